@@ -1,1 +1,23 @@
 //! The contract of leasehold.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
+mod backend;
+mod env;
+mod error;
+mod guarantees;
+mod name;
+mod owner;
+mod time;
+mod token;
+
+pub use backend::{
+    Attempt, Backend, Busy, Cursor, Enqueued, Grant, Holder, Init, LockState, LossReason, Mode,
+    Outcome, Page, Quarantined, Release, Released, Renewal, Request, Signal, StoreSettings, Turn,
+};
+pub use env::{BoxFuture, Env, NoRuntime, SystemEnv, jittered};
+pub use error::{Blocked, Error, ErrorKind};
+pub use guarantees::{Assumption, Guarantees, Promise, QuarantineUse, drift_margin};
+pub use name::LockName;
+pub use owner::{OwnerId, OwnerLabel};
+pub use time::Instant;
+pub use token::FencingToken;

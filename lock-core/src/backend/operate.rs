@@ -1,0 +1,83 @@
+//! What operators ask a store.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{FencingToken, Holder, LockName};
+
+/// What a store knows of one name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LockState {
+    /// The name.
+    pub name: LockName,
+    /// Who holds it.
+    pub holder: Option<Holder>,
+    /// The holder's token, or the last one that the store remembers.
+    pub token: FencingToken,
+    /// How many places wait, where the store keeps a queue.
+    pub waiting: Option<u64>,
+}
+
+impl LockState {
+    /// A state with no known queue.
+    #[must_use]
+    pub fn new(name: LockName, holder: Option<Holder>, token: FencingToken) -> Self {
+        Self { name, holder, token, waiting: None }
+    }
+
+    /// The same, with a queue of this many places.
+    #[must_use]
+    pub fn with_waiting(mut self, places: u64) -> Self {
+        self.waiting = Some(places);
+        self
+    }
+}
+
+/// Where a listing goes on: opaque, of the backend's making.
+pub type Cursor = String;
+
+/// A part of a listing of held names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Page {
+    /// Held names, in no particular order.
+    pub locks: Vec<LockState>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Cursor>,
+}
+
+/// What `init` is to set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Init {
+    /// The operator's word that no lock of this store can be held: grants start at once.
+    pub first_use: bool,
+    /// The store's longest lease; `None` keeps what is set, or 30 s on a new store.
+    pub longest_lease: Option<Duration>,
+    /// Whether a loss of data is followed by a quarantine; `None` keeps what is set, or on.
+    pub quarantine: Option<bool>,
+}
+
+/// The settings that a store keeps for all its clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StoreSettings {
+    /// The longest lease.
+    pub longest_lease: Duration,
+    /// Whether a loss of data is followed by a quarantine; `None` where the store needs none.
+    pub quarantine: Option<bool>,
+    /// How long the store still grants nothing.
+    pub grants_in: Duration,
+}
+
+impl StoreSettings {
+    /// The longest lease of a store that nobody has set: 30 s.
+    pub const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(30);
+
+    /// The settings of a store that grants at once.
+    #[must_use]
+    pub fn new(longest_lease: Duration, quarantine: Option<bool>) -> Self {
+        Self { longest_lease, quarantine, grants_in: Duration::ZERO }
+    }
+}

@@ -1,0 +1,226 @@
+//! What the core asks a store for, and what the store answers.
+
+use std::{any::Any, fmt, sync::Arc, time::Duration};
+
+use serde::Serialize;
+
+use crate::{FencingToken, Instant, LockName, OwnerId, OwnerLabel};
+
+/// What kind of lock is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub enum Mode {
+    /// One holder.
+    #[default]
+    Exclusive,
+}
+
+/// One attempt to acquire. A repeat of the same attempt has the same owner.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Request {
+    /// What to lock.
+    pub name: LockName,
+    /// Who asks: fresh for every acquisition and every place in a queue.
+    pub owner: OwnerId,
+    /// Who that is, for operators.
+    pub label: OwnerLabel,
+    /// How long the store is to keep the grant without renewal.
+    pub lease: Duration,
+    /// The kind of lock.
+    pub mode: Mode,
+    /// The granted token must be larger than this.
+    pub floor: FencingToken,
+    /// An instant before this request leaves: a repeat has a later one.
+    pub sent: Instant,
+}
+
+impl Request {
+    /// A request for an exclusive lock with no floor.
+    #[must_use]
+    pub fn new(
+        name: LockName,
+        owner: OwnerId,
+        label: OwnerLabel,
+        lease: Duration,
+        sent: Instant,
+    ) -> Self {
+        let (mode, floor) = (Mode::Exclusive, FencingToken::ZERO);
+        Self { name, owner, label, lease, mode, floor, sent }
+    }
+}
+
+/// What a store said yes to.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Grant {
+    /// What is locked.
+    pub name: LockName,
+    /// By whom.
+    pub owner: OwnerId,
+    /// Minted with the grant, kept by renewals.
+    pub token: FencingToken,
+    /// How long the store keeps the grant without renewal; renewals ask for the same.
+    pub lease: Duration,
+    /// The instant from which the holder counts the lease: before the request left, or earlier.
+    pub from: Instant,
+    /// Taken off the validity besides the drift margin, for backends that know of more error.
+    pub margin: Duration,
+    /// For a grant pushed to a waiter: how long the store keeps it before a first renewal claims it.
+    pub claim: Option<Duration>,
+    /// What the backend needs to know later: a lease id, votes per node.
+    pub state: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Grant {
+    /// A grant of the whole lease, counted from the request's `sent`.
+    #[must_use]
+    pub fn new(request: &Request, token: FencingToken) -> Self {
+        Self {
+            name: request.name.clone(),
+            owner: request.owner,
+            token,
+            lease: request.lease,
+            from: request.sent,
+            margin: Duration::ZERO,
+            claim: None,
+            state: None,
+        }
+    }
+
+    /// The same, pushed to a waiter that has `claim` to confirm it by a renewal.
+    #[must_use]
+    pub fn pushed(mut self, claim: Duration) -> Self {
+        self.claim = Some(claim);
+        self
+    }
+
+    /// The same, with opaque state of the backend's.
+    #[must_use]
+    pub fn with_state(mut self, state: Arc<dyn Any + Send + Sync>) -> Self {
+        self.state = Some(state);
+        self
+    }
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant")
+            .field("name", &self.name)
+            .field("owner", &self.owner)
+            .field("token", &self.token)
+            .field("lease", &self.lease)
+            .field("from", &self.from)
+            .field("claim", &self.claim)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Who holds a lock, as far as the store tells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Holder {
+    /// The holder's id.
+    pub owner: OwnerId,
+    /// The holder's label.
+    pub label: OwnerLabel,
+    /// What is left of its lease.
+    pub remaining: Duration,
+}
+
+/// The answer "not now".
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Busy {
+    /// Who holds the lock; `None` between a release and the claim of a live place, or where the
+    /// store does not tell.
+    pub holder: Option<Holder>,
+    /// The holder's token, or the last one granted. A later push with a token that is not larger
+    /// is old.
+    pub token: FencingToken,
+    /// Ask again after this even if nothing is pushed.
+    pub retry_after: Duration,
+}
+
+/// The answer "to nobody, yet": the store may have lost grants and waits until every lease that it
+/// could have given is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Quarantined {
+    /// How much longer.
+    pub remaining: Duration,
+    /// What the store noticed.
+    pub why: String,
+}
+
+/// The answer to one attempt.
+#[derive(Clone, Debug)]
+pub enum Attempt {
+    /// The lock is this owner's.
+    Granted(Grant),
+    /// Somebody else holds it, or waits for it.
+    Busy(Busy),
+    /// Nobody gets it for now.
+    Quarantined(Quarantined),
+}
+
+impl Attempt {
+    /// The grant, if it is one.
+    #[must_use]
+    pub fn granted(self) -> Option<Grant> {
+        match self {
+            Self::Granted(grant) => Some(grant),
+            _ => None,
+        }
+    }
+}
+
+/// The answer to a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The grant is gone, or kept for the time that was asked for.
+    Released,
+    /// The owner held nothing; nothing was changed.
+    NotHeld,
+}
+
+/// The answer to one renewal of a batch.
+#[derive(Debug)]
+pub enum Renewal {
+    /// The lease runs anew.
+    Renewed {
+        /// The instant from which it counts: the batch's `sent`, or earlier.
+        from: Instant,
+        /// The lease that the store set.
+        lease: Duration,
+    },
+    /// The grant is gone for good.
+    Lost(LossReason),
+    /// The store did not say; the grant may live on.
+    Unknown(crate::Error),
+}
+
+/// Why a guard is no longer valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum LossReason {
+    /// Somebody else holds the lock.
+    #[error("somebody else holds the lock")]
+    TakenOver,
+    /// The store no longer has the grant: it expired, was removed by force, or was lost.
+    #[error("the store no longer has the grant")]
+    Gone,
+    /// The lease ended on the holder's clock before a renewal went out, as after a long pause.
+    #[error("the lease expired before it was renewed")]
+    Expired,
+    /// The lease ended while the store did not answer.
+    #[error("the store did not answer until the lease had expired")]
+    Unreachable,
+    /// The guard's own `hold_at_most` is over.
+    #[error("the time limit for holding is over")]
+    HoldLimit,
+    /// The client was closed.
+    #[error("the client was closed")]
+    Closed,
+    /// The runtime that renewed the lease has ended.
+    #[error("the runtime that renewed the lease has ended")]
+    RuntimeEnded,
+}

@@ -1,0 +1,193 @@
+//! What a client, its guards and its tasks share.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use tokio::sync::Notify;
+
+use super::{
+    guard::Guard,
+    held::{End, Held},
+    keeper::Keeper,
+    options::{ClientOptions, Wanted},
+    release, renewal,
+    waiting::Waiting,
+};
+use crate::{
+    Backend, Env, Error, ErrorKind, FencingToken, Grant, Instant, LockName, LossReason, OwnerId,
+    Request,
+};
+
+/// A mutex whose short critical sections cannot leave broken data behind, so that a panic
+/// elsewhere (poison) does not matter.
+#[derive(Default)]
+pub(crate) struct Lock<T>(Mutex<T>);
+
+impl<T> Lock<T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) struct Inner {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) options: ClientOptions,
+    pub(crate) keeper: Keeper,
+    pub(crate) waiting: Waiting,
+    pub(crate) closing: AtomicBool,
+    in_flight: AtomicUsize,
+    landed: Notify,
+}
+
+/// The life of a client: when the last client and guard are gone, the keeper ends.
+pub(crate) struct Handle(pub(crate) Arc<Inner>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.keeper.stop();
+    }
+}
+
+impl std::ops::Deref for Handle {
+    type Target = Arc<Inner>;
+
+    fn deref(&self) -> &Arc<Inner> {
+        &self.0
+    }
+}
+
+/// A call that `close` waits for.
+pub(crate) struct InFlight(Arc<Inner>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if self.0.in_flight.fetch_sub(1, Ordering::AcqRel) == 1
+            && self.0.closing.load(Ordering::Acquire)
+        {
+            self.0.landed.notify_waiters();
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn new(
+        backend: Arc<dyn Backend>,
+        env: Arc<dyn Env>,
+        options: ClientOptions,
+    ) -> Self {
+        Self {
+            backend,
+            env,
+            options,
+            keeper: Keeper::default(),
+            waiting: Waiting::default(),
+            closing: AtomicBool::new(false),
+            in_flight: AtomicUsize::new(0),
+            landed: Notify::new(),
+        }
+    }
+
+    /// Counts a call, or refuses it because the client is closed.
+    pub(crate) fn begin(self: &Arc<Self>) -> Result<InFlight, Error> {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        let ticket = InFlight(Arc::clone(self));
+        if self.closing.load(Ordering::Acquire) {
+            return Err(closed());
+        }
+        Ok(ticket)
+    }
+
+    /// Waits until no call is in flight.
+    pub(crate) async fn landed(&self) {
+        loop {
+            let landed = self.landed.notified();
+            tokio::pin!(landed);
+            landed.as_mut().enable();
+            if self.in_flight.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            landed.await;
+        }
+    }
+
+    /// A request of a fresh owner.
+    pub(crate) fn request(&self, name: &LockName, wanted: &Wanted, floor: FencingToken) -> Request {
+        let owner = OwnerId::from_bits(self.env.random());
+        let label = self.options.label.clone();
+        let mut request =
+            Request::new(name.clone(), owner, label, wanted.lease, self.env.now());
+        request.floor = floor;
+        request
+    }
+
+    /// Makes a guard of a grant. A grant whose validity is spent comes back: it counts as not
+    /// acquired (S3), and the caller releases it.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        handle: &Arc<Handle>,
+        grant: Grant,
+        wanted: &Wanted,
+    ) -> Result<Guard, Grant> {
+        let now = self.env.now();
+        // A pushed grant is confirmed by a renewal at once, off the caller's path; so is one with
+        // another lease than the caller's.
+        let unconfirmed = grant.claim.is_some() || grant.lease < wanted.lease;
+        let held = Arc::new(Held::new(grant, self.keeper.next_id(), wanted, now)?);
+        let at = if unconfirmed { now } else { renewal::due(&*self.env, &held.grant, held.grant.from) };
+        self.keep(&held, at);
+        Ok(Guard::new(Arc::clone(handle), held))
+    }
+
+    /// Whether the holder may still believe it; notices the end itself, with no task's help.
+    pub(crate) fn check(self: &Arc<Self>, held: &Arc<Held>) -> bool {
+        let Some(until) = held.valid_until() else { return false };
+        let now = self.env.now();
+        if now < until {
+            return true;
+        }
+        // A renewal may have been confirmed between the two reads.
+        match held.valid_until() {
+            Some(until) if now < until => true,
+            _ => {
+                self.expire(held, now);
+                false
+            }
+        }
+    }
+
+    /// What is left of the validity.
+    pub(crate) fn remaining(self: &Arc<Self>, held: &Arc<Held>) -> std::time::Duration {
+        let now: Instant = self.env.now();
+        held.valid_until().map_or(std::time::Duration::ZERO, |until| until.since(now))
+    }
+
+    /// Ends a lock that is lost, tells its holder, and frees what the store may still keep.
+    pub(crate) fn lose(self: &Arc<Self>, held: &Arc<Held>, reason: LossReason) {
+        if !held.finish(End::Lost(reason)) {
+            return;
+        }
+        self.keeper.unregister(held);
+        let grant = &held.grant;
+        tracing::warn!(name = %grant.name, owner = %grant.owner, token = %grant.token, %reason, "lock lost");
+        match reason {
+            LossReason::TakenOver | LossReason::Gone => self.waiting.forget_carry(grant),
+            _ => self.adopt(Box::pin(release::finish(Arc::clone(self), Arc::clone(held)))),
+        }
+    }
+}
+
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Config, "the client is closed")
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("backend", &self.backend).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,214 @@
+//! The keeper: one task per client that renews what is held, notices what is lost, and finishes
+//! what callers left behind.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use tokio::sync::Notify;
+
+use super::{
+    held::{End, Held},
+    inner::{Inner, Lock},
+    renewal,
+};
+use crate::{Instant, LossReason, env::BoxFuture};
+
+/// What the keeper shares with guards and callers.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    state: Lock<State>,
+    wake: Notify,
+    ids: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// Held locks by the instant at which something is due, and their id.
+    timers: BTreeMap<(u64, u64), Arc<Held>>,
+    /// Calls and releases that lost their caller.
+    orphans: Vec<BoxFuture>,
+    /// When the task will look at the timers by itself.
+    armed: Option<Instant>,
+    running: bool,
+    stopping: bool,
+}
+
+/// What is to be done now.
+struct Tick {
+    due: Vec<Arc<Held>>,
+    orphans: Vec<BoxFuture>,
+    next: Option<Instant>,
+    stopping: bool,
+}
+
+impl Keeper {
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Puts a lock into the timer queue; it is looked at when `at` has come.
+    fn register(&self, held: &Arc<Held>, at: Instant) {
+        let mut state = self.state.lock();
+        held.timer.store(at.as_nanos(), Ordering::Relaxed);
+        state.timers.insert((at.as_nanos(), held.id), Arc::clone(held));
+        self.wake_for(state.armed, at);
+    }
+
+    /// Moves a lock in the timer queue; one that has left it stays away.
+    pub(crate) fn reschedule(&self, held: &Arc<Held>, at: Instant) {
+        let mut state = self.state.lock();
+        let old = held.timer.load(Ordering::Relaxed);
+        if state.timers.remove(&(old, held.id)).is_some() {
+            held.timer.store(at.as_nanos(), Ordering::Relaxed);
+            state.timers.insert((at.as_nanos(), held.id), Arc::clone(held));
+            self.wake_for(state.armed, at);
+        }
+    }
+
+    /// Takes a lock out of the timer queue.
+    pub(crate) fn unregister(&self, held: &Held) {
+        let mut state = self.state.lock();
+        state.timers.remove(&(held.timer.load(Ordering::Relaxed), held.id));
+    }
+
+    /// Everything that is held.
+    pub(crate) fn held(&self) -> Vec<Arc<Held>> {
+        self.state.lock().timers.values().cloned().collect()
+    }
+
+    /// Lets the task end when it has nothing left to do.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.wake.notify_one();
+    }
+
+    fn wake_for(&self, armed: Option<Instant>, at: Instant) {
+        if armed.is_none_or(|armed| at < armed) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Takes what is due at `now`, and what will be due so soon that one batch can carry it.
+    fn tick(&self, now: Instant) -> Tick {
+        let mut state = self.state.lock();
+        let mut due = Vec::new();
+        while let Some(first) = state.timers.first_entry() {
+            let held = first.get();
+            let at = Instant::from_nanos(first.key().0);
+            let early = if due.is_empty() { Duration::ZERO } else { held.grant.lease / 24 };
+            if at > now + early {
+                break;
+            }
+            due.push(first.remove());
+        }
+        // Each stays registered, to be looked at again if its renewal hangs.
+        for held in &due {
+            let at = renewal::look_again(held, now);
+            held.timer.store(at.as_nanos(), Ordering::Relaxed);
+            state.timers.insert((at.as_nanos(), held.id), Arc::clone(held));
+        }
+        let next = state.timers.first_key_value().map(|(key, _)| Instant::from_nanos(key.0));
+        state.armed = next;
+        let orphans = std::mem::take(&mut state.orphans);
+        Tick { due, orphans, next, stopping: state.stopping }
+    }
+}
+
+impl Inner {
+    /// Hands a newly held lock to the keeper.
+    pub(crate) fn keep(self: &Arc<Self>, held: &Arc<Held>, at: Instant) {
+        self.keeper.register(held, at);
+        self.ensure_keeper();
+    }
+
+    /// Hands over a future whose caller has gone. Without a runtime it is dropped, and the lease is
+    /// the bound.
+    pub(crate) fn adopt(self: &Arc<Self>, orphan: BoxFuture) {
+        self.keeper.state.lock().orphans.push(orphan);
+        self.keeper.wake.notify_one();
+        self.ensure_keeper();
+    }
+
+    fn ensure_keeper(self: &Arc<Self>) {
+        {
+            let mut state = self.keeper.state.lock();
+            if state.running {
+                return;
+            }
+            state.running = true;
+        }
+        // If there is no runtime, the task is dropped at once, and its end marks what is held.
+        let _ = self.env.spawn(Box::pin(run(Ending(Arc::clone(self)))));
+    }
+}
+
+/// The end of the task, also by a panic or because its runtime was shut down: nobody renews any
+/// more, so everything still held is lost, and says so.
+struct Ending(Arc<Inner>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let orphans = {
+            let mut state = self.0.keeper.state.lock();
+            state.running = false;
+            state.armed = None;
+            std::mem::take(&mut state.orphans)
+        };
+        for held in self.0.keeper.held() {
+            self.0.keeper.unregister(&held);
+            self.0.waiting.forget_carry(&held.grant);
+            held.finish(End::Lost(LossReason::RuntimeEnded));
+        }
+        // Dropped outside the mutex: an orphan's own drop may come back here.
+        drop(orphans);
+    }
+}
+
+async fn run(ending: Ending) {
+    let inner = &ending.0;
+    let mut calls = FuturesUnordered::<BoxFuture>::new();
+    let mut alarm: Option<(Instant, BoxFuture)> = None;
+    loop {
+        let now = inner.env.now();
+        let tick = inner.keeper.tick(now);
+        calls.extend(tick.orphans);
+        let renewals = renewal::sort_out(inner, tick.due, now);
+        if !renewals.is_empty() {
+            calls.push(Box::pin(renewal::renew(Arc::clone(inner), renewals)));
+        }
+        if tick.stopping && calls.is_empty() && tick.next.is_none() {
+            // A job may have come in since the tick: `adopt` then finds `running` unset.
+            let mut state = inner.keeper.state.lock();
+            if state.orphans.is_empty() && state.timers.is_empty() {
+                state.running = false;
+                return;
+            }
+            continue;
+        }
+        // An alarm that is early costs one look; making one anew costs system calls.
+        if let Some(next) = tick.next
+            && alarm.as_ref().is_none_or(|(at, _)| next < *at || *at <= now)
+        {
+            alarm = Some((next, inner.env.sleep_until(next)));
+        }
+        let ring = async {
+            match &mut alarm {
+                Some((_, alarm)) => alarm.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = inner.keeper.wake.notified() => continue,
+            Some(()) = calls.next(), if !calls.is_empty() => continue,
+            () = ring => {}
+        }
+        alarm = None;
+    }
+}

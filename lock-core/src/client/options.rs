@@ -1,0 +1,114 @@
+//! What a client and one acquisition may be told.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, ErrorKind, Guarantees, OwnerLabel};
+
+/// Settings of a client. All have defaults, so that a configuration file names only what differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClientOptions {
+    /// What operators see beside the owner id. Default: `host:pid`.
+    pub label: OwnerLabel,
+    /// The lease of a lock that does not name its own. Default: 10 s.
+    pub lease: Duration,
+    /// How long the caller waits for one answer of the store. Default: 5 s. The call itself runs on
+    /// in the background and is cleaned up after.
+    pub call_timeout: Duration,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            label: OwnerLabel::of_this_process(),
+            lease: Duration::from_secs(10),
+            call_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl ClientOptions {
+    /// Checks the settings.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.call_timeout.is_zero() {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "call_timeout is 0s; allowed is anything longer",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What one acquisition asks for, besides the name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) lease: Duration,
+    pub(crate) at_least: Option<Duration>,
+    pub(crate) hold_at_most: Option<Duration>,
+}
+
+impl Wanted {
+    /// Checks everything against the store's range, before the store is touched.
+    pub(crate) fn check(&self, store: &Guarantees) -> Result<(), Error> {
+        let show = humantime::format_duration;
+        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
+        let (shortest, longest) = (store.shortest_lease, store.longest_lease);
+        if self.lease < shortest || self.lease > longest {
+            return refuse(format!(
+                "lease {} is outside this store's range, {} to {} (its longest lease)",
+                show(self.lease),
+                show(shortest),
+                show(longest)
+            ));
+        }
+        if let Some(at_least) = self.at_least.filter(|span| *span > longest) {
+            return refuse(format!(
+                "at_least {} is longer than this store's longest lease, {}",
+                show(at_least),
+                show(longest)
+            ));
+        }
+        match (self.at_least, self.hold_at_most) {
+            (_, Some(Duration::ZERO)) => {
+                refuse("hold_at_most is 0s; allowed is anything longer".into())
+            }
+            (Some(least), Some(most)) if least > most => refuse(format!(
+                "at_least {} is longer than hold_at_most {}",
+                show(least),
+                show(most)
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(lease: u64, at_least: Option<u64>, hold_at_most: Option<u64>) -> String {
+        let seconds = |span: Option<u64>| span.map(Duration::from_secs);
+        let wanted = Wanted {
+            lease: Duration::from_secs(lease),
+            at_least: seconds(at_least),
+            hold_at_most: seconds(hold_at_most),
+        };
+        let store = Guarantees::new(Duration::from_millis(10), Duration::from_secs(30));
+        wanted.check(&store).map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn names_both_values_of_a_broken_relation() {
+        assert_eq!(refusal(10, Some(5), Some(60)), "");
+        for text in [refusal(0, None, None), refusal(31, None, None)] {
+            assert!(text.contains("10ms to 30s"), "{text}");
+        }
+        assert!(refusal(10, Some(31), None).contains("30s"));
+        assert!(refusal(10, None, Some(0)).contains("0s"));
+        let text = refusal(10, Some(20), Some(15));
+        assert!(text.contains("20s") && text.contains("15s"), "{text}");
+    }
+}

@@ -1,0 +1,166 @@
+//! The one seam to the outside: clock, randomness, spawning, sleeping.
+//!
+//! [`SystemEnv`] is the real world. A simulation puts its own in place and so runs the real core in
+//! simulated time.
+
+use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
+
+use rand::RngExt as _;
+use rustix::time::ClockId;
+
+use crate::Instant;
+
+/// A task or a timer, owned.
+pub type BoxFuture<T = ()> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
+
+/// There is no async runtime to spawn on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no tokio runtime here")]
+pub struct NoRuntime;
+
+/// Clock, randomness, spawning and sleeping.
+pub trait Env: Debug + Send + Sync + 'static {
+    /// The time on a clock that keeps counting during suspend. Never goes back.
+    fn now(&self) -> Instant;
+
+    /// The wall clock: microseconds since 1970. It may step; only fencing tokens use it.
+    fn wall_micros(&self) -> u64;
+
+    /// 128 random bits.
+    fn random(&self) -> u128;
+
+    /// Runs `task` to its end on the runtime of the caller.
+    ///
+    /// # Errors
+    /// [`NoRuntime`] where there is none; the task is then dropped.
+    fn spawn(&self, task: BoxFuture) -> Result<(), NoRuntime>;
+
+    /// Ends when [`now`](Env::now) has reached `at`, also when part of the time was spent in
+    /// suspend. Dropping it cancels it.
+    fn sleep_until(&self, at: Instant) -> BoxFuture;
+
+    /// Ends after `span` of running time: cheaper than [`sleep_until`](Env::sleep_until), and long
+    /// by the time of a suspend. For time-outs and pauses between attempts, never for validity.
+    fn sleep(&self, span: Duration) -> BoxFuture {
+        Box::pin(tokio::time::sleep(span))
+    }
+}
+
+/// A random duration from `span * 3/4` to `span`, so that clients that started together part.
+#[must_use]
+pub fn jittered(env: &dyn Env, span: Duration) -> Duration {
+    // The lowest byte is as random as the rest.
+    span.mul_f64(0.75 + 0.25 * f64::from(env.random() as u8) / 255.0)
+}
+
+/// The real clock, the operating system's randomness and the current tokio runtime.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemEnv;
+
+impl Env for SystemEnv {
+    fn now(&self) -> Instant {
+        #[cfg(target_os = "linux")]
+        let clock = ClockId::Boottime;
+        // Elsewhere the monotonic clock is the nearest: on macOS and the BSDs see `Guarantees`.
+        #[cfg(not(target_os = "linux"))]
+        let clock = ClockId::Monotonic;
+        let now = rustix::time::clock_gettime(clock);
+        Instant::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    }
+
+    fn wall_micros(&self) -> u64 {
+        let now = rustix::time::clock_gettime(ClockId::Realtime);
+        (now.tv_sec.max(0) as u64) * 1_000_000 + now.tv_nsec as u64 / 1_000
+    }
+
+    fn random(&self) -> u128 {
+        rand::rng().random()
+    }
+
+    fn spawn(&self, task: BoxFuture) -> Result<(), NoRuntime> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| NoRuntime)?;
+        runtime.spawn(task);
+        Ok(())
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture {
+        Box::pin(sleep_until(at))
+    }
+}
+
+#[cfg(target_os = "linux")]
+async fn sleep_until(at: Instant) {
+    // Tokio's timers count CLOCK_MONOTONIC and come late by the length of a suspend; a timerfd on
+    // CLOCK_BOOTTIME fires at once on resume. Where none can be had, look at the clock every second.
+    if boottime_alarm(at).await.is_err() {
+        sleep_in_slices(at).await;
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn sleep_until(at: Instant) {
+    sleep_in_slices(at).await;
+}
+
+async fn sleep_in_slices(at: Instant) {
+    loop {
+        let left = at.since(SystemEnv.now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(Duration::from_secs(1))).await;
+    }
+}
+
+#[cfg(target_os = "linux")]
+async fn boottime_alarm(at: Instant) -> std::io::Result<()> {
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
+    use tokio::io::{Interest, unix::AsyncFd};
+
+    if SystemEnv.now() >= at {
+        return Ok(());
+    }
+    let alarm = timerfd_create(
+        TimerfdClockId::Boottime,
+        TimerfdFlags::NONBLOCK.union(TimerfdFlags::CLOEXEC),
+    )?;
+    let at = at.as_nanos().min(i64::MAX as u64);
+    let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let when = Timespec {
+        tv_sec: (at / 1_000_000_000) as i64,
+        tv_nsec: (at % 1_000_000_000) as _,
+    };
+    let spec = Itimerspec { it_interval: once, it_value: when };
+    timerfd_settime(&alarm, TimerfdTimerFlags::ABSTIME, &spec)?;
+    AsyncFd::with_interest(alarm, Interest::READABLE)?.readable().await?.retain_ready();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_alarm_fires_when_the_clock_has_come() {
+        let at = SystemEnv.now() + Duration::from_millis(20);
+        SystemEnv.sleep_until(at).await;
+        assert!(SystemEnv.now() >= at);
+        SystemEnv.sleep_until(at).await;
+    }
+
+    #[test]
+    fn spawning_without_a_runtime_is_an_error_and_no_panic() {
+        assert_eq!(SystemEnv.spawn(Box::pin(async {})), Err(NoRuntime));
+    }
+
+    #[test]
+    fn the_clocks_run() {
+        let (now, wall) = (SystemEnv.now(), SystemEnv.wall_micros());
+        assert!(now > Instant::default());
+        assert!(wall > 1_700_000_000_000_000);
+        assert_ne!(SystemEnv.random(), SystemEnv.random());
+    }
+}

@@ -1,0 +1,217 @@
+//! One error type: a kind to act on, and where it happened.
+
+use std::{convert::Infallible, error::Error as StdError, fmt, sync::Arc};
+
+use crate::{Busy, LockName, Quarantined};
+
+/// What went wrong, as far as a program can act on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A value of the caller's is outside what is allowed; nothing was sent to the store.
+    InvalidInput,
+    /// The store or the client is set up wrongly; trying again does not help.
+    Config,
+    /// The store cannot be reached or cannot answer now.
+    Unavailable,
+    /// The store refuses the credentials or the permission.
+    Auth,
+    /// The time that the caller gave is over.
+    Timeout,
+    /// The lock was held and is lost.
+    Lost,
+    /// The lock is not held by this owner.
+    NotHeld,
+    /// This store cannot do it; nothing weaker was done instead.
+    Unsupported,
+    /// The request may or may not have been carried out.
+    OutcomeUnknown,
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InvalidInput => "invalid input",
+            Self::Config => "wrong configuration",
+            Self::Unavailable => "store unavailable",
+            Self::Auth => "access refused",
+            Self::Timeout => "timed out",
+            Self::Lost => "lock lost",
+            Self::NotHeld => "lock not held",
+            Self::Unsupported => "unsupported",
+            Self::OutcomeUnknown => "outcome unknown",
+        })
+    }
+}
+
+/// What stood in the way when a wait ended in [`ErrorKind::Timeout`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Blocked {
+    /// Somebody holds the lock.
+    Busy(Busy),
+    /// The store grants nothing for now.
+    Quarantined(Quarantined),
+}
+
+/// An error of a store or of the client.
+///
+/// `Display` is one line and never repeats its [`source`](StdError::source). Neither it nor `Debug`
+/// shows a password: backends put no credentials in. Clones share their content.
+#[derive(Clone, Debug)]
+pub struct Error(Arc<Inner>);
+
+#[derive(Clone, Debug)]
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    backend: Option<&'static str>,
+    operation: Option<&'static str>,
+    name: Option<LockName>,
+    blocked: Option<Blocked>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// An error with a message for people: what happened, with the value and what is allowed.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            backend: None,
+            operation: None,
+            name: None,
+            blocked: None,
+            source: None,
+        }))
+    }
+
+    /// Adds the underlying error. It must not show credentials.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Arc::make_mut(&mut self.0).source = Some(Arc::from(source.into()));
+        self
+    }
+
+    /// Says which backend's which operation failed.
+    #[must_use]
+    pub fn at(mut self, backend: &'static str, operation: &'static str) -> Self {
+        Arc::make_mut(&mut self.0).backend = Some(backend);
+        Arc::make_mut(&mut self.0).operation = Some(operation);
+        self
+    }
+
+    /// Says which lock it was about.
+    #[must_use]
+    pub fn on(mut self, name: &LockName) -> Self {
+        Arc::make_mut(&mut self.0).name = Some(name.clone());
+        self
+    }
+
+    /// Says what stood in the way.
+    #[must_use]
+    pub fn blocked_by(mut self, blocked: Blocked) -> Self {
+        Arc::make_mut(&mut self.0).blocked = Some(blocked);
+        self
+    }
+
+    /// What kind of error this is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The backend that failed, if it was one.
+    #[must_use]
+    pub fn backend(&self) -> Option<&'static str> {
+        self.0.backend
+    }
+
+    /// The operation that failed, if known.
+    #[must_use]
+    pub fn operation(&self) -> Option<&'static str> {
+        self.0.operation
+    }
+
+    /// The lock it was about, if any.
+    #[must_use]
+    pub fn name(&self) -> Option<&LockName> {
+        self.0.name.as_ref()
+    }
+
+    /// What stood in the way when a wait timed out.
+    #[must_use]
+    pub fn blocked(&self) -> Option<&Blocked> {
+        self.0.blocked.as_ref()
+    }
+
+    /// Whether the request may have been carried out although it failed.
+    #[must_use]
+    pub fn is_ambiguous(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Timeout | ErrorKind::OutcomeUnknown)
+    }
+
+    /// Whether the same call may succeed later without anybody changing anything.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self.0.kind,
+            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::OutcomeUnknown
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { kind, message, backend, operation, name, .. } = &*self.0;
+        write!(f, "{kind}: {message}")?;
+        match (backend, operation) {
+            (Some(backend), Some(operation)) => write!(f, " ({backend}, {operation}")?,
+            _ if name.is_some() => f.write_str(" (")?,
+            _ => return Ok(()),
+        }
+        if let Some(name) = name {
+            let comma = if backend.is_some() { ", " } else { "" };
+            write!(f, "{comma}lock {name:?}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_and_where_and_leaves_the_source_to_its_own_line() {
+        let error = Error::new(ErrorKind::Unavailable, "no answer within 5s")
+            .at("redis", "renew")
+            .on(&LockName::new("job").unwrap())
+            .with_source("connection reset");
+        assert_eq!(
+            error.to_string(),
+            "store unavailable: no answer within 5s (redis, renew, lock \"job\")"
+        );
+        assert_eq!(error.source().unwrap().to_string(), "connection reset");
+        assert!(error.is_retryable());
+        assert!(!Error::new(ErrorKind::Auth, "no").is_retryable());
+    }
+
+    #[test]
+    fn is_small_to_return() {
+        assert_eq!(size_of::<Error>(), size_of::<usize>());
+    }
+}

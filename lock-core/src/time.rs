@@ -1,0 +1,70 @@
+//! Points in time on a clock that keeps counting while the machine is suspended.
+
+use std::{
+    ops::{Add, Sub},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+/// A point in time on the clock of an [`Env`](crate::Env): nanoseconds since an arbitrary start,
+/// `CLOCK_BOOTTIME` on Linux.
+///
+/// `std::time::Instant` stops during suspend on Linux, so a laptop lid would lengthen a lease. All
+/// arithmetic saturates: `lease - elapsed` never wraps to a huge validity.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// A point `nanos` nanoseconds after the clock's start.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the clock's start.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to here; zero when `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    fn sub(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates() {
+        let early = Instant::from_nanos(5);
+        let late = early + Duration::from_nanos(7);
+        assert_eq!(late.since(early), Duration::from_nanos(7));
+        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!(early - Duration::from_secs(1), Instant::from_nanos(0));
+        assert_eq!(late + Duration::MAX, Instant::from_nanos(u64::MAX));
+    }
+}

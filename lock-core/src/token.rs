@@ -1,0 +1,86 @@
+//! Fencing tokens: hybrid logical clocks.
+//!
+//! A plain counter goes back when a store loses its data, and leaves a key per name for ever. A
+//! token here is `max(store clock in µs, watermark + 1, floor + 1)`: after a loss of data the clock
+//! alone puts it past every older one. The idea of joining a physical clock with a counter is that
+//! of Kulkarni et al., "Logical Physical Clocks" (2014).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A number that strictly increases over the grants of one name, for ever.
+///
+/// Hand it to whatever the lock protects, and let that refuse a token lower than one it has seen
+/// (see [`Fence`](crate::Fence)). Its value is near the store's clock in microseconds since 1970 and
+/// stays below 2^53, so that every store and every JSON reader keeps it exactly. Beyond "larger is
+/// later" it has no meaning.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    /// Lower than every token that is ever granted.
+    pub const ZERO: Self = Self(0);
+
+    /// The largest value: 2^53 - 1.
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// Wraps a number read back from a store; `None` above [`FencingToken::MAX`].
+    #[must_use]
+    pub const fn new(value: u64) -> Option<Self> {
+        if value <= Self::MAX.0 { Some(Self(value)) } else { None }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The token of a grant made when the store's clock shows `clock_micros`, when every earlier
+    /// token of the name is at most `watermark`, and the request asks for more than `floor`.
+    /// `None` when the numbers are used up (in the year 2255, or by a floor that was not checked).
+    #[must_use]
+    pub fn mint(clock_micros: u64, watermark: Self, floor: Self) -> Option<Self> {
+        Self::new(clock_micros.max(watermark.0 + 1).max(floor.0 + 1))
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> Self {
+        token.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn follows_the_clock_and_never_goes_back_with_it() {
+        let zero = FencingToken::ZERO;
+        let first = FencingToken::mint(1_000, zero, zero).unwrap();
+        assert_eq!(first.get(), 1_000);
+        let clock_went_back = FencingToken::mint(10, first, zero).unwrap();
+        assert_eq!(clock_went_back.get(), 1_001);
+        let floor = FencingToken::new(5_000).unwrap();
+        assert_eq!(FencingToken::mint(10, first, floor).unwrap().get(), 5_001);
+    }
+
+    #[test]
+    fn stays_below_two_to_the_53() {
+        assert_eq!(FencingToken::new(1 << 53), None);
+        assert_eq!(FencingToken::mint(0, FencingToken::MAX, FencingToken::ZERO), None);
+        let largest = FencingToken::MAX.get();
+        assert_eq!(largest as f64 as u64, largest);
+    }
+}
