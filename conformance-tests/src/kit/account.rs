@@ -1,6 +1,11 @@
 //! Another account to run a server as: PostgreSQL refuses to be root.
 
-use std::{os::unix::fs::chown, path::Path};
+use std::{
+    ffi::OsStr,
+    os::unix::{fs::chown, process::CommandExt as _},
+    path::Path,
+    process::Command,
+};
 
 use super::error::{Doing as _, KitError, Result};
 
@@ -40,6 +45,15 @@ impl Account {
     pub(crate) fn give(&self, path: &Path) -> Result<()> {
         chown(path, Some(self.uid), Some(self.gid))
             .doing(|| format!("give {} to user {}", path.display(), self.uid))
+    }
+
+    /// A command to run as `account`, or as ourselves.
+    pub(crate) fn command(account: Option<&Self>, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        if let Some(account) = account {
+            command.uid(account.uid).gid(account.gid);
+        }
+        command
     }
 
     /// How `setpriv` becomes this account.

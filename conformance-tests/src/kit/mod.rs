@@ -1,4 +1,4 @@
-//! Real servers for tests: Redis and its kin, each in a temporary folder on a free port of
+//! Real servers for tests: Redis, etcd, PostgreSQL and MariaDB, each in a temporary folder on a free port of
 //! 127.0.0.1, and the faults that befall them.
 //!
 //! - A server is started by `Redis::start(RedisOptions::new())` and the like, which return once it
@@ -14,7 +14,10 @@
 mod account;
 pub mod clock_shim;
 mod error;
+mod etcd;
+mod mariadb;
 pub mod ports;
+mod postgres;
 pub mod process;
 pub mod programs;
 pub mod proxy;
@@ -29,6 +32,9 @@ pub use self::{
     account::Account,
     clock_shim::{Clock, Offsets},
     error::{KitError, Result},
+    etcd::{Etcd, EtcdOptions, Member},
+    mariadb::{Mariadb, MariadbOptions},
+    postgres::{Postgres, PostgresOptions},
     process::{Process, Spec},
     proxy::{Counters, Mode, Proxy},
     redis::{Redis, RedisOptions},

@@ -168,7 +168,7 @@ impl Process {
             let answer = ready();
             async move {
                 ended?;
-                Ok(answer.await)
+                Ok(answer.await.then_some(()))
             }
         })
         .await;
@@ -176,7 +176,7 @@ impl Process {
             Err(KitError::TimedOut { what, waited, .. }) => {
                 Err(KitError::TimedOut { what, waited, log: self.log_tail() })
             }
-            done => done.map(drop),
+            done => done,
         }
     }
 
@@ -296,7 +296,7 @@ impl Process {
         let what = format!("{} to shut down", self.spec.name);
         until(&what, READY_WITHIN, || {
             let ended = self.try_status();
-            async move { Ok(ended?.is_some()) }
+            async move { ended }
         })
         .await?;
         self.child = None;
@@ -310,15 +310,13 @@ impl Process {
     /// [`KitError::TimedOut`] if it still runs at the deadline.
     pub async fn wait_ended(&mut self, deadline: Duration) -> Result<ExitStatus> {
         let what = format!("{} to end", self.spec.name);
-        let mut status = None;
-        until(&what, deadline, || {
-            let looked = self.try_status().map(|found| status = found);
-            let ended = status.is_some();
-            async move { looked.map(|()| ended) }
+        let status = until(&what, deadline, || {
+            let ended = self.try_status();
+            async move { ended }
         })
         .await?;
         self.child = None;
-        status.ok_or_else(|| KitError::Unexpected(format!("{what} without a status")))
+        Ok(status)
     }
 
     /// Its temporary folder.

@@ -182,7 +182,8 @@ impl Redis {
     /// As [`cli`](Self::cli), or if there is no such field.
     pub async fn info(&self, field: &str) -> Result<String> {
         let all = self.cli(&["INFO", "everything"]).await?;
-        let value = all.lines().find_map(|line| line.trim_end().strip_prefix(field)?.strip_prefix(':'));
+        let value =
+            all.lines().find_map(|line| line.trim_end().strip_prefix(field)?.strip_prefix(':'));
         let missing = || super::KitError::Unexpected(format!("INFO has no field {field}"));
         value.map(str::to_owned).ok_or_else(missing)
     }

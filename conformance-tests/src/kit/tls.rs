@@ -8,6 +8,7 @@ use rcgen::{
 };
 
 use super::{
+    account::Account,
     error::{Doing as _, Result},
     session,
 };
@@ -62,24 +63,25 @@ impl Certificates {
                     Err(_) => rcgen::SanType::DnsName((*host).try_into()?),
                 });
             }
-            params.extended_key_usages = vec![usage];
+            params.extended_key_usages = usage;
             let cert = params.signed_by(&key, &issuer)?;
             Ok((
                 write(folder, &format!("{file}.crt"), &cert.pem())?,
                 write(folder, &format!("{file}.key"), &key.serialize_pem())?,
             ))
         };
+        use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+        // etcd's gateway is a client of its own server, with the server's certificate.
         let hosts = ["127.0.0.1", "localhost"];
         let (server_cert, server_key) =
-            issue("server", "localhost", &hosts, ExtendedKeyUsagePurpose::ServerAuth)?;
-        let (client_cert, client_key) =
-            issue("client", client_name, &[], ExtendedKeyUsagePurpose::ClientAuth)?;
+            issue("server", "localhost", &hosts, vec![ServerAuth, ClientAuth])?;
+        let (client_cert, client_key) = issue("client", client_name, &[], vec![ClientAuth])?;
         Ok(Self { ca, server_cert, server_key, client_cert, client_key })
     }
 
-    /// All files, to hand them to the server's account.
-    pub(crate) fn files(&self) -> [&Path; 5] {
-        [&self.ca, &self.server_cert, &self.server_key, &self.client_cert, &self.client_key]
+    /// The file that only the server's account may read.
+    pub(crate) fn give_key(&self, account: &Account) -> Result<()> {
+        account.give(&self.server_key)
     }
 }
 

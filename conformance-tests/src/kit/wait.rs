@@ -16,19 +16,22 @@ pub const READY_WITHIN: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks until `ready` says yes; returns how long it took.
+/// Looks until there is something; returns it.
 ///
 /// # Errors
 ///
-/// [`KitError::TimedOut`] naming `what` after `deadline`, or at once whatever error `ready` gives.
-pub async fn until<F, Fut>(what: &str, deadline: Duration, mut ready: F) -> Result<Duration>
+/// [`KitError::TimedOut`] naming `what` after `deadline`, or at once whatever error `look` gives.
+pub async fn until<F, Fut, T>(what: &str, deadline: Duration, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut,
-    Fut: Future<Output = Result<bool>>,
+    Fut: Future<Output = Result<Option<T>>>,
 {
     let start = Instant::now();
     let mut pause = FIRST_PAUSE;
-    while !ready().await? {
+    loop {
+        if let Some(found) = look().await? {
+            return Ok(found);
+        }
         let waited = start.elapsed();
         if waited > deadline {
             return Err(timed_out(what, waited));
@@ -36,7 +39,6 @@ where
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
-    Ok(start.elapsed())
 }
 
 /// The same for places that cannot await, such as `Drop`.

@@ -143,15 +143,15 @@ impl Proxy {
     pub async fn start(upstream: SocketAddr) -> Result<Self> {
         let port = Port::reserve()?;
         let address = port.address();
-        let listener =
-            TcpListener::bind(address).await.doing(|| format!("listen on {address}"))?;
+        let listener = TcpListener::bind(address).await.doing(|| format!("listen on {address}"))?;
         let state = Arc::new(State {
             mode: RwLock::default(),
             changed: watch::Sender::default(),
             counters: watch::Sender::default(),
         });
         let (switch, switched) = mpsc::unbounded_channel();
-        let acceptor = Acceptor { address, upstream, state: state.clone(), listener: Some(listener) };
+        let acceptor =
+            Acceptor { address, upstream, state: state.clone(), listener: Some(listener) };
         let acceptor = tokio::spawn(acceptor.run(switched));
         Ok(Self { address, state, switch, acceptor, _port: port })
     }

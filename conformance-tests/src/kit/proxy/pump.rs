@@ -55,10 +55,12 @@ pub(super) async fn pump(
                 let lost: usize = queue.drain(..).map(|(_, bytes)| bytes.len()).sum();
                 has_hole |= lost > 0 || closed;
                 queued = 0;
-                state.count(direction, |bytes| {
-                    bytes.waiting -= lost as u64;
-                    bytes.swallowed += lost as u64;
-                });
+                if lost > 0 {
+                    state.count(direction, |bytes| {
+                        bytes.waiting -= lost as u64;
+                        bytes.swallowed += lost as u64;
+                    });
+                }
             }
             Verdict::Deliver(_) if has_hole => return Err(End::Reset),
             Verdict::Deliver(delay) => due = queue.front().map(|(arrived, _)| *arrived + delay),
