@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead as _, BufReader},
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -73,13 +73,14 @@ async fn gone_after_sigkill_of_the_test_process() {
     if std::env::var_os(HELPER).is_some() {
         return be_killed().await;
     }
-    let mut helper = Command::new(std::env::current_exe().unwrap())
+    let helper = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "gone_after_sigkill_of_the_test_process", "--nocapture"])
         .env(HELPER, "1")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(helper.stdout.take().unwrap()).lines();
+    let mut helper = Killed(helper);
+    let lines = BufReader::new(helper.0.stdout.take().unwrap()).lines();
     let line = lines
         .map(Result::unwrap)
         .find_map(|line| line.split_once("STARTED ").map(|x| x.1.to_owned()));
@@ -89,12 +90,21 @@ async fn gone_after_sigkill_of_the_test_process() {
     assert!(pids.len() > 4 && pids.iter().all(|pid| is_alive(*pid)));
     assert!(Path::new(folder).exists());
 
-    helper.kill().unwrap();
-    helper.wait().unwrap();
+    drop(helper);
     until_gone(&pids).await;
     until("the folder to go", SOON, || async { Ok((!Path::new(folder).exists()).then_some(())) })
         .await
         .unwrap();
+}
+
+/// Killed on drop, so also if the test fails before it comes to that.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 /// One server that runs, and one whose workers are paused and so cannot see their server's end.

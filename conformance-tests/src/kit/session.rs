@@ -8,7 +8,8 @@
 //!   thread that never ends starts all of them.
 //! - a *janitor*, a shell that reads from a pipe held by this process. When the pipe closes it
 //!   removes the folder, and kills what had been paused: a worker of a killed server would notice
-//!   its end by itself, but not while it is stopped.
+//!   its end by itself, but not while it is stopped. It also frees the System V memory of a
+//!   PostgreSQL, see there.
 
 use std::{
     io::Write as _,
@@ -30,6 +31,10 @@ while read -r line; do
     case $line in +*) paused="$paused$pid " ;; esac
 done
 for pid in $paused; do kill -9 "$pid"; done
+for lock in "$0"/*/data/postmaster.pid; do
+    set -- $(sed -n 7p "$lock")
+    [ "$2" ] && ipcrm -m "$2"
+done
 for _ in 1 2 3 4 5 6 7 8 9 10; do
     rm -rf -- "$0" && break
     sleep 0.2

@@ -25,20 +25,26 @@ fn stat(pid: u32) -> Option<(char, u32)> {
 
 /// Whether a process exists and is more than a zombie that nobody has reaped yet.
 pub fn is_alive(pid: u32) -> bool {
-    stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
+    stat(pid).is_some_and(|(state, _)| !is_end(state))
 }
 
 /// Whether a process is stopped, or gone, so that it does nothing.
 pub(crate) fn is_stopped(pid: u32) -> bool {
-    stat(pid).is_none_or(|(state, _)| matches!(state, 'T' | 't' | 'Z' | 'X'))
+    stat(pid).is_none_or(|(state, _)| matches!(state, 'T' | 't') || is_end(state))
 }
 
-/// The children of a process, theirs, and so on.
+fn is_end(state: char) -> bool {
+    matches!(state, 'Z' | 'X')
+}
+
+/// The children of a process, theirs, and so on, without those that have ended.
 pub(crate) fn descendants(root: u32) -> Result<Vec<u32>> {
     let mut parents = Vec::new();
     for entry in std::fs::read_dir("/proc").doing(|| "read /proc".to_owned())?.flatten() {
         let pid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
-        if let Some((pid, (_, parent))) = pid.and_then(|pid| Some((pid, stat(pid)?))) {
+        if let Some((pid, (state, parent))) = pid.and_then(|pid| Some((pid, stat(pid)?)))
+            && !is_end(state)
+        {
             parents.push((pid, parent));
         }
     }
