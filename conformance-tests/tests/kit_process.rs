@@ -1,4 +1,5 @@
 //! A server's process is there when it should be, and gone when it should be.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
 
 use std::{
     io::{BufRead as _, BufReader},

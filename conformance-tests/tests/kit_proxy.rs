@@ -1,4 +1,5 @@
 //! Each mode of the proxy, seen from both ends and in its counters.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
 
 use std::{
     io::ErrorKind,

@@ -1,4 +1,5 @@
 //! The kit's Redis.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
 
 use std::time::{Duration, Instant};
 

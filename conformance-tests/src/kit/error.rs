@@ -1,6 +1,6 @@
 //! What can go wrong with a server of the kit, told so that a reader of a test log can act on it.
 
-use std::{path::PathBuf, process::ExitStatus, time::Duration};
+use std::{process::ExitStatus, time::Duration};
 
 /// Result of the kit's operations.
 pub type Result<T, E = KitError> = std::result::Result<T, E>;
@@ -86,9 +86,6 @@ pub enum KitError {
     /// Certificates could not be made.
     #[error("cannot make a certificate")]
     Certificate(#[from] rcgen::Error),
-    /// A file was not found where a server should have left it.
-    #[error("{} is missing", .0.display())]
-    MissingFile(PathBuf),
 }
 
 impl KitError {

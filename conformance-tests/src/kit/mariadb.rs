@@ -217,6 +217,8 @@ async fn init(folder: &Path) -> Result<()> {
         .current_dir(folder)
         .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
         .arg(format!("--datadir={}", data_path(folder).display()))
+        // In a shared one, two that run at once remove each other's temporary tables.
+        .arg(format!("--tmpdir={}", folder.display()))
         .args(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M"])
         .args(as_root());
     programs::run(install).await.map(drop)

@@ -20,7 +20,7 @@ const LAST: u16 = 31_999;
 ///
 /// Test processes run side by side, so each port has a file with an advisory lock (`flock`): the
 /// kernel frees it when the process ends, however it ends. A program that knows nothing of these
-/// files may still take the port, which [`retry_taken`] answers.
+/// files may still take the port; then the kit's servers are started again on another.
 #[derive(Debug)]
 pub struct Port {
     number: u16,

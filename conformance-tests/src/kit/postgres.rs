@@ -19,6 +19,7 @@ use super::{
     server::{Data, Server},
     tls::{Certificates, ClientCertificates},
     tree,
+    wait::{READY_WITHIN, until},
 };
 
 /// The superuser of a fresh server.
@@ -156,16 +157,27 @@ impl Postgres {
     }
 
     /// Kills (SIGKILL) the server process of one session, by its `pg_backend_pid()`. The postmaster
-    /// then ends all sessions and goes through crash recovery without a new start.
+    /// then ends all sessions and goes through crash recovery without a new start; returns when it
+    /// has, and takes connections again.
     ///
     /// # Errors
     ///
-    /// [`KitError::Unexpected`] if that is no process of this server.
-    pub fn kill_backend(&self, pid: u32) -> Result<()> {
-        if self.process.pid()? == pid || !self.process.tree()?.contains(&pid) {
+    /// [`KitError::Unexpected`] if that is no process of this server, [`KitError::TimedOut`] if it
+    /// does not recover.
+    pub async fn kill_backend(&self, pid: u32) -> Result<()> {
+        let mut workers = self.process.tree()?;
+        let postmaster = workers.remove(0);
+        if !workers.contains(&pid) {
             return Err(KitError::Unexpected(format!("{pid} is no session of this server")));
         }
-        tree::signal(pid, Signal::KILL)
+        tree::signal(pid, Signal::KILL)?;
+        let address = self.port.address();
+        // It takes connections for a moment before it notices; the others' end shows that it has.
+        until(&format!("postmaster {postmaster} to recover"), READY_WITHIN, || {
+            let reset = !workers.iter().any(|worker| tree::is_alive(*worker));
+            async move { Ok((reset && answers(address).await).then_some(())) }
+        })
+        .await
     }
 
     /// Shuts it down in order (a fast shutdown: sessions end, a checkpoint is written) and starts it
@@ -177,15 +189,6 @@ impl Postgres {
     pub async fn restart_cleanly(&mut self) -> Result<()> {
         self.process.stop(Signal::INT).await?;
         self.process.start_again()?;
-        self.ready().await
-    }
-
-    /// Waits until it takes connections, after a crash recovery.
-    ///
-    /// # Errors
-    ///
-    /// As [`Process::ready`].
-    pub async fn wait_ready(&mut self) -> Result<()> {
         self.ready().await
     }
 

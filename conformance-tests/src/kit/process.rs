@@ -80,7 +80,7 @@ impl Spec {
 /// A server process with a temporary folder of its own, which holds its log.
 ///
 /// It is killed and its folder removed when this value is dropped, also by a panic. When the test
-/// process itself is killed, the kernel kills the server and the [janitor](super::session) removes
+/// process itself is killed, the kernel kills the server and the janitor of `session.rs` removes
 /// the folder.
 #[derive(Debug)]
 pub struct Process {

@@ -2,12 +2,17 @@
 
 use std::{
     ffi::OsStr,
+    fs::File,
+    io::{Read as _, Seek as _},
     path::PathBuf,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
-use super::error::{Doing as _, KitError, Result};
+use super::{
+    error::{Doing as _, KitError, Result},
+    wait::until,
+};
 
 /// Servers live in sbin, which is not on every user's PATH.
 const MORE_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -47,14 +52,19 @@ pub fn find_postgres(program: &str) -> Result<PathBuf> {
         .map_or_else(|| find(program, "postgresql"), |(_, path)| Ok(path))
 }
 
-/// Runs a command to its end without blocking the runtime; returns its standard output.
+/// Runs a command to its end without blocking the runtime; returns its standard output. If the
+/// caller goes away, the command is killed.
 ///
 /// # Errors
 ///
 /// [`KitError::Command`] with what it wrote, unless it ends with success; [`KitError::TimedOut`]
 /// after a minute.
 pub async fn run(mut command: Command) -> Result<String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Files rather than pipes: they never fill up, and need nobody to read them meanwhile.
+    let file = || tempfile::tempfile().doing(|| "make a temporary file".to_owned());
+    let (mut stdout, mut stderr) = (file()?, file()?);
+    let shared = |file: &File| file.try_clone().doing(|| "share a temporary file".to_owned());
+    command.stdin(Stdio::null()).stdout(shared(&stdout)?).stderr(shared(&stderr)?);
     // Only the program and its first argument: later ones may hold a password.
     let name = [Some(command.get_program()), command.get_args().next()]
         .into_iter()
@@ -62,27 +72,35 @@ pub async fn run(mut command: Command) -> Result<String> {
         .map(OsStr::to_string_lossy)
         .collect::<Vec<_>>()
         .join(" ");
-    let child = super::session::spawn(command)?;
-    let pid = child.id();
-    let ended = tokio::task::spawn_blocking(move || child.wait_with_output());
-    let output = match tokio::time::timeout(COMMAND_WITHIN, ended).await {
-        Ok(joined) => joined
-            .map_err(|e| KitError::Unexpected(format!("waiting for {name}: {e}")))?
-            .doing(|| format!("wait for {name}"))?,
-        Err(_) => {
-            // It is not reaped before the blocking thread has seen its end, so the id is its own.
-            super::tree::signal(pid, rustix::process::Signal::KILL)?;
-            return Err(KitError::TimedOut {
-                what: format!("{name} to end"),
-                waited: COMMAND_WITHIN,
-                log: "(none)".to_owned(),
-            });
-        }
-    };
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
-        return Ok(stdout);
+    let mut child = KilledOnDrop(super::session::spawn(command)?);
+    let status = until(&format!("{name} to end"), COMMAND_WITHIN, || {
+        let ended = child.0.try_wait().doing(|| format!("wait for {name}"));
+        async move { ended }
+    })
+    .await?;
+
+    let mut output = read(&mut stdout)?;
+    if status.success() {
+        return Ok(output);
     }
-    let output_text = stdout + &String::from_utf8_lossy(&output.stderr);
-    Err(KitError::Command { command: name, status: output.status, output: output_text })
+    output.push_str(&read(&mut stderr)?);
+    Err(KitError::Command { command: name, status, output })
+}
+
+fn read(file: &mut File) -> Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()
+        .and_then(|()| file.read_to_end(&mut bytes))
+        .doing(|| "read a command's output".to_owned())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+struct KilledOnDrop(Child);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        // Both do nothing to a child that has been reaped.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

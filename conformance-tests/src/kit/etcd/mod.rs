@@ -121,7 +121,7 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// [`KitError::Exited`](super::KitError::Exited) or [`KitError::TimedOut`] with the end of a member's log.
+    /// As [`Process::ready`](super::Process::ready).
     pub async fn wait_healthy(&mut self) -> Result<()> {
         let running = self.members.iter_mut().filter(|member| member.process().pid().is_ok());
         try_join_all(running.map(Member::wait_healthy)).await.map(drop)
