@@ -1,1 +1,3 @@
 //! The conformance suite of leasehold.
+
+pub mod kit;

@@ -1,0 +1,82 @@
+/* Shifts a process's clocks by offsets that the test may change at any time.
+ *
+ * The offsets lie in a file that LEASEHOLD_CLOCK names, mapped read-only. Its layout, written by
+ * mod.rs beside this file: one byte of generation, then from byte 8 two slots of three signed 64-bit
+ * numbers of nanoseconds: CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME. The generation's lowest
+ * bit says which slot holds. A writer fills the other and then moves the generation on.
+ *
+ * The clocks are read by system call. Looking the real functions up with dlsym would allocate, and
+ * an allocator that asks for the time while it sets itself up (jemalloc) then waits for itself.
+ * Until the constructor has run the offsets are zero. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { REAL, MONO, BOOT, CLOCKS };
+struct shared {
+    volatile uint8_t generation;
+    uint8_t unused[7];
+    volatile int64_t slots[2][CLOCKS];
+};
+static const struct shared *shared;
+
+__attribute__((constructor)) static void map_offsets(void) {
+    const char *path = getenv("LEASEHOLD_CLOCK");
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0) return;
+    void *at = mmap(NULL, sizeof *shared, PROT_READ, MAP_SHARED, fd, 0);
+    close(fd);
+    if (at != MAP_FAILED) shared = at;
+}
+
+static int64_t offset_of(clockid_t id) {
+    int clock;
+    switch (id) {
+    case CLOCK_REALTIME: case CLOCK_REALTIME_COARSE: case CLOCK_TAI: clock = REAL; break;
+    case CLOCK_MONOTONIC: case CLOCK_MONOTONIC_COARSE: case CLOCK_MONOTONIC_RAW: clock = MONO; break;
+    case CLOCK_BOOTTIME: clock = BOOT; break;
+    default: return 0; /* CPU time does not shift */
+    }
+    if (!shared) return 0;
+    for (;;) {
+        uint8_t before = __atomic_load_n(&shared->generation, __ATOMIC_ACQUIRE);
+        int64_t offset = shared->slots[before & 1][clock];
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (before == __atomic_load_n(&shared->generation, __ATOMIC_RELAXED)) return offset;
+    }
+}
+
+int clock_gettime(clockid_t id, struct timespec *ts) {
+    if (syscall(SYS_clock_gettime, id, ts) != 0) return -1;
+    const int64_t second = 1000000000;
+    int64_t offset = offset_of(id);
+    int64_t nanos = ts->tv_nsec + offset % second;
+    ts->tv_sec += offset / second;
+    if (nanos < 0) { nanos += second; ts->tv_sec--; }
+    if (nanos >= second) { nanos -= second; ts->tv_sec++; }
+    ts->tv_nsec = nanos;
+    return 0;
+}
+
+int gettimeofday(struct timeval *restrict tv, void *restrict tz) {
+    struct timespec ts;
+    (void)tz; /* obsolete; the kernel leaves it zero too */
+    if (clock_gettime(CLOCK_REALTIME, &ts) != 0) return -1;
+    tv->tv_sec = ts.tv_sec;
+    tv->tv_usec = ts.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *out) {
+    struct timespec ts;
+    if (clock_gettime(CLOCK_REALTIME, &ts) != 0) return -1;
+    if (out) *out = ts.tv_sec;
+    return ts.tv_sec;
+}

@@ -1,0 +1,19 @@
+//! Putting a snapshot's data in the place of a member's.
+
+use std::{path::Path, process::Command};
+
+use super::member::Member;
+use crate::kit::{
+    error::{Doing as _, Result},
+    programs,
+};
+
+/// Replaces the data of a member that does not run.
+pub(super) async fn restore(member: &Member, file: &Path) -> Result<()> {
+    let data = member.data();
+    std::fs::remove_dir_all(&data).doing(|| format!("remove {}", data.display()))?;
+    let mut command = Command::new(programs::find("etcdctl", "etcd-client")?);
+    command.env("ETCDCTL_API", "3").args(["snapshot", "restore"]).arg(file).args(member.identity());
+    command.arg("--data-dir").arg(&data);
+    programs::run(command).await.map(drop)
+}

@@ -1,0 +1,44 @@
+//! Real servers for tests: Redis, etcd, PostgreSQL and MariaDB, each in a temporary folder on a free port of
+//! 127.0.0.1, and the faults that befall them.
+//!
+//! - A server is started by `Redis::start(RedisOptions::new())` and the like, which return once it
+//!   answers. It ends when its value is dropped, when the test panics, and when the test process is
+//!   killed; see [`process`]. Tests may run in parallel, in one process or many.
+//! - Every server is a [`Server`]: pause, resume, kill, restart with or without its data.
+//! - [`Proxy`] stands between a client and a server: cut, black hole, lost replies, delay, reset; and
+//!   counts, so that a test can assert that its fault happened.
+//! - [`Clock`] sets a server's clocks while it runs.
+//!
+//! A missing program is an error that names the Debian package to install, never a skipped test.
+
+mod account;
+pub mod clock_shim;
+mod error;
+mod etcd;
+mod mariadb;
+pub mod ports;
+mod postgres;
+pub mod process;
+pub mod programs;
+pub mod proxy;
+mod redis;
+mod server;
+mod session;
+pub mod tls;
+mod tree;
+pub mod wait;
+
+pub use self::{
+    account::Account,
+    clock_shim::{Clock, Offsets},
+    error::{KitError, Result},
+    etcd::{Etcd, EtcdOptions, Member},
+    mariadb::{Mariadb, MariadbOptions},
+    postgres::{Postgres, PostgresOptions},
+    process::{Process, Spec},
+    proxy::{Counters, Mode, Proxy},
+    redis::{Redis, RedisOptions},
+    server::{Data, Server},
+    tls::{Certificates, ClientCertificates},
+    tree::is_alive,
+};
