@@ -170,3 +170,16 @@ fn a_hang_up_that_only_the_leader_is_told_of_is_forwarded() {
     session.hang_up();
     assert_eq!(fifo.read(), "hung\n");
 }
+
+#[test]
+fn a_stopped_command_learns_of_a_hang_up() {
+    let script = "echo pid: $$; kill -STOP $$; while :; do read -r word; sleep 1; done";
+    let mut session = in_a_shell("", script);
+    session.until("pid: ");
+    let command = support::pid(&session.until("\n"));
+    let handle = support::handle(command);
+    support::until_stopped(command);
+    // The kernel hangs up on the foreground group when the session's leader has gone.
+    session.kill();
+    support::until_gone(&handle);
+}

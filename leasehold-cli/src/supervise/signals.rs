@@ -15,6 +15,9 @@
 //! Stopping: in a terminal Ctrl-Z stops COMMAND and leasehold alike, so the lock is renewed no more;
 //! continued after the lease has run out, leasehold finds the lock lost and ends the job. Without a
 //! terminal SIGTSTP is passed on and leasehold goes on: the job is suspended, the lock stays held.
+//! Not covered: a COMMAND that stops only itself, in a terminal, is not noticed by the shell; and a
+//! job stopped by Ctrl-Z whose shell is then killed with SIGKILL stays stopped (it holds no lock
+//! once its lease has run out).
 
 use std::fs;
 use std::io;
@@ -72,9 +75,19 @@ impl Terminal {
         }
     }
 
-    /// Whether the job still has to be told of a signal that has reached us.
-    fn must_forward(self, signal: i32, from_kernel: bool) -> bool {
-        !self.shared || !from_kernel || (signal == SIGHUP && self.leader)
+    /// What the job still has to be given for a signal that has reached us.
+    fn for_job(self, signal: i32, from_kernel: bool) -> Option<i32> {
+        if !self.shared || !from_kernel {
+            return Some(signal);
+        }
+        match signal {
+            SIGHUP if self.leader => Some(SIGHUP),
+            // It has the hang-up, but if it is stopped cannot act on it. The kernel continues
+            // stopped jobs that have lost their shell; ours it does not take for one, because the
+            // small parent, in another group of the session, looks like a shell to it.
+            SIGHUP | SIGCONT => Some(SIGCONT),
+            _ => None,
+        }
     }
 }
 
@@ -119,7 +132,7 @@ impl Signals {
     pub(super) async fn next_for_job(&mut self) -> i32 {
         loop {
             let Origin { signal, cause, .. } = self.next().await;
-            if self.terminal.must_forward(signal, cause == Cause::Kernel) {
+            if let Some(signal) = self.terminal.for_job(signal, cause == Cause::Kernel) {
                 return signal;
             }
         }
@@ -174,16 +187,16 @@ mod tests {
     #[test]
     fn what_the_terminal_delivered_is_not_forwarded() {
         let shared = Terminal { shared: true, leader: false };
-        assert!(!shared.must_forward(SIGINT, true));
-        assert!(!shared.must_forward(SIGHUP, true));
-        assert!(shared.must_forward(SIGINT, false));
+        assert_eq!(shared.for_job(SIGINT, true), None);
+        assert_eq!(shared.for_job(SIGHUP, true), Some(SIGCONT), "it may be stopped");
+        assert_eq!(shared.for_job(SIGINT, false), Some(SIGINT));
 
         let leader = Terminal { shared: true, leader: true };
-        assert!(!leader.must_forward(SIGINT, true));
-        assert!(leader.must_forward(SIGHUP, true), "a hang-up is told to the leader alone");
+        assert_eq!(leader.for_job(SIGINT, true), None);
+        assert_eq!(leader.for_job(SIGHUP, true), Some(SIGHUP), "the leader alone is told");
 
         let alone = Terminal { shared: false, leader: false };
-        assert!(alone.must_forward(SIGINT, true), "nobody else can have told it");
+        assert_eq!(alone.for_job(SIGINT, true), Some(SIGINT), "nobody else can have told it");
     }
 
     #[test]

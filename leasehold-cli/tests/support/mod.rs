@@ -11,14 +11,16 @@ pub mod terminal;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// No wait of a sound build comes near it, also on a loaded machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -198,6 +200,27 @@ pub fn only_child(parent: Pid) -> Pid {
     let children = children(parent);
     assert_eq!(children.len(), 1, "children of {parent:?}: {children:?}");
     children[0]
+}
+
+/// Stands for one process, also when its id is used again.
+pub fn handle(pid: Pid) -> OwnedFd {
+    pidfd_open(pid, PidfdFlags::empty()).unwrap()
+}
+
+/// Waits until the process behind a handle has ended.
+pub fn until_gone(handle: &OwnedFd) {
+    let limit = Timespec::try_from(LIMIT).unwrap();
+    let ready = poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&limit)).unwrap();
+    assert_eq!(ready, 1, "the process lives on");
+}
+
+/// Waits until a process is stopped. Nobody but its parent is told, so this looks again and again.
+pub fn until_stopped(pid: Pid) {
+    let start = Instant::now();
+    while stat(pid).unwrap()[0] != "T" {
+        assert!(start.elapsed() < LIMIT, "the process is not stopped");
+        thread::yield_now();
+    }
 }
 
 /// A process id as a script has printed it.

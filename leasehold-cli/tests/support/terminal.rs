@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -89,6 +89,11 @@ impl Session {
         self.keyboard = None;
     }
 
+    /// Kills the session's leader.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+    }
+
     pub fn ended(mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
@@ -104,7 +109,7 @@ impl Drop for Session {
 fn read(stream: File, closing: Arc<AtomicBool>) -> (Receiver<u8>, JoinHandle<()>) {
     let (send, receive) = channel();
     let reader = thread::spawn(move || {
-        for byte in stream.bytes().map_while(Result::ok) {
+        for byte in BufReader::new(stream).bytes().map_while(Result::ok) {
             if closing.load(Ordering::Acquire) || send.send(byte).is_err() {
                 return;
             }
