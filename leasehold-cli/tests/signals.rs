@@ -129,35 +129,59 @@ fn in_a_terminal_a_lost_lock_spares_the_rest_of_the_group() {
     session.until("code=79.");
 }
 
+/// An interactive shell, which does job control, with `script` running in the foreground.
+fn in_an_interactive_shell(script: &str) -> Session {
+    // Its prompt says when it reads: what is typed before may be lost.
+    let shell = ["env", "PS1=prompt> ", "bash", "--norc", "--noediting", "-i"].map(OsStr::new);
+    let mut session = Session::start(&shell);
+    session.until("prompt> ");
+    session.type_in(&format!("{} sh -c '{script}'; echo code=$?.\n", quoted()));
+    session
+}
+
 #[test]
 fn stopped_and_continued_in_a_terminal() {
-    // An interactive shell does the job control.
-    let shell = OsStr::new("bash");
-    let mut session =
-        Session::start(&[shell, OsStr::new("--norc"), OsStr::new("--noediting"), OsStr::new("-i")]);
-    session.type_in(&format!(
-        "{} sh -c 'echo u\"\"p:; read -r word; echo word: $word.'; echo code=$?.\n",
-        quoted()
-    ));
-    session.until("up:");
+    let mut session = in_an_interactive_shell("echo pid: $$; read -r word; echo word: $word.");
+    session.until("\npid: ");
+    let command = support::pid(&session.until("\n"));
     session.type_in("\u{1a}");
     session.until("Stopped");
     session.until("code=148.");
+    session.until("prompt> ");
+    // The shell knows of leasehold; COMMAND may still be about to stop, and read what is typed.
+    support::until_stopped(command);
     session.type_in("fg; echo code=$?.\n");
-    session.until("supervise");
+    session.until("examples/supervise");
     session.type_in("hello\n");
     session.until("word: hello.");
     session.until("code=0.");
+    session.until("prompt> ");
     session.type_in("exit\n");
     assert!(session.ended().success());
 }
 
 #[test]
+fn a_stopped_job_does_not_outlive_its_shell() {
+    let mut session = in_an_interactive_shell("echo pid: $$; read -r word");
+    session.until("\npid: ");
+    let command = support::pid(&session.until("\n"));
+    let command_gone = support::handle(command);
+    let small_parent = support::pid(&support::stat(command).unwrap()[1]);
+    let leasehold_gone = support::handle(support::pid(&support::stat(small_parent).unwrap()[1]));
+    session.type_in("\u{1a}");
+    session.until("Stopped");
+    session.kill();
+    support::until_gone(&command_gone);
+    support::until_gone(&leasehold_gone);
+}
+
+#[test]
 fn a_hang_up_that_only_the_leader_is_told_of_is_forwarded() {
     let fifo = Fifo::new();
-    // leasehold leads the session, as after `ssh -t host leasehold run …`.
+    // leasehold leads the session, as after `ssh -t host leasehold run …`. The script must not wait
+    // for anything long: a shell runs its trap only behind what it has just started.
     let script = format!(
-        "trap 'echo hung > {}; exit' HUP; echo up:; read _; sleep 1000",
+        "trap 'echo hung > {}; exit' HUP; echo up:; while :; do read _; sleep 0.05; done",
         fifo.path.display()
     );
     let mut session = Session::start(&[

@@ -41,6 +41,7 @@
 
 mod job;
 mod launch;
+mod shell;
 mod signals;
 mod small_parent;
 mod tree;

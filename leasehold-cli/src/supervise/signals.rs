@@ -15,9 +15,7 @@
 //! Stopping: in a terminal Ctrl-Z stops COMMAND and leasehold alike, so the lock is renewed no more;
 //! continued after the lease has run out, leasehold finds the lock lost and ends the job. Without a
 //! terminal SIGTSTP is passed on and leasehold goes on: the job is suspended, the lock stays held.
-//! Not covered: a COMMAND that stops only itself, in a terminal, is not noticed by the shell; and a
-//! job stopped by Ctrl-Z whose shell is then killed with SIGKILL stays stopped (it holds no lock
-//! once its lease has run out).
+//! Not covered: that COMMAND stops only itself, in a terminal, is not noticed by the shell.
 
 use std::fs;
 use std::io;

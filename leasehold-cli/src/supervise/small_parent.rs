@@ -16,6 +16,7 @@ use rustix::process::{
 };
 use tokio::time::{Instant, sleep_until};
 
+use super::shell::Shell;
 use super::signals::{self, Reach};
 use super::wire::{Order, Report, Wire, greeted};
 use super::{OURSELVES, launch, named, tree};
@@ -54,7 +55,10 @@ fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
             Ok(pid) => {
                 wire.send(Report::Started(pid.as_raw_nonzero().get().unsigned_abs())).await;
                 let shared = group.and_then(pid_of);
-                SmallParent { wire, deaths, command: pid, shared, reaped: false }.watch().await;
+                let shell = shared.and_then(Shell::of);
+                let state =
+                    SmallParent { wire, deaths, command: pid, shared, shell, reaped: false };
+                state.watch().await;
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(Errno::AGAIN.raw_os_error());
@@ -89,6 +93,8 @@ struct SmallParent {
     command: Pid,
     /// The group that COMMAND shares with leasehold and perhaps others; else it leads its own.
     shared: Option<Pid>,
+    /// What would continue that group after a Ctrl-Z.
+    shell: Option<Shell>,
     /// COMMAND's id may be somebody else's from here on.
     reaped: bool,
 }
@@ -110,6 +116,7 @@ impl SmallParent {
                         return;
                     }
                 },
+                () = Shell::watch(&mut self.shell) => {}
                 _ = self.deaths.next() => {
                     if let (_, Some(status)) = self.reap() {
                         self.wire.send(status).await;

@@ -12,12 +12,19 @@ use rustix::process::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Process {
     pid: Pid,
-    parent: Option<Pid>,
+    pub(super) parent: Option<Pid>,
     /// Its process group.
     pub(super) group: Pid,
     /// When it started, in the kernel's ticks: together with the id, its identity.
     born: u64,
-    dead: bool,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Alive,
+    Stopped,
+    Dead,
 }
 
 impl Process {
@@ -38,18 +45,26 @@ impl Process {
 
 /// All living processes below `root`, in no particular order.
 pub(super) fn below(root: Pid) -> Vec<Process> {
+    select(root, all())
+}
+
+/// Whether a member of the group is stopped.
+pub(super) fn any_stopped(group: Pid) -> bool {
+    all().iter().any(|each| each.group == group && each.state == State::Stopped)
+}
+
+fn all() -> Vec<Process> {
     // The /proc of another process namespace has other numbers: no list is better than a wrong one.
     let own = fs::read_link("/proc/self").ok();
-    if own.as_deref().and_then(|link| link.to_str()) != Some(&getpid().as_raw_nonzero().to_string())
-    {
+    let own = own.as_deref().and_then(|link| link.to_str());
+    if own != Some(&getpid().as_raw_nonzero().to_string()) {
         return Vec::new();
     }
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let all = entries
+    entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter_map(|raw| read(Pid::from_raw(raw)?))
-        .collect();
-    select(root, all)
+        .collect()
 }
 
 /// Those of `all` that are below `root` and alive. The dead still count as links.
@@ -60,7 +75,7 @@ fn select(root: Pid, mut all: Vec<Process>) -> Vec<Process> {
         let (below, rest): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|each| each.parent.is_some_and(|pid| known.contains(&pid)));
         if below.is_empty() {
-            found.retain(|each: &Process| !each.dead);
+            found.retain(|each: &Process| each.state != State::Dead);
             return found;
         }
         known.extend(below.iter().map(|each| each.pid));
@@ -69,7 +84,8 @@ fn select(root: Pid, mut all: Vec<Process>) -> Vec<Process> {
     }
 }
 
-fn read(pid: Pid) -> Option<Process> {
+/// One process, if it is there.
+pub(super) fn read(pid: Pid) -> Option<Process> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     parse(&String::from_utf8_lossy(&stat))
 }
@@ -80,12 +96,16 @@ fn parse(stat: &str) -> Option<Process> {
     let (pid, rest) = stat.split_once(" (")?;
     let (_, rest) = rest.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
-    let dead = matches!(fields.next()?, "Z" | "X");
+    let state = match fields.next()? {
+        "Z" | "X" => State::Dead,
+        "T" => State::Stopped,
+        _ => State::Alive,
+    };
     let parent = Pid::from_raw(fields.next()?.parse().ok()?);
     let group = Pid::from_raw(fields.next()?.parse().ok()?)?;
     // Field 22 of the line.
     let born = fields.nth(16)?.parse().ok()?;
-    Some(Process { pid: Pid::from_raw(pid.parse().ok()?)?, parent, group, born, dead })
+    Some(Process { pid: Pid::from_raw(pid.parse().ok()?)?, parent, group, born, state })
 }
 
 #[cfg(test)]
@@ -104,7 +124,7 @@ mod tests {
         assert_eq!(process.parent, Some(pid(7)));
         assert_eq!(process.group, pid(8));
         assert_eq!(process.born, 12345);
-        assert!(!process.dead);
+        assert_eq!(process.state, State::Alive);
     }
 
     #[test]
@@ -116,20 +136,20 @@ mod tests {
 
     #[test]
     fn finds_the_living_through_the_dead() {
-        let each = |id, parent, dead| Process {
+        let each = |id, parent, state| Process {
             pid: pid(id),
             parent: Pid::from_raw(parent),
             group: pid(id),
             born: 0,
-            dead,
+            state,
         };
         let all = vec![
-            each(5, 4, false),
-            each(1, 0, false),
-            each(4, 3, true),
-            each(3, 2, false),
-            each(2, 1, false),
-            each(9, 1, false),
+            each(5, 4, State::Alive),
+            each(1, 0, State::Alive),
+            each(4, 3, State::Dead),
+            each(3, 2, State::Alive),
+            each(2, 1, State::Alive),
+            each(9, 1, State::Alive),
         ];
         let mut found: Vec<_> =
             select(pid(2), all).iter().map(|each| each.pid.as_raw_nonzero().get()).collect();
