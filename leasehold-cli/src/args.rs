@@ -142,7 +142,7 @@ pub struct Init {
     pub longest_lease: Option<Duration>,
 
     /// Whether to grant nothing for one longest lease after a loss of data [a new store: on]
-    #[arg(long, value_name = "ON|OFF")]
+    #[arg(long, value_name = "on|off", hide_possible_values = true)]
     pub quarantine: Option<Switch>,
 
     /// How to print.

@@ -45,7 +45,8 @@ pub(super) fn main(command: impl Iterator<Item = OsString>) -> ExitCode {
 fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
     // Our standard input is the socket; this copy, unlike the original, is not inherited.
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let (group, stdin) = greeted(&socket)?;
+    // leasehold may be gone before it has said a word; then there is nothing to do or to tell.
+    let Ok((group, stdin)) = greeted(&socket) else { return Ok(()) };
     set_child_subreaper(Some(getpid()))?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let wire = Wire::new(socket)?;
