@@ -1,3 +1,22 @@
 //! The `leasehold` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+use leasehold_cli::args::{Parsed, parse};
+use leasehold_cli::exit::Failure;
+use leasehold_cli::supervise;
+
+fn main() -> ExitCode {
+    if let Some(code) = supervise::reentered() {
+        return code;
+    }
+    match parse(std::env::args_os()) {
+        // Only a closed stdout can fail this, and then nobody reads it.
+        Ok(Parsed::Text(text)) => {
+            let _ = text.print();
+            ExitCode::SUCCESS
+        }
+        Ok(Parsed::Cli(_)) => Failure::unavailable("this build has no store").report(),
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,5 +1,4 @@
 //! The contract of leasehold.
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod backend;
 mod env;

@@ -1,0 +1,270 @@
+//! The arguments of the command.
+//!
+//! Whatever clap has to say against them becomes one line and exit code 64, see [`parse`].
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::exit::Failure;
+
+const STORES: &str = "\
+Stores:
+  Without --store and LEASEHOLD_STORE the locks are kept in a SQLite file:
+    root         /var/lib/leasehold/locks.db
+    other users  $XDG_STATE_HOME/leasehold/locks.db,
+                 else ~/.local/state/leasehold/locks.db
+  That file is per user, so DIFFERENT USERS DO NOT EXCLUDE EACH OTHER on the
+  default store, and different machines never do. Name a shared store for that.
+
+Exit codes:
+  64  bad usage
+  69  the store cannot be reached
+  75  the lock was not acquired in time (run --conflict-exit-code changes it)
+  79  the lock was lost, and COMMAND was ended for it
+  else COMMAND's own: its code, 128+n if signal n ended it, 126 if it cannot be
+  executed, 127 if it is not found
+  Each failure of leasehold's own is one line on stderr that starts 'leasehold:'.";
+
+const RUN: &str = "\
+COMMAND has stdin, stdout and stderr untouched, and in its environment
+  LEASEHOLD_NAME    the name that is locked
+  LEASEHOLD_TOKEN   the fencing token, higher with every grant of this name: give it
+                    to what you write to, and have it refuse a lower one
+  LEASEHOLD_OWNER   who holds the lock, as 'leasehold inspect' shows it
+
+Signals sent to leasehold are passed on to COMMAND. When the lock is lost, all
+processes that COMMAND started get SIGTERM, then SIGKILL after the grace time. They
+are killed too if leasehold itself is killed. What COMMAND leaves running in the
+background when it ends is not covered by the lock.
+
+Examples:
+  leasehold run backup -- rsync -a /data host:/backup
+  leasehold run --wait 30s --lease 1min deploy -- ./deploy.sh production
+  leasehold run --conflict-exit-code 0 nightly -- ./nightly  # fine if it runs already
+  leasehold run report -- sh -c 'echo my token is $LEASEHOLD_TOKEN'
+
+Exit codes: see 'leasehold --help'.";
+
+/// Run a job under a distributed lock.
+///
+/// Of all that run under one name on one store, one runs at a time. The lock is a lease: it is
+/// renewed while the job runs, and it ends by itself soon after its holder has crashed.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, after_long_help = STORES, max_term_width = 90)]
+#[command(after_help = "'leasehold --help' tells more: stores, exit codes.")]
+#[command(disable_help_subcommand = true)]
+// No arguments at all are a mistake like any other, not a call for a page of help.
+#[command(arg_required_else_help = false)]
+// "COMMAND" is what `run` runs.
+#[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
+pub struct Cli {
+    /// Where the locks are kept; without it a SQLite file per user
+    ///
+    /// Without it the locks are kept in a SQLite file per user, so that different users do not
+    /// exclude each other; 'leasehold --help' says where.
+    // Its value may hold a password: the help must not show the environment's.
+    #[arg(long, global = true, value_name = "URL", env = "LEASEHOLD_STORE")]
+    #[arg(hide_env_values = true, display_order = 0)]
+    pub store: Option<String>,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Run COMMAND while holding the lock NAME
+    #[command(after_long_help = RUN)]
+    Run(Run),
+    /// Make the store ready, or change its settings
+    Init(Init),
+    /// Show who holds the lock NAME
+    Inspect(Inspect),
+    /// List the locks that are held
+    List(Output),
+    /// Take the lock NAME away from whoever holds it
+    Release(Release),
+    /// Print the SQL that makes the store's tables
+    Schema,
+    /// Connect, and print what the store guarantees and how far its clock is off
+    Check(Output),
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// How long the lock outlives a crash of its holder
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
+    pub lease: Duration,
+
+    /// How long to wait for the lock: 0s for a single try, or forever
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = wait)]
+    pub wait: Wait,
+
+    /// Hold the lock at least for this long, even if COMMAND ends sooner
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub at_least: Duration,
+
+    /// When the lock is lost: the time between SIGTERM and SIGKILL
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub grace: Duration,
+
+    /// Exit code when the lock is not acquired in time
+    #[arg(long, value_name = "N", default_value_t = crate::exit::NOT_ACQUIRED)]
+    pub conflict_exit_code: u8,
+
+    /// What to lock: 1 to 255 bytes of UTF-8 without control characters
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    /// The command to run, and its arguments
+    #[arg(value_name = "COMMAND", last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+/// Arguments of `init`.
+#[derive(Debug, Args)]
+pub struct Init {
+    /// Grant locks at once: I know that nobody holds any
+    ///
+    /// Otherwise a new store grants nothing for one longest lease, because it cannot tell being new
+    /// from having lost its data, locks included.
+    #[arg(long)]
+    pub first_use: bool,
+
+    /// The longest lease that any client may ask for [a new store: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub longest_lease: Option<Duration>,
+
+    /// Whether to grant nothing for one longest lease after a loss of data [a new store: on]
+    #[arg(long, value_name = "on|off", hide_possible_values = true)]
+    pub quarantine: Option<Switch>,
+
+    /// How to print.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Arguments of `inspect`.
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// The lock to show
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    /// How to print.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Arguments of `release`.
+#[derive(Debug, Args)]
+pub struct Release {
+    /// Required: the holder is not asked, and may still be at work
+    #[arg(long, required = true)]
+    pub force: bool,
+
+    /// The lock to take away
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    /// How to print.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// How to print an answer.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Output {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How long to wait for the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// At most this long; zero is a single try.
+    AtMost(Duration),
+    /// Until it is acquired.
+    Forever,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// What the arguments come to.
+#[derive(Debug)]
+pub enum Parsed {
+    /// Something to do.
+    Cli(Box<Cli>),
+    /// Help or the version, to be printed on stdout; exit code 0.
+    Text(clap::Error),
+}
+
+/// Parses the arguments, of which the first is the command's own name.
+///
+/// # Errors
+///
+/// A failure with exit code 64, whose message is clap's in one line.
+pub fn parse<I>(args: I) -> Result<Parsed, Failure>
+where
+    I: IntoIterator,
+    I::Item: Into<OsString> + Clone,
+{
+    match Cli::try_parse_from(args) {
+        Ok(cli) => Ok(Parsed::Cli(Box::new(cli))),
+        Err(text) if matches!(text.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            Ok(Parsed::Text(text))
+        }
+        Err(error) => Err(Failure::usage(sentence(&error.to_string()))),
+    }
+}
+
+/// clap's message, a page of paragraphs, as one line: what is wrong, its tips, and where help is.
+fn sentence(page: &str) -> String {
+    let mut parts = Vec::new();
+    for paragraph in page.split("\n\n").map(str::trim) {
+        if paragraph.starts_with("Usage:") || paragraph.starts_with("For more information") {
+            continue;
+        }
+        let words = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+        parts.push(words.trim_start_matches("error: ").replace(" tip: ", "; tip: "));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.push("see 'leasehold --help'".to_owned());
+    parts.join("; ")
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|_| "expected a number with a unit, such as 500ms, 10s or 2min".to_owned())
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("must be longer than zero, such as 500ms, 10s or 2min".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+fn wait(text: &str) -> Result<Wait, String> {
+    match text {
+        "forever" => Ok(Wait::Forever),
+        _ => duration(text).map(Wait::AtMost).map_err(|error| format!("{error}, or 'forever'")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

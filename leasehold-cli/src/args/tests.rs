@@ -1,0 +1,103 @@
+use clap::CommandFactory;
+
+use super::*;
+use crate::exit::USAGE;
+
+fn run(args: &[&str]) -> Run {
+    let args = ["leasehold", "run"].iter().chain(args);
+    match parse(args) {
+        Ok(Parsed::Cli(cli)) => match cli.action {
+            Action::Run(run) => run,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refused(args: &[&str]) -> String {
+    let failure = parse(["leasehold"].iter().chain(args)).unwrap_err();
+    assert_eq!(failure.code, USAGE);
+    assert!(!failure.message.contains('\n'), "{failure}");
+    assert!(!failure.message.starts_with("error"), "{failure}");
+    failure.message
+}
+
+fn help(args: &[&str]) -> String {
+    match parse(["leasehold"].iter().chain(args)) {
+        Ok(Parsed::Text(text)) => {
+            assert_eq!(text.exit_code(), 0);
+            text.to_string()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn clap_finds_no_fault_in_the_definition() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn the_defaults_are_those_of_the_manual() {
+    let run = run(&["backup", "--", "true"]);
+    assert_eq!(run.lease, Duration::from_secs(10));
+    assert_eq!(run.wait, Wait::AtMost(Duration::ZERO));
+    assert_eq!(run.at_least, Duration::ZERO);
+    assert_eq!(run.grace, Duration::from_secs(10));
+    assert_eq!(run.conflict_exit_code, 75);
+    assert_eq!(run.name, "backup");
+    assert_eq!(run.command, ["true"]);
+}
+
+#[test]
+fn what_follows_the_dashes_belongs_to_the_command() {
+    let run = run(&["--wait", "forever", "n", "--", "sh", "-c", "x", "--", "--wait", "0s"]);
+    assert_eq!(run.wait, Wait::Forever);
+    assert_eq!(run.command, ["sh", "-c", "x", "--", "--wait", "0s"]);
+}
+
+#[test]
+fn bad_values_are_named_with_what_is_allowed() {
+    for (args, words) in [
+        (["--lease", "10"], ["'10'", "10s"]),
+        (["--lease", "0s"], ["'0s'", "longer than zero"]),
+        (["--lease", "-1s"], ["'-1'", "tip"]),
+        (["--wait", "soon"], ["'soon'", "'forever'"]),
+        (["--grace", "99999999999999999999s"], ["99999999999999999999s", "10s"]),
+        (["--conflict-exit-code", "256"], ["'256'", "0..=255"]),
+    ] {
+        let message = refused(&["run", args[0], args[1], "n", "--", "true"]);
+        for word in words {
+            assert!(message.contains(word), "{word} in {message}");
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    assert!(refused(&[]).contains("requires a subcommand"));
+    assert!(refused(&["run"]).contains("<NAME>"));
+    assert!(refused(&["run", "n"]).contains("<COMMAND>"));
+    assert!(refused(&["run", "n", "true"]).contains("'true'"));
+    assert!(refused(&["release", "n"]).contains("--force"));
+    assert!(refused(&["run", "--leese", "1s", "n", "--", "true"]).contains("'--lease'"));
+    assert!(refused(&["init", "--quarantine", "maybe"]).contains("on, off"));
+}
+
+#[test]
+fn the_help_says_that_users_do_not_exclude_each_other() {
+    assert!(help(&["--help"]).contains("DIFFERENT USERS DO NOT EXCLUDE EACH OTHER"));
+    let run = help(&["run", "--help"]);
+    assert!(run.replace('\n', " ").contains("per user"), "{run}");
+    assert!(run.contains("[default: 10s]"), "{run}");
+    assert!(help(&["--version"]).starts_with("leasehold "));
+}
+
+#[test]
+fn no_help_line_is_wider_than_a_terminal() {
+    for args in [&["--help"][..], &["run", "--help"], &["init", "--help"], &["run", "-h"]] {
+        for line in help(args).lines() {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+}

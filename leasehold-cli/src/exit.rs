@@ -1,0 +1,148 @@
+//! Exit codes, and the one line on stderr that goes with each failure of our own.
+//!
+//! The codes below 100 are those of `sysexits.h` where it has one that fits. COMMAND's own code is
+//! passed on unchanged and may be any of them: a script that must tell them apart sets
+//! `--conflict-exit-code`, and looks for a line that starts with `leasehold:`.
+
+use std::fmt::{self, Display};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use crate::supervise::Ended;
+
+/// Bad usage: arguments, names, durations or URLs that can never work.
+pub const USAGE: u8 = 64;
+/// The store cannot be reached, opened or trusted.
+pub const UNAVAILABLE: u8 = 69;
+/// The lock was not acquired in time; `--conflict-exit-code` replaces it.
+pub const NOT_ACQUIRED: u8 = 75;
+/// The lock was lost while COMMAND ran, and COMMAND was ended for it.
+pub const LOST: u8 = 79;
+/// COMMAND was found but cannot be executed, or no process could be started.
+pub const CANNOT_EXECUTE: u8 = 126;
+/// COMMAND was not found.
+pub const NOT_FOUND: u8 = 127;
+
+/// A failure of our own: a code, and a message without the `leasehold: ` before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The exit code.
+    pub code: u8,
+    /// What went wrong, with the value and what would be allowed.
+    pub message: String,
+}
+
+impl Failure {
+    /// Bad usage.
+    pub fn usage(message: impl Display) -> Self {
+        Self { code: USAGE, message: message.to_string() }
+    }
+
+    /// A store that cannot be reached.
+    pub fn unavailable(message: impl Display) -> Self {
+        Self { code: UNAVAILABLE, message: message.to_string() }
+    }
+
+    /// Writes the line and gives the code.
+    #[must_use]
+    pub fn report(&self) -> ExitCode {
+        complain(&self.message);
+        self.code.into()
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The code for a job's end, after the line on stderr if the end was not COMMAND's own.
+#[must_use]
+pub fn of_job(ended: &Ended, grace: impl Display) -> u8 {
+    match ended {
+        Ended::Exited(code) => *code,
+        Ended::Signalled(signal) => of_signal(*signal),
+        Ended::Lost { reason, left: 0 } => {
+            complain(format_args!("lock lost: {reason}; COMMAND was ended"));
+            LOST
+        }
+        Ended::Lost { reason, left } => {
+            complain(format_args!(
+                "lock lost: {reason}; {left} of COMMAND's processes could not be ended \
+                 (SIGTERM, then SIGKILL after {grace})"
+            ));
+            LOST
+        }
+        Ended::Unwatched => {
+            complain("the small parent was killed, and COMMAND with it");
+            of_signal(9)
+        }
+        Ended::NotStarted(error) => {
+            complain(format_args!("cannot start a process: {}", cause(error)));
+            CANNOT_EXECUTE
+        }
+    }
+}
+
+/// The code of a process that a signal ended, as a shell gives it.
+#[must_use]
+pub fn of_signal(number: i32) -> u8 {
+    128_u8.saturating_add(u8::try_from(number).unwrap_or(127))
+}
+
+/// Writes one line, starting `leasehold: `, on stderr.
+///
+/// Whatever the message holds, it stays one line, and nothing in it controls a terminal. A stderr
+/// that cannot be written to is no reason to fail differently.
+pub fn complain(message: impl Display) {
+    let line = format!("leasehold: {}\n", one_line(&message.to_string()));
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// The system's words for an error, without the "(os error 2)".
+#[must_use]
+pub fn cause(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
+fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    for part in message.lines().map(str::trim).filter(|part| !part.is_empty()) {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.extend(part.chars().map(|each| if each.is_control() { '\u{fffd}' } else { each }));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_stays_one_line() {
+        assert_eq!(one_line("first\n  second\n\nthird\n"), "first second third");
+        assert_eq!(one_line("red \u{1b}[31m"), "red \u{fffd}[31m");
+    }
+
+    #[test]
+    fn signals_map_as_in_a_shell() {
+        assert_eq!(of_signal(2), 130);
+        assert_eq!(of_signal(15), 143);
+        assert_eq!(of_signal(64), 192);
+        assert_eq!(of_signal(999), 255);
+    }
+
+    #[test]
+    fn system_errors_lose_their_numbers() {
+        assert_eq!(cause(&io::Error::from_raw_os_error(2)), "No such file or directory");
+    }
+}

@@ -1,0 +1,17 @@
+//! The parts of the `leasehold` command: run a job under a distributed lock.
+//!
+//! This is a library only so that tests and examples can drive the parts one by one. What users
+//! rely on is the command: its arguments ([`args`]), its exit codes ([`exit`]), the place of its
+//! default store ([`store`]), and how it looks after the job ([`supervise`]).
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "the leasehold command needs Linux: what ends a job together with its supervisor \
+     (parent-death signals, child subreapers, /proc) is not there elsewhere; the library \
+     crates do not need it"
+);
+
+pub mod args;
+pub mod exit;
+pub mod store;
+pub mod supervise;

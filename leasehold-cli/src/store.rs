@@ -1,0 +1,172 @@
+//! Where the default store lies: a SQLite file per user.
+//!
+//! Finding the path is a pure function of the user and two environment variables. Making its
+//! directory is another step, taken only when the store is really to be opened.
+
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crate::exit::{Failure, cause};
+
+const FILE: &str = "leasehold/locks.db";
+const ADVICE: &str = "set it, or name a store with --store or LEASEHOLD_STORE";
+
+/// Of the process's surroundings, what decides on the default store.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// Whether the effective user is root.
+    pub root: bool,
+    /// `XDG_STATE_HOME`.
+    pub state_home: Option<OsString>,
+    /// `HOME`.
+    pub home: Option<OsString>,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    #[must_use]
+    pub fn here() -> Self {
+        Self {
+            root: rustix::process::geteuid().is_root(),
+            state_home: std::env::var_os("XDG_STATE_HOME"),
+            home: std::env::var_os("HOME"),
+        }
+    }
+
+    /// The default store's file. Looks at nothing on disk and makes nothing.
+    ///
+    /// For root `/var/lib/leasehold/locks.db`, whatever the environment says: root's jobs run from
+    /// cron, from services and through `sudo -E`, each with variables of its own, and all of them
+    /// must exclude each other. For other users `$XDG_STATE_HOME/leasehold/locks.db`, else
+    /// `~/.local/state/leasehold/locks.db`.
+    ///
+    /// # Errors
+    ///
+    /// A relative path in either variable is refused, although the XDG specification would have it
+    /// ignored: two processes that disagree on the path would both get the lock. So is a missing
+    /// `HOME` where it is needed.
+    pub fn default_store(&self) -> Result<PathBuf, Failure> {
+        if self.root {
+            return Ok(Path::new("/var/lib").join(FILE));
+        }
+        if let Some(state) = absolute("XDG_STATE_HOME", self.state_home.as_ref())? {
+            return Ok(state.join(FILE));
+        }
+        match absolute("HOME", self.home.as_ref())? {
+            Some(home) => Ok(home.join(".local/state").join(FILE)),
+            None => Err(Failure::usage(format_args!(
+                "no place for the default store: neither XDG_STATE_HOME nor HOME is set; \
+                 name a store with --store or LEASEHOLD_STORE"
+            ))),
+        }
+    }
+}
+
+/// Makes the directory of the default store, readable by its user alone, where it is missing.
+///
+/// # Errors
+///
+/// Names the path and what is in the way.
+pub fn make_directory(store: &Path) -> Result<(), Failure> {
+    let Some(directory) = store.parent() else { return Ok(()) };
+    match DirBuilder::new().recursive(true).mode(0o700).create(directory) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let why = match error.kind() {
+                io::ErrorKind::AlreadyExists => "there is a file in its place".to_owned(),
+                _ => cause(&error),
+            };
+            Err(Failure::unavailable(format_args!(
+                "cannot make the directory {directory:?} for the default store: {why}; \
+                 another store can be named with --store or LEASEHOLD_STORE"
+            )))
+        }
+    }
+}
+
+/// The variable as an absolute path; an empty one counts as not set.
+fn absolute<'a>(name: &str, value: Option<&'a OsString>) -> Result<Option<&'a Path>, Failure> {
+    match value.map(Path::new) {
+        None => Ok(None),
+        Some(path) if path.as_os_str().is_empty() => Ok(None),
+        Some(path) if path.is_absolute() => Ok(Some(path)),
+        Some(path) => Err(Failure::usage(format_args!(
+            "{name} is {path:?}, which is not an absolute path; {ADVICE}"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::exit::{UNAVAILABLE, USAGE};
+
+    fn user(state_home: Option<&str>, home: Option<&str>) -> Surroundings {
+        Surroundings {
+            root: false,
+            state_home: state_home.map(Into::into),
+            home: home.map(Into::into),
+        }
+    }
+
+    fn path(of: &Surroundings) -> String {
+        of.default_store().unwrap().into_os_string().into_string().unwrap()
+    }
+
+    #[test]
+    fn a_user_has_a_file_in_the_state_directory() {
+        assert_eq!(path(&user(Some("/s"), Some("/h"))), "/s/leasehold/locks.db");
+        assert_eq!(path(&user(None, Some("/h"))), "/h/.local/state/leasehold/locks.db");
+        assert_eq!(path(&user(Some(""), Some("/h"))), "/h/.local/state/leasehold/locks.db");
+    }
+
+    #[test]
+    fn root_has_one_file_whatever_the_environment() {
+        for (state, home) in [(None, None), (Some("/s"), Some("/h")), (Some("x"), None)] {
+            let root = Surroundings { root: true, ..user(state, home) };
+            assert_eq!(path(&root), "/var/lib/leasehold/locks.db");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_path_is_refused_by_name_and_value() {
+        for (surroundings, words) in [
+            (user(Some("state"), Some("/h")), ["XDG_STATE_HOME", "\"state\""]),
+            (user(None, Some("../h")), ["HOME", "\"../h\""]),
+            (user(None, None), ["XDG_STATE_HOME", "HOME"]),
+            (user(Some(""), Some("")), ["XDG_STATE_HOME", "HOME"]),
+        ] {
+            let failure = surroundings.default_store().unwrap_err();
+            assert_eq!(failure.code, USAGE);
+            for word in words.into_iter().chain(["--store"]) {
+                assert!(failure.message.contains(word), "{word} in {failure}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_directory_is_made_for_its_user_alone() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = temporary.path().join("new/leasehold/locks.db");
+        make_directory(&store).unwrap();
+        make_directory(&store).unwrap();
+        let made = store.parent().unwrap().metadata().unwrap();
+        assert_eq!(made.permissions().mode() & 0o777, 0o700);
+        assert!(!store.exists());
+    }
+
+    #[test]
+    fn a_file_in_place_of_the_directory_is_named() {
+        let temporary = tempfile::tempdir().unwrap();
+        let blocked = temporary.path().join("leasehold");
+        std::fs::write(&blocked, "").unwrap();
+        let failure = make_directory(&blocked.join("locks.db")).unwrap_err();
+        assert_eq!(failure.code, UNAVAILABLE);
+        assert!(failure.message.contains(blocked.to_str().unwrap()), "{failure}");
+    }
+}

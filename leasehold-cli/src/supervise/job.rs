@@ -1,0 +1,91 @@
+//! leasehold's handle on a running job: the small parent and the socket to it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::wire::{Order, Report, Wire, greet};
+use super::{ChildSpec, OURSELVES, small_parent};
+
+/// A job that runs. Dropping it closes the socket, upon which the small parent kills the job.
+pub(super) struct Job {
+    parent: Child,
+    wire: Wire,
+    /// The group that COMMAND leads; none while it is not started, or where it shares ours.
+    group: Option<Pid>,
+    shared: bool,
+}
+
+impl Job {
+    /// Starts the small parent, which starts COMMAND: in the process group `shared`, else in one
+    /// of its own.
+    pub(super) fn start(spec: &ChildSpec, shared: Option<Pid>) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let parent = Command::new(OURSELVES)
+            .arg0("leasehold")
+            .arg(small_parent::ARG)
+            .arg(&spec.program)
+            .args(&spec.args)
+            .envs(spec.env.iter().map(|(key, value)| (key, value)))
+            .stdin(OwnedFd::from(theirs))
+            // Out of reach of the terminal and of whoever signals our group.
+            .process_group(0)
+            .spawn()?;
+        let group = shared.map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+        greet(&ours, group, io::stdin())?;
+        Ok(Self { parent, wire: Wire::new(ours)?, group: None, shared: shared.is_some() })
+    }
+
+    /// The next report; `None` if the small parent is gone. Cancel safe.
+    pub(super) async fn report(&mut self) -> Option<Report> {
+        let report = self.wire.receive().await;
+        if let (Some(Report::Started(pid)), false) = (report, self.shared) {
+            self.group = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        }
+        report
+    }
+
+    /// Passes a signal on to the job.
+    pub(super) async fn forward(&self, signal: i32) {
+        self.wire.send(Order::Forward(signal)).await;
+    }
+
+    /// Ends the whole job; tells how many processes could not be ended.
+    pub(super) async fn end(&mut self, grace: Duration) -> u64 {
+        self.wire.send(Order::End(grace)).await;
+        loop {
+            match self.report().await {
+                Some(Report::Gone(left)) => return left,
+                // Its end may have crossed our order, which is then still carried out for what it
+                // left behind.
+                Some(_) => {}
+                None => {
+                    self.kill_group();
+                    return 0;
+                }
+            }
+        }
+    }
+
+    /// Kills COMMAND's own group: the last resort when the small parent was killed.
+    ///
+    /// COMMAND itself has died of its parent-death signal. Its id could in theory belong to
+    /// somebody else by now; that takes a wrap of all process ids within a moment.
+    pub(super) fn kill_group(&self) {
+        if let Some(group) = self.group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    /// Lets the small parent go, and leaves no zombie.
+    pub(super) async fn finish(mut self) {
+        self.wire.send(Order::Done).await;
+        // It leaves at once, so this does not hold up the runtime.
+        let _ = self.parent.wait();
+    }
+}

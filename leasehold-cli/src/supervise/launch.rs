@@ -1,0 +1,48 @@
+//! The last step before COMMAND: a process that ties its life to the small parent's, then becomes
+//! COMMAND.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+
+use crate::exit::{self, CANNOT_EXECUTE, NOT_FOUND};
+
+/// The hidden first argument; then the small parent's process id, COMMAND and its arguments.
+pub(super) const ARG: &str = "__launch";
+
+/// Does not return where all is well.
+pub(super) fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let parent = args.next().and_then(|id| id.to_str()?.parse().ok()).and_then(Pid::from_raw);
+    let (Some(parent), Some(program)) = (parent, args.next()) else {
+        exit::complain("this is an internal command");
+        return exit::USAGE.into();
+    };
+    // Survives the exec, unless the program is set-user-id.
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        exit::complain(format_args!("cannot tie COMMAND to its parent: {error}"));
+        return CANNOT_EXECUTE.into();
+    }
+    // It may have died just before; nobody then reads our exit code.
+    if getppid() != Some(parent) {
+        return CANNOT_EXECUTE.into();
+    }
+    let error = Command::new(&program).args(args).exec();
+    let code = code_of(&error, Path::new(&program));
+    exit::complain(format_args!("cannot run {program:?}: {}", exit::cause(&error)));
+    code.into()
+}
+
+/// As in a shell: 127 if there is no such program, 126 if there is one that cannot be executed
+/// (also where only its interpreter is missing).
+fn code_of(error: &io::Error, program: &Path) -> u8 {
+    let named_by_path = program.components().count() > 1;
+    match error.kind() {
+        io::ErrorKind::NotFound if named_by_path && program.exists() => CANNOT_EXECUTE,
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => CANNOT_EXECUTE,
+    }
+}

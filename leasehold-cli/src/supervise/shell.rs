@@ -1,0 +1,62 @@
+//! Stands in for a rule of the kernel that the small parent switches off.
+//!
+//! When a shell dies, the kernel hangs up on its stopped jobs and continues them, or they would
+//! stay stopped for ever. It takes a process group for such a job when no member has a parent in
+//! another group of the session; the small parent is just that to the group which COMMAND shares
+//! with leasehold. So the small parent watches the shell itself.
+
+use std::os::fd::OwnedFd;
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, getppid, getsid, kill_process_group, pidfd_open};
+use tokio::sync::oneshot;
+
+use super::tree;
+
+/// The process that does job control for a group: the first above it that is not in it.
+pub(super) struct Shell {
+    group: Pid,
+    gone: oneshot::Receiver<()>,
+}
+
+impl Shell {
+    /// The shell of the group that our parent is in; none if leasehold leads its session, or where
+    /// the kernel or `/proc` do not let us watch.
+    pub(super) fn of(group: Pid) -> Option<Self> {
+        let mut above = getppid()?;
+        while tree::read(above)?.group == group {
+            above = tree::read(above)?.parent?;
+        }
+        if getsid(Some(above)).ok()? != getsid(None).ok()? {
+            return None;
+        }
+        let handle = pidfd_open(above, PidfdFlags::empty()).ok()?;
+        let (tell, gone) = oneshot::channel();
+        // A thread, because putting a foreign descriptor into the runtime's poller is unsafe. It
+        // ends with the process.
+        let wait = move || {
+            // Unsent, `tell` says that watching failed.
+            if until_gone(&handle).is_ok() {
+                let _ = tell.send(());
+            }
+        };
+        thread::Builder::new().spawn(wait).ok()?;
+        Some(Self { group, gone })
+    }
+
+    /// Waits for the shell to die, then does as the kernel would: SIGHUP and SIGCONT to the group,
+    /// if any in it is stopped. Does nothing, and never ends, where there is no shell. Cancel safe.
+    pub(super) async fn watch(shell: &mut Option<Self>) {
+        let Some(Self { group, gone }) = shell else { return std::future::pending().await };
+        if gone.await.is_ok() && tree::any_stopped(*group) {
+            let _ = kill_process_group(*group, Signal::HUP);
+            let _ = kill_process_group(*group, Signal::CONT);
+        }
+        *shell = None;
+    }
+}
+
+fn until_gone(process: &OwnedFd) -> rustix::io::Result<()> {
+    rustix::io::retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], None)).map(drop)
+}

@@ -1,0 +1,208 @@
+//! The signals that leasehold takes for its job, and which of them to pass on.
+//!
+//! Most signals come from one of two sides. A terminal gives its signals (Ctrl-C, Ctrl-\, hang-up,
+//! a new size) to every process of the foreground group, so a COMMAND in our group has them already:
+//! the kernel says so by giving itself as the sender. Whoever calls `kill` means leasehold as the
+//! stand-in for COMMAND, so that is passed on. (A `kill` to the whole *group* cannot be told from
+//! one to us alone: a COMMAND in our group then gets the signal twice.)
+//!
+//! Two cases where the kernel is the sender and yet COMMAND has nothing: it leads a group of its
+//! own; or the terminal hangs up and we are the session's leader, who alone is told.
+//!
+//! Signals that were ignored when leasehold started (`nohup`; jobs that a script starts with `&`)
+//! stay ignored, for leasehold and for COMMAND.
+//!
+//! Stopping: in a terminal Ctrl-Z stops COMMAND and leasehold alike, so the lock is renewed no more;
+//! continued after the lease has run out, leasehold finds the lock lost and ends the job. Without a
+//! terminal SIGTSTP is passed on and leasehold goes on: the job is suspended, the lock stays held.
+//! Not covered: that COMMAND stops only itself, in a terminal, is not noticed by the shell.
+
+use std::fs;
+use std::io;
+
+use futures_util::StreamExt;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, getpgrp, getpid, getsid};
+use signal_hook::consts::{
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH,
+};
+use signal_hook::iterator::exfiltrator::{SignalOnly, WithOrigin};
+use signal_hook::low_level::siginfo::{Cause, Origin};
+use signal_hook_tokio::SignalsInfo;
+
+const FORWARDED: [i32; 9] =
+    [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP];
+
+/// Those that end a leasehold which has no job yet.
+const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+
+/// Wakes the small parent whenever a process has died.
+pub(super) type Deaths = SignalsInfo<SignalOnly>;
+
+/// To whom a forwarded signal goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// The job as far as a terminal would reach it: COMMAND's process group.
+    Job,
+    /// COMMAND alone.
+    Command,
+}
+
+/// SIGUSR1 and SIGUSR2 mean what COMMAND says they mean, and kill its helpers that say nothing. The
+/// others are those of a terminal, and SIGTERM: if that ended only, say, a shell, then the program
+/// that this waits for would run on without the lock.
+pub(super) fn reach(signal: i32) -> Reach {
+    if matches!(signal, SIGUSR1 | SIGUSR2) { Reach::Command } else { Reach::Job }
+}
+
+/// How this process stands to a terminal.
+#[derive(Debug, Clone, Copy)]
+struct Terminal {
+    /// There is one that controls our session, so the job stays in our process group.
+    shared: bool,
+    /// We are the process that is told when the terminal hangs up.
+    leader: bool,
+}
+
+impl Terminal {
+    fn look() -> Self {
+        let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Self {
+            shared: rustix::fs::open("/dev/tty", flags, Mode::empty()).is_ok(),
+            leader: getsid(None).is_ok_and(|leader| leader == getpid()),
+        }
+    }
+
+    /// What the job still has to be given for a signal that has reached us.
+    fn for_job(self, signal: i32, from_kernel: bool) -> Option<i32> {
+        if !self.shared || !from_kernel {
+            return Some(signal);
+        }
+        match signal {
+            SIGHUP if self.leader => Some(SIGHUP),
+            // It has the hang-up, but if it is stopped cannot act on it. The kernel continues
+            // stopped jobs that have lost their shell; ours it does not take for one, because the
+            // small parent, in another group of the session, looks like a shell to it.
+            SIGHUP | SIGCONT => Some(SIGCONT),
+            _ => None,
+        }
+    }
+}
+
+/// Signals caught from now on instead of having their usual effect on leasehold.
+///
+/// Made before the lock is asked for, so that no signal can end leasehold in the moment between
+/// acquiring and starting the job.
+pub struct Signals {
+    caught: SignalsInfo<WithOrigin>,
+    terminal: Terminal,
+}
+
+impl Signals {
+    /// Starts catching. Needs a running tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// When a handler or its pipe cannot be set up.
+    pub fn catch() -> io::Result<Self> {
+        let terminal = Terminal::look();
+        let ignored = Ignored::at_start();
+        let wanted = FORWARDED
+            .into_iter()
+            .filter(|&signal| !ignored.contains(signal))
+            // In a terminal it must stop us too, or the shell would not get its prompt back.
+            .filter(|&signal| !(terminal.shared && signal == SIGTSTP));
+        Ok(Self { caught: SignalsInfo::new(wanted)?, terminal })
+    }
+
+    /// Waits for a signal that asks leasehold to end, for as long as there is no job that could
+    /// have it instead. Gives the signal's number; the exit code is 128 more. Cancel safe.
+    pub async fn asked_to_end(&mut self) -> i32 {
+        loop {
+            let signal = self.next().await.signal;
+            if ENDING.contains(&signal) {
+                return signal;
+            }
+        }
+    }
+
+    /// The next signal that the job must be given. Cancel safe.
+    pub(super) async fn next_for_job(&mut self) -> i32 {
+        loop {
+            let Origin { signal, cause, .. } = self.next().await;
+            if let Some(signal) = self.terminal.for_job(signal, cause == Cause::Kernel) {
+                return signal;
+            }
+        }
+    }
+
+    /// The process group that the job is to stay in; `None` if it is to lead its own.
+    pub(super) fn shared_group(&self) -> Option<Pid> {
+        self.terminal.shared.then(getpgrp)
+    }
+
+    async fn next(&mut self) -> Origin {
+        match self.caught.next().await {
+            Some(origin) => origin,
+            // The stream ends only when its handle closes it, and we give out none.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// The small parent's share: it wakes when a process dies, and takes all other signals without
+/// acting on them. A handler and not `SIG_IGN`, since COMMAND would inherit that.
+pub(super) fn deaths() -> io::Result<Deaths> {
+    let ignored = Ignored::at_start();
+    let harmless = FORWARDED.into_iter().filter(|&signal| !ignored.contains(signal));
+    SignalsInfo::new(harmless.chain([SIGCHLD]))
+}
+
+/// The signals that this process ignores.
+struct Ignored(u64);
+
+impl Ignored {
+    /// Read before any handler is set; nothing is taken as ignored where `/proc` does not tell.
+    fn at_start() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Self::parse(&status)
+    }
+
+    fn parse(status: &str) -> Self {
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        Self(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0))
+    }
+
+    fn contains(&self, signal: i32) -> bool {
+        self.0 >> (signal - 1) & 1 == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_terminal_delivered_is_not_forwarded() {
+        let shared = Terminal { shared: true, leader: false };
+        assert_eq!(shared.for_job(SIGINT, true), None);
+        assert_eq!(shared.for_job(SIGHUP, true), Some(SIGCONT), "it may be stopped");
+        assert_eq!(shared.for_job(SIGINT, false), Some(SIGINT));
+
+        let leader = Terminal { shared: true, leader: true };
+        assert_eq!(leader.for_job(SIGINT, true), None);
+        assert_eq!(leader.for_job(SIGHUP, true), Some(SIGHUP), "the leader alone is told");
+
+        let alone = Terminal { shared: false, leader: false };
+        assert_eq!(alone.for_job(SIGINT, true), Some(SIGINT), "nobody else can have told it");
+    }
+
+    #[test]
+    fn reads_the_mask_of_ignored_signals() {
+        // As under `nohup`; SIGPIPE is always there, the runtime library ignores it.
+        let ignored = Ignored::parse("Name:\tx\nSigBlk:\tffff\nSigIgn:\t0000000000001001\n");
+        assert!(ignored.contains(SIGHUP));
+        assert!(!ignored.contains(SIGINT));
+        assert!(!Ignored::parse("").contains(SIGHUP));
+    }
+}

@@ -1,0 +1,159 @@
+//! The processes below one, read from `/proc`.
+
+use std::collections::HashSet;
+use std::fs;
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
+};
+
+/// A process as it was when we looked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Process {
+    pid: Pid,
+    pub(super) parent: Option<Pid>,
+    /// Its process group.
+    pub(super) group: Pid,
+    /// When it started, in the kernel's ticks: together with the id, its identity.
+    born: u64,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Alive,
+    Stopped,
+    Dead,
+}
+
+impl Process {
+    /// Sends it a signal, unless its id is another's by now. Failing is no news: either it is gone,
+    /// or it is another user's and nothing can be done.
+    pub(super) fn signal(&self, signal: Signal) {
+        match pidfd_open(self.pid, PidfdFlags::empty()) {
+            // From here on the descriptor stands for one process; was it this one?
+            Ok(fd) if read(self.pid).is_some_and(|now| now.born == self.born) => {
+                let _ = pidfd_send_signal(fd, signal);
+            }
+            Ok(_) | Err(Errno::SRCH) => {}
+            // Kernels before 5.3, and sandboxes that forbid it.
+            Err(_) => drop(kill_process(self.pid, signal)),
+        }
+    }
+}
+
+/// All living processes below `root`, in no particular order.
+pub(super) fn below(root: Pid) -> Vec<Process> {
+    select(root, all())
+}
+
+/// Whether a member of the group is stopped.
+pub(super) fn any_stopped(group: Pid) -> bool {
+    all().iter().any(|each| each.group == group && each.state == State::Stopped)
+}
+
+fn all() -> Vec<Process> {
+    // The /proc of another process namespace has other numbers: no list is better than a wrong one.
+    let own = fs::read_link("/proc/self").ok();
+    let own = own.as_deref().and_then(|link| link.to_str());
+    if own != Some(&getpid().as_raw_nonzero().to_string()) {
+        return Vec::new();
+    }
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(|raw| read(Pid::from_raw(raw)?))
+        .collect()
+}
+
+/// Those of `all` that are below `root` and alive. The dead still count as links.
+fn select(root: Pid, mut all: Vec<Process>) -> Vec<Process> {
+    let mut known = HashSet::from([root]);
+    let mut found = Vec::new();
+    loop {
+        let (below, rest): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|each| each.parent.is_some_and(|pid| known.contains(&pid)));
+        if below.is_empty() {
+            found.retain(|each: &Process| each.state != State::Dead);
+            return found;
+        }
+        known.extend(below.iter().map(|each| each.pid));
+        found.extend(below);
+        all = rest;
+    }
+}
+
+/// One process, if it is there.
+pub(super) fn read(pid: Pid) -> Option<Process> {
+    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    parse(&String::from_utf8_lossy(&stat))
+}
+
+/// Reads a line of `/proc/<pid>/stat`. The name in its second field is up to the process, and may
+/// itself hold spaces and parentheses, so the other fields are counted from the last one.
+fn parse(stat: &str) -> Option<Process> {
+    let (pid, rest) = stat.split_once(" (")?;
+    let (_, rest) = rest.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let state = match fields.next()? {
+        "Z" | "X" => State::Dead,
+        "T" => State::Stopped,
+        _ => State::Alive,
+    };
+    let parent = Pid::from_raw(fields.next()?.parse().ok()?);
+    let group = Pid::from_raw(fields.next()?.parse().ok()?)?;
+    // Field 22 of the line.
+    let born = fields.nth(16)?.parse().ok()?;
+    Some(Process { pid: Pid::from_raw(pid.parse().ok()?)?, parent, group, born, state })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pid(raw: i32) -> Pid {
+        Pid::from_raw(raw).unwrap()
+    }
+
+    #[test]
+    fn a_name_cannot_forge_the_fields() {
+        let line = "42 (a) R 1 1 (b) S 7 8 9 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 12345 0 0";
+        let process = parse(line).unwrap();
+        assert_eq!(process.pid, pid(42));
+        assert_eq!(process.parent, Some(pid(7)));
+        assert_eq!(process.group, pid(8));
+        assert_eq!(process.born, 12345);
+        assert_eq!(process.state, State::Alive);
+    }
+
+    #[test]
+    fn reads_this_very_process() {
+        let process = read(getpid()).unwrap();
+        assert_eq!(process.parent, rustix::process::getppid());
+        assert_eq!(process.group, rustix::process::getpgrp());
+    }
+
+    #[test]
+    fn finds_the_living_through_the_dead() {
+        let each = |id, parent, state| Process {
+            pid: pid(id),
+            parent: Pid::from_raw(parent),
+            group: pid(id),
+            born: 0,
+            state,
+        };
+        let all = vec![
+            each(5, 4, State::Alive),
+            each(1, 0, State::Alive),
+            each(4, 3, State::Dead),
+            each(3, 2, State::Alive),
+            each(2, 1, State::Alive),
+            each(9, 1, State::Alive),
+        ];
+        let mut found: Vec<_> =
+            select(pid(2), all).iter().map(|each| each.pid.as_raw_nonzero().get()).collect();
+        found.sort_unstable();
+        assert_eq!(found, [3, 5]);
+    }
+}
