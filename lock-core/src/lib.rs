@@ -1,9 +1,11 @@
 //! The contract of leasehold.
 
 mod backend;
+mod client;
 mod env;
 mod error;
 mod guarantees;
+mod memory;
 mod name;
 mod owner;
 mod time;
@@ -13,9 +15,11 @@ pub use backend::{
     Attempt, Backend, Busy, Cursor, Enqueued, Grant, Holder, Init, LockState, LossReason, Mode,
     Outcome, Page, Quarantined, Release, Released, Renewal, Request, Signal, StoreSettings, Turn,
 };
+pub use client::{ClientOptions, Guard, Lock, LockClient, Monitor, TryAcquire};
 pub use env::{BoxFuture, Env, NoRuntime, SystemEnv, jittered};
 pub use error::{Blocked, Error, ErrorKind};
 pub use guarantees::{Assumption, Guarantees, Promise, QuarantineUse, drift_margin};
+pub use memory::Memory;
 pub use name::LockName;
 pub use owner::{OwnerId, OwnerLabel};
 pub use time::Instant;

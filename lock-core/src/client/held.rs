@@ -49,8 +49,14 @@ pub(crate) fn validity(grant: &Grant) -> Instant {
 
 impl Held {
     /// A lock that is valid at `now`; the grant comes back if it no longer is.
-    pub(crate) fn new(mut grant: Grant, id: u64, wanted: &Wanted, now: Instant) -> Result<Self, Grant> {
-        let hold_until = wanted.hold_at_most.map_or(Instant::from_nanos(u64::MAX), |span| now + span);
+    pub(crate) fn new(
+        mut grant: Grant,
+        id: u64,
+        wanted: &Wanted,
+        now: Instant,
+    ) -> Result<Self, Grant> {
+        let hold_until =
+            wanted.hold_at_most.map_or(Instant::from_nanos(u64::MAX), |span| now + span);
         let valid_until = validity(&grant).min(hold_until);
         if now >= valid_until {
             return Err(grant);

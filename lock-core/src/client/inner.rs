@@ -120,8 +120,7 @@ impl Inner {
     pub(crate) fn request(&self, name: &LockName, wanted: &Wanted, floor: FencingToken) -> Request {
         let owner = OwnerId::from_bits(self.env.random());
         let label = self.options.label.clone();
-        let mut request =
-            Request::new(name.clone(), owner, label, wanted.lease, self.env.now());
+        let mut request = Request::new(name.clone(), owner, label, wanted.lease, self.env.now());
         request.floor = floor;
         request
     }
@@ -139,7 +138,8 @@ impl Inner {
         // another lease than the caller's.
         let unconfirmed = grant.claim.is_some() || grant.lease < wanted.lease;
         let held = Arc::new(Held::new(grant, self.keeper.next_id(), wanted, now)?);
-        let at = if unconfirmed { now } else { renewal::due(&*self.env, &held.grant, held.grant.from) };
+        let at =
+            if unconfirmed { now } else { renewal::due(&*self.env, &held.grant, held.grant.from) };
         self.keep(&held, at);
         Ok(Guard::new(Arc::clone(handle), held))
     }

@@ -73,7 +73,8 @@ fn apply(inner: &Arc<Inner>, held: &Arc<Held>, answer: Renewal) {
         Renewal::Unknown(error) => {
             // Not a loss: the store may still keep the lease. Try again until validity ends.
             tracing::warn!(name = %held.grant.name, owner = %held.grant.owner, %error, "renewal failed");
-            let pause = (held.grant.lease / 20).clamp(Duration::from_millis(5), Duration::from_secs(1));
+            let pause =
+                (held.grant.lease / 20).clamp(Duration::from_millis(5), Duration::from_secs(1));
             let again = now + jittered(&*inner.env, pause);
             let until = held.valid_until().unwrap_or(again);
             inner.keeper.reschedule(held, again.min(until));

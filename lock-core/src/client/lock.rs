@@ -1,0 +1,278 @@
+//! One acquisition, step by step: `client.lock(name).lease(d).wait(d).acquire()`.
+
+use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+
+use futures_util::future::{Either, select};
+
+use super::{
+    call::Call,
+    guard::Guard,
+    inner::Handle,
+    monitor::Monitor,
+    options::Wanted,
+    release::{self, Backoff},
+    waiting::Waiting,
+};
+use crate::{
+    Attempt, Blocked, Busy, Error, ErrorKind, FencingToken, Instant, LockName, Quarantined, Request,
+};
+
+/// The answer to [`Lock::try_acquire`].
+#[derive(Debug)]
+pub enum TryAcquire {
+    /// The lock is held by this guard.
+    Acquired(Guard),
+    /// Somebody else holds it, or waits for it.
+    Busy(Busy),
+    /// The store grants nothing for now.
+    Quarantined(Quarantined),
+}
+
+impl TryAcquire {
+    /// The guard, if the lock was acquired.
+    #[must_use]
+    pub fn guard(self) -> Option<Guard> {
+        match self {
+            Self::Acquired(guard) => Some(guard),
+            _ => None,
+        }
+    }
+}
+
+/// A lock about to be acquired. Made by [`LockClient::lock`](crate::LockClient::lock).
+#[must_use = "nothing happens until `acquire` or `try_acquire`"]
+pub struct Lock {
+    handle: Arc<Handle>,
+    name: Result<LockName, Error>,
+    wanted: Wanted,
+    wait: Option<Duration>,
+    floor: FencingToken,
+}
+
+impl Lock {
+    pub(crate) fn new(handle: Arc<Handle>, name: Result<LockName, Error>) -> Self {
+        let lease = handle.options.lease;
+        let wanted = Wanted { lease, at_least: None, hold_at_most: None };
+        Self { handle, name, wanted, wait: None, floor: FencingToken::ZERO }
+    }
+
+    /// How long the store keeps the lock without renewal. Default: the client's `lease`.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.wanted.lease = lease;
+        self
+    }
+
+    /// How long [`acquire`](Lock::acquire) waits. Default: for ever.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// Keeps the lock for at least this long from its acquisition, also when it is released before:
+    /// for jobs that are over sooner than the clocks that start them differ. At most the store's
+    /// longest lease. Default: no minimum.
+    pub fn at_least(mut self, span: Duration) -> Self {
+        self.wanted.at_least = Some(span);
+        self
+    }
+
+    /// Ends renewal, and the guard's validity, after this long. Default: no limit.
+    pub fn hold_at_most(mut self, span: Duration) -> Self {
+        self.wanted.hold_at_most = Some(span);
+        self
+    }
+
+    fn checked(&self) -> Result<LockName, Error> {
+        let name = self.name.clone()?;
+        self.wanted.check(&self.handle.backend.guarantees()).map_err(|error| error.on(&name))?;
+        Ok(name)
+    }
+
+    /// Makes one attempt and does not wait.
+    ///
+    /// *Errors*: `InvalidInput` before the store is touched; what the store reports; `Timeout` after
+    /// the client's `call_timeout`. Contention is not an error. *Cancel safety*: an attempt that was
+    /// dropped is finished and released in the background.
+    pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
+        let name = self.checked()?;
+        let _in_flight = self.handle.begin()?;
+        let mut request = self.handle.request(&name, &self.wanted, self.floor);
+        let limit = self.handle.options.call_timeout;
+        for _ in 0..2 {
+            let (again, result) = self.attempt(request, limit).await;
+            match result.map_err(|error| error.on(&name))? {
+                Attempt::Busy(busy) => return Ok(TryAcquire::Busy(busy)),
+                Attempt::Quarantined(quarantined) => {
+                    return Ok(TryAcquire::Quarantined(quarantined));
+                }
+                Attempt::Granted(grant) => {
+                    match self.handle.admit(&self.handle, grant, &self.wanted) {
+                        Ok(guard) => return Ok(TryAcquire::Acquired(guard)),
+                        Err(spent) => {
+                            let inner = Arc::clone(&self.handle.0);
+                            self.handle.adopt(Box::pin(async move {
+                                release::give_back(&inner, spent).await;
+                            }));
+                        }
+                    }
+                }
+            }
+            request = self.handle.request(&name, &self.wanted, again.floor);
+        }
+        Err(Error::new(ErrorKind::Timeout, "the store's answer came after the lease had ended")
+            .on(&name))
+    }
+
+    /// One call, whose unknown outcome is cleaned up in the background.
+    async fn attempt(
+        &self,
+        request: Request,
+        limit: Duration,
+    ) -> (Request, Result<Attempt, Error>) {
+        let inner = &self.handle.0;
+        let spare = request.clone();
+        let work = release::attempt(Arc::clone(inner), request);
+        match Call::new(inner, work, release::after_attempt).within(limit).await {
+            Some((request, result)) => {
+                if result.as_ref().is_err_and(Error::is_ambiguous) {
+                    let (inner, lost) = (Arc::clone(inner), request.clone());
+                    self.handle
+                        .adopt(Box::pin(async move { release::abandon(&inner, lost).await }));
+                }
+                (request, result)
+            }
+            None => {
+                let limit = humantime::format_duration(limit);
+                let message = format!("the store did not answer within {limit}");
+                (spare, Err(Error::new(ErrorKind::Timeout, message)))
+            }
+        }
+    }
+
+    /// Acquires the lock, waiting in the store's queue where it has one.
+    ///
+    /// *Errors*: `InvalidInput` before the store is touched; `Timeout` when the wait is over, with what
+    /// stood in the way in [`Error::blocked`]; what the store reports and waiting cannot mend. While
+    /// the store is unreachable it tries again until the wait is over. *Cancel safety*: dropping it
+    /// gives the place up and releases what was granted meanwhile.
+    pub async fn acquire(self) -> Result<Guard, Error> {
+        if self.wait == Some(Duration::ZERO) {
+            let name = self.checked()?;
+            return match self.try_acquire().await? {
+                TryAcquire::Acquired(guard) => Ok(guard),
+                TryAcquire::Busy(busy) => Err(blocked(&name, Some(Blocked::Busy(busy)))),
+                TryAcquire::Quarantined(held_back) => {
+                    Err(blocked(&name, Some(Blocked::Quarantined(held_back))))
+                }
+            };
+        }
+        let name = self.checked()?;
+        let _in_flight = self.handle.begin()?;
+        let env = &self.handle.env;
+        let deadline = self.wait.map(|wait| env.now() + wait);
+        // Who finds others of this process waiting goes behind them and asks nothing of the store.
+        if !self.handle.waiting.has(&name)
+            && let Some(guard) = self.try_first(&name, deadline).await?
+        {
+            return Ok(guard);
+        }
+        let mut ticket = Waiting::join(&self.handle, &name, self.wanted)?;
+        let reply = match deadline {
+            None => (&mut ticket.reply).await,
+            Some(at) => {
+                let alarm = env.sleep_until(at);
+                match select(&mut ticket.reply, alarm).await {
+                    Either::Left((reply, _)) => reply,
+                    Either::Right(_) => match ticket.reply.try_recv() {
+                        Ok(reply) => Ok(reply),
+                        Err(_) => return Err(blocked(&name, ticket.blocked())),
+                    },
+                }
+            }
+        };
+        reply
+            .unwrap_or_else(|_| {
+                Err(Error::new(ErrorKind::Unavailable, "the runtime that waited has ended"))
+            })
+            .map_err(|error| error.on(&name))
+    }
+
+    /// The attempt before any place is taken: the whole way of an uncontended lock.
+    async fn try_first(
+        &self,
+        name: &LockName,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Guard>, Error> {
+        let (inner, env) = (&self.handle.0, &self.handle.env);
+        let end = deadline.unwrap_or(Instant::from_nanos(u64::MAX));
+        let mut backoff = Backoff::until(end);
+        loop {
+            let request = self.handle.request(name, &self.wanted, self.floor);
+            let limit = inner.options.call_timeout.min(end.since(env.now()));
+            let (_, result) = self.attempt(request, limit).await;
+            match result {
+                Ok(Attempt::Granted(grant)) => match inner.admit(&self.handle, grant, &self.wanted)
+                {
+                    Ok(guard) => return Ok(Some(guard)),
+                    Err(spent) => release::give_back(inner, spent).await,
+                },
+                Ok(_) => return Ok(None),
+                Err(error) if !error.is_retryable() => return Err(error.on(name)),
+                Err(error) => {
+                    if !backoff.pause(inner).await {
+                        return Err(error.on(name));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Acquires the lock, runs `work`, and releases the lock. If the lock is lost meanwhile, the
+    /// future of `work` is dropped.
+    ///
+    /// *Errors*: as [`acquire`](Lock::acquire); `Lost` when the work was cut short; as
+    /// [`Guard::release`] when it had ended.
+    pub async fn with<F, W>(self, work: F) -> Result<W::Output, Error>
+    where
+        F: FnOnce(Monitor) -> W,
+        W: Future,
+    {
+        let guard = self.acquire().await?;
+        let monitor = guard.monitor();
+        let outcome = {
+            let (lost, work) = (pin!(guard.lost()), pin!(work(monitor)));
+            match select(work, lost).await {
+                Either::Left((output, _)) => Ok(output),
+                Either::Right((reason, _)) => Err(reason),
+            }
+        };
+        match outcome {
+            Ok(output) => guard.release().await.map(|()| output),
+            Err(reason) => {
+                Err(Error::new(ErrorKind::Lost, "the lock was lost and the work stopped")
+                    .with_source(reason)
+                    .on(guard.name()))
+            }
+        }
+    }
+}
+
+fn blocked(name: &LockName, blocked: Option<Blocked>) -> Error {
+    let why = match &blocked {
+        Some(Blocked::Busy(busy)) => match &busy.holder {
+            Some(holder) => format!("held by {} ({})", holder.label, holder.owner),
+            None => "others wait for it".into(),
+        },
+        Some(Blocked::Quarantined(held_back)) => format!(
+            "the store grants nothing for another {}: {}",
+            humantime::format_duration(held_back.remaining),
+            held_back.why
+        ),
+        None => "no answer of the store in time".into(),
+    };
+    let error = Error::new(ErrorKind::Timeout, format!("not acquired in time: {why}")).on(name);
+    match blocked {
+        Some(blocked) => error.blocked_by(blocked),
+        None => error,
+    }
+}

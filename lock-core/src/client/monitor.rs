@@ -1,0 +1,64 @@
+//! A view of a held lock that does not own it.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    guard::{Guard, wait_for_loss},
+    held::Held,
+    inner::Inner,
+};
+use crate::{FencingToken, LossReason};
+
+/// A view of a held lock: it tells, but neither keeps nor releases. Cheap to clone.
+#[derive(Clone)]
+pub struct Monitor {
+    inner: Arc<Inner>,
+    held: Arc<Held>,
+}
+
+impl Guard {
+    /// A view of this lock for tasks that work under it.
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        Monitor { inner: self.inner(), held: Arc::clone(self.held()) }
+    }
+}
+
+impl Monitor {
+    /// The fencing token.
+    #[must_use]
+    pub fn token(&self) -> FencingToken {
+        self.held.grant.token
+    }
+
+    /// Whether the lock may still be relied on.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.inner.check(&self.held)
+    }
+
+    /// How long it may be relied on without another renewal.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.inner.remaining(&self.held)
+    }
+
+    /// Waits until the lock is lost; never ends if it is released.
+    pub async fn lost(&self) -> LossReason {
+        wait_for_loss(&self.inner, &self.held).await
+    }
+
+    /// A token that is cancelled when the lock is lost.
+    #[must_use]
+    pub fn cancellation_token(&self) -> CancellationToken {
+        self.held.cancellation()
+    }
+}
+
+impl fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Monitor").field("token", &self.token()).finish_non_exhaustive()
+    }
+}

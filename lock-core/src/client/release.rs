@@ -1,0 +1,150 @@
+//! Giving back: releases and clean-ups, repeated until the store has answered or the lease is over.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{held::Held, inner::Inner};
+use crate::{
+    Attempt, Enqueued, Error, Grant, Instant, Outcome, Release, Request, Turn,
+    env::{BoxFuture, jittered},
+};
+
+/// Pauses between repeats, growing from 5 ms to 1 s with jitter, until `end`.
+pub(crate) struct Backoff {
+    pause: Duration,
+    end: Instant,
+}
+
+impl Backoff {
+    pub(crate) fn until(end: Instant) -> Self {
+        Self { pause: Duration::from_millis(5), end }
+    }
+
+    /// Waits for the next attempt; `false` when there is no time for one.
+    pub(crate) async fn pause(&mut self, inner: &Inner) -> bool {
+        let pause = jittered(&*inner.env, self.pause);
+        if inner.env.now() + pause >= self.end {
+            return false;
+        }
+        inner.env.sleep(pause).await;
+        self.pause = (self.pause * 2).min(Duration::from_secs(1));
+        true
+    }
+}
+
+/// Releases a lock that its guard has given up, and hands the answer to a carried request to
+/// whoever waits in this process.
+pub(crate) async fn release(inner: Arc<Inner>, held: Arc<Held>) -> Result<Outcome, Error> {
+    let grant = &held.grant;
+    let keep_until = held.keep(inner.env.now());
+    let carry = inner.waiting.carry(&inner, grant);
+    let mut backoff = Backoff::until(inner.env.now() + grant.lease);
+    let result = loop {
+        let how = Release { keep: keep_until, next: carry.as_ref().map(|carry| &carry.request) };
+        match inner.backend.release(grant, how).await {
+            Ok(released) => {
+                if let Some(carry) = carry {
+                    carry.answer(released.next);
+                }
+                break Ok(released.outcome);
+            }
+            Err(error) if error.is_retryable() && backoff.pause(&inner).await => {}
+            Err(error) => {
+                if let Some(carry) = carry {
+                    let request = carry.give_up();
+                    abandon(&inner, request).await;
+                }
+                break Err(error);
+            }
+        }
+    };
+    inner.waiting.poke(&grant.name);
+    result
+}
+
+/// The same where nobody waits for the result.
+pub(crate) async fn finish(inner: Arc<Inner>, held: Arc<Held>) {
+    if let Err(error) = release(inner, Arc::clone(&held)).await {
+        tracing::warn!(name = %held.grant.name, owner = %held.grant.owner, %error, "release failed; the lease is the bound");
+    }
+}
+
+/// Releases a grant that never became a guard.
+pub(crate) async fn give_back(inner: &Arc<Inner>, grant: Grant) {
+    let mut backoff = Backoff::until(inner.env.now() + grant.lease);
+    while let Err(error) = inner.backend.release(&grant, Release::default()).await {
+        if !error.is_retryable() || !backoff.pause(inner).await {
+            tracing::warn!(name = %grant.name, owner = %grant.owner, %error, "release failed; the lease is the bound");
+            return;
+        }
+    }
+}
+
+/// Makes sure that nothing is left of a request whose outcome is unknown.
+pub(crate) async fn abandon(inner: &Arc<Inner>, request: Request) {
+    let mut backoff = Backoff::until(inner.env.now() + request.lease);
+    while let Err(error) = inner.backend.abandon(&request).await {
+        if !error.is_retryable() || !backoff.pause(inner).await {
+            tracing::warn!(name = %request.name, owner = %request.owner, %error, "clean-up failed; the lease is the bound");
+            return;
+        }
+    }
+}
+
+/// Gives a place up.
+pub(crate) async fn leave(inner: &Arc<Inner>, turn: Box<dyn Turn>, request: Request) {
+    if turn.leave().await.is_err() {
+        abandon(inner, request).await;
+    }
+}
+
+/// Cleans up after an attempt whose caller has gone.
+pub(crate) fn after_attempt(
+    inner: Arc<Inner>,
+    (request, result): (Request, Result<Attempt, Error>),
+) -> BoxFuture {
+    Box::pin(async move {
+        match result {
+            Ok(Attempt::Granted(grant)) => give_back(&inner, grant).await,
+            Err(error) if error.is_ambiguous() => abandon(&inner, request).await,
+            _ => {}
+        }
+    })
+}
+
+/// Cleans up after a place that was asked for in vain.
+pub(crate) fn after_enqueue(
+    inner: Arc<Inner>,
+    (request, result): (Request, Result<Enqueued, Error>),
+) -> BoxFuture {
+    Box::pin(async move {
+        match result {
+            Ok(Enqueued::Granted(grant)) => give_back(&inner, grant).await,
+            Ok(Enqueued::Waiting(turn, _)) => leave(&inner, turn, request).await,
+            Err(error) if error.is_ambiguous() => abandon(&inner, request).await,
+            _ => {}
+        }
+    })
+}
+
+/// Nothing is left to do after a release.
+pub(crate) fn after_release(_: Arc<Inner>, _: Result<Outcome, Error>) -> BoxFuture {
+    Box::pin(async {})
+}
+
+/// One attempt as an owned future.
+pub(crate) async fn attempt(
+    inner: Arc<Inner>,
+    request: Request,
+) -> (Request, Result<Attempt, Error>) {
+    let result = inner.backend.try_acquire(&request).await;
+    (request, result)
+}
+
+/// One request for a place as an owned future.
+pub(crate) async fn enqueue(
+    inner: Arc<Inner>,
+    request: Request,
+) -> (Request, Result<Enqueued, Error>) {
+    let result = inner.backend.enqueue(&request).await;
+    (request, result)
+}

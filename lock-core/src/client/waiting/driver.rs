@@ -1,0 +1,289 @@
+//! Drives the one place that a process has in the queue of a name.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::oneshot;
+
+use super::{Carried, Queue};
+use crate::{
+    Attempt, Blocked, Busy, Enqueued, Error, FencingToken, Grant, Instant, Renewal, Request,
+    Signal, Turn,
+    client::{
+        call::Call,
+        held::validity,
+        inner::{Handle, InFlight},
+        release,
+    },
+    env::jittered,
+};
+
+/// Longest pause between attempts while the store fails.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the driver does next.
+enum Step {
+    /// Take a place, with this request if an earlier try of it failed.
+    Enqueue(Option<Request>),
+    /// Wait in a place.
+    Wait(Place),
+    /// A guard of this process holds the lock: its release brings the next place.
+    Follow(oneshot::Receiver<Carried>),
+    /// Come back later.
+    Pause(Duration, Option<Request>),
+}
+
+struct Place {
+    turn: Box<dyn Turn>,
+    request: Request,
+    /// The last `Busy` answer, and an instant before its attempt: what a push is measured by.
+    last: Busy,
+    answered_from: Instant,
+    ask_at: Instant,
+}
+
+struct Driver {
+    handle: Arc<Handle>,
+    queue: Arc<Queue>,
+    pause: Duration,
+    _in_flight: Option<InFlight>,
+}
+
+/// Runs until nobody waits.
+pub(super) async fn run(handle: Arc<Handle>, queue: Arc<Queue>) {
+    let in_flight = handle.begin().ok();
+    let mut driver = Driver { handle, queue, pause: Duration::ZERO, _in_flight: in_flight };
+    let mut step = Step::Enqueue(None);
+    while let Some(next) = driver.step(step).await {
+        step = next;
+    }
+}
+
+impl Drop for Driver {
+    /// Also by a panic or the end of the runtime: the waiters then learn that nobody asks for them.
+    fn drop(&mut self) {
+        self.handle.waiting.remove(&self.queue);
+    }
+}
+
+impl Driver {
+    /// Makes one step; `None` when the queue was deserted and is gone.
+    async fn step(&mut self, step: Step) -> Option<Step> {
+        if self.queue.oldest().is_none() {
+            let inner = &self.handle.0;
+            // The place is given up before the queue goes, so that a newcomer's is the only one.
+            match step {
+                Step::Wait(place) => release::leave(inner, place.turn, place.request).await,
+                Step::Enqueue(Some(request)) | Step::Pause(_, Some(request)) => {
+                    release::abandon(inner, request).await;
+                }
+                Step::Follow(mut carried) => {
+                    // An answer that is already here is a place or a grant to give up.
+                    carried.close();
+                    if let Ok(Carried(request, Some(enqueued))) = carried.try_recv() {
+                        let after = release::after_enqueue;
+                        after(Arc::clone(inner), (request, Ok(enqueued))).await;
+                    }
+                }
+                Step::Enqueue(None) | Step::Pause(_, None) => {}
+            }
+            return if self.handle.waiting.remove_deserted(&self.queue) {
+                None
+            } else {
+                Some(Step::Enqueue(None))
+            };
+        }
+        Some(match step {
+            Step::Enqueue(request) => self.enqueue(request).await,
+            Step::Wait(place) => self.wait(place).await,
+            Step::Follow(carried) => self.follow(carried).await,
+            Step::Pause(pause, request) => {
+                let pause = self.handle.env.sleep(pause);
+                tokio::select! {
+                    () = pause => {}
+                    () = self.queue.changed.notified() => {}
+                }
+                Step::Enqueue(request)
+            }
+        })
+    }
+
+    async fn enqueue(&mut self, request: Option<Request>) -> Step {
+        let inner = Arc::clone(&self.handle.0);
+        let Some(wanted) = self.queue.oldest() else { return Step::Enqueue(request) };
+        let request = match request {
+            Some(mut request) => {
+                request.sent = inner.env.now();
+                request
+            }
+            None => inner.request(&self.queue.name, &wanted, FencingToken::ZERO),
+        };
+        let work = release::enqueue(Arc::clone(&inner), request);
+        let limit = inner.options.call_timeout;
+        match Call::new(&inner, work, release::after_enqueue).within(limit).await {
+            Some((request, Ok(enqueued))) => self.answered(request, enqueued).await,
+            Some((request, Err(error))) => self.failed(&error, Some(request)),
+            // The call is being cleaned up; only a fresh owner is safe.
+            None => Step::Pause(self.next_pause(), None),
+        }
+    }
+
+    async fn answered(&mut self, request: Request, enqueued: Enqueued) -> Step {
+        self.pause = Duration::ZERO;
+        match enqueued {
+            Enqueued::Granted(grant) => self.deliver(grant).await,
+            Enqueued::Waiting(turn, last) => {
+                let answered_from = request.sent;
+                let ask_at = self.handle.env.now() + last.retry_after;
+                self.queue.block(Blocked::Busy(last.clone()));
+                Step::Wait(Place { turn, request, last, answered_from, ask_at })
+            }
+            Enqueued::Quarantined(quarantined) => {
+                let pause = quarantined.remaining.clamp(Duration::from_millis(1), LONGEST_PAUSE);
+                self.queue.block(Blocked::Quarantined(quarantined));
+                Step::Pause(pause, None)
+            }
+        }
+    }
+
+    /// Waits for a push, for the time of the next poll, or for a change among the waiters.
+    async fn wait(&mut self, mut place: Place) -> Step {
+        let left = place.ask_at.since(self.handle.env.now());
+        let poll = self.handle.env.sleep(left);
+        tokio::select! {
+            signal = place.turn.next() => match signal {
+                Signal::Granted(grant) => self.pushed(grant, place).await,
+                Signal::Recheck => self.ask(place).await,
+                Signal::Lost(why) => {
+                    tracing::debug!(name = %self.queue.name, %why, "place lost");
+                    Step::Pause(self.next_pause(), None)
+                }
+            },
+            () = poll => self.ask(place).await,
+            () = self.queue.changed.notified() => {
+                let poked = std::mem::take(&mut self.queue.state.lock().poked);
+                if poked { self.ask(place).await } else { Step::Wait(place) }
+            }
+        }
+    }
+
+    /// Asks again with the place's owner: the poll behind the push, and the place's heartbeat.
+    async fn ask(&mut self, mut place: Place) -> Step {
+        let inner = Arc::clone(&self.handle.0);
+        place.request.sent = inner.env.now();
+        match inner.backend.try_acquire(&place.request).await {
+            Ok(Attempt::Granted(grant)) => self.deliver(grant).await,
+            Ok(Attempt::Busy(busy)) => {
+                self.pause = Duration::ZERO;
+                place.answered_from = place.request.sent;
+                place.ask_at = inner.env.now() + busy.retry_after;
+                self.queue.block(Blocked::Busy(busy.clone()));
+                place.last = busy;
+                Step::Wait(place)
+            }
+            Ok(Attempt::Quarantined(quarantined)) => {
+                let pause = quarantined.remaining.clamp(Duration::from_millis(1), LONGEST_PAUSE);
+                place.ask_at = inner.env.now() + pause;
+                self.queue.block(Blocked::Quarantined(quarantined));
+                Step::Wait(place)
+            }
+            Err(error) if error.is_retryable() => {
+                tracing::warn!(name = %self.queue.name, %error, "attempt failed");
+                place.ask_at = inner.env.now() + self.next_pause();
+                Step::Wait(place)
+            }
+            Err(error) => {
+                self.queue.fail(&error);
+                Step::Wait(place)
+            }
+        }
+    }
+
+    /// Takes a pushed grant (S3): it counts from before the last attempt answered `Busy`, and one
+    /// whose token is not above that answer's is old.
+    async fn pushed(&mut self, mut grant: Grant, place: Place) -> Step {
+        if grant.token <= place.last.token {
+            return self.ask(place).await;
+        }
+        if grant.claim.is_some() {
+            grant.from = place.answered_from;
+        }
+        if self.handle.env.now() >= validity(&grant) {
+            return self.confirm(grant, place).await;
+        }
+        self.deliver(grant).await
+    }
+
+    /// Renews a pushed grant that is spent by that count before anybody gets it.
+    async fn confirm(&mut self, mut grant: Grant, place: Place) -> Step {
+        let inner = Arc::clone(&self.handle.0);
+        let sent = inner.env.now();
+        match inner.backend.renew(&[&grant], sent).await.pop() {
+            Some(Renewal::Renewed { from, lease }) => {
+                (grant.from, grant.lease, grant.claim) = (from, lease, None);
+                self.deliver(grant).await
+            }
+            Some(Renewal::Lost(_)) => Step::Enqueue(None),
+            // An attempt by the same owner finds the grant if it is still there.
+            Some(Renewal::Unknown(_)) | None => self.ask(place).await,
+        }
+    }
+
+    /// Gives a grant to the oldest waiter that is still there.
+    async fn deliver(&mut self, grant: Grant) -> Step {
+        let inner = Arc::clone(&self.handle.0);
+        self.pause = Duration::ZERO;
+        let (carry, carried) = oneshot::channel();
+        let waiter = {
+            let mut state = self.queue.state.lock();
+            let waiter = loop {
+                match state.waiters.pop_front() {
+                    Some(waiter) if waiter.reply.is_closed() => {}
+                    other => break other,
+                }
+            };
+            if waiter.is_some() {
+                state.carry = Some((grant.owner, carry));
+            }
+            waiter
+        };
+        let Some(waiter) = waiter else {
+            release::give_back(&inner, grant).await;
+            return Step::Enqueue(None);
+        };
+        match inner.admit(&self.handle, grant, &waiter.wanted) {
+            // If the waiter has just gone, its guard is dropped and so released, with the carry.
+            Ok(guard) => drop(waiter.reply.send(Ok(guard))),
+            Err(spent) => {
+                self.queue.put_back(waiter);
+                release::give_back(&inner, spent).await;
+                return Step::Enqueue(None);
+            }
+        }
+        Step::Follow(carried)
+    }
+
+    /// Waits for the release of the guard that this process was given.
+    async fn follow(&mut self, mut carried: oneshot::Receiver<Carried>) -> Step {
+        tokio::select! {
+            answer = &mut carried => match answer {
+                Ok(Carried(request, Some(enqueued))) => self.answered(request, enqueued).await,
+                Ok(Carried(_, None)) | Err(_) => Step::Enqueue(None),
+            },
+            () = self.queue.changed.notified() => Step::Follow(carried),
+        }
+    }
+
+    fn failed(&mut self, error: &Error, request: Option<Request>) -> Step {
+        if !error.is_retryable() {
+            self.queue.fail(error);
+            return Step::Enqueue(None);
+        }
+        tracing::warn!(name = %self.queue.name, %error, "attempt failed");
+        Step::Pause(self.next_pause(), request)
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        self.pause = (self.pause * 2).clamp(Duration::from_millis(5), LONGEST_PAUSE);
+        jittered(&*self.handle.env, self.pause)
+    }
+}

@@ -1,0 +1,71 @@
+//! The reference backend: locks in this process's memory. Read it to understand the contract.
+
+mod backend;
+mod store;
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use self::store::Store;
+use crate::{Env, Guarantees, Promise, StoreSettings, SystemEnv};
+
+/// A store in memory. Clones are connections to the same store.
+#[derive(Clone)]
+pub struct Memory {
+    store: Arc<Mutex<Store>>,
+    env: Arc<dyn Env>,
+}
+
+impl Memory {
+    /// How often a place must be heard of; a poll of its owner is its heartbeat.
+    const HEARTBEAT: Duration = Duration::from_millis(500);
+    /// A place that was not heard of for this long is passed over.
+    const PLACE_LIFE: Duration = Duration::from_millis(1_500);
+    /// How long a handed-over lock waits for its new owner's first renewal.
+    const CLAIM: Duration = Duration::from_secs(2);
+    /// The shortest lease.
+    const SHORTEST_LEASE: Duration = Duration::from_millis(10);
+
+    /// An empty store in the real world.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_env(Arc::new(SystemEnv))
+    }
+
+    /// An empty store with its clock from `env`.
+    #[must_use]
+    pub fn with_env(env: Arc<dyn Env>) -> Self {
+        let mut promised =
+            Guarantees::new(Self::SHORTEST_LEASE, StoreSettings::DEFAULT_LONGEST_LEASE);
+        promised.exclusion = Promise::Holds { assuming: Vec::new() };
+        promised.tokens = Promise::Holds { assuming: Vec::new() };
+        promised.push = true;
+        promised.fair = true;
+        promised.raise = true;
+        promised.expiry_slack = Duration::from_millis(20);
+        promised.longest_poll = Self::HEARTBEAT;
+        promised.dead_place_delay = Self::CLAIM;
+        // Grants faster than one a microsecond push tokens ahead of the clock.
+        promised.token_lead = Duration::from_secs(1);
+        Self { store: Arc::new(Mutex::new(Store::new(promised))), env }
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,246 @@
+//! The client over the reference backend, in simulated time where time matters.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use lock_core::{
+    Blocked, BoxFuture, ClientOptions, Env, ErrorKind, Instant, LockClient, LossReason, Memory,
+    NoRuntime, SystemEnv, TryAcquire,
+};
+
+/// Tokio's clock, which a test can pause, instead of the machine's.
+#[derive(Debug)]
+struct TokioEnv(tokio::time::Instant);
+
+impl Env for TokioEnv {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(1) + self.0.elapsed()
+    }
+
+    fn wall_micros(&self) -> u64 {
+        1_800_000_000_000_000 + self.0.elapsed().as_micros() as u64
+    }
+
+    fn random(&self) -> u128 {
+        SystemEnv.random()
+    }
+
+    fn spawn(&self, task: BoxFuture) -> Result<(), NoRuntime> {
+        SystemEnv.spawn(task)
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture {
+        Box::pin(tokio::time::sleep(at.since(self.now())))
+    }
+}
+
+fn env() -> Arc<dyn Env> {
+    Arc::new(TokioEnv(tokio::time::Instant::now()))
+}
+
+fn client(memory: &Memory, env: &Arc<dyn Env>) -> LockClient {
+    let options = ClientOptions::default();
+    LockClient::with_options(Arc::new(memory.clone()), Arc::clone(env), options).unwrap()
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_held_lock_is_busy_and_names_its_holder() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    let guard = ours.lock("job").acquire().await.unwrap();
+    let TryAcquire::Busy(busy) = theirs.lock("job").try_acquire().await.unwrap() else {
+        panic!("two holders")
+    };
+    assert_eq!(busy.holder.unwrap().owner, guard.owner());
+    assert_eq!(busy.token, guard.token());
+    let first = guard.token();
+    guard.release().await.unwrap();
+    let again = theirs.lock("job").acquire().await.unwrap();
+    assert!(again.token() > first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_lock_is_renewed_past_its_lease() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let guard = client.lock("job").lease(SECOND).acquire().await.unwrap();
+    tokio::time::sleep(20 * SECOND).await;
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_ends_at_its_deadline_and_says_what_stood_in_the_way() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    let guard = ours.lock("job").acquire().await.unwrap();
+    let started = env.now();
+    let error = theirs.lock("job").wait(3 * SECOND).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(matches!(error.blocked(), Some(Blocked::Busy(_))), "{error:?}");
+    assert!(env.now().since(started) < 4 * SECOND);
+    // The place was given up, at the latest one clean-up after: a release leaves the lock free.
+    guard.release().await.unwrap();
+    let started = env.now();
+    let _again = ours.lock("job").wait(SECOND).acquire().await.unwrap();
+    assert_eq!(env.now().since(started), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_an_acquire_at_any_point_leaves_no_lock() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    for polls in 0..8 {
+        let guard = ours.lock("job").acquire().await.unwrap();
+        let mut waiting = Box::pin(theirs.lock("job").acquire());
+        for _ in 0..polls {
+            let _ = futures_util::poll!(&mut waiting);
+            tokio::task::yield_now().await;
+        }
+        drop(guard);
+        for _ in 0..polls {
+            tokio::task::yield_now().await;
+        }
+        drop(waiting);
+        let free = ours.lock("job").wait(5 * SECOND).acquire().await;
+        free.unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_release_is_reported_and_the_guard_stays_lost() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    let guard = ours.lock("job").lease(SECOND).acquire().await.unwrap();
+    let cancelled = guard.cancellation_token();
+    ours.backend().force_release(guard.name()).await.unwrap();
+    let other = theirs.lock("job").acquire().await.unwrap();
+    assert_eq!(guard.lost().await, LossReason::TakenOver);
+    assert!(cancelled.is_cancelled());
+    assert!(!guard.is_valid());
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert!(other.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_limit_ends_the_lock_and_frees_it() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let guard = client.lock("job").hold_at_most(15 * SECOND).acquire().await.unwrap();
+    let started = env.now();
+    assert_eq!(guard.lost().await, LossReason::HoldLimit);
+    assert!(env.now().since(started) <= 16 * SECOND);
+    assert!(client.lock("job").wait(SECOND).acquire().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minimum_hold_outlives_the_release() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let guard = client.lock("job").at_least(8 * SECOND).acquire().await.unwrap();
+    let started = env.now();
+    guard.release().await.unwrap();
+    assert!(client.lock("job").try_acquire().await.unwrap().guard().is_none());
+    let _next = client.lock("job").acquire().await.unwrap();
+    let passed = env.now().since(started);
+    assert!(passed >= 8 * SECOND && passed < 10 * SECOND, "{passed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_releases_what_is_held_and_refuses_new_work() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    let guard = ours.lock("job").acquire().await.unwrap();
+    ours.close().await;
+    assert_eq!(guard.lost().await, LossReason::Closed);
+    assert!(ours.lock("job").try_acquire().await.is_err());
+    assert!(theirs.lock("job").try_acquire().await.unwrap().guard().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_under_a_lost_lock_is_stopped() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let lock = client.lock("job").hold_at_most(SECOND);
+    let error = lock.with(|_| std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    let token = client.lock("job").with(async |lock| lock.token()).await.unwrap();
+    assert!(token.get() > 0);
+}
+
+#[tokio::test]
+async fn bad_input_is_refused_before_the_store_is_touched() {
+    let client = LockClient::new(Arc::new(Memory::new()));
+    for lock in [
+        client.lock(""),
+        client.lock("a\nb"),
+        client.lock("job").lease(Duration::ZERO),
+        client.lock("job").lease(31 * SECOND),
+        client.lock("job").at_least(31 * SECOND),
+    ] {
+        let error = lock.acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    }
+    assert!(client.backend().list(None).await.unwrap().locks.is_empty());
+}
+
+#[test]
+fn a_guard_can_be_dropped_with_no_runtime_left() {
+    let memory = Memory::new();
+    let client = LockClient::new(Arc::new(memory.clone()));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let guard = runtime.block_on(client.lock("job").acquire()).unwrap();
+    drop(runtime);
+    assert!(!guard.is_valid(), "nobody renews it any more");
+    drop(guard);
+    drop(client);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tasks_of_many_clients_exclude_each_other_with_rising_tokens() {
+    let memory = Memory::new();
+    let last = Arc::new(AtomicU64::new(0));
+    let inside = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..16)
+        .map(|task| task % 4)
+        .scan(Vec::new(), |clients: &mut Vec<LockClient>, at: usize| {
+            if clients.len() <= at {
+                clients.push(LockClient::new(Arc::new(memory.clone())));
+            }
+            Some(clients[at].clone())
+        })
+        .map(|client| {
+            let (last, inside) = (Arc::clone(&last), Arc::clone(&inside));
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    let guard = client.lock("job").acquire().await.unwrap();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
+                    let token = guard.token().get();
+                    assert!(last.swap(token, Ordering::SeqCst) < token, "token went back");
+                    tokio::task::yield_now().await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
