@@ -1,5 +1,7 @@
 //! The client over the reference backend, in simulated time where time matters.
 
+#![allow(clippy::unwrap_used)]
+
 use std::{
     sync::{
         Arc,
