@@ -4,6 +4,7 @@ mod backend;
 mod client;
 mod env;
 mod error;
+mod fence;
 mod guarantees;
 mod memory;
 mod name;
@@ -18,6 +19,7 @@ pub use backend::{
 pub use client::{ClientOptions, Guard, Lock, LockClient, Monitor, TryAcquire};
 pub use env::{BoxFuture, Env, NoRuntime, SystemEnv, jittered};
 pub use error::{Blocked, Error, ErrorKind};
+pub use fence::{Fence, Stale};
 pub use guarantees::{Assumption, Guarantees, Promise, QuarantineUse, drift_margin};
 pub use memory::Memory;
 pub use name::LockName;

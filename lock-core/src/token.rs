@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// A number that strictly increases over the grants of one name, for ever.
 ///
 /// Hand it to whatever the lock protects, and let that refuse a token lower than one it has seen
-/// (a fence). Its value is near the store's clock in microseconds since 1970 and
+/// (see [`Fence`](crate::Fence)). Its value is near the store's clock in microseconds since 1970 and
 /// stays below 2^53, so that every store and every JSON reader keeps it exactly. Beyond "larger is
 /// later" it has no meaning.
 #[derive(
