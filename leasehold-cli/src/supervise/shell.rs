@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, getppid, getsid, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, getppid, kill_process_group, pidfd_open};
 use tokio::sync::oneshot;
 
 use super::tree;
@@ -25,10 +25,13 @@ impl Shell {
     /// the kernel or `/proc` do not let us watch.
     pub(super) fn of(group: Pid) -> Option<Self> {
         let mut above = getppid()?;
-        while tree::read(above)?.group == group {
-            above = tree::read(above)?.parent?;
+        let mut shell = tree::read(above)?;
+        while shell.group == Some(group) {
+            above = shell.parent?;
+            shell = tree::read(above)?;
         }
-        if getsid(Some(above)).ok()? != getsid(None).ok()? {
+        // It does job control only for its own session.
+        if shell.session? != tree::own()?.session? {
             return None;
         }
         let handle = pidfd_open(above, PidfdFlags::empty()).ok()?;

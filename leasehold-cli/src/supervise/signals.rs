@@ -22,13 +22,15 @@ use std::io;
 
 use futures_util::StreamExt;
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, getpgrp, getpid, getsid};
+use rustix::process::{Pid, getpid};
 use signal_hook::consts::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH,
 };
 use signal_hook::iterator::exfiltrator::{SignalOnly, WithOrigin};
 use signal_hook::low_level::siginfo::{Cause, Origin};
 use signal_hook_tokio::SignalsInfo;
+
+use super::tree;
 
 const FORWARDED: [i32; 9] =
     [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP];
@@ -58,8 +60,8 @@ pub(super) fn reach(signal: i32) -> Reach {
 /// How this process stands to a terminal.
 #[derive(Debug, Clone, Copy)]
 struct Terminal {
-    /// There is one that controls our session, so the job stays in our process group.
-    shared: bool,
+    /// Our process group, if there is a terminal that controls our session: the job stays in it.
+    shared: Option<Pid>,
     /// We are the process that is told when the terminal hangs up.
     leader: bool,
 }
@@ -67,15 +69,15 @@ struct Terminal {
 impl Terminal {
     fn look() -> Self {
         let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Self {
-            shared: rustix::fs::open("/dev/tty", flags, Mode::empty()).is_ok(),
-            leader: getsid(None).is_ok_and(|leader| leader == getpid()),
-        }
+        let own = tree::own();
+        let (group, session) = own.map_or((None, None), |own| (own.group, own.session));
+        let there = rustix::fs::open("/dev/tty", flags, Mode::empty()).is_ok();
+        Self { shared: group.filter(|_| there), leader: session == Some(getpid()) }
     }
 
     /// What the job still has to be given for a signal that has reached us.
     fn for_job(self, signal: i32, from_kernel: bool) -> Option<i32> {
-        if !self.shared || !from_kernel {
+        if self.shared.is_none() || !from_kernel {
             return Some(signal);
         }
         match signal {
@@ -111,7 +113,7 @@ impl Signals {
             .into_iter()
             .filter(|&signal| !ignored.contains(signal))
             // In a terminal it must stop us too, or the shell would not get its prompt back.
-            .filter(|&signal| !(terminal.shared && signal == SIGTSTP));
+            .filter(|&signal| !(terminal.shared.is_some() && signal == SIGTSTP));
         Ok(Self { caught: SignalsInfo::new(wanted)?, terminal })
     }
 
@@ -138,7 +140,7 @@ impl Signals {
 
     /// The process group that the job is to stay in; `None` if it is to lead its own.
     pub(super) fn shared_group(&self) -> Option<Pid> {
-        self.terminal.shared.then(getpgrp)
+        self.terminal.shared
     }
 
     async fn next(&mut self) -> Origin {
@@ -184,16 +186,16 @@ mod tests {
 
     #[test]
     fn what_the_terminal_delivered_is_not_forwarded() {
-        let shared = Terminal { shared: true, leader: false };
+        let shared = Terminal { shared: Some(getpid()), leader: false };
         assert_eq!(shared.for_job(SIGINT, true), None);
         assert_eq!(shared.for_job(SIGHUP, true), Some(SIGCONT), "it may be stopped");
         assert_eq!(shared.for_job(SIGINT, false), Some(SIGINT));
 
-        let leader = Terminal { shared: true, leader: true };
+        let leader = Terminal { shared: Some(getpid()), leader: true };
         assert_eq!(leader.for_job(SIGINT, true), None);
         assert_eq!(leader.for_job(SIGHUP, true), Some(SIGHUP), "the leader alone is told");
 
-        let alone = Terminal { shared: false, leader: false };
+        let alone = Terminal { shared: None, leader: false };
         assert_eq!(alone.for_job(SIGINT, true), Some(SIGINT), "nobody else can have told it");
     }
 

@@ -189,7 +189,8 @@ impl SmallParent {
             (Reach::Command, _) => drop(kill_process(self.command, signal)),
             (Reach::Job, None) => drop(kill_process_group(self.command, signal)),
             (Reach::Job, Some(group)) => {
-                for process in tree::below(getpid()).iter().filter(|each| each.group == group) {
+                for process in tree::below(getpid()).iter().filter(|each| each.group == Some(group))
+                {
                     process.signal(signal);
                 }
             }
@@ -206,7 +207,7 @@ impl SmallParent {
             let _ = kill_process_group(group, signal);
         }
         for process in tree::below(getpid()) {
-            if Some(process.group) != group {
+            if group.is_none() || process.group != group {
                 process.signal(signal);
             }
         }

@@ -13,8 +13,11 @@ use rustix::process::{
 pub(super) struct Process {
     pid: Pid,
     pub(super) parent: Option<Pid>,
-    /// Its process group.
-    pub(super) group: Pid,
+    /// Its process group; none if that began outside our process namespace, where it has a number
+    /// that means nothing here.
+    pub(super) group: Option<Pid>,
+    /// Its session, likewise.
+    pub(super) session: Option<Pid>,
     /// When it started, in the kernel's ticks: together with the id, its identity.
     born: u64,
     state: State,
@@ -50,7 +53,7 @@ pub(super) fn below(root: Pid) -> Vec<Process> {
 
 /// Whether a member of the group is stopped.
 pub(super) fn any_stopped(group: Pid) -> bool {
-    all().iter().any(|each| each.group == group && each.state == State::Stopped)
+    all().iter().any(|each| each.group == Some(group) && each.state == State::Stopped)
 }
 
 fn all() -> Vec<Process> {
@@ -84,6 +87,12 @@ fn select(root: Pid, mut all: Vec<Process>) -> Vec<Process> {
     }
 }
 
+/// This very process. Its group and session come from here too, since the calls of our library
+/// take for granted that both have a number in our process namespace.
+pub(super) fn own() -> Option<Process> {
+    read(getpid())
+}
+
 /// One process, if it is there.
 pub(super) fn read(pid: Pid) -> Option<Process> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
@@ -102,10 +111,11 @@ fn parse(stat: &str) -> Option<Process> {
         _ => State::Alive,
     };
     let parent = Pid::from_raw(fields.next()?.parse().ok()?);
-    let group = Pid::from_raw(fields.next()?.parse().ok()?)?;
+    let group = Pid::from_raw(fields.next()?.parse().ok()?);
+    let session = Pid::from_raw(fields.next()?.parse().ok()?);
     // Field 22 of the line.
-    let born = fields.nth(16)?.parse().ok()?;
-    Some(Process { pid: Pid::from_raw(pid.parse().ok()?)?, parent, group, born, state })
+    let born = fields.nth(15)?.parse().ok()?;
+    Some(Process { pid: Pid::from_raw(pid.parse().ok()?)?, parent, group, session, born, state })
 }
 
 #[cfg(test)]
@@ -122,16 +132,25 @@ mod tests {
         let process = parse(line).unwrap();
         assert_eq!(process.pid, pid(42));
         assert_eq!(process.parent, Some(pid(7)));
-        assert_eq!(process.group, pid(8));
+        assert_eq!(process.group, Some(pid(8)));
+        assert_eq!(process.session, Some(pid(9)));
         assert_eq!(process.born, 12345);
         assert_eq!(process.state, State::Alive);
     }
 
     #[test]
     fn reads_this_very_process() {
-        let process = read(getpid()).unwrap();
+        let process = own().unwrap();
+        assert_eq!(process.pid, getpid());
         assert_eq!(process.parent, rustix::process::getppid());
-        assert_eq!(process.group, rustix::process::getpgrp());
+    }
+
+    #[test]
+    fn a_group_from_outside_the_namespace_has_no_number() {
+        let line = "42 (a) R 7 0 0 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 12345 0 0";
+        let process = parse(line).unwrap();
+        assert_eq!((process.group, process.session), (None, None));
+        assert_eq!(process.born, 12345);
     }
 
     #[test]
@@ -139,7 +158,8 @@ mod tests {
         let each = |id, parent, state| Process {
             pid: pid(id),
             parent: Pid::from_raw(parent),
-            group: pid(id),
+            group: Some(pid(id)),
+            session: None,
             born: 0,
             state,
         };
