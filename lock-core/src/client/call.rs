@@ -20,20 +20,20 @@ pub(crate) type CleanUp<T> = fn(Arc<Inner>, T) -> BoxFuture;
 /// finishes it and cleans up after it.
 ///
 /// This is what makes every public future safe to drop, without the price of a spawn per call.
-pub(crate) struct Call<T: Send + 'static> {
+pub(crate) struct Call<'a, T: Send + 'static> {
     /// `None` once it has ended or panicked.
     future: Option<BoxFuture<T>>,
-    inner: Arc<Inner>,
+    inner: &'a Arc<Inner>,
     clean_up: CleanUp<T>,
 }
 
-impl<T: Send + 'static> Call<T> {
+impl<'a, T: Send + 'static> Call<'a, T> {
     pub(crate) fn new(
-        inner: &Arc<Inner>,
+        inner: &'a Arc<Inner>,
         future: impl Future<Output = T> + Send + 'static,
         clean_up: CleanUp<T>,
     ) -> Self {
-        Self { future: Some(Box::pin(future)), inner: Arc::clone(inner), clean_up }
+        Self { future: Some(Box::pin(future)), inner, clean_up }
     }
 
     /// Waits for the result, but not longer than `limit`; `None` when that is over.
@@ -50,7 +50,7 @@ impl<T: Send + 'static> Call<T> {
     }
 }
 
-impl<T: Send + 'static> Future for Call<T> {
+impl<T: Send + 'static> Future for Call<'_, T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
@@ -68,10 +68,10 @@ impl<T: Send + 'static> Future for Call<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Call<T> {
+impl<T: Send + 'static> Drop for Call<'_, T> {
     fn drop(&mut self) {
         if let Some(future) = self.future.take() {
-            let (inner, clean_up) = (Arc::clone(&self.inner), self.clean_up);
+            let (inner, clean_up) = (Arc::clone(self.inner), self.clean_up);
             self.inner.adopt(Box::pin(async move {
                 let output = future.await;
                 clean_up(inner, output).await;

@@ -88,12 +88,13 @@ impl Guard {
     pub async fn release(self) -> Result<(), Error> {
         let inner = &self.handle.0;
         // Latches an end of validity that nobody has noticed yet.
-        if !inner.check(&self.held) || !self.held.finish(End::Released) {
+        let now = inner.env.now();
+        if !inner.check_at(&self.held, now) || !self.held.finish(End::Released) {
             return Err(self.lost_error());
         }
         inner.keeper.unregister(&self.held);
         let limit = inner.options.call_timeout;
-        let work = release::release(Arc::clone(inner), Arc::clone(&self.held));
+        let work = release::release(Arc::clone(inner), Arc::clone(&self.held), now);
         match Call::new(inner, work, release::after_release).within(limit).await {
             Some(Ok(Outcome::Released)) => Ok(()),
             Some(Ok(Outcome::NotHeld)) => Err(Error::new(

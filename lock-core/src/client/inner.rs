@@ -1,6 +1,7 @@
 //! What a client, its guards and its tasks share.
 
 use std::{
+    borrow::Borrow,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -19,8 +20,7 @@ use super::{
     waiting::Waiting,
 };
 use crate::{
-    Backend, Env, Error, ErrorKind, FencingToken, Grant, Instant, LockName, LossReason, OwnerId,
-    Request,
+    Backend, Env, Error, ErrorKind, Grant, Instant, LockName, LossReason, OwnerId, Request,
 };
 
 /// A mutex whose short critical sections cannot leave broken data behind, so that a panic
@@ -63,14 +63,15 @@ impl std::ops::Deref for Handle {
 }
 
 /// A call that `close` waits for.
-pub(crate) struct InFlight(Arc<Inner>);
+pub(crate) struct InFlight<I: Borrow<Inner>>(I);
 
-impl Drop for InFlight {
+impl<I: Borrow<Inner>> Drop for InFlight<I> {
     fn drop(&mut self) {
-        if self.0.in_flight.fetch_sub(1, Ordering::AcqRel) == 1
-            && self.0.closing.load(Ordering::Acquire)
+        let inner = self.0.borrow();
+        if inner.in_flight.fetch_sub(1, Ordering::AcqRel) == 1
+            && inner.closing.load(Ordering::Acquire)
         {
-            self.0.landed.notify_waiters();
+            inner.landed.notify_waiters();
         }
     }
 }
@@ -94,10 +95,10 @@ impl Inner {
     }
 
     /// Counts a call, or refuses it because the client is closed.
-    pub(crate) fn begin(self: &Arc<Self>) -> Result<InFlight, Error> {
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
-        let ticket = InFlight(Arc::clone(self));
-        if self.closing.load(Ordering::Acquire) {
+    pub(crate) fn begin<I: Borrow<Self>>(inner: I) -> Result<InFlight<I>, Error> {
+        inner.borrow().in_flight.fetch_add(1, Ordering::AcqRel);
+        let ticket = InFlight(inner);
+        if ticket.0.borrow().closing.load(Ordering::Acquire) {
             return Err(closed());
         }
         Ok(ticket)
@@ -117,12 +118,10 @@ impl Inner {
     }
 
     /// A request of a fresh owner.
-    pub(crate) fn request(&self, name: &LockName, wanted: &Wanted, floor: FencingToken) -> Request {
+    pub(crate) fn request(&self, name: &LockName, wanted: &Wanted) -> Request {
         let owner = OwnerId::from_bits(self.env.random());
         let label = self.options.label.clone();
-        let mut request = Request::new(name.clone(), owner, label, wanted.lease, self.env.now());
-        request.floor = floor;
-        request
+        Request::new(name.clone(), owner, label, wanted.lease, self.env.now())
     }
 
     /// Makes a guard of a grant. A grant whose validity is spent comes back: it counts as not
@@ -146,8 +145,12 @@ impl Inner {
 
     /// Whether the holder may still believe it; notices the end itself, with no task's help.
     pub(crate) fn check(self: &Arc<Self>, held: &Arc<Held>) -> bool {
+        held.valid_until().is_some() && self.check_at(held, self.env.now())
+    }
+
+    /// The same at an instant just read.
+    pub(crate) fn check_at(self: &Arc<Self>, held: &Arc<Held>, now: Instant) -> bool {
         let Some(until) = held.valid_until() else { return false };
-        let now = self.env.now();
         if now < until {
             return true;
         }

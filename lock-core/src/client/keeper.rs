@@ -40,6 +40,13 @@ struct State {
     stopping: bool,
 }
 
+impl State {
+    /// Whether the caller has to start the task.
+    fn start(&mut self) -> bool {
+        !std::mem::replace(&mut self.running, true)
+    }
+}
+
 /// What is to be done now.
 struct Tick {
     due: Vec<Arc<Held>>,
@@ -53,12 +60,14 @@ impl Keeper {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Puts a lock into the timer queue; it is looked at when `at` has come.
-    fn register(&self, held: &Arc<Held>, at: Instant) {
+    /// Puts a lock into the timer queue; it is looked at when `at` has come. Tells whether the task
+    /// has to be started.
+    fn register(&self, held: &Arc<Held>, at: Instant) -> bool {
         let mut state = self.state.lock();
         held.timer.store(at.as_nanos(), Ordering::Relaxed);
         state.timers.insert((at.as_nanos(), held.id), Arc::clone(held));
-        self.wake_for(state.armed, at);
+        self.wake_for(&mut state, at);
+        state.start()
     }
 
     /// Moves a lock in the timer queue; one that has left it stays away.
@@ -68,7 +77,7 @@ impl Keeper {
         if state.timers.remove(&(old, held.id)).is_some() {
             held.timer.store(at.as_nanos(), Ordering::Relaxed);
             state.timers.insert((at.as_nanos(), held.id), Arc::clone(held));
-            self.wake_for(state.armed, at);
+            self.wake_for(&mut state, at);
         }
     }
 
@@ -89,8 +98,10 @@ impl Keeper {
         self.wake.notify_one();
     }
 
-    fn wake_for(&self, armed: Option<Instant>, at: Instant) {
-        if armed.is_none_or(|armed| at < armed) {
+    /// Wakes the task if nothing has told it yet to be there at `at`.
+    fn wake_for(&self, state: &mut State, at: Instant) {
+        if state.armed.is_none_or(|armed| at < armed) {
+            state.armed = Some(at);
             self.wake.notify_one();
         }
     }
@@ -124,46 +135,53 @@ impl Keeper {
 impl Inner {
     /// Hands a newly held lock to the keeper.
     pub(crate) fn keep(self: &Arc<Self>, held: &Arc<Held>, at: Instant) {
-        self.keeper.register(held, at);
-        self.ensure_keeper();
+        if self.keeper.register(held, at) {
+            self.start_keeper();
+        }
     }
 
     /// Hands over a future whose caller has gone. Without a runtime it is dropped, and the lease is
     /// the bound.
     pub(crate) fn adopt(self: &Arc<Self>, orphan: BoxFuture) {
-        self.keeper.state.lock().orphans.push(orphan);
+        let start = {
+            let mut state = self.keeper.state.lock();
+            state.orphans.push(orphan);
+            state.start()
+        };
         self.keeper.wake.notify_one();
-        self.ensure_keeper();
+        if start {
+            self.start_keeper();
+        }
     }
 
-    fn ensure_keeper(self: &Arc<Self>) {
-        {
-            let mut state = self.keeper.state.lock();
-            if state.running {
-                return;
-            }
-            state.running = true;
-        }
+    fn start_keeper(self: &Arc<Self>) {
         // If there is no runtime, the task is dropped at once, and its end marks what is held.
-        let _ = self.env.spawn(Box::pin(run(Ending(Arc::clone(self)))));
+        let _ = self.env.spawn(Box::pin(run(Arc::clone(self), Ending(Some(Arc::clone(self))))));
     }
 }
 
-/// The end of the task, also by a panic or because its runtime was shut down: nobody renews any
-/// more, so everything still held is lost, and says so.
-struct Ending(Arc<Inner>);
+/// The end of the task against its will, by a panic or because its runtime was shut down: nobody
+/// renews any more, so everything still held is lost, and says so.
+struct Ending(Option<Arc<Inner>>);
+
+impl Ending {
+    fn defuse(mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for Ending {
     fn drop(&mut self) {
+        let Some(inner) = self.0.take() else { return };
         let orphans = {
-            let mut state = self.0.keeper.state.lock();
+            let mut state = inner.keeper.state.lock();
             state.running = false;
             state.armed = None;
             std::mem::take(&mut state.orphans)
         };
-        for held in self.0.keeper.held() {
-            self.0.keeper.unregister(&held);
-            self.0.waiting.forget_carry(&held.grant);
+        for held in inner.keeper.held() {
+            inner.keeper.unregister(&held);
+            inner.waiting.forget_carry(&held.grant);
             held.finish(End::Lost(LossReason::RuntimeEnded));
         }
         // Dropped outside the mutex: an orphan's own drop may come back here.
@@ -171,8 +189,8 @@ impl Drop for Ending {
     }
 }
 
-async fn run(ending: Ending) {
-    let inner = &ending.0;
+async fn run(inner: Arc<Inner>, ending: Ending) {
+    let inner = &inner;
     let mut calls = FuturesUnordered::<BoxFuture>::new();
     let mut alarm: Option<(Instant, BoxFuture)> = None;
     loop {
@@ -184,11 +202,15 @@ async fn run(ending: Ending) {
             calls.push(Box::pin(renewal::renew(Arc::clone(inner), renewals)));
         }
         if tick.stopping && calls.is_empty() && tick.next.is_none() {
-            // A job may have come in since the tick: `adopt` then finds `running` unset.
-            let mut state = inner.keeper.state.lock();
-            if state.orphans.is_empty() && state.timers.is_empty() {
-                state.running = false;
-                return;
+            // A job may have come in since the tick.
+            let idle = {
+                let mut state = inner.keeper.state.lock();
+                state.running = !(state.orphans.is_empty() && state.timers.is_empty());
+                !state.running
+            };
+            if idle {
+                // From here on another task may run: its state is not this one's to end.
+                return ending.defuse();
             }
             continue;
         }

@@ -7,15 +7,13 @@ use futures_util::future::{Either, select};
 use super::{
     call::Call,
     guard::Guard,
-    inner::Handle,
+    inner::{Handle, Inner},
     monitor::Monitor,
     options::Wanted,
     release::{self, Backoff},
     waiting::Waiting,
 };
-use crate::{
-    Attempt, Blocked, Busy, Error, ErrorKind, FencingToken, Instant, LockName, Quarantined, Request,
-};
+use crate::{Attempt, Blocked, Busy, Error, ErrorKind, Instant, LockName, Quarantined, Request};
 
 /// The answer to [`Lock::try_acquire`].
 #[derive(Debug)]
@@ -46,14 +44,13 @@ pub struct Lock {
     name: Result<LockName, Error>,
     wanted: Wanted,
     wait: Option<Duration>,
-    floor: FencingToken,
 }
 
 impl Lock {
     pub(crate) fn new(handle: Arc<Handle>, name: Result<LockName, Error>) -> Self {
         let lease = handle.options.lease;
         let wanted = Wanted { lease, at_least: None, hold_at_most: None };
-        Self { handle, name, wanted, wait: None, floor: FencingToken::ZERO }
+        Self { handle, name, wanted, wait: None }
     }
 
     /// How long the store keeps the lock without renewal. Default: the client's `lease`.
@@ -95,12 +92,11 @@ impl Lock {
     /// dropped is finished and released in the background.
     pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
         let name = self.checked()?;
-        let _in_flight = self.handle.begin()?;
-        let mut request = self.handle.request(&name, &self.wanted, self.floor);
+        let _in_flight = Inner::begin(&***self.handle)?;
         let limit = self.handle.options.call_timeout;
         for _ in 0..2 {
-            let (again, result) = self.attempt(request, limit).await;
-            match result.map_err(|error| error.on(&name))? {
+            let request = self.handle.request(&name, &self.wanted);
+            match self.attempt(request, limit).await.map_err(|error| error.on(&name))? {
                 Attempt::Busy(busy) => return Ok(TryAcquire::Busy(busy)),
                 Attempt::Quarantined(quarantined) => {
                     return Ok(TryAcquire::Quarantined(quarantined));
@@ -117,34 +113,28 @@ impl Lock {
                     }
                 }
             }
-            request = self.handle.request(&name, &self.wanted, again.floor);
         }
         Err(Error::new(ErrorKind::Timeout, "the store's answer came after the lease had ended")
             .on(&name))
     }
 
     /// One call, whose unknown outcome is cleaned up in the background.
-    async fn attempt(
-        &self,
-        request: Request,
-        limit: Duration,
-    ) -> (Request, Result<Attempt, Error>) {
+    async fn attempt(&self, request: Request, limit: Duration) -> Result<Attempt, Error> {
         let inner = &self.handle.0;
-        let spare = request.clone();
         let work = release::attempt(Arc::clone(inner), request);
         match Call::new(inner, work, release::after_attempt).within(limit).await {
             Some((request, result)) => {
                 if result.as_ref().is_err_and(Error::is_ambiguous) {
-                    let (inner, lost) = (Arc::clone(inner), request.clone());
+                    let inner = Arc::clone(inner);
                     self.handle
-                        .adopt(Box::pin(async move { release::abandon(&inner, lost).await }));
+                        .adopt(Box::pin(async move { release::abandon(&inner, request).await }));
                 }
-                (request, result)
+                result
             }
             None => {
                 let limit = humantime::format_duration(limit);
                 let message = format!("the store did not answer within {limit}");
-                (spare, Err(Error::new(ErrorKind::Timeout, message)))
+                Err(Error::new(ErrorKind::Timeout, message))
             }
         }
     }
@@ -167,7 +157,7 @@ impl Lock {
             };
         }
         let name = self.checked()?;
-        let _in_flight = self.handle.begin()?;
+        let _in_flight = Inner::begin(&***self.handle)?;
         let env = &self.handle.env;
         let deadline = self.wait.map(|wait| env.now() + wait);
         // Who finds others of this process waiting goes behind them and asks nothing of the store.
@@ -203,14 +193,13 @@ impl Lock {
         name: &LockName,
         deadline: Option<Instant>,
     ) -> Result<Option<Guard>, Error> {
-        let (inner, env) = (&self.handle.0, &self.handle.env);
+        let inner = &self.handle.0;
         let end = deadline.unwrap_or(Instant::from_nanos(u64::MAX));
         let mut backoff = Backoff::until(end);
         loop {
-            let request = self.handle.request(name, &self.wanted, self.floor);
-            let limit = inner.options.call_timeout.min(end.since(env.now()));
-            let (_, result) = self.attempt(request, limit).await;
-            match result {
+            let request = self.handle.request(name, &self.wanted);
+            let limit = inner.options.call_timeout.min(end.since(request.sent));
+            match self.attempt(request, limit).await {
                 Ok(Attempt::Granted(grant)) => match inner.admit(&self.handle, grant, &self.wanted)
                 {
                     Ok(guard) => return Ok(Some(guard)),

@@ -99,7 +99,7 @@ impl LockClient {
             inner.keeper.unregister(&held);
             let ours = held.finish(End::Lost(LossReason::Closed));
             ours.then(|| {
-                let work = release::release(Arc::clone(inner), held);
+                let work = release::release(Arc::clone(inner), held, inner.env.now());
                 call::Call::new(inner, work, release::after_release).within(limit)
             })
         });

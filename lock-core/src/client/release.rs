@@ -33,13 +33,17 @@ impl Backoff {
 
 /// Releases a lock that its guard has given up, and hands the answer to a carried request to
 /// whoever waits in this process.
-pub(crate) async fn release(inner: Arc<Inner>, held: Arc<Held>) -> Result<Outcome, Error> {
+pub(crate) async fn release(
+    inner: Arc<Inner>,
+    held: Arc<Held>,
+    now: Instant,
+) -> Result<Outcome, Error> {
     let grant = &held.grant;
-    let keep_until = held.keep(inner.env.now());
+    let keep = held.keep(now);
     let carry = inner.waiting.carry(&inner, grant);
-    let mut backoff = Backoff::until(inner.env.now() + grant.lease);
+    let mut backoff = Backoff::until(now + grant.lease);
     let result = loop {
-        let how = Release { keep: keep_until, next: carry.as_ref().map(|carry| &carry.request) };
+        let how = Release { keep, next: carry.as_ref().map(|carry| &carry.request) };
         match inner.backend.release(grant, how).await {
             Ok(released) => {
                 if let Some(carry) = carry {
@@ -63,7 +67,8 @@ pub(crate) async fn release(inner: Arc<Inner>, held: Arc<Held>) -> Result<Outcom
 
 /// The same where nobody waits for the result.
 pub(crate) async fn finish(inner: Arc<Inner>, held: Arc<Held>) {
-    if let Err(error) = release(inner, Arc::clone(&held)).await {
+    let now = inner.env.now();
+    if let Err(error) = release(inner, Arc::clone(&held), now).await {
         tracing::warn!(name = %held.grant.name, owner = %held.grant.owner, %error, "release failed; the lease is the bound");
     }
 }

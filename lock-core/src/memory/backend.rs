@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl Memory {
-    fn now(&self) -> Now {
-        Now { clock: self.env.now(), wall_micros: self.env.wall_micros() }
+    fn now(&self) -> Now<'_> {
+        Now { clock: self.env.now(), env: &*self.env }
     }
 
     fn refuse(operation: &'static str, kind: ErrorKind, message: impl Into<String>) -> Error {

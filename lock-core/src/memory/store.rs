@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::Memory;
 use crate::{
-    Busy, FencingToken, Grant, Guarantees, Holder, Instant, LockName, LockState, OwnerId,
+    Busy, Env, FencingToken, Grant, Guarantees, Holder, Instant, LockName, LockState, OwnerId,
     OwnerLabel, Request, Signal,
 };
 
@@ -46,11 +46,17 @@ pub(super) enum Answer {
     Busy(Busy),
 }
 
-/// Both clocks, read once per step.
+/// The moment of a step. Only a step that mints a token looks at the wall clock.
 #[derive(Clone, Copy)]
-pub(super) struct Now {
+pub(super) struct Now<'a> {
     pub(super) clock: Instant,
-    pub(super) wall_micros: u64,
+    pub(super) env: &'a dyn Env,
+}
+
+impl Now<'_> {
+    fn mint(self, last: FencingToken, floor: FencingToken) -> Option<FencingToken> {
+        FencingToken::mint(self.env.wall_micros(), last, floor)
+    }
 }
 
 impl Store {
@@ -59,7 +65,7 @@ impl Store {
     }
 
     /// One attempt. The token numbers are used up in the year 2255: `None`.
-    pub(super) fn attempt(&mut self, request: &Request, now: Now) -> Option<Answer> {
+    pub(super) fn attempt(&mut self, request: &Request, now: Now<'_>) -> Option<Answer> {
         let watermark = self.watermark;
         let entry = self.locks.entry(request.name.clone()).or_insert_with(|| Entry {
             token: watermark,
@@ -76,8 +82,7 @@ impl Store {
             return Some(Answer::Busy(entry.busy(request, now)));
         }
         // `pass_over` left no live place, so there is nobody to barge past.
-        entry.token =
-            FencingToken::mint(now.wall_micros, entry.token.max(watermark), request.floor)?;
+        entry.token = now.mint(entry.token.max(watermark), request.floor)?;
         entry.holder = Some(Held {
             owner: request.owner,
             label: request.label.clone(),
@@ -91,7 +96,7 @@ impl Store {
         &mut self,
         request: &Request,
         wake: mpsc::UnboundedSender<Signal>,
-        now: Now,
+        now: Now<'_>,
     ) {
         if let Some(entry) = self.locks.get_mut(&request.name) {
             match entry.queue.iter_mut().find(|place| place.request.owner == request.owner) {
@@ -106,7 +111,7 @@ impl Store {
     }
 
     /// The whole lease anew, for a grant that is still there.
-    pub(super) fn renew(&mut self, grant: &Grant, now: Now) -> bool {
+    pub(super) fn renew(&mut self, grant: &Grant, now: Now<'_>) -> bool {
         match self.held(&grant.name, grant.owner, now) {
             Some((held, _)) => {
                 held.expires = now.clock + grant.lease;
@@ -117,7 +122,7 @@ impl Store {
     }
 
     /// Lifts the token of a held grant.
-    pub(super) fn raise(&mut self, grant: &Grant, token: FencingToken, now: Now) -> bool {
+    pub(super) fn raise(&mut self, grant: &Grant, token: FencingToken, now: Now<'_>) -> bool {
         match self.held(&grant.name, grant.owner, now) {
             Some((_, stored)) => {
                 *stored = token.max(*stored);
@@ -133,34 +138,37 @@ impl Store {
         name: &LockName,
         owner: OwnerId,
         keep: Option<Duration>,
-        now: Now,
+        now: Now<'_>,
     ) -> bool {
-        let Some((held, _)) = self.held(name, owner, now) else { return false };
-        match keep {
-            Some(keep) => held.expires = now.clock + keep,
-            None => self.free(name, now),
-        }
-        true
+        self.step(name, now, |entry| match (entry.held_by(owner, now), keep) {
+            (None, _) => false,
+            (Some((held, _)), Some(keep)) => {
+                held.expires = now.clock + keep;
+                true
+            }
+            (Some(_), None) => {
+                entry.holder = None;
+                true
+            }
+        })
+        .unwrap_or(false)
     }
 
     /// Removes whoever holds the name.
-    pub(super) fn force(&mut self, name: &LockName, now: Now) -> bool {
+    pub(super) fn force(&mut self, name: &LockName, now: Now<'_>) -> bool {
         let held = self.look(name, now).is_some_and(|state| state.holder.is_some());
         if held {
-            self.free(name, now);
+            self.step(name, now, |entry| entry.holder = None);
         }
         held
     }
 
     /// Removes a place.
-    pub(super) fn leave(&mut self, name: &LockName, owner: OwnerId, now: Now) {
-        if let Some(entry) = self.locks.get_mut(name) {
-            entry.queue.retain(|place| place.request.owner != owner);
-        }
-        self.tidy(name, now);
+    pub(super) fn leave(&mut self, name: &LockName, owner: OwnerId, now: Now<'_>) {
+        self.step(name, now, |entry| entry.queue.retain(|place| place.request.owner != owner));
     }
 
-    pub(super) fn look(&mut self, name: &LockName, now: Now) -> Option<LockState> {
+    pub(super) fn look(&mut self, name: &LockName, now: Now<'_>) -> Option<LockState> {
         let watermark = self.watermark;
         let entry = self.locks.get_mut(name)?;
         entry.pass_over(now, watermark);
@@ -176,37 +184,40 @@ impl Store {
         &mut self,
         name: &LockName,
         owner: OwnerId,
-        now: Now,
+        now: Now<'_>,
     ) -> Option<(&mut Held, &mut FencingToken)> {
-        let Entry { holder, token, .. } = self.locks.get_mut(name)?;
-        let held = holder.as_mut()?;
-        (held.owner == owner && now.clock < held.expires).then_some((held, token))
+        self.locks.get_mut(name)?.held_by(owner, now)
     }
 
-    /// Ends the present grant and hands the lock over, or forgets the name.
-    fn free(&mut self, name: &LockName, now: Now) {
-        if let Some(entry) = self.locks.get_mut(name) {
-            entry.holder = None;
-        }
-        self.tidy(name, now);
-    }
-
-    fn tidy(&mut self, name: &LockName, now: Now) {
+    /// Changes an entry, then hands a free lock over or forgets the name.
+    fn step<T>(
+        &mut self,
+        name: &LockName,
+        now: Now<'_>,
+        change: impl FnOnce(&mut Entry) -> T,
+    ) -> Option<T> {
         let watermark = self.watermark;
-        if let Some(entry) = self.locks.get_mut(name) {
-            entry.pass_over(now, watermark);
-            if entry.holder.is_none() && entry.queue.is_empty() {
-                // Whatever forgets a name's token raises the watermark to it first.
-                self.watermark = watermark.max(entry.token);
-                self.locks.remove(name);
-            }
+        let entry = self.locks.get_mut(name)?;
+        let answer = change(entry);
+        entry.pass_over(now, watermark);
+        if entry.holder.is_none() && entry.queue.is_empty() {
+            // Whatever forgets a name's token raises the watermark to it first.
+            self.watermark = watermark.max(entry.token);
+            self.locks.remove(name);
         }
+        Some(answer)
     }
 }
 
 impl Entry {
+    /// The live grant of `owner`, and the token that goes with it.
+    fn held_by(&mut self, owner: OwnerId, now: Now<'_>) -> Option<(&mut Held, &mut FencingToken)> {
+        let held = self.holder.as_mut()?;
+        (held.owner == owner && now.clock < held.expires).then_some((held, &mut self.token))
+    }
+
     /// Drops an expired holder and dead places, and hands a free lock to the first live place.
-    fn pass_over(&mut self, now: Now, watermark: FencingToken) {
+    fn pass_over(&mut self, now: Now<'_>, watermark: FencingToken) {
         if self.holder.as_ref().is_some_and(|held| held.expires <= now.clock) {
             self.holder = None;
         }
@@ -217,7 +228,7 @@ impl Entry {
             }
             let floor = place.request.floor;
             let last = self.token.max(watermark);
-            let Some(token) = FencingToken::mint(now.wall_micros, last, floor) else { return };
+            let Some(token) = now.mint(last, floor) else { return };
             let grant = Grant::new(&place.request, token).pushed(Memory::CLAIM);
             if place.wake.send(Signal::Granted(grant)).is_err() {
                 continue;
@@ -231,7 +242,7 @@ impl Entry {
         }
     }
 
-    fn holder(&self, now: Now) -> Option<Holder> {
+    fn holder(&self, now: Now<'_>) -> Option<Holder> {
         let held = self.holder.as_ref()?;
         Some(Holder {
             owner: held.owner,
@@ -241,7 +252,7 @@ impl Entry {
     }
 
     /// The answer to an owner that has to wait; hearing of a place keeps it.
-    fn busy(&mut self, request: &Request, now: Now) -> Busy {
+    fn busy(&mut self, request: &Request, now: Now<'_>) -> Busy {
         if let Some(place) =
             self.queue.iter_mut().find(|place| place.request.owner == request.owner)
         {

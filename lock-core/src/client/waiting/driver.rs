@@ -6,12 +6,11 @@ use tokio::sync::oneshot;
 
 use super::{Carried, Queue};
 use crate::{
-    Attempt, Blocked, Busy, Enqueued, Error, FencingToken, Grant, Instant, Renewal, Request,
-    Signal, Turn,
+    Attempt, Blocked, Busy, Enqueued, Error, Grant, Instant, Renewal, Request, Signal, Turn,
     client::{
         call::Call,
         held::validity,
-        inner::{Handle, InFlight},
+        inner::{Handle, InFlight, Inner},
         release,
     },
     env::jittered,
@@ -45,12 +44,12 @@ struct Driver {
     handle: Arc<Handle>,
     queue: Arc<Queue>,
     pause: Duration,
-    _in_flight: Option<InFlight>,
+    _in_flight: Option<InFlight<Arc<Inner>>>,
 }
 
 /// Runs until nobody waits.
 pub(super) async fn run(handle: Arc<Handle>, queue: Arc<Queue>) {
-    let in_flight = handle.begin().ok();
+    let in_flight = Inner::begin(Arc::clone(&handle.0)).ok();
     let mut driver = Driver { handle, queue, pause: Duration::ZERO, _in_flight: in_flight };
     let mut step = Step::Enqueue(None);
     while let Some(next) = driver.step(step).await {
@@ -115,7 +114,7 @@ impl Driver {
                 request.sent = inner.env.now();
                 request
             }
-            None => inner.request(&self.queue.name, &wanted, FencingToken::ZERO),
+            None => inner.request(&self.queue.name, &wanted),
         };
         let work = release::enqueue(Arc::clone(&inner), request);
         let limit = inner.options.call_timeout;

@@ -17,7 +17,7 @@ use super::{
     inner::{Handle, Inner, Lock, closed},
     options::Wanted,
 };
-use crate::{Blocked, Enqueued, Error, ErrorKind, FencingToken, Grant, LockName, OwnerId, Request};
+use crate::{Blocked, Enqueued, Error, ErrorKind, Grant, LockName, OwnerId, Request};
 
 /// The names that somebody in this process waits for.
 #[derive(Default)]
@@ -156,7 +156,7 @@ impl Waiting {
             let (_, reply) = state.carry.take()?;
             (reply, state.waiters.front()?.wanted)
         };
-        let request = inner.request(&grant.name, &wanted, FencingToken::ZERO);
+        let request = inner.request(&grant.name, &wanted);
         Some(Carry { request, reply })
     }
 
