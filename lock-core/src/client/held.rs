@@ -111,7 +111,10 @@ impl Held {
 
     /// Ends it; `false` if it had ended before.
     pub(crate) fn finish(&self, end: End) -> bool {
-        if self.valid_until.swap(ENDED, Ordering::AcqRel) == ENDED {
+        let over = |nanos| nanos == ENDED;
+        if over(self.valid_until.load(Ordering::Acquire))
+            || over(self.valid_until.swap(ENDED, Ordering::AcqRel))
+        {
             return false;
         }
         let _ = self.end.set(end);

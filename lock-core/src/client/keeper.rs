@@ -107,7 +107,7 @@ impl Keeper {
     }
 
     /// Takes what is due at `now`, and what will be due so soon that one batch can carry it.
-    fn tick(&self, now: Instant) -> Tick {
+    fn tick(&self, now: Instant, alarm: Option<Instant>) -> Tick {
         let mut state = self.state.lock();
         let mut due = Vec::new();
         while let Some(first) = state.timers.first_entry() {
@@ -126,7 +126,9 @@ impl Keeper {
             state.timers.insert((at.as_nanos(), held.id), Arc::clone(held));
         }
         let next = state.timers.first_key_value().map(|(key, _)| Instant::from_nanos(key.0));
-        state.armed = next;
+        // An alarm that is set rings also when nothing is due any more: cheaper than setting another
+        // for every lock that is held for a moment.
+        state.armed = next.into_iter().chain(alarm.filter(|at| *at > now)).min();
         let orphans = std::mem::take(&mut state.orphans);
         Tick { due, orphans, next, stopping: state.stopping }
     }
@@ -195,7 +197,7 @@ async fn run(inner: Arc<Inner>, ending: Ending) {
     let mut alarm: Option<(Instant, BoxFuture)> = None;
     loop {
         let now = inner.env.now();
-        let tick = inner.keeper.tick(now);
+        let tick = inner.keeper.tick(now, alarm.as_ref().map(|(at, _)| *at));
         calls.extend(tick.orphans);
         let renewals = renewal::sort_out(inner, tick.due, now);
         if !renewals.is_empty() {
@@ -214,7 +216,6 @@ async fn run(inner: Arc<Inner>, ending: Ending) {
             }
             continue;
         }
-        // An alarm that is early costs one look; making one anew costs system calls.
         if let Some(next) = tick.next
             && alarm.as_ref().is_none_or(|(at, _)| next < *at || *at <= now)
         {

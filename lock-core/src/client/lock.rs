@@ -79,9 +79,9 @@ impl Lock {
         self
     }
 
-    fn checked(&self) -> Result<LockName, Error> {
-        let name = self.name.clone()?;
-        self.wanted.check(&self.handle.backend.guarantees()).map_err(|error| error.on(&name))?;
+    fn checked(&self) -> Result<&LockName, Error> {
+        let name = self.name.as_ref().map_err(Error::clone)?;
+        self.wanted.check(&self.handle.backend.guarantees()).map_err(|error| error.on(name))?;
         Ok(name)
     }
 
@@ -95,8 +95,8 @@ impl Lock {
         let _in_flight = Inner::begin(&***self.handle)?;
         let limit = self.handle.options.call_timeout;
         for _ in 0..2 {
-            let request = self.handle.request(&name, &self.wanted);
-            match self.attempt(request, limit).await.map_err(|error| error.on(&name))? {
+            let request = self.handle.request(name, &self.wanted);
+            match self.attempt(request, limit).await.map_err(|error| error.on(name))? {
                 Attempt::Busy(busy) => return Ok(TryAcquire::Busy(busy)),
                 Attempt::Quarantined(quarantined) => {
                     return Ok(TryAcquire::Quarantined(quarantined));
@@ -115,7 +115,7 @@ impl Lock {
             }
         }
         Err(Error::new(ErrorKind::Timeout, "the store's answer came after the lease had ended")
-            .on(&name))
+            .on(name))
     }
 
     /// One call, whose unknown outcome is cleaned up in the background.
@@ -147,7 +147,7 @@ impl Lock {
     /// gives the place up and releases what was granted meanwhile.
     pub async fn acquire(self) -> Result<Guard, Error> {
         if self.wait == Some(Duration::ZERO) {
-            let name = self.checked()?;
+            let name = self.name.clone()?;
             return match self.try_acquire().await? {
                 TryAcquire::Acquired(guard) => Ok(guard),
                 TryAcquire::Busy(busy) => Err(blocked(&name, Some(Blocked::Busy(busy)))),
@@ -161,12 +161,12 @@ impl Lock {
         let env = &self.handle.env;
         let deadline = self.wait.map(|wait| env.now() + wait);
         // Who finds others of this process waiting goes behind them and asks nothing of the store.
-        if !self.handle.waiting.has(&name)
-            && let Some(guard) = self.try_first(&name, deadline).await?
+        if !self.handle.waiting.has(name)
+            && let Some(guard) = self.try_first(name, deadline).await?
         {
             return Ok(guard);
         }
-        let mut ticket = Waiting::join(&self.handle, &name, self.wanted)?;
+        let mut ticket = Waiting::join(&self.handle, name, self.wanted)?;
         let reply = match deadline {
             None => (&mut ticket.reply).await,
             Some(at) => {
@@ -175,7 +175,7 @@ impl Lock {
                     Either::Left((reply, _)) => reply,
                     Either::Right(_) => match ticket.reply.try_recv() {
                         Ok(reply) => Ok(reply),
-                        Err(_) => return Err(blocked(&name, ticket.blocked())),
+                        Err(_) => return Err(blocked(name, ticket.blocked())),
                     },
                 }
             }
@@ -184,7 +184,7 @@ impl Lock {
             .unwrap_or_else(|_| {
                 Err(Error::new(ErrorKind::Unavailable, "the runtime that waited has ended"))
             })
-            .map_err(|error| error.on(&name))
+            .map_err(|error| error.on(name))
     }
 
     /// The attempt before any place is taken: the whole way of an uncontended lock.
