@@ -93,10 +93,15 @@ impl Inner {
         }
     }
 
+    /// Counts a call.
+    pub(crate) fn count(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        InFlight(Arc::clone(self))
+    }
+
     /// Counts a call, or refuses it because the client is closed.
     pub(crate) fn begin(self: &Arc<Self>) -> Result<InFlight, Error> {
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
-        let ticket = InFlight(Arc::clone(self));
+        let ticket = self.count();
         if self.closing.load(Ordering::Acquire) {
             return Err(closed());
         }

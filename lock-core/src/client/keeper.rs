@@ -128,9 +128,14 @@ impl Inner {
         self.ensure_keeper();
     }
 
-    /// Hands over a future whose caller has gone. Without a runtime it is dropped, and the lease is
-    /// the bound.
+    /// Hands over a future whose caller has gone; `close` waits for it. Without a runtime it is
+    /// dropped, and the lease is the bound.
     pub(crate) fn adopt(self: &Arc<Self>, orphan: BoxFuture) {
+        let in_flight = self.count();
+        let orphan = Box::pin(async move {
+            let _in_flight = in_flight;
+            orphan.await;
+        });
         self.keeper.state.lock().orphans.push(orphan);
         self.keeper.wake.notify_one();
         self.ensure_keeper();
