@@ -32,8 +32,12 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// Checks the settings.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// Checks the settings, as [`LockClient::with_options`](crate::LockClient::with_options) does;
+    /// for who must know before a store is touched.
+    ///
+    /// # Errors
+    /// `InvalidInput`, naming the option, its value and what is allowed.
+    pub fn check(&self) -> Result<(), Error> {
         if self.call_timeout.is_zero() {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
