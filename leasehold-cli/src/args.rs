@@ -2,11 +2,14 @@
 //!
 //! Whatever clap has to say against them becomes one line and exit code 64, see [`parse`].
 
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use leasehold::LockName;
 
 use crate::exit::Failure;
 
@@ -90,7 +93,7 @@ pub enum Action {
     /// Take the lock NAME away from whoever holds it
     Release(Release),
     /// Print the SQL that makes the store's tables
-    Schema,
+    Schema(Output),
     /// Connect, and print what the store guarantees and how far its clock is off
     Check(Output),
 }
@@ -119,8 +122,8 @@ pub struct Run {
     pub conflict_exit_code: u8,
 
     /// What to lock: 1 to 255 bytes of UTF-8 without control characters
-    #[arg(value_name = "NAME")]
-    pub name: String,
+    #[arg(value_name = "NAME", value_parser = name())]
+    pub name: LockName,
 
     /// The command to run, and its arguments
     #[arg(value_name = "COMMAND", last = true, required = true)]
@@ -154,8 +157,8 @@ pub struct Init {
 #[derive(Debug, Args)]
 pub struct Inspect {
     /// The lock to show
-    #[arg(value_name = "NAME")]
-    pub name: String,
+    #[arg(value_name = "NAME", value_parser = name())]
+    pub name: LockName,
 
     /// How to print.
     #[command(flatten)]
@@ -170,8 +173,8 @@ pub struct Release {
     pub force: bool,
 
     /// The lock to take away
-    #[arg(value_name = "NAME")]
-    pub name: String,
+    #[arg(value_name = "NAME", value_parser = name())]
+    pub name: LockName,
 
     /// How to print.
     #[command(flatten)]
@@ -228,7 +231,11 @@ where
         Err(text) if matches!(text.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Ok(Parsed::Text(text))
         }
-        Err(error) => Err(Failure::usage(sentence(&error.to_string()))),
+        // clap would repeat the whole name, of whatever length.
+        Err(error) => match error.source().and_then(|source| source.downcast_ref::<BadName>()) {
+            Some(BadName(why)) => Err(Failure::usage(why)),
+            None => Err(Failure::usage(sentence(&error.to_string()))),
+        },
     }
 }
 
@@ -239,12 +246,28 @@ fn sentence(page: &str) -> String {
         if paragraph.starts_with("Usage:") || paragraph.starts_with("For more information") {
             continue;
         }
-        let words = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+        // A misplaced store URL is no reason to show its password.
+        let secret = |word: &&str| word.contains(':') && word.contains('@');
+        let words = paragraph.split_whitespace();
+        let words = words.map(|word| if secret(&word) { "'***'" } else { word });
+        let words = words.collect::<Vec<_>>().join(" ");
         parts.push(words.trim_start_matches("error: ").replace(" tip: ", "; tip: "));
     }
     parts.retain(|part| !part.is_empty());
     parts.push("see 'leasehold --help'".to_owned());
     parts.join("; ")
+}
+
+/// Why a text is no lock name, in words that stand alone.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct BadName(String);
+
+fn name() -> impl TypedValueParser<Value = LockName> {
+    OsStringValueParser::new().try_map(|name| match name.to_str() {
+        Some(name) => LockName::new(name).map_err(|error| BadName(error.to_string())),
+        None => Err(BadName(format!("lock name {name:?} is not UTF-8; allowed is only UTF-8"))),
+    })
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

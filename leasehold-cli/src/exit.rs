@@ -4,9 +4,12 @@
 //! passed on unchanged and may be any of them: a script that must tell them apart sets
 //! `--conflict-exit-code`, and looks for a line that starts with `leasehold:`.
 
-use std::fmt::{self, Display};
-use std::io::{self, Write};
+use std::error::Error as _;
+use std::fmt::{self, Display, Write as _};
+use std::io::{self, Write as _};
 use std::process::ExitCode;
+
+use leasehold::ErrorKind;
 
 use crate::supervise::Ended;
 
@@ -41,6 +44,23 @@ impl Failure {
     /// A store that cannot be reached.
     pub fn unavailable(message: impl Display) -> Self {
         Self { code: UNAVAILABLE, message: message.to_string() }
+    }
+
+    /// What a store or the client has to say, with its causes.
+    #[must_use]
+    pub fn of(error: &leasehold::Error) -> Self {
+        let code = match error.kind() {
+            ErrorKind::InvalidInput | ErrorKind::Unsupported => USAGE,
+            ErrorKind::Lost | ErrorKind::NotHeld => LOST,
+            _ => UNAVAILABLE,
+        };
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let _ = write!(message, ": {cause}");
+            source = cause.source();
+        }
+        Self { code, message }
     }
 
     /// Writes the line and gives the code.
@@ -131,6 +151,26 @@ mod tests {
     fn a_message_stays_one_line() {
         assert_eq!(one_line("first\n  second\n\nthird\n"), "first second third");
         assert_eq!(one_line("red \u{1b}[31m"), "red \u{fffd}[31m");
+    }
+
+    #[test]
+    fn an_error_of_the_store_is_told_with_its_causes() {
+        let error = |kind| leasehold::Error::new(kind, "what").with_source("why");
+        for (kind, code) in [
+            (ErrorKind::InvalidInput, USAGE),
+            (ErrorKind::Unsupported, USAGE),
+            (ErrorKind::Config, UNAVAILABLE),
+            (ErrorKind::Unavailable, UNAVAILABLE),
+            (ErrorKind::Auth, UNAVAILABLE),
+            (ErrorKind::Timeout, UNAVAILABLE),
+            (ErrorKind::OutcomeUnknown, UNAVAILABLE),
+            (ErrorKind::Lost, LOST),
+            (ErrorKind::NotHeld, LOST),
+        ] {
+            let failure = Failure::of(&error(kind));
+            assert_eq!(failure.code, code, "{kind}");
+            assert!(failure.message.ends_with("what: why"), "{failure}");
+        }
     }
 
     #[test]

@@ -11,7 +11,12 @@ compile_error!(
      crates do not need it"
 );
 
+mod actions;
 pub mod args;
 pub mod exit;
+mod place;
+mod show;
 pub mod store;
 pub mod supervise;
+
+pub use actions::perform;

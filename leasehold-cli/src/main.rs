@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use leasehold_cli::args::{Parsed, parse};
-use leasehold_cli::exit::Failure;
-use leasehold_cli::supervise;
+use leasehold_cli::{perform, supervise};
 
 fn main() -> ExitCode {
     if let Some(code) = supervise::reentered() {
@@ -16,7 +15,10 @@ fn main() -> ExitCode {
             let _ = text.print();
             ExitCode::SUCCESS
         }
-        Ok(Parsed::Cli(_)) => Failure::unavailable("this build has no store").report(),
+        Ok(Parsed::Cli(cli)) => match perform(*cli) {
+            Ok(code) => code.into(),
+            Err(failure) => failure.report(),
+        },
         Err(failure) => failure.report(),
     }
 }

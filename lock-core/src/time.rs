@@ -54,6 +54,48 @@ impl Sub<Duration> for Instant {
     }
 }
 
+/// Durations in configuration files, as people write them: `"10s"`, `"1min 30s"`, `"500ms"`.
+pub(crate) mod humane {
+    use std::{borrow::Cow, time::Duration};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        humantime::format_duration(*span).to_string().serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        let text = Cow::<'de, str>::deserialize(from)?;
+        humantime::parse_duration(&text).map_err(|_| {
+            let allowed = "a number with a unit, such as 500ms, 10s or 2min";
+            D::Error::custom(format_args!("duration {text:?} is not allowed; allowed is {allowed}"))
+        })
+    }
+
+    /// The same for a duration that may be absent.
+    pub(crate) mod option {
+        use super::{Deserialize, Deserializer, Duration, Serialize, Serializer};
+
+        #[derive(Serialize, Deserialize)]
+        #[serde(transparent)]
+        struct Humane(#[serde(with = "super")] Duration);
+
+        pub(crate) fn serialize<S>(span: &Option<Duration>, to: S) -> Result<S::Ok, S::Error>
+        where
+            S: Serializer,
+        {
+            span.map(Humane).serialize(to)
+        }
+
+        pub(crate) fn deserialize<'de, D>(from: D) -> Result<Option<Duration>, D::Error>
+        where
+            D: Deserializer<'de>,
+        {
+            Ok(Option::<Humane>::deserialize(from)?.map(|Humane(span)| span))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -175,6 +175,17 @@ async fn close_releases_what_is_held_and_refuses_new_work() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn close_waits_for_what_callers_left_behind() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    drop(ours.lock("job").acquire().await.unwrap());
+    ours.close().await;
+    let state = theirs.backend().inspect(&"job".try_into().unwrap()).await.unwrap();
+    assert_eq!(state, None, "released, and nobody waits");
+}
+
+#[tokio::test(start_paused = true)]
 async fn work_under_a_lost_lock_is_stopped() {
     let env = env();
     let memory = Memory::with_env(Arc::clone(&env));

@@ -1,3 +1,5 @@
+use std::os::unix::ffi::OsStringExt;
+
 use clap::CommandFactory;
 
 use super::*;
@@ -45,7 +47,7 @@ fn the_defaults_are_those_of_the_manual() {
     assert_eq!(run.at_least, Duration::ZERO);
     assert_eq!(run.grace, Duration::from_secs(10));
     assert_eq!(run.conflict_exit_code, 75);
-    assert_eq!(run.name, "backup");
+    assert_eq!(run.name.as_str(), "backup");
     assert_eq!(run.command, ["true"]);
 }
 
@@ -70,6 +72,43 @@ fn bad_values_are_named_with_what_is_allowed() {
         for word in words {
             assert!(message.contains(word), "{word} in {message}");
         }
+    }
+}
+
+#[test]
+fn a_bad_name_is_named_once_and_with_what_is_allowed() {
+    let long = "x".repeat(256);
+    for (name, words) in [
+        ("", ["\"\"", "1 to 255"]),
+        (&long, ["256 bytes", "1 to 255"]),
+        ("a\n\nUsage: b", ["'\\n'", "without control characters"]),
+        ("a\u{1b}[2Jb", ["'\\u{1b}'", "without control characters"]),
+    ] {
+        for args in
+            [&["run", name, "--", "true"][..], &["inspect", name], &["release", "--force", name]]
+        {
+            let message = refused(args);
+            assert!(message.chars().count() < 200, "{message}");
+            for word in words {
+                assert!(message.contains(word), "{word} in {message}");
+            }
+        }
+    }
+    let bytes = OsString::from_vec(vec![b'a', 0xff]);
+    let args = ["leasehold".into(), "inspect".into(), bytes];
+    let failure = parse(args).unwrap_err();
+    assert!(failure.message.contains("\"a\\xFF\" is not UTF-8"), "{failure}");
+}
+
+#[test]
+fn a_misplaced_url_does_not_show_its_password() {
+    for args in [
+        &["redis://user:hunter2@host"][..],
+        &["run", "name", "redis://user:hunter2@host", "--", "true"],
+        &["list", "--stroe=redis://user:hunter2@host"],
+        &["init", "--longest-lease", "redis://user:hunter2@host"],
+    ] {
+        assert!(!refused(args).contains("hunter2"), "{}", refused(args));
     }
 }
 

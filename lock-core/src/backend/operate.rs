@@ -54,6 +54,7 @@ pub struct Init {
     /// The operator's word that no lock of this store can be held: grants start at once.
     pub first_use: bool,
     /// The store's longest lease; `None` keeps what is set, or 30 s on a new store.
+    #[serde(with = "crate::time::humane::option")]
     pub longest_lease: Option<Duration>,
     /// Whether a loss of data is followed by a quarantine; `None` keeps what is set, or on.
     pub quarantine: Option<bool>,

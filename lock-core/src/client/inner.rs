@@ -94,10 +94,15 @@ impl Inner {
         }
     }
 
+    /// Counts a call.
+    pub(crate) fn count<I: Borrow<Self>>(inner: I) -> InFlight<I> {
+        inner.borrow().in_flight.fetch_add(1, Ordering::AcqRel);
+        InFlight(inner)
+    }
+
     /// Counts a call, or refuses it because the client is closed.
     pub(crate) fn begin<I: Borrow<Self>>(inner: I) -> Result<InFlight<I>, Error> {
-        inner.borrow().in_flight.fetch_add(1, Ordering::AcqRel);
-        let ticket = InFlight(inner);
+        let ticket = Self::count(inner);
         if ticket.0.borrow().closing.load(Ordering::Acquire) {
             return Err(closed());
         }

@@ -142,9 +142,14 @@ impl Inner {
         }
     }
 
-    /// Hands over a future whose caller has gone. Without a runtime it is dropped, and the lease is
-    /// the bound.
+    /// Hands over a future whose caller has gone; `close` waits for it. Without a runtime it is
+    /// dropped, and the lease is the bound.
     pub(crate) fn adopt(self: &Arc<Self>, orphan: BoxFuture) {
+        let in_flight = Self::count(Arc::clone(self));
+        let orphan = Box::pin(async move {
+            let _in_flight = in_flight;
+            orphan.await;
+        });
         let start = {
             let mut state = self.keeper.state.lock();
             state.orphans.push(orphan);

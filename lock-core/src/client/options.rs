@@ -13,9 +13,11 @@ pub struct ClientOptions {
     /// What operators see beside the owner id. Default: `host:pid`.
     pub label: OwnerLabel,
     /// The lease of a lock that does not name its own. Default: 10 s.
+    #[serde(with = "crate::time::humane")]
     pub lease: Duration,
     /// How long the caller waits for one answer of the store. Default: 5 s. The call itself runs on
     /// in the background and is cleaned up after.
+    #[serde(with = "crate::time::humane")]
     pub call_timeout: Duration,
 }
 
@@ -30,8 +32,12 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// Checks the settings.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// Checks the settings, as [`LockClient::with_options`](crate::LockClient::with_options) does;
+    /// for who must know before a store is touched.
+    ///
+    /// # Errors
+    /// `InvalidInput`, naming the option, its value and what is allowed.
+    pub fn check(&self) -> Result<(), Error> {
         if self.call_timeout.is_zero() {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
@@ -98,6 +104,20 @@ mod tests {
         };
         let store = Guarantees::new(Duration::from_millis(10), Duration::from_secs(30));
         wanted.check(&store).map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn a_file_names_only_what_differs_and_in_words_of_people() {
+        let options: ClientOptions = serde_json::from_str(r#"{"lease": "1min 30s"}"#).unwrap();
+        assert_eq!(options, ClientOptions { lease: Duration::from_secs(90), ..options.clone() });
+        assert_eq!(options.call_timeout, ClientOptions::default().call_timeout);
+        let text = serde_json::to_string(&options).unwrap();
+        assert!(text.contains(r#""lease":"1m 30s""#), "{text}");
+        assert_eq!(serde_json::from_str::<ClientOptions>(&text).unwrap(), options);
+        for bad in [r#"{"lease": "ten"}"#, r#"{"lease": 10}"#, r#"{"leese": "10s"}"#] {
+            let error = serde_json::from_str::<ClientOptions>(bad).unwrap_err().to_string();
+            assert!(error.contains("such as") || error.contains("expected"), "{error}");
+        }
     }
 
     #[test]

@@ -1,0 +1,99 @@
+//! `init`, `inspect`, `list`, `release`: what operators ask of a store.
+
+use leasehold::{LockState, Outcome};
+use serde_json::json;
+
+use crate::args::{Init, Inspect, Output, Release, Switch};
+use crate::exit::Failure;
+use crate::place::Place;
+use crate::show::{self, print};
+
+pub(super) async fn init(place: &Place, args: &Init) -> Result<u8, Failure> {
+    let wanted = leasehold::Init {
+        first_use: args.first_use,
+        longest_lease: args.longest_lease,
+        quarantine: args.quarantine.map(|switch| switch == Switch::On),
+    };
+    let store = place.open().await?;
+    let settings = store.init(&wanted).await;
+    store.close().await;
+    let settings = settings.map_err(|error| Failure::of(&error))?;
+    print(&if args.output.json {
+        show::json(&settings)?
+    } else {
+        let quarantine = match settings.quarantine {
+            Some(true) => "on",
+            Some(false) => "off",
+            None => "not needed by this store",
+        };
+        let grants = if settings.grants_in.is_zero() {
+            "now".to_owned()
+        } else {
+            format!("in {}", show::rounded(settings.grants_in))
+        };
+        let longest = humantime::format_duration(settings.longest_lease);
+        format!("longest lease  {longest}\nquarantine     {quarantine}\ngrants         {grants}\n")
+    })
+}
+
+pub(super) async fn inspect(place: &Place, args: &Inspect) -> Result<u8, Failure> {
+    let store = place.open().await?;
+    let state = store.inspect(&args.name).await;
+    store.close().await;
+    let state = state.map_err(|error| Failure::of(&error))?;
+    print(&match (state, args.output.json) {
+        (Some(state), true) => show::json(&state)?,
+        (None, true) => show::json(&json!({
+            "name": args.name, "holder": null, "token": null, "waiting": null
+        }))?,
+        (Some(state), false) => show::lock(&state),
+        (None, false) => format!("{}\n  free\n", args.name),
+    })
+}
+
+pub(super) async fn list(place: &Place, output: Output) -> Result<u8, Failure> {
+    let store = place.open().await?;
+    let mut locks: Vec<LockState> = Vec::new();
+    let mut from = None;
+    let result = loop {
+        match store.list(from).await {
+            Ok(page) => {
+                locks.extend(page.locks);
+                from = page.next;
+                if from.is_none() {
+                    break Ok(());
+                }
+            }
+            Err(error) => break Err(Failure::of(&error)),
+        }
+    };
+    store.close().await;
+    result?;
+    // A name that moved between two parts of the listing is in both.
+    locks.sort_by(|a, b| a.name.cmp(&b.name));
+    locks.dedup_by(|a, b| a.name == b.name);
+    print(&if output.json { show::json(&locks)? } else { show::table(&locks) })
+}
+
+pub(super) async fn release(place: &Place, args: &Release) -> Result<u8, Failure> {
+    let store = place.open().await?;
+    let before = store.inspect(&args.name).await;
+    let outcome = match &before {
+        Ok(_) => store.force_release(&args.name).await,
+        Err(error) => Err(error.clone()),
+    };
+    store.close().await;
+    let released = outcome.map_err(|error| Failure::of(&error))? == Outcome::Released;
+    let holder = before.ok().flatten().and_then(|state| state.holder).filter(|_| released);
+    print(&if args.output.json {
+        show::json(&json!({ "name": args.name, "released": released, "holder": holder }))?
+    } else {
+        match (released, holder) {
+            (true, Some(holder)) => {
+                format!("{}: taken from {}\n", args.name, show::holder(&holder))
+            }
+            (true, None) => format!("{}: taken away\n", args.name),
+            (false, _) => format!("{}: nobody held it\n", args.name),
+        }
+    })
+}

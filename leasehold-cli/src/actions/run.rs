@@ -1,0 +1,117 @@
+//! `leasehold run`: acquire, run COMMAND, release.
+
+use std::ffi::OsString;
+
+use humantime::format_duration;
+use leasehold::{Blocked, Error, ErrorKind, Guard, LockClient};
+
+use crate::args::{Run, Wait};
+use crate::exit::{self, Failure, cause};
+use crate::place::Place;
+use crate::show;
+use crate::supervise::{self, ChildSpec, Ended, Signals};
+
+pub(super) async fn run(place: &Place, args: Run) -> Result<u8, Failure> {
+    let mut signals = Signals::catch().map_err(|error| {
+        Failure::unavailable(format_args!("cannot catch signals: {}", cause(&error)))
+    })?;
+    let mut client = None;
+    let acquired = tokio::select! {
+        biased;
+        signal = signals.asked_to_end() => Ok(Err(exit::of_signal(signal))),
+        acquired = acquire(place, &args, &mut client) => acquired.map(Ok),
+    };
+    let code = match acquired {
+        Ok(Ok(guard)) => Ok(hold(guard, args, &mut signals).await),
+        Ok(Err(ended_by_signal)) => Ok(ended_by_signal),
+        Err(failure) => Err(failure),
+    };
+    if let Some(client) = client {
+        // Gives up a place in the queue, and what was granted to it meanwhile.
+        tokio::select! {
+            () = client.close() => {}
+            // Whoever asks twice does not want to wait for a store that hangs.
+            _ = signals.asked_to_end() => {}
+        }
+    }
+    code
+}
+
+/// Connects, and acquires; the client is left behind for closing also when this is cut short.
+async fn acquire(
+    place: &Place,
+    args: &Run,
+    client: &mut Option<LockClient>,
+) -> Result<Guard, Failure> {
+    let client = client.insert(LockClient::new(place.open().await?));
+    let mut lock = client.lock(&args.name).lease(args.lease);
+    if !args.at_least.is_zero() {
+        lock = lock.at_least(args.at_least);
+    }
+    if let Wait::AtMost(wait) = args.wait {
+        lock = lock.wait(wait);
+    }
+    lock.acquire().await.map_err(|error| not_acquired(&error, args))
+}
+
+fn not_acquired(error: &Error, args: &Run) -> Failure {
+    let why = match error.blocked() {
+        Some(Blocked::Busy(busy)) => match &busy.holder {
+            Some(holder) => format!("held by {}", show::holder(holder)),
+            None => "it is being handed to another".to_owned(),
+        },
+        Some(Blocked::Quarantined(quarantined)) => format!(
+            "the store is in quarantine and grants nothing for another {}: {}",
+            show::rounded(quarantined.remaining),
+            quarantined.why
+        ),
+        _ => return Failure::of(error),
+    };
+    let in_time = match args.wait {
+        Wait::AtMost(wait) if !wait.is_zero() => format!(" within {}", format_duration(wait)),
+        _ => String::new(),
+    };
+    let message = format!("lock {:?} not acquired{in_time}: {why}", args.name);
+    Failure { code: args.conflict_exit_code, message }
+}
+
+/// Runs COMMAND under the lock, and releases it; the exit code.
+async fn hold(guard: Guard, args: Run, signals: &mut Signals) -> u8 {
+    let mut command = args.command.into_iter();
+    let spec = ChildSpec {
+        program: command.next().unwrap_or_default(),
+        args: command.collect(),
+        env: environment(&guard),
+    };
+    let lost = async { guard.lost().await.to_string() };
+    let ended = supervise::run(spec, signals, lost, args.grace).await;
+    let code = exit::of_job(&ended, format_duration(args.grace));
+    if matches!(ended, Ended::Lost { .. }) {
+        return code;
+    }
+    match guard.release().await {
+        Ok(()) => code,
+        Err(error) if matches!(error.kind(), ErrorKind::Lost | ErrorKind::NotHeld) => {
+            let Failure { code: lost, message } = Failure::of(&error);
+            exit::complain(format_args!("{message}; COMMAND had ended with exit code {code}"));
+            lost
+        }
+        // COMMAND was covered to its end.
+        Err(error) => {
+            exit::complain(format_args!(
+                "{}; the lock ends with its lease, in {} at most",
+                Failure::of(&error),
+                format_duration(args.lease.max(args.at_least))
+            ));
+            code
+        }
+    }
+}
+
+fn environment(guard: &Guard) -> Vec<(OsString, OsString)> {
+    vec![
+        ("LEASEHOLD_NAME".into(), guard.name().as_str().into()),
+        ("LEASEHOLD_TOKEN".into(), guard.token().to_string().into()),
+        ("LEASEHOLD_OWNER".into(), guard.owner().to_string().into()),
+    ]
+}

@@ -1,0 +1,90 @@
+//! Which store is meant, and how to open it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use leasehold::{Backend, StoreUrl};
+
+use crate::exit::Failure;
+use crate::store::{Surroundings, make_directory};
+
+/// The store of `--store`, of `LEASEHOLD_STORE`, or the default one.
+#[derive(Debug)]
+pub(crate) struct Place {
+    url: StoreUrl,
+    /// The default store's file, whose directory is made when it is opened.
+    file: Option<PathBuf>,
+}
+
+impl Place {
+    /// Finds the store and touches nothing.
+    pub(crate) fn of(named: Option<&str>) -> Result<Self, Failure> {
+        let (url, file) = match named {
+            // Not taken for unset: an empty variable in a script would make its jobs lock each in
+            // its own user's file instead of the store that they share.
+            Some("") => {
+                return Err(Failure::usage(
+                    "the store URL in --store or LEASEHOLD_STORE is empty; \
+                     leave it out for the default store",
+                ));
+            }
+            Some(url) => (StoreUrl::new(url), None),
+            None => {
+                let file = Surroundings::here().default_store()?;
+                (StoreUrl::new(format!("sqlite:{}", encoded(&file))), Some(file))
+            }
+        };
+        Ok(Self { url: url.map_err(|error| Failure::of(&error))?, file })
+    }
+
+    pub(crate) fn url(&self) -> &StoreUrl {
+        &self.url
+    }
+
+    /// Connects.
+    pub(crate) async fn open(&self) -> Result<Arc<dyn Backend>, Failure> {
+        if let Some(file) = &self.file {
+            make_directory(file)?;
+        }
+        leasehold::open(&self.url).await.map_err(|error| Failure::of(&error))
+    }
+}
+
+/// A path as a part of a URL: all but the plainest characters percent-encoded.
+fn encoded(path: &Path) -> String {
+    let mut text = String::new();
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte) {
+            text.push(byte.into());
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::USAGE;
+
+    #[test]
+    fn a_path_is_safe_in_a_url() {
+        assert_eq!(encoded(Path::new("/home/ä b/l?%.db")), "/home/%C3%A4%20b/l%3F%25.db");
+    }
+
+    #[test]
+    fn an_empty_url_is_not_the_default_store() {
+        let failure = Place::of(Some("")).unwrap_err();
+        assert_eq!(failure.code, USAGE);
+        assert!(failure.message.contains("empty"), "{failure}");
+    }
+
+    #[test]
+    fn an_unknown_scheme_is_named_and_a_password_is_not() {
+        let failure = Place::of(Some("gopher://u:hunter2@h")).unwrap_err();
+        assert_eq!(failure.code, USAGE);
+        assert!(failure.message.contains("gopher") && failure.message.contains("allowed"));
+        assert!(!failure.message.contains("hunter2"), "{failure}");
+    }
+}

@@ -1,0 +1,157 @@
+//! How answers are printed: in words, and as JSON.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use humantime::format_duration;
+use leasehold::{Holder, LockState};
+use serde_json::{Map, Value};
+
+use crate::exit::{Failure, cause};
+
+/// Writes an answer to stdout; the exit code of success.
+pub(crate) fn print(text: &str) -> Result<u8, Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(0),
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+        Err(error) => {
+            Err(Failure::unavailable(format_args!("cannot write to stdout: {}", cause(&error))))
+        }
+    }
+}
+
+/// A record as JSON on several lines. Durations are numbers of milliseconds, under their name with
+/// `_ms` behind it.
+pub(crate) fn json(record: &impl serde::Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_value(record)
+        .and_then(|value| serde_json::to_string_pretty(&plain(value)))
+        .map_err(|error| Failure::unavailable(format_args!("cannot print JSON: {error}")))?;
+    Ok(text + "\n")
+}
+
+fn plain(value: Value) -> Value {
+    match value {
+        Value::Array(list) => list.into_iter().map(plain).collect(),
+        Value::Object(fields) => Value::Object(fields.into_iter().map(field).collect()),
+        other => other,
+    }
+}
+
+fn field((key, value): (String, Value)) -> (String, Value) {
+    match value.as_object().and_then(millis) {
+        Some(millis) => (key + "_ms", millis.into()),
+        None => (key, plain(value)),
+    }
+}
+
+/// What serde makes of a duration.
+fn millis(fields: &Map<String, Value>) -> Option<u64> {
+    let (secs, nanos) = (fields.get("secs")?.as_u64()?, fields.get("nanos")?.as_u64()?);
+    (fields.len() == 2).then(|| secs.saturating_mul(1000).saturating_add(nanos / 1_000_000))
+}
+
+/// A duration as short as it is useful: to the tenth of a second, or the millisecond below one.
+pub(crate) fn rounded(span: Duration) -> String {
+    let millis = span.as_millis() as u64;
+    let step = if millis < 1000 { 1 } else { 100 };
+    format_duration(Duration::from_millis(millis.div_ceil(step) * step)).to_string()
+}
+
+/// Who holds a lock, and how much longer without renewal.
+pub(crate) fn holder(holder: &Holder) -> String {
+    format!(
+        "{} (owner {}), for another {} unless renewed",
+        holder.label,
+        holder.owner,
+        rounded(holder.remaining)
+    )
+}
+
+/// All about one lock.
+pub(crate) fn lock(state: &LockState) -> String {
+    let mut text = format!("{}\n", state.name);
+    let mut line = |what: &str, value: &str| {
+        let _ = writeln!(text, "  {what:<11}{value}");
+    };
+    match &state.holder {
+        Some(holder) => {
+            line("held by", holder.label.as_str());
+            line("owner", &holder.owner.to_string());
+            line("lease", &format!("ends in {} unless renewed", rounded(holder.remaining)));
+            line("token", &state.token.to_string());
+        }
+        None => {
+            line("free", "");
+            line("last token", &state.token.to_string());
+        }
+    }
+    if let Some(waiting) = state.waiting {
+        line("waiting", &waiting.to_string());
+    }
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Held locks, a line each; the name comes last because it may hold spaces.
+pub(crate) fn table(locks: &[LockState]) -> String {
+    if locks.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("{:<17} {:<12} {:<24} NAME\n", "TOKEN", "LEASE ENDS", "HOLDER");
+    for state in locks {
+        let (label, left) = match &state.holder {
+            Some(holder) => (holder.label.as_str(), rounded(holder.remaining)),
+            None => ("-", "-".to_owned()),
+        };
+        let token = state.token.to_string();
+        let _ = writeln!(text, "{token:<17} {left:<12} {label:<24} {}", state.name);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::{FencingToken, LockName, OwnerId, OwnerLabel};
+
+    use super::*;
+
+    fn state(held: bool) -> LockState {
+        let holder = held.then(|| Holder {
+            owner: OwnerId::from_bits(0xabc),
+            label: OwnerLabel::new("host:1").unwrap(),
+            remaining: Duration::from_micros(8_210_100),
+        });
+        LockState::new(LockName::new("a b").unwrap(), holder, FencingToken::new(7).unwrap())
+    }
+
+    #[test]
+    fn durations_in_json_are_milliseconds() {
+        let text = json(&[state(true)]).unwrap();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value[0]["holder"]["remaining_ms"], 8210);
+        assert_eq!(value[0]["holder"]["owner"], format!("{:032x}", 0xabc));
+        assert_eq!(value[0]["token"], 7);
+        assert_eq!(value[0]["waiting"], Value::Null);
+    }
+
+    #[test]
+    fn a_lock_in_words() {
+        assert_eq!(
+            lock(&state(true)),
+            "a b\n  held by    host:1\n  owner      00000000000000000000000000000abc\n  \
+             lease      ends in 8s 300ms unless renewed\n  token      7\n"
+        );
+        assert_eq!(lock(&state(false)), "a b\n  free\n  last token 7\n");
+        assert_eq!(table(&[]), "");
+        assert!(table(&[state(true)]).ends_with("host:1                   a b\n"));
+    }
+
+    #[test]
+    fn short_times_are_not_rounded_to_nothing() {
+        assert_eq!(rounded(Duration::from_micros(900)), "0s");
+        assert_eq!(rounded(Duration::from_millis(15)), "15ms");
+        assert_eq!(rounded(Duration::from_millis(29_990)), "30s");
+    }
+}

@@ -1,0 +1,54 @@
+//! Distributed locks with one API over many stores.
+//!
+//! ```no_run
+//! #[tokio::main]
+//! async fn main() -> Result<(), leasehold::Error> {
+//!     let client = leasehold::connect("sqlite:locks.db").await?;
+//!     let guard = client.lock("nightly-report").acquire().await?;
+//!     // Whatever you write to should refuse a token lower than one that it has seen.
+//!     println!("mine until lost, with token {}", guard.token());
+//!     guard.release().await
+//! }
+//! ```
+//!
+//! The lock is a *lease*: it is renewed in the background while the guard lives, and it ends by
+//! itself soon after its holder has crashed. Therefore a holder that was paused for longer than the
+//! lease has lost it without noticing. [`Guard::lost`] and [`Guard::is_valid`] tell by the clock, and
+//! [`Guard::token`] lets the protected resource refuse a late write: see [`Fence`].
+//!
+//! # Stores
+//!
+//! Each store is behind a cargo feature of the same name, and reached by a URL of that scheme:
+//!
+//! | feature | URL | locks out |
+//! |---|---|---|
+//! | `memory` (default) | `memory:` | tasks of one process |
+//!
+//! [`connect`] takes such a URL, [`Config`] one from a configuration file, and [`LockClient::new`]
+//! any [`Backend`], also one that its own module's builder made.
+//!
+//! What a store promises, and on which assumptions, is data: [`LockClient::guarantees`].
+
+mod config;
+mod connect;
+mod schemes;
+mod url;
+
+pub use lock_core::{
+    Assumption, Backend, Blocked, Busy, ClientOptions, Cursor, Error, ErrorKind, Fence,
+    FencingToken, Guarantees, Guard, Holder, Init, Lock, LockClient, LockName, LockState,
+    LossReason, Monitor, Outcome, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined,
+    Stale, StoreSettings, TryAcquire,
+};
+
+pub use self::{
+    config::Config,
+    connect::{connect, connect_with, open, schema},
+    url::StoreUrl,
+};
+
+/// Locks in this process's memory: for tests, and for tasks of one process.
+#[cfg(feature = "memory")]
+pub mod memory {
+    pub use lock_core::Memory;
+}

@@ -1,0 +1,125 @@
+//! Which URL schemes there are, and who opens them.
+//!
+//! A backend is added by one line in the table below, one file beside this one, and a feature of the
+//! same name in `Cargo.toml`.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use lock_core::{Backend, BoxFuture, Error, ErrorKind};
+
+use crate::StoreUrl;
+
+schemes! {
+    // Module and feature, URL schemes, how a URL looks.
+    memory "memory": ["memory"], "memory:";
+}
+
+/// One backend's row in the table.
+pub(crate) struct Scheme {
+    names: &'static [&'static str],
+    feature: &'static str,
+    looks: &'static str,
+    /// `None` where the feature is off.
+    opener: Option<Opener>,
+}
+
+/// A connection in the making.
+type Opening = BoxFuture<Result<Arc<dyn Backend>, Error>>;
+
+/// What a backend's file provides.
+#[derive(Clone, Copy)]
+pub(crate) struct Opener {
+    /// Connects to the store.
+    pub(crate) open: fn(StoreUrl) -> Opening,
+    /// The SQL that makes its tables, if it is that kind of store.
+    pub(crate) schema: fn(&StoreUrl) -> Result<String, Error>,
+}
+
+macro_rules! schemes {
+    ($($module:ident $feature:tt: $names:expr, $looks:expr;)*) => {
+        $(#[cfg(feature = $feature)] mod $module;)*
+
+        const SCHEMES: &[Scheme] = &[$(Scheme {
+            names: &$names,
+            feature: $feature,
+            looks: $looks,
+            #[cfg(feature = $feature)]
+            opener: Some(Opener {
+                open: |url| Box::pin($module::open(url)),
+                schema: $module::schema,
+            }),
+            #[cfg(not(feature = $feature))]
+            opener: None,
+        }),*];
+    };
+}
+use schemes;
+
+/// The row of a scheme.
+///
+/// # Errors
+/// `InvalidInput` where there is none.
+pub(crate) fn find(name: &str) -> Result<&'static Scheme, Error> {
+    let row = SCHEMES.iter().find(|row| row.names.contains(&name));
+    let row = row.ok_or_else(|| {
+        let message =
+            format!("unknown scheme {name:?} in the store URL; allowed are {}", allowed());
+        Error::new(ErrorKind::InvalidInput, message)
+    })?;
+    row.opener()?;
+    Ok(row)
+}
+
+impl Scheme {
+    /// # Errors
+    /// `Unsupported` where the feature is off, naming it.
+    pub(crate) fn opener(&self) -> Result<Opener, Error> {
+        self.opener.ok_or_else(|| {
+            let feature = self.feature;
+            let message = format!(
+                "this build has no {feature} store: add the cargo feature {feature:?} of leasehold; \
+                 allowed now are {}",
+                allowed()
+            );
+            Error::new(ErrorKind::Unsupported, message)
+        })
+    }
+}
+
+/// How the URLs look that this build can open.
+pub(crate) fn allowed() -> String {
+    let mut list = String::new();
+    for row in SCHEMES.iter().filter(|row| row.opener.is_some()) {
+        let comma = if list.is_empty() { "" } else { ", " };
+        let _ = write!(list, "{comma}{}", row.looks);
+    }
+    if list.is_empty() {
+        list.push_str("none, since no feature of a store is on");
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scheme_has_one_row_and_a_url_that_shows_it() {
+        let mut names: Vec<_> = SCHEMES.iter().flat_map(|row| row.names).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for row in SCHEMES {
+            assert!(row.looks.starts_with(&format!("{}:", row.names[0])), "{}", row.looks);
+        }
+    }
+
+    #[test]
+    fn what_is_not_compiled_in_says_which_feature_to_add() {
+        let row = Scheme { names: &["x"], feature: "xyz", looks: "x:", opener: None };
+        let error = row.opener().err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("the cargo feature \"xyz\""), "{error}");
+    }
+}

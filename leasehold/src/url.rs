@@ -1,0 +1,180 @@
+//! Where a store is: a checked URL that keeps its secrets.
+
+use std::fmt;
+
+use lock_core::{Error, ErrorKind};
+use serde::Deserialize;
+
+use crate::schemes::{self, Scheme};
+
+/// The URL of a store, such as `memory:` or `sqlite:/var/lib/app/locks.db`.
+///
+/// Its scheme is known and compiled in; the rest is checked by the backend when it connects.
+/// `Display` and `Debug` leave out what may be a password. There is no `Serialize`, so that writing
+/// a configuration to a log does not reveal one either.
+#[derive(Clone, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "String")]
+pub struct StoreUrl(String);
+
+impl StoreUrl {
+    /// Checks `url` and wraps it.
+    ///
+    /// # Errors
+    /// `InvalidInput` where there is no scheme, an unknown one, or a control character;
+    /// `Unsupported` where the scheme's backend is not compiled in, naming the feature to add. The
+    /// messages show the scheme and nothing behind it.
+    pub fn new(url: impl AsRef<str>) -> Result<Self, Error> {
+        let url = url.as_ref();
+        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
+        if let Some(bad) = url.chars().find(|c| c.is_control()) {
+            return refuse(format!(
+                "the store URL contains the control character {bad:?}; write it percent-encoded"
+            ));
+        }
+        let Some((scheme, rest)) = url.split_once(':').filter(|(scheme, _)| is_scheme(scheme))
+        else {
+            let what = if url.is_empty() { "is empty" } else { "has no scheme" };
+            return refuse(format!("the store URL {what}; allowed are {}", schemes::allowed()));
+        };
+        // Schemes are the same in upper and lower case (RFC 3986).
+        let scheme = scheme.to_ascii_lowercase();
+        schemes::find(&scheme)?;
+        Ok(Self(format!("{scheme}:{rest}")))
+    }
+
+    /// The part before the first colon, in lower case.
+    #[must_use]
+    pub fn scheme(&self) -> &str {
+        self.0.split(':').next().unwrap_or_default()
+    }
+
+    /// The whole URL, passwords and all.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn row(&self) -> Result<&'static Scheme, Error> {
+        schemes::find(self.scheme())
+    }
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+}
+
+/// The URL without what may be a password: all between the scheme and the last `@`, and the values
+/// of query parameters that sound secret or hold a URL of their own. Rather too much than too
+/// little, also where the URL is malformed.
+fn redacted(url: &str) -> String {
+    let (scheme, rest) = url.split_once(':').unwrap_or_default();
+    let rest = match rest.rsplit_once('@') {
+        Some((secret, rest)) if secret.starts_with("//") => format!("//***@{rest}"),
+        Some((_, rest)) => format!("***@{rest}"),
+        None => rest.to_owned(),
+    };
+    let Some((place, query)) = rest.split_once('?') else { return format!("{scheme}:{rest}") };
+    let shown: Vec<_> = query.split('&').map(parameter).collect();
+    format!("{scheme}:{place}?{}", shown.join("&"))
+}
+
+fn parameter(pair: &str) -> String {
+    const SECRET: [&str; 6] = ["pass", "secret", "token", "auth", "key", "cred"];
+    let Some((key, value)) = pair.split_once('=') else { return pair.to_owned() };
+    let lower = key.to_ascii_lowercase();
+    if SECRET.iter().any(|word| lower.contains(word)) || value.contains("%40") {
+        format!("{key}=***")
+    } else {
+        pair.to_owned()
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&redacted(&self.0))
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&redacted(&self.0), f)
+    }
+}
+
+impl TryFrom<String> for StoreUrl {
+    type Error = Error;
+
+    fn try_from(url: String) -> Result<Self, Error> {
+        Self::new(url)
+    }
+}
+
+impl TryFrom<&str> for StoreUrl {
+    type Error = Error;
+
+    fn try_from(url: &str) -> Result<Self, Error> {
+        Self::new(url)
+    }
+}
+
+impl TryFrom<&String> for StoreUrl {
+    type Error = Error;
+
+    fn try_from(url: &String) -> Result<Self, Error> {
+        Self::new(url)
+    }
+}
+
+impl From<&StoreUrl> for StoreUrl {
+    fn from(url: &StoreUrl) -> Self {
+        url.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_never_shown() {
+        for (url, shown) in [
+            ("redis://user:hunter2@h:6379/0", "redis://***@h:6379/0"),
+            ("redis://:hunter2@h", "redis://***@h"),
+            ("postgres:user:hunter2@h/db", "postgres:***@h/db"),
+            ("postgres://u:hun/ter2?x=@h/db?ssl=on", "postgres://***@h/db?ssl=on"),
+            ("redlock://u:hunter2@a,u:hunter2@b", "redlock://***@b"),
+            ("etcd://h?Password=hunter2&prefix=p", "etcd://h?Password=***&prefix=p"),
+            ("migrate:both?from=redis%3A%2F%2Fu%3Ahunter2%40h", "migrate:both?from=***"),
+            ("sqlite:/var/lib/locks.db?strategy=x", "sqlite:/var/lib/locks.db?strategy=x"),
+            ("memory:", "memory:"),
+        ] {
+            assert_eq!(redacted(url), shown);
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_without_echo() {
+        for url in ["", "hunter2", "/tmp/hunter2.db", "9p:hunter2", "u ser:hunter2@h", "a\n:b"] {
+            let error = StoreUrl::new(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            let text = error.to_string();
+            assert!(!text.contains("hunter2") && !text.contains('\n'), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_scheme_is_named_with_what_is_allowed() {
+        let error = StoreUrl::new("Ftp://user:hunter2@h").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        let text = error.to_string();
+        assert!(text.contains("\"ftp\"") && text.contains("memory:"), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    #[cfg(feature = "memory")]
+    fn schemes_are_the_same_in_either_case() {
+        assert_eq!(StoreUrl::new("MEMORY:").unwrap().expose(), "memory:");
+    }
+}
