@@ -13,6 +13,7 @@
 
 mod account;
 pub mod clock_shim;
+mod cluster;
 mod error;
 mod etcd;
 mod mariadb;
@@ -22,6 +23,7 @@ pub mod process;
 pub mod programs;
 pub mod proxy;
 mod redis;
+mod sentinel;
 mod server;
 mod session;
 pub mod tls;
@@ -31,6 +33,7 @@ pub mod wait;
 pub use self::{
     account::Account,
     clock_shim::{Clock, Offsets},
+    cluster::RedisCluster,
     error::{KitError, Result},
     etcd::{Etcd, EtcdOptions, Member},
     mariadb::{Mariadb, MariadbOptions},
@@ -38,6 +41,7 @@ pub use self::{
     process::{Process, Spec},
     proxy::{Counters, Mode, Proxy},
     redis::{Redis, RedisOptions},
+    sentinel::Sentinels,
     server::{Data, Server},
     tls::{Certificates, ClientCertificates},
     tree::is_alive,

@@ -1,4 +1,4 @@
-//! Redis servers. A cluster and sentinels are the same program with other lines of config.
+//! Redis servers.
 
 use std::{
     net::SocketAddr,
@@ -258,7 +258,7 @@ fn config_text(
 }
 
 /// Whether a PING is answered at all: `-NOAUTH` will do, `-LOADING` will not.
-async fn answers(address: SocketAddr) -> bool {
+pub(crate) async fn answers(address: SocketAddr) -> bool {
     let ping = async {
         let mut stream = TcpStream::connect(address).await?;
         stream.write_all(b"PING\r\n").await?;
