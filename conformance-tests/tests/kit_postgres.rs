@@ -8,7 +8,8 @@ use std::{
 };
 
 use conformance_tests::kit::{
-    ClientCertificates, Data, Postgres, PostgresOptions, Server as _, programs, wait::until,
+    ClientCertificates, Data, Pgbouncer, Postgres, PostgresOptions, Server as _, programs,
+    wait::until,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -150,4 +151,43 @@ async fn answers_the_raw_protocol() {
     let mut stream = TcpStream::connect(postgres.address()).await.unwrap();
     stream.write_all(&[0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f]).await.unwrap(); // SSLRequest
     assert_eq!(stream.read_u8().await.unwrap(), b'N');
+}
+
+#[tokio::test]
+async fn a_replica_has_the_data_and_takes_writes_once_promoted() {
+    let mut primary = Postgres::start(PostgresOptions::new()).await.unwrap();
+    primary.sql("CREATE TABLE t AS SELECT 1 AS a").await.unwrap();
+    let start = Instant::now();
+    let replica = primary.replica().await.unwrap();
+    println!("replica fed in {:?}", start.elapsed());
+    primary.sql("INSERT INTO t VALUES (2)").await.unwrap();
+    until("the row to arrive", SOON, || async {
+        Ok((replica.sql("SELECT count(*) FROM t").await? == "2").then_some(()))
+    })
+    .await
+    .unwrap();
+    let refused = replica.sql("INSERT INTO t VALUES (3)").await.unwrap_err().to_string();
+    assert!(refused.contains("read-only"), "{refused}");
+
+    primary.kill().unwrap();
+    replica.promote().await.unwrap();
+    replica.sql("INSERT INTO t VALUES (3)").await.unwrap();
+    assert_eq!(replica.sql("SELECT count(*) FROM t").await.unwrap(), "3");
+}
+
+#[tokio::test]
+async fn pgbouncer_gives_each_transaction_any_session() {
+    let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
+    let pgbouncer = Pgbouncer::start(&postgres, 1).await.unwrap();
+    let ask = |sql: &'static str| {
+        let mut psql = Command::new(programs::find_postgres("psql").unwrap());
+        psql.args(["-XAtq", "-h", "127.0.0.1", "-U", "postgres", "-d", "postgres", "-p"])
+            .arg(pgbouncer.address().port().to_string())
+            .env("PGSSLMODE", "disable")
+            .args(["-c", sql]);
+        async { programs::run(psql).await.unwrap() }
+    };
+    // Two clients, one session: the second one's is the first one's.
+    let session = "SELECT pg_backend_pid()";
+    assert_eq!(ask(session).await, ask(session).await);
 }

@@ -1,4 +1,5 @@
-//! Real servers for tests: Redis, etcd, PostgreSQL and MariaDB, each in a temporary folder on a free port of
+//! Real servers for tests: Redis (also with sentinels, and as a cluster), etcd, PostgreSQL (also with
+//! replicas, and behind pgbouncer) and MariaDB, each in a temporary folder on a free port of
 //! 127.0.0.1, and the faults that befall them.
 //!
 //! - A server is started by `Redis::start(RedisOptions::new())` and the like, which return once it
@@ -17,6 +18,7 @@ mod cluster;
 mod error;
 mod etcd;
 mod mariadb;
+mod pgbouncer;
 pub mod ports;
 mod postgres;
 pub mod process;
@@ -37,6 +39,7 @@ pub use self::{
     error::{KitError, Result},
     etcd::{Etcd, EtcdOptions, Member},
     mariadb::{Mariadb, MariadbOptions},
+    pgbouncer::Pgbouncer,
     postgres::{Postgres, PostgresOptions},
     process::{Process, Spec},
     proxy::{Counters, Mode, Proxy},

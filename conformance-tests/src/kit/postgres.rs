@@ -72,7 +72,8 @@ impl PostgresOptions {
     }
 }
 
-/// A running PostgreSQL server. Started by root it runs as `postgres`, or else as `nobody`.
+/// A running PostgreSQL server, or a replica of one. Started by root it runs as `postgres`, or else
+/// as `nobody`.
 #[derive(Debug)]
 pub struct Postgres {
     process: Process,
@@ -89,10 +90,40 @@ impl Postgres {
     ///
     /// [`KitError`], with the end of the server's log where it has one.
     pub async fn start(options: PostgresOptions) -> Result<Self> {
-        ports::retry_taken(|| Self::try_start(options.clone())).await
+        ports::retry_taken(|| Self::try_start(options.clone(), None)).await
     }
 
-    async fn try_start(options: PostgresOptions) -> Result<Self> {
+    /// Starts a streaming replica of this server, and waits until the server feeds it. It starts
+    /// with this server's options, and is promoted by [`promote`](Self::promote).
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub async fn replica(&self) -> Result<Self> {
+        let replica =
+            ports::retry_taken(|| Self::try_start(self.options.clone(), Some(self))).await?;
+        until("the replica to be fed", READY_WITHIN, || async {
+            let fed = self.sql("SELECT state FROM pg_stat_replication").await?;
+            Ok(fed.lines().any(|state| state == "streaming").then_some(()))
+        })
+        .await?;
+        Ok(replica)
+    }
+
+    /// Makes a replica a server of its own; returns when it takes writes. Whether the old one lives
+    /// on is the caller's affair.
+    ///
+    /// # Errors
+    ///
+    /// [`KitError::Command`] if this is no replica, [`KitError::Unexpected`] if it does not get ready.
+    pub async fn promote(&self) -> Result<()> {
+        match self.sql("SELECT pg_promote(true, 60)").await?.as_str() {
+            "t" => Ok(()),
+            other => Err(KitError::Unexpected(format!("pg_promote answered {other:?}"))),
+        }
+    }
+
+    async fn try_start(options: PostgresOptions, primary: Option<&Self>) -> Result<Self> {
         let program = programs::find_postgres("postgres")?;
         let account = Account::instead_of_root("PostgreSQL", &["postgres", "nobody"])?;
         let port = Port::reserve()?;
@@ -112,7 +143,10 @@ impl Postgres {
         std::fs::write(&hba, hba_text(&options)).doing(|| format!("write {}", hba.display()))?;
         super::session::readable_by_all(&config, 0o644)?;
         super::session::readable_by_all(&hba, 0o644)?;
-        init(folder.path(), account.as_ref(), options.password.as_deref()).await?;
+        match primary {
+            Some(primary) => copy(primary, folder.path(), account.as_ref()).await?,
+            None => init(folder.path(), account.as_ref(), options.password.as_deref()).await?,
+        }
 
         let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
         let spec = Spec::new(format!("postgres on port {}", port.number()), program)
@@ -262,6 +296,27 @@ async fn init(folder: &Path, account: Option<&Account>, password: Option<&str>) 
         initdb.arg("--pwfile").arg(&file);
     }
     programs::run(initdb).await.map(drop)
+}
+
+/// Takes a copy of a running server's data, with the settings of a replica in it.
+async fn copy(primary: &Postgres, folder: &Path, account: Option<&Account>) -> Result<()> {
+    let port = primary.port.number().to_string();
+    let mut copy = Account::command(account, programs::find_postgres("pg_basebackup")?);
+    copy.current_dir(folder).arg("-D").arg(data_path(folder)).args([
+        "-h",
+        "127.0.0.1",
+        "-p",
+        &port,
+        "-U",
+        USER,
+        "--write-recovery-conf",
+        "--checkpoint=fast",
+        "--no-sync",
+    ]);
+    if let Some(password) = &primary.options.password {
+        copy.env("PGPASSWORD", password);
+    }
+    programs::run(copy).await.map(drop)
 }
 
 fn config_text(
