@@ -44,6 +44,7 @@ pub use lock_core::{
 pub use self::{
     config::Config,
     connect::{connect, connect_with, open, schema},
+    schemes::store_urls,
     url::StoreUrl,
 };
 

@@ -12,6 +12,12 @@ use crate::show;
 use crate::supervise::{self, ChildSpec, Ended, Signals};
 
 pub(super) async fn run(place: &Place, args: Run) -> Result<u8, Failure> {
+    if place.url().scheme() == "memory" {
+        return Err(Failure::usage(
+            "the store memory: is in this process alone, so a lock there excludes nobody; \
+             name another with --store or LEASEHOLD_STORE",
+        ));
+    }
     let mut signals = Signals::catch().map_err(|error| {
         Failure::unavailable(format_args!("cannot catch signals: {}", cause(&error)))
     })?;
