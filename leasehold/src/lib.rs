@@ -53,3 +53,8 @@ pub use self::{
 pub mod memory {
     pub use lock_core::Memory;
 }
+
+/// The README's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
