@@ -21,15 +21,29 @@ Stores:
                  else ~/.local/state/leasehold/locks.db
   That file is per user, so DIFFERENT USERS DO NOT EXCLUDE EACH OTHER on the
   default store, and different machines never do. Name a shared store for that.
+";
 
+const CODES: &str = "
 Exit codes:
-  64  bad usage
-  69  the store cannot be reached
-  75  the lock was not acquired in time (run --conflict-exit-code changes it)
+  64  bad usage: arguments, names, durations or URLs that can never work
+  69  the store cannot be reached or opened
+  75  the lock was not acquired in time, or the store is in quarantine and grants
+      nothing yet (run --conflict-exit-code changes it)
   79  the lock was lost, and COMMAND was ended for it
   else COMMAND's own: its code, 128+n if signal n ended it, 126 if it cannot be
   executed, 127 if it is not found
-  Each failure of leasehold's own is one line on stderr that starts 'leasehold:'.";
+  Each failure of leasehold's own is one line on stderr that starts 'leasehold:'.
+
+Examples:
+  leasehold run backup -- rsync -a /data host:/backup
+  leasehold inspect backup
+  leasehold --store sqlite:/srv/shared/locks.db list --json";
+
+/// What stands below the options: which stores there are, and what the exit codes mean.
+fn epilogue() -> String {
+    let urls: String = leasehold::store_urls().map(|url| format!("    {url}\n")).collect();
+    format!("{STORES}  URLs that this build understands:\n{urls}{CODES}")
+}
 
 const RUN: &str = "\
 COMMAND has stdin, stdout and stderr untouched, and in its environment
@@ -38,14 +52,16 @@ COMMAND has stdin, stdout and stderr untouched, and in its environment
                     to what you write to, and have it refuse a lower one
   LEASEHOLD_OWNER   who holds the lock, as 'leasehold inspect' shows it
 
-Signals sent to leasehold are passed on to COMMAND. When the lock is lost, all
-processes that COMMAND started get SIGTERM, then SIGKILL after the grace time. They
-are killed too if leasehold itself is killed. What COMMAND leaves running in the
-background when it ends is not covered by the lock.
+Signals sent to leasehold are passed on to COMMAND. When the lock is lost (the
+store did not answer for a whole lease, leasehold was paused for longer than that, or
+'leasehold release --force' took it away), all processes that COMMAND started get
+SIGTERM, then SIGKILL after the grace time, and the exit code is 79. They are killed
+too if leasehold itself is killed; the lock is then free within one lease. What COMMAND
+leaves running in the background when it ends is not covered by the lock.
 
 Examples:
   leasehold run backup -- rsync -a /data host:/backup
-  leasehold run --wait 30s --lease 1min deploy -- ./deploy.sh production
+  leasehold run --wait 30s --lease 20s deploy -- ./deploy.sh production
   leasehold run --conflict-exit-code 0 nightly -- ./nightly  # fine if it runs already
   leasehold run report -- sh -c 'echo my token is $LEASEHOLD_TOKEN'
 
@@ -56,7 +72,7 @@ Exit codes: see 'leasehold --help'.";
 /// Of all that run under one name on one store, one runs at a time. The lock is a lease: it is
 /// renewed while the job runs, and it ends by itself soon after its holder has crashed.
 #[derive(Debug, Parser)]
-#[command(name = "leasehold", version, after_long_help = STORES, max_term_width = 90)]
+#[command(name = "leasehold", version, after_long_help = epilogue(), max_term_width = 90)]
 #[command(after_help = "'leasehold --help' tells more: stores, exit codes.")]
 #[command(disable_help_subcommand = true)]
 // No arguments at all are a mistake like any other, not a call for a page of help.
@@ -70,7 +86,7 @@ pub struct Cli {
     /// exclude each other; 'leasehold --help' says where.
     // Its value may hold a password: the help must not show the environment's.
     #[arg(long, global = true, value_name = "URL", env = "LEASEHOLD_STORE")]
-    #[arg(hide_env_values = true, display_order = 0)]
+    #[arg(hide_env_values = true, display_order = 90)]
     pub store: Option<String>,
 
     /// What to do.
@@ -85,12 +101,21 @@ pub enum Action {
     #[command(after_long_help = RUN)]
     Run(Run),
     /// Make the store ready, or change its settings
+    ///
+    /// Without options it shows the settings, and makes the store ready where it is new. They are
+    /// kept in the store and hold for all its clients.
     Init(Init),
     /// Show who holds the lock NAME
+    ///
+    /// The exit code is 0 whether it is held or free.
     Inspect(Inspect),
     /// List the locks that are held
     List(Output),
     /// Take the lock NAME away from whoever holds it
+    ///
+    /// The holder is not asked. It learns of it at its next renewal, within a third of its lease, and
+    /// may write until then: only a fencing token that the written resource checks stops that. The
+    /// exit code is 0 whether it was held or free.
     Release(Release),
     /// Print the SQL that makes the store's tables
     Schema(Output),
@@ -135,8 +160,9 @@ pub struct Run {
 pub struct Init {
     /// Grant locks at once: I know that nobody holds any
     ///
-    /// Otherwise a new store grants nothing for one longest lease, because it cannot tell being new
-    /// from having lost its data, locks included.
+    /// A store that can lose its data cannot tell being new from having lost it, locks included.
+    /// Without this option such a store, when it is new, grants nothing for one longest lease.
+    /// (SQLite grants at once either way.)
     #[arg(long)]
     pub first_use: bool,
 

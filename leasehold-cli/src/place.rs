@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::{Backend, StoreUrl};
 
@@ -48,6 +49,14 @@ impl Place {
         }
         leasehold::open(&self.url).await.map_err(|error| Failure::of(&error))
     }
+}
+
+/// How long to wait for the end of a store's background work: nothing depends on it.
+pub(crate) const LAST_WAIT: Duration = Duration::from_secs(10);
+
+/// Ends a connection.
+pub(crate) async fn close(store: &dyn Backend) {
+    let _ = tokio::time::timeout(LAST_WAIT, store.close()).await;
 }
 
 /// A path as a part of a URL: all but the plainest characters percent-encoded.

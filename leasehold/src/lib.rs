@@ -44,6 +44,7 @@ pub use lock_core::{
 pub use self::{
     config::Config,
     connect::{connect, connect_with, open, schema},
+    schemes::store_urls,
     url::StoreUrl,
 };
 
@@ -52,3 +53,8 @@ pub use self::{
 pub mod memory {
     pub use lock_core::Memory;
 }
+
+/// The README's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::args::{Init, Inspect, Output, Release, Switch};
 use crate::exit::Failure;
-use crate::place::Place;
+use crate::place::{Place, close};
 use crate::show::{self, print};
 
 pub(super) async fn init(place: &Place, args: &Init) -> Result<u8, Failure> {
@@ -16,7 +16,7 @@ pub(super) async fn init(place: &Place, args: &Init) -> Result<u8, Failure> {
     };
     let store = place.open().await?;
     let settings = store.init(&wanted).await;
-    store.close().await;
+    close(&*store).await;
     let settings = settings.map_err(|error| Failure::of(&error))?;
     print(&if args.output.json {
         show::json(&settings)?
@@ -39,7 +39,7 @@ pub(super) async fn init(place: &Place, args: &Init) -> Result<u8, Failure> {
 pub(super) async fn inspect(place: &Place, args: &Inspect) -> Result<u8, Failure> {
     let store = place.open().await?;
     let state = store.inspect(&args.name).await;
-    store.close().await;
+    close(&*store).await;
     let state = state.map_err(|error| Failure::of(&error))?;
     print(&match (state, args.output.json) {
         (Some(state), true) => show::json(&state)?,
@@ -67,7 +67,7 @@ pub(super) async fn list(place: &Place, output: Output) -> Result<u8, Failure> {
             Err(error) => break Err(Failure::of(&error)),
         }
     };
-    store.close().await;
+    close(&*store).await;
     result?;
     // A name that moved between two parts of the listing is in both.
     locks.sort_by(|a, b| a.name.cmp(&b.name));
@@ -82,7 +82,7 @@ pub(super) async fn release(place: &Place, args: &Release) -> Result<u8, Failure
         Ok(_) => store.force_release(&args.name).await,
         Err(error) => Err(error.clone()),
     };
-    store.close().await;
+    close(&*store).await;
     let released = outcome.map_err(|error| Failure::of(&error))? == Outcome::Released;
     let holder = before.ok().flatten().and_then(|state| state.holder).filter(|_| released);
     print(&if args.output.json {

@@ -7,11 +7,17 @@ use leasehold::{Blocked, Error, ErrorKind, Guard, LockClient};
 
 use crate::args::{Run, Wait};
 use crate::exit::{self, Failure, cause};
-use crate::place::Place;
+use crate::place::{LAST_WAIT, Place};
 use crate::show;
 use crate::supervise::{self, ChildSpec, Ended, Signals};
 
 pub(super) async fn run(place: &Place, args: Run) -> Result<u8, Failure> {
+    if place.url().scheme() == "memory" {
+        return Err(Failure::usage(
+            "the store memory: is in this process alone, so a lock there excludes nobody; \
+             name another with --store or LEASEHOLD_STORE",
+        ));
+    }
     let mut signals = Signals::catch().map_err(|error| {
         Failure::unavailable(format_args!("cannot catch signals: {}", cause(&error)))
     })?;
@@ -30,6 +36,7 @@ pub(super) async fn run(place: &Place, args: Run) -> Result<u8, Failure> {
         // Gives up a place in the queue, and what was granted to it meanwhile.
         tokio::select! {
             () = client.close() => {}
+            () = tokio::time::sleep(LAST_WAIT) => {}
             // Whoever asks twice does not want to wait for a store that hangs.
             _ = signals.asked_to_end() => {}
         }

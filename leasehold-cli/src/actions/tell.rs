@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::args::Output;
 use crate::exit::Failure;
-use crate::place::Place;
+use crate::place::{Place, close};
 use crate::show::{self, print};
 
 pub(super) fn schema(url: &StoreUrl, output: Output) -> Result<u8, Failure> {
@@ -23,7 +23,7 @@ pub(super) async fn check(place: &Place, output: Output) -> Result<u8, Failure> 
     // The question about the clock also proves that the store answers.
     let clock = store.clock_difference_micros().await;
     let guarantees = store.guarantees();
-    store.close().await;
+    close(&*store).await;
     let clock = clock.map_err(|error| Failure::of(&error))?;
     print(&if output.json {
         show::json(&json!({

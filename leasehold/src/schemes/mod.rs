@@ -3,7 +3,7 @@
 //! A backend is added by one line in the table below, one file beside this one, and a feature of the
 //! same name in `Cargo.toml`.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::sync::Arc;
 
 use lock_core::{Backend, BoxFuture, Error, ErrorKind};
 
@@ -86,17 +86,18 @@ impl Scheme {
     }
 }
 
-/// How the URLs look that this build can open.
+/// How the URLs look that this build can open, such as `memory:`.
+pub fn store_urls() -> impl Iterator<Item = &'static str> {
+    SCHEMES.iter().filter(|row| row.opener.is_some()).map(|row| row.looks)
+}
+
+/// The same for a message.
 pub(crate) fn allowed() -> String {
-    let mut list = String::new();
-    for row in SCHEMES.iter().filter(|row| row.opener.is_some()) {
-        let comma = if list.is_empty() { "" } else { ", " };
-        let _ = write!(list, "{comma}{}", row.looks);
-    }
+    let list: Vec<_> = store_urls().collect();
     if list.is_empty() {
-        list.push_str("none, since no feature of a store is on");
+        return "none, since no feature of a store is on".into();
     }
-    list
+    list.join(", ")
 }
 
 #[cfg(test)]

@@ -1,0 +1,43 @@
+//! A job of which one instance runs at a time, whichever machines start it.
+//!
+//! ```text
+//! cargo run -p leasehold --example nightly sqlite:/tmp/locks.db
+//! ```
+
+use std::time::Duration;
+
+use leasehold::{Error, ErrorKind, Fence};
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
+    let client = leasehold::connect(&url).await?;
+
+    // Whatever the job writes to keeps a fence; here it is this process's memory.
+    let fence = Fence::new();
+    let job = client
+        .lock("nightly")
+        .lease(Duration::from_secs(10))
+        .wait(Duration::from_secs(30))
+        // Machines whose clocks differ by less than this do not both run it.
+        .at_least(Duration::from_secs(5))
+        .with(async |lock| {
+            println!("running, with token {}", lock.token());
+            for step in 1..=3 {
+                // Work that takes a while. If the lock is lost, this future is dropped at its await.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                match fence.admit("report", lock.token()) {
+                    Ok(()) => println!("step {step} is written"),
+                    Err(stale) => println!("step {step} is refused: {stale}"),
+                }
+            }
+        })
+        .await;
+    match job {
+        Err(error) if error.blocked().is_some() => println!("it runs elsewhere: {error}"),
+        Err(error) if error.kind() == ErrorKind::Lost => println!("cut short: {error}"),
+        done => done?,
+    }
+    client.close().await;
+    Ok(())
+}
