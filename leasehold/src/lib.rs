@@ -23,6 +23,7 @@
 //! | feature | URL | locks out |
 //! |---|---|---|
 //! | `memory` (default) | `memory:` | tasks of one process |
+//! | `sqlite` (default) | `sqlite:PATH` | processes of one machine |
 //!
 //! [`connect`] takes such a URL, [`Config`] one from a configuration file, and [`LockClient::new`]
 //! any [`Backend`], also one that its own module's builder made.
@@ -58,3 +59,12 @@ pub mod memory {
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// Locks in a SQLite file, its fence, and a builder that takes a pool of yours.
+#[cfg(feature = "sqlite")]
+pub mod sqlite {
+    pub use backend_sql::{
+        Strategy,
+        sqlite::{SqliteBuilder, SqliteFence},
+    };
+}

@@ -12,6 +12,7 @@ use crate::StoreUrl;
 schemes! {
     // Module and feature, URL schemes, how a URL looks.
     memory "memory": ["memory"], "memory:";
+    sqlite "sqlite": ["sqlite"], "sqlite:PATH";
 }
 
 /// One backend's row in the table.

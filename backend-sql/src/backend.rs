@@ -1,0 +1,208 @@
+//! The trait, over any database.
+
+use std::{sync::Arc, sync::atomic::AtomicU64, sync::atomic::Ordering, time::Duration};
+
+use async_trait::async_trait;
+use lock_core::{
+    Attempt, Backend, Busy, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees,
+    Init, Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released, Renewal,
+    Request, StoreSettings,
+};
+
+use crate::{
+    dialect::{Dialect, Row},
+    strategy::{self, Strategy, Taken, Versions},
+    turn::Looking,
+};
+
+/// A waiter's poll behind its looks.
+pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
+/// A sweep every so many releases.
+const SWEEP_EVERY: u64 = 1_000;
+const PAGE: u32 = 200;
+
+/// Locks in an SQL database.
+#[derive(Debug)]
+pub(crate) struct SqlBackend<D> {
+    dialect: Arc<D>,
+    strategy: Strategy,
+    versions: Versions,
+    releases: AtomicU64,
+}
+
+impl<D: Dialect> SqlBackend<D> {
+    pub(crate) fn new(dialect: D, strategy: Strategy) -> Self {
+        Self {
+            dialect: Arc::new(dialect),
+            strategy,
+            versions: Versions::default(),
+            releases: AtomicU64::new(0),
+        }
+    }
+
+    async fn attempt(&self, request: &Request) -> Result<Attempt, Error> {
+        self.check_token(request.floor)?;
+        let taken = match self.strategy {
+            Strategy::PrimaryKey => strategy::primary_key(&*self.dialect, request).await?,
+            Strategy::Optimistic => {
+                strategy::optimistic(&*self.dialect, &self.versions, request).await?
+            }
+        };
+        Ok(match taken {
+            Taken::Yes(token) => Attempt::Granted(Grant::new(request, token)),
+            Taken::No(row) => Attempt::Busy(busy(row)),
+        })
+    }
+
+    /// One more than the longest lease ahead of the clock would outlast a loss of data.
+    fn check_token(&self, token: FencingToken) -> Result<(), Error> {
+        if token == FencingToken::ZERO {
+            return Ok(());
+        }
+        let highest = self.dialect.highest_floor();
+        if token <= highest {
+            return Ok(());
+        }
+        let message = format!(
+            "token {token} leads the clock by more than the longest lease; allowed is up to {highest}"
+        );
+        Err(Error::new(ErrorKind::InvalidInput, message))
+    }
+
+    async fn give_back(&self, grant: &Grant, keep: Option<Duration>) -> Result<Outcome, Error> {
+        let Some(version) = self.dialect.release(grant, keep).await? else {
+            return Ok(Outcome::NotHeld);
+        };
+        if self.strategy == Strategy::Optimistic && keep.is_none() {
+            self.versions.note(&grant.name, version);
+        }
+        let count = self.releases.fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_multiple_of(SWEEP_EVERY)
+            && let Err(error) = self.dialect.sweep(self.strategy == Strategy::PrimaryKey).await
+        {
+            tracing::debug!(%error, "sweep failed; the next one will do");
+        }
+        Ok(Outcome::Released)
+    }
+}
+
+fn busy(row: Option<Row>) -> Busy {
+    let holder = row.as_ref().and_then(Row::holder);
+    let left = holder.as_ref().map_or(Duration::ZERO, |holder| holder.remaining);
+    Busy {
+        holder,
+        token: row.map_or(FencingToken::ZERO, |row| row.token),
+        retry_after: left.clamp(Duration::from_millis(1), LONGEST_POLL),
+    }
+}
+
+/// Makes sure that an owner has nothing and never will: first the tombstone, so that a late
+/// statement finds it, then whatever an earlier one took.
+pub(crate) async fn abandon<D: Dialect>(dialect: &D, request: &Request) -> Result<(), Error> {
+    dialect.abandon(request.owner).await?;
+    dialect.release(&Grant::new(request, FencingToken::ZERO), None).await.map(drop)
+}
+
+/// Adds to errors which operation of which backend failed.
+trait During<T> {
+    fn during<D: Dialect>(self, operation: &'static str) -> Result<T, Error>;
+}
+
+impl<T> During<T> for Result<T, Error> {
+    fn during<D: Dialect>(self, operation: &'static str) -> Self {
+        self.map_err(|error| error.at(D::KIND, operation))
+    }
+}
+
+#[async_trait]
+impl<D: Dialect> Backend for SqlBackend<D> {
+    fn kind(&self) -> &'static str {
+        D::KIND
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.dialect.guarantees()
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        self.attempt(request).await.during::<D>("acquire")
+    }
+
+    async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        Ok(match self.attempt(request).await.during::<D>("enqueue")? {
+            Attempt::Granted(grant) => Enqueued::Granted(grant),
+            Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
+            Attempt::Busy(busy) => {
+                let (dialect, request) = (Arc::clone(&self.dialect), request.clone());
+                Enqueued::Waiting(Box::new(Looking { dialect, request }), busy)
+            }
+        })
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        abandon(&*self.dialect, request).await.during::<D>("abandon")
+    }
+
+    async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        let there = match self.dialect.renew(grants).await.during::<D>("renew") {
+            Ok(there) => there,
+            Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.clone())).collect(),
+        };
+        let mut answers = Vec::with_capacity(grants.len());
+        for (grant, there) in grants.iter().zip(there) {
+            answers.push(if there {
+                Renewal::Renewed { from: sent, lease: grant.lease }
+            } else {
+                // The loss is certain; who has it now is for people.
+                let row = self.dialect.look(&grant.name, false).await.ok().flatten();
+                let taken = row.is_some_and(|row| row.is_held() && row.owner != Some(grant.owner));
+                Renewal::Lost(if taken { LossReason::TakenOver } else { LossReason::Gone })
+            });
+        }
+        answers
+    }
+
+    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+        let outcome = self.give_back(grant, how.keep).await.during::<D>("release")?;
+        Ok(Released::plain(outcome))
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
+        self.check_token(token).during::<D>("raise")?;
+        if self.dialect.raise(grant, token).await.during::<D>("raise")? {
+            return Ok(());
+        }
+        let message = "the grant whose token was to be raised is gone";
+        Err(Error::new(ErrorKind::NotHeld, message).at(D::KIND, "raise").on(&grant.name))
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
+        let row = self.dialect.look(name, false).await.during::<D>("inspect")?;
+        Ok(row.map(Row::into_state))
+    }
+
+    async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
+        let after = from.unwrap_or_default();
+        let rows = self.dialect.list(&after, PAGE).await.during::<D>("list")?;
+        let full = rows.len() as u32 == PAGE;
+        let next = rows.last().filter(|_| full).map(|row| row.name.as_str().to_owned());
+        Ok(Page { locks: rows.into_iter().map(Row::into_state).collect(), next })
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
+        let freed = self.dialect.force(name).await.during::<D>("force-release")?;
+        Ok(if freed { Outcome::Released } else { Outcome::NotHeld })
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        self.dialect.init(init).await.during::<D>("init")
+    }
+
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+        self.dialect.clock_difference_micros().await.during::<D>("check")
+    }
+
+    async fn close(&self) {
+        self.dialect.close().await;
+    }
+}

@@ -1,0 +1,99 @@
+//! The seam between the flow, written once, and a database's own SQL and clock.
+
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use lock_core::{
+    Error, FencingToken, Grant, Guarantees, Holder, Init, LockName, LockState, OwnerId, OwnerLabel,
+    Request, StoreSettings,
+};
+
+/// One name's row.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) name: LockName,
+    /// Whoever holds it now, or last did.
+    pub(crate) owner: Option<OwnerId>,
+    pub(crate) label: OwnerLabel,
+    pub(crate) token: FencingToken,
+    pub(crate) version: i64,
+    /// What is left of the lease; zero when the name is free.
+    pub(crate) remaining: Duration,
+}
+
+impl Row {
+    pub(crate) fn is_held(&self) -> bool {
+        self.owner.is_some() && !self.remaining.is_zero()
+    }
+
+    pub(crate) fn holder(&self) -> Option<Holder> {
+        let owner = self.owner.filter(|_| self.is_held())?;
+        Some(Holder { owner, label: self.label.clone(), remaining: self.remaining })
+    }
+
+    pub(crate) fn into_state(self) -> LockState {
+        let holder = self.holder();
+        LockState::new(self.name, holder, self.token)
+    }
+}
+
+/// A database: each method is one statement, or one transaction, and ends within the time limit of a
+/// call.
+#[async_trait]
+pub(crate) trait Dialect: Debug + Send + Sync + 'static {
+    const KIND: &'static str;
+
+    fn guarantees(&self) -> Arc<Guarantees>;
+
+    /// The largest floor that may be asked for now.
+    fn highest_floor(&self) -> FencingToken;
+
+    /// Takes a free name, or sets the lease of our own anew; `None` if it is another's.
+    async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error>;
+
+    /// Makes a free row with version 0, if there is none.
+    async fn create(&self, name: &LockName) -> Result<(), Error>;
+
+    /// Takes a row that has this version; `None` if it has another.
+    async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error>;
+
+    /// Sets the lease of our own anew; `false` if it is not ours any more.
+    async fn extend(&self, request: &Request) -> Result<bool, Error>;
+
+    /// What is known of a name. `seen`: by somebody who wants the lock, from whom on the lease of a
+    /// row counts whose clock we do not share.
+    async fn look(&self, name: &LockName, seen: bool) -> Result<Option<Row>, Error>;
+
+    /// Whether a name is worth asking for; cheap.
+    async fn is_free(&self, name: &LockName) -> Result<bool, Error>;
+
+    /// Renews a batch; for each, whether it was there.
+    async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error>;
+
+    /// Frees a grant, or lets it run out in `keep`; the row's new version if it was there.
+    async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Option<i64>, Error>;
+
+    /// Forbids an owner, so that no statement of its that is still under way takes anything.
+    async fn abandon(&self, owner: OwnerId) -> Result<(), Error>;
+
+    /// Lifts the token of a grant; `false` if the grant is gone.
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error>;
+
+    /// Frees a name; `false` if nobody had it.
+    async fn force(&self, name: &LockName) -> Result<bool, Error>;
+
+    /// Held names after `after`, at most `limit`, in order.
+    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error>;
+
+    /// Forgets what may be forgotten: free rows if `rows`, and abandoned owners of long ago.
+    async fn sweep(&self, rows: bool) -> Result<(), Error>;
+
+    /// Creates the tables if need be, and changes settings.
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error>;
+
+    /// The store's clock minus ours, in microseconds; `None` where they are one.
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error>;
+
+    /// Ends connections.
+    async fn close(&self);
+}

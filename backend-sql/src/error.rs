@@ -1,0 +1,28 @@
+//! The driver's errors as ours.
+
+use lock_core::{Error, ErrorKind};
+
+/// What the flow needs to know of a failed statement.
+pub(crate) enum Failure {
+    /// It was not carried out because another had the database; it is worth trying again at once.
+    Busy,
+    /// Anything else.
+    Error(Error),
+}
+
+/// An error that no database-specific rule knows better. Its message names no values, since the
+/// driver may put a password into its own only when parsing a URL, which we do ourselves.
+pub(crate) fn general(error: sqlx::Error) -> Error {
+    use sqlx::Error as E;
+    let (kind, message) = match &error {
+        E::Io(_) | E::WorkerCrashed => {
+            (ErrorKind::OutcomeUnknown, "the connection to the database broke")
+        }
+        E::PoolTimedOut => (ErrorKind::Unavailable, "no connection of the pool was free in time"),
+        E::PoolClosed => (ErrorKind::Config, "the pool of connections is closed"),
+        E::Tls(_) => (ErrorKind::Unavailable, "no TLS connection to the database"),
+        E::Database(_) => (ErrorKind::Unavailable, "the database refused the statement"),
+        _ => (ErrorKind::Config, "the database answered what this version does not understand"),
+    };
+    Error::new(kind, message).with_source(error)
+}

@@ -1,0 +1,21 @@
+//! Locks of leasehold in SQL databases.
+//!
+//! Two strategies, by the same tables ([`Strategy`]): in one the row *is* the lock, taken by one
+//! upsert; in the other a version column guards one conditional update of what was read before. Both
+//! leave the fencing token of a released lock behind in its row.
+//!
+//! | feature | database | module |
+//! |---|---|---|
+//! | `sqlite` | SQLite, compiled in | [`sqlite`] |
+
+mod backend;
+mod dialect;
+mod error;
+mod strategy;
+mod tables;
+mod turn;
+
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+pub use self::strategy::Strategy;

@@ -1,0 +1,392 @@
+//! SQLite's side of the seam.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use lock_core::{
+    Assumption, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerId,
+    OwnerLabel, Promise, Request, StoreSettings,
+};
+use sqlx::{Row as _, SqlitePool, sqlite::SqliteRow};
+
+use super::{
+    config::{SqliteBuilder, check_longest},
+    epoch::{self, now, wall_micros},
+    open::File,
+    statements::Statements,
+};
+use crate::{
+    backend::LONGEST_POLL,
+    dialect::{Dialect, Row},
+};
+
+/// An abandoned owner is remembered for so long: far longer than a statement of its can be on its
+/// way.
+const REMEMBERED_SECONDS: i64 = 3600;
+
+#[derive(Debug)]
+pub(super) struct Sqlite {
+    file: File,
+    sql: Statements,
+    epoch: String,
+    promised: RwLock<Arc<Guarantees>>,
+}
+
+impl Sqlite {
+    pub(super) async fn new(file: File) -> Result<Self, Error> {
+        let longest = file.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
+        let sqlite = Self {
+            sql: Statements::new(&file.tables),
+            file,
+            epoch: epoch::current()?,
+            promised: RwLock::new(Arc::new(promises(longest))),
+        };
+        // A file that is not there is made by the first use that writes, with what we were told.
+        if sqlite.file.is_there() {
+            sqlite.agree().await?;
+        }
+        Ok(sqlite)
+    }
+
+    /// Takes the store's longest lease over, or refuses the store if it is not what we were told.
+    async fn agree(&self) -> Result<(), Error> {
+        let longest = self.longest_lease().await?;
+        match self.file.longest_lease.filter(|expected| *expected != longest) {
+            None => {
+                self.set_promises(longest);
+                Ok(())
+            }
+            Some(expected) => {
+                let show = humantime::format_duration;
+                let message = format!(
+                    "this client expects a longest lease of {}, but the store's is {}; \
+                     change one of them (leasehold init sets the store's)",
+                    show(expected),
+                    show(longest)
+                );
+                Err(Error::new(ErrorKind::Config, message))
+            }
+        }
+    }
+
+    async fn longest_lease(&self) -> Result<Duration, Error> {
+        let pool = self.file.pool().await?;
+        let read = || async {
+            sqlx::query_scalar::<_, i64>(self.sql.longest_lease.clone()).fetch_one(pool).await
+        };
+        let milliseconds = self.file.patiently(read).await?;
+        Ok(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)))
+    }
+
+    fn set_promises(&self, longest: Duration) {
+        *self.promised.write().unwrap_or_else(PoisonError::into_inner) =
+            Arc::new(promises(longest));
+    }
+
+    /// The pool for a statement that only reads; `None` while there is nothing to read.
+    async fn reader(&self) -> Result<Option<&SqlitePool>, Error> {
+        if self.file.is_there() { self.file.pool().await.map(Some) } else { Ok(None) }
+    }
+
+    async fn fetch(&self, name: &LockName) -> Result<Option<SqliteRow>, Error> {
+        let Some(pool) = self.reader().await? else { return Ok(None) };
+        let read = || {
+            let query = sqlx::query(self.sql.look.clone()).bind(name.as_str());
+            async { query.fetch_optional(pool).await }
+        };
+        self.file.patiently(read).await
+    }
+
+    fn row(&self, row: &SqliteRow) -> Result<Row, Error> {
+        self.read(row).map_err(|error| {
+            let message = "a row of the locks' table is not as this version writes it";
+            Error::new(ErrorKind::Config, message).with_source(error)
+        })
+    }
+
+    fn read(&self, row: &SqliteRow) -> Result<Row, Box<dyn std::error::Error + Send + Sync>> {
+        let owner: Option<&str> = row.try_get("owner")?;
+        let label: Option<&str> = row.try_get("label")?;
+        let expires: i64 = row.try_get("expires")?;
+        let lease: i64 = row.try_get("lease")?;
+        // On a clock that is not ours: held for the whole lease, as far as we can tell.
+        let left = if self.is_foreign(row)? { lease } else { expires.saturating_sub(now()) };
+        let token: i64 = row.try_get("token")?;
+        Ok(Row {
+            name: LockName::new(row.try_get::<&str, _>("name")?)?,
+            owner: owner.map(str::parse).transpose()?,
+            label: OwnerLabel::new(label.unwrap_or_default())?,
+            token: u64::try_from(token).ok().and_then(FencingToken::new).ok_or("no token")?,
+            version: row.try_get("version")?,
+            remaining: Duration::from_nanos(if owner.is_some() { left.max(0) as u64 } else { 0 }),
+        })
+    }
+
+    fn is_foreign(&self, row: &SqliteRow) -> Result<bool, sqlx::Error> {
+        let epoch: &str = row.try_get("epoch")?;
+        Ok(epoch != self.epoch)
+    }
+
+    async fn set_lease(&self, name: &LockName) -> Result<(), Error> {
+        let pool = self.file.pool().await?;
+        let write = || {
+            let query = sqlx::query(self.sql.adopt.clone()).bind(name.as_str());
+            let query = query.bind(now()).bind(&self.epoch);
+            async { query.execute(pool).await }
+        };
+        self.file.patiently(write).await.map(drop)
+    }
+
+    /// A statement that changes one owner's live grant and tells its new version.
+    async fn change(
+        &self,
+        statement: &sqlx::SqlStr,
+        grant: &Grant,
+        last: Option<i64>,
+    ) -> Result<Option<i64>, Error> {
+        let pool = self.file.pool().await?;
+        let owner = grant.owner.to_string();
+        let write = || {
+            let query = sqlx::query_scalar::<_, i64>(statement.clone());
+            let query = query.bind(grant.name.as_str()).bind(&owner).bind(now()).bind(&self.epoch);
+            let query = match last {
+                Some(last) => query.bind(last),
+                None => query,
+            };
+            async { query.fetch_optional(pool).await }
+        };
+        self.file.patiently(write).await
+    }
+
+    /// A statement that takes a lock and tells the token.
+    async fn grant(
+        &self,
+        statement: &sqlx::SqlStr,
+        request: &Request,
+        version: Option<i64>,
+    ) -> Result<Option<FencingToken>, Error> {
+        let pool = self.file.pool().await?;
+        let owner = request.owner.to_string();
+        let write = || {
+            let query = sqlx::query_scalar::<_, i64>(statement.clone())
+                .bind(request.name.as_str())
+                .bind(&owner)
+                .bind(request.label.as_str())
+                .bind(nanos(request.lease))
+                // Read anew for each try: what waits for the database must not make them old.
+                .bind(now())
+                .bind(&self.epoch)
+                .bind(wall_micros())
+                .bind(request.floor.get() as i64 + 1);
+            let query = match version {
+                Some(version) => query.bind(version),
+                None => query,
+            };
+            async { query.fetch_optional(pool).await }
+        };
+        match self.file.patiently(write).await? {
+            None => Ok(None),
+            Some(token) => match u64::try_from(token).ok().and_then(FencingToken::new) {
+                Some(token) => Ok(Some(token)),
+                None => Err(Error::new(ErrorKind::Config, "the fencing tokens are used up")),
+            },
+        }
+    }
+}
+
+fn nanos(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
+}
+
+fn promises(longest_lease: Duration) -> Guarantees {
+    let mut promised = Guarantees::new(SqliteBuilder::SHORTEST_LEASE, longest_lease);
+    promised.exclusion = Promise::Holds {
+        assuming: vec![
+            Assumption::new("one-machine", "all clients run on one machine"),
+            Assumption::new(
+                "local-file",
+                "the file is on a local file system, and is not replaced or restored under its users",
+            ),
+        ],
+    };
+    promised.tokens = Promise::Holds {
+        assuming: vec![Assumption::new(
+            "clock-after-loss",
+            "if the file or its last writes are lost, the wall clock is not set back to before the last grant",
+        )],
+    };
+    promised.raise = true;
+    promised.longest_poll = LONGEST_POLL;
+    promised.expiry_slack = LONGEST_POLL;
+    promised.token_lead = longest_lease;
+    promised
+}
+
+#[async_trait]
+impl Dialect for Sqlite {
+    const KIND: &'static str = "sqlite";
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn highest_floor(&self) -> FencingToken {
+        let ahead = self.guarantees().longest_lease.as_micros() as u64;
+        FencingToken::new(wall_micros() as u64 + ahead).unwrap_or(FencingToken::MAX)
+    }
+
+    async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
+        self.grant(&self.sql.insert, request, None).await
+    }
+
+    async fn create(&self, name: &LockName) -> Result<(), Error> {
+        let pool = self.file.pool().await?;
+        let write = || {
+            let query = sqlx::query(self.sql.create.clone()).bind(name.as_str()).bind(&self.epoch);
+            async { query.execute(pool).await }
+        };
+        self.file.patiently(write).await.map(drop)
+    }
+
+    async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
+        self.grant(&self.sql.take, request, Some(version)).await
+    }
+
+    async fn extend(&self, request: &Request) -> Result<bool, Error> {
+        let grant = Grant::new(request, FencingToken::ZERO);
+        Ok(self.renew(&[&grant]).await?.first() == Some(&true))
+    }
+
+    async fn look(&self, name: &LockName, seen: bool) -> Result<Option<Row>, Error> {
+        let Some(row) = self.fetch(name).await? else { return Ok(None) };
+        let foreign = self.is_foreign(&row).map_err(crate::error::general)?;
+        let row = self.row(&row)?;
+        if seen && foreign && row.is_held() {
+            self.set_lease(name).await?;
+        }
+        Ok(Some(row))
+    }
+
+    async fn is_free(&self, name: &LockName) -> Result<bool, Error> {
+        let pool = self.file.pool().await?;
+        let read = || {
+            let query = sqlx::query_scalar::<_, bool>(self.sql.free.clone());
+            let query = query.bind(name.as_str()).bind(now()).bind(&self.epoch);
+            async { query.fetch_one(pool).await }
+        };
+        self.file.patiently(read).await
+    }
+
+    async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error> {
+        let pool = self.file.pool().await?;
+        let batch: Vec<_> = grants
+            .iter()
+            .map(|grant| (grant.name.as_str(), grant.owner.to_string(), nanos(grant.lease)))
+            .collect();
+        let batch = serde_json::to_string(&batch).map_err(|error| {
+            Error::new(ErrorKind::InvalidInput, "a batch of renewals").with_source(error)
+        })?;
+        let write = || {
+            let query = sqlx::query_scalar::<_, String>(self.sql.renew.clone());
+            let query = query.bind(now()).bind(&self.epoch).bind(&batch);
+            async { query.fetch_all(pool).await }
+        };
+        let there: HashSet<String> = self.file.patiently(write).await?.into_iter().collect();
+        Ok(grants.iter().map(|grant| there.contains(&grant.owner.to_string())).collect())
+    }
+
+    async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Option<i64>, Error> {
+        match keep {
+            Some(keep) => self.change(&self.sql.keep, grant, Some(nanos(keep))).await,
+            None => self.change(&self.sql.release, grant, None).await,
+        }
+    }
+
+    async fn abandon(&self, owner: OwnerId) -> Result<(), Error> {
+        let pool = self.file.pool().await?;
+        let owner = owner.to_string();
+        let write = || {
+            let query = sqlx::query(self.sql.abandon.clone()).bind(&owner);
+            let query = query.bind(wall_micros() / 1_000_000);
+            async { query.execute(pool).await }
+        };
+        self.file.patiently(write).await.map(drop)
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
+        let token = token.get() as i64;
+        Ok(self.change(&self.sql.raise, grant, Some(token)).await?.is_some())
+    }
+
+    async fn force(&self, name: &LockName) -> Result<bool, Error> {
+        let Some(pool) = self.reader().await? else { return Ok(false) };
+        let write = || {
+            let query = sqlx::query_scalar::<_, i64>(self.sql.force.clone());
+            let query = query.bind(name.as_str()).bind(now()).bind(&self.epoch);
+            async { query.fetch_optional(pool).await }
+        };
+        Ok(self.file.patiently(write).await?.is_some())
+    }
+
+    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error> {
+        let Some(pool) = self.reader().await? else { return Ok(Vec::new()) };
+        let read = || {
+            let query = sqlx::query(self.sql.list.clone());
+            let query = query.bind(after).bind(now()).bind(&self.epoch).bind(limit);
+            async { query.fetch_all(pool).await }
+        };
+        self.file.patiently(read).await?.iter().map(|row| self.row(row)).collect()
+    }
+
+    async fn sweep(&self, rows: bool) -> Result<(), Error> {
+        let pool = self.file.pool().await?;
+        if rows {
+            for statement in [&self.sql.raise_watermark, &self.sql.sweep] {
+                let write = || {
+                    let query = sqlx::query(statement.clone()).bind(now()).bind(&self.epoch);
+                    async { query.execute(pool).await }
+                };
+                self.file.patiently(write).await?;
+            }
+        }
+        let before = wall_micros() / 1_000_000 - REMEMBERED_SECONDS;
+        let write = || {
+            let query = sqlx::query(self.sql.forget.clone()).bind(before);
+            async { query.execute(pool).await }
+        };
+        self.file.patiently(write).await.map(drop)
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        if init.quarantine.is_some() {
+            let message = "this store cannot lose grants that are still held, \
+                           and has no quarantine to turn on or off";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if let Some(longest) = init.longest_lease {
+            check_longest(longest)?;
+            let pool = self.file.pool().await?;
+            let write = || {
+                let query = sqlx::query(self.sql.set_longest_lease.clone());
+                let query = query.bind(longest.as_millis() as i64);
+                async { query.execute(pool).await }
+            };
+            self.file.patiently(write).await?;
+        }
+        let longest = self.longest_lease().await?;
+        self.set_promises(longest);
+        Ok(StoreSettings::new(longest, None))
+    }
+
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+        Ok(None)
+    }
+
+    async fn close(&self) {
+        self.file.close().await;
+    }
+}

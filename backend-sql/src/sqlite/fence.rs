@@ -1,0 +1,90 @@
+//! The check on the side of the data that a lock protects.
+
+use lock_core::{Error, FencingToken, Stale};
+use sqlx::{AssertSqlSafe, SqlStr, SqliteConnection};
+
+use super::statements;
+use crate::{error::general, tables::Tables};
+
+/// Admits writes whose token is not stale, inside the transaction that makes them.
+///
+/// ```no_run
+/// # async fn example(pool: sqlx::SqlitePool, token: lock_core::FencingToken)
+/// # -> Result<(), Box<dyn std::error::Error>> {
+/// use backend_sql::sqlite::SqliteFence;
+///
+/// let fence = SqliteFence::new("leasehold")?;
+/// fence.create(&mut pool.acquire().await?).await?;
+///
+/// let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
+/// fence.admit(&mut transaction, "account 7", token).await??;
+/// // … writes to account 7 …
+/// transaction.commit().await?;
+/// # Ok(()) }
+/// ```
+///
+/// Begin the transaction by `BEGIN IMMEDIATE`: one that has read before it writes may be refused by
+/// SQLite as busy.
+#[derive(Debug)]
+pub struct SqliteFence {
+    create: String,
+    admit: SqlStr,
+    admitted: SqlStr,
+}
+
+impl SqliteFence {
+    /// A fence in the table `PREFIX_fence`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a prefix that is not 1 to 40 of the characters `A-Z a-z 0-9 _`.
+    pub fn new(table_prefix: &str) -> Result<Self, Error> {
+        let tables = Tables::new(table_prefix)?;
+        let (admit, admitted) = statements::fence(&tables);
+        Ok(Self { create: statements::fence_schema(&tables), admit, admitted })
+    }
+
+    /// Creates the table, if it is not there.
+    ///
+    /// # Errors
+    /// As the database reports.
+    pub async fn create(&self, connection: &mut SqliteConnection) -> Result<(), Error> {
+        let sql = AssertSqlSafe(self.create.clone());
+        sqlx::raw_sql(sql).execute(connection).await.map(drop).map_err(error)
+    }
+
+    /// Admits `token` to `resource`, or tells that a larger one was there before: then roll back.
+    ///
+    /// The answer holds when the transaction commits; a token that was admitted by one that rolls
+    /// back was not admitted.
+    ///
+    /// # Errors
+    /// As the database reports. *Cancel safety*: as of any statement in your transaction.
+    pub async fn admit(
+        &self,
+        connection: &mut SqliteConnection,
+        resource: &str,
+        token: FencingToken,
+    ) -> Result<Result<(), Stale>, Error> {
+        let admitted = sqlx::query_scalar::<_, i64>(self.admit.clone())
+            .bind(resource)
+            .bind(token.get() as i64)
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(error)?;
+        if admitted.is_some() {
+            return Ok(Ok(()));
+        }
+        let highest = sqlx::query_scalar::<_, i64>(self.admitted.clone())
+            .bind(resource)
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(error)?;
+        let admitted =
+            u64::try_from(highest).ok().and_then(FencingToken::new).unwrap_or(FencingToken::MAX);
+        Ok(Err(Stale { resource: resource.to_owned(), offered: token, admitted }))
+    }
+}
+
+fn error(error: sqlx::Error) -> Error {
+    general(error).at("sqlite", "fence")
+}

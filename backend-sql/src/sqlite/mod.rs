@@ -1,0 +1,28 @@
+//! SQLite: many processes of one machine on one file, without a server.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), lock_core::Error> {
+//! use lock_core::LockClient;
+//!
+//! let backend = backend_sql::sqlite::SqliteBuilder::new("locks.db").build().await?;
+//! let client = LockClient::new(backend);
+//! # Ok(()) }
+//! ```
+//!
+//! The file is in WAL mode with `synchronous=NORMAL`. A loss of power may lose the last grants, but
+//! with them it ends their holders, and rows of an earlier boot count as held for a full lease.
+//! Leases run on CLOCK_BOOTTIME, which nobody sets: the wall clock is used for tokens only. The
+//! file must be on a local file system; SQLite's locks do not work over a network.
+
+mod backend;
+mod config;
+mod epoch;
+mod error;
+mod fence;
+mod open;
+mod statements;
+
+pub use self::{
+    config::{SqliteBuilder, connect, schema},
+    fence::SqliteFence,
+};

@@ -1,0 +1,30 @@
+-- The tables of leasehold in SQLite. {locks} and its like stand for the names of the tables.
+--
+-- One row per name that is held, or was held lately. Times are nanoseconds of CLOCK_BOOTTIME, which
+-- only make sense within one epoch: one boot of one machine, seen from one time namespace.
+CREATE TABLE IF NOT EXISTS {locks} (
+    name    TEXT    NOT NULL PRIMARY KEY,
+    owner   TEXT,                -- 32 hexadecimal digits; NULL when released
+    label   TEXT,                -- the owner's, for people
+    token   INTEGER NOT NULL,    -- of the holder, or of the last one
+    version INTEGER NOT NULL,    -- one more with every change
+    lease   INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    epoch   TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Owners that must never be granted anything any more; seconds of the wall clock.
+CREATE TABLE IF NOT EXISTS {abandoned} (
+    owner TEXT    NOT NULL PRIMARY KEY,
+    at    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What all clients agree on. No row of a name that is gone had a token above the watermark.
+CREATE TABLE IF NOT EXISTS {settings} (
+    id            INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    longest_lease INTEGER NOT NULL, -- milliseconds
+    watermark     INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO {settings} (id, longest_lease, watermark) VALUES (1, {longest_lease}, 0)
+    ON CONFLICT DO NOTHING;

@@ -1,0 +1,2 @@
+-- Sets the store's longest lease to ?1 milliseconds.
+UPDATE {settings} SET longest_lease = ?1

@@ -1,0 +1,141 @@
+//! How a lock is taken: the two strategies, written once for all databases.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    str::FromStr,
+    sync::{Mutex, PoisonError},
+};
+
+use lock_core::{Error, ErrorKind, FencingToken, LockName, Request};
+use serde::Deserialize;
+
+use crate::dialect::{Dialect, Row};
+
+/// How a lock is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Strategy {
+    /// The row is the lock: one upsert takes it. Rows of free names are swept away.
+    #[default]
+    PrimaryKey,
+    /// The row stays: a conditional update takes it if its version is the one that was read before,
+    /// or that this client left behind. The table keeps a row for every name ever used.
+    Optimistic,
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PrimaryKey => "primary-key",
+            Self::Optimistic => "optimistic",
+        })
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "primary-key" => Ok(Self::PrimaryKey),
+            "optimistic" => Ok(Self::Optimistic),
+            other => {
+                let message = format!(
+                    "strategy {other:?} is not known; allowed are primary-key and optimistic"
+                );
+                Err(Error::new(ErrorKind::InvalidInput, message))
+            }
+        }
+    }
+}
+
+/// What an attempt came to.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// It is ours, with this token.
+    Yes(FencingToken),
+    /// It is another's; or it was free and was snatched away, or is not to be had by this owner.
+    No(Option<Row>),
+}
+
+/// How often an attempt looks again when the row changes under it.
+const TRIES: usize = 3;
+
+/// The primary key: one statement takes the lock or does nothing.
+pub(crate) async fn primary_key<D: Dialect>(
+    dialect: &D,
+    request: &Request,
+) -> Result<Taken, Error> {
+    let mut last = None;
+    for _ in 0..TRIES {
+        if let Some(token) = dialect.insert(request).await? {
+            return Ok(Taken::Yes(token));
+        }
+        last = dialect.look(&request.name, true).await?;
+        if last.as_ref().is_some_and(Row::is_held) {
+            break;
+        }
+    }
+    Ok(Taken::No(last))
+}
+
+/// The version: read, decide here, and change the row only if nobody has meanwhile.
+pub(crate) async fn optimistic<D: Dialect>(
+    dialect: &D,
+    versions: &Versions,
+    request: &Request,
+) -> Result<Taken, Error> {
+    let mut last = None;
+    for _ in 0..TRIES {
+        let version = match versions.recall(&request.name) {
+            Some(version) => version,
+            None => match dialect.look(&request.name, true).await? {
+                None => {
+                    dialect.create(&request.name).await?;
+                    0
+                }
+                Some(row) if row.is_held() => {
+                    let ours = row.owner == Some(request.owner);
+                    // Our own earlier attempt: the same grant, with the lease anew.
+                    return match ours && dialect.extend(request).await? {
+                        true => Ok(Taken::Yes(row.token)),
+                        false => Ok(Taken::No(Some(row))),
+                    };
+                }
+                Some(row) => {
+                    let version = row.version;
+                    last = Some(row);
+                    version
+                }
+            },
+        };
+        if let Some(token) = dialect.take(request, version).await? {
+            return Ok(Taken::Yes(token));
+        }
+    }
+    Ok(Taken::No(last))
+}
+
+/// The versions at which this client left names behind, so that it need not look before it takes one
+/// again. A version that is out of date costs a look.
+#[derive(Debug, Default)]
+pub(crate) struct Versions(Mutex<HashMap<LockName, i64>>);
+
+impl Versions {
+    const MOST: usize = 10_000;
+
+    pub(crate) fn note(&self, name: &LockName, version: i64) {
+        let mut versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if versions.len() >= Self::MOST {
+            versions.clear();
+        }
+        versions.insert(name.clone(), version);
+    }
+
+    /// Each is used once.
+    fn recall(&self, name: &LockName) -> Option<i64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name)
+    }
+}

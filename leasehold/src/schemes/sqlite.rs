@@ -1,0 +1,15 @@
+//! `sqlite:PATH` — the locks of one machine, in a file.
+
+use std::sync::Arc;
+
+use lock_core::{Backend, Error};
+
+use crate::StoreUrl;
+
+pub(super) async fn open(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    backend_sql::sqlite::connect(url.expose()).await
+}
+
+pub(super) fn schema(url: &StoreUrl) -> Result<String, Error> {
+    backend_sql::sqlite::schema(url.expose())
+}
