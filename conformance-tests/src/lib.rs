@@ -1,3 +1,4 @@
 //! The conformance suite of leasehold.
 
+pub mod history;
 pub mod kit;

@@ -1,0 +1,102 @@
+//! L3: places are served first come, first served.
+//!
+//! Whoever asks after another surely had a place ([`What::Queued`](crate::history::What::Queued)) is
+//! not served before it. Two things are no barging: an acquisition may inherit the older place of
+//! another of its process that gave up; and where processes are paused or killed, their dead places
+//! are passed over, so that such a history is not checked for this.
+
+use super::{Rule, Violation};
+use crate::history::{Attempt, Holds};
+
+pub(super) fn check(holds: &Holds, found: &mut Vec<Violation>) {
+    for attempts in holds.by_name.values() {
+        for first in attempts.iter().filter(|attempt| attempt.queued.is_some()) {
+            for later in attempts.iter().filter(|later| barged(first, later)) {
+                if !inherits(attempts, first, later) {
+                    let what = format!(
+                        "{} waited for {:?} and {}, which asked later, was served first",
+                        first.op,
+                        first.name.as_str(),
+                        later.op
+                    );
+                    found.push(Violation::new(Rule::Fairness, what, [first.op, later.op]));
+                }
+            }
+        }
+    }
+}
+
+/// Whether `later` asked after `first` had a place and was granted while that waited.
+fn barged(first: &Attempt, later: &Attempt) -> bool {
+    let Some(hold) = &later.hold else { return false };
+    if first.queued.is_none_or(|queued| later.asked <= queued) {
+        return false;
+    }
+    match (&first.hold, first.ended) {
+        (Some(served), _) => hold.token < served.token,
+        // It gave up: what was answered before that was granted past it.
+        (None, Some(gave_up)) => later.ended.is_some_and(|ended| ended < gave_up),
+        (None, None) => true,
+    }
+}
+
+/// Whether an older acquisition of `later`'s process left it a place from before `first`'s.
+fn inherits(attempts: &[Attempt], first: &Attempt, later: &Attempt) -> bool {
+    attempts.iter().any(|older| {
+        older.op.process == later.op.process
+            && older.op != first.op
+            && older.hold.is_none()
+            && first.queued.is_some_and(|queued| older.asked <= queued)
+            && older.ended.is_none_or(|ended| ended >= later.asked)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::samples::*, *};
+    use crate::history::History;
+
+    fn broken(history: &History) -> usize {
+        let mut found = Vec::new();
+        check(&Holds::of(history), &mut found);
+        found.len()
+    }
+
+    #[test]
+    fn who_is_served_before_an_older_place_is_found() {
+        let order = |first: u64, second: u64| {
+            let waits = Sample::new().ask_in(1, 1).queued(5).acquired(first, first, first + 2);
+            broken(&waits.ask_in(2, 6).acquired(second, second, second + 2).history())
+        };
+        assert_eq!(order(10, 20), 0);
+        assert_eq!(order(20, 10), 1);
+    }
+
+    #[test]
+    fn without_evidence_of_a_place_nobody_is_blamed() {
+        let waits = Sample::new().ask_in(1, 1).acquired(20, 20, 22);
+        assert_eq!(broken(&waits.ask_in(2, 6).acquired(10, 10, 12).history()), 0);
+        let at_once = Sample::new().ask_in(1, 1).queued(5).acquired(20, 20, 22);
+        assert_eq!(broken(&at_once.ask_in(2, 4).acquired(10, 10, 12).history()), 0);
+    }
+
+    #[test]
+    fn who_gave_up_or_still_waits_was_passed_over_too() {
+        let gave_up = |at: u64| {
+            let waits = Sample::new().ask_in(1, 1).queued(5).cancelled(at);
+            broken(&waits.ask_in(2, 6).acquired(10, 10, 12).history())
+        };
+        assert_eq!(gave_up(11), 1);
+        assert_eq!(gave_up(9), 0);
+        let still = Sample::new().ask_in(1, 1).queued(5).ask_in(2, 6).acquired(10, 10, 12);
+        assert_eq!(broken(&still.history()), 1);
+    }
+
+    #[test]
+    fn an_older_place_of_the_same_process_may_be_inherited() {
+        let left = Sample::new().ask_in(2, 0).ask_in(1, 1).queued(5).acquired(20, 20, 22);
+        let heir = left.ask_in(2, 6).acquired(10, 10, 12);
+        // Process 2 had asked at 0 and gave up at 7, while the heir waited.
+        assert_eq!(broken(&heir.earlier(2).cancelled(7).history()), 0);
+    }
+}

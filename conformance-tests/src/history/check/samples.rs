@@ -1,0 +1,95 @@
+//! Short histories for the tests of the rules.
+
+use lock_core::{FencingToken, Instant, LockName, LossReason, OwnerId};
+
+use crate::history::{Event, History, Op, What};
+
+/// A history of the name `job` under construction; events belong to the last acquisition begun.
+pub(super) struct Sample {
+    events: Vec<Event>,
+    op: Op,
+}
+
+pub(super) fn at(nanos: u64) -> Instant {
+    Instant::from_nanos(nanos)
+}
+
+pub(super) fn token(value: u64) -> FencingToken {
+    FencingToken::new(value).unwrap()
+}
+
+impl Sample {
+    /// A first acquisition, asked for at 0 by process 0.
+    pub(super) fn new() -> Self {
+        Self { events: Vec::new(), op: Op { process: 0, number: 0 } }.ask(0)
+    }
+
+    pub(super) fn ask(self, nanos: u64) -> Self {
+        self.ask_in(0, nanos)
+    }
+
+    pub(super) fn ask_in(mut self, process: u32, nanos: u64) -> Self {
+        let number = self.events.len() as u64;
+        self.op = Op { process, number };
+        self.event(nanos, What::Asked { name: LockName::new("job").unwrap() })
+    }
+
+    pub(super) fn event(mut self, nanos: u64, what: What) -> Self {
+        self.events.push(Event { at: at(nanos), op: self.op, what });
+        self
+    }
+
+    /// Goes on with the acquisition begun `back` before the last.
+    pub(super) fn earlier(mut self, back: usize) -> Self {
+        let asked = self.events.iter().filter(|event| matches!(event.what, What::Asked { .. }));
+        self.op = asked.rev().nth(back).unwrap().op;
+        self
+    }
+
+    pub(super) fn queued(self, nanos: u64) -> Self {
+        self.event(nanos, What::Queued)
+    }
+
+    pub(super) fn acquired(self, nanos: u64, value: u64, until: u64) -> Self {
+        let owner = u128::from(self.op.number) + 1_000;
+        self.acquired_by(owner, nanos, value, until)
+    }
+
+    pub(super) fn acquired_by(self, owner: u128, nanos: u64, value: u64, until: u64) -> Self {
+        let owner = OwnerId::from_bits(owner);
+        let what = What::Acquired { owner, token: token(value), until: Some(at(until)) };
+        self.event(nanos, what)
+    }
+
+    pub(super) fn busy(self, nanos: u64, value: u64) -> Self {
+        self.event(nanos, What::NotAcquired { token: Some(token(value)), why: "busy".into() })
+    }
+
+    pub(super) fn cancelled(self, nanos: u64) -> Self {
+        self.event(nanos, What::Cancelled)
+    }
+
+    pub(super) fn look(self, nanos: u64, until: u64) -> Self {
+        self.event(nanos, What::Looked { until: Some(at(until)) })
+    }
+
+    pub(super) fn look_lost(self, nanos: u64) -> Self {
+        self.event(nanos, What::Looked { until: None })
+    }
+
+    pub(super) fn lost(self, nanos: u64, reason: LossReason) -> Self {
+        self.event(nanos, What::Lost { reason })
+    }
+
+    pub(super) fn given_up(self, nanos: u64) -> Self {
+        self.event(nanos, What::GivenUp)
+    }
+
+    pub(super) fn released(self, nanos: u64, failed: Option<&str>) -> Self {
+        self.event(nanos, What::Released { failed: failed.map(Into::into) })
+    }
+
+    pub(super) fn history(self) -> History {
+        History::new(self.events)
+    }
+}

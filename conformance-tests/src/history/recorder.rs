@@ -1,0 +1,218 @@
+//! Writes down what one process sees.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use lock_core::{
+    Blocked, Env, Error, FencingToken, Guard, Instant, LockName, LossReason, Monitor, OwnerId,
+    SystemEnv, TryAcquire,
+};
+
+use super::{Event, History, Op, What};
+
+/// Records what one process sees. Clones write to the same history.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    process: u32,
+    env: Arc<dyn Env>,
+    numbers: AtomicU64,
+    events: Mutex<Vec<Event>>,
+}
+
+impl Recorder {
+    /// A recorder for the process of this number, on the machine's clock.
+    #[must_use]
+    pub fn new(process: u32) -> Self {
+        Self::with_env(process, Arc::new(SystemEnv))
+    }
+
+    /// A recorder that takes the time from `env`.
+    #[must_use]
+    pub fn with_env(process: u32, env: Arc<dyn Env>) -> Self {
+        let (numbers, events) = (AtomicU64::new(0), Mutex::default());
+        Self { shared: Arc::new(Shared { process, env, numbers, events }) }
+    }
+
+    /// The present time, for [`What::Updated`] and [`What::Forced`].
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.shared.env.now()
+    }
+
+    /// Records that an acquire of `name` is about to be called.
+    #[must_use = "what becomes of the acquisition is recorded here"]
+    pub fn ask(&self, name: &LockName) -> Acquisition {
+        let acquisition = self.next();
+        acquisition.record(What::Asked { name: name.clone() });
+        acquisition
+    }
+
+    /// Records that `name` was freed by force, which was begun at `began`.
+    pub fn forced(&self, name: &LockName, began: Instant) {
+        self.next().record(What::Forced { name: name.clone(), began });
+    }
+
+    /// Everything recorded so far.
+    #[must_use]
+    pub fn history(&self) -> History {
+        History::new(self.events().clone())
+    }
+
+    fn next(&self) -> Acquisition {
+        let number = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
+        let op = Op { process: self.shared.process, number };
+        Acquisition { recorder: self.clone(), op }
+    }
+
+    fn events(&self) -> MutexGuard<'_, Vec<Event>> {
+        self.shared.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One acquisition of a process; clones record for the same one.
+#[derive(Clone, Debug)]
+pub struct Acquisition {
+    recorder: Recorder,
+    op: Op,
+}
+
+impl Acquisition {
+    /// The number under which it is recorded.
+    #[must_use]
+    pub fn op(&self) -> Op {
+        self.op
+    }
+
+    /// Records anything, at the present time.
+    pub fn record(&self, what: What) {
+        self.record_at(self.recorder.now(), what);
+    }
+
+    /// Records what was seen at `at`.
+    pub fn record_at(&self, at: Instant, what: What) {
+        self.recorder.events().push(Event { at, op: self.op, what });
+    }
+
+    /// Records the guard that the acquire returned.
+    pub fn acquired(&self, guard: &Guard) {
+        let now = self.recorder.now();
+        let until = reliable(now, guard.is_valid(), guard.remaining());
+        self.acquired_until(guard.owner(), guard.token(), until);
+    }
+
+    /// Records a guard by its parts.
+    pub fn acquired_until(&self, owner: OwnerId, token: FencingToken, until: Option<Instant>) {
+        self.record(What::Acquired { owner, token, until });
+    }
+
+    /// Records what a failed acquire said.
+    pub fn failed(&self, error: &Error) {
+        let token = match error.blocked() {
+            Some(Blocked::Busy(busy)) => Some(busy.token),
+            _ => None,
+        };
+        self.record(What::NotAcquired { token, why: error.to_string() });
+    }
+
+    /// Records the answer of a `try_acquire`.
+    pub fn tried(&self, answer: &Result<TryAcquire, Error>) {
+        match answer {
+            Ok(TryAcquire::Acquired(guard)) => self.acquired(guard),
+            Ok(TryAcquire::Busy(busy)) => {
+                self.record(What::NotAcquired { token: Some(busy.token), why: "busy".into() });
+            }
+            Ok(TryAcquire::Quarantined(held_back)) => {
+                self.record(What::NotAcquired { token: None, why: held_back.why.clone() });
+            }
+            Err(error) => self.failed(error),
+        }
+    }
+
+    /// Records that the acquire's future was dropped.
+    pub fn cancelled(&self) {
+        self.record(What::Cancelled);
+    }
+
+    /// Looks at the guard and records what it says; returns whether it is valid.
+    pub fn look(&self, guard: &Guard) -> bool {
+        let now = self.recorder.now();
+        let valid = guard.is_valid();
+        self.looked(now, valid, reliable(now, valid, guard.remaining()))
+    }
+
+    /// The same, through a monitor.
+    pub fn look_through(&self, monitor: &Monitor) -> bool {
+        let now = self.recorder.now();
+        let valid = monitor.is_valid();
+        self.looked(now, valid, reliable(now, valid, monitor.remaining()))
+    }
+
+    /// Records the loss that the guard reported.
+    pub fn lost(&self, reason: LossReason) {
+        self.record(What::Lost { reason });
+    }
+
+    /// Records that the guard is about to be released or dropped.
+    pub fn given_up(&self) {
+        self.record(What::GivenUp);
+    }
+
+    /// Records the answer to the release.
+    pub fn released(&self, answer: &Result<(), Error>) {
+        let failed = answer.as_ref().err().map(Error::to_string);
+        self.record(What::Released { failed });
+    }
+
+    fn looked(&self, now: Instant, valid: bool, until: Option<Instant>) -> bool {
+        // A guard seen valid was so when the look began; one seen invalid is so when it has ended.
+        let at = if until.is_some() { now } else { self.recorder.now() };
+        self.record_at(at, What::Looked { until });
+        valid
+    }
+}
+
+/// Until when a holder could rely on its guard, counted from before it asked.
+fn reliable(now: Instant, valid: bool, remaining: std::time::Duration) -> Option<Instant> {
+    // The end may come between the two questions: valid, but with nothing left.
+    valid.then(|| now + remaining)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lock_core::{LockClient, Memory};
+
+    use super::*;
+    use crate::history::{ALL_RULES, assert_clean};
+
+    #[tokio::test]
+    async fn a_real_lock_makes_a_clean_history() {
+        let client = LockClient::new(Arc::new(Memory::new()));
+        let recorder = Recorder::new(1);
+        let name = LockName::new("job").unwrap();
+        for _ in 0..3 {
+            let op = recorder.ask(&name);
+            let guard = client.lock(name.clone()).acquire().await.unwrap();
+            op.acquired(&guard);
+            let tried = recorder.ask(&name);
+            tried.tried(&client.lock(name.clone()).try_acquire().await);
+            let waited = recorder.ask(&name);
+            let lock = client.lock(name.clone()).wait(Duration::from_millis(1));
+            waited.failed(&lock.acquire().await.unwrap_err());
+            assert!(op.look(&guard) && op.look_through(&guard.monitor()));
+            op.given_up();
+            op.released(&guard.release().await);
+        }
+        let history = recorder.history();
+        assert_eq!(history.events().len(), 3 * 10);
+        assert_clean(&history, ALL_RULES);
+    }
+}
