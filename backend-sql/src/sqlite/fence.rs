@@ -14,7 +14,8 @@ use crate::{error::general, tables::Tables};
 /// use backend_sql::sqlite::SqliteFence;
 ///
 /// let fence = SqliteFence::new("leasehold")?;
-/// fence.create(&mut pool.acquire().await?).await?;
+/// let mut connection = pool.acquire().await?;
+/// fence.create(&mut connection).await?;
 ///
 /// let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
 /// fence.admit(&mut transaction, "account 7", token).await??;
