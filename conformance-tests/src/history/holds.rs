@@ -1,6 +1,6 @@
 //! A history by acquisition instead of by time.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use lock_core::{FencingToken, Instant, LockName, LossReason, OwnerId};
 
@@ -15,6 +15,9 @@ pub struct Attempt {
     pub name: LockName,
     /// When it asked.
     pub asked: Instant,
+    /// Since when it may have a place: an older acquisition of its process that gave up leaves it
+    /// its own.
+    pub place_since: Instant,
     /// From when on the store surely had a place for it.
     pub queued: Option<Instant>,
     /// When it was answered or cancelled; `None` if it never was.
@@ -88,8 +91,29 @@ impl Holds {
         }
         for attempts in holds.by_name.values_mut() {
             attempts.sort_by_key(|attempt| attempt.asked);
+            inherit(attempts);
         }
         holds
+    }
+}
+
+/// A place that was given up is passed on within this: its process may be about a call when the
+/// next one asks.
+const PASSING_ON: Duration = Duration::from_secs(5);
+
+/// Finds who may have inherited whose place (L3).
+fn inherit(attempts: &mut [Attempt]) {
+    for at in 0..attempts.len() {
+        let (older, later) = attempts.split_at_mut(at);
+        let Some(later) = later.first_mut() else { continue };
+        let left = |older: &&Attempt| {
+            older.op.process == later.op.process
+                && older.hold.is_none()
+                && older.ended.is_none_or(|ended| ended + PASSING_ON >= later.asked)
+        };
+        if let Some(since) = older.iter().filter(left).map(|older| older.place_since).min() {
+            later.place_since = later.place_since.min(since);
+        }
     }
 }
 
@@ -110,6 +134,7 @@ impl Parts {
             op: event.op,
             name: name.clone(),
             asked: event.at,
+            place_since: event.at,
             queued: None,
             ended: None,
             busy: None,

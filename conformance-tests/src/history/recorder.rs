@@ -90,6 +90,12 @@ impl Acquisition {
         self.op
     }
 
+    /// The present time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.recorder.now()
+    }
+
     /// Records anything, at the present time.
     pub fn record(&self, what: What) {
         self.record_at(self.recorder.now(), what);

@@ -65,8 +65,9 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// *Guarantees*: exclusion, and a token larger than every earlier one of the name and than the
     /// request's floor, minted in the same step. While a live place waits, an attempt of an owner
     /// without a place is `Busy` (no barging), where the store is fair. An attempt of the owner that
-    /// holds the lock extends the lease like a renewal and keeps the token. An attempt of an owner
-    /// that was [abandoned](Backend::abandon) grants nothing.
+    /// holds the lock extends the lease like a renewal and keeps the token; it never shortens the
+    /// lease, since it may be a late repeat. An attempt of an owner that was
+    /// [abandoned](Backend::abandon) grants nothing.
     ///
     /// *Durations*: the lease counts from the request's `sent`; the grant says which lease was set.
     ///
@@ -103,7 +104,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Renews a batch of grants, in one round trip where the store can.
     ///
     /// *Guarantees*: the answers stand in the order of `grants`. A grant that the store no longer has
-    /// is `Lost` and stays gone. A failure to reach the store is `Unknown`, never `Lost`.
+    /// is `Lost` and stays gone. A failure to reach the store is `Unknown`, never `Lost`. A renewal
+    /// of a grant that was released with a [`keep`](Release::keep) is late, and is `Lost` too.
     ///
     /// *Durations*: each grant asks for its own `lease` anew. `sent` is an instant before the call;
     /// an answer's `from` is `sent` or earlier.

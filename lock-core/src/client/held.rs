@@ -43,7 +43,9 @@ pub(crate) struct Held {
 
 /// The instant until which a holder may believe a grant (S3).
 pub(crate) fn validity(grant: &Grant) -> Instant {
-    let span = grant.claim.unwrap_or(grant.lease);
+    // Not longer than the lease: the renewal that claims a pushed grant sets the lease in place of the
+    // claim window, and its answer may be lost.
+    let span = grant.claim.map_or(grant.lease, |claim| claim.min(grant.lease));
     grant.from + span.saturating_sub(drift_margin(span) + grant.margin)
 }
 
@@ -57,11 +59,15 @@ impl Held {
     ) -> Result<Self, Grant> {
         let hold_until =
             wanted.hold_at_most.map_or(Instant::from_nanos(u64::MAX), |span| now + span);
+        // A grant may have been asked for by an older waiter with another lease. Renewals ask for this
+        // one's; if that is shorter, it counts from the start, since an answer may be lost.
+        let granted = grant.lease;
+        grant.lease = granted.min(wanted.lease);
         let valid_until = validity(&grant).min(hold_until);
         if now >= valid_until {
+            grant.lease = granted;
             return Err(grant);
         }
-        // A grant may have been asked for by an older waiter with another lease.
         grant.lease = wanted.lease;
         Ok(Self {
             grant,
@@ -146,5 +152,38 @@ impl Held {
             token.cancel();
         }
         token.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FencingToken, LockName, OwnerId, OwnerLabel, Request};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn grant(lease: Duration) -> Grant {
+        let name = LockName::new("job").unwrap();
+        let label = OwnerLabel::new("test").unwrap();
+        let owner = OwnerId::from_bits(1);
+        let request = Request::new(name, owner, label, lease, Instant::from_nanos(0));
+        Grant::new(&request, FencingToken::ZERO)
+    }
+
+    fn believed(grant: Grant, lease: Duration) -> Duration {
+        let wanted = Wanted { lease, at_least: None, hold_at_most: None };
+        let held = Held::new(grant, 1, &wanted, Instant::from_nanos(1)).unwrap();
+        held.valid_until().unwrap().since(Instant::from_nanos(0))
+    }
+
+    #[test]
+    fn nothing_is_believed_for_longer_than_the_shortest_lease_that_may_be_set() {
+        let valid = |span| span - drift_margin(span);
+        assert_eq!(believed(grant(10 * SECOND), 10 * SECOND), valid(10 * SECOND));
+        // A renewal asks for the waiter's lease, and the store may set it unheard.
+        assert_eq!(believed(grant(10 * SECOND), SECOND), valid(SECOND));
+        assert_eq!(believed(grant(SECOND), 10 * SECOND), valid(SECOND));
+        assert_eq!(believed(grant(SECOND).pushed(2 * SECOND), SECOND), valid(SECOND));
+        assert_eq!(believed(grant(10 * SECOND).pushed(2 * SECOND), 10 * SECOND), valid(2 * SECOND));
     }
 }

@@ -232,9 +232,12 @@ async fn run(inner: Arc<Inner>, ending: Ending) {
                 None => std::future::pending().await,
             }
         };
+        // In this order always: a simulation wants the same run again. Calls first, since a busy client
+        // may be woken without a pause.
         tokio::select! {
-            () = inner.keeper.wake.notified() => continue,
+            biased;
             Some(()) = calls.next(), if !calls.is_empty() => continue,
+            () = inner.keeper.wake.notified() => continue,
             () = ring => {}
         }
         alarm = None;

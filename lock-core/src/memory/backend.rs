@@ -87,9 +87,7 @@ impl Backend for Memory {
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         // Every step ends before its caller can go away, so that there are no ghosts to stop.
         let now = self.now();
-        let mut store = self.store();
-        store.release(&request.name, request.owner, None, now);
-        store.leave(&request.name, request.owner, now);
+        self.store().abandon(&request.name, request.owner, now);
         Ok(())
     }
 

@@ -32,6 +32,8 @@ struct Held {
     owner: OwnerId,
     label: OwnerLabel,
     expires: Instant,
+    /// Released, and kept for a last while: no late request lengthens it.
+    kept: bool,
 }
 
 struct Place {
@@ -74,9 +76,10 @@ impl Store {
         });
         entry.pass_over(now, watermark);
         if let Some(held) = &mut entry.holder {
-            if held.owner == request.owner {
-                // A repeat sets the whole lease anew and keeps the token.
-                held.expires = now.clock + request.lease;
+            if held.owner == request.owner && !held.kept {
+                // A repeat sets the whole lease anew and keeps the token. It may be a late one, of
+                // before a renewal with a longer lease: it never shortens.
+                held.expires = held.expires.max(now.clock + request.lease);
                 return Some(Answer::Granted(Grant::new(request, entry.token)));
             }
             return Some(Answer::Busy(entry.busy(request, now)));
@@ -87,6 +90,7 @@ impl Store {
             owner: request.owner,
             label: request.label.clone(),
             expires: now.clock + request.lease,
+            kept: false,
         });
         Some(Answer::Granted(Grant::new(request, entry.token)))
     }
@@ -113,8 +117,9 @@ impl Store {
     /// The whole lease anew, for a grant that is still there.
     pub(super) fn renew(&mut self, grant: &Grant, now: Now<'_>) -> bool {
         match self.held(&grant.name, grant.owner, now) {
+            Some((held, _)) if held.kept => false,
             Some((held, _)) => {
-                held.expires = now.clock + grant.lease;
+                held.expires = held.expires.max(now.clock + grant.lease);
                 true
             }
             None => false,
@@ -143,7 +148,7 @@ impl Store {
         self.step(name, now, |entry| match (entry.held_by(owner, now), keep) {
             (None, _) => false,
             (Some((held, _)), Some(keep)) => {
-                held.expires = now.clock + keep;
+                (held.expires, held.kept) = (now.clock + keep, true);
                 true
             }
             (Some(_), None) => {
@@ -163,9 +168,12 @@ impl Store {
         held
     }
 
-    /// Removes a place.
-    pub(super) fn leave(&mut self, name: &LockName, owner: OwnerId, now: Now<'_>) {
-        self.step(name, now, |entry| entry.queue.retain(|place| place.request.owner != owner));
+    /// Removes whatever an owner has: its place first, so that the lock is not handed to it.
+    pub(super) fn abandon(&mut self, name: &LockName, owner: OwnerId, now: Now<'_>) {
+        self.step(name, now, |entry| {
+            entry.queue.retain(|place| place.request.owner != owner);
+            entry.holder.take_if(|held| held.owner == owner);
+        });
     }
 
     pub(super) fn look(&mut self, name: &LockName, now: Now<'_>) -> Option<LockState> {
@@ -238,6 +246,7 @@ impl Entry {
                 owner: place.request.owner,
                 label: place.request.label,
                 expires: now.clock + Memory::CLAIM,
+                kept: false,
             });
         }
     }

@@ -12,24 +12,22 @@ pub(super) fn check(holds: &Holds, found: &mut Vec<Violation>) {
     for attempts in holds.by_name.values() {
         for first in attempts.iter().filter(|attempt| attempt.queued.is_some()) {
             for later in attempts.iter().filter(|later| barged(first, later)) {
-                if !inherits(attempts, first, later) {
-                    let what = format!(
-                        "{} waited for {:?} and {}, which asked later, was served first",
-                        first.op,
-                        first.name.as_str(),
-                        later.op
-                    );
-                    found.push(Violation::new(Rule::Fairness, what, [first.op, later.op]));
-                }
+                let what = format!(
+                    "{} waited for {:?} and {}, which asked later, was served first",
+                    first.op,
+                    first.name.as_str(),
+                    later.op
+                );
+                found.push(Violation::new(Rule::Fairness, what, [first.op, later.op]));
             }
         }
     }
 }
 
-/// Whether `later` asked after `first` had a place and was granted while that waited.
+/// Whether `later` asked after `first` had a place, inherited no older one, and was granted while that waited.
 fn barged(first: &Attempt, later: &Attempt) -> bool {
     let Some(hold) = &later.hold else { return false };
-    if first.queued.is_none_or(|queued| later.asked <= queued) {
+    if first.queued.is_none_or(|queued| later.place_since <= queued) {
         return false;
     }
     match (&first.hold, first.ended) {
@@ -38,17 +36,6 @@ fn barged(first: &Attempt, later: &Attempt) -> bool {
         (None, Some(gave_up)) => later.ended.is_some_and(|ended| ended < gave_up),
         (None, None) => true,
     }
-}
-
-/// Whether an older acquisition of `later`'s process left it a place from before `first`'s.
-fn inherits(attempts: &[Attempt], first: &Attempt, later: &Attempt) -> bool {
-    attempts.iter().any(|older| {
-        older.op.process == later.op.process
-            && older.op != first.op
-            && older.hold.is_none()
-            && first.queued.is_some_and(|queued| older.asked <= queued)
-            && older.ended.is_none_or(|ended| ended >= later.asked)
-    })
 }
 
 #[cfg(test)]

@@ -98,6 +98,7 @@ impl Driver {
             Step::Pause(pause, request) => {
                 let pause = self.handle.env.sleep(pause);
                 tokio::select! {
+                    biased;
                     () = pause => {}
                     () = self.queue.changed.notified() => {}
                 }
@@ -149,6 +150,7 @@ impl Driver {
         let left = place.ask_at.since(self.handle.env.now());
         let poll = self.handle.env.sleep(left);
         tokio::select! {
+            biased;
             signal = place.turn.next() => match signal {
                 Signal::Granted(grant) => self.pushed(grant, place).await,
                 Signal::Recheck => self.ask(place).await,
@@ -264,6 +266,7 @@ impl Driver {
     /// Waits for the release of the guard that this process was given.
     async fn follow(&mut self, mut carried: oneshot::Receiver<Carried>) -> Step {
         tokio::select! {
+            biased;
             answer = &mut carried => match answer {
                 Ok(Carried(request, Some(enqueued))) => self.answered(request, enqueued).await,
                 Ok(Carried(_, None)) | Err(_) => Step::Enqueue(None),

@@ -180,7 +180,8 @@ impl Waiting {
 
     /// Turns every waiter away.
     pub(crate) fn refuse_all(&self, error: &Error) {
-        let queues: Vec<_> = self.queues.lock().values().cloned().collect();
+        let mut queues: Vec<_> = self.queues.lock().values().cloned().collect();
+        queues.sort_by(|one, two| one.name.cmp(&two.name));
         for queue in queues {
             queue.fail(error);
             queue.changed.notify_one();
