@@ -1,4 +1,37 @@
-//! The conformance suite of leasehold.
+//! The conformance suite of leasehold: what every store must keep, tried on the real one.
+//!
+//! To run it against a backend of your own, implement [`Harness`] and make this the `main` of a test
+//! target with `harness = false`:
+//!
+//! ```ignore
+//! fn main() -> std::process::ExitCode {
+//!     conformance_tests::main(vec![std::sync::Arc::new(MyHarness)])
+//! }
+//! ```
+//!
+//! `cargo test --test conformance -- expiry` runs the cases whose names contain a word, `--list` names
+//! them. Cases are chosen by what the backend's `Guarantees` promise; one that is skipped must be
+//! listed by [`Harness::skips`]. The run ends with a table of case × harness.
+//!
+//! - [`cases`]: the list; [`history`]: what clients saw, and a checker that sweeps over it;
+//! - [`kit`]: real servers, and the faults that befall them; [`mutants`]: broken backends, each of
+//!   which must be caught by the case meant for it.
+// Cases, and what helps them, fail by a panic: that is their answer.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
+pub mod cases;
+mod child;
+mod harness;
 pub mod history;
 pub mod kit;
+mod memory;
+pub mod mutants;
+mod runner;
+mod setting;
+
+pub use self::{
+    harness::{Harness, Needs, SetUpError, Store},
+    memory::MemoryHarness,
+    runner::main,
+    setting::Setting,
+};

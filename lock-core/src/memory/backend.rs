@@ -85,7 +85,6 @@ impl Backend for Memory {
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        // Every step ends before its caller can go away, so that there are no ghosts to stop.
         let now = self.now();
         self.store().abandon(&request.name, request.owner, now);
         Ok(())

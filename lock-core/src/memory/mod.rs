@@ -24,6 +24,8 @@ impl Memory {
     const HEARTBEAT: Duration = Duration::from_millis(500);
     /// A place that was not heard of for this long is passed over.
     const PLACE_LIFE: Duration = Duration::from_millis(1_500);
+    /// How long an abandoned owner is remembered: longer than any attempt is on its way.
+    const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
     /// How long a handed-over lock waits for its new owner's first renewal.
     const CLAIM: Duration = Duration::from_secs(2);
     /// The shortest lease.

@@ -1,7 +1,7 @@
 //! The state of the store and its steps. Each method is one atomic step.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -20,6 +20,10 @@ pub(super) struct Store {
     locks: HashMap<LockName, Entry>,
     /// At least the last token of every name that is not in `locks`.
     watermark: FencingToken,
+    /// Owners that were abandoned: a late attempt of theirs takes nothing.
+    tombstones: HashSet<OwnerId>,
+    /// The same by age.
+    buried: VecDeque<(Instant, OwnerId)>,
 }
 
 struct Entry {
@@ -63,7 +67,13 @@ impl Now<'_> {
 
 impl Store {
     pub(super) fn new(promised: Guarantees) -> Self {
-        Self { promised: Arc::new(promised), locks: HashMap::new(), watermark: FencingToken::ZERO }
+        Self {
+            promised: Arc::new(promised),
+            locks: HashMap::new(),
+            watermark: FencingToken::ZERO,
+            tombstones: HashSet::new(),
+            buried: VecDeque::new(),
+        }
     }
 
     /// One attempt. The token numbers are used up in the year 2255: `None`.
@@ -83,6 +93,11 @@ impl Store {
                 return Some(Answer::Granted(Grant::new(request, entry.token)));
             }
             return Some(Answer::Busy(entry.busy(request, now)));
+        }
+        if !self.tombstones.is_empty() && self.tombstones.contains(&request.owner) {
+            let busy = entry.busy(request, now);
+            self.step(&request.name, now, |_| ());
+            return Some(Answer::Busy(busy));
         }
         // `pass_over` left no live place, so there is nobody to barge past.
         entry.token = now.mint(entry.token.max(watermark), request.floor)?;
@@ -170,6 +185,15 @@ impl Store {
 
     /// Removes whatever an owner has: its place first, so that the lock is not handed to it.
     pub(super) fn abandon(&mut self, name: &LockName, owner: OwnerId, now: Now<'_>) {
+        while let Some((at, owner)) = self.buried.front()
+            && *at + Memory::TOMBSTONE_LIFE <= now.clock
+        {
+            self.tombstones.remove(owner);
+            self.buried.pop_front();
+        }
+        if self.tombstones.insert(owner) {
+            self.buried.push_back((now.clock, owner));
+        }
         self.step(name, now, |entry| {
             entry.queue.retain(|place| place.request.owner != owner);
             entry.holder.take_if(|held| held.owner == owner);

@@ -1,9 +1,10 @@
 -- Takes a name that is not there, released, or expired; sets the lease of our own anew.
 -- ?1 name, ?2 owner, ?3 label, ?4 lease, ?5 now, ?6 epoch, ?7 wall clock in µs, ?8 floor + 1.
 -- The clocks may be older than this statement by the time it waited for the database: that makes a
--- lease end earlier and a lock look held for longer, never the other way round.
-INSERT INTO {locks} AS l (name, owner, label, token, version, lease, expires, epoch)
-SELECT ?1, ?2, ?3, max(?7, s.watermark + 1, ?8), 1, ?4, ?5 + ?4, ?6
+-- lease end earlier and a lock look held for longer, never the other way round. A repeat may come
+-- after a renewal that was sent later: it never shortens.
+INSERT INTO {locks} AS l (name, owner, label, token, version, lease, expires, epoch, kept)
+SELECT ?1, ?2, ?3, max(?7, s.watermark + 1, ?8), 1, ?4, ?5 + ?4, ?6, 0
 FROM {settings} AS s
 WHERE NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = ?2)
 ON CONFLICT (name) DO UPDATE SET
@@ -11,6 +12,10 @@ ON CONFLICT (name) DO UPDATE SET
         WHEN l.owner = ?2 AND (l.epoch <> ?6 OR l.expires > ?5) THEN l.token
         ELSE max(?7, l.token + 1, ?8)
     END,
-    owner = ?2, label = ?3, version = l.version + 1, lease = ?4, expires = ?5 + ?4, epoch = ?6
-WHERE l.owner IS NULL OR l.owner = ?2 OR (l.epoch = ?6 AND l.expires <= ?5)
+    expires = CASE
+        WHEN l.owner = ?2 AND l.epoch = ?6 THEN max(l.expires, ?5 + ?4)
+        ELSE ?5 + ?4
+    END,
+    owner = ?2, label = ?3, version = l.version + 1, lease = ?4, epoch = ?6, kept = 0
+WHERE l.owner IS NULL OR (l.owner = ?2 AND NOT l.kept) OR (l.epoch = ?6 AND l.expires <= ?5)
 RETURNING token

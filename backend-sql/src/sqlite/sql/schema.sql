@@ -10,7 +10,8 @@ CREATE TABLE IF NOT EXISTS {locks} (
     version INTEGER NOT NULL,    -- one more with every change
     lease   INTEGER NOT NULL,
     expires INTEGER NOT NULL,
-    epoch   TEXT    NOT NULL
+    epoch   TEXT    NOT NULL,
+    kept    INTEGER NOT NULL     -- 1: released, and kept for a last while
 ) STRICT, WITHOUT ROWID;
 
 -- Owners that must never be granted anything any more; seconds of the wall clock.

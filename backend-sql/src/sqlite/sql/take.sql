@@ -2,7 +2,7 @@
 -- insert.sql.
 UPDATE {locks} SET
     token = max(?7, token + 1, ?8),
-    owner = ?2, label = ?3, version = version + 1, lease = ?4, expires = ?5 + ?4, epoch = ?6
+    owner = ?2, label = ?3, version = version + 1, lease = ?4, expires = ?5 + ?4, epoch = ?6, kept = 0
 WHERE name = ?1 AND version = ?9
     AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = ?2)
 RETURNING token

@@ -1,0 +1,169 @@
+//! S6: whatever is dropped, whenever, leaves no lock behind.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
+
+use lock_core::{LockClient, LockName, Release};
+
+use super::{always, cases};
+use crate::setting::{Setting, granted, refused};
+
+cases! {
+    "S6" an_acquire_dropped_at_any_poll_leaves_nothing always;
+    "S6" a_waiting_acquire_dropped_at_any_poll_leaves_nothing always;
+    "S6" a_try_acquire_dropped_at_any_poll_leaves_nothing always;
+    "S6" a_release_dropped_at_any_poll_still_releases always;
+    "S6" a_with_dropped_at_any_poll_leaves_nothing always;
+    "S6" a_dropped_guard_is_released always;
+    "S6" an_abandoned_owner_takes_nothing_any_more always;
+    "S6" abandoning_frees_what_was_taken always;
+}
+
+/// How often to go round where a future never ends in a bounded number of polls.
+const MOST: usize = 200;
+
+/// Polls a future up to `polls` times, each time after it has asked for it; `None` if it has not
+/// ended by then. Dropped on return.
+async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    let mut count = 0;
+    poll_fn(|context| {
+        if count == polls {
+            return Poll::Ready(None);
+        }
+        count += 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            // The last allowed poll is over: no need to wait for a wake-up.
+            Poll::Pending if count == polls => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// The lock must be free within one round of clean-up; far from the lease, which is the long one.
+async fn is_free(setting: &Setting, name: &LockName) {
+    let other = setting.client().await;
+    let limit = setting.promised().longest_poll + setting.promised().dead_place_delay;
+    let lock = other.lock(name).wait(limit + Duration::from_secs(10));
+    let guard = lock.acquire().await.expect("nothing is left behind");
+    guard.release().await.unwrap();
+    other.close().await;
+}
+
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Drops what `start` makes after every n-th poll, n from 0 until it ends.
+async fn at_every_poll<T: Send>(
+    setting: &Setting,
+    what: &str,
+    start: impl Fn(LockClient, LockName) -> Boxed<'static, T>,
+) {
+    for polls in 0..MOST {
+        let client = setting.client().await;
+        let name = setting.name(&format!("{what} {polls}"));
+        let ended = poll_times(start(client.clone(), name.clone()), polls).await;
+        let done = ended.is_some();
+        drop(ended);
+        is_free(setting, &name).await;
+        client.close().await;
+        if done {
+            println!("    {what}: dropped after 0 to {polls} polls");
+            assert!(polls > 0);
+            return;
+        }
+    }
+    panic!("{what} did not end within {MOST} polls");
+}
+
+async fn an_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
+    let lease = setting.long_lease();
+    at_every_poll(&setting, "acquire", |client, name| {
+        Box::pin(async move { client.lock(name).lease(lease).acquire().await.map(drop) })
+    })
+    .await;
+}
+
+async fn a_try_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
+    let lease = setting.long_lease();
+    at_every_poll(&setting, "try_acquire", |client, name| {
+        Box::pin(async move { client.lock(name).lease(lease).try_acquire().await.map(drop) })
+    })
+    .await;
+}
+
+async fn a_with_dropped_at_any_poll_leaves_nothing(setting: Setting) {
+    at_every_poll(&setting, "with", |client, name| {
+        Box::pin(
+            async move { client.lock(name).with(async |_| tokio::task::yield_now().await).await },
+        )
+    })
+    .await;
+}
+
+async fn a_waiting_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
+    for polls in 0..12 {
+        let (holder, client) = (setting.client().await, setting.client().await);
+        let name = setting.name(&format!("wait {polls}"));
+        let guard = holder.lock(&name).acquire().await.unwrap();
+        let waiting = client.lock(&name).wait(Duration::from_millis(100)).acquire();
+        let ended = poll_times(waiting, polls).await;
+        assert!(!matches!(ended, Some(Ok(_))), "granted while another holds it");
+        guard.release().await.unwrap();
+        is_free(&setting, &name).await;
+    }
+}
+
+async fn a_release_dropped_at_any_poll_still_releases(setting: Setting) {
+    for polls in 0..MOST {
+        let client = setting.client().await;
+        let name = setting.name(&format!("release {polls}"));
+        let guard = client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap();
+        let ended = poll_times(guard.release(), polls).await;
+        is_free(&setting, &name).await;
+        if ended.is_some() {
+            println!("    release: dropped after 0 to {polls} polls");
+            return;
+        }
+    }
+    panic!("a release did not end within {MOST} polls");
+}
+
+async fn a_dropped_guard_is_released(setting: Setting) {
+    let client = setting.client().await;
+    let name = setting.name("job");
+    drop(client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap());
+    is_free(&setting, &name).await;
+    // On a thread without a runtime.
+    let guard = client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap();
+    std::thread::spawn(move || drop(guard)).join().expect("a drop never panics");
+    is_free(&setting, &name).await;
+}
+
+async fn an_abandoned_owner_takes_nothing_any_more(setting: Setting) {
+    let (one, other) = (setting.connect().await, setting.connect().await);
+    let request = setting.request(&setting.name("job"));
+    one.abandon(&request).await.unwrap();
+    // A ghost: the store reads the attempt after its client has cleaned up.
+    let ghost = other.try_acquire(&request).await;
+    assert!(!matches!(ghost, Ok(lock_core::Attempt::Granted(_))), "{ghost:?}");
+    is_free(&setting, &request.name).await;
+}
+
+async fn abandoning_frees_what_was_taken(setting: Setting) {
+    let (one, other) = (setting.connect().await, setting.connect().await);
+    let request = setting.request(&setting.name("job"));
+    granted(&*one, &request).await;
+    refused(&*other, &setting.request(&request.name)).await;
+    one.abandon(&request).await.unwrap();
+    let grant = granted(&*other, &setting.request(&request.name)).await;
+    // Again, as after a lost answer: the later owner's is not touched.
+    one.abandon(&request).await.unwrap();
+    let released = other.release(&grant, Release::default()).await.unwrap();
+    assert_eq!(released.outcome, lock_core::Outcome::Released);
+}

@@ -1,0 +1,100 @@
+//! The cases: one list, the same for every store.
+//!
+//! A case is a function of a [`Setting`] that panics when the store does not keep what it promises. Its
+//! `requirement` is the one of the contract that it tries: S1 exclusion, S2 tokens, S3 validity, S4
+//! ownership, S5 no resurrection, S6 unknown outcomes; L1 crash, L2 waking, L3 fairness, L4 traffic,
+//! L5 loss, L6 close.
+
+mod cancellation;
+mod client;
+mod fairness;
+mod names;
+mod operators;
+mod ownership;
+mod processes;
+mod tokens;
+mod validity;
+mod waiting;
+
+use lock_core::{BoxFuture, Guarantees};
+
+use crate::{
+    harness::{Harness, Needs},
+    setting::Setting,
+};
+
+/// One case.
+#[derive(Clone)]
+pub struct Case {
+    /// Its name, unique.
+    pub name: &'static str,
+    /// What of the contract it tries.
+    pub requirement: &'static str,
+    /// What it asks of a store.
+    pub needs: Needs,
+    /// The case itself.
+    pub run: fn(Setting) -> BoxFuture,
+}
+
+/// Makes a list of cases from functions of their names.
+macro_rules! cases {
+    ($($requirement:literal $name:ident $needs:expr;)*) => {
+        pub(super) fn all() -> Vec<$crate::cases::Case> {
+            vec![$($crate::cases::Case {
+                name: stringify!($name),
+                requirement: $requirement,
+                needs: $needs,
+                run: |setting| Box::pin($name(setting)),
+            }),*]
+        }
+    };
+}
+use cases;
+
+/// Every case.
+#[must_use]
+pub fn all() -> Vec<Case> {
+    let mut all = Vec::new();
+    all.extend(tokens::all());
+    all.extend(ownership::all());
+    all.extend(validity::all());
+    all.extend(waiting::all());
+    all.extend(fairness::all());
+    all.extend(cancellation::all());
+    all.extend(client::all());
+    all.extend(names::all());
+    all.extend(operators::all());
+    all.extend(processes::all());
+    all
+}
+
+fn always(_: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
+    Ok(())
+}
+
+fn fair(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
+    if promised.fair { Ok(()) } else { Err("the store does not call itself fair") }
+}
+
+fn raises(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
+    if promised.raise { Ok(()) } else { Err("the store cannot raise a token") }
+}
+
+fn processes(_: &Guarantees, harness: &dyn Harness) -> Result<(), &'static str> {
+    if harness.reaches_processes() { Ok(()) } else { Err("the store lives in one process") }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_are_unique_and_every_requirement_has_a_case() {
+        let all = super::all();
+        let mut names: Vec<_> = all.iter().map(|case| case.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all.len());
+        for wanted in ["S1", "S2", "S3", "S4", "S5", "S6", "L1", "L2", "L3", "L5", "L6"] {
+            assert!(all.iter().any(|case| case.requirement == wanted), "nothing tries {wanted}");
+        }
+    }
+}

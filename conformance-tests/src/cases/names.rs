@@ -1,0 +1,105 @@
+//! Any accepted name is safe in every store.
+
+use std::collections::BTreeSet;
+
+use lock_core::{ErrorKind, LockName, Release};
+
+use super::{always, cases};
+use crate::setting::{Setting, granted};
+
+cases! {
+    "S1" names_are_kept_apart always;
+    "S1" the_longest_name_works always;
+    "S1" a_bad_name_is_refused_before_the_store_is_touched always;
+}
+
+/// Each means something to some store, or looks like its neighbour to one.
+const ODD: &[&str] = &[
+    "a",
+    "A",
+    "a ",
+    " a",
+    "a/b",
+    "a/",
+    "a//b",
+    "{a}",
+    "{}",
+    "a}{b",
+    "a{b}c",
+    "%",
+    "_",
+    "a%",
+    "a*",
+    "[a]",
+    "?",
+    "a:b",
+    "a'b",
+    "a\"b",
+    "';--",
+    "a\\b",
+    "\\",
+    "ä",
+    "a\u{308}",
+    "ß",
+    "ss",
+    "ſ",
+    "I",
+    "ı",
+    "日本",
+    "\u{1f512}",
+    "\u{200b}",
+    "..",
+    "../a",
+    "-",
+    "--",
+    "$1",
+    "@",
+    "#",
+    "0",
+    "00",
+    "NULL",
+    "\u{fffd}",
+];
+
+async fn names_are_kept_apart(setting: Setting) {
+    let backend = setting.connect().await;
+    let mut grants = Vec::new();
+    for odd in ODD {
+        let name = LockName::new(odd).unwrap();
+        grants.push(granted(&*backend, &setting.request(&name)).await);
+    }
+    let mut listed = BTreeSet::new();
+    let mut cursor = None;
+    loop {
+        let page = backend.list(cursor).await.unwrap();
+        listed.extend(page.locks.into_iter().map(|state| state.name.as_str().to_owned()));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    for grant in &grants {
+        assert!(listed.contains(grant.name.as_str()), "{:?} is not listed", grant.name);
+        let state = backend.inspect(&grant.name).await.unwrap().expect("a held name");
+        assert_eq!(state.holder.map(|holder| holder.owner), Some(grant.owner), "{:?}", grant.name);
+        backend.release(grant, Release::default()).await.unwrap();
+    }
+}
+
+async fn the_longest_name_works(setting: Setting) {
+    let client = setting.client().await;
+    // Three bytes each, 255 in all.
+    let name = LockName::new("日".repeat(85)).unwrap();
+    let guard = client.lock(&name).acquire().await.unwrap();
+    assert!(client.lock(&name).try_acquire().await.unwrap().guard().is_none());
+    guard.release().await.unwrap();
+}
+
+async fn a_bad_name_is_refused_before_the_store_is_touched(setting: Setting) {
+    let client = setting.client().await;
+    for bad in ["", "a\nb", "a\0", &"x".repeat(256)] {
+        let error = client.lock(bad).acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().contains("allowed"), "{error}");
+    }
+}

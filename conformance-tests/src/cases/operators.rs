@@ -1,0 +1,86 @@
+//! What operators ask.
+
+use std::collections::BTreeMap;
+
+use lock_core::{Init, LossReason, Outcome, Release};
+
+use super::{always, cases};
+use crate::setting::{Setting, granted};
+
+cases! {
+    "S2" inspect_tells_the_holder_and_then_no_holder always;
+    "S1" a_list_shows_every_held_name_once always;
+    "L5" a_forced_release_is_learnt_by_the_holder always;
+    "S1" init_of_a_store_in_use_changes_nothing always;
+}
+
+async fn inspect_tells_the_holder_and_then_no_holder(setting: Setting) {
+    let backend = setting.connect().await;
+    let request = setting.request(&setting.name("job"));
+    assert!(
+        backend.inspect(&request.name).await.unwrap().is_none_or(|state| state.holder.is_none())
+    );
+    let grant = granted(&*backend, &request).await;
+    let state = backend.inspect(&request.name).await.unwrap().expect("a held name");
+    let holder = state.holder.expect("its holder");
+    assert_eq!((holder.owner, holder.label), (request.owner, request.label));
+    assert_eq!(state.token, grant.token);
+    assert!(!holder.remaining.is_zero());
+    backend.release(&grant, Release::default()).await.unwrap();
+    let after = backend.inspect(&request.name).await.unwrap();
+    assert!(after.is_none_or(|state| state.holder.is_none()));
+}
+
+async fn a_list_shows_every_held_name_once(setting: Setting) {
+    let backend = setting.connect().await;
+    let mut grants = BTreeMap::new();
+    for at in 0..450 {
+        let name = setting.name(&format!("{at}"));
+        let grant = granted(&*backend, &setting.request(&name)).await;
+        grants.insert(name, grant);
+    }
+    let (free, _) = grants.pop_first().unwrap();
+    backend.force_release(&free).await.unwrap();
+    let mut seen = BTreeMap::new();
+    let mut cursor = None;
+    loop {
+        let page = backend.list(cursor).await.unwrap();
+        for state in page.locks {
+            let holder = state.holder.expect("only held names are listed");
+            assert_eq!(
+                seen.insert(state.name.clone(), holder.owner),
+                None,
+                "{:?} twice",
+                state.name
+            );
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    for (name, grant) in &grants {
+        assert_eq!(seen.get(name), Some(&grant.owner), "{name:?}");
+    }
+    assert!(!seen.contains_key(&free), "a free name is listed");
+}
+
+async fn a_forced_release_is_learnt_by_the_holder(setting: Setting) {
+    let client = setting.client().await;
+    let name = setting.name("job");
+    let guard = client.lock(&name).lease(setting.lease()).acquire().await.unwrap();
+    assert_eq!(client.backend().force_release(&name).await.unwrap(), Outcome::Released);
+    let reason = guard.lost().await;
+    assert!(matches!(reason, LossReason::Gone | LossReason::TakenOver), "{reason:?}");
+    assert!(!guard.is_valid());
+}
+
+async fn init_of_a_store_in_use_changes_nothing(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let grant = granted(&*backend, &setting.request(&name)).await;
+    let settings = backend.init(&Init::default()).await.unwrap();
+    assert_eq!(settings.longest_lease, setting.promised().longest_lease);
+    let state = backend.inspect(&name).await.unwrap().expect("still held");
+    assert_eq!(state.holder.map(|holder| holder.owner), Some(grant.owner));
+}

@@ -1,0 +1,142 @@
+//! S1 and S4: one holder, and only the holder renews and releases.
+
+use std::collections::HashSet;
+
+use futures_util::future::join_all;
+use lock_core::{Attempt, Env as _, LossReason, Outcome, Release, Renewal, SystemEnv};
+
+use super::{always, cases};
+use crate::setting::{Setting, granted, refused};
+
+cases! {
+    "S1" one_of_many_attempts_wins always;
+    "S1" a_held_lock_is_refused_with_its_holder_and_token always;
+    "S4" only_the_owner_releases always;
+    "S4" only_the_owner_renews always;
+    "S4" a_release_twice_is_not_held_the_second_time always;
+    "S4" a_batch_of_renewals_is_answered_one_by_one always;
+    "S5" a_renewal_does_not_bring_a_released_grant_back always;
+    "S5" a_renewal_does_not_bring_a_forced_grant_back always;
+    "S6" a_repeat_by_the_owner_is_the_same_grant always;
+}
+
+async fn one_of_many_attempts_wins(setting: Setting) {
+    let backends = join_all((0..4).map(|_| setting.connect())).await;
+    for round in 0..10 {
+        let name = setting.name(&format!("job {round}"));
+        let attempts = (0..16).map(|at| {
+            let (backend, request) = (&backends[at % backends.len()], setting.request(&name));
+            async move { backend.try_acquire(&request).await.unwrap().granted() }
+        });
+        let winners = join_all(attempts).await.into_iter().flatten().count();
+        assert_eq!(winners, 1, "of 16 attempts at once");
+    }
+}
+
+async fn a_held_lock_is_refused_with_its_holder_and_token(setting: Setting) {
+    let (one, other) = (setting.connect().await, setting.connect().await);
+    let request = setting.request(&setting.name("job"));
+    let grant = granted(&*one, &request).await;
+    let busy = refused(&*other, &setting.request(&request.name)).await;
+    assert_eq!(busy.token, grant.token);
+    let holder = busy.holder.clone().expect("a store tells who holds");
+    assert_eq!((holder.owner, &holder.label), (request.owner, &request.label));
+    assert!(holder.remaining <= grant.lease + setting.promised().lease_step, "{holder:?}");
+    assert!(!busy.retry_after.is_zero());
+    assert!(busy.retry_after <= setting.promised().longest_poll, "{busy:?}");
+}
+
+async fn only_the_owner_releases(setting: Setting) {
+    let (one, other) = (setting.connect().await, setting.connect().await);
+    let name = setting.name("job");
+    let gone = granted(&*one, &setting.request(&name)).await;
+    one.release(&gone, Release::default()).await.unwrap();
+    let held = granted(&*other, &setting.request(&name)).await;
+    let late = one.release(&gone, Release::default()).await.unwrap();
+    assert_eq!(late.outcome, Outcome::NotHeld);
+    let busy = refused(&*one, &setting.request(&name)).await;
+    assert_eq!(busy.token, held.token, "still the later owner's");
+    assert_eq!(busy.holder.unwrap().owner, held.owner);
+}
+
+async fn only_the_owner_renews(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let gone = granted(&*backend, &setting.request(&name)).await;
+    backend.release(&gone, Release::default()).await.unwrap();
+    let held = granted(&*backend, &setting.request(&name)).await;
+    let answers = backend.renew(&[&gone, &held], SystemEnv.now()).await;
+    assert!(
+        matches!(answers[..], [Renewal::Lost(LossReason::TakenOver), Renewal::Renewed { .. }]),
+        "{answers:?}"
+    );
+}
+
+async fn a_release_twice_is_not_held_the_second_time(setting: Setting) {
+    let backend = setting.connect().await;
+    let grant = granted(&*backend, &setting.request(&setting.name("job"))).await;
+    for expected in [Outcome::Released, Outcome::NotHeld] {
+        let released = backend.release(&grant, Release::default()).await.unwrap();
+        assert_eq!(released.outcome, expected);
+    }
+}
+
+async fn a_batch_of_renewals_is_answered_one_by_one(setting: Setting) {
+    let backend = setting.connect().await;
+    let mut grants = Vec::new();
+    for at in 0..40 {
+        grants.push(granted(&*backend, &setting.request(&setting.name(&format!("n {at}")))).await);
+    }
+    let gone: HashSet<usize> = [0, 7, 8, 39].into();
+    for at in &gone {
+        backend.release(&grants[*at], Release::default()).await.unwrap();
+    }
+    let sent = SystemEnv.now();
+    let answers = backend.renew(&grants.iter().collect::<Vec<_>>(), sent).await;
+    assert_eq!(answers.len(), grants.len());
+    for (at, answer) in answers.iter().enumerate() {
+        match answer {
+            Renewal::Lost(LossReason::Gone) => assert!(gone.contains(&at), "{at} is held"),
+            Renewal::Renewed { from, .. } => {
+                assert!(!gone.contains(&at), "{at} was released");
+                assert!(*from <= sent, "a lease counted from after the request");
+            }
+            other => panic!("{at}: {other:?}"),
+        }
+    }
+    assert!(backend.renew(&[], sent).await.is_empty());
+}
+
+async fn a_renewal_does_not_bring_a_released_grant_back(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let gone = granted(&*backend, &setting.request(&name)).await;
+    backend.release(&gone, Release::default()).await.unwrap();
+    let answers = backend.renew(&[&gone], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Lost(_)]), "{answers:?}");
+    granted(&*backend, &setting.request(&name)).await;
+}
+
+async fn a_renewal_does_not_bring_a_forced_grant_back(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let gone = granted(&*backend, &setting.request(&name)).await;
+    assert_eq!(backend.force_release(&name).await.unwrap(), Outcome::Released);
+    let answers = backend.renew(&[&gone], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Lost(_)]), "{answers:?}");
+    assert_eq!(backend.force_release(&name).await.unwrap(), Outcome::NotHeld);
+    granted(&*backend, &setting.request(&name)).await;
+}
+
+async fn a_repeat_by_the_owner_is_the_same_grant(setting: Setting) {
+    let (one, other) = (setting.connect().await, setting.connect().await);
+    let request = setting.request(&setting.name("job"));
+    let first = granted(&*one, &request).await;
+    // The answer was lost, and the process asks again over another connection.
+    let Attempt::Granted(again) = other.try_acquire(&request).await.unwrap() else {
+        panic!("the owner was refused its own lock");
+    };
+    assert_eq!((again.token, again.owner), (first.token, first.owner));
+    one.release(&again, Release::default()).await.unwrap();
+    granted(&*one, &setting.request(&request.name)).await;
+}

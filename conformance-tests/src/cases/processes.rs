@@ -1,0 +1,75 @@
+//! Real processes that crash and pause.
+
+use futures_util::future::join_all;
+use lock_core::Fence;
+use rustix::process::Signal;
+
+use super::{cases, processes};
+use crate::{
+    child::{Child, Deed},
+    setting::{Setting, eventually},
+};
+
+cases! {
+    "L1" a_killed_holders_lock_is_free_within_its_lease processes;
+    "L5" a_paused_holder_learns_of_its_loss_and_is_fenced processes;
+    "S1" processes_count_without_losing_an_update processes;
+}
+
+async fn a_killed_holders_lock_is_free_within_its_lease(setting: Setting) {
+    let name = setting.name("job");
+    let lease = setting.lease() * 2;
+    let mut child = Child::start(&setting, &name, lease, Deed::Hold);
+    let token = child.held().await;
+    let client = setting.client().await;
+    assert!(client.lock(&name).try_acquire().await.unwrap().guard().is_none(), "it holds");
+    let killed = child.kill().await;
+    let guard = client.lock(&name).wait(setting.patience() + lease).acquire().await.unwrap();
+    assert!(guard.token() > token);
+    // Renewed just before it was killed, at the latest.
+    let promised = setting.promised();
+    let bound = lease + promised.lease_step + promised.expiry_slack + promised.longest_poll;
+    let slack = std::time::Duration::from_secs(2);
+    assert!(killed.elapsed() <= bound + slack, "free after {:?}", killed.elapsed());
+}
+
+async fn a_paused_holder_learns_of_its_loss_and_is_fenced(setting: Setting) {
+    let name = setting.name("job");
+    let mut child = Child::start(&setting, &name, setting.lease(), Deed::Hold);
+    let token = child.held().await;
+    child.signal(Signal::STOP);
+    let client = setting.client().await;
+    let guard = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
+    let fence = Fence::new();
+    fence.admit("data", guard.token()).unwrap();
+    child.signal(Signal::CONT);
+    let line = child.says().await;
+    assert!(line.starts_with("lost "), "{line:?}");
+    let stale = fence.admit("data", token).unwrap_err();
+    assert_eq!((stale.offered, stale.admitted), (token, guard.token()));
+    // The late one's clean-up does not touch the new holder's lock.
+    child.ended().await;
+    eventually("the lock to be still ours", setting.patience(), || async {
+        let state = client.backend().inspect(&name).await.unwrap();
+        let holder = state.and_then(|state| state.holder);
+        (holder.map(|holder| holder.owner) == Some(guard.owner())).then_some(())
+    })
+    .await;
+    assert!(guard.is_valid());
+}
+
+async fn processes_count_without_losing_an_update(setting: Setting) {
+    const PROCESSES: u32 = 4;
+    const TIMES: u32 = 15;
+    let name = setting.name("counter");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "0").unwrap();
+    let lease = setting.long_lease();
+    let deed = || Deed::Count { file: file.path().to_str().unwrap().to_owned(), times: TIMES };
+    let mut children: Vec<_> =
+        (0..PROCESSES).map(|_| Child::start(&setting, &name, lease, deed())).collect();
+    join_all(children.iter_mut().map(|child| async { assert_eq!(child.says().await, "done") }))
+        .await;
+    let total = std::fs::read_to_string(file.path()).unwrap();
+    assert_eq!(total, (PROCESSES * TIMES).to_string(), "an update was lost");
+}

@@ -1,0 +1,107 @@
+//! S2: tokens strictly increase over the grants of a name.
+
+use lock_core::{ErrorKind, FencingToken, Release, Request};
+
+use super::{always, cases, raises};
+use crate::setting::{Setting, eventually, granted};
+
+cases! {
+    "S2" tokens_increase_over_releases always;
+    "S2" tokens_increase_over_an_expiry always;
+    "S2" a_renewal_keeps_the_token always;
+    "S2" a_token_is_above_the_floor always;
+    "S2" a_floor_far_ahead_of_the_clock_is_refused always;
+    "S2" a_raised_token_is_exceeded_by_the_next raises;
+    "S2" a_token_is_not_raised_by_who_does_not_hold raises;
+}
+
+async fn tokens_increase_over_releases(setting: Setting) {
+    let (one, other) = (setting.connect().await, setting.connect().await);
+    let name = setting.name("job");
+    let mut last = FencingToken::ZERO;
+    for turn in 0..20 {
+        let backend = if turn % 2 == 0 { &one } else { &other };
+        let grant = granted(&**backend, &setting.request(&name)).await;
+        assert!(grant.token > last, "{} after {last}", grant.token);
+        last = grant.token;
+        backend.release(&grant, Release::default()).await.unwrap();
+    }
+}
+
+async fn tokens_increase_over_an_expiry(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let first = granted(&*backend, &setting.short_request(&name)).await;
+    let second = eventually("the lease to run out", setting.patience(), || async {
+        backend.try_acquire(&setting.request(&name)).await.unwrap().granted()
+    })
+    .await;
+    assert!(second.token > first.token, "{} after {}", second.token, first.token);
+}
+
+async fn a_renewal_keeps_the_token(setting: Setting) {
+    let backend = setting.connect().await;
+    let request = setting.request(&setting.name("job"));
+    let grant = granted(&*backend, &request).await;
+    backend.renew(&[&grant], request.sent).await;
+    let state = backend.inspect(&request.name).await.unwrap().expect("a held name");
+    assert_eq!(state.token, grant.token);
+}
+
+async fn a_token_is_above_the_floor(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let grant = granted(&*backend, &setting.request(&name)).await;
+    backend.release(&grant, Release::default()).await.unwrap();
+    // Ten seconds ahead: above what the clock gives, and within every longest lease but a short one.
+    let ahead = (setting.promised().longest_lease.as_micros() as u64 / 2).min(10_000_000);
+    let floor = FencingToken::new(grant.token.get() + ahead).unwrap();
+    let request = with_floor(setting.request(&name), floor);
+    let next = granted(&*backend, &request).await;
+    assert!(next.token > floor, "{} with the floor {floor}", next.token);
+}
+
+async fn a_floor_far_ahead_of_the_clock_is_refused(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let day = 24 * 3600 * 1_000_000;
+    let far = setting.promised().longest_lease.as_micros() as u64 + day;
+    let now = lock_core::Env::wall_micros(&lock_core::SystemEnv);
+    let floor = FencingToken::new(now + far).unwrap();
+    let error = backend.try_acquire(&with_floor(setting.request(&name), floor)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    let grant = granted(&*backend, &setting.request(&name)).await;
+    assert!(grant.token < floor, "nothing of the refused attempt stays");
+}
+
+async fn a_raised_token_is_exceeded_by_the_next(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let grant = granted(&*backend, &setting.request(&name)).await;
+    let ahead = (setting.promised().longest_lease.as_micros() as u64 / 2).min(5_000_000);
+    let raised = FencingToken::new(grant.token.get() + ahead).unwrap();
+    backend.raise(&grant, raised).await.unwrap();
+    backend.raise(&grant, grant.token).await.unwrap();
+    backend.renew(&[&grant], grant.from).await;
+    backend.release(&grant, Release::default()).await.unwrap();
+    let next = granted(&*backend, &setting.request(&name)).await;
+    assert!(next.token > raised, "{} after {raised}", next.token);
+}
+
+async fn a_token_is_not_raised_by_who_does_not_hold(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let gone = granted(&*backend, &setting.request(&name)).await;
+    backend.release(&gone, Release::default()).await.unwrap();
+    let grant = granted(&*backend, &setting.request(&name)).await;
+    let raised = FencingToken::new(grant.token.get() + 1_000).unwrap();
+    let error = backend.raise(&gone, raised).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotHeld, "{error}");
+    let state = backend.inspect(&name).await.unwrap().unwrap();
+    assert_eq!(state.token, grant.token);
+}
+
+fn with_floor(mut request: Request, floor: FencingToken) -> Request {
+    request.floor = floor;
+    request
+}

@@ -1,0 +1,142 @@
+//! S3, S5, L1: how long a grant lasts, in the store and for its holder.
+
+use std::time::Duration;
+
+use lock_core::{
+    Env as _, ErrorKind, LossReason, Outcome, Release, Renewal, SystemEnv, drift_margin,
+};
+
+use super::{always, cases};
+use crate::setting::{Setting, eventually, granted, refused};
+
+cases! {
+    "L1" an_unrenewed_lease_ends_and_not_before_its_time always;
+    "S5" a_renewal_does_not_bring_an_expired_grant_back always;
+    "S3" a_guard_is_valid_for_less_than_the_lease always;
+    "S3" a_renewal_sets_the_lease_anew always;
+    "S3" a_release_may_keep_the_lock_for_a_while always;
+    "S3" the_lease_is_at_least_the_one_that_was_asked_for always;
+    "S3" a_lease_out_of_range_is_refused_with_the_range always;
+    "S3" hold_at_most_ends_a_guard always;
+}
+
+async fn an_unrenewed_lease_ends_and_not_before_its_time(setting: Setting) {
+    let (one, other) = (setting.connect().await, setting.connect().await);
+    let name = setting.name("job");
+    let request = setting.short_request(&name);
+    let grant = granted(&*one, &request).await;
+    eventually("a dead holder's lock", setting.patience(), || async {
+        let state = other.inspect(&name).await.unwrap();
+        state.is_none_or(|state| state.holder.is_none()).then_some(())
+    })
+    .await;
+    let held = SystemEnv.now().since(grant.from);
+    let believed = grant.lease - (drift_margin(grant.lease) + grant.margin).min(grant.lease);
+    assert!(
+        held >= believed,
+        "free after {held:?}, while its holder could believe for {believed:?}"
+    );
+    granted(&*other, &setting.request(&name)).await;
+}
+
+async fn a_renewal_does_not_bring_an_expired_grant_back(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let gone = granted(&*backend, &setting.short_request(&name)).await;
+    eventually("the lease to run out", setting.patience(), || async {
+        let state = backend.inspect(&name).await.unwrap();
+        state.is_none_or(|state| state.holder.is_none()).then_some(())
+    })
+    .await;
+    let answers = backend.renew(&[&gone], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Lost(LossReason::Gone)]), "{answers:?}");
+    let released = backend.release(&gone, Release::default()).await.unwrap();
+    assert_eq!(released.outcome, Outcome::NotHeld);
+}
+
+async fn a_guard_is_valid_for_less_than_the_lease(setting: Setting) {
+    let client = setting.client().await;
+    let lease = setting.long_lease();
+    let guard = client.lock(setting.name("job")).lease(lease).acquire().await.unwrap();
+    assert!(guard.is_valid());
+    let least = drift_margin(lease);
+    assert!(guard.remaining() <= lease - least, "{:?} of {lease:?}", guard.remaining());
+    guard.release().await.unwrap();
+}
+
+async fn a_renewal_sets_the_lease_anew(setting: Setting) {
+    let (one, other) = (setting.connect().await, setting.connect().await);
+    let name = setting.name("job");
+    let grant = granted(&*one, &setting.short_request(&name)).await;
+    let end = grant.from + grant.lease * 3;
+    while SystemEnv.now() < end {
+        let sent = SystemEnv.now();
+        let answers = one.renew(&[&grant], sent).await;
+        let [Renewal::Renewed { from, lease }] = answers[..] else {
+            // A machine that stood still for a whole lease has shown nothing.
+            assert!(SystemEnv.now().since(sent) > grant.lease, "{answers:?}");
+            return;
+        };
+        assert!(from <= sent && lease >= grant.lease, "{from:?} {lease:?}");
+        tokio::time::sleep(grant.lease / 4).await;
+        if SystemEnv.now().since(sent) < grant.lease {
+            refused(&*other, &setting.request(&name)).await;
+        }
+    }
+}
+
+async fn a_release_may_keep_the_lock_for_a_while(setting: Setting) {
+    let (one, other) = (setting.connect().await, setting.connect().await);
+    let name = setting.name("job");
+    let grant = granted(&*one, &setting.request(&name)).await;
+    let keep = setting.lease();
+    let before = SystemEnv.now();
+    let released = one.release(&grant, Release { keep: Some(keep), next: None }).await.unwrap();
+    assert_eq!(released.outcome, Outcome::Released);
+    eventually("a kept lock's end", setting.patience(), || async {
+        other.try_acquire(&setting.request(&name)).await.unwrap().granted()
+    })
+    .await;
+    let kept = SystemEnv.now().since(before);
+    assert!(kept >= keep - drift_margin(keep), "kept for {kept:?} instead of {keep:?}");
+}
+
+async fn the_lease_is_at_least_the_one_that_was_asked_for(setting: Setting) {
+    let backend = setting.connect().await;
+    let request = setting.short_request(&setting.name("job"));
+    let grant = granted(&*backend, &request).await;
+    let step = setting.promised().lease_step;
+    assert!(grant.lease >= request.lease && grant.lease <= request.lease + step, "{grant:?}");
+    assert!(grant.from <= SystemEnv.now());
+}
+
+async fn a_lease_out_of_range_is_refused_with_the_range(setting: Setting) {
+    let client = setting.client().await;
+    let name = setting.name("job");
+    let longest = setting.promised().longest_lease;
+    for lease in [Duration::ZERO, longest + Duration::from_secs(1)] {
+        let error = client.lock(&name).lease(lease).acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        let range = humantime_of(longest);
+        assert!(error.to_string().contains(&range), "{error} does not name {range}");
+    }
+    assert!(client.backend().inspect(&name).await.unwrap().is_none(), "nothing was sent");
+}
+
+fn humantime_of(span: Duration) -> String {
+    humantime::format_duration(span).to_string()
+}
+
+async fn hold_at_most_ends_a_guard(setting: Setting) {
+    let client = setting.client().await;
+    let name = setting.name("job");
+    let most = setting.lease() / 2;
+    let lock = client.lock(&name).lease(setting.lease() * 4).hold_at_most(most);
+    let guard = lock.acquire().await.unwrap();
+    assert!(guard.remaining() <= most);
+    assert_eq!(guard.lost().await, LossReason::HoldLimit);
+    assert!(!guard.is_valid());
+    // It is given back, and not left to its lease.
+    let after = client.lock(&name).wait(setting.patience()).acquire().await;
+    assert!(after.is_ok(), "the lock is left behind");
+}

@@ -1,0 +1,163 @@
+//! Child processes that really hold, crash and pause: the test binary, run again.
+
+use std::{
+    process::Stdio,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use lock_core::{FencingToken, LockClient, LockName};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{ChildStdout, Command},
+};
+
+use crate::{harness::Harness, setting::Setting};
+
+/// How long a child may take for a step.
+const STEP: Duration = Duration::from_secs(60);
+/// The variable that tells a process that it is a child, and which part it plays.
+const PART: &str = "LEASEHOLD_CONFORMANCE_PART";
+
+/// What a child does.
+#[derive(Clone, Debug)]
+pub(crate) enum Deed {
+    /// Acquires, says `held TOKEN`, and says `lost REASON` when it loses the lock.
+    Hold,
+    /// Adds one to the number in a file, so many times, each under the lock; says `done`.
+    Count { file: String, times: u32 },
+}
+
+/// A part: which store, which lock, what to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    harness: String,
+    address: String,
+    name: String,
+    lease_ms: u64,
+    deed: Deed,
+}
+
+impl Part {
+    /// The part of this process, if it is a child.
+    pub(crate) fn of_this_process() -> Option<Self> {
+        let text = std::env::var(PART).ok()?;
+        let fields: Vec<String> = serde_json::from_str(&text).ok()?;
+        let [harness, address, name, lease, deed @ ..] = &fields[..] else { return None };
+        let deed = match deed {
+            [] => Deed::Hold,
+            [file, times] => Deed::Count { file: file.clone(), times: times.parse().ok()? },
+            _ => return None,
+        };
+        Some(Self {
+            harness: harness.clone(),
+            address: address.clone(),
+            name: name.clone(),
+            lease_ms: lease.parse().ok()?,
+            deed,
+        })
+    }
+
+    pub(crate) async fn play(self, harnesses: &[Arc<dyn Harness>]) {
+        ends_with_parent();
+        let harness = harnesses.iter().find(|each| each.name() == self.harness);
+        let harness = harness.expect("the parent's harness");
+        let backend = harness.connect(&self.address).await.expect("a connection");
+        let client = LockClient::new(backend);
+        let name = LockName::new(&self.name).expect("a name");
+        let lease = Duration::from_millis(self.lease_ms);
+        match self.deed {
+            Deed::Hold => {
+                let guard = client.lock(name).lease(lease).acquire().await.expect("the lock");
+                println!("held {}", guard.token());
+                let reason = guard.lost().await;
+                assert!(!guard.is_valid(), "a lost guard calls itself valid");
+                println!("lost {reason}");
+            }
+            Deed::Count { file, times } => {
+                for _ in 0..times {
+                    let guard = client.lock(&name).lease(lease).acquire().await.expect("the lock");
+                    add_one(&file);
+                    guard.release().await.expect("a release");
+                }
+                println!("done");
+            }
+        }
+    }
+}
+
+/// Reads, adds, writes: loses an update when two do it at once.
+pub(crate) fn add_one(file: &str) {
+    let value: u64 = std::fs::read_to_string(file).expect("the file").parse().expect("a number");
+    std::fs::write(file, (value + 1).to_string()).expect("the file");
+}
+
+/// A running child; killed when dropped.
+pub(crate) struct Child {
+    process: tokio::process::Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Child {
+    pub(crate) fn start(setting: &Setting, name: &LockName, lease: Duration, deed: Deed) -> Self {
+        let mut fields = vec![
+            setting.harness().name().to_owned(),
+            setting.address().to_owned(),
+            name.as_str().to_owned(),
+            lease.as_millis().to_string(),
+        ];
+        if let Deed::Count { file, times } = deed {
+            fields.extend([file, times.to_string()]);
+        }
+        let part = serde_json::to_string(&fields).expect("a list of strings");
+        let mut process = Command::new(std::env::current_exe().expect("this program"))
+            .env(PART, part)
+            // A closed standard input ends a child whose parent has gone: see `ends_with_parent`.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("a child process");
+        let stdout = process.stdout.take().expect("its output");
+        Self { process, lines: BufReader::new(stdout).lines() }
+    }
+
+    /// What it says next.
+    pub(crate) async fn says(&mut self) -> String {
+        let line = tokio::time::timeout(STEP, self.lines.next_line()).await;
+        let line = line.expect("a line in time").expect("output");
+        line.expect("a line before the child's end")
+    }
+
+    /// The token with which it says that it holds the lock.
+    pub(crate) async fn held(&mut self) -> FencingToken {
+        let line = self.says().await;
+        let token = line.strip_prefix("held ").and_then(|token| token.parse().ok());
+        token.and_then(FencingToken::new).unwrap_or_else(|| panic!("the child said {line:?}"))
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = self.process.id().and_then(|id| rustix::process::Pid::from_raw(id as i32));
+        rustix::process::kill_process(pid.expect("a running child"), signal).expect("a signal");
+    }
+
+    /// Ends it at once, as a crash would (SIGKILL), and waits for its end.
+    pub(crate) async fn kill(mut self) -> Instant {
+        self.process.kill().await.expect("a kill");
+        Instant::now()
+    }
+
+    pub(crate) async fn ended(mut self) {
+        let status = tokio::time::timeout(STEP, self.process.wait()).await;
+        let status = status.expect("an end in time").expect("a status");
+        assert!(status.success(), "the child ended with {status}");
+    }
+}
+
+/// Ends this process when its standard input closes: its parent has gone.
+fn ends_with_parent() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0);
+    });
+}

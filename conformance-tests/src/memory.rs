@@ -1,0 +1,53 @@
+//! The suite over the reference backend.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use lock_core::{Backend, Env as _, Error, Memory, SystemEnv};
+
+use crate::{Harness, SetUpError, Store};
+
+/// Stores by their addresses, since a store in memory has none of its own.
+static STORES: LazyLock<Mutex<HashMap<String, Memory>>> = LazyLock::new(Mutex::default);
+
+/// Tries [`Memory`].
+#[derive(Debug)]
+pub struct MemoryHarness;
+
+#[async_trait]
+impl Harness for MemoryHarness {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        let address = SystemEnv.random().to_string();
+        let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
+        stores.insert(address.clone(), Memory::new());
+        Ok(Store::new(address, ()))
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        let stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Arc::new(stores.get(address).expect("a store that was started").clone()))
+    }
+
+    fn reaches_processes(&self) -> bool {
+        false
+    }
+
+    fn lease(&self) -> std::time::Duration {
+        std::time::Duration::from_millis(300)
+    }
+
+    fn skips(&self) -> &'static [&'static str] {
+        &[
+            "a_killed_holders_lock_is_free_within_its_lease",
+            "a_paused_holder_learns_of_its_loss_and_is_fenced",
+            "processes_count_without_losing_an_update",
+        ]
+    }
+}

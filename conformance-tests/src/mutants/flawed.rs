@@ -1,0 +1,236 @@
+//! A backend with one flaw.
+
+#![deny(clippy::missing_trait_methods)]
+
+use std::{
+    collections::HashSet,
+    future::pending,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use lock_core::{
+    Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, FencingToken, Grant, Guarantees,
+    Init, Instant, LockName, LockState, Outcome, OwnerId, OwnerLabel, Page, Release, Released,
+    Renewal, Request, Signal, StoreSettings, SystemEnv, Turn,
+};
+
+use super::Flaw;
+
+#[derive(Debug)]
+pub(super) struct Flawed {
+    sound: Arc<dyn Backend>,
+    flaw: Option<Flaw>,
+    /// Owners that were granted something.
+    served: Mutex<HashSet<OwnerId>>,
+}
+
+impl Flawed {
+    pub(super) fn new(sound: Arc<dyn Backend>, flaw: Option<Flaw>) -> Self {
+        Self { sound, flaw, served: Mutex::default() }
+    }
+
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    fn is_first(&self, owner: OwnerId) -> bool {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner).insert(owner)
+    }
+
+    fn name(&self, name: &LockName) -> LockName {
+        if self.has(Flaw::FoldsCase) {
+            LockName::new(name.as_str().to_lowercase()).unwrap()
+        } else {
+            name.clone()
+        }
+    }
+
+    /// The request as the store hears it.
+    fn heard(&self, request: &Request) -> Request {
+        let mut request = request.clone();
+        request.name = self.name(&request.name);
+        match self.flaw {
+            Some(Flaw::IgnoresTheFloor) => request.floor = FencingToken::ZERO,
+            Some(Flaw::HalvesTheLease) => request.lease /= 2,
+            Some(Flaw::OutlivesTheLease) => request.lease = self.guarantees().longest_lease,
+            _ => {}
+        }
+        request
+    }
+
+    /// The grant as the client hears it.
+    async fn told(&self, request: &Request, mut grant: Grant) -> Grant {
+        grant.name = request.name.clone();
+        grant.lease = request.lease;
+        match self.flaw {
+            Some(Flaw::TokensStandStill) => grant.token = FencingToken::new(1).unwrap(),
+            Some(Flaw::CountsFromTheReply) => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                grant.from = SystemEnv.now();
+            }
+            _ => {}
+        }
+        grant
+    }
+
+    fn renamed(&self, grant: &Grant) -> Grant {
+        let mut grant = grant.clone();
+        grant.name = self.name(&grant.name);
+        grant
+    }
+}
+
+fn deaf(mut busy: Busy) -> Busy {
+    busy.retry_after = Duration::from_secs(3600);
+    busy
+}
+
+#[async_trait]
+impl Backend for Flawed {
+    fn kind(&self) -> &'static str {
+        self.sound.kind()
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.sound.guarantees()
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        let attempt = self.sound.try_acquire(&self.heard(request)).await?;
+        Ok(match attempt {
+            Attempt::Granted(grant) => {
+                if self.has(Flaw::RefusesItsOwner) && !self.is_first(request.owner) {
+                    let retry_after = Duration::from_millis(10);
+                    return Ok(Attempt::Busy(Busy {
+                        holder: None,
+                        token: grant.token,
+                        retry_after,
+                    }));
+                }
+                Attempt::Granted(self.told(request, grant).await)
+            }
+            Attempt::Busy(busy) if self.has(Flaw::GrantsToAll) => {
+                let token = FencingToken::new(busy.token.get() + 1).unwrap();
+                Attempt::Granted(Grant::new(request, token))
+            }
+            Attempt::Busy(busy) if self.has(Flaw::WakesNobody) => Attempt::Busy(deaf(busy)),
+            other => other,
+        })
+    }
+
+    async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        if self.has(Flaw::KeepsNoQueue) {
+            return Ok(match self.try_acquire(request).await? {
+                Attempt::Granted(grant) => Enqueued::Granted(grant),
+                Attempt::Busy(busy) => Enqueued::Waiting(Box::new(Deaf), busy),
+                Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
+            });
+        }
+        match self.sound.enqueue(&self.heard(request)).await? {
+            Enqueued::Waiting(_, busy) if self.has(Flaw::WakesNobody) => {
+                Ok(Enqueued::Waiting(Box::new(Deaf), deaf(busy)))
+            }
+            other => Ok(other),
+        }
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        let request = self.heard(request);
+        match self.flaw {
+            Some(Flaw::AbandonsNothing) => Ok(()),
+            Some(Flaw::BuriesNobody) => {
+                let grant = Grant::new(&request, FencingToken::ZERO);
+                self.sound.release(&grant, Release::default()).await.map(drop)
+            }
+            _ => self.sound.abandon(&request).await,
+        }
+    }
+
+    async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        let renamed: Vec<Grant> = grants.iter().map(|grant| self.renamed(grant)).collect();
+        let mut answers = self.sound.renew(&renamed.iter().collect::<Vec<_>>(), sent).await;
+        for (grant, answer) in renamed.iter().zip(&mut answers) {
+            if !matches!(answer, Renewal::Lost(_)) {
+                continue;
+            }
+            if self.has(Flaw::RenewsForAnybody) {
+                *answer = Renewal::Renewed { from: sent, lease: grant.lease };
+            }
+            if self.has(Flaw::Resurrects) {
+                let label = OwnerLabel::of_this_process();
+                let (name, lease) = (grant.name.clone(), grant.lease);
+                let request = Request::new(name, grant.owner, label, lease, sent);
+                if let Ok(Attempt::Granted(_)) = self.sound.try_acquire(&request).await {
+                    *answer = Renewal::Renewed { from: sent, lease };
+                }
+            }
+        }
+        answers
+    }
+
+    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+        let renamed = self.renamed(grant);
+        match self.flaw {
+            Some(Flaw::ReleasesNothing) => Ok(Released::plain(Outcome::Released)),
+            Some(Flaw::ReleasesForAnybody) => {
+                self.sound.force_release(&renamed.name).await.map(Released::plain)
+            }
+            Some(Flaw::KeepsNothing) => {
+                self.sound.release(&renamed, Release { keep: None, ..how }).await
+            }
+            _ => self.sound.release(&renamed, how).await,
+        }
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
+        if self.has(Flaw::RaisesNothing) {
+            return Ok(());
+        }
+        self.sound.raise(&self.renamed(grant), token).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
+        self.sound.inspect(&self.name(name)).await
+    }
+
+    async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
+        let mut page = self.sound.list(from).await?;
+        if self.has(Flaw::ListsHalf) {
+            page.locks.truncate(page.locks.len() / 2);
+        }
+        Ok(page)
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
+        self.sound.force_release(&self.name(name)).await
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        self.sound.init(init).await
+    }
+
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+        self.sound.clock_difference_micros().await
+    }
+
+    async fn close(&self) {
+        self.sound.close().await;
+    }
+}
+
+/// A place that hears nothing.
+#[derive(Debug)]
+struct Deaf;
+
+#[async_trait]
+impl Turn for Deaf {
+    async fn next(&mut self) -> Signal {
+        pending().await
+    }
+
+    async fn leave(self: Box<Self>) -> Result<(), Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! Backends that are broken on purpose: a suite that lets one pass proves nothing.
+//!
+//! Each mutant is the reference backend with one flaw, and names the case that is meant to catch it.
+
+mod flawed;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use lock_core::{Backend, Error};
+
+use self::flawed::Flawed;
+use crate::{
+    Harness, MemoryHarness, SetUpError, Setting, Store,
+    cases::{self, Case},
+    runner::{self, Outcome},
+};
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Flaw {
+    /// A busy lock is granted all the same.
+    GrantsToAll,
+    /// Every token is the same.
+    TokensStandStill,
+    /// The floor of a request is not heard.
+    IgnoresTheFloor,
+    /// A raised token is forgotten.
+    RaisesNothing,
+    /// The store keeps half of the lease that it tells.
+    HalvesTheLease,
+    /// Validity is counted from the reply instead of from before the request.
+    CountsFromTheReply,
+    /// A minimum hold is freed at once.
+    KeepsNothing,
+    /// A release frees the name, whoever holds it.
+    ReleasesForAnybody,
+    /// A renewal succeeds, whoever holds the name.
+    RenewsForAnybody,
+    /// A renewal takes a lock that was lost anew.
+    Resurrects,
+    /// A clean-up leaves what was taken.
+    AbandonsNothing,
+    /// A clean-up frees what was taken, and stops no ghost.
+    BuriesNobody,
+    /// A repeat by the owner is refused.
+    RefusesItsOwner,
+    /// A lease lasts for the longest lease, whatever was asked for.
+    OutlivesTheLease,
+    /// Waiters hear nothing, and are told to ask in an hour.
+    WakesNobody,
+    /// There are no places, although the store calls itself fair.
+    KeepsNoQueue,
+    /// A release says that it was done, and was not.
+    ReleasesNothing,
+    /// Names are the same in upper and lower case.
+    FoldsCase,
+    /// A listing leaves names out.
+    ListsHalf,
+}
+
+/// Every mutant, with the requirement that it breaks and the case that is meant to catch it.
+pub const ALL: &[(Flaw, &str, &str)] = &[
+    (Flaw::GrantsToAll, "S1", "one_of_many_attempts_wins"),
+    (Flaw::FoldsCase, "S1", "names_are_kept_apart"),
+    (Flaw::ListsHalf, "S1", "a_list_shows_every_held_name_once"),
+    (Flaw::TokensStandStill, "S2", "tokens_increase_over_releases"),
+    (Flaw::IgnoresTheFloor, "S2", "a_token_is_above_the_floor"),
+    (Flaw::RaisesNothing, "S2", "a_raised_token_is_exceeded_by_the_next"),
+    (Flaw::HalvesTheLease, "S3", "an_unrenewed_lease_ends_and_not_before_its_time"),
+    (Flaw::CountsFromTheReply, "S3", "an_unrenewed_lease_ends_and_not_before_its_time"),
+    (Flaw::KeepsNothing, "S3", "a_release_may_keep_the_lock_for_a_while"),
+    (Flaw::ReleasesForAnybody, "S4", "only_the_owner_releases"),
+    (Flaw::RenewsForAnybody, "S4", "only_the_owner_renews"),
+    (Flaw::Resurrects, "S5", "a_renewal_does_not_bring_a_released_grant_back"),
+    (Flaw::AbandonsNothing, "S6", "abandoning_frees_what_was_taken"),
+    (Flaw::BuriesNobody, "S6", "an_abandoned_owner_takes_nothing_any_more"),
+    (Flaw::RefusesItsOwner, "S6", "a_repeat_by_the_owner_is_the_same_grant"),
+    (Flaw::OutlivesTheLease, "L1", "an_unrenewed_lease_ends_and_not_before_its_time"),
+    (Flaw::WakesNobody, "L2", "a_release_serves_a_waiter"),
+    (Flaw::KeepsNoQueue, "L3", "nobody_barges_past_a_place"),
+    (Flaw::RenewsForAnybody, "L5", "a_forced_release_is_learnt_by_the_holder"),
+    (Flaw::ReleasesNothing, "L6", "close_releases_and_refuses"),
+];
+
+/// A case that is caught in a hang is caught, too.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Runs `case` against the reference backend with this flaw; tells how it failed.
+///
+/// # Errors
+/// The case has passed: it does not see the flaw.
+pub async fn caught(flaw: Flaw, case: &str) -> Result<String, String> {
+    match outcome(Some(flaw), case).await {
+        Outcome::Failed(why) => Ok(why),
+        _ => Err(format!("{case} does not see that the store {flaw:?}")),
+    }
+}
+
+/// Runs `case` against the sound backend, through the same wrapper.
+///
+/// # Errors
+/// How it failed.
+pub async fn passes(case: &str) -> Result<(), String> {
+    match outcome(None, case).await {
+        Outcome::Passed => Ok(()),
+        Outcome::Failed(why) => Err(why),
+        Outcome::Skipped(reason) => Err(reason.to_owned()),
+    }
+}
+
+async fn outcome(flaw: Option<Flaw>, case: &str) -> Outcome {
+    let all = cases::all();
+    let Some(case) = all.iter().find(|each| each.name == case) else {
+        return Outcome::Failed(format!("there is no case {case}"));
+    };
+    match run(flaw, case).await {
+        Ok(outcome) => outcome,
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+async fn run(flaw: Option<Flaw>, case: &Case) -> Result<Outcome, SetUpError> {
+    let harness: Arc<dyn Harness> = Arc::new(MutantHarness { flaw, seen: Mutex::default() });
+    let store = harness.start().await?;
+    let promised = harness.connect(&store.address).await?.guarantees();
+    let setting = Setting::new(Arc::clone(&harness), &store.address, case.name, promised);
+    Ok(runner::one(case, setting, LIMIT).await)
+}
+
+/// Gives out the reference backend with a flaw, the same for all connections of a run.
+struct MutantHarness {
+    flaw: Option<Flaw>,
+    seen: Mutex<Option<Arc<dyn Backend>>>,
+}
+
+#[async_trait]
+impl Harness for MutantHarness {
+    fn name(&self) -> &'static str {
+        "mutant"
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        MemoryHarness.start().await
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        let sound = MemoryHarness.connect(address).await?;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let flawed = seen.get_or_insert_with(|| Arc::new(Flawed::new(sound, self.flaw)));
+        Ok(Arc::clone(flawed))
+    }
+
+    fn reaches_processes(&self) -> bool {
+        false
+    }
+
+    fn lease(&self) -> Duration {
+        MemoryHarness.lease()
+    }
+}

@@ -1,0 +1,206 @@
+//! Runs cases over harnesses, and prints what came of them.
+
+use std::{
+    collections::BTreeMap,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::{StreamExt as _, stream};
+use lock_core::Guarantees;
+
+use crate::{
+    cases::{self, Case},
+    child,
+    harness::Harness,
+    setting::Setting,
+};
+
+/// How long a case may take before it counts as hung.
+const LIMIT: Duration = Duration::from_secs(90);
+/// Cases of one harness that run side by side; each has names of its own.
+const AT_ONCE: usize = 4;
+
+/// What came of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Passed,
+    Failed(String),
+    Skipped(&'static str),
+}
+
+/// The `main` of a `harness = false` test target: runs every case over every harness.
+///
+/// Arguments: a part of the names to run (`harness::case`), and `--list`. The last lines are like
+/// those of Rust's own test runner. A child process of a case comes here too, and does its part.
+pub fn main(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("no runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Some(part) = child::Part::of_this_process() {
+        runtime.block_on(part.play(&harnesses));
+        return ExitCode::SUCCESS;
+    }
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let filter = args.iter().find(|arg| !arg.starts_with('-')).cloned().unwrap_or_default();
+    if args.iter().any(|arg| arg == "--list") {
+        for harness in &harnesses {
+            for case in cases::all() {
+                println!("{}::{}: test", harness.name(), case.name);
+            }
+        }
+        return ExitCode::SUCCESS;
+    }
+    let mut table = Table::default();
+    for harness in harnesses {
+        runtime.block_on(run(harness, &filter, &mut table));
+    }
+    table.print()
+}
+
+async fn run(harness: Arc<dyn Harness>, filter: &str, table: &mut Table) {
+    let wanted = |case: &Case| format!("{}::{}", harness.name(), case.name).contains(filter);
+    let chosen: Vec<Case> = cases::all().into_iter().filter(wanted).collect();
+    if chosen.is_empty() {
+        return;
+    }
+    let started = match harness.start().await {
+        Ok(store) => match harness.connect(&store.address).await {
+            Ok(backend) => Ok((store, backend.guarantees())),
+            Err(error) => Err(error.to_string()),
+        },
+        Err(error) => Err(error.to_string()),
+    };
+    let (store, promised) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            table.note(harness.name(), "start", Outcome::Failed(error));
+            return;
+        }
+    };
+    let mut outcomes = stream::iter(chosen.iter().map(|case| {
+        let setting =
+            Setting::new(Arc::clone(&harness), &store.address, case.name, Arc::clone(&promised));
+        let skip = skip(case, &promised, &*harness);
+        async move {
+            let began = Instant::now();
+            let listed = setting.harness().skips().contains(&case.name);
+            let outcome = match skip {
+                Some(reason) if listed => Outcome::Skipped(reason),
+                Some(reason) => Outcome::Failed(format!("a skip that is not listed: {reason}")),
+                None => one(case, setting, LIMIT).await,
+            };
+            (case.name, outcome, began.elapsed())
+        }
+    }))
+    .buffer_unordered(AT_ONCE);
+    while let Some((case, outcome, took)) = outcomes.next().await {
+        let word = match &outcome {
+            Outcome::Passed => format!("ok ({:.2} s)", took.as_secs_f64()),
+            Outcome::Failed(why) => format!("FAILED ({:.2} s)\n    {why}", took.as_secs_f64()),
+            Outcome::Skipped(reason) => format!("skipped: {reason}"),
+        };
+        println!("test {}::{case} ... {word}", harness.name());
+        table.note(harness.name(), case, outcome);
+    }
+    for listed in harness.skips() {
+        let here = chosen.iter().any(|case| case.name == *listed);
+        if here && !table.was_skipped(harness.name(), listed) {
+            let why = format!("{listed} is listed as skipped, and was not");
+            table.note(harness.name(), "listed skips", Outcome::Failed(why));
+        }
+    }
+}
+
+fn skip(case: &Case, promised: &Guarantees, harness: &dyn Harness) -> Option<&'static str> {
+    (case.needs)(promised, harness).err()
+}
+
+/// Runs one case; a panic or a hang is its failure only.
+pub(crate) async fn one(case: &Case, setting: Setting, limit: Duration) -> Outcome {
+    let task = tokio::spawn((case.run)(setting));
+    let abort = task.abort_handle();
+    match tokio::time::timeout(limit, task).await {
+        Ok(Ok(())) => Outcome::Passed,
+        Ok(Err(error)) => Outcome::Failed(match error.try_into_panic() {
+            Ok(panic) => words(&*panic),
+            Err(error) => error.to_string(),
+        }),
+        Err(_) => {
+            abort.abort();
+            Outcome::Failed(format!("hung: no end within {limit:?}"))
+        }
+    }
+}
+
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
+}
+
+/// Backend × case.
+#[derive(Default)]
+struct Table {
+    cells: BTreeMap<&'static str, BTreeMap<&'static str, Outcome>>,
+    listed: BTreeMap<&'static str, Vec<&'static str>>,
+}
+
+impl Table {
+    fn note(&mut self, harness: &'static str, case: &'static str, outcome: Outcome) {
+        self.cells.entry(case).or_default().insert(harness, outcome);
+        self.listed.entry(harness).or_default();
+    }
+
+    fn was_skipped(&self, harness: &str, case: &str) -> bool {
+        let cell = self.cells.get(case).and_then(|row| row.get(harness));
+        matches!(cell, Some(Outcome::Skipped(_)))
+    }
+
+    fn print(&self) -> ExitCode {
+        let harnesses: Vec<_> = self.listed.keys().copied().collect();
+        let width = self.cells.keys().map(|case| case.len()).max().unwrap_or(0);
+        println!("\n{:width$}  {}", "case", harnesses.join("  "));
+        let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+        for (case, row) in &self.cells {
+            print!("{case:width$}");
+            for harness in &harnesses {
+                let cell = match row.get(harness) {
+                    Some(Outcome::Passed) => {
+                        passed += 1;
+                        "ok"
+                    }
+                    Some(Outcome::Failed(_)) => {
+                        failed += 1;
+                        "FAILED"
+                    }
+                    Some(Outcome::Skipped(_)) => {
+                        skipped += 1;
+                        "skipped"
+                    }
+                    None => "",
+                };
+                let column = harness.len();
+                print!("  {cell:column$}");
+            }
+            println!();
+        }
+        println!("\nskipped:");
+        for (case, row) in &self.cells {
+            for (harness, outcome) in row {
+                if let Outcome::Skipped(reason) = outcome {
+                    println!("    {harness}::{case}: {reason}");
+                }
+            }
+        }
+        let result = if failed == 0 { "ok" } else { "FAILED" };
+        println!(
+            "\ntest result: {result}. {passed} passed; {failed} failed; {skipped} skipped, each with its reason"
+        );
+        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}

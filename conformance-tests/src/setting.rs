@@ -1,0 +1,176 @@
+//! What a running case has: connections, clients, names and requests of its own.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use lock_core::{
+    Attempt, Backend, Busy, Enqueued, Env as _, Grant, Guarantees, LockClient, LockName, OwnerId,
+    OwnerLabel, Request, Signal, SystemEnv, Turn,
+};
+
+use crate::harness::Harness;
+
+/// A case's view of a store.
+#[derive(Clone)]
+pub struct Setting {
+    harness: Arc<dyn Harness>,
+    address: Arc<str>,
+    case: &'static str,
+    promised: Arc<Guarantees>,
+}
+
+impl Setting {
+    pub(crate) fn new(
+        harness: Arc<dyn Harness>,
+        address: &str,
+        case: &'static str,
+        promised: Arc<Guarantees>,
+    ) -> Self {
+        Self { harness, address: address.into(), case, promised }
+    }
+
+    /// Which harness it is.
+    pub fn harness(&self) -> &Arc<dyn Harness> {
+        &self.harness
+    }
+
+    /// Where the store is.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What the store promised before the case began.
+    pub fn promised(&self) -> &Guarantees {
+        &self.promised
+    }
+
+    /// A connection of its own.
+    pub async fn connect(&self) -> Arc<dyn Backend> {
+        self.harness.connect(&self.address).await.expect("a connection to the store")
+    }
+
+    /// A client with a connection of its own, as another process would have.
+    pub async fn client(&self) -> LockClient {
+        LockClient::new(self.connect().await)
+    }
+
+    /// A name that no other case uses.
+    pub fn name(&self, part: &str) -> LockName {
+        LockName::new(format!("{}: {part}", self.case)).expect("a short name")
+    }
+
+    /// The shortest lease that is sensible here.
+    pub fn lease(&self) -> Duration {
+        self.harness.lease()
+    }
+
+    /// Longer than any case takes.
+    pub fn long_lease(&self) -> Duration {
+        self.promised.longest_lease
+    }
+
+    /// How long a dead holder's lock may stay taken, with time for a machine that is busy.
+    pub fn patience(&self) -> Duration {
+        self.lease()
+            + self.promised.expiry_slack
+            + self.promised.longest_poll
+            + Duration::from_secs(10)
+    }
+
+    /// An attempt of a fresh owner, with the long lease.
+    pub fn request(&self, name: &LockName) -> Request {
+        let owner = OwnerId::from_bits(SystemEnv.random());
+        let label = OwnerLabel::new(self.case).expect("a short label");
+        Request::new(name.clone(), owner, label, self.long_lease(), SystemEnv.now())
+    }
+
+    /// The same with the short lease.
+    pub fn short_request(&self, name: &LockName) -> Request {
+        let mut request = self.request(name);
+        request.lease = self.lease();
+        request
+    }
+}
+
+/// An attempt that must be granted.
+pub(crate) async fn granted(backend: &dyn Backend, request: &Request) -> Grant {
+    match backend.try_acquire(request).await.expect("an answer") {
+        Attempt::Granted(grant) => grant,
+        other => panic!("{} should have been free: {other:?}", request.name),
+    }
+}
+
+/// An attempt that must be refused.
+pub(crate) async fn refused(backend: &dyn Backend, request: &Request) -> Busy {
+    match backend.try_acquire(request).await.expect("an answer") {
+        Attempt::Busy(busy) => busy,
+        other => panic!("{} should have been busy: {other:?}", request.name),
+    }
+}
+
+/// A place that must not be granted at once.
+pub(crate) async fn place(backend: &dyn Backend, request: &Request) -> (Box<dyn Turn>, Busy) {
+    match backend.enqueue(request).await.expect("an answer") {
+        Enqueued::Waiting(turn, busy) => (turn, busy),
+        other => panic!("{} should have been busy: {other:?}", request.name),
+    }
+}
+
+/// Waits in a place as the core does, without its policies: by push and by polling.
+pub(crate) async fn served(
+    backend: &dyn Backend,
+    request: &Request,
+    turn: &mut dyn Turn,
+    mut busy: Busy,
+) -> Grant {
+    loop {
+        let signal = tokio::select! {
+            signal = turn.next() => signal,
+            () = tokio::time::sleep(busy.retry_after) => Signal::Recheck,
+        };
+        match signal {
+            Signal::Granted(grant) if grant.token > busy.token => {
+                return confirmed(backend, grant).await;
+            }
+            Signal::Lost(why) => panic!("the place was lost: {why}"),
+            _ => {}
+        }
+        let mut again = request.clone();
+        again.sent = SystemEnv.now();
+        match backend.try_acquire(&again).await.expect("an answer") {
+            Attempt::Granted(grant) => return grant,
+            Attempt::Busy(next) => busy = next,
+            Attempt::Quarantined(quarantined) => panic!("{quarantined:?}"),
+        }
+    }
+}
+
+/// A pushed grant, claimed by a renewal.
+async fn confirmed(backend: &dyn Backend, grant: Grant) -> Grant {
+    if grant.claim.is_some() {
+        let answer = backend.renew(&[&grant], SystemEnv.now()).await.pop();
+        assert!(
+            matches!(answer, Some(lock_core::Renewal::Renewed { .. })),
+            "a pushed grant could not be claimed: {answer:?}"
+        );
+    }
+    grant
+}
+
+/// Asks until the answer is there; panics after `limit`.
+pub(crate) async fn eventually<T, Fut>(what: &str, limit: Duration, ask: impl Fn() -> Fut) -> T
+where
+    Fut: Future<Output = Option<T>>,
+{
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    match tokio::time::timeout(limit, asking).await {
+        Ok(answer) => answer,
+        Err(_) => panic!("{what}: not within {limit:?}"),
+    }
+}
