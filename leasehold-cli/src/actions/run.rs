@@ -122,3 +122,54 @@ fn environment(guard: &Guard) -> Vec<(OsString, OsString)> {
         ("LEASEHOLD_OWNER".into(), guard.owner().to_string().into()),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold::{FencingToken, Quarantined};
+
+    use super::*;
+    use crate::args::{Action, Parsed, parse};
+    use crate::exit::{NOT_ACQUIRED, UNAVAILABLE};
+
+    fn refusal(options: &[&str], blocked: Option<Blocked>) -> Failure {
+        let args = ["leasehold", "run"].iter().chain(options).chain(&["job", "--", "true"]);
+        let Ok(Parsed::Cli(cli)) = parse(args) else { panic!("{options:?}") };
+        let Action::Run(args) = cli.action else { panic!("{options:?}") };
+        let error = Error::new(ErrorKind::Timeout, "not acquired in time");
+        let error = match blocked {
+            Some(blocked) => error.blocked_by(blocked),
+            None => error,
+        };
+        not_acquired(&error, &args)
+    }
+
+    #[test]
+    fn a_quarantine_is_told_with_its_reason_and_its_end() {
+        let quarantined =
+            Quarantined { remaining: Duration::from_secs(12), why: "the data was lost".into() };
+        let failure = refusal(&["--wait", "3s"], Some(Blocked::Quarantined(quarantined)));
+        assert_eq!(failure.code, NOT_ACQUIRED);
+        for word in ["\"job\"", "within 3s", "quarantine", "12s", "the data was lost"] {
+            assert!(failure.message.contains(word), "{word} in {failure}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_does_not_tell_the_holder_is_still_busy() {
+        let busy = leasehold::Busy {
+            holder: None,
+            token: FencingToken::ZERO,
+            retry_after: Duration::from_secs(1),
+        };
+        let failure = refusal(&["--conflict-exit-code", "9"], Some(Blocked::Busy(busy)));
+        assert_eq!(failure.code, 9);
+        assert!(failure.message.contains("handed to another"), "{failure}");
+    }
+
+    #[test]
+    fn a_store_that_did_not_answer_is_unreachable_and_not_busy() {
+        assert_eq!(refusal(&["--wait", "3s"], None).code, UNAVAILABLE);
+    }
+}
