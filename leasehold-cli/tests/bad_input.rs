@@ -69,6 +69,16 @@ fn durations() {
 }
 
 #[test]
+fn durations_on_a_default_store_that_is_not_there_yet() {
+    let user = Unprivileged::new();
+    for (option, value) in [("--lease", "31s"), ("--at-least", "1min")] {
+        let mut command = user.leasehold();
+        command.args(["run", option, value, "job", "--", "echo", "ran"]);
+        refused(&mut command, 64, &[option, "30s"], user.home());
+    }
+}
+
+#[test]
 fn urls() {
     let store = Store::new();
     for (url, words) in [

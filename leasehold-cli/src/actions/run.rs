@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use humantime::format_duration;
-use leasehold::{Blocked, Error, ErrorKind, Guard, LockClient};
+use leasehold::{Blocked, Error, ErrorKind, Guard, LockClient, StoreSettings};
 
 use crate::args::{Run, Wait};
 use crate::exit::{self, Failure, cause};
@@ -50,6 +50,9 @@ async fn acquire(
     args: &Run,
     client: &mut Option<LockClient>,
 ) -> Result<Guard, Failure> {
+    if place.is_new() {
+        check_for_new_store(args)?;
+    }
     let client = client.insert(LockClient::new(place.open().await?));
     let mut lock = client.lock(&args.name).lease(args.lease);
     if !args.at_least.is_zero() {
@@ -59,6 +62,21 @@ async fn acquire(
         lock = lock.wait(wait);
     }
     lock.acquire().await.map_err(|error| not_acquired(&error, args))
+}
+
+/// What a store would refuse that is not there yet: told before its directory is made.
+fn check_for_new_store(args: &Run) -> Result<(), Failure> {
+    let longest = StoreSettings::DEFAULT_LONGEST_LEASE;
+    let too_long = [("lease", args.lease), ("at-least", args.at_least)]
+        .into_iter()
+        .find(|(_, span)| *span > longest);
+    too_long.map_or(Ok(()), |(option, span)| {
+        Err(Failure::usage(format_args!(
+            "--{option} {} is longer than the longest lease of a new store, {}",
+            format_duration(span),
+            format_duration(longest)
+        )))
+    })
 }
 
 fn not_acquired(error: &Error, args: &Run) -> Failure {
