@@ -7,7 +7,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
-use support::locks::{Store, failure};
+use support::locks::{Store, Unprivileged, failure, open_up};
 use support::{Running, handle, only_child, pid, until_gone};
 
 /// Says its token and waits for a line.
@@ -128,6 +128,21 @@ fn exit_codes_and_streams_pass_through() {
     cat.say("to and fro");
     assert_eq!(cat.line(), "to and fro");
     assert_eq!(cat.code(), 0);
+}
+
+#[test]
+fn a_part_of_path_that_may_not_be_searched_holds_no_program() {
+    let user = Unprivileged::new();
+    let private = user.home().join("private");
+    std::fs::create_dir(&private).unwrap();
+    open_up(&private, 0o000);
+    let mut command = user.leasehold();
+    command.env("PATH", format!("{}:/usr/bin:/bin", private.display()));
+    let output = command.args(["run", "job", "--", "no-such-command"]).output().unwrap();
+    open_up(&private, 0o755);
+    let (code, line) = failure(&output);
+    assert_eq!(code, 127, "{line}");
+    assert!(line.contains("no-such-command"), "{line}");
 }
 
 #[test]
