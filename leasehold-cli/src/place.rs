@@ -42,6 +42,12 @@ impl Place {
         &self.url
     }
 
+    /// Whether this is the default store and nobody has used it yet, so that its settings are known
+    /// to be the default ones.
+    pub(crate) fn is_new(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| !file.exists())
+    }
+
     /// Connects.
     pub(crate) async fn open(&self) -> Result<Arc<dyn Backend>, Failure> {
         if let Some(file) = &self.file {

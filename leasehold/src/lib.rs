@@ -55,11 +55,6 @@ pub mod memory {
     pub use lock_core::Memory;
 }
 
-/// The README's examples compile.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
-
 /// Locks in a SQLite file, its fence, and a builder that takes a pool of yours.
 #[cfg(feature = "sqlite")]
 pub mod sqlite {
@@ -68,3 +63,8 @@ pub mod sqlite {
         sqlite::{SqliteBuilder, SqliteFence},
     };
 }
+
+/// The README's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -28,6 +28,24 @@ async fn a_client_comes_from_a_toml_file() {
 }
 
 #[tokio::test]
+#[cfg(feature = "sqlite")]
+async fn what_the_file_says_reaches_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "url = 'sqlite:{}/locks.db?strategy=optimistic'\noptions = {{ label = 'billing', lease = '20s' }}",
+        folder.path().display()
+    );
+    let config: Config = toml::from_str(&text).unwrap();
+    let client = config.connect().await.unwrap();
+    let guard = client.lock("job").acquire().await.unwrap();
+    assert!(guard.remaining() > Duration::from_secs(10), "{:?}", guard.remaining());
+    let state = client.backend().inspect(guard.name()).await.unwrap().unwrap();
+    assert_eq!(state.holder.unwrap().label, OwnerLabel::new("billing").unwrap());
+    guard.release().await.unwrap();
+    client.close().await;
+}
+
+#[tokio::test]
 async fn a_client_comes_from_json_and_needs_only_the_url() {
     let config: Config = serde_json::from_str(r#"{"url": "memory:"}"#).unwrap();
     assert_eq!(config, Config::new("memory:".try_into().unwrap()));

@@ -56,7 +56,7 @@ fn features(package: &str) -> BTreeSet<String> {
 #[test]
 fn each_feature_alone_brings_no_other_client() {
     let clients = || CLIENTS.iter().flat_map(|(_, own)| *own).chain(OTHERS).copied();
-    for package in ["leasehold"] {
+    for package in ["leasehold", "leasehold-cli"] {
         for (feature, own) in CLIENTS {
             let packages = packages(package, feature);
             assert!(packages.contains("lock-core"), "{packages:?}");
@@ -78,4 +78,5 @@ fn each_feature_alone_brings_no_other_client() {
 fn every_feature_has_a_row_and_the_command_has_the_same() {
     let rows: BTreeSet<_> = CLIENTS.iter().map(|(feature, _)| (*feature).to_owned()).collect();
     assert_eq!(features("leasehold"), rows);
+    assert_eq!(features("leasehold-cli"), rows);
 }

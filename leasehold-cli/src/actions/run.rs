@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use humantime::format_duration;
-use leasehold::{Blocked, Error, ErrorKind, Guard, LockClient};
+use leasehold::{Blocked, Error, ErrorKind, Guard, LockClient, StoreSettings};
 
 use crate::args::{Run, Wait};
 use crate::exit::{self, Failure, cause};
@@ -50,6 +50,9 @@ async fn acquire(
     args: &Run,
     client: &mut Option<LockClient>,
 ) -> Result<Guard, Failure> {
+    if place.is_new() {
+        check_for_new_store(args)?;
+    }
     let client = client.insert(LockClient::new(place.open().await?));
     let mut lock = client.lock(&args.name).lease(args.lease);
     if !args.at_least.is_zero() {
@@ -59,6 +62,21 @@ async fn acquire(
         lock = lock.wait(wait);
     }
     lock.acquire().await.map_err(|error| not_acquired(&error, args))
+}
+
+/// What a store would refuse that is not there yet: told before its directory is made.
+fn check_for_new_store(args: &Run) -> Result<(), Failure> {
+    let longest = StoreSettings::DEFAULT_LONGEST_LEASE;
+    let too_long = [("lease", args.lease), ("at-least", args.at_least)]
+        .into_iter()
+        .find(|(_, span)| *span > longest);
+    too_long.map_or(Ok(()), |(option, span)| {
+        Err(Failure::usage(format_args!(
+            "--{option} {} is longer than the longest lease of a new store, {}",
+            format_duration(span),
+            format_duration(longest)
+        )))
+    })
 }
 
 fn not_acquired(error: &Error, args: &Run) -> Failure {
@@ -121,4 +139,55 @@ fn environment(guard: &Guard) -> Vec<(OsString, OsString)> {
         ("LEASEHOLD_TOKEN".into(), guard.token().to_string().into()),
         ("LEASEHOLD_OWNER".into(), guard.owner().to_string().into()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold::{FencingToken, Quarantined};
+
+    use super::*;
+    use crate::args::{Action, Parsed, parse};
+    use crate::exit::{NOT_ACQUIRED, UNAVAILABLE};
+
+    fn refusal(options: &[&str], blocked: Option<Blocked>) -> Failure {
+        let args = ["leasehold", "run"].iter().chain(options).chain(&["job", "--", "true"]);
+        let Ok(Parsed::Cli(cli)) = parse(args) else { panic!("{options:?}") };
+        let Action::Run(args) = cli.action else { panic!("{options:?}") };
+        let error = Error::new(ErrorKind::Timeout, "not acquired in time");
+        let error = match blocked {
+            Some(blocked) => error.blocked_by(blocked),
+            None => error,
+        };
+        not_acquired(&error, &args)
+    }
+
+    #[test]
+    fn a_quarantine_is_told_with_its_reason_and_its_end() {
+        let quarantined =
+            Quarantined { remaining: Duration::from_secs(12), why: "the data was lost".into() };
+        let failure = refusal(&["--wait", "3s"], Some(Blocked::Quarantined(quarantined)));
+        assert_eq!(failure.code, NOT_ACQUIRED);
+        for word in ["\"job\"", "within 3s", "quarantine", "12s", "the data was lost"] {
+            assert!(failure.message.contains(word), "{word} in {failure}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_does_not_tell_the_holder_is_still_busy() {
+        let busy = leasehold::Busy {
+            holder: None,
+            token: FencingToken::ZERO,
+            retry_after: Duration::from_secs(1),
+        };
+        let failure = refusal(&["--conflict-exit-code", "9"], Some(Blocked::Busy(busy)));
+        assert_eq!(failure.code, 9);
+        assert!(failure.message.contains("handed to another"), "{failure}");
+    }
+
+    #[test]
+    fn a_store_that_did_not_answer_is_unreachable_and_not_busy() {
+        assert_eq!(refusal(&["--wait", "3s"], None).code, UNAVAILABLE);
+    }
 }

@@ -32,7 +32,11 @@ pub(super) fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     }
     let error = Command::new(&program).args(args).exec();
     let code = code_of(&error, Path::new(&program));
-    exit::complain(format_args!("cannot run {program:?}: {}", exit::cause(&error)));
+    let why = match code {
+        NOT_FOUND => "there is no such program".to_owned(),
+        _ => exit::cause(&error),
+    };
+    exit::complain(format_args!("cannot run {program:?}: {why}"));
     code.into()
 }
 
@@ -43,6 +47,15 @@ fn code_of(error: &io::Error, program: &Path) -> u8 {
     match error.kind() {
         io::ErrorKind::NotFound if named_by_path && program.exists() => CANNOT_EXECUTE,
         io::ErrorKind::NotFound => NOT_FOUND,
+        // Also the error where a directory of PATH may not be searched: no program is found there.
+        io::ErrorKind::PermissionDenied if !named_by_path && !in_path(program) => NOT_FOUND,
         _ => CANNOT_EXECUTE,
     }
+}
+
+/// Whether a directory of PATH that we may search has such a file.
+fn in_path(program: &Path) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|directory| directory.join(program).exists())
+    })
 }

@@ -6,6 +6,7 @@
 // Each test file uses its part; clippy.toml speaks only of what is inside test functions.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
+pub mod locks;
 pub mod terminal;
 
 use std::ffi::OsStr;
@@ -25,12 +26,17 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 /// No wait of a sound build comes near it, also on a loaded machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// The `supervise` example, which `cargo test` builds.
-pub fn supervise() -> PathBuf {
+/// An example of this crate, which `cargo test` builds.
+pub fn example(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
-    let path = tests.ancestors().nth(2).unwrap().join("examples/supervise");
+    let path = tests.ancestors().nth(2).unwrap().join("examples").join(name);
     assert!(path.exists(), "build it first: cargo build -p leasehold-cli --examples");
     path
+}
+
+/// What drives the supervision without a lock.
+pub fn supervise() -> PathBuf {
+    example("supervise")
 }
 
 /// The example without a controlling terminal, whatever the tests themselves have.

@@ -1,0 +1,124 @@
+//! The actions for operators, on a real store.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::locks::{Store, Unprivileged, failure};
+use support::pid;
+
+#[test]
+fn inspect_and_list_show_who_holds() {
+    let store = Store::new();
+    assert_eq!(store.ok(&["list"]), "");
+    assert_eq!(store.json(&["list"]), serde_json::json!([]));
+    assert!(store.ok(&["inspect", "job"]).contains("free"));
+    assert!(store.json(&["inspect", "job"])["holder"].is_null());
+
+    let mut holder = store.run(&["--lease", "20s"], "echo $LEASEHOLD_TOKEN; read -r _ || :");
+    let token: u64 = holder.line().parse().unwrap();
+    let shown = store.json(&["inspect", "job"]);
+    assert_eq!(shown["name"], "job");
+    assert_eq!(shown["token"], token);
+    let left = shown["holder"]["remaining_ms"].as_u64().unwrap();
+    assert!((1..=20_000).contains(&left), "{left}");
+    let label = shown["holder"]["label"].as_str().unwrap().to_owned();
+    assert!(label.ends_with(&format!(":{}", holder.pid().as_raw_nonzero())), "{label}");
+    assert_eq!(store.json(&["list"])[0]["holder"]["label"], *label);
+
+    let text = store.ok(&["inspect", "job"]);
+    for word in ["job\n", &label, &token.to_string(), "unless renewed"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    let text = store.ok(&["list"]);
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(text.contains(&label) && text.ends_with(" job\n"), "{text}");
+
+    assert_eq!(holder.code(), 0);
+    assert_eq!(store.ok(&["list"]), "");
+}
+
+#[test]
+fn a_release_by_force_says_whom_it_hit() {
+    let store = Store::new();
+    assert_eq!(store.json(&["release", "--force", "job"])["released"], false);
+    assert_eq!(store.ok(&["release", "--force", "job"]), "job: nobody held it\n");
+    let mut holder = store.run(&["--lease", "2s"], "echo $LEASEHOLD_OWNER; exec sleep 1000");
+    let owner = holder.line();
+    let said = store.json(&["release", "--force", "job"]);
+    assert_eq!((&said["released"], &said["holder"]["owner"]), (&true.into(), &owner.into()));
+    assert_eq!(store.ok(&["run", "job", "--", "echo", "mine"]), "mine\n");
+    assert_eq!(holder.code(), 79);
+}
+
+#[test]
+fn init_sets_the_longest_lease_for_everybody() {
+    let store = Store::new();
+    let set = store.json(&["init", "--first-use", "--longest-lease", "5s"]);
+    assert_eq!(set["longest_lease_ms"], 5000);
+    assert_eq!(set["grants_in_ms"], 0);
+    let (code, line) = failure(&store.act(&["run", "--lease", "6s", "job", "--", "true"]));
+    assert_eq!(code, 64);
+    assert!(line.contains("6s") && line.contains("5s"), "{line}");
+    assert_eq!(store.ok(&["run", "--lease", "5s", "job", "--", "echo", "ran"]), "ran\n");
+    // Without arguments it shows what is set.
+    assert!(store.ok(&["init"]).contains("longest lease  5s"));
+}
+
+#[test]
+fn check_prints_what_the_store_guarantees() {
+    let store = Store::new();
+    let text = store.ok(&["check"]);
+    for word in [&store.url()[..], "exclusion", "assuming", "tokens", "10ms", "30s", "clock"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    let json = store.json(&["check"]);
+    assert_eq!(json["guarantees"]["longest_lease_ms"], 30_000);
+    assert_eq!(json["clock_difference_micros"], serde_json::Value::Null);
+    assert!(json["guarantees"]["exclusion"]["holds"]["assuming"].is_array(), "{json}");
+}
+
+#[test]
+fn schema_prints_sql_and_touches_nothing() {
+    let store = Store::new();
+    let sql = store.ok(&["schema"]);
+    assert!(sql.to_uppercase().contains("CREATE TABLE"), "{sql}");
+    assert_eq!(store.json(&["schema"])["sql"].as_str().unwrap().trim_end(), sql.trim_end());
+    assert_eq!(std::fs::read_dir(store.directory()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_default_store_is_a_file_of_the_users_own() {
+    let user = Unprivileged::new();
+    let state = user.home().join("state");
+    for (xdg, file) in [
+        (None, user.home().join(".local/state/leasehold/locks.db")),
+        (Some(&state), state.join("leasehold/locks.db")),
+    ] {
+        let mut command = user.leasehold();
+        command.args(["run", "job", "--", "sh", "-c", "echo $$"]);
+        if let Some(xdg) = xdg {
+            command.env("XDG_STATE_HOME", xdg);
+        }
+        let output = command.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        pid(&String::from_utf8(output.stdout).unwrap());
+        assert!(file.is_file(), "{file:?}");
+    }
+}
+
+#[test]
+fn two_spellings_of_one_file_are_one_store() {
+    let store = Store::new();
+    let mut holder = store.run(&[], "echo up; read -r _ || :");
+    assert_eq!(holder.line(), "up");
+    let mut command = store.leasehold();
+    command.current_dir(store.directory()).env("LEASEHOLD_STORE", "sqlite:./locks.db");
+    let output = command.args(["run", "job", "--", "true"]).output().unwrap();
+    assert_eq!(failure(&output).0, 75);
+    // An option is stronger than the environment.
+    let mut command = store.leasehold();
+    command.args(["--store", "nonsense:", "list"]);
+    assert_eq!(failure(&command.output().unwrap()).0, 64);
+    assert_eq!(holder.code(), 0);
+}
