@@ -130,18 +130,20 @@ impl Inner {
     }
 
     /// Makes a guard of a grant. A grant whose validity is spent comes back: it counts as not
-    /// acquired (S3), and the caller releases it.
+    /// acquired (S3), and the caller releases it. `doubtful`: an attempt of its owner may still be on
+    /// its way.
     pub(crate) fn admit(
         self: &Arc<Self>,
         handle: &Arc<Handle>,
         grant: Grant,
         wanted: &Wanted,
+        doubtful: bool,
     ) -> Result<Guard, Grant> {
         let now = self.env.now();
         // A pushed grant is confirmed by a renewal at once, off the caller's path; so is one with
         // another lease than the caller's.
         let unconfirmed = grant.claim.is_some() || grant.lease < wanted.lease;
-        let held = Arc::new(Held::new(grant, self.keeper.next_id(), wanted, now)?);
+        let held = Arc::new(Held::new(grant, self.keeper.next_id(), wanted, doubtful, now)?);
         let at =
             if unconfirmed { now } else { renewal::due(&*self.env, &held.grant, held.grant.from) };
         self.keep(&held, at);
@@ -184,7 +186,13 @@ impl Inner {
         let grant = &held.grant;
         tracing::warn!(name = %grant.name, owner = %grant.owner, token = %grant.token, %reason, "lock lost");
         match reason {
-            LossReason::TakenOver | LossReason::Gone => self.waiting.forget_carry(grant),
+            LossReason::TakenOver | LossReason::Gone => {
+                self.waiting.forget_carry(grant);
+                if held.doubtful {
+                    let (inner, held) = (Arc::clone(self), Arc::clone(held));
+                    self.adopt(Box::pin(async move { release::bury(&inner, &held.grant).await }));
+                }
+            }
             _ => self.adopt(Box::pin(release::finish(Arc::clone(self), Arc::clone(held)))),
         }
     }

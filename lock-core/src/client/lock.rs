@@ -102,12 +102,12 @@ impl Lock {
                     return Ok(TryAcquire::Quarantined(quarantined));
                 }
                 Attempt::Granted(grant) => {
-                    match self.handle.admit(&self.handle, grant, &self.wanted) {
+                    match self.handle.admit(&self.handle, grant, &self.wanted, false) {
                         Ok(guard) => return Ok(TryAcquire::Acquired(guard)),
                         Err(spent) => {
                             let inner = Arc::clone(&self.handle.0);
                             self.handle.adopt(Box::pin(async move {
-                                release::give_back(&inner, spent).await;
+                                release::give_back(&inner, spent, false).await;
                             }));
                         }
                     }
@@ -200,11 +200,12 @@ impl Lock {
             let request = self.handle.request(name, &self.wanted);
             let limit = inner.options.call_timeout.min(end.since(request.sent));
             match self.attempt(request, limit).await {
-                Ok(Attempt::Granted(grant)) => match inner.admit(&self.handle, grant, &self.wanted)
-                {
-                    Ok(guard) => return Ok(Some(guard)),
-                    Err(spent) => release::give_back(inner, spent).await,
-                },
+                Ok(Attempt::Granted(grant)) => {
+                    match inner.admit(&self.handle, grant, &self.wanted, false) {
+                        Ok(guard) => return Ok(Some(guard)),
+                        Err(spent) => release::give_back(inner, spent, false).await,
+                    }
+                }
                 Ok(_) => return Ok(None),
                 Err(error) if !error.is_retryable() => return Err(error.on(name)),
                 Err(error) => {
