@@ -105,7 +105,9 @@ pub(crate) async fn give_back(inner: &Arc<Inner>, grant: Grant, doubtful: bool) 
 
 /// Makes sure that nothing is left of a request whose outcome is unknown.
 pub(crate) async fn abandon(inner: &Arc<Inner>, request: Request) {
-    let mut backoff = Backoff::until(inner.env.now() + request.lease);
+    // A ghost may come for as long as a call may take, also where the lease is shorter.
+    let span = request.lease.max(inner.options.call_timeout);
+    let mut backoff = Backoff::until(inner.env.now() + span);
     while let Err(error) = inner.backend.abandon(&request).await {
         if !error.is_retryable() || !backoff.pause(inner).await {
             tracing::warn!(name = %request.name, owner = %request.owner, %error, "clean-up failed; the lease is the bound");
