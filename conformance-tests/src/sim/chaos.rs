@@ -59,6 +59,7 @@ pub(super) async fn run(
                         if done.now() - began > ms(6_000).as_nanos() as u64 {
                             net.find("close took longer than its limit".into());
                         }
+                        net.state().closed.insert(process);
                     }),
                 );
             }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, FutureExt as _, select};
 use lock_core::{Error, ErrorKind, Fence, Guard, LockClient, LockName, TryAcquire};
 
 use super::{
@@ -71,6 +71,7 @@ impl Worker {
     async fn ask(&self, op: &Acquisition, which: usize) -> Option<Guard> {
         let world = &self.world;
         let lease = [ms(200), ms(1_000), ms(10_000)][world.roll(3) as usize];
+        let mut wait = None;
         let mut lock = self.client.lock(self.names[which].clone()).lease(lease);
         if !self.net.plan.calm {
             if world.chance(100) {
@@ -88,12 +89,26 @@ impl Worker {
                 return tried.and_then(Result::ok).and_then(TryAcquire::guard);
             }
             if world.chance(400) {
-                lock = lock.wait(ms(world.roll(3_000)));
+                let span = ms(1 + world.roll(3_000));
+                lock = lock.wait(span);
+                wait = Some(span);
             }
         }
-        match self.give_up_on(lock.acquire()).await {
+        let (began, stopped) = (world.now(), world.stopped(self.process));
+        let answer = self.give_up_on(lock.acquire()).await;
+        if let Some(wait) = wait {
+            let stops = Duration::from_nanos(world.stopped(self.process) - stopped);
+            let took = Duration::from_nanos(world.now() - began);
+            if took > self.env.in_world(wait) + stops + ms(20) {
+                self.net.find(format!("{}: a wait of {wait:?} took {took:?}", op.op()));
+            }
+        }
+        match answer {
             Some(Ok(guard)) => {
                 op.acquired_by(&self.env, &guard);
+                if self.net.state().closed.contains(&self.process) {
+                    self.net.find(format!("{}: a closed client gave a guard", op.op()));
+                }
                 Some(guard)
             }
             Some(Err(error)) => {
@@ -154,18 +169,29 @@ impl Worker {
                 op.lost(reason);
             }
         }
-        self.look(&op, &guard);
+        let until = self.look(&op, &guard);
         op.given_up();
         if world.chance(300) {
             drop(guard);
         } else if let Some(answer) = self.give_up_on(guard.release()).await {
             op.released(&answer);
+            let plan = &self.net.plan;
+            let forced = plan.disasters > 0;
+            let in_time = until.is_some_and(|until| self.recorder.now() < until);
+            if in_time && answer.is_err_and(|error| error.kind() == ErrorKind::NotHeld) && !forced {
+                self.net.find(format!("{}: a valid lock was not held", op.op()));
+            }
         }
     }
 
-    fn look(&self, op: &Acquisition, guard: &Guard) {
+    fn look(&self, op: &Acquisition, guard: &Guard) -> Option<lock_core::Instant> {
         let until = self.until(guard);
         op.record(What::Looked { until });
+        let told = guard.lost().now_or_never().is_some();
+        if until.is_none() && !(told && guard.cancellation_token().is_cancelled()) {
+            self.net.find(format!("{}: an invalid guard tells of no loss", op.op()));
+        }
+        until
     }
 
     fn until(&self, guard: &Guard) -> Option<lock_core::Instant> {

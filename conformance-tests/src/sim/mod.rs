@@ -15,7 +15,10 @@ mod net;
 mod plan;
 mod world;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use lock_core::{Backend as _, ClientOptions, LockClient, LockName, OwnerLabel};
 
@@ -49,7 +52,7 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Report {
     let plan = Plan::draw(&world, mutant);
     world.log(format_args!("seed {seed}: {plan:?}"));
     let net = Net::new(&world, &plan);
-    let mut recorders = start(&world, &net);
+    let (mut recorders, links) = start(&world, &net);
     let ours = |process| process != NET;
     let calls = |net: &Net| net.state().calls;
     let limit = world.now() + Duration::from_secs(150).as_nanos() as u64;
@@ -60,6 +63,9 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Report {
         net.find(format!("{end:?} with {left} tasks left and {} calls under way", calls(&net)));
     }
     left_behind(&net);
+    if end == End::Done && links.iter().any(|link| link.strong_count() > 0) {
+        net.find("a client without users or tasks was not freed".into());
+    }
     let mut history = crate::history::History::default();
     for recorder in recorders.drain(..) {
         history = history.join(recorder.history());
@@ -88,8 +94,8 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Report {
     Report { seed, findings, log, grants }
 }
 
-/// Starts the processes; returns what records them.
-fn start(world: &World, net: &Arc<Net>) -> Vec<Recorder> {
+/// Starts the processes; returns what records them, and their ways to the store.
+fn start(world: &World, net: &Arc<Net>) -> (Vec<Recorder>, Vec<Weak<Link>>) {
     let plan = &net.plan;
     let names: Vec<LockName> = ["a", "b"]
         .iter()
@@ -100,10 +106,11 @@ fn start(world: &World, net: &Arc<Net>) -> Vec<Recorder> {
         Arc::new(names.iter().map(|_| Register::default()).collect());
     let true_time = Arc::new(SimEnv::of_world(world));
     let mut recorders = vec![Recorder::with_env(NET, true_time.clone())];
-    let mut clients = Vec::new();
+    let (mut clients, mut links) = (Vec::new(), Vec::new());
     for process in 1..=plan.processes {
         let env = SimEnv::of_process(world, process, net.is(Mutant::ClockStops));
         let link = Arc::new(Link::new(net, process, env.clone()));
+        links.push(Arc::downgrade(&link));
         let label = OwnerLabel::new(format!("process {process}"));
         let mut options = ClientOptions::default();
         options.label = label.unwrap_or(options.label);
@@ -130,7 +137,7 @@ fn start(world: &World, net: &Arc<Net>) -> Vec<Recorder> {
     }
     let chaos = chaos::run(world.clone(), Arc::clone(net), recorders[0].clone(), names, clients);
     world.spawn(NET, Box::pin(chaos));
-    recorders
+    (recorders, links)
 }
 
 /// Finds locks and places that nobody gave back (S6).

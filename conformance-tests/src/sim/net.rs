@@ -47,6 +47,8 @@ pub(super) struct NetState {
     pub(super) calls: usize,
     /// What must not happen, and did.
     pub(super) findings: Vec<String>,
+    /// Processes whose client has been closed.
+    pub(super) closed: BTreeSet<Process>,
     /// Which acquisition of a process waits for a name, in runs that are checked for fairness.
     pub(super) asking: BTreeMap<(Process, LockName), Acquisition>,
     /// Mutants only: a token that goes round.
@@ -212,7 +214,7 @@ impl Link {
                     link.net.awake().await;
                     result = Some(step(&link, !answer.is_closed()));
                     if fate.twice {
-                        result = Some(step(&link, !answer.is_closed()));
+                        drop(step(&link, !answer.is_closed()));
                     }
                 }
                 drop(counted);

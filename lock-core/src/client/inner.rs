@@ -103,10 +103,13 @@ impl Inner {
     /// Counts a call, or refuses it because the client is closed.
     pub(crate) fn begin<I: Borrow<Self>>(inner: I) -> Result<InFlight<I>, Error> {
         let ticket = Self::count(inner);
-        if ticket.0.borrow().closing.load(Ordering::Acquire) {
-            return Err(closed());
-        }
+        ticket.0.borrow().check_open()?;
         Ok(ticket)
+    }
+
+    /// An error once the client is closed.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.closing.load(Ordering::Acquire) { Err(closed()) } else { Ok(()) }
     }
 
     /// Waits until no call is in flight.
@@ -130,7 +133,8 @@ impl Inner {
     }
 
     /// Makes a guard of a grant. A grant whose validity is spent comes back: it counts as not
-    /// acquired (S3), and the caller releases it. `doubtful`: an attempt of its owner may still be on
+    /// acquired (S3), and the caller releases it; so does one that comes after `close` has released
+    /// everything. `doubtful`: an attempt of its owner may still be on
     /// its way.
     pub(crate) fn admit(
         self: &Arc<Self>,
@@ -146,7 +150,9 @@ impl Inner {
         let held = Arc::new(Held::new(grant, self.keeper.next_id(), wanted, doubtful, now)?);
         let at =
             if unconfirmed { now } else { renewal::due(&*self.env, &held.grant, held.grant.from) };
-        self.keep(&held, at);
+        if !self.keep(&held, at) {
+            return Err(held.grant.clone());
+        }
         Ok(Guard::new(Arc::clone(handle), held))
     }
 

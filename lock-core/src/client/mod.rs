@@ -95,8 +95,7 @@ impl LockClient {
         let limit = inner.options.call_timeout;
         let landed = std::pin::pin!(inner.landed());
         select(landed, inner.env.sleep(limit)).await;
-        let releases = inner.keeper.held().into_iter().filter_map(|held| {
-            inner.keeper.unregister(&held);
+        let releases = inner.keeper.close().into_iter().filter_map(|held| {
             let ours = held.finish(End::Lost(LossReason::Closed));
             ours.then(|| {
                 let work = release::release(Arc::clone(inner), held, inner.env.now());

@@ -39,7 +39,7 @@ pub(crate) async fn release(
     now: Instant,
 ) -> Result<Outcome, Error> {
     let grant = &held.grant;
-    let keep = held.keep(now);
+    let mut keep = held.keep(now);
     let carry = inner.waiting.carry(&inner, grant);
     let mut backoff = Backoff::until(now + grant.lease);
     let mut doubtful = false;
@@ -52,10 +52,12 @@ pub(crate) async fn release(
                 {
                     unheard.clean_up(&inner).await;
                 }
-                break Ok(released.outcome);
+                // It was held when the first try left: that one has released it.
+                break Ok(if doubtful { Outcome::Released } else { released.outcome });
             }
             Err(error) if error.is_retryable() && backoff.pause(&inner).await => {
                 doubtful |= error.is_ambiguous();
+                keep = held.keep(inner.env.now());
             }
             Err(error) => {
                 if let Some(carry) = carry {

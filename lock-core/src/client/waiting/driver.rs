@@ -74,6 +74,10 @@ impl Drop for Driver {
 impl Driver {
     /// Makes one step; `None` when the queue was deserted and is gone.
     async fn step(&mut self, step: Step) -> Option<Step> {
+        if let Err(closed) = self.handle.check_open() {
+            // One may have been put back after `close` turned all away.
+            self.queue.fail(&closed);
+        }
         if self.queue.oldest().is_none() {
             let inner = &self.handle.0;
             // The place is given up before the queue goes, so that a newcomer's is the only one.
