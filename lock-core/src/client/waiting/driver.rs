@@ -47,31 +47,35 @@ struct Place {
     ask_at: Instant,
 }
 
-struct Driver {
+pub(super) struct Driver {
     handle: Arc<Handle>,
     queue: Arc<Queue>,
     pause: Duration,
     _in_flight: Option<InFlight<Arc<Inner>>>,
 }
 
-/// Runs until nobody waits.
-pub(super) async fn run(handle: Arc<Handle>, queue: Arc<Queue>) {
-    let in_flight = Inner::begin(Arc::clone(&handle.0)).ok();
-    let mut driver = Driver { handle, queue, pause: Duration::ZERO, _in_flight: in_flight };
-    let mut step = Step::Enqueue(None);
-    while let Some(next) = driver.step(step).await {
-        step = next;
-    }
-}
-
 impl Drop for Driver {
-    /// Also by a panic or the end of the runtime: the waiters then learn that nobody asks for them.
+    /// Also by a panic, or where the runtime ends or never was: the waiters then learn that nobody asks for them.
     fn drop(&mut self) {
         self.handle.waiting.remove(&self.queue);
     }
 }
 
 impl Driver {
+    /// Made before its task, so that a task that never runs leaves no queue behind either.
+    pub(super) fn new(handle: Arc<Handle>, queue: Arc<Queue>) -> Self {
+        let in_flight = Inner::begin(Arc::clone(&handle.0)).ok();
+        Self { handle, queue, pause: Duration::ZERO, _in_flight: in_flight }
+    }
+
+    /// Runs until nobody waits.
+    pub(super) async fn run(mut self) {
+        let mut step = Step::Enqueue(None);
+        while let Some(next) = self.step(step).await {
+            step = next;
+        }
+    }
+
     /// Makes one step; `None` when the queue was deserted and is gone.
     async fn step(&mut self, step: Step) -> Option<Step> {
         if let Err(closed) = self.handle.check_open() {

@@ -12,6 +12,7 @@ use std::{
 
 use tokio::sync::{Notify, oneshot};
 
+use self::driver::Driver;
 use super::{
     guard::Guard,
     inner::{Handle, Inner, Lock, closed},
@@ -153,8 +154,8 @@ impl Waiting {
         };
         let ticket = Ticket { queue: Arc::clone(&queue), id, reply };
         if fresh {
-            let task = Box::pin(driver::run(Arc::clone(handle), queue));
-            handle.env.spawn(task).map_err(|error| {
+            let driver = Driver::new(Arc::clone(handle), queue);
+            handle.env.spawn(Box::pin(driver.run())).map_err(|error| {
                 Error::new(ErrorKind::Config, "waiting needs a tokio runtime").with_source(error)
             })?;
         }
