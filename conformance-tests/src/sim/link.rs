@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Attempt, Backend, Busy, Cursor, Enqueued, Error, FencingToken, Grant, Guarantees, Init,
-    Instant, LockName, LockState, LossReason, Outcome, Page, Quarantined, Release, Released,
+    Attempt, Backend, Busy, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees,
+    Init, Instant, LockName, LockState, LossReason, Outcome, Page, Quarantined, Release, Released,
     Renewal, Request, Signal, StoreSettings, Turn,
 };
 use tokio::sync::mpsc;
@@ -99,12 +99,33 @@ impl Link {
             Enqueued::Waiting(turn, busy) => {
                 self.net.queued(self.process, &request.name);
                 let (pushes, signals) = mpsc::unbounded_channel();
+                self.alarm(pushes.clone());
                 self.net.world.spawn(NET, Box::pin(pump(self.clone(), turn, pushes)));
                 let turn = SimTurn { link: self.clone(), request: request.clone(), signals };
                 Enqueued::Waiting(Box::new(turn), self.disguise(busy))
             }
             Enqueued::Granted(grant) => Enqueued::Granted(self.dress(grant)),
             other => other,
+        }
+    }
+
+    /// Sends a place a signal that has no reason, now and then.
+    fn alarm(&self, pushes: mpsc::UnboundedSender<Signal>) {
+        let world = self.net.world.clone();
+        if !self.net.state().calm && world.chance(self.net.plan.alarms) {
+            let false_alarm = if world.chance(500) {
+                Signal::Recheck
+            } else {
+                Signal::Lost("subscription lost".into())
+            };
+            let after = world.sleep(world.span(Duration::ZERO, Duration::from_millis(800)));
+            self.net.world.spawn(
+                NET,
+                Box::pin(async move {
+                    after.await;
+                    let _ = pushes.send(false_alarm);
+                }),
+            );
         }
     }
 
@@ -127,6 +148,10 @@ impl Link {
         }
         let answer = answer.unwrap_or(Renewal::Lost(LossReason::Gone));
         self.net.world.log(format_args!("{} renews {} -> {answer:?}", self.process, grant.owner));
+        let calm = self.net.state().calm;
+        if !calm && self.net.world.chance(self.net.plan.silent_renewals) {
+            return Renewal::Unknown(Error::new(ErrorKind::OutcomeUnknown, "no answer for it"));
+        }
         answer
     }
 

@@ -59,6 +59,10 @@ pub struct Plan {
     pub refused: u64,
     /// Errors that no repetition mends.
     pub permanent: u64,
+    /// Places that hear, for no reason, that they are gone or that they should ask.
+    pub alarms: u64,
+    /// Renewals whose own answer is missing from a batch that was answered.
+    pub silent_renewals: u64,
     /// Pushes that are lost.
     pub lost_pushes: u64,
     /// Whether a release carries the next request.
@@ -95,6 +99,8 @@ impl Plan {
             twice: often(200),
             refused: often(150),
             permanent: if world.chance(150) { often(40) } else { 0 },
+            alarms: often(300),
+            silent_renewals: often(200),
             lost_pushes: often(500),
             carries: world.chance(700),
             cancelled: often(400),
