@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) options: ClientOptions,
     pub(crate) keeper: Keeper,
     pub(crate) waiting: Waiting,
+    /// `close` writes here and then reads `in_flight`, a call does it the other way round: all four
+    /// are sequentially consistent, so that at least one of the two sees the other.
     pub(crate) closing: AtomicBool,
     in_flight: AtomicUsize,
     landed: Notify,
@@ -68,8 +70,8 @@ pub(crate) struct InFlight<I: Borrow<Inner>>(I);
 impl<I: Borrow<Inner>> Drop for InFlight<I> {
     fn drop(&mut self) {
         let inner = self.0.borrow();
-        if inner.in_flight.fetch_sub(1, Ordering::AcqRel) == 1
-            && inner.closing.load(Ordering::Acquire)
+        if inner.in_flight.fetch_sub(1, Ordering::SeqCst) == 1
+            && inner.closing.load(Ordering::SeqCst)
         {
             inner.landed.notify_waiters();
         }
@@ -96,7 +98,7 @@ impl Inner {
 
     /// Counts a call.
     pub(crate) fn count<I: Borrow<Self>>(inner: I) -> InFlight<I> {
-        inner.borrow().in_flight.fetch_add(1, Ordering::AcqRel);
+        inner.borrow().in_flight.fetch_add(1, Ordering::SeqCst);
         InFlight(inner)
     }
 
@@ -109,7 +111,7 @@ impl Inner {
 
     /// An error once the client is closed.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
-        if self.closing.load(Ordering::Acquire) { Err(closed()) } else { Ok(()) }
+        if self.closing.load(Ordering::SeqCst) { Err(closed()) } else { Ok(()) }
     }
 
     /// Waits until no call is in flight.
@@ -118,7 +120,7 @@ impl Inner {
             let landed = self.landed.notified();
             tokio::pin!(landed);
             landed.as_mut().enable();
-            if self.in_flight.load(Ordering::Acquire) == 0 {
+            if self.in_flight.load(Ordering::SeqCst) == 0 {
                 return;
             }
             landed.await;

@@ -90,7 +90,7 @@ impl LockClient {
     /// goes on in the background.
     pub async fn close(&self) {
         let inner = &self.handle.0;
-        inner.closing.store(true, Ordering::Release);
+        inner.closing.store(true, Ordering::SeqCst);
         inner.waiting.refuse_all(&inner::closed());
         let limit = inner.options.call_timeout;
         let landed = std::pin::pin!(inner.landed());

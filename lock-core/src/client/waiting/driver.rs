@@ -19,6 +19,9 @@ use crate::{
 /// Longest pause between attempts while the store fails.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Shortest pause, whatever the store says: it may count its leases more coarsely than its answers.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
 /// What the driver does next.
 enum Step {
     /// Take a place, with this request if an earlier try of it failed.
@@ -171,12 +174,12 @@ impl Driver {
             Enqueued::Granted(grant) => self.deliver(grant, asked.doubtful).await,
             Enqueued::Waiting(turn, last) => {
                 let answered_from = asked.request.sent;
-                let ask_at = self.handle.env.now() + last.retry_after;
+                let ask_at = self.handle.env.now() + last.retry_after.max(SHORTEST_PAUSE);
                 self.queue.block(Blocked::Busy(last.clone()));
                 Step::Wait(Place { turn, asked, last, answered_from, ask_at })
             }
             Enqueued::Quarantined(quarantined) => {
-                let pause = quarantined.remaining.clamp(Duration::from_millis(1), LONGEST_PAUSE);
+                let pause = quarantined.remaining.clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
                 self.queue.block(Blocked::Quarantined(quarantined));
                 Step::Pause(pause, asked.doubtful.then_some(asked))
             }
@@ -215,13 +218,13 @@ impl Driver {
             Ok(Attempt::Busy(busy)) => {
                 self.pause = Duration::ZERO;
                 place.answered_from = place.asked.request.sent;
-                place.ask_at = inner.env.now() + busy.retry_after;
+                place.ask_at = inner.env.now() + busy.retry_after.max(SHORTEST_PAUSE);
                 self.queue.block(Blocked::Busy(busy.clone()));
                 place.last = busy;
                 Step::Wait(place)
             }
             Ok(Attempt::Quarantined(quarantined)) => {
-                let pause = quarantined.remaining.clamp(Duration::from_millis(1), LONGEST_PAUSE);
+                let pause = quarantined.remaining.clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
                 place.ask_at = inner.env.now() + pause;
                 self.queue.block(Blocked::Quarantined(quarantined));
                 Step::Wait(place)

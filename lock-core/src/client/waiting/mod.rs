@@ -15,7 +15,7 @@ use tokio::sync::{Notify, oneshot};
 use self::driver::Driver;
 use super::{
     guard::Guard,
-    inner::{Handle, Inner, Lock, closed},
+    inner::{Handle, Inner, Lock},
     options::Wanted,
     release,
 };
@@ -136,9 +136,7 @@ impl Waiting {
         let waiter = Waiter { id, wanted, reply: sender };
         let (queue, fresh) = {
             let mut queues = waiting.queues.lock();
-            if handle.closing.load(Ordering::Acquire) {
-                return Err(closed());
-            }
+            handle.check_open()?;
             let mut fresh = false;
             let queue = queues.entry(name.clone()).or_insert_with(|| {
                 fresh = true;
