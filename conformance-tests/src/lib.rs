@@ -14,6 +14,7 @@
 //! listed by [`Harness::skips`]. The run ends with a table of case × harness.
 //!
 //! - [`cases`]: the list; [`history`]: what clients saw, and a checker that sweeps over it;
+//! - [`sim`]: the real core in simulated time, over a store that loses, delays and repeats messages;
 //! - [`kit`]: real servers, and the faults that befall them; [`mutants`]: broken backends, each of
 //!   which must be caught by the case meant for it.
 // Cases, and what helps them, fail by a panic: that is their answer.
@@ -28,6 +29,7 @@ mod memory;
 pub mod mutants;
 mod runner;
 mod setting;
+pub mod sim;
 
 pub use self::{
     harness::{Harness, Needs, SetUpError, Store},

@@ -83,7 +83,7 @@ impl Holds {
             }
         }
         for parts in parts.into_values() {
-            let attempt = parts.finish(&forced);
+            let attempt = parts.finish();
             if attempt.ended.is_none() {
                 holds.unanswered.push(attempt.op);
             }
@@ -92,6 +92,7 @@ impl Holds {
         for attempts in holds.by_name.values_mut() {
             attempts.sort_by_key(|attempt| attempt.asked);
             inherit(attempts);
+            excuse(attempts, &forced);
         }
         holds
     }
@@ -113,6 +114,19 @@ fn inherit(attempts: &mut [Attempt]) {
         };
         if let Some(since) = older.iter().filter(left).map(|older| older.place_since).min() {
             later.place_since = later.place_since.min(since);
+        }
+    }
+}
+
+/// Ends beliefs where an operator freed the name: which came first at the store, the grant or that,
+/// is unknown, so that the holder is not blamed after it.
+fn excuse(attempts: &mut [Attempt], forced: &[(LockName, Instant, Instant)]) {
+    for Attempt { name, place_since, hold, .. } in attempts {
+        let Some(hold) = hold else { continue };
+        for (_, began, _) in
+            forced.iter().filter(|(freed, _, ended)| freed == name && *place_since <= *ended)
+        {
+            hold.until = hold.until.min(*began);
         }
     }
 }
@@ -204,16 +218,9 @@ impl Parts {
         self.stopped = Some(self.stopped.map_or(at, |stopped| stopped.min(at)));
     }
 
-    fn finish(mut self, forced: &[(LockName, Instant, Instant)]) -> Attempt {
-        let Attempt { name, asked, hold, .. } = &mut self.attempt;
-        if let Some(hold) = hold {
+    fn finish(mut self) -> Attempt {
+        if let Some(hold) = &mut self.attempt.hold {
             hold.until = self.stopped.map_or(self.promised, |stopped| stopped.min(self.promised));
-            for (freed, began, ended) in forced {
-                // Unknown which came first at the store: the holder is not blamed after it.
-                if freed == name && *asked <= *ended {
-                    hold.until = hold.until.min(*began);
-                }
-            }
         }
         self.attempt
     }

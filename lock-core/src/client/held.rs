@@ -31,6 +31,8 @@ pub(crate) struct Held {
     pub(crate) id: u64,
     /// Where this lock stands in the keeper's timer queue; written only under the keeper's mutex.
     pub(crate) timer: AtomicU64,
+    /// Whether an attempt of this owner may still be on its way.
+    pub(crate) doubtful: bool,
     /// Whether the last renewal got no answer.
     pub(crate) unanswered: AtomicBool,
     valid_until: AtomicU64,
@@ -55,6 +57,7 @@ impl Held {
         mut grant: Grant,
         id: u64,
         wanted: &Wanted,
+        doubtful: bool,
         now: Instant,
     ) -> Result<Self, Grant> {
         let hold_until =
@@ -73,6 +76,7 @@ impl Held {
             grant,
             id,
             timer: AtomicU64::new(0),
+            doubtful,
             unanswered: AtomicBool::new(false),
             valid_until: AtomicU64::new(valid_until.as_nanos()),
             hold_until,
@@ -172,7 +176,7 @@ mod tests {
 
     fn believed(grant: Grant, lease: Duration) -> Duration {
         let wanted = Wanted { lease, at_least: None, hold_at_most: None };
-        let held = Held::new(grant, 1, &wanted, Instant::from_nanos(1)).unwrap();
+        let held = Held::new(grant, 1, &wanted, false, Instant::from_nanos(1)).unwrap();
         held.valid_until().unwrap().since(Instant::from_nanos(0))
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) options: ClientOptions,
     pub(crate) keeper: Keeper,
     pub(crate) waiting: Waiting,
+    /// `close` writes here and then reads `in_flight`, a call does it the other way round: all four
+    /// are sequentially consistent, so that at least one of the two sees the other.
     pub(crate) closing: AtomicBool,
     in_flight: AtomicUsize,
     landed: Notify,
@@ -68,8 +70,8 @@ pub(crate) struct InFlight<I: Borrow<Inner>>(I);
 impl<I: Borrow<Inner>> Drop for InFlight<I> {
     fn drop(&mut self) {
         let inner = self.0.borrow();
-        if inner.in_flight.fetch_sub(1, Ordering::AcqRel) == 1
-            && inner.closing.load(Ordering::Acquire)
+        if inner.in_flight.fetch_sub(1, Ordering::SeqCst) == 1
+            && inner.closing.load(Ordering::SeqCst)
         {
             inner.landed.notify_waiters();
         }
@@ -96,17 +98,20 @@ impl Inner {
 
     /// Counts a call.
     pub(crate) fn count<I: Borrow<Self>>(inner: I) -> InFlight<I> {
-        inner.borrow().in_flight.fetch_add(1, Ordering::AcqRel);
+        inner.borrow().in_flight.fetch_add(1, Ordering::SeqCst);
         InFlight(inner)
     }
 
     /// Counts a call, or refuses it because the client is closed.
     pub(crate) fn begin<I: Borrow<Self>>(inner: I) -> Result<InFlight<I>, Error> {
         let ticket = Self::count(inner);
-        if ticket.0.borrow().closing.load(Ordering::Acquire) {
-            return Err(closed());
-        }
+        ticket.0.borrow().check_open()?;
         Ok(ticket)
+    }
+
+    /// An error once the client is closed.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.closing.load(Ordering::SeqCst) { Err(closed()) } else { Ok(()) }
     }
 
     /// Waits until no call is in flight.
@@ -115,7 +120,7 @@ impl Inner {
             let landed = self.landed.notified();
             tokio::pin!(landed);
             landed.as_mut().enable();
-            if self.in_flight.load(Ordering::Acquire) == 0 {
+            if self.in_flight.load(Ordering::SeqCst) == 0 {
                 return;
             }
             landed.await;
@@ -130,21 +135,26 @@ impl Inner {
     }
 
     /// Makes a guard of a grant. A grant whose validity is spent comes back: it counts as not
-    /// acquired (S3), and the caller releases it.
+    /// acquired (S3), and the caller releases it; so does one that comes after `close` has released
+    /// everything. `doubtful`: an attempt of its owner may still be on
+    /// its way.
     pub(crate) fn admit(
         self: &Arc<Self>,
         handle: &Arc<Handle>,
         grant: Grant,
         wanted: &Wanted,
+        doubtful: bool,
     ) -> Result<Guard, Grant> {
         let now = self.env.now();
         // A pushed grant is confirmed by a renewal at once, off the caller's path; so is one with
         // another lease than the caller's.
         let unconfirmed = grant.claim.is_some() || grant.lease < wanted.lease;
-        let held = Arc::new(Held::new(grant, self.keeper.next_id(), wanted, now)?);
+        let held = Arc::new(Held::new(grant, self.keeper.next_id(), wanted, doubtful, now)?);
         let at =
             if unconfirmed { now } else { renewal::due(&*self.env, &held.grant, held.grant.from) };
-        self.keep(&held, at);
+        if !self.keep(&held, at) {
+            return Err(held.grant.clone());
+        }
         Ok(Guard::new(Arc::clone(handle), held))
     }
 
@@ -184,7 +194,13 @@ impl Inner {
         let grant = &held.grant;
         tracing::warn!(name = %grant.name, owner = %grant.owner, token = %grant.token, %reason, "lock lost");
         match reason {
-            LossReason::TakenOver | LossReason::Gone => self.waiting.forget_carry(grant),
+            LossReason::TakenOver | LossReason::Gone => {
+                self.waiting.forget_carry(grant);
+                if held.doubtful {
+                    let (inner, held) = (Arc::clone(self), Arc::clone(held));
+                    self.adopt(Box::pin(async move { release::bury(&inner, &held.grant).await }));
+                }
+            }
             _ => self.adopt(Box::pin(release::finish(Arc::clone(self), Arc::clone(held)))),
         }
     }

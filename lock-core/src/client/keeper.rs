@@ -38,6 +38,8 @@ struct State {
     armed: Option<Instant>,
     running: bool,
     stopping: bool,
+    /// Nothing is taken into care any more.
+    closed: bool,
 }
 
 impl State {
@@ -61,13 +63,16 @@ impl Keeper {
     }
 
     /// Puts a lock into the timer queue; it is looked at when `at` has come. Tells whether the task
-    /// has to be started.
-    fn register(&self, held: &Arc<Held>, at: Instant) -> bool {
+    /// has to be started; `None` when the client is closed.
+    fn register(&self, held: &Arc<Held>, at: Instant) -> Option<bool> {
         let mut state = self.state.lock();
+        if state.closed {
+            return None;
+        }
         held.timer.store(at.as_nanos(), Ordering::Relaxed);
         state.timers.insert((at.as_nanos(), held.id), Arc::clone(held));
         self.wake_for(&mut state, at);
-        state.start()
+        Some(state.start())
     }
 
     /// Moves a lock in the timer queue; one that has left it stays away.
@@ -90,6 +95,13 @@ impl Keeper {
     /// Everything that is held.
     pub(crate) fn held(&self) -> Vec<Arc<Held>> {
         self.state.lock().timers.values().cloned().collect()
+    }
+
+    /// Takes everything that is held out of its care, and takes nothing into it any more.
+    pub(crate) fn close(&self) -> Vec<Arc<Held>> {
+        let mut state = self.state.lock();
+        state.closed = true;
+        std::mem::take(&mut state.timers).into_values().collect()
     }
 
     /// Lets the task end when it has nothing left to do.
@@ -135,11 +147,13 @@ impl Keeper {
 }
 
 impl Inner {
-    /// Hands a newly held lock to the keeper.
-    pub(crate) fn keep(self: &Arc<Self>, held: &Arc<Held>, at: Instant) {
-        if self.keeper.register(held, at) {
+    /// Hands a newly held lock to the keeper; `false` when the client is closed.
+    pub(crate) fn keep(self: &Arc<Self>, held: &Arc<Held>, at: Instant) -> bool {
+        let start = self.keeper.register(held, at);
+        if start == Some(true) {
             self.start_keeper();
         }
+        start.is_some()
     }
 
     /// Hands over a future whose caller has gone; `close` waits for it. Without a runtime it is

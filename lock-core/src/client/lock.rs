@@ -13,7 +13,9 @@ use super::{
     release::{self, Backoff},
     waiting::Waiting,
 };
-use crate::{Attempt, Blocked, Busy, Error, ErrorKind, Instant, LockName, Quarantined, Request};
+use crate::{
+    Attempt, Blocked, Busy, Error, ErrorKind, Grant, Instant, LockName, Quarantined, Request,
+};
 
 /// The answer to [`Lock::try_acquire`].
 #[derive(Debug)]
@@ -102,20 +104,24 @@ impl Lock {
                     return Ok(TryAcquire::Quarantined(quarantined));
                 }
                 Attempt::Granted(grant) => {
-                    match self.handle.admit(&self.handle, grant, &self.wanted) {
+                    match self.handle.admit(&self.handle, grant, &self.wanted, false) {
                         Ok(guard) => return Ok(TryAcquire::Acquired(guard)),
-                        Err(spent) => {
-                            let inner = Arc::clone(&self.handle.0);
-                            self.handle.adopt(Box::pin(async move {
-                                release::give_back(&inner, spent).await;
-                            }));
-                        }
+                        Err(spent) => self.refuse(spent)?,
                     }
                 }
             }
         }
         Err(Error::new(ErrorKind::Timeout, "the store's answer came after the lease had ended")
             .on(name))
+    }
+
+    /// Gives back in the background what cannot become a guard: the caller's wait has an end, and its
+    /// future may be dropped. An error if it came after the client was closed.
+    fn refuse(&self, grant: Grant) -> Result<(), Error> {
+        let inner = Arc::clone(&self.handle.0);
+        let name = grant.name.clone();
+        self.handle.adopt(Box::pin(async move { release::give_back(&inner, grant, false).await }));
+        self.handle.check_open().map_err(|error| error.on(&name))
     }
 
     /// One call, whose unknown outcome is cleaned up in the background.
@@ -200,17 +206,24 @@ impl Lock {
             let request = self.handle.request(name, &self.wanted);
             let limit = inner.options.call_timeout.min(end.since(request.sent));
             match self.attempt(request, limit).await {
-                Ok(Attempt::Granted(grant)) => match inner.admit(&self.handle, grant, &self.wanted)
-                {
-                    Ok(guard) => return Ok(Some(guard)),
-                    Err(spent) => release::give_back(inner, spent).await,
-                },
+                Ok(Attempt::Granted(grant)) => {
+                    match inner.admit(&self.handle, grant, &self.wanted, false) {
+                        Ok(guard) => return Ok(Some(guard)),
+                        Err(spent) => {
+                            self.refuse(spent)?;
+                            if inner.env.now() >= end {
+                                return Err(blocked(name, None));
+                            }
+                        }
+                    }
+                }
                 Ok(_) => return Ok(None),
                 Err(error) if !error.is_retryable() => return Err(error.on(name)),
                 Err(error) => {
                     if !backoff.pause(inner).await {
                         return Err(error.on(name));
                     }
+                    inner.check_open().map_err(|error| error.on(name))?;
                 }
             }
         }

@@ -90,13 +90,12 @@ impl LockClient {
     /// goes on in the background.
     pub async fn close(&self) {
         let inner = &self.handle.0;
-        inner.closing.store(true, Ordering::Release);
+        inner.closing.store(true, Ordering::SeqCst);
         inner.waiting.refuse_all(&inner::closed());
         let limit = inner.options.call_timeout;
         let landed = std::pin::pin!(inner.landed());
         select(landed, inner.env.sleep(limit)).await;
-        let releases = inner.keeper.held().into_iter().filter_map(|held| {
-            inner.keeper.unregister(&held);
+        let releases = inner.keeper.close().into_iter().filter_map(|held| {
             let ours = held.finish(End::Lost(LossReason::Closed));
             ours.then(|| {
                 let work = release::release(Arc::clone(inner), held, inner.env.now());

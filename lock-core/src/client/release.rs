@@ -39,19 +39,26 @@ pub(crate) async fn release(
     now: Instant,
 ) -> Result<Outcome, Error> {
     let grant = &held.grant;
-    let keep = held.keep(now);
+    let mut keep = held.keep(now);
     let carry = inner.waiting.carry(&inner, grant);
     let mut backoff = Backoff::until(now + grant.lease);
+    let mut doubtful = false;
     let result = loop {
         let how = Release { keep, next: carry.as_ref().map(|carry| &carry.request) };
         match inner.backend.release(grant, how).await {
             Ok(released) => {
-                if let Some(carry) = carry {
-                    carry.answer(released.next);
+                if let Some(carry) = carry
+                    && let Some(unheard) = carry.answer(released.next, doubtful)
+                {
+                    unheard.clean_up(&inner).await;
                 }
-                break Ok(released.outcome);
+                // It was held when the first try left: that one has released it.
+                break Ok(if doubtful { Outcome::Released } else { released.outcome });
             }
-            Err(error) if error.is_retryable() && backoff.pause(&inner).await => {}
+            Err(error) if error.is_retryable() && backoff.pause(&inner).await => {
+                doubtful |= error.is_ambiguous();
+                keep = held.keep(inner.env.now());
+            }
             Err(error) => {
                 if let Some(carry) = carry {
                     let request = carry.give_up();
@@ -62,7 +69,18 @@ pub(crate) async fn release(
         }
     };
     inner.waiting.poke(&grant.name);
+    if held.doubtful {
+        bury(&inner, grant).await;
+    }
     result
+}
+
+/// Stops the ghosts of a grant whose attempt was tried more than once (S6): with the grant released,
+/// a late one would find the lock free.
+pub(crate) async fn bury(inner: &Arc<Inner>, grant: &Grant) {
+    let label = inner.options.label.clone();
+    let (name, owner, lease) = (grant.name.clone(), grant.owner, grant.lease);
+    abandon(inner, Request::new(name, owner, label, lease, inner.env.now())).await;
 }
 
 /// The same where nobody waits for the result.
@@ -74,7 +92,10 @@ pub(crate) async fn finish(inner: Arc<Inner>, held: Arc<Held>) {
 }
 
 /// Releases a grant that never became a guard.
-pub(crate) async fn give_back(inner: &Arc<Inner>, grant: Grant) {
+pub(crate) async fn give_back(inner: &Arc<Inner>, grant: Grant, doubtful: bool) {
+    if doubtful {
+        return bury(inner, &grant).await;
+    }
     let mut backoff = Backoff::until(inner.env.now() + grant.lease);
     while let Err(error) = inner.backend.release(&grant, Release::default()).await {
         if !error.is_retryable() || !backoff.pause(inner).await {
@@ -86,7 +107,9 @@ pub(crate) async fn give_back(inner: &Arc<Inner>, grant: Grant) {
 
 /// Makes sure that nothing is left of a request whose outcome is unknown.
 pub(crate) async fn abandon(inner: &Arc<Inner>, request: Request) {
-    let mut backoff = Backoff::until(inner.env.now() + request.lease);
+    // A ghost may come for as long as a call may take, also where the lease is shorter.
+    let span = request.lease.max(inner.options.call_timeout);
+    let mut backoff = Backoff::until(inner.env.now() + span);
     while let Err(error) = inner.backend.abandon(&request).await {
         if !error.is_retryable() || !backoff.pause(inner).await {
             tracing::warn!(name = %request.name, owner = %request.owner, %error, "clean-up failed; the lease is the bound");
@@ -109,7 +132,7 @@ pub(crate) fn after_attempt(
 ) -> BoxFuture {
     Box::pin(async move {
         match result {
-            Ok(Attempt::Granted(grant)) => give_back(&inner, grant).await,
+            Ok(Attempt::Granted(grant)) => give_back(&inner, grant, false).await,
             Err(error) if error.is_ambiguous() => abandon(&inner, request).await,
             _ => {}
         }
@@ -123,12 +146,20 @@ pub(crate) fn after_enqueue(
 ) -> BoxFuture {
     Box::pin(async move {
         match result {
-            Ok(Enqueued::Granted(grant)) => give_back(&inner, grant).await,
+            Ok(Enqueued::Granted(grant)) => give_back(&inner, grant, false).await,
             Ok(Enqueued::Waiting(turn, _)) => leave(&inner, turn, request).await,
             Err(error) if error.is_ambiguous() => abandon(&inner, request).await,
             _ => {}
         }
     })
+}
+
+/// The same where an earlier try of the request had no answer.
+pub(crate) fn after_doubtful_enqueue(
+    inner: Arc<Inner>,
+    (request, _): (Request, Result<Enqueued, Error>),
+) -> BoxFuture {
+    Box::pin(async move { abandon(&inner, request).await })
 }
 
 /// Nothing is left to do after a release.

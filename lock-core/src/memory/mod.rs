@@ -71,3 +71,27 @@ impl fmt::Debug for Memory {
         f.debug_struct("Memory").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Backend as _, LockName, OwnerId, OwnerLabel, Release, Request};
+
+    /// Minimum holds of names that nobody asks for again take no memory for ever.
+    #[tokio::test]
+    async fn memory_is_bounded_by_live_names() {
+        let memory = Memory::new();
+        let label = OwnerLabel::new("test").unwrap();
+        let lease = Duration::from_secs(10);
+        for number in 0..5_000_u32 {
+            let name = LockName::new(format!("job {number}")).unwrap();
+            let owner = OwnerId::from_bits(number.into());
+            let request = Request::new(name, owner, label.clone(), lease, memory.env.now());
+            let grant = memory.try_acquire(&request).await.unwrap().granted().unwrap();
+            let how = Release { keep: Some(Duration::from_nanos(1)), next: None };
+            memory.release(&grant, how).await.unwrap();
+        }
+        let names = memory.store().names().len();
+        assert!(names <= 200, "{names}");
+    }
+}

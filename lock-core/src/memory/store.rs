@@ -24,7 +24,12 @@ pub(super) struct Store {
     tombstones: HashSet<OwnerId>,
     /// The same by age.
     buried: VecDeque<(Instant, OwnerId)>,
+    /// With how many names the expired ones among them are to be forgotten.
+    sweep_at: usize,
 }
+
+/// With fewer names than this nothing is swept.
+const FEW: usize = 64;
 
 struct Entry {
     token: FencingToken,
@@ -73,11 +78,15 @@ impl Store {
             watermark: FencingToken::ZERO,
             tombstones: HashSet::new(),
             buried: VecDeque::new(),
+            sweep_at: FEW,
         }
     }
 
     /// One attempt. The token numbers are used up in the year 2255: `None`.
     pub(super) fn attempt(&mut self, request: &Request, now: Now<'_>) -> Option<Answer> {
+        if self.locks.len() >= self.sweep_at {
+            self.sweep(now);
+        }
         let watermark = self.watermark;
         let entry = self.locks.entry(request.name.clone()).or_insert_with(|| Entry {
             token: watermark,
@@ -117,6 +126,9 @@ impl Store {
         wake: mpsc::UnboundedSender<Signal>,
         now: Now<'_>,
     ) {
+        if self.tombstones.contains(&request.owner) {
+            return;
+        }
         if let Some(entry) = self.locks.get_mut(&request.name) {
             match entry.queue.iter_mut().find(|place| place.request.owner == request.owner) {
                 Some(place) => place.wake = wake,
@@ -219,6 +231,23 @@ impl Store {
         now: Now<'_>,
     ) -> Option<(&mut Held, &mut FencingToken)> {
         self.locks.get_mut(name)?.held_by(owner, now)
+    }
+
+    /// Forgets names whose lease ran out unnoticed: a holder that crashed or a minimum hold comes back
+    /// to none of them. Once per doubling, so that it costs each name a constant.
+    fn sweep(&mut self, now: Now<'_>) {
+        let watermark = self.watermark;
+        let mut raised = watermark;
+        self.locks.retain(|_, entry| {
+            entry.pass_over(now, watermark);
+            let live = entry.holder.is_some() || !entry.queue.is_empty();
+            if !live {
+                raised = raised.max(entry.token);
+            }
+            live
+        });
+        self.watermark = raised;
+        self.sweep_at = FEW.max(2 * self.locks.len());
     }
 
     /// Changes an entry, then hands a free lock over or forgets the name.

@@ -8,7 +8,7 @@ use super::{Carried, Queue};
 use crate::{
     Attempt, Blocked, Busy, Enqueued, Error, Grant, Instant, Renewal, Request, Signal, Turn,
     client::{
-        call::Call,
+        call::{Call, CleanUp},
         held::validity,
         inner::{Handle, InFlight, Inner},
         release,
@@ -19,68 +19,86 @@ use crate::{
 /// Longest pause between attempts while the store fails.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Shortest pause, whatever the store says: it may count its leases more coarsely than its answers.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
 /// What the driver does next.
 enum Step {
     /// Take a place, with this request if an earlier try of it failed.
-    Enqueue(Option<Request>),
+    Enqueue(Option<Asked>),
     /// Wait in a place.
     Wait(Place),
     /// A guard of this process holds the lock: its release brings the next place.
     Follow(oneshot::Receiver<Carried>),
     /// Come back later.
-    Pause(Duration, Option<Request>),
+    Pause(Duration, Option<Asked>),
+}
+
+/// The request of one place, from its first try to its grant or withdrawal.
+struct Asked {
+    request: Request,
+    /// A try of it had no answer: a ghost may yet come, also after the grant was released.
+    doubtful: bool,
 }
 
 struct Place {
     turn: Box<dyn Turn>,
-    request: Request,
+    asked: Asked,
     /// The last `Busy` answer, and an instant before its attempt: what a push is measured by.
     last: Busy,
     answered_from: Instant,
     ask_at: Instant,
 }
 
-struct Driver {
+pub(super) struct Driver {
     handle: Arc<Handle>,
     queue: Arc<Queue>,
     pause: Duration,
     _in_flight: Option<InFlight<Arc<Inner>>>,
 }
 
-/// Runs until nobody waits.
-pub(super) async fn run(handle: Arc<Handle>, queue: Arc<Queue>) {
-    let in_flight = Inner::begin(Arc::clone(&handle.0)).ok();
-    let mut driver = Driver { handle, queue, pause: Duration::ZERO, _in_flight: in_flight };
-    let mut step = Step::Enqueue(None);
-    while let Some(next) = driver.step(step).await {
-        step = next;
-    }
-}
-
 impl Drop for Driver {
-    /// Also by a panic or the end of the runtime: the waiters then learn that nobody asks for them.
+    /// Also by a panic, or where the runtime ends or never was: the waiters then learn that nobody asks for them.
     fn drop(&mut self) {
         self.handle.waiting.remove(&self.queue);
     }
 }
 
 impl Driver {
+    /// Made before its task, so that a task that never runs leaves no queue behind either.
+    pub(super) fn new(handle: Arc<Handle>, queue: Arc<Queue>) -> Self {
+        let in_flight = Inner::begin(Arc::clone(&handle.0)).ok();
+        Self { handle, queue, pause: Duration::ZERO, _in_flight: in_flight }
+    }
+
+    /// Runs until nobody waits.
+    pub(super) async fn run(mut self) {
+        let mut step = Step::Enqueue(None);
+        while let Some(next) = self.step(step).await {
+            step = next;
+        }
+    }
+
     /// Makes one step; `None` when the queue was deserted and is gone.
     async fn step(&mut self, step: Step) -> Option<Step> {
+        if let Err(closed) = self.handle.check_open() {
+            // One may have been put back after `close` turned all away.
+            self.queue.fail(&closed);
+        }
         if self.queue.oldest().is_none() {
             let inner = &self.handle.0;
             // The place is given up before the queue goes, so that a newcomer's is the only one.
             match step {
-                Step::Wait(place) => release::leave(inner, place.turn, place.request).await,
-                Step::Enqueue(Some(request)) | Step::Pause(_, Some(request)) => {
-                    release::abandon(inner, request).await;
+                Step::Wait(place) => self.leave(place).await,
+                Step::Enqueue(Some(asked)) | Step::Pause(_, Some(asked)) => {
+                    release::abandon(inner, asked.request).await;
                 }
                 Step::Follow(mut carried) => {
-                    // An answer that is already here is a place or a grant to give up.
+                    // An answer that is already here is a place or a grant to give up; a later one
+                    // finds nobody, and whoever brings it does the same.
                     carried.close();
-                    if let Ok(Carried(request, Some(enqueued))) = carried.try_recv() {
-                        let after = release::after_enqueue;
-                        after(Arc::clone(inner), (request, Ok(enqueued))).await;
+                    if let Ok(carried) = carried.try_recv() {
+                        carried.clean_up(inner).await;
                     }
                 }
                 Step::Enqueue(None) | Step::Pause(_, None) => {}
@@ -92,55 +110,78 @@ impl Driver {
             };
         }
         Some(match step {
-            Step::Enqueue(request) => self.enqueue(request).await,
+            Step::Enqueue(asked) => self.enqueue(asked).await,
             Step::Wait(place) => self.wait(place).await,
             Step::Follow(carried) => self.follow(carried).await,
-            Step::Pause(pause, request) => {
+            Step::Pause(pause, asked) => {
                 let pause = self.handle.env.sleep(pause);
                 tokio::select! {
                     biased;
                     () = pause => {}
                     () = self.queue.changed.notified() => {}
                 }
-                Step::Enqueue(request)
+                Step::Enqueue(asked)
             }
         })
     }
 
-    async fn enqueue(&mut self, request: Option<Request>) -> Step {
+    async fn leave(&self, place: Place) {
+        let Place { turn, asked, .. } = place;
+        let inner = &self.handle.0;
+        if asked.doubtful {
+            // `leave` knows of no ghosts.
+            drop(turn);
+            release::abandon(inner, asked.request).await;
+        } else {
+            release::leave(inner, turn, asked.request).await;
+        }
+    }
+
+    /// Makes sure in the background that nothing comes of a request that is not used any more.
+    fn forget(&self, request: Request) {
         let inner = Arc::clone(&self.handle.0);
-        let Some(wanted) = self.queue.oldest() else { return Step::Enqueue(request) };
-        let request = match request {
-            Some(mut request) => {
-                request.sent = inner.env.now();
-                request
+        self.handle.adopt(Box::pin(async move { release::abandon(&inner, request).await }));
+    }
+
+    async fn enqueue(&mut self, asked: Option<Asked>) -> Step {
+        let inner = Arc::clone(&self.handle.0);
+        let Some(wanted) = self.queue.oldest() else { return Step::Enqueue(asked) };
+        let Asked { request, doubtful } = match asked {
+            Some(mut asked) => {
+                asked.request.sent = inner.env.now();
+                asked
             }
-            None => inner.request(&self.queue.name, &wanted),
+            None => Asked { request: inner.request(&self.queue.name, &wanted), doubtful: false },
         };
         let work = release::enqueue(Arc::clone(&inner), request);
         let limit = inner.options.call_timeout;
-        match Call::new(&inner, work, release::after_enqueue).within(limit).await {
-            Some((request, Ok(enqueued))) => self.answered(request, enqueued).await,
-            Some((request, Err(error))) => self.failed(&error, Some(request)),
+        match Call::new(&inner, work, after_enqueue(doubtful)).within(limit).await {
+            Some((request, Ok(enqueued))) => {
+                self.answered(Asked { request, doubtful }, enqueued).await
+            }
+            Some((request, Err(error))) => {
+                let doubtful = doubtful || error.is_ambiguous();
+                self.failed(&error, Asked { request, doubtful })
+            }
             // The call is being cleaned up; only a fresh owner is safe.
             None => Step::Pause(self.next_pause(), None),
         }
     }
 
-    async fn answered(&mut self, request: Request, enqueued: Enqueued) -> Step {
+    async fn answered(&mut self, asked: Asked, enqueued: Enqueued) -> Step {
         self.pause = Duration::ZERO;
         match enqueued {
-            Enqueued::Granted(grant) => self.deliver(grant).await,
+            Enqueued::Granted(grant) => self.deliver(grant, asked.doubtful).await,
             Enqueued::Waiting(turn, last) => {
-                let answered_from = request.sent;
-                let ask_at = self.handle.env.now() + last.retry_after;
+                let answered_from = asked.request.sent;
+                let ask_at = self.handle.env.now() + last.retry_after.max(SHORTEST_PAUSE);
                 self.queue.block(Blocked::Busy(last.clone()));
-                Step::Wait(Place { turn, request, last, answered_from, ask_at })
+                Step::Wait(Place { turn, asked, last, answered_from, ask_at })
             }
             Enqueued::Quarantined(quarantined) => {
-                let pause = quarantined.remaining.clamp(Duration::from_millis(1), LONGEST_PAUSE);
+                let pause = quarantined.remaining.clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
                 self.queue.block(Blocked::Quarantined(quarantined));
-                Step::Pause(pause, None)
+                Step::Pause(pause, asked.doubtful.then_some(asked))
             }
         }
     }
@@ -156,6 +197,7 @@ impl Driver {
                 Signal::Recheck => self.ask(place).await,
                 Signal::Lost(why) => {
                     tracing::debug!(name = %self.queue.name, %why, "place lost");
+                    self.forget(place.asked.request);
                     Step::Pause(self.next_pause(), None)
                 }
             },
@@ -170,25 +212,26 @@ impl Driver {
     /// Asks again with the place's owner: the poll behind the push, and the place's heartbeat.
     async fn ask(&mut self, mut place: Place) -> Step {
         let inner = Arc::clone(&self.handle.0);
-        place.request.sent = inner.env.now();
-        match inner.backend.try_acquire(&place.request).await {
-            Ok(Attempt::Granted(grant)) => self.deliver(grant).await,
+        place.asked.request.sent = inner.env.now();
+        match inner.backend.try_acquire(&place.asked.request).await {
+            Ok(Attempt::Granted(grant)) => self.deliver(grant, place.asked.doubtful).await,
             Ok(Attempt::Busy(busy)) => {
                 self.pause = Duration::ZERO;
-                place.answered_from = place.request.sent;
-                place.ask_at = inner.env.now() + busy.retry_after;
+                place.answered_from = place.asked.request.sent;
+                place.ask_at = inner.env.now() + busy.retry_after.max(SHORTEST_PAUSE);
                 self.queue.block(Blocked::Busy(busy.clone()));
                 place.last = busy;
                 Step::Wait(place)
             }
             Ok(Attempt::Quarantined(quarantined)) => {
-                let pause = quarantined.remaining.clamp(Duration::from_millis(1), LONGEST_PAUSE);
+                let pause = quarantined.remaining.clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
                 place.ask_at = inner.env.now() + pause;
                 self.queue.block(Blocked::Quarantined(quarantined));
                 Step::Wait(place)
             }
             Err(error) if error.is_retryable() => {
                 tracing::warn!(name = %self.queue.name, %error, "attempt failed");
+                place.asked.doubtful |= error.is_ambiguous();
                 place.ask_at = inner.env.now() + self.next_pause();
                 Step::Wait(place)
             }
@@ -211,7 +254,7 @@ impl Driver {
         if self.handle.env.now() >= validity(&grant) {
             return self.confirm(grant, place).await;
         }
-        self.deliver(grant).await
+        self.deliver(grant, place.asked.doubtful).await
     }
 
     /// Renews a pushed grant that is spent by that count before anybody gets it.
@@ -221,16 +264,21 @@ impl Driver {
         match inner.backend.renew(&[&grant], sent).await.pop() {
             Some(Renewal::Renewed { from, lease }) => {
                 (grant.from, grant.lease, grant.claim) = (from, lease, None);
-                self.deliver(grant).await
+                self.deliver(grant, place.asked.doubtful).await
             }
-            Some(Renewal::Lost(_)) => Step::Enqueue(None),
+            Some(Renewal::Lost(_)) => {
+                if place.asked.doubtful {
+                    self.forget(place.asked.request);
+                }
+                Step::Enqueue(None)
+            }
             // An attempt by the same owner finds the grant if it is still there.
             Some(Renewal::Unknown(_)) | None => self.ask(place).await,
         }
     }
 
     /// Gives a grant to the oldest waiter that is still there.
-    async fn deliver(&mut self, grant: Grant) -> Step {
+    async fn deliver(&mut self, grant: Grant, doubtful: bool) -> Step {
         let inner = Arc::clone(&self.handle.0);
         self.pause = Duration::ZERO;
         let (carry, carried) = oneshot::channel();
@@ -248,15 +296,15 @@ impl Driver {
             waiter
         };
         let Some(waiter) = waiter else {
-            release::give_back(&inner, grant).await;
+            release::give_back(&inner, grant, doubtful).await;
             return Step::Enqueue(None);
         };
-        match inner.admit(&self.handle, grant, &waiter.wanted) {
+        match inner.admit(&self.handle, grant, &waiter.wanted, doubtful) {
             // If the waiter has just gone, its guard is dropped and so released, with the carry.
             Ok(guard) => drop(waiter.reply.send(Ok(guard))),
             Err(spent) => {
                 self.queue.put_back(waiter);
-                release::give_back(&inner, spent).await;
+                release::give_back(&inner, spent, doubtful).await;
                 return Step::Enqueue(None);
             }
         }
@@ -268,24 +316,39 @@ impl Driver {
         tokio::select! {
             biased;
             answer = &mut carried => match answer {
-                Ok(Carried(request, Some(enqueued))) => self.answered(request, enqueued).await,
-                Ok(Carried(_, None)) | Err(_) => Step::Enqueue(None),
+                Ok(Carried { request, answer: Some(answer), doubtful }) => {
+                    self.answered(Asked { request, doubtful }, answer).await
+                }
+                Ok(carried) => {
+                    if carried.doubtful {
+                        self.forget(carried.request);
+                    }
+                    Step::Enqueue(None)
+                }
+                Err(_) => Step::Enqueue(None),
             },
             () = self.queue.changed.notified() => Step::Follow(carried),
         }
     }
 
-    fn failed(&mut self, error: &Error, request: Option<Request>) -> Step {
+    fn failed(&mut self, error: &Error, asked: Asked) -> Step {
+        // The same owner asks again, or is abandoned: an earlier try may have had its effect.
+        let asked = asked.doubtful.then_some(asked);
         if !error.is_retryable() {
             self.queue.fail(error);
-            return Step::Enqueue(None);
+            return Step::Enqueue(asked);
         }
         tracing::warn!(name = %self.queue.name, %error, "attempt failed");
-        Step::Pause(self.next_pause(), request)
+        Step::Pause(self.next_pause(), asked)
     }
 
     fn next_pause(&mut self) -> Duration {
         self.pause = (self.pause * 2).clamp(Duration::from_millis(5), LONGEST_PAUSE);
         jittered(&*self.handle.env, self.pause)
     }
+}
+
+/// What is done with a place that came too late.
+fn after_enqueue(doubtful: bool) -> CleanUp<(Request, Result<Enqueued, Error>)> {
+    if doubtful { release::after_doubtful_enqueue } else { release::after_enqueue }
 }

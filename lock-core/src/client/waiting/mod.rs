@@ -12,10 +12,12 @@ use std::{
 
 use tokio::sync::{Notify, oneshot};
 
+use self::driver::Driver;
 use super::{
     guard::Guard,
-    inner::{Handle, Inner, Lock, closed},
+    inner::{Handle, Inner, Lock},
     options::Wanted,
+    release,
 };
 use crate::{Blocked, Enqueued, Error, ErrorKind, Grant, LockName, OwnerId, Request};
 
@@ -50,9 +52,26 @@ struct Waiter {
     reply: oneshot::Sender<Result<Guard, Error>>,
 }
 
-/// The next request of this process and the store's answer to it, `None` where the backend does not
-/// carry it.
-struct Carried(Request, Option<Enqueued>);
+/// The next request of this process, which a release took along.
+pub(crate) struct Carried {
+    request: Request,
+    /// The store's answer; `None` where the backend does not carry it.
+    answer: Option<Enqueued>,
+    /// The release was tried more than once.
+    doubtful: bool,
+}
+
+impl Carried {
+    /// Gives up what nobody waits for any more.
+    pub(crate) async fn clean_up(self, inner: &Arc<Inner>) {
+        let Self { request, answer, doubtful } = self;
+        if let Some(answer) = answer.filter(|_| !doubtful) {
+            release::after_enqueue(Arc::clone(inner), (request, Ok(answer))).await;
+        } else if doubtful {
+            release::abandon(inner, request).await;
+        }
+    }
+}
 
 /// A request that a release takes along.
 pub(crate) struct Carry {
@@ -61,9 +80,9 @@ pub(crate) struct Carry {
 }
 
 impl Carry {
-    /// Hands the answer to the waiters. If they have gone, the driver's end cleans up.
-    pub(crate) fn answer(self, enqueued: Option<Enqueued>) {
-        let _ = self.reply.send(Carried(self.request, enqueued));
+    /// Hands the answer to the waiters. If they have gone, it comes back to be cleaned up.
+    pub(crate) fn answer(self, answer: Option<Enqueued>, doubtful: bool) -> Option<Carried> {
+        self.reply.send(Carried { request: self.request, answer, doubtful }).err()
     }
 
     /// Lets the waiters ask for themselves.
@@ -117,9 +136,7 @@ impl Waiting {
         let waiter = Waiter { id, wanted, reply: sender };
         let (queue, fresh) = {
             let mut queues = waiting.queues.lock();
-            if handle.closing.load(Ordering::Acquire) {
-                return Err(closed());
-            }
+            handle.check_open()?;
             let mut fresh = false;
             let queue = queues.entry(name.clone()).or_insert_with(|| {
                 fresh = true;
@@ -135,8 +152,8 @@ impl Waiting {
         };
         let ticket = Ticket { queue: Arc::clone(&queue), id, reply };
         if fresh {
-            let task = Box::pin(driver::run(Arc::clone(handle), queue));
-            handle.env.spawn(task).map_err(|error| {
+            let driver = Driver::new(Arc::clone(handle), queue);
+            handle.env.spawn(Box::pin(driver.run())).map_err(|error| {
                 Error::new(ErrorKind::Config, "waiting needs a tokio runtime").with_source(error)
             })?;
         }

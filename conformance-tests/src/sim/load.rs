@@ -1,0 +1,262 @@
+//! What the simulated processes do with their locks.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures_util::future::{Either, FutureExt as _, select};
+use lock_core::{Error, ErrorKind, Fence, Guard, LockClient, LockName, TryAcquire};
+
+use super::{
+    env::SimEnv,
+    net::Net,
+    world::{Process, World},
+};
+use crate::history::{Acquisition, Recorder, What};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The fenced register of each name.
+#[derive(Debug, Default)]
+pub struct Register {
+    fence: Fence,
+    /// The value, and how many there were.
+    value: Mutex<(u64, u64)>,
+}
+
+/// One task of one process.
+pub struct Worker {
+    pub(super) net: Arc<Net>,
+    pub(super) world: World,
+    pub(super) process: Process,
+    pub(super) env: SimEnv,
+    pub(super) client: LockClient,
+    pub(super) recorder: Recorder,
+    pub(super) names: Vec<LockName>,
+    pub(super) registers: Arc<Vec<Register>>,
+}
+
+impl Worker {
+    /// Acquires and holds, again and again.
+    pub async fn run(self) {
+        for _ in 0..self.net.plan.rounds {
+            self.nap(0, 200).await;
+            let which = self.world.roll(self.names.len() as u64) as usize;
+            let op = self.recorder.ask(&self.names[which]);
+            self.asking(&op, which);
+            if let Some(guard) = self.ask(&op, which).await {
+                self.hold(op, guard, which).await;
+            }
+        }
+    }
+
+    /// Tells the network whose place it sees, where fairness is checked.
+    fn asking(&self, op: &Acquisition, which: usize) {
+        if self.net.plan.calm {
+            let key = (self.process, self.names[which].clone());
+            self.net.state().asking.insert(key, op.clone());
+        }
+    }
+
+    async fn nap(&self, least: u64, most: u64) {
+        self.world.sleep(self.world.span(ms(least), ms(most))).await;
+    }
+
+    async fn ask(&self, op: &Acquisition, which: usize) -> Option<Guard> {
+        let world = &self.world;
+        let lease = [ms(200), ms(1_000), ms(10_000)][world.roll(3) as usize];
+        let mut wait = None;
+        let mut lock = self.client.lock(self.names[which].clone()).lease(lease);
+        if !self.net.plan.calm {
+            if world.chance(100) {
+                lock = lock.at_least(ms(world.roll(500)));
+            }
+            if world.chance(100) {
+                lock = lock.hold_at_most(ms(500 + world.roll(1_000)));
+            }
+            if world.chance(250) {
+                let tried = self.give_up_on(lock.try_acquire()).await;
+                match &tried {
+                    Some(answer) => op.tried_by(&self.env, answer),
+                    None => op.cancelled(),
+                }
+                return tried.and_then(Result::ok).and_then(TryAcquire::guard);
+            }
+            if world.chance(400) {
+                let span = ms(1 + world.roll(3_000));
+                lock = lock.wait(span);
+                wait = Some(span);
+            }
+        }
+        let (began, stopped) = (world.now(), world.stopped(self.process));
+        let answer = self.give_up_on(lock.acquire()).await;
+        if let Some(wait) = wait {
+            let stops = Duration::from_nanos(world.stopped(self.process) - stopped);
+            let took = Duration::from_nanos(world.now() - began);
+            if took > self.env.in_world(wait) + stops + ms(20) {
+                self.net.find(format!("{}: a wait of {wait:?} took {took:?}", op.op()));
+            }
+        }
+        match answer {
+            Some(Ok(guard)) => {
+                op.acquired_by(&self.env, &guard);
+                if self.net.state().closed.contains(&self.process) {
+                    self.net.find(format!("{}: a closed client gave a guard", op.op()));
+                }
+                Some(guard)
+            }
+            Some(Err(error)) => {
+                op.failed(&error);
+                self.expected(&error);
+                None
+            }
+            None => {
+                op.cancelled();
+                None
+            }
+        }
+    }
+
+    /// Runs an acquire, and drops it sometimes: after some polls or after some time.
+    async fn give_up_on<F: Future>(&self, future: F) -> Option<F::Output> {
+        if !self.world.chance(self.net.plan.cancelled) {
+            return Some(future.await);
+        }
+        let polls = if self.world.chance(500) { self.world.roll(6) as u32 } else { u32::MAX };
+        let patience = self.world.sleep(self.world.span(ms(0), ms(2_000)));
+        let few = FewPolls { future: Box::pin(future), polls };
+        match select(std::pin::pin!(few), patience).await {
+            Either::Left((output, _)) => output,
+            Either::Right(_) => None,
+        }
+    }
+
+    /// An error that this plan cannot explain is a finding.
+    fn expected(&self, error: &Error) {
+        let kind = error.kind();
+        let permanent = matches!(kind, ErrorKind::Auth | ErrorKind::Config);
+        let explained =
+            matches!(kind, ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::OutcomeUnknown)
+                || (permanent && (self.net.plan.permanent > 0 || self.net.plan.closes));
+        if !explained || self.net.plan.calm {
+            self.net.find(format!("an acquire failed without a reason: {error}"));
+        }
+    }
+
+    async fn hold(&self, op: Acquisition, guard: Guard, which: usize) {
+        let world = &self.world;
+        for _ in 0..world.roll(4) {
+            let wait = world.sleep(world.span(ms(0), ms(300)));
+            if let Either::Left((reason, _)) = select(std::pin::pin!(guard.lost()), wait).await {
+                op.lost(reason);
+                break;
+            }
+            self.look(&op, &guard);
+            if world.chance(600) {
+                self.update(&op, &guard, which).await;
+            }
+        }
+        if world.chance(50) && !self.net.plan.calm {
+            // A long job: the lock is lost, or the time comes.
+            let wait = world.sleep(ms(4_000));
+            if let Either::Left((reason, _)) = select(std::pin::pin!(guard.lost()), wait).await {
+                op.lost(reason);
+            }
+        }
+        let until = self.look(&op, &guard);
+        op.given_up();
+        if world.chance(300) {
+            drop(guard);
+        } else if let Some(answer) = self.give_up_on(guard.release()).await {
+            op.released(&answer);
+            let plan = &self.net.plan;
+            let forced = plan.disasters > 0;
+            let in_time = until.is_some_and(|until| self.recorder.now() < until);
+            if in_time && answer.is_err_and(|error| error.kind() == ErrorKind::NotHeld) && !forced {
+                self.net.find(format!("{}: a valid lock was not held", op.op()));
+            }
+        }
+    }
+
+    fn look(&self, op: &Acquisition, guard: &Guard) -> Option<lock_core::Instant> {
+        let until = self.until(guard);
+        op.record(What::Looked { until });
+        let told = guard.lost().now_or_never().is_some();
+        if until.is_none() && !(told && guard.cancellation_token().is_cancelled()) {
+            self.net.find(format!("{}: an invalid guard tells of no loss", op.op()));
+        }
+        until
+    }
+
+    fn until(&self, guard: &Guard) -> Option<lock_core::Instant> {
+        guard.is_valid().then(|| self.recorder.now() + self.env.in_world(guard.remaining()))
+    }
+
+    /// Reads the register and writes to it, with the guard's token each time.
+    async fn update(&self, op: &Acquisition, guard: &Guard, which: usize) {
+        let register = &self.registers[which];
+        let (resource, token) = (self.names[which].as_str(), guard.token());
+        let began = self.recorder.now();
+        if register.fence.admit(resource, token).is_err() {
+            return;
+        }
+        let read = register.value.lock().unwrap_or_else(PoisonError::into_inner).0;
+        self.nap(0, 20).await;
+        let (wrote, admitted) = {
+            let mut value = register.value.lock().unwrap_or_else(PoisonError::into_inner);
+            value.1 += 1;
+            let admitted = register.fence.admit(resource, token).is_ok();
+            if admitted {
+                value.0 = value.1;
+            }
+            (value.1, admitted)
+        };
+        let resource = resource.to_owned();
+        op.record(What::Updated { resource, token, began, read, wrote, admitted });
+    }
+}
+
+impl Acquisition {
+    /// Records a guard of a process whose clock is not the world's.
+    fn acquired_by(&self, env: &SimEnv, guard: &Guard) {
+        let valid = guard.is_valid();
+        let remaining = env.in_world(guard.remaining());
+        let until = valid.then(|| self.now() + remaining);
+        self.acquired_until(guard.owner(), guard.token(), until);
+    }
+
+    fn tried_by(&self, env: &SimEnv, answer: &Result<TryAcquire, Error>) {
+        match answer {
+            Ok(TryAcquire::Acquired(guard)) => self.acquired_by(env, guard),
+            _ => self.tried(answer),
+        }
+    }
+}
+
+/// A future that is dropped after so many polls.
+struct FewPolls<F> {
+    future: Pin<Box<F>>,
+    polls: u32,
+}
+
+impl<F: Future> Future for FewPolls<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.polls == 0 {
+            return Poll::Ready(None);
+        }
+        self.polls -= 1;
+        match self.future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if self.polls == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}

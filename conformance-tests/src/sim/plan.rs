@@ -1,0 +1,114 @@
+//! What a run consists of: drawn from its seed, except for the mutant.
+
+use std::time::Duration;
+
+use super::world::World;
+
+/// A part broken on purpose: the simulation must find it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mutant {
+    /// The store sometimes grants what is held.
+    GrantsTwice,
+    /// The lease counts from the reply instead of from before the request (S3).
+    CountsFromReply,
+    /// `Busy` names no token, so that an old push cannot be told from a new one (S3).
+    OldPushes,
+    /// A pushed grant is taken for a grant of the whole lease (S3).
+    PushesForTheLease,
+    /// The clock stands still while the process is stopped (S3).
+    ClockStops,
+    /// Tokens come from a counter that forgets (S2).
+    TokensForget,
+    /// A release frees the name whoever holds it (S4).
+    ReleasesOthers,
+    /// A renewal makes a lost grant anew (S5).
+    Resurrects,
+    /// A ghost of an abandoned attempt is served (S6).
+    NoTombstones,
+    /// A clean-up does nothing and says that it did (S6).
+    AbandonsNothing,
+    /// Places never say anything and nobody is told to ask again (L2).
+    NeverWakes,
+    /// An attempt without a place goes past those that wait (L3).
+    Barges,
+}
+
+/// The odds of a run, in thousandths of the calls.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How many processes there are.
+    pub processes: u32,
+    /// How many tasks each has.
+    pub tasks: u32,
+    /// How many names they use.
+    pub names: u32,
+    /// How many acquisitions each task makes.
+    pub rounds: u32,
+    /// Neither faults nor pauses: the run is checked for fairness.
+    pub calm: bool,
+    /// Requests that are lost.
+    pub lost_requests: u64,
+    /// Replies that are lost.
+    pub lost_replies: u64,
+    /// Requests or replies that take seconds.
+    pub slow: u64,
+    /// Requests that are carried out twice.
+    pub twice: u64,
+    /// Calls that fail at once, and do nothing.
+    pub refused: u64,
+    /// Errors that no repetition mends.
+    pub permanent: u64,
+    /// Places that hear, for no reason, that they are gone or that they should ask.
+    pub alarms: u64,
+    /// Renewals whose own answer is missing from a batch that was answered.
+    pub silent_renewals: u64,
+    /// Pushes that are lost.
+    pub lost_pushes: u64,
+    /// Whether a release carries the next request.
+    pub carries: bool,
+    /// Acquire futures that are dropped.
+    pub cancelled: u64,
+    /// Pauses, kills, quarantines and the like, each this often in the run.
+    pub disasters: u64,
+    /// Whether a process may be killed.
+    pub kills: bool,
+    /// Whether a client may be closed.
+    pub closes: bool,
+    /// When the faults stop, from the start of the run.
+    pub faults_for: Duration,
+    /// What is broken on purpose.
+    pub mutant: Option<Mutant>,
+}
+
+impl Plan {
+    /// Draws a plan. One in eight runs is calm; of the others each has its own mixture of faults.
+    #[must_use]
+    pub fn draw(world: &World, mutant: Option<Mutant>) -> Self {
+        let calm = world.roll(8) == 0;
+        let often = |most: u64| if calm || world.chance(400) { 0 } else { world.roll(most) };
+        Self {
+            processes: 2 + world.roll(2) as u32,
+            tasks: if calm { 1 } else { 1 + world.roll(3) as u32 },
+            names: 1 + world.roll(2) as u32,
+            rounds: 2 + world.roll(3) as u32,
+            calm,
+            lost_requests: often(150),
+            lost_replies: often(200),
+            slow: often(150),
+            twice: often(200),
+            refused: often(150),
+            permanent: if world.chance(150) { often(40) } else { 0 },
+            alarms: often(300),
+            silent_renewals: often(200),
+            lost_pushes: often(500),
+            carries: world.chance(700),
+            cancelled: often(400),
+            disasters: often(6),
+            kills: !calm && world.chance(200),
+            closes: !calm && world.chance(200),
+            faults_for: Duration::from_millis(1_000 + world.roll(5_000)),
+            mutant,
+        }
+    }
+}

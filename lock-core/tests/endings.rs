@@ -1,0 +1,75 @@
+//! Clients that are closed, and callers without a runtime.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use futures_util::FutureExt as _;
+use lock_core::{Backend as _, ClientOptions, ErrorKind, LockClient, LockName, Memory, SystemEnv};
+use support::Gate;
+
+fn client(gate: &Arc<Gate>, call_timeout: Duration) -> LockClient {
+    let options = ClientOptions { call_timeout, ..ClientOptions::default() };
+    LockClient::with_options(gate.clone(), Arc::new(SystemEnv), options).unwrap()
+}
+
+#[tokio::test]
+async fn an_acquire_that_tries_again_and_again_ends_when_the_client_is_closed() {
+    let gate = Gate::new();
+    gate.down.store(true, Ordering::SeqCst);
+    let client = client(&gate, Duration::from_secs(60));
+    let acquire = tokio::spawn(client.lock("job").acquire());
+    gate.next_attempt().await;
+    // Waits for the acquire as for every call in flight, but not for its whole limit.
+    tokio::time::timeout(Duration::from_secs(30), client.close()).await.unwrap();
+    let error = acquire.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+}
+
+#[tokio::test]
+async fn a_grant_that_comes_after_close_is_given_back() {
+    let gate = Gate::new();
+    gate.shut.store(true, Ordering::SeqCst);
+    // A store that is slower than the limit of `close`, and an attempt that began with another.
+    let client = client(&gate, Duration::from_millis(50));
+    let mut acquire = Box::pin(client.lock("job").acquire());
+    assert!(acquire.as_mut().now_or_never().is_none());
+    client.close().await;
+    gate.shut.store(false, Ordering::SeqCst);
+    gate.open.notify_one();
+    let error = acquire.await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    let name = LockName::new("job").unwrap();
+    let held = || async { gate.memory.inspect(&name).await.unwrap().and_then(|job| job.holder) };
+    for _ in 0..1_000 {
+        if held().await.is_none() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("left behind: {:?}", held().await);
+}
+
+#[test]
+fn waiting_without_a_runtime_is_refused_and_harms_nobody() {
+    let memory = Memory::new();
+    let (ours, theirs) = (Memory::clone(&memory), memory);
+    let (ours, theirs) = (LockClient::new(Arc::new(ours)), LockClient::new(Arc::new(theirs)));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let held = runtime.block_on(theirs.lock("job").acquire()).unwrap();
+    let error = ours.lock("job").acquire().now_or_never().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    // The next one of this process, in a runtime, is served.
+    runtime.block_on(async {
+        let mut waits = Box::pin(ours.lock("job").acquire());
+        assert!(waits.as_mut().now_or_never().is_none());
+        held.release().await.unwrap();
+        let served = tokio::time::timeout(Duration::from_secs(30), waits).await.unwrap();
+        assert!(served.is_ok());
+    });
+}

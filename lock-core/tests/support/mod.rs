@@ -1,0 +1,105 @@
+//! A backend whose answers a test can hold back.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use lock_core::{
+    Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Init,
+    Instant, LockName, LockState, Memory, Outcome, Page, Release, Released, Renewal, Request,
+    StoreSettings,
+};
+use tokio::sync::Notify;
+
+/// The memory backend behind a gate.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    pub(crate) memory: Memory,
+    /// Attempts fail, as with a store that is down.
+    pub(crate) down: AtomicBool,
+    /// Attempts are carried out, and their answers wait for `open`.
+    pub(crate) shut: AtomicBool,
+    pub(crate) open: Notify,
+    /// How many attempts have been made.
+    pub(crate) attempts: AtomicUsize,
+    pub(crate) attempted: Notify,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Waits for the next attempt to reach the store.
+    pub(crate) async fn next_attempt(&self) {
+        self.attempted.notified().await;
+    }
+}
+
+#[async_trait]
+impl Backend for Gate {
+    fn kind(&self) -> &'static str {
+        "gate"
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.memory.guarantees()
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        self.attempts.fetch_add(1, Ordering::SeqCst);
+        self.attempted.notify_one();
+        if self.down.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable, "down"));
+        }
+        let answer = self.memory.try_acquire(request).await;
+        if self.shut.load(Ordering::SeqCst) {
+            self.open.notified().await;
+        }
+        answer
+    }
+
+    async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        self.memory.enqueue(request).await
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        self.memory.abandon(request).await
+    }
+
+    async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        self.memory.renew(grants, sent).await
+    }
+
+    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+        self.memory.release(grant, how).await
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
+        self.memory.raise(grant, token).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
+        self.memory.inspect(name).await
+    }
+
+    async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
+        self.memory.list(from).await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
+        self.memory.force_release(name).await
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        self.memory.init(init).await
+    }
+
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+        Ok(None)
+    }
+
+    async fn close(&self) {}
+}
