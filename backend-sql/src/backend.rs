@@ -4,9 +4,9 @@ use std::{sync::Arc, sync::atomic::AtomicU64, sync::atomic::Ordering, time::Dura
 
 use async_trait::async_trait;
 use lock_core::{
-    Attempt, Backend, Busy, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees,
-    Init, Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released, Renewal,
-    Request, StoreSettings,
+    Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
+    Guarantees, Init, Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released,
+    Renewal, Request, StoreSettings, SystemEnv,
 };
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 
 /// A waiter's poll behind its looks.
 pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
-/// A sweep every so many releases.
+/// A sweep every so many releases of a client, the first somewhere among them.
 const SWEEP_EVERY: u64 = 1_000;
 const PAGE: u32 = 200;
 
@@ -36,7 +36,8 @@ impl<D: Dialect> SqlBackend<D> {
             dialect: Arc::new(dialect),
             strategy,
             versions: Versions::default(),
-            releases: AtomicU64::new(0),
+            // Not 0 each time, so that processes that release once and end sweep now and then.
+            releases: AtomicU64::new(SystemEnv.random() as u64 % SWEEP_EVERY),
         }
     }
 
