@@ -23,6 +23,8 @@ use crate::{error::Failure, tables::Tables};
 
 /// SQLite waits this long by itself, blocking the connection's thread; after that we do.
 const OWN_WAIT: Duration = Duration::from_millis(2);
+/// What a statement may take beyond the time limit before it counts as hanging.
+const GRACE: Duration = Duration::from_millis(500);
 /// The longest pause between tries.
 const PAUSE: Duration = Duration::from_millis(4);
 
@@ -103,8 +105,9 @@ impl File {
     {
         let end = Instant::now() + self.timeout;
         loop {
-            // A statement hangs with its disk; it may still be carried out.
-            let Ok(answer) = timeout_at(end, run()).await else {
+            // A statement hangs with its disk; it may still be carried out. One that was refused just
+            // before the end is to be told as that.
+            let Ok(answer) = timeout_at(end + GRACE, run()).await else {
                 let message = format!(
                     "no answer from {:?} within {}",
                     self.path,
