@@ -51,7 +51,11 @@ impl<D: Dialect> SqlBackend<D> {
         };
         Ok(match taken {
             Taken::Yes(token) => Attempt::Granted(Grant::new(request, token)),
-            Taken::No(row) => Attempt::Busy(busy(row)),
+            Taken::No(row) if row.as_ref().is_some_and(Row::is_held) => Attempt::Busy(busy(row)),
+            Taken::No(row) => match self.dialect.quarantine().await? {
+                Some(quarantined) => Attempt::Quarantined(quarantined),
+                None => Attempt::Busy(busy(row)),
+            },
         })
     }
 
@@ -97,13 +101,6 @@ fn busy(row: Option<Row>) -> Busy {
     }
 }
 
-/// Makes sure that an owner has nothing and never will: first the tombstone, so that a late
-/// statement finds it, then whatever an earlier one took.
-pub(crate) async fn abandon<D: Dialect>(dialect: &D, request: &Request) -> Result<(), Error> {
-    dialect.abandon(request.owner).await?;
-    dialect.release(&Grant::new(request, FencingToken::ZERO), None).await.map(drop)
-}
-
 /// Adds to errors which operation of which backend failed.
 trait During<T> {
     fn during<D: Dialect>(self, operation: &'static str) -> Result<T, Error>;
@@ -141,7 +138,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        abandon(&*self.dialect, request).await.during::<D>("abandon")
+        self.dialect.abandon(request).await.during::<D>("abandon")
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {

@@ -9,8 +9,8 @@ use std::{
 
 use async_trait::async_trait;
 use lock_core::{
-    Assumption, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerId,
-    OwnerLabel, Promise, Request, StoreSettings,
+    Assumption, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerLabel,
+    Promise, Request, StoreSettings,
 };
 use sqlx::{Row as _, SqlitePool, sqlite::SqliteRow};
 
@@ -325,15 +325,17 @@ impl Dialect for Sqlite {
         }
     }
 
-    async fn abandon(&self, owner: OwnerId) -> Result<(), Error> {
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let pool = self.file.pool().await?;
-        let owner = owner.to_string();
+        let owner = request.owner.to_string();
+        // First the tombstone, so that a late statement finds it, then whatever an earlier one took.
         let write = || {
             let query = sqlx::query(self.sql.abandon.clone()).bind(&owner);
             let query = query.bind(wall_micros() / 1_000_000);
             async { query.execute(pool).await }
         };
-        self.file.patiently(write).await.map(drop)
+        self.file.patiently(write).await?;
+        self.release(&Grant::new(request, FencingToken::ZERO), None).await.map(drop)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
