@@ -49,6 +49,9 @@ pub(super) struct Postgres {
 }
 
 impl Postgres {
+    /// Of a pool of our own, at most.
+    pub(super) const CONNECTIONS: u32 = 4;
+
     pub(super) async fn new(
         pool: PgPool,
         given: bool,
@@ -73,7 +76,7 @@ impl Postgres {
             let query = sqlx::query_scalar::<_, bool>(self.sql.exists.clone()).bind(&table);
             query.fetch_all(&self.pool)
         };
-        Ok(self.patiently(read).await?.first() == Some(&true))
+        Ok(self.again(read).await?.first() == Some(&true))
     }
 
     /// Takes the store's longest lease over, once, or refuses the store if it is not what we were
@@ -138,10 +141,27 @@ impl Postgres {
         }
     }
 
+    /// The same for a statement that may be carried out twice: where a connection of the pool turns
+    /// out to be broken, such as all are after a restart of the server, others are tried.
+    async fn again<T, Fut>(&self, run: impl Fn() -> Fut) -> Result<T, Error>
+    where
+        Fut: Future<Output = Result<T, sqlx::Error>>,
+    {
+        let end = Instant::now() + self.timeout;
+        for _ in 0..Self::CONNECTIONS {
+            match self.patiently(&run).await {
+                Err(error) if error.kind() == ErrorKind::OutcomeUnknown && Instant::now() < end => {
+                }
+                answer => return answer,
+            }
+        }
+        self.patiently(run).await
+    }
+
     /// A statement without arguments that tells one number.
     async fn number(&self, statement: &SqlStr) -> Result<Option<i64>, Error> {
         let read = || sqlx::query_scalar::<_, i64>(statement.clone()).fetch_all(&self.pool);
-        Ok(self.patiently(read).await?.pop())
+        Ok(self.again(read).await?.pop())
     }
 
     /// A statement without arguments that changes something.
@@ -191,7 +211,7 @@ impl Postgres {
             };
             query.fetch_all(pool)
         };
-        match self.patiently(write).await?.pop() {
+        match self.again(write).await?.pop() {
             None => Ok(None),
             Some(stored) => match u64::try_from(stored).ok().and_then(FencingToken::new) {
                 Some(token) => Ok(Some(token)),
@@ -303,7 +323,7 @@ impl Dialect for Postgres {
     async fn look(&self, name: &LockName, _seen: bool) -> Result<Option<Row>, Error> {
         let pool = self.ready().await?;
         let read = || sqlx::query(self.sql.look.clone()).bind(name.as_str()).fetch_all(pool);
-        self.patiently(read).await?.first().map(Self::row).transpose()
+        self.again(read).await?.first().map(Self::row).transpose()
     }
 
     async fn is_free(&self, name: &LockName) -> Result<bool, Error> {
@@ -311,7 +331,7 @@ impl Dialect for Postgres {
         let read = || {
             sqlx::query_scalar::<_, bool>(self.sql.free.clone()).bind(name.as_str()).fetch_all(pool)
         };
-        Ok(self.patiently(read).await?.first() == Some(&true))
+        Ok(self.again(read).await?.first() == Some(&true))
     }
 
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
@@ -336,7 +356,7 @@ impl Dialect for Postgres {
             let query = sqlx::query_scalar::<_, String>(self.sql.renew.clone());
             query.bind(&names).bind(&owners).bind(&leases).fetch_all(pool)
         };
-        let there: HashSet<String> = self.patiently(write).await?.into_iter().collect();
+        let there: HashSet<String> = self.again(write).await?.into_iter().collect();
         Ok(owners.iter().map(|owner| there.contains(owner)).collect())
     }
 
@@ -351,12 +371,12 @@ impl Dialect for Postgres {
         let pool = self.ready().await?;
         let owner = request.owner.to_string();
         let bury = || sqlx::query(self.sql.abandon.clone()).bind(&owner).execute(pool);
-        self.patiently(bury).await?;
+        self.again(bury).await?;
         let chase = || {
             let query = sqlx::query(self.sql.chase.clone());
             query.bind(request.name.as_str()).bind(&owner).execute(pool)
         };
-        self.patiently(chase).await.map(drop)
+        self.again(chase).await.map(drop)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
@@ -379,7 +399,7 @@ impl Dialect for Postgres {
             let query = sqlx::query(self.sql.list.clone());
             query.bind(after).bind(i64::from(limit)).fetch_all(pool)
         };
-        self.patiently(read).await?.iter().map(Self::row).collect()
+        self.again(read).await?.iter().map(Self::row).collect()
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {

@@ -46,7 +46,8 @@ impl PostgresBuilder {
     const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
     /// The database of a pool that you have. A statement of ours takes one of its connections for
-    /// less than a millisecond; a waiter keeps none.
+    /// less than a millisecond; a waiter keeps none. Unless the pool was made with
+    /// `test_before_acquire(false)`, each statement costs a second round trip.
     #[must_use]
     pub fn with_pool(pool: PgPool) -> Self {
         Self::new(Server::Pool(pool))
@@ -121,8 +122,11 @@ impl PostgresBuilder {
             Server::Pool(pool) => (pool, true),
             Server::Options(options) => {
                 let pool = PgPoolOptions::new()
-                    .max_connections(4)
+                    .max_connections(Postgres::CONNECTIONS)
                     .acquire_timeout(self.timeout)
+                    // A test would cost each statement a second round trip. One that meets a broken
+                    // connection is repeated on another, where that is harmless.
+                    .test_before_acquire(false)
                     .connect_lazy_with(options.disable_statement_logging());
                 (pool, false)
             }
