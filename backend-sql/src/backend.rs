@@ -4,9 +4,9 @@ use std::{sync::Arc, sync::atomic::AtomicU64, sync::atomic::Ordering, time::Dura
 
 use async_trait::async_trait;
 use lock_core::{
-    Attempt, Backend, Busy, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees,
-    Init, Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released, Renewal,
-    Request, StoreSettings,
+    Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
+    Guarantees, Init, Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released,
+    Renewal, Request, StoreSettings, SystemEnv,
 };
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 
 /// A waiter's poll behind its looks.
 pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
-/// A sweep every so many releases.
+/// A sweep every so many releases of a client, the first somewhere among them.
 const SWEEP_EVERY: u64 = 1_000;
 const PAGE: u32 = 200;
 
@@ -36,7 +36,8 @@ impl<D: Dialect> SqlBackend<D> {
             dialect: Arc::new(dialect),
             strategy,
             versions: Versions::default(),
-            releases: AtomicU64::new(0),
+            // Not 0 each time, so that processes that release once and end sweep now and then.
+            releases: AtomicU64::new(SystemEnv.random() as u64 % SWEEP_EVERY),
         }
     }
 
@@ -50,7 +51,11 @@ impl<D: Dialect> SqlBackend<D> {
         };
         Ok(match taken {
             Taken::Yes(token) => Attempt::Granted(Grant::new(request, token)),
-            Taken::No(row) => Attempt::Busy(busy(row)),
+            Taken::No(row) if row.as_ref().is_some_and(Row::is_held) => Attempt::Busy(busy(row)),
+            Taken::No(row) => match self.dialect.quarantine().await? {
+                Some(quarantined) => Attempt::Quarantined(quarantined),
+                None => Attempt::Busy(busy(row)),
+            },
         })
     }
 
@@ -96,13 +101,6 @@ fn busy(row: Option<Row>) -> Busy {
     }
 }
 
-/// Makes sure that an owner has nothing and never will: first the tombstone, so that a late
-/// statement finds it, then whatever an earlier one took.
-pub(crate) async fn abandon<D: Dialect>(dialect: &D, request: &Request) -> Result<(), Error> {
-    dialect.abandon(request.owner).await?;
-    dialect.release(&Grant::new(request, FencingToken::ZERO), None).await.map(drop)
-}
-
 /// Adds to errors which operation of which backend failed.
 trait During<T> {
     fn during<D: Dialect>(self, operation: &'static str) -> Result<T, Error>;
@@ -140,7 +138,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        abandon(&*self.dialect, request).await.during::<D>("abandon")
+        self.dialect.abandon(request).await.during::<D>("abandon")
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {

@@ -5,7 +5,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use lock_core::{
     Error, FencingToken, Grant, Guarantees, Holder, Init, LockName, LockState, OwnerId, OwnerLabel,
-    Request, StoreSettings,
+    Quarantined, Request, StoreSettings,
 };
 
 /// One name's row.
@@ -73,8 +73,14 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// Frees a grant, or lets it run out in `keep`; the row's new version if it was there.
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Option<i64>, Error>;
 
-    /// Forbids an owner, so that no statement of its that is still under way takes anything.
-    async fn abandon(&self, owner: OwnerId) -> Result<(), Error>;
+    /// Forbids an owner, so that no statement of its that is still under way takes anything, and
+    /// takes away what it has.
+    async fn abandon(&self, request: &Request) -> Result<(), Error>;
+
+    /// Why nothing is granted for now, if that is so. Asked when a name that looks free was refused.
+    async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
+        Ok(None)
+    }
 
     /// Lifts the token of a grant; `false` if the grant is gone.
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error>;

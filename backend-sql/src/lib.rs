@@ -7,6 +7,7 @@
 //! | feature | database | module |
 //! |---|---|---|
 //! | `sqlite` | SQLite, compiled in | [`sqlite`] |
+//! | `postgres` | PostgreSQL | [`postgres`] |
 
 mod backend;
 mod dialect;
@@ -15,6 +16,8 @@ mod strategy;
 mod tables;
 mod turn;
 
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 

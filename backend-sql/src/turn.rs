@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use lock_core::{Error, Request, Signal, SystemEnv, Turn, jittered};
 
-use crate::{backend::abandon, dialect::Dialect};
+use crate::dialect::Dialect;
 
 /// How often a waiting process looks. A look takes no write lock.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
@@ -35,6 +35,6 @@ impl<D: Dialect> Turn for Looking<D> {
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
         // There is no place to give up, but the answer to an attempt may have been lost.
-        abandon(&*self.dialect, &self.request).await
+        self.dialect.abandon(&self.request).await
     }
 }

@@ -23,6 +23,7 @@
 //! | feature | URL | locks out |
 //! |---|---|---|
 //! | `memory` (default) | `memory:` | tasks of one process |
+//! | `postgres` | `postgres://USER@HOST/DATABASE` | clients of one PostgreSQL server |
 //! | `sqlite` (default) | `sqlite:PATH` | processes of one machine |
 //!
 //! [`connect`] takes such a URL, [`Config`] one from a configuration file, and [`LockClient::new`]
@@ -53,6 +54,15 @@ pub use self::{
 #[cfg(feature = "memory")]
 pub mod memory {
     pub use lock_core::Memory;
+}
+
+/// Locks in a PostgreSQL database, its fence, and a builder that takes a pool of yours.
+#[cfg(feature = "postgres")]
+pub mod postgres {
+    pub use backend_sql::{
+        Strategy,
+        postgres::{PostgresBuilder, PostgresFence},
+    };
 }
 
 /// Locks in a SQLite file, its fence, and a builder that takes a pool of yours.

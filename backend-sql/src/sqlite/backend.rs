@@ -2,21 +2,22 @@
 
 use std::{
     collections::HashSet,
+    path::Path,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use lock_core::{
-    Assumption, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerId,
-    OwnerLabel, Promise, Request, StoreSettings,
+    Assumption, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerLabel,
+    Promise, Request, StoreSettings,
 };
 use sqlx::{Row as _, SqlitePool, sqlite::SqliteRow};
 
 use super::{
     config::{SqliteBuilder, check_longest},
     epoch::{self, now, wall_micros},
-    open::File,
+    open::{File, network_file_system},
     statements::Statements,
 };
 use crate::{
@@ -41,9 +42,9 @@ impl Sqlite {
         let longest = file.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
         let sqlite = Self {
             sql: Statements::new(&file.tables),
-            file,
             epoch: epoch::current()?,
-            promised: RwLock::new(Arc::new(promises(longest))),
+            promised: RwLock::new(Arc::new(promises(longest, &file.path))),
+            file,
         };
         // A file that is not there is made by the first use that writes, with what we were told.
         if sqlite.file.is_there() {
@@ -84,7 +85,7 @@ impl Sqlite {
 
     fn set_promises(&self, longest: Duration) {
         *self.promised.write().unwrap_or_else(PoisonError::into_inner) =
-            Arc::new(promises(longest));
+            Arc::new(promises(longest, &self.file.path));
     }
 
     /// The pool for a statement that only reads; `None` while there is nothing to read.
@@ -157,7 +158,7 @@ impl Sqlite {
                 Some(last) => query.bind(last),
                 None => query,
             };
-            async { query.fetch_optional(pool).await }
+            async { read_to_end(query.fetch_all(pool)).await }
         };
         self.file.patiently(write).await
     }
@@ -186,7 +187,7 @@ impl Sqlite {
                 Some(version) => query.bind(version),
                 None => query,
             };
-            async { query.fetch_optional(pool).await }
+            async { read_to_end(query.fetch_all(pool)).await }
         };
         match self.file.patiently(write).await? {
             None => Ok(None),
@@ -198,11 +199,22 @@ impl Sqlite {
     }
 }
 
+/// The one row of a statement that writes, once it is committed.
+///
+/// SQLite commits a statement after its last row. `fetch_optional` stops at the first, and the driver
+/// then commits without telling whether that failed, so that a grant on a full disk would be one in
+/// our memory only.
+async fn read_to_end<T>(
+    rows: impl Future<Output = Result<Vec<T>, sqlx::Error>>,
+) -> Result<Option<T>, sqlx::Error> {
+    Ok(rows.await?.pop())
+}
+
 fn nanos(span: Duration) -> i64 {
     i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }
 
-fn promises(longest_lease: Duration) -> Guarantees {
+fn promises(longest_lease: Duration, path: &Path) -> Guarantees {
     let mut promised = Guarantees::new(SqliteBuilder::SHORTEST_LEASE, longest_lease);
     promised.exclusion = Promise::Holds {
         assuming: vec![
@@ -213,6 +225,13 @@ fn promises(longest_lease: Duration) -> Guarantees {
             ),
         ],
     };
+    if let Some(kind) = network_file_system(path) {
+        let why = format!(
+            "the file is on {kind}, where SQLite's locks do not exclude other machines; use a local \
+             disk, or a store with a server"
+        );
+        promised.exclusion = Promise::Withheld { why };
+    }
     promised.tokens = Promise::Holds {
         assuming: vec![Assumption::new(
             "clock-after-loss",
@@ -306,15 +325,17 @@ impl Dialect for Sqlite {
         }
     }
 
-    async fn abandon(&self, owner: OwnerId) -> Result<(), Error> {
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let pool = self.file.pool().await?;
-        let owner = owner.to_string();
+        let owner = request.owner.to_string();
+        // First the tombstone, so that a late statement finds it, then whatever an earlier one took.
         let write = || {
             let query = sqlx::query(self.sql.abandon.clone()).bind(&owner);
             let query = query.bind(wall_micros() / 1_000_000);
             async { query.execute(pool).await }
         };
-        self.file.patiently(write).await.map(drop)
+        self.file.patiently(write).await?;
+        self.release(&Grant::new(request, FencingToken::ZERO), None).await.map(drop)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
@@ -327,7 +348,7 @@ impl Dialect for Sqlite {
         let write = || {
             let query = sqlx::query_scalar::<_, i64>(self.sql.force.clone());
             let query = query.bind(name.as_str()).bind(now()).bind(&self.epoch);
-            async { query.fetch_optional(pool).await }
+            async { read_to_end(query.fetch_all(pool)).await }
         };
         Ok(self.file.patiently(write).await?.is_some())
     }

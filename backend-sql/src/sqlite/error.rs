@@ -11,9 +11,10 @@ pub(super) fn failure(error: sqlx::Error, path: &Path) -> Failure {
     let Some(code) = error.as_database_error().and_then(|error| error.code()) else {
         return Failure::Error(general(error));
     };
-    // The low byte is the primary code.
+    // The low byte is the primary code. 5 is BUSY in all its kinds, 6 LOCKED, and 15 PROTOCOL, which
+    // is a race for the write-ahead log's locks.
     let (kind, what) = match code.parse::<i32>().unwrap_or(0) & 0xff {
-        5 | 6 => return Failure::Busy,
+        5 | 6 | 15 => return Failure::Busy,
         3 => (ErrorKind::Auth, "permission denied"),
         8 => (ErrorKind::Config, "is read-only; allowed is a file that may be written"),
         10 => (ErrorKind::Unavailable, "cannot be read or written"),
@@ -26,6 +27,6 @@ pub(super) fn failure(error: sqlx::Error, path: &Path) -> Failure {
         26 => (ErrorKind::Config, "is no SQLite database"),
         _ => (ErrorKind::Unavailable, "refused a statement"),
     };
-    let message = format!("{} {what}", path.display());
+    let message = format!("{path:?} {what}");
     Failure::Error(Error::new(kind, message).with_source(error))
 }

@@ -69,10 +69,11 @@ impl SqliteFence {
         let admitted = sqlx::query_scalar::<_, i64>(self.admit.clone())
             .bind(resource)
             .bind(token.get() as i64)
-            .fetch_optional(&mut *connection)
+            // To the end: without a transaction a commit that fails is told only there.
+            .fetch_all(&mut *connection)
             .await
             .map_err(error)?;
-        if admitted.is_some() {
+        if !admitted.is_empty() {
             return Ok(Ok(()));
         }
         let highest = sqlx::query_scalar::<_, i64>(self.admitted.clone())

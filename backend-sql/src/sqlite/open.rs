@@ -1,29 +1,36 @@
 //! The file: found or made, and statements on it that wait for others without blocking a thread.
 
 use std::{
+    fs,
     future::Future,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use lock_core::{Error, ErrorKind, StoreSettings, SystemEnv, jittered};
+use rustix::fs::{Access, access};
 use sqlx::{
     AssertSqlSafe, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
-use tokio::{sync::OnceCell, time::Instant};
+use tokio::{
+    sync::OnceCell,
+    time::{Instant, timeout_at},
+};
 
 use super::{error::failure, statements};
 use crate::{error::Failure, tables::Tables};
 
 /// SQLite waits this long by itself, blocking the connection's thread; after that we do.
 const OWN_WAIT: Duration = Duration::from_millis(2);
+/// What a statement may take beyond the time limit before it counts as hanging.
+const GRACE: Duration = Duration::from_millis(500);
 /// The longest pause between tries.
 const PAUSE: Duration = Duration::from_millis(4);
 
 #[derive(Debug)]
 pub(super) struct File {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     timeout: Duration,
     pub(super) tables: Tables,
     pub(super) longest_lease: Option<Duration>,
@@ -39,9 +46,7 @@ impl File {
         tables: Tables,
         longest_lease: Option<Duration>,
     ) -> Result<Self, Error> {
-        if given.is_none() {
-            check_path(&path)?;
-        }
+        let path = if given.is_none() { checked(&path)? } else { path };
         Ok(Self { path, timeout, tables, longest_lease, given, pool: OnceCell::new() })
     }
 
@@ -100,16 +105,26 @@ impl File {
     {
         let end = Instant::now() + self.timeout;
         loop {
-            match run().await {
+            // A statement hangs with its disk; it may still be carried out. One that was refused just
+            // before the end is to be told as that.
+            let Ok(answer) = timeout_at(end + GRACE, run()).await else {
+                let message = format!(
+                    "no answer from {:?} within {}",
+                    self.path,
+                    humantime::format_duration(self.timeout)
+                );
+                return Err(Error::new(ErrorKind::Timeout, message));
+            };
+            match answer {
                 Ok(done) => return Ok(done),
                 Err(error) => match failure(error, &self.path) {
-                    Failure::Busy if Instant::now() < end => {
+                    Failure::Busy if Instant::now() + PAUSE < end => {
                         tokio::time::sleep(jittered(&SystemEnv, PAUSE)).await;
                     }
                     Failure::Busy => {
                         let message = format!(
-                            "others kept writing to {} for {}",
-                            self.path.display(),
+                            "others kept writing to {:?} for {}",
+                            self.path,
                             humantime::format_duration(self.timeout)
                         );
                         return Err(Error::new(ErrorKind::Unavailable, message));
@@ -128,22 +143,68 @@ impl File {
     }
 }
 
-/// What can be told before anything is written.
-fn check_path(path: &Path) -> Result<(), Error> {
-    let refuse = |what: String| Err(Error::new(ErrorKind::Config, what));
-    let shown = path.display();
-    if path.is_dir() {
-        return refuse(format!("{shown} is a directory; allowed is a file in an existing folder"));
+/// The path made absolute, so that it stays the same file when the program changes its folder, and
+/// so that SQLite takes no name for one of its URIs; refused where it can be no store.
+///
+/// Nothing here opens the file. A process that closes any descriptor of it loses the locks that its
+/// SQLite connections have on it (POSIX record locks).
+fn checked(path: &Path) -> Result<PathBuf, Error> {
+    let refuse = |kind, why: &str| Err(Error::new(kind, format!("{path:?} {why}")));
+    let config = |why: &str| refuse(ErrorKind::Config, why);
+    if path.to_str().is_none_or(|text| text.contains(char::is_control)) {
+        let why = "is no path for a store; allowed is UTF-8 without control characters";
+        return refuse(ErrorKind::InvalidInput, why);
     }
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
+    let path = match std::path::absolute(path) {
+        Ok(path) => path,
+        Err(error) => return config("cannot be made absolute").map_err(|e| e.with_source(error)),
+    };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let exists = match fs::metadata(&path) {
+        Ok(found) if found.is_file() => true,
+        Ok(found) if found.is_dir() => {
+            return config("is a directory; allowed is a file in an existing folder");
+        }
+        Ok(_) => return config("is no regular file; allowed is a file in an existing folder"),
+        Err(_) => false,
     };
     if !folder.is_dir() {
-        return refuse(format!(
-            "{shown} cannot be made, since {} is no folder; allowed is a file in an existing folder",
-            folder.display()
-        ));
+        let why =
+            format!("cannot be made, since {folder:?} is no folder; allowed is an existing one");
+        return config(&why);
     }
-    Ok(())
+    let may = |path: &Path, how| access(path, how).map_err(std::io::Error::from);
+    let mut allowed = may(folder, Access::WRITE_OK | Access::EXEC_OK);
+    if exists {
+        allowed = may(&path, Access::READ_OK | Access::WRITE_OK).and(allowed);
+    }
+    match allowed {
+        Ok(()) => Ok(path),
+        Err(error) => {
+            let why = match error.kind() {
+                std::io::ErrorKind::ReadOnlyFilesystem => "is on a read-only file system",
+                _ => {
+                    "cannot be opened; allowed is a file that may be read and written, in a folder that may"
+                }
+            };
+            refuse(ErrorKind::Unavailable, why).map_err(|refusal| refusal.with_source(error))
+        }
+    }
+}
+
+/// The kind of network file system that the file is on, if it is a known one.
+pub(super) fn network_file_system(path: &Path) -> Option<&'static str> {
+    // The magic numbers of statfs(2).
+    const KNOWN: [(u64, &str); 7] = [
+        (0x6969, "NFS"),
+        (0x517b, "SMB"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB2"),
+        (0x0102_1997, "9p"),
+        (0x00c3_6400, "Ceph"),
+        (0x5346_414f, "AFS"),
+    ];
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let kind = rustix::fs::statfs(folder).ok()?.f_type as u64 & 0xffff_ffff;
+    KNOWN.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
 }

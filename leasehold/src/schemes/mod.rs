@@ -12,6 +12,7 @@ use crate::StoreUrl;
 schemes! {
     // Module and feature, URL schemes, how a URL looks.
     memory "memory": ["memory"], "memory:";
+    postgres "postgres": ["postgres", "postgresql"], "postgres://USER@HOST/DATABASE";
     sqlite "sqlite": ["sqlite"], "sqlite:PATH";
 }
 

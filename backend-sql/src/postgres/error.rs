@@ -1,0 +1,34 @@
+//! PostgreSQL's SQLSTATEs as ours: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+
+use lock_core::{Error, ErrorKind};
+
+use crate::error::{Failure, general};
+
+pub(super) fn failure(error: sqlx::Error) -> Failure {
+    let state = error.as_database_error().and_then(|error| error.code());
+    let Some(state) = state.map(std::borrow::Cow::into_owned) else {
+        return Failure::Error(general(error));
+    };
+    let (kind, what) = match state.as_str() {
+        // Serialization failure and deadlock: rolled back, whatever the isolation level.
+        "40001" | "40P01" => return Failure::Busy,
+        "28000" | "28P01" => (ErrorKind::Auth, "the server refuses the user or the password"),
+        "42501" => (ErrorKind::Auth, "the role may not use the tables"),
+        "3D000" => (ErrorKind::Config, "there is no such database"),
+        "42P01" => (
+            ErrorKind::Config,
+            "the tables are not there; `init` makes them, or the SQL that `schema` prints",
+        ),
+        "42703" => (ErrorKind::Config, "the tables are not as this version makes them"),
+        "25006" => (ErrorKind::Unavailable, "the server takes no writes: is it a replica?"),
+        // The server ended the session; it may have committed before.
+        "57P01" | "57P02" | "57P05" => (ErrorKind::OutcomeUnknown, "the server ended the session"),
+        "57P03" => (ErrorKind::Unavailable, "the server is starting or stopping"),
+        state if state.starts_with("08") => (ErrorKind::OutcomeUnknown, "the connection broke"),
+        state if state.starts_with("53") => {
+            (ErrorKind::Unavailable, "the server has run out of something")
+        }
+        _ => return Failure::Error(general(error)),
+    };
+    Failure::Error(Error::new(kind, what).with_source(error))
+}

@@ -1,0 +1,76 @@
+//! The user's side: a fence in the database that it protects.
+
+use lock_core::{Error, FencingToken, Stale};
+use sqlx::{AssertSqlSafe, PgConnection, SqlStr};
+
+use super::statements;
+use crate::{error::general, tables::Tables};
+
+/// Admits writes whose token is not stale, inside the transaction that makes them.
+///
+/// ```no_run
+/// # async fn example(pool: sqlx::PgPool, token: lock_core::FencingToken)
+/// # -> Result<(), Box<dyn std::error::Error>> {
+/// use backend_sql::postgres::PostgresFence;
+///
+/// let fence = PostgresFence::new("leasehold")?;
+/// let mut transaction = pool.begin().await?;
+/// fence.admit(&mut transaction, "account 7", token).await??;
+/// // … writes to account 7 …
+/// transaction.commit().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct PostgresFence {
+    create: String,
+    admit: SqlStr,
+}
+
+impl PostgresFence {
+    /// A fence in the table `PREFIX_fence`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a prefix that is not 1 to 40 of the characters `A-Z a-z 0-9 _`.
+    pub fn new(table_prefix: &str) -> Result<Self, Error> {
+        let tables = Tables::new(table_prefix)?;
+        Ok(Self { create: statements::fence_schema(&tables), admit: statements::admit(&tables) })
+    }
+
+    /// Creates the table, if it is not there.
+    ///
+    /// # Errors
+    /// As the database reports.
+    pub async fn create(&self, connection: &mut PgConnection) -> Result<(), Error> {
+        let sql = AssertSqlSafe(self.create.clone());
+        sqlx::raw_sql(sql).execute(connection).await.map(drop).map_err(error)
+    }
+
+    /// Admits `token` to `resource`, or tells that a larger one was there before: then roll back.
+    /// One statement, which also locks the resource's row until the transaction ends.
+    ///
+    /// The answer holds when the transaction commits; a token that was admitted by one that rolls
+    /// back was not admitted.
+    ///
+    /// # Errors
+    /// As the database reports. *Cancel safety*: as of any statement in your transaction.
+    pub async fn admit(
+        &self,
+        connection: &mut PgConnection,
+        resource: &str,
+        token: FencingToken,
+    ) -> Result<Result<(), Stale>, Error> {
+        let query = sqlx::query_scalar::<_, i64>(self.admit.clone());
+        let query = query.bind(resource).bind(token.get().cast_signed());
+        let highest = query.fetch_all(connection).await.map_err(error)?;
+        let highest = highest.first().copied().and_then(|token| u64::try_from(token).ok());
+        let admitted = highest.and_then(FencingToken::new).unwrap_or(FencingToken::MAX);
+        if admitted == token {
+            return Ok(Ok(()));
+        }
+        Ok(Err(Stale { resource: resource.to_owned(), offered: token, admitted }))
+    }
+}
+
+fn error(error: sqlx::Error) -> Error {
+    general(error).at("postgres", "fence")
+}

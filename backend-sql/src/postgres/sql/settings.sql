@@ -1,0 +1,2 @@
+-- The store's longest lease.
+SELECT longest_lease FROM {settings}

@@ -1,0 +1,259 @@
+//! PostgreSQL when the network, the server or the caller fails half-way.
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used)]
+
+use std::{net::SocketAddr, pin::pin, sync::Arc, task::Poll, time::Duration};
+
+use backend_sql::{
+    Strategy,
+    postgres::{PostgresBuilder, connect},
+};
+use conformance_tests::kit::{Mode, Postgres, PostgresOptions, Proxy, Server as _, wait::until};
+use futures_util::future::poll_fn;
+use lock_core::{
+    Backend, Env as _, ErrorKind, Init, LockClient, LockName, OwnerId, OwnerLabel, Release,
+    Request, SystemEnv,
+};
+use sqlx::postgres::PgPoolOptions;
+
+const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
+/// Longer than any test takes: what is left behind stays.
+const LEASE: Duration = Duration::from_secs(30);
+/// Shorter than the lease: what is left behind is in the way.
+const WAIT: Duration = Duration::from_secs(20);
+
+fn request(name: &str) -> Request {
+    Request::new(
+        LockName::new(name).unwrap(),
+        OwnerId::from_bits(SystemEnv.random()),
+        OwnerLabel::new("test").unwrap(),
+        LEASE,
+        SystemEnv.now(),
+    )
+}
+
+fn url(address: SocketAddr, strategy: Strategy, timeout: &str) -> String {
+    format!("postgres://postgres@{address}/postgres?strategy={strategy}&timeout={timeout}")
+}
+
+async fn open(address: SocketAddr, strategy: Strategy) -> Arc<dyn Backend> {
+    let store = connect(&url(address, strategy, "10s")).await.unwrap();
+    store.init(&Init::default()).await.unwrap();
+    store
+}
+
+/// A store behind a proxy, whose one connection and statements are there before the fault.
+async fn warmed(proxy: SocketAddr, strategy: Strategy) -> Arc<dyn Backend> {
+    let address = format!("postgres://postgres@{proxy}/postgres");
+    let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
+    let pool = pool.connect(&address).await.unwrap();
+    let builder = PostgresBuilder::with_pool(pool.clone()).strategy(strategy);
+    let store = builder.timeout(Duration::from_millis(500)).build().await.unwrap();
+    let grant = store.try_acquire(&request("warm")).await.unwrap().granted().unwrap();
+    store.release(&grant, Release::default()).await.unwrap();
+    // The pool looks at a connection that is given back before it lies ready.
+    let ready = || async { Ok((pool.num_idle() == 1).then_some(())) };
+    until("the connection to be idle", WAIT, ready).await.unwrap();
+    store
+}
+
+async fn start() -> Postgres {
+    Postgres::start(PostgresOptions::new()).await.unwrap()
+}
+
+/// The attempt arrives and is granted, and its answer is lost: the outcome is unknown, and the
+/// clean-up leaves nothing behind.
+#[tokio::test]
+async fn a_lost_answer_leaves_no_lock() {
+    let server = start().await;
+    for strategy in BOTH {
+        let direct = open(server.address(), strategy).await;
+        let proxy = Proxy::start(server.address()).await.unwrap();
+        let behind = warmed(proxy.address(), strategy).await;
+
+        proxy.set(Mode::HalfCut).await.unwrap();
+        let lost = request("warm");
+        let error = behind.try_acquire(&lost).await.unwrap_err();
+        assert!(error.is_ambiguous(), "{error}");
+        assert!(proxy.counters().to_client.swallowed > 0, "the fault did not happen");
+        let state = direct.inspect(&lost.name).await.unwrap().unwrap();
+        assert_eq!(state.holder.unwrap().owner, lost.owner, "the attempt was to be carried out");
+        proxy.set(Mode::Pass).await.unwrap();
+        // The pool may hand out connections that broke before it finds a good one.
+        let mut tries = 0;
+        while let Err(error) = behind.abandon(&lost).await {
+            assert!(error.is_retryable() && tries < 20, "{error}");
+            tries += 1;
+        }
+        let next = direct.try_acquire(&request("warm")).await.unwrap();
+        direct.release(&next.granted().unwrap(), Release::default()).await.unwrap();
+    }
+}
+
+/// The attempt is held up on its way, its caller gives up and cleans up, and then it arrives.
+#[tokio::test]
+async fn a_ghost_takes_nothing() {
+    let options = PostgresOptions::new().line("log_statement = 'all'");
+    let server = Postgres::start(options).await.unwrap();
+    for strategy in BOTH {
+        let direct = open(server.address(), strategy).await;
+        let proxy = Proxy::start(server.address()).await.unwrap();
+        let behind = warmed(proxy.address(), strategy).await;
+
+        proxy.set(Mode::Hold).await.unwrap();
+        let ghost = request("warm");
+        let error = behind.try_acquire(&ghost).await.unwrap_err();
+        assert!(error.is_ambiguous(), "{error}");
+        direct.abandon(&ghost).await.unwrap();
+        proxy.set(Mode::Pass).await.unwrap();
+        // The server logs a statement when it begins with it.
+        let arrived = format!("$2 = '{}', $3 = 'test'", ghost.owner);
+        until("the ghost", WAIT, || async {
+            Ok(server.process().log_tail().contains(&arrived).then_some(()))
+        })
+        .await
+        .unwrap();
+        let busy = "SELECT count(*) FROM pg_stat_activity
+            WHERE state = 'active' AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
+        until("its end", WAIT, || async { Ok((server.sql(busy).await? == "0").then_some(())) })
+            .await
+            .unwrap();
+        let state = direct.inspect(&ghost.name).await.unwrap().unwrap();
+        assert!(state.holder.is_none(), "{strategy}: {state:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_paused_server_is_an_error_in_time_and_not_a_loss() {
+    let server = start().await;
+    let store = connect(&url(server.address(), Strategy::PrimaryKey, "300ms")).await.unwrap();
+    store.init(&Init::default()).await.unwrap();
+    let grant = store.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    server.pause().unwrap();
+    let error = store.try_acquire(&request("other")).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    let answers = store.renew(&[&grant], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [lock_core::Renewal::Unknown(_)]), "{answers:?}");
+    server.resume().unwrap();
+    let mut tries = 0;
+    while !matches!(
+        store.renew(&[&grant], SystemEnv.now()).await[..],
+        [lock_core::Renewal::Renewed { .. }]
+    ) {
+        tries += 1;
+        assert!(tries < 50, "the lock was lost by a pause");
+    }
+}
+
+#[tokio::test]
+async fn an_acquire_dropped_after_any_poll_leaves_no_lock_and_no_transaction() {
+    let server = start().await;
+    for strategy in BOTH {
+        let ours = LockClient::new(open(server.address(), strategy).await);
+        let theirs = LockClient::new(open(server.address(), strategy).await);
+        let mut polls = 0;
+        loop {
+            let done = {
+                let mut acquire = pin!(ours.lock("job").lease(LEASE).acquire());
+                let mut left = polls;
+                let ended = poll_fn(|context| {
+                    if left == 0 {
+                        return Poll::Ready(None);
+                    }
+                    left -= 1;
+                    match acquire.as_mut().poll(context) {
+                        Poll::Ready(guard) => Poll::Ready(Some(guard)),
+                        Poll::Pending if left == 0 => Poll::Ready(None),
+                        Poll::Pending => Poll::Pending,
+                    }
+                });
+                ended.await.is_some()
+            };
+            let guard = theirs.lock("job").lease(LEASE).wait(WAIT).acquire().await.unwrap();
+            guard.release().await.unwrap();
+            if done {
+                break;
+            }
+            polls += 1;
+        }
+        println!("{strategy}: an acquire ends at its poll number {polls}");
+        assert!(polls > 0);
+        let open = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
+        assert_eq!(server.sql(open).await.unwrap(), "0");
+    }
+}
+
+#[tokio::test]
+async fn a_pool_whose_connections_are_all_busy_is_an_error_in_time() {
+    let server = start().await;
+    let direct = open(server.address(), Strategy::PrimaryKey).await;
+    let address = format!("postgres://postgres@{}/postgres", server.address());
+    let pool = PgPoolOptions::new().max_connections(1).connect(&address).await.unwrap();
+    let builder = PostgresBuilder::with_pool(pool.clone()).timeout(Duration::from_millis(300));
+    let store = builder.build().await.unwrap();
+    let theirs = pool.acquire().await.unwrap();
+    let error = store.try_acquire(&request("job")).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    drop(theirs);
+    assert!(direct.try_acquire(&request("job")).await.unwrap().granted().is_some());
+    // A waiter keeps no connection of the pool.
+    let client = LockClient::new(store);
+    let waiting = tokio::spawn(async move { client.lock("job").acquire().await.map(drop) });
+    for _ in 0..20 {
+        drop(pool.acquire().await.unwrap());
+    }
+    waiting.abort();
+}
+
+/// A role that may use the tables of locks and nothing else.
+#[tokio::test]
+async fn the_least_privilege_is_enough() {
+    let server = start().await;
+    for strategy in BOTH {
+        open(server.address(), strategy).await;
+    }
+    server
+        .sql(
+            "CREATE ROLE worker LOGIN;
+             REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+             GRANT SELECT, INSERT, UPDATE, DELETE
+                ON leasehold_locks, leasehold_abandoned, leasehold_marker TO worker;
+             GRANT SELECT, UPDATE (watermark, raised) ON leasehold_settings TO worker",
+        )
+        .await
+        .unwrap();
+    for strategy in BOTH {
+        let url = url(server.address(), strategy, "10s").replace("postgres@", "worker@");
+        let store = connect(&url).await.unwrap();
+        let ours = request(&strategy.to_string());
+        let grant = store.try_acquire(&ours).await.unwrap().granted().unwrap();
+        assert!(matches!(
+            store.renew(&[&grant], SystemEnv.now()).await[..],
+            [lock_core::Renewal::Renewed { .. }]
+        ));
+        // As many as bring a sweep for sure.
+        for _ in 0..1_000 {
+            let grant = store.try_acquire(&ours).await.unwrap().granted().unwrap();
+            store.raise(&grant, grant.token).await.unwrap();
+            store.release(&grant, Release::default()).await.unwrap();
+        }
+        store.abandon(&ours).await.unwrap();
+        assert!(store.list(None).await.unwrap().locks.is_empty());
+        let init = Init { longest_lease: Some(LEASE * 2), ..Init::default() };
+        assert_eq!(store.init(&init).await.unwrap_err().kind(), ErrorKind::Auth);
+    }
+}
+
+/// All connections of the pool are broken by then; nobody is to hear of that.
+#[tokio::test]
+async fn a_restart_breaks_connections_and_no_attempt() {
+    let mut server = start().await;
+    let store = open(server.address(), Strategy::PrimaryKey).await;
+    let attempts = (0..4).map(|at| {
+        let (store, request) = (Arc::clone(&store), request(&format!("job {at}")));
+        async move { store.try_acquire(&request).await.unwrap() }
+    });
+    futures_util::future::join_all(attempts).await;
+    server.restart_cleanly().await.unwrap();
+    assert!(store.try_acquire(&request("job")).await.unwrap().granted().is_some());
+}

@@ -1,0 +1,15 @@
+//! `postgres://USER@HOST/DATABASE` — locks in a PostgreSQL database.
+
+use std::sync::Arc;
+
+use lock_core::{Backend, Error};
+
+use crate::StoreUrl;
+
+pub(super) async fn open(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    backend_sql::postgres::connect(url.expose()).await
+}
+
+pub(super) fn schema(url: &StoreUrl) -> Result<String, Error> {
+    backend_sql::postgres::schema(url.expose())
+}
