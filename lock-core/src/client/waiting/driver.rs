@@ -243,7 +243,8 @@ impl Driver {
     }
 
     /// Takes a pushed grant (S3): it counts from before the last attempt answered `Busy`, and one
-    /// whose token is not above that answer's is old.
+    /// whose token is not above that answer's is old. One that is spent by that count, or nearly, is
+    /// confirmed before anybody gets it.
     async fn pushed(&mut self, mut grant: Grant, place: Place) -> Step {
         if grant.token <= place.last.token {
             return self.ask(place).await;
@@ -251,13 +252,16 @@ impl Driver {
         if grant.claim.is_some() {
             grant.from = place.answered_from;
         }
-        if self.handle.env.now() >= validity(&grant) {
+        // With little left the guard might be lost before its first renewal is answered.
+        let until = validity(&grant);
+        let left = until.since(self.handle.env.now());
+        if left < until.since(grant.from) / 2 {
             return self.confirm(grant, place).await;
         }
         self.deliver(grant, place.asked.doubtful).await
     }
 
-    /// Renews a pushed grant that is spent by that count before anybody gets it.
+    /// Renews a pushed grant before anybody gets it.
     async fn confirm(&mut self, mut grant: Grant, place: Place) -> Step {
         let inner = Arc::clone(&self.handle.0);
         let sent = inner.env.now();
