@@ -8,7 +8,7 @@ use conformance_tests::sim::{self, Mutant, Report};
 const SEEDS: u64 = 10_000;
 
 /// In how many a mutant must be found.
-const MUTANT_SEEDS: u64 = 2_000;
+const MUTANT_SEEDS: u64 = 5_000;
 
 fn replay(seed: u64) -> String {
     format!(

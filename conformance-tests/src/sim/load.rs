@@ -11,6 +11,8 @@ use std::{
 use futures_util::future::{Either, FutureExt as _, select};
 use lock_core::{Error, ErrorKind, Fence, Guard, LockClient, LockName, TryAcquire};
 
+use tokio_util::sync::CancellationToken;
+
 use super::{
     env::SimEnv,
     net::Net,
@@ -151,32 +153,34 @@ impl Worker {
 
     async fn hold(&self, op: Acquisition, guard: Guard, which: usize) {
         let world = &self.world;
+        let cancelled = guard.cancellation_token();
         for _ in 0..world.roll(4) {
-            let wait = world.sleep(world.span(ms(0), ms(300)));
-            if let Either::Left((reason, _)) = select(std::pin::pin!(guard.lost()), wait).await {
-                op.lost(reason);
+            let nap = ms(world.roll(300));
+            if world.chance(500) {
+                world.sleep(nap).await;
+                self.peek(&op, &guard);
+            } else if self.lost_within(&op, &guard, nap).await {
                 break;
             }
-            self.look(&op, &guard);
+            self.look(&op, &guard, &cancelled);
             if world.chance(600) {
                 self.update(&op, &guard, which).await;
             }
         }
         if world.chance(50) && !self.net.plan.calm {
-            // A long job: the lock is lost, or the time comes.
-            let wait = world.sleep(ms(4_000));
-            if let Either::Left((reason, _)) = select(std::pin::pin!(guard.lost()), wait).await {
-                op.lost(reason);
-            }
+            // A long job.
+            self.lost_within(&op, &guard, ms(4_000)).await;
         }
-        let until = self.look(&op, &guard);
+        let until = self.look(&op, &guard, &cancelled);
         op.given_up();
         if world.chance(300) {
             drop(guard);
         } else if let Some(answer) = self.give_up_on(guard.release()).await {
             op.released(&answer);
-            let plan = &self.net.plan;
-            let forced = plan.disasters > 0;
+            if answer.is_ok() && cancelled.is_cancelled() {
+                self.net.find(format!("{}: a release was told as a loss", op.op()));
+            }
+            let forced = self.net.plan.disasters > 0;
             let in_time = until.is_some_and(|until| self.recorder.now() < until);
             if in_time && answer.is_err_and(|error| error.kind() == ErrorKind::NotHeld) && !forced {
                 self.net.find(format!("{}: a valid lock was not held", op.op()));
@@ -184,12 +188,42 @@ impl Worker {
         }
     }
 
-    fn look(&self, op: &Acquisition, guard: &Guard) -> Option<lock_core::Instant> {
+    /// Waits for the loss, but not for long.
+    async fn lost_within(&self, op: &Acquisition, guard: &Guard, span: Duration) -> bool {
+        let wait = self.world.sleep(span);
+        match select(std::pin::pin!(guard.lost()), wait).await {
+            Either::Left((reason, _)) => {
+                op.lost(reason);
+                true
+            }
+            Either::Right(_) => false,
+        }
+    }
+
+    /// Asks only what is left: the question that tells nobody of an end.
+    fn peek(&self, op: &Acquisition, guard: &Guard) {
+        let left = guard.remaining();
+        let until = (!left.is_zero()).then(|| self.recorder.now() + self.env.in_world(left));
+        op.record(What::Looked { until });
+    }
+
+    fn look(
+        &self,
+        op: &Acquisition,
+        guard: &Guard,
+        cancelled: &CancellationToken,
+    ) -> Option<lock_core::Instant> {
         let until = self.until(guard);
         op.record(What::Looked { until });
-        let told = guard.lost().now_or_never().is_some();
-        if until.is_none() && !(told && guard.cancellation_token().is_cancelled()) {
+        let told = guard.lost().now_or_never();
+        if let Some(reason) = told {
+            op.lost(reason);
+        }
+        if until.is_none() && !(told.is_some() && cancelled.is_cancelled()) {
             self.net.find(format!("{}: an invalid guard tells of no loss", op.op()));
+        }
+        if until.is_none() && self.net.plan.calm {
+            self.net.find(format!("{}: a lock was lost without a fault", op.op()));
         }
         until
     }

@@ -87,7 +87,7 @@ impl Plan {
     pub fn draw(world: &World, mutant: Option<Mutant>) -> Self {
         let calm = world.roll(8) == 0;
         let often = |most: u64| if calm || world.chance(400) { 0 } else { world.roll(most) };
-        Self {
+        let mut plan = Self {
             processes: 2 + world.roll(2) as u32,
             tasks: if calm { 1 } else { 1 + world.roll(3) as u32 },
             names: 1 + world.roll(2) as u32,
@@ -109,6 +109,11 @@ impl Plan {
             closes: !calm && world.chance(200),
             faults_for: Duration::from_millis(1_000 + world.roll(5_000)),
             mutant,
+        };
+        if mutant == Some(Mutant::OldPushes) {
+            // It takes a process that slept through its claim window and hears of it late.
+            (plan.calm, plan.slow, plan.disasters) = (false, 400, 6);
         }
+        plan
     }
 }
