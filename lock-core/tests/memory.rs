@@ -116,3 +116,14 @@ async fn a_late_request_does_not_lengthen_a_minimum_hold() {
     clock.pass(SECOND);
     assert_eq!(holder(&memory).await, None);
 }
+
+#[tokio::test]
+async fn a_ghost_of_an_abandoned_owner_gets_no_place() {
+    let (memory, _clock) = store();
+    let held = grant(&memory, &request(1, SECOND)).await;
+    let late = request(2, SECOND);
+    memory.abandon(&late).await.unwrap();
+    let _turn = memory.enqueue(&late).await.unwrap();
+    memory.release(&held, Release::default()).await.unwrap();
+    assert_eq!(holder(&memory).await, None);
+}

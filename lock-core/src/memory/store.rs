@@ -119,7 +119,8 @@ impl Store {
         Some(Answer::Granted(Grant::new(request, entry.token)))
     }
 
-    /// Puts a place at the end of the queue, or finds the one that this owner has.
+    /// Puts a place at the end of the queue, or finds the one that this owner has. An abandoned owner
+    /// gets none.
     pub(super) fn queue(
         &mut self,
         request: &Request,
