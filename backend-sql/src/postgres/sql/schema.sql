@@ -20,7 +20,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     token   bigint NOT NULL, -- of the holder, or of the last one
     version bigint NOT NULL, -- one more with every change
     lease   bigint NOT NULL,
-    expires bigint NOT NULL
+    expires bigint NOT NULL,
+    kept    boolean NOT NULL -- released, and kept for a last while
 ) WITH (fillfactor = 50);    -- room to update a row in its page
 
 -- Owners that must never be granted anything any more.

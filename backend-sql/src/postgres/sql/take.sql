@@ -2,7 +2,8 @@
 -- insert.sql.
 UPDATE {locks} SET
     token = greatest({now}, token + 1, $5),
-    owner = $2, label = $3, version = version + 1, lease = $4, expires = {now} + $4
+    owner = $2, label = $3, version = version + 1, lease = $4, expires = {now} + $4,
+    kept = false
 WHERE name = $1 AND version = $6
     AND {granting} AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = $2)
 RETURNING token
