@@ -18,6 +18,8 @@ cases! {
     "S6" a_try_acquire_dropped_at_any_poll_leaves_nothing always;
     "S6" a_release_dropped_at_any_poll_still_releases always;
     "S6" a_with_dropped_at_any_poll_leaves_nothing always;
+    "S6" a_close_dropped_at_any_poll_leaves_nothing always;
+    "S6" a_wait_for_the_loss_dropped_at_any_poll_changes_nothing always;
     "S6" a_dropped_guard_is_released always;
     "S6" an_abandoned_owner_takes_nothing_any_more always;
     "S6" abandoning_frees_what_was_taken always;
@@ -132,6 +134,42 @@ async fn a_release_dropped_at_any_poll_still_releases(setting: Setting) {
         }
     }
     panic!("a release did not end within {MOST} polls");
+}
+
+async fn a_close_dropped_at_any_poll_leaves_nothing(setting: Setting) {
+    for polls in 0..MOST {
+        let client = setting.client().await;
+        let (held, given_up) =
+            (setting.name(&format!("held {polls}")), setting.name(&format!("given up {polls}")));
+        let lease = setting.long_lease();
+        let guard = client.lock(&held).lease(lease).acquire().await.unwrap();
+        drop(client.lock(&given_up).lease(lease).acquire().await.unwrap());
+        let ended = poll_times(client.close(), polls).await;
+        drop(guard);
+        is_free(&setting, &held).await;
+        is_free(&setting, &given_up).await;
+        if ended.is_some() {
+            println!("    close: dropped after 0 to {polls} polls");
+            return;
+        }
+    }
+    panic!("a close did not end within {MOST} polls");
+}
+
+async fn a_wait_for_the_loss_dropped_at_any_poll_changes_nothing(setting: Setting) {
+    let client = setting.client().await;
+    let name = setting.name("job");
+    let guard = client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap();
+    // A second poll would come with the end of the validity.
+    for polls in 0..2 {
+        assert!(poll_times(guard.lost(), polls).await.is_none(), "nothing was lost");
+        assert!(guard.is_valid());
+    }
+    client.backend().force_release(&name).await.unwrap();
+    let other = setting.client().await.lock(&name).acquire().await.unwrap();
+    assert!(other.token() > guard.token());
+    assert_eq!(guard.release().await.unwrap_err().kind(), lock_core::ErrorKind::NotHeld);
+    other.release().await.unwrap();
 }
 
 async fn a_dropped_guard_is_released(setting: Setting) {
