@@ -10,7 +10,9 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use lock_core::{Backend as _, ClientOptions, ErrorKind, LockClient, LockName, Memory, SystemEnv};
+use lock_core::{
+    Backend as _, Blocked, ClientOptions, ErrorKind, LockClient, LockName, Memory, SystemEnv,
+};
 use support::Gate;
 
 fn client(gate: &Arc<Gate>, call_timeout: Duration) -> LockClient {
@@ -72,4 +74,17 @@ fn waiting_without_a_runtime_is_refused_and_harms_nobody() {
         let served = tokio::time::timeout(Duration::from_secs(30), waits).await.unwrap();
         assert!(served.is_ok());
     });
+}
+
+#[tokio::test]
+async fn a_wait_that_ends_before_the_store_has_a_place_names_the_holder() {
+    let gate = Gate::new();
+    let holder = LockClient::new(Arc::new(gate.memory.clone()));
+    let held = holder.lock("job").acquire().await.unwrap();
+    gate.mute.store(true, Ordering::SeqCst);
+    let client = client(&gate, Duration::from_secs(60));
+    let error = client.lock("job").wait(Duration::from_millis(50)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let Some(Blocked::Busy(busy)) = error.blocked() else { panic!("{error}") };
+    assert_eq!(busy.holder.as_ref().unwrap().owner, held.owner());
 }

@@ -167,12 +167,14 @@ impl Lock {
         let env = &self.handle.env;
         let deadline = self.wait.map(|wait| env.now() + wait);
         // Who finds others of this process waiting goes behind them and asks nothing of the store.
-        if !self.handle.waiting.has(name)
-            && let Some(guard) = self.try_first(name, deadline).await?
-        {
-            return Ok(guard);
+        let mut in_the_way = None;
+        if !self.handle.waiting.has(name) {
+            match self.try_first(name, deadline).await? {
+                Ok(guard) => return Ok(guard),
+                Err(blocked) => in_the_way = Some(blocked),
+            }
         }
-        let mut ticket = Waiting::join(&self.handle, name, self.wanted)?;
+        let mut ticket = Waiting::join(&self.handle, name, self.wanted, in_the_way)?;
         let reply = match deadline {
             None => (&mut ticket.reply).await,
             Some(at) => {
@@ -198,7 +200,7 @@ impl Lock {
         &self,
         name: &LockName,
         deadline: Option<Instant>,
-    ) -> Result<Option<Guard>, Error> {
+    ) -> Result<Result<Guard, Blocked>, Error> {
         let inner = &self.handle.0;
         let end = deadline.unwrap_or(Instant::from_nanos(u64::MAX));
         let mut backoff = Backoff::until(end);
@@ -208,7 +210,7 @@ impl Lock {
             match self.attempt(request, limit).await {
                 Ok(Attempt::Granted(grant)) => {
                     match inner.admit(&self.handle, grant, &self.wanted, false) {
-                        Ok(guard) => return Ok(Some(guard)),
+                        Ok(guard) => return Ok(Ok(guard)),
                         Err(spent) => {
                             self.refuse(spent)?;
                             if inner.env.now() >= end {
@@ -217,7 +219,10 @@ impl Lock {
                         }
                     }
                 }
-                Ok(_) => return Ok(None),
+                Ok(Attempt::Busy(busy)) => return Ok(Err(Blocked::Busy(busy))),
+                Ok(Attempt::Quarantined(held_back)) => {
+                    return Ok(Err(Blocked::Quarantined(held_back)));
+                }
                 Err(error) if !error.is_retryable() => return Err(error.on(name)),
                 Err(error) => {
                     if !backoff.pause(inner).await {

@@ -22,6 +22,8 @@ pub(crate) struct Gate {
     /// Attempts are carried out, and their answers wait for `open`.
     pub(crate) shut: AtomicBool,
     pub(crate) open: Notify,
+    /// Requests for a place are never answered.
+    pub(crate) mute: AtomicBool,
     /// How many attempts have been made.
     pub(crate) attempts: AtomicUsize,
     pub(crate) attempted: Notify,
@@ -62,6 +64,9 @@ impl Backend for Gate {
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        if self.mute.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         self.memory.enqueue(request).await
     }
 

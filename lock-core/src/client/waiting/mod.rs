@@ -124,11 +124,13 @@ impl Waiting {
         self.names.load(Ordering::Acquire) > 0 && self.queues.lock().contains_key(name)
     }
 
-    /// Joins the queue of `name`, as its youngest waiter.
+    /// Joins the queue of `name`, as its youngest waiter. Until the store answers the queue, what
+    /// stands in the way is `blocked`.
     pub(crate) fn join(
         handle: &Arc<Handle>,
         name: &LockName,
         wanted: Wanted,
+        blocked: Option<Blocked>,
     ) -> Result<Ticket, Error> {
         let waiting = &handle.waiting;
         let (sender, reply) = oneshot::channel();
@@ -147,7 +149,10 @@ impl Waiting {
                     changed: Notify::new(),
                 })
             });
-            queue.state.lock().waiters.push_back(waiter);
+            let mut state = queue.state.lock();
+            state.waiters.push_back(waiter);
+            state.blocked = state.blocked.take().or(blocked);
+            drop(state);
             (Arc::clone(queue), fresh)
         };
         let ticket = Ticket { queue: Arc::clone(&queue), id, reply };
