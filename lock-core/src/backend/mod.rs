@@ -96,7 +96,9 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Makes sure that this owner holds nothing, waits for nothing, and never will.
     ///
     /// *Guarantees*: a grant or a place of the owner's is gone, and a late *ghost* of the attempt (the
-    /// store reads it after its client has given up) finds a tombstone or its own deadline.
+    /// store reads it after its client has given up) finds a tombstone or its own deadline, and gets
+    /// neither the lock nor a place. After a release it changes nothing but leaves the tombstone: the
+    /// core then stops ghosts of an attempt that it had repeated.
     ///
     /// *Errors*: the core repeats the call until the lease is over.
     async fn abandon(&self, request: &Request) -> Result<(), Error>;
