@@ -83,3 +83,11 @@ fn every_feature_has_a_row_and_the_command_has_the_same() {
     assert_eq!(features("leasehold"), rows);
     assert_eq!(features("leasehold-cli"), rows);
 }
+
+#[test]
+fn the_readme_has_a_row_for_every_store() {
+    let readme = include_str!("../../README.md");
+    for (feature, _) in CLIENTS {
+        assert!(readme.contains(&format!("\n| `{feature}`")), "no row for {feature}");
+    }
+}
