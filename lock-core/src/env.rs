@@ -49,8 +49,13 @@ pub trait Env: Debug + Send + Sync + 'static {
 /// A random duration from `span * 3/4` to `span`, so that clients that started together part.
 #[must_use]
 pub fn jittered(env: &dyn Env, span: Duration) -> Duration {
+    spread(env.random(), span)
+}
+
+/// The same by bits that are random already.
+pub(crate) fn spread(bits: u128, span: Duration) -> Duration {
     // The lowest byte is as random as the rest.
-    span.mul_f64(0.75 + 0.25 * f64::from(env.random() as u8) / 255.0)
+    span - span / 1024 * (u32::from(bits as u8) + 1)
 }
 
 /// The real clock, the operating system's randomness and the current tokio runtime.

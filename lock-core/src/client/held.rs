@@ -3,7 +3,7 @@
 use std::{
     sync::{
         OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering, fence},
     },
     time::Duration,
 };
@@ -40,6 +40,8 @@ pub(crate) struct Held {
     keep_until: Option<Instant>,
     end: OnceLock<End>,
     changed: Notify,
+    /// Whether anybody has ever waited for the end.
+    watched: AtomicBool,
     cancellation: OnceLock<CancellationToken>,
 }
 
@@ -83,6 +85,7 @@ impl Held {
             keep_until: wanted.at_least.map(|span| now + span),
             end: OnceLock::new(),
             changed: Notify::new(),
+            watched: AtomicBool::new(false),
             cancellation: OnceLock::new(),
         })
     }
@@ -128,10 +131,14 @@ impl Held {
             return false;
         }
         let _ = self.end.set(end);
+        // Either whoever waits sees the end below his own fence, or he is seen here.
+        fence(Ordering::SeqCst);
         if let Some(token) = self.cancellation.get().filter(|_| end != End::Released) {
             token.cancel();
         }
-        self.changed.notify_waiters();
+        if self.watched.load(Ordering::Acquire) {
+            self.changed.notify_waiters();
+        }
         true
     }
 
@@ -141,6 +148,8 @@ impl Held {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
+            self.watched.store(true, Ordering::Release);
+            fence(Ordering::SeqCst);
             if let Some(end) = self.end() {
                 return end;
             }
@@ -151,7 +160,8 @@ impl Held {
     /// A token that is cancelled on loss.
     pub(crate) fn cancellation(&self) -> CancellationToken {
         let token = self.cancellation.get_or_init(CancellationToken::new);
-        // The end may have come between the two.
+        // The end may have come between the two; see `finish`.
+        fence(Ordering::SeqCst);
         if matches!(self.end(), Some(End::Lost(_))) {
             token.cancel();
         }

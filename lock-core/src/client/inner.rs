@@ -150,8 +150,7 @@ impl Inner {
         // another lease than the caller's.
         let unconfirmed = grant.claim.is_some() || grant.lease < wanted.lease;
         let held = Arc::new(Held::new(grant, self.keeper.next_id(), wanted, doubtful, now)?);
-        let at =
-            if unconfirmed { now } else { renewal::due(&*self.env, &held.grant, held.grant.from) };
+        let at = if unconfirmed { now } else { renewal::due(&held.grant, held.grant.from) };
         if !self.keep(&held, at) {
             return Err(held.grant.clone());
         }

@@ -50,7 +50,8 @@ pub(crate) async fn release(
                 if let Some(carry) = carry
                     && let Some(unheard) = carry.answer(released.next, doubtful)
                 {
-                    unheard.clean_up(&inner).await;
+                    // Boxed, here and below: what seldom happens is not to make every release large.
+                    Box::pin(unheard.clean_up(&inner)).await;
                 }
                 // It was held when the first try left: that one has released it.
                 break Ok(if doubtful { Outcome::Released } else { released.outcome });
@@ -62,7 +63,7 @@ pub(crate) async fn release(
             Err(error) => {
                 if let Some(carry) = carry {
                     let request = carry.give_up();
-                    abandon(&inner, request).await;
+                    Box::pin(abandon(&inner, request)).await;
                 }
                 break Err(error);
             }
@@ -70,7 +71,7 @@ pub(crate) async fn release(
     };
     inner.waiting.poke(&grant.name);
     if held.doubtful {
-        bury(&inner, grant).await;
+        Box::pin(bury(&inner, grant)).await;
     }
     result
 }

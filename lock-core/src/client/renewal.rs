@@ -9,12 +9,15 @@ use super::{
     held::{Held, validity},
     inner::Inner,
 };
-use crate::{Env, Grant, Instant, LossReason, Renewal, env::jittered};
+use crate::{
+    Grant, Instant, LossReason, Renewal,
+    env::{jittered, spread},
+};
 
 /// When a grant that counts from `from` is to be renewed first: after a third of its lease, so that
-/// two attempts may fail, with jitter, so that clients that started together part.
-pub(crate) fn due(env: &dyn Env, grant: &Grant, from: Instant) -> Instant {
-    from + jittered(env, grant.lease / 3)
+/// two attempts may fail, and up to a quarter earlier, so that clients that started together part.
+pub(crate) fn due(grant: &Grant, from: Instant) -> Instant {
+    from + spread(grant.owner.to_bits(), grant.lease / 3)
 }
 
 /// When a lock whose renewal was just sent is looked at again: soon enough to send another while
@@ -64,7 +67,7 @@ fn apply(inner: &Arc<Inner>, held: &Arc<Held>, answer: Renewal) {
             held.unanswered.store(false, Ordering::Relaxed);
             let renewed = Grant { from, lease, claim: None, ..held.grant.clone() };
             if held.extend(validity(&renewed), now) {
-                inner.keeper.reschedule(held, due(&*inner.env, &renewed, from));
+                inner.keeper.reschedule(held, due(&renewed, from));
             } else {
                 inner.expire(held, now);
             }
