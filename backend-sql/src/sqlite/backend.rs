@@ -2,28 +2,25 @@
 
 use std::{
     collections::HashSet,
-    path::Path,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use lock_core::{
-    Assumption, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerLabel,
-    Promise, Request, StoreSettings,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerLabel, Request,
+    StoreSettings,
 };
 use sqlx::{Row as _, SqlitePool, sqlite::SqliteRow};
 
 use super::{
-    config::{SqliteBuilder, check_longest},
+    config::check_longest,
     epoch::{self, now, wall_micros},
-    open::{File, network_file_system},
+    open::File,
+    promises::promises,
     statements::Statements,
 };
-use crate::{
-    backend::LONGEST_POLL,
-    dialect::{Dialect, Row},
-};
+use crate::dialect::{Dialect, Row};
 
 /// An abandoned owner is remembered for so long: far longer than a statement of its can be on its
 /// way.
@@ -212,37 +209,6 @@ async fn read_to_end<T>(
 
 fn nanos(span: Duration) -> i64 {
     i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
-}
-
-fn promises(longest_lease: Duration, path: &Path) -> Guarantees {
-    let mut promised = Guarantees::new(SqliteBuilder::SHORTEST_LEASE, longest_lease);
-    promised.exclusion = Promise::Holds {
-        assuming: vec![
-            Assumption::new("one-machine", "all clients run on one machine"),
-            Assumption::new(
-                "local-file",
-                "the file is on a local file system, and is not replaced or restored under its users",
-            ),
-        ],
-    };
-    if let Some(kind) = network_file_system(path) {
-        let why = format!(
-            "the file is on {kind}, where SQLite's locks do not exclude other machines; use a local \
-             disk, or a store with a server"
-        );
-        promised.exclusion = Promise::Withheld { why };
-    }
-    promised.tokens = Promise::Holds {
-        assuming: vec![Assumption::new(
-            "clock-after-loss",
-            "if the file or its last writes are lost, the wall clock is not set back to before the last grant",
-        )],
-    };
-    promised.raise = true;
-    promised.longest_poll = LONGEST_POLL;
-    promised.expiry_slack = LONGEST_POLL;
-    promised.token_lead = longest_lease;
-    promised
 }
 
 #[async_trait]

@@ -20,6 +20,7 @@ mod epoch;
 mod error;
 mod fence;
 mod open;
+mod promises;
 mod statements;
 
 pub use self::{
