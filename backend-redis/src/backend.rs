@@ -1,0 +1,253 @@
+//! The trait, in terms of scripts.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use lock_core::{
+    Attempt, Backend, Cursor, Enqueued, Error, FencingToken, Grant, Guarantees, Init, Instant,
+    LockName, LockState, LossReason, Outcome, Page, Release, Released, Renewal, Request,
+    StoreSettings,
+};
+
+use crate::{
+    pushes::Pushes,
+    reply::{self, Reply},
+    scripts,
+    store::{Answer, Store},
+    turn::Place,
+};
+
+/// A connection to a store on one Redis; clones share it.
+#[derive(Clone)]
+pub(crate) struct Redis(pub(crate) Arc<Store>);
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Redis").field(&self.0.settings).finish()
+    }
+}
+
+/// How many renewals go into one script call: a script holds the whole server up.
+const BATCH: usize = 200;
+
+fn millis(span: std::time::Duration) -> String {
+    // Rounded up: a lease is never shorter than its holder believes.
+    span.as_nanos().div_ceil(1_000_000).max(1).to_string()
+}
+
+impl Redis {
+    pub(crate) fn pushes(&self) -> &Pushes {
+        &self.0.pushes
+    }
+
+    async fn attempt(&self, request: &Request, channel: &str) -> Result<Reply, Error> {
+        let keys = self.0.keys.of(&request.name, request.owner);
+        let (owner, lease) = (request.owner.to_string(), millis(request.lease));
+        let floor = request.floor.to_string();
+        let own: [&[u8]; 5] = [
+            owner.as_bytes(),
+            lease.as_bytes(),
+            request.label.as_str().as_bytes(),
+            floor.as_bytes(),
+            channel.as_bytes(),
+        ];
+        let answer = self.0.run_in_epoch(&scripts::ACQUIRE, &keys, &own, Answer::plain).await?;
+        answer.reply.ok_or_else(reply::not_understood)
+    }
+
+    fn failed(&self, reply: Reply) -> Error {
+        reply.into_error(self.0.agreed().longest)
+    }
+
+    async fn place(&self, request: &Request) -> Result<Enqueued, Error> {
+        // Entered first, so that no push comes too early.
+        let turn = self.turn(request);
+        let reply = self.attempt(request, self.pushes().channel()).await?;
+        self.enqueued(request, turn, reply)
+    }
+
+    fn turn(&self, request: &Request) -> Box<Place> {
+        let (number, signals) = self.pushes().enter(request);
+        Box::new(Place { redis: self.clone(), request: request.clone(), number, signals })
+    }
+
+    fn enqueued(
+        &self,
+        request: &Request,
+        turn: Box<Place>,
+        reply: Reply,
+    ) -> Result<Enqueued, Error> {
+        match reply {
+            Reply::Granted(token) => Ok(Enqueued::Granted(Grant::new(request, token))),
+            Reply::Quarantined(quarantined) => Ok(Enqueued::Quarantined(quarantined)),
+            Reply::Busy { busy, placed } => {
+                if !placed {
+                    self.pushes().lost(request.owner);
+                }
+                Ok(Enqueued::Waiting(turn, busy))
+            }
+            other => Err(self.failed(other)),
+        }
+    }
+
+    async fn free(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+        let turn = how.next.map(|next| self.turn(next));
+        let next_owner = how.next.map_or(grant.owner, |next| next.owner);
+        let keys = self.0.keys.of(&grant.name, next_owner);
+        let owner = grant.owner.to_string();
+        let keep = how.keep.map(millis).unwrap_or_default();
+        let next = how.next.map(|next| {
+            (next.owner.to_string(), millis(next.lease), next.floor.to_string(), &next.label)
+        });
+        let own: [&[u8]; 7] = match &next {
+            Some((next, lease, floor, label)) => [
+                owner.as_bytes(),
+                keep.as_bytes(),
+                next.as_bytes(),
+                lease.as_bytes(),
+                label.as_str().as_bytes(),
+                floor.as_bytes(),
+                self.pushes().channel().as_bytes(),
+            ],
+            None => [owner.as_bytes(), keep.as_bytes(), b"", b"", b"", b"", b""],
+        };
+        let answer =
+            self.0.run_in_epoch(&scripts::RELEASE, &keys, &own, Answer::after_number).await?;
+        let outcome = if answer.first == Some(1) { Outcome::Released } else { Outcome::NotHeld };
+        let next = match (how.next, turn, answer.reply) {
+            // With what stood in its way, the core asks on its own.
+            (Some(request), Some(turn), Some(reply)) => self.enqueued(request, turn, reply).ok(),
+            _ => None,
+        };
+        Ok(Released { outcome, next })
+    }
+
+    async fn renew_batch(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        let keys: Vec<_> = grants.iter().map(|grant| self.0.keys.lock(&grant.name)).collect();
+        let words: Vec<_> = grants
+            .iter()
+            .flat_map(|grant| [grant.owner.to_string(), millis(grant.lease)])
+            .collect();
+        let arguments: Vec<_> = words.iter().map(String::as_bytes).collect();
+        let asked = async {
+            let link = self.0.link().await?;
+            reply::list(self.0.run(&link, &scripts::RENEW, &keys, &arguments).await?)
+        };
+        let answers = match asked.await {
+            Ok(answers) if answers.len() == grants.len() => answers,
+            Ok(_) => return unknown(grants, &reply::not_understood()),
+            Err(error) => return unknown(grants, &error),
+        };
+        let read = |(grant, answer): (&&Grant, _)| match reply::number(&answer) {
+            Ok(1) => Renewal::Renewed { from: sent, lease: grant.lease },
+            Ok(2) => Renewal::Lost(LossReason::TakenOver),
+            Ok(0) => Renewal::Lost(LossReason::Gone),
+            _ => Renewal::Unknown(reply::not_understood().at("redis", "renew").on(&grant.name)),
+        };
+        grants.iter().zip(answers).map(read).collect()
+    }
+}
+
+fn unknown(grants: &[&Grant], error: &Error) -> Vec<Renewal> {
+    let told =
+        |grant: &&Grant| Renewal::Unknown(error.clone().at("redis", "renew").on(&grant.name));
+    grants.iter().map(told).collect()
+}
+
+#[async_trait]
+impl Backend for Redis {
+    fn kind(&self) -> &'static str {
+        "redis"
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.0.promised()
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        let asked = async {
+            match self.attempt(request, "").await? {
+                Reply::Granted(token) => Ok(Attempt::Granted(Grant::new(request, token))),
+                Reply::Busy { busy, placed } => {
+                    if !placed {
+                        self.pushes().lost(request.owner);
+                    }
+                    Ok(Attempt::Busy(busy))
+                }
+                Reply::Quarantined(quarantined) => Ok(Attempt::Quarantined(quarantined)),
+                other => Err(self.failed(other)),
+            }
+        };
+        asked.await.map_err(|error: Error| error.at("redis", "acquire").on(&request.name))
+    }
+
+    async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        let place = self.place(request).await;
+        place.map_err(|error| error.at("redis", "enqueue").on(&request.name))
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        let keys = self.0.keys.of(&request.name, request.owner);
+        let owner = request.owner.to_string();
+        let asked = self
+            .0
+            .run_in_epoch(&scripts::ABANDON, &keys, &[owner.as_bytes()], Answer::number)
+            .await;
+        asked.map_err(|error| error.at("redis", "abandon").on(&request.name))?;
+        Ok(())
+    }
+
+    async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        let batches = grants.chunks(BATCH).map(|batch| self.renew_batch(batch, sent));
+        // All at once: one that hangs takes no time from the others.
+        futures_util::future::join_all(batches).await.into_iter().flatten().collect()
+    }
+
+    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+        let released = self.free(grant, how).await;
+        released.map_err(|error| error.at("redis", "release").on(&grant.name))
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
+        let keys = self.0.keys.of(&grant.name, grant.owner);
+        let (owner, token) = (grant.owner.to_string(), token.to_string());
+        let own: [&[u8]; 2] = [owner.as_bytes(), token.as_bytes()];
+        let asked = async {
+            let answer = self.0.run_in_epoch(&scripts::RAISE, &keys, &own, Answer::plain).await?;
+            match answer.reply {
+                Some(Reply::Word(word)) if word == "raised" => Ok(()),
+                Some(other) => Err(self.failed(other)),
+                None => Err(reply::not_understood()),
+            }
+        };
+        asked.await.map_err(|error: Error| error.at("redis", "raise").on(&grant.name))
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
+        let state = self.look(std::slice::from_ref(name)).await;
+        Ok(state.map_err(|error| error.at("redis", "inspect").on(name))?.pop())
+    }
+
+    async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
+        self.page(from).await.map_err(|error| error.at("redis", "list"))
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
+        let keys = self.0.keys.of(name, lock_core::OwnerId::from_bits(0));
+        let answer = self.0.run_in_epoch(&scripts::FORCE, &keys, &[], Answer::number).await;
+        let answer = answer.map_err(|error| error.at("redis", "force-release").on(name))?;
+        Ok(if answer.first == Some(1) { Outcome::Released } else { Outcome::NotHeld })
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        self.set_up(init).await.map_err(|error| error.at("redis", "init"))
+    }
+
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+        self.clock_difference().await.map(Some).map_err(|error| error.at("redis", "clock"))
+    }
+
+    async fn close(&self) {
+        self.0.close();
+    }
+}

@@ -1,0 +1,292 @@
+//! How a store is described: by a builder or a URL.
+
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use lock_core::{Backend, Env as _, Error, ErrorKind, StoreSettings, SystemEnv};
+use redis::{
+    Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo as _, ProtocolVersion,
+    RedisConnectionInfo, RedisResult, TlsCertificates,
+};
+
+use crate::{
+    backend::Redis,
+    guarantees::SHORTEST_LEASE,
+    store::{Agreed, Store},
+};
+
+/// A version of Redis's protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// Pushes come on a second connection.
+    Resp2,
+    /// Pushes come on the connection of the commands.
+    Resp3,
+}
+
+/// Where the server is.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    Tcp(String, u16),
+    Tls(String, u16),
+    Unix(PathBuf),
+}
+
+/// Everything that a connection needs to know.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) place: Place,
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: i64,
+    pub(crate) prefix: String,
+    pub(crate) timeout: Duration,
+    pub(crate) longest_lease: Option<Duration>,
+    pub(crate) quarantine: Option<bool>,
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) allow_eviction: bool,
+    pub(crate) roots: Option<Vec<u8>>,
+    pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl fmt::Debug for Settings {
+    /// Without user, password and keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("place", &self.place)
+            .field("database", &self.database)
+            .field("prefix", &self.prefix)
+            .field("timeout", &self.timeout)
+            .field("longest_lease", &self.longest_lease)
+            .field("quarantine", &self.quarantine)
+            .field("protocol", &self.protocol)
+            .field("allow_eviction", &self.allow_eviction)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    pub(crate) fn first_agreed(&self) -> Agreed {
+        Agreed {
+            longest: self.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE),
+            quarantine: self.quarantine.unwrap_or(true),
+        }
+    }
+
+    /// The driver's description of the same.
+    pub(crate) fn client(&self, version: ProtocolVersion) -> RedisResult<Client> {
+        let mut redis = RedisConnectionInfo::default().set_db(self.database).set_protocol(version);
+        if let Some(username) = &self.username {
+            redis = redis.set_username(username);
+        }
+        if let Some(password) = &self.password {
+            redis = redis.set_password(password);
+        }
+        let address = match &self.place {
+            Place::Tcp(host, port) => ConnectionAddr::Tcp(host.clone(), *port),
+            Place::Unix(path) => ConnectionAddr::Unix(path.clone()),
+            Place::Tls(host, port) => ConnectionAddr::TcpTls {
+                host: host.clone(),
+                port: *port,
+                insecure: false,
+                tls_params: None,
+            },
+        };
+        let info = address.into_connection_info()?.set_redis_settings(redis);
+        if !matches!(self.place, Place::Tls(..)) {
+            return Client::open(info);
+        }
+        // Another crate may have brought a second provider, and then there is no default.
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let client_tls = self
+            .identity
+            .clone()
+            .map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+        Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: self.roots.clone() })
+    }
+}
+
+/// Describes a store on one Redis server.
+#[derive(Clone, Debug)]
+pub struct RedisBuilder {
+    pub(crate) settings: Settings,
+}
+
+impl RedisBuilder {
+    const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+
+    /// A server without TLS.
+    #[must_use]
+    pub fn tcp(host: impl Into<String>, port: u16) -> Self {
+        Self::at(Place::Tcp(host.into(), port))
+    }
+
+    /// A server with TLS, whose certificate must be for `host`.
+    #[must_use]
+    pub fn tls(host: impl Into<String>, port: u16) -> Self {
+        Self::at(Place::Tls(host.into(), port))
+    }
+
+    /// A server behind a unix socket.
+    #[must_use]
+    pub fn unix(path: impl Into<PathBuf>) -> Self {
+        Self::at(Place::Unix(path.into()))
+    }
+
+    pub(crate) fn at(place: Place) -> Self {
+        Self {
+            settings: Settings {
+                place,
+                username: None,
+                password: None,
+                database: 0,
+                prefix: "leasehold".to_owned(),
+                timeout: Duration::from_secs(5),
+                longest_lease: None,
+                quarantine: None,
+                protocol: None,
+                allow_eviction: false,
+                roots: None,
+                identity: None,
+            },
+        }
+    }
+
+    /// The ACL user. Default: the server's default user.
+    #[must_use]
+    pub fn username(mut self, username: impl Into<String>) -> Self {
+        self.settings.username = Some(username.into());
+        self
+    }
+
+    /// The user's password. Default: none.
+    #[must_use]
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.settings.password = Some(password.into());
+        self
+    }
+
+    /// The number of the database. Default: 0.
+    #[must_use]
+    pub fn database(mut self, number: u32) -> Self {
+        self.settings.database = number.into();
+        self
+    }
+
+    /// What all keys begin with. Default: `leasehold`.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.settings.prefix = prefix.into();
+        self
+    }
+
+    /// How long connecting and each command may take. Default: 5 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = timeout;
+        self
+    }
+
+    /// The longest lease that this client believes the store to have; a store that has another is
+    /// refused. Default: what the store has, or 30 s for one that has lost its settings.
+    #[must_use]
+    pub fn longest_lease(mut self, longest: Duration) -> Self {
+        self.settings.longest_lease = Some(longest);
+        self
+    }
+
+    /// Whether a loss of data is followed by a quarantine; a store that is set otherwise is refused.
+    /// Default: what the store has, or on for one that has lost its settings.
+    #[must_use]
+    pub fn quarantine(mut self, on: bool) -> Self {
+        self.settings.quarantine = Some(on);
+        self
+    }
+
+    /// The protocol. Default: RESP3 where the server has it.
+    #[must_use]
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.settings.protocol = Some(protocol);
+        self
+    }
+
+    /// Whether a server may be used whose `maxmemory-policy` may remove held locks. Default: no.
+    #[must_use]
+    pub fn allow_eviction(mut self, allow: bool) -> Self {
+        self.settings.allow_eviction = allow;
+        self
+    }
+
+    /// The authorities to trust, as PEM, in place of the system's. Only with [`RedisBuilder::tls`].
+    #[must_use]
+    pub fn roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.settings.roots = Some(pem.into());
+        self
+    }
+
+    /// The client's certificate chain and key, as PEM. Only with [`RedisBuilder::tls`]. Default: none.
+    #[must_use]
+    pub fn certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.settings.identity = Some((chain.into(), key.into()));
+        self
+    }
+
+    /// Connects, and compares settings with those of the store. Writes nothing.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Auth` or `Config` for a
+    /// server that cannot be used.
+    pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
+        let open = async {
+            self.check()?;
+            Store::open(self.settings, SystemEnv.random()).await
+        };
+        let store = open.await.map_err(|error| error.at("redis", "connect"))?;
+        Ok(Arc::new(Redis(Arc::new(store))))
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let Settings { place, prefix, timeout, longest_lease, roots, identity, .. } =
+            &self.settings;
+        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
+        let allowed = |letter: char| letter.is_ascii_graphic() && !"{}".contains(letter);
+        if prefix.is_empty() || prefix.len() > 100 || !prefix.chars().all(allowed) {
+            return refuse(format!(
+                "prefix {prefix:?} is not allowed; allowed are 1 to 100 visible ASCII characters \
+                 without braces"
+            ));
+        }
+        let show = humantime::format_duration;
+        if *timeout < Duration::from_millis(1) || *timeout > Duration::from_secs(3600) {
+            return refuse(format!(
+                "timeout {} is not allowed; allowed are 1ms to 1h",
+                show(*timeout)
+            ));
+        }
+        if let Some(longest) = longest_lease {
+            check_longest(*longest)?;
+        }
+        if (roots.is_some() || identity.is_some()) && !matches!(place, Place::Tls(..)) {
+            return refuse("certificates are for TLS; allowed is rediss:// with them".into());
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn check_longest(longest: Duration) -> Result<(), Error> {
+    if longest < SHORTEST_LEASE || longest > RedisBuilder::LONGEST {
+        let show = humantime::format_duration;
+        let message = format!(
+            "longest lease {} is not allowed; allowed are {} to {}",
+            show(longest),
+            show(SHORTEST_LEASE),
+            show(RedisBuilder::LONGEST)
+        );
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    if !longest.subsec_nanos().is_multiple_of(1_000_000) {
+        let message = "the longest lease is not a multiple of 1ms";
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(())
+}

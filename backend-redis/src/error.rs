@@ -1,0 +1,62 @@
+//! The driver's errors as ours.
+
+use lock_core::{Error, ErrorKind};
+use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
+
+/// An error of a command that may have been carried out.
+pub(crate) fn of_command(error: &RedisError) -> Error {
+    let code = error.code().unwrap_or_default();
+    let (kind, message) = match (error.kind(), code) {
+        (_, "OOM") => (ErrorKind::Unavailable, "the server has reached its maxmemory"),
+        (_, "MISCONF") => (ErrorKind::Unavailable, "the server cannot persist and takes no writes"),
+        (_, "NOREPLICAS") => (ErrorKind::Unavailable, "the server has too few good replicas"),
+        (_, "BUSY") => (ErrorKind::Unavailable, "the server is busy with somebody's script"),
+        (_, "NOAUTH" | "WRONGPASS") | (Driver::AuthenticationFailed, _) => {
+            (ErrorKind::Auth, "the server refuses the user or the password")
+        }
+        (Driver::Server(Server::NoPerm), _) => {
+            (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
+        }
+        (Driver::Server(Server::ReadOnly), _) => {
+            (ErrorKind::Unavailable, "the server is a read-only replica")
+        }
+        (Driver::Server(Server::BusyLoading), _) => {
+            (ErrorKind::Unavailable, "the server is loading its data")
+        }
+        (Driver::Server(Server::MasterDown | Server::ClusterDown | Server::TryAgain), _) => {
+            (ErrorKind::Unavailable, "the server cannot answer now")
+        }
+        (Driver::Server(Server::Moved | Server::Ask | Server::CrossSlot), _) => (
+            ErrorKind::Config,
+            "the server is part of a cluster, which this backend does not speak",
+        ),
+        // A script refused by ACL inside reports an error of its own.
+        (Driver::Server(_), _) if says_no_permission(error) => {
+            (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
+        }
+        (Driver::Server(_), _) => (ErrorKind::Config, "the server refused the command"),
+        (Driver::Io, _) => (ErrorKind::OutcomeUnknown, "the connection broke before the answer"),
+        _ => (ErrorKind::OutcomeUnknown, "the answer was not understood"),
+    };
+    Error::new(kind, message).with_source(error.clone())
+}
+
+fn says_no_permission(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| {
+        ["NOPERM", "ACL failure", "No permissions", "can't run this command"]
+            .iter()
+            .any(|text| detail.contains(text))
+    })
+}
+
+/// An error while connecting: nothing was asked for yet.
+pub(crate) fn of_connecting(error: &RedisError) -> Error {
+    let told = of_command(error);
+    match (told.kind(), error.kind()) {
+        (ErrorKind::OutcomeUnknown, _) => {
+            Error::new(ErrorKind::Unavailable, "no connection to the server")
+                .with_source(error.clone())
+        }
+        _ => told,
+    }
+}

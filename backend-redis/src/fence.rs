@@ -1,0 +1,93 @@
+//! A fence for data in Redis.
+
+use std::fmt;
+
+use lock_core::{Env as _, Error, FencingToken, Stale, SystemEnv};
+
+use crate::{
+    config::RedisBuilder,
+    reply::{self, not_understood},
+    scripts,
+    store::Store,
+};
+
+/// Why a fenced write did not happen, or may not have.
+#[derive(Debug, thiserror::Error)]
+pub enum FenceError {
+    /// A newer holder has written: the key is unchanged.
+    #[error(transparent)]
+    Stale(#[from] Stale),
+    /// The server was not reached; with an ambiguous error the write may have happened.
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+/// Sets keys with a fencing token, and refuses a token older than one that it has seen.
+///
+/// The check and the write are one script. The highest token of a key is kept beside it, without
+/// expiry: as durable as the server is. After a loss of data both are gone together.
+pub struct Fence {
+    store: Store,
+}
+
+impl fmt::Debug for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fence").field("settings", &self.store.settings).finish()
+    }
+}
+
+impl Fence {
+    /// A fence on the server that `url` describes, as for [`connect`](crate::connect).
+    ///
+    /// # Errors
+    /// As [`connect`](crate::connect).
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        let builder = crate::url::parse(url).map_err(|error| error.at("redis", "connect"))?;
+        Self::build(builder).await
+    }
+
+    /// A fence on the server of a builder.
+    ///
+    /// # Errors
+    /// As [`RedisBuilder::build`].
+    pub async fn build(builder: RedisBuilder) -> Result<Self, Error> {
+        let open = async {
+            builder.check()?;
+            Store::open(builder.settings, SystemEnv.random()).await
+        };
+        Ok(Self { store: open.await.map_err(|error| error.at("redis", "connect"))? })
+    }
+
+    /// Sets `key` to `value` if no higher token was admitted for `key`. The same token may come again:
+    /// a holder writes more than once.
+    ///
+    /// # Errors
+    /// [`FenceError::Stale`]: nothing was written. [`FenceError::Store`]: the server's answer is
+    /// missing or an error.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have written.
+    pub async fn set(
+        &self,
+        key: &str,
+        value: impl AsRef<[u8]>,
+        token: FencingToken,
+    ) -> Result<(), FenceError> {
+        let keys = [self.store.keys.fence(key), key.to_owned()];
+        let offered = token.to_string();
+        let asked = async {
+            let link = self.store.link().await?;
+            let arguments = [offered.as_bytes(), value.as_ref()];
+            let answer = self.store.run(&link, &scripts::FENCE, &keys, &arguments).await?;
+            match reply::list(answer)?.as_slice() {
+                [written, admitted] => Ok((reply::number(written)? == 1, reply::token(admitted)?)),
+                _ => Err(not_understood()),
+            }
+        };
+        let (written, admitted) = asked.await.map_err(|error: Error| error.at("redis", "fence"))?;
+        if written {
+            return Ok(());
+        }
+        Err(Stale { resource: key.to_owned(), offered: token, admitted }.into())
+    }
+}

@@ -1,0 +1,51 @@
+//! What the server says of itself on a connection.
+
+use lock_core::{Error, ErrorKind};
+
+/// The part of INFO that matters here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) run: String,
+    pub(crate) replid: String,
+    pub(crate) role: String,
+    pub(crate) replicas: u64,
+    /// How many replicas are in touch, where the server refuses writes with too few.
+    pub(crate) good_replicas: Option<u64>,
+}
+
+impl Identity {
+    /// Reads the sections `server` and `replication`.
+    pub(crate) fn read(info: &str) -> Result<Self, Error> {
+        let missing = || Error::new(ErrorKind::Config, "INFO shows no run id; is this a Redis?");
+        Ok(Self {
+            run: field(info, "run_id").ok_or_else(missing)?.to_owned(),
+            replid: field(info, "master_replid").ok_or_else(missing)?.to_owned(),
+            role: field(info, "role").unwrap_or_default().to_owned(),
+            replicas: number(info, "connected_slaves").unwrap_or_default(),
+            good_replicas: number(info, "min_slaves_good_slaves"),
+        })
+    }
+}
+
+/// One field of INFO.
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
+}
+
+fn number(info: &str, name: &str) -> Option<u64> {
+    field(info, name)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_redis_writes() {
+        let info = "# Server\r\nrun_id:ab\r\n# Replication\r\nrole:master\r\nconnected_slaves:1\r\nmaster_replid:cd\r\nmaster_replid2:00\r\n";
+        let identity = Identity::read(info).unwrap();
+        assert_eq!((identity.run.as_str(), identity.replid.as_str()), ("ab", "cd"));
+        assert_eq!((identity.replicas, identity.good_replicas), (1, None));
+        assert!(Identity::read("run_id:ab").is_err());
+    }
+}

@@ -1,0 +1,39 @@
+//! Locks of leasehold in one Redis.
+//!
+//! Every operation is one Lua script, one round trip. A release hands the lock to the first waiter in
+//! the same step and tells it by push; tokens come from the server's clock and never go back; after a
+//! loss of data nothing is granted for one longest lease (the quarantine).
+//!
+//! # Permissions
+//! A user needs no more than this, with `PREFIX` the key prefix (`leasehold` by default):
+//!
+//! ```text
+//! user NAME on >PASSWORD resetchannels &PREFIX:{0}:push:* resetkeys ~PREFIX:{0}:* -@all +hello
+//!   +auth +select +client|setinfo +client|setname +ping +info +time +eval +evalsha +scan +subscribe
+//!   +unsubscribe +publish +get +set +del +exists +pttl +pexpire +hget +hmget +hset +hdel +llen +lpop
+//!   +lpos +lrem +rpush
+//! ```
+//!
+//! A [`Fence`] needs the user's own keys besides. `init` needs nothing more.
+
+mod backend;
+mod config;
+mod error;
+mod fence;
+mod guarantees;
+mod identity;
+mod keys;
+mod link;
+mod operate;
+mod pushes;
+mod reply;
+mod scripts;
+mod store;
+mod turn;
+mod url;
+
+pub use self::{
+    config::{Protocol, RedisBuilder},
+    fence::{Fence, FenceError},
+    url::connect,
+};

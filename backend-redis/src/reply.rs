@@ -1,0 +1,124 @@
+//! What scripts answer.
+
+use std::time::Duration;
+
+use lock_core::{Busy, Error, ErrorKind, FencingToken, Holder, OwnerLabel, Quarantined};
+use redis::Value;
+
+/// The answer to an attempt or to what may hand over.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Granted(FencingToken),
+    Busy {
+        busy: Busy,
+        placed: bool,
+    },
+    Quarantined(Quarantined),
+    /// The client's handshake is older than a change of the server's role.
+    Stale,
+    /// The store has other settings than the client thought: the longest lease in µs, quarantine.
+    Settings(u64, bool),
+    Floor(u64),
+    LeaseTooLong,
+    Exhausted,
+    /// One word of a script's own.
+    Word(String),
+    Set {
+        longest: u64,
+        quarantine: bool,
+        grants_in: Duration,
+    },
+}
+
+pub(crate) fn not_understood() -> Error {
+    Error::new(ErrorKind::OutcomeUnknown, "the answer of a script was not understood")
+}
+
+pub(crate) fn list(value: Value) -> Result<Vec<Value>, Error> {
+    match value {
+        Value::Array(values) => Ok(values),
+        _ => Err(not_understood()),
+    }
+}
+
+pub(crate) fn text(value: &Value) -> Result<&str, Error> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| not_understood()),
+        Value::SimpleString(text) => Ok(text),
+        _ => Err(not_understood()),
+    }
+}
+
+pub(crate) fn number(value: &Value) -> Result<u64, Error> {
+    match value {
+        Value::Int(number) => Ok(u64::try_from(*number).unwrap_or_default()),
+        other => text(other)?.parse().map_err(|_| not_understood()),
+    }
+}
+
+pub(crate) fn token(value: &Value) -> Result<FencingToken, Error> {
+    FencingToken::new(number(value)?).ok_or_else(not_understood)
+}
+
+impl Reply {
+    pub(crate) fn read(value: Value) -> Result<Self, Error> {
+        let parts = list(value)?;
+        let part = |at: usize| parts.get(at).ok_or_else(not_understood);
+        Ok(match text(part(0)?)? {
+            "granted" => Self::Granted(token(part(1)?)?),
+            "busy" => {
+                let owner = text(part(1)?)?;
+                let holder = if owner.is_empty() {
+                    None
+                } else {
+                    Some(Holder {
+                        owner: owner.parse().map_err(|_| not_understood())?,
+                        label: OwnerLabel::new(text(part(2)?)?)?,
+                        remaining: Duration::from_millis(number(part(3)?)?),
+                    })
+                };
+                let retry_after = Duration::from_millis(number(part(5)?)?);
+                let busy = Busy { holder, token: token(part(4)?)?, retry_after };
+                Self::Busy { busy, placed: number(part(6)?)? == 1 }
+            }
+            "quarantine" => Self::Quarantined(Quarantined {
+                remaining: Duration::from_micros(number(part(1)?)?),
+                why: text(part(2)?)?.to_owned(),
+            }),
+            "stale" => Self::Stale,
+            "settings" => Self::Settings(number(part(1)?)?, text(part(2)?)? == "on"),
+            "floor" => Self::Floor(number(part(1)?)?),
+            "lease" => Self::LeaseTooLong,
+            "exhausted" => Self::Exhausted,
+            "set" => Self::Set {
+                longest: number(part(1)?)?,
+                quarantine: text(part(2)?)? == "on",
+                grants_in: Duration::from_micros(number(part(3)?)?),
+            },
+            other => Self::Word(other.to_owned()),
+        })
+    }
+
+    /// Answers that are the same error for every operation.
+    pub(crate) fn into_error(self, longest: Duration) -> Error {
+        let show = humantime::format_duration(longest);
+        match self {
+            Self::Floor(limit) => Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "the token leads the server's clock by more than the longest lease; allowed is \
+                     up to {limit}"
+                ),
+            ),
+            Self::LeaseTooLong => Error::new(
+                ErrorKind::InvalidInput,
+                format!("the lease is above this store's longest lease; allowed is up to {show}"),
+            ),
+            Self::Exhausted => Error::new(ErrorKind::Config, "the fencing tokens are used up"),
+            Self::Word(word) if word == "gone" => {
+                Error::new(ErrorKind::NotHeld, "the grant whose token was to be raised is gone")
+            }
+            _ => not_understood(),
+        }
+    }
+}

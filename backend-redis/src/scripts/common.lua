@@ -1,0 +1,128 @@
+-- What every script begins with. Times are microseconds of the server's clock; numbers that may be
+-- large are always formatted with %.0f, since Lua's own format loses digits from 1e14 on.
+--
+-- KEYS: 1 epoch record   2 lock   3 queue (list of owners)   4 places (hash by owner)   5 tombstone
+-- ARGV: 1 run id and 2 replication id that this connection was told
+--       3 the longest lease that the client believes in   4 its quarantine setting, on or off
+--       from 5 on: each script's own
+--
+-- A lock is "owner token state label", with Redis's own expiry; state 0 held, 1 released and kept
+-- for a last while, 2 handed over and not claimed. A place is "until lease floor channel label".
+local CLAIM_MS = 2000
+local NEAR, NEAR_MS, FAR_MS = 8, 500, 1000
+local LIFE_US = 3000000
+local TOMB_MS = 60000
+
+local function text(number) return string.format('%.0f', number) end
+
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+local function parse(record)
+  if not record then return nil end
+  local owner, token, state, label = string.match(record, '^(%x+) (%d+) (%d) (.*)$')
+  return owner, tonumber(token), state, label
+end
+
+local function identity()
+  local server, replication = redis.call('INFO', 'server'), redis.call('INFO', 'replication')
+  return string.match(server, 'run_id:(%x+)'), string.match(replication, 'master_replid:(%x+)')
+end
+
+-- The watermark, where grants are allowed; otherwise nil and the answer to give.
+local function gate(now)
+  local e = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from', 'mark', 'longest', 'quarantine',
+    'span', 'why')
+  local from, span = tonumber(e[3] or 0), tonumber(e[7] or 0)
+  if e[1] ~= ARGV[1] or e[2] ~= ARGV[2] then
+    -- Only who knows the truth may write the record; a client that was told long ago asks again.
+    local run, replid = identity()
+    if run ~= ARGV[1] or replid ~= ARGV[2] then return nil, {'stale'} end
+    local longest, quarantine = e[5] or ARGV[3], e[6] or ARGV[4]
+    e[8] = e[1] and 'the server restarted or changed its role'
+      or 'the epoch record was missing: a first use, or the data were lost'
+    span = math.max(span, tonumber(longest), tonumber(ARGV[3]))
+    from = quarantine == 'on' and now + span or 0
+    redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
+      'longest', longest, 'quarantine', quarantine, 'why', e[8])
+    e[5], e[6] = longest, quarantine
+  end
+  if e[5] ~= ARGV[3] or e[6] ~= ARGV[4] then return nil, {'settings', e[5], e[6]} end
+  if from > now then
+    if from - now > span then
+      -- The clock went back: the wait is as long as it ever was, and no longer.
+      from = now + span
+      redis.call('HSET', KEYS[1], 'from', text(from))
+    end
+    return nil, {'quarantine', text(from - now), e[8] or 'an operator set the quarantine'}
+  end
+  return tonumber(e[4] or 0)
+end
+
+-- A token above all of this store's, remembered before anything forgets it; nil when the numbers are
+-- used up.
+local function mint(now, mark, floor)
+  local token = math.max(now, mark + 1, floor + 1)
+  if token > 9007199254740991 then return nil end
+  redis.call('HSET', KEYS[1], 'mark', text(token))
+  return token
+end
+
+local function hold(owner, token, state, label, ms)
+  local record = owner .. ' ' .. text(token) .. ' ' .. state .. ' ' .. label
+  redis.call('SET', KEYS[2], record, 'PX', ms)
+  return record
+end
+
+-- Gives the free lock to the first live place; returns the record, or nil if nobody waits. `me` is
+-- there to take it at once, with its whole lease; any other is told, and has the claim window.
+local function pass_on(now, mark, me)
+  while true do
+    local owner = redis.call('LPOP', KEYS[3])
+    if not owner then return nil end
+    local place = redis.call('HGET', KEYS[4], owner)
+    redis.call('HDEL', KEYS[4], owner)
+    if place then
+      local until_, lease, floor, channel, label =
+        string.match(place, '^(%d+) (%d+) (%d+) (%S+) (.*)$')
+      until_ = tonumber(until_)
+      -- Beyond a life ahead: the clock went back, and the place may be long dead.
+      if until_ > now and until_ <= now + LIFE_US then
+        local token = mint(now, mark, tonumber(floor))
+        if not token then return nil end
+        if owner == me then return hold(owner, token, '0', label, lease) end
+        local record = hold(owner, token, '2', label, CLAIM_MS)
+        redis.call('PUBLISH', channel, owner .. ' ' .. text(token) .. ' ' .. CLAIM_MS)
+        return record
+      end
+    end
+  end
+end
+
+-- Puts a place at the end of the queue, or hears of the one that is there; only hears with
+-- `place` nil.
+local function heard(now, owner, place)
+  local known = redis.call('HGET', KEYS[4], owner)
+  if not known and not place then return false end
+  if not known then redis.call('RPUSH', KEYS[3], owner) end
+  place = known and string.match(known, '^%d+ (.*)$') or place
+  redis.call('HSET', KEYS[4], owner, text(now + LIFE_US) .. ' ' .. place)
+  redis.call('PEXPIRE', KEYS[3], TOMB_MS)
+  redis.call('PEXPIRE', KEYS[4], TOMB_MS)
+  return true
+end
+
+-- {'busy', owner, label, remaining ms, token, retry ms, has a place}
+local function busy(me, placed, mark)
+  local record = redis.call('GET', KEYS[2])
+  local owner, token, _, label = parse(record)
+  local left = record and redis.call('PTTL', KEYS[2]) or 0
+  local retry = FAR_MS
+  if not placed or redis.call('LPOS', KEYS[3], me, 'MAXLEN', NEAR) then
+    -- Who stands near the head comes when the lease ends, if the holder has crashed.
+    retry = math.max(1, math.min(NEAR_MS, left + 1))
+  end
+  return {'busy', owner or '', label or '', left, text(token or mark), retry, placed and 1 or 0}
+end

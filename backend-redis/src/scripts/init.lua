@@ -1,0 +1,28 @@
+-- Creates or changes the store's settings.
+-- ARGV: 5 first use, 1 or 0   6 longest lease or ''   7 quarantine on, off or ''
+-- Answer: {'set', longest lease, quarantine, grants in}
+local now = clock()
+local e = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from', 'span', 'longest', 'quarantine')
+local run, replid = identity()
+local known = e[1] == run and e[2] == replid
+local old = e[5] or ARGV[3]
+local longest = ARGV[6] ~= '' and ARGV[6] or old
+local quarantine = ARGV[7] ~= '' and ARGV[7] or e[6] or ARGV[4]
+local from, span = tonumber(e[3] or 0), tonumber(e[4] or 0)
+local why = nil
+if not known then
+  why = e[1] and 'the server restarted or changed its role' or 'the store is new'
+elseif e[5] ~= longest then
+  why = 'the longest lease was changed'
+end
+if why then
+  span = math.max(span, tonumber(old), tonumber(longest))
+  from = now + span
+  redis.call('HSET', KEYS[1], 'why', why)
+elseif from - now > span then
+  from = now + span
+end
+if ARGV[5] == '1' or (quarantine == 'off' and not (known and e[5] ~= longest)) then from = 0 end
+redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
+  'longest', longest, 'quarantine', quarantine)
+return {'set', longest, quarantine, text(math.max(0, from - now))}

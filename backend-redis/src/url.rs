@@ -1,0 +1,187 @@
+//! A store by its URL.
+
+use std::{path::Path, sync::Arc};
+
+use lock_core::{Backend, Error, ErrorKind};
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::config::{Place, Protocol, RedisBuilder};
+
+const FORM: &str = "the URL of a Redis store is redis://USER:PASSWORD@HOST:PORT/DATABASE?options, \
+                    rediss:// with TLS, or unix:PATH?options";
+
+/// Opens the store that a URL describes:
+///
+/// - `redis://USER:PASSWORD@HOST:PORT/DATABASE?options`, where only the host is needed;
+/// - `rediss://…` the same with TLS;
+/// - `unix:///PATH?options` or `redis+unix:///PATH?options` for a socket, with options `user`,
+///   `password` and `db`.
+///
+/// Options: `prefix=leasehold`, `longest_lease=30s`, `quarantine=on|off`, `protocol=resp2|resp3`,
+/// `timeout=5s`, `allow_eviction=true|false`; with TLS `ca=FILE`, and `cert=FILE` with `key=FILE`, in
+/// PEM.
+///
+/// # Errors
+/// As [`RedisBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message shows the
+/// URL.
+pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
+    parse(url).map_err(|error| error.at("redis", "connect"))?.build().await
+}
+
+fn refuse(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidInput, message)
+}
+
+pub(crate) fn parse(url: &str) -> Result<RedisBuilder, Error> {
+    let url = Url::parse(url).map_err(|_| refuse(FORM))?;
+    let path = decoded(url.path())?;
+    let socket = matches!(url.scheme(), "unix" | "redis+unix");
+    let place = match url.scheme() {
+        "unix" | "redis+unix" => {
+            let mute = url.host_str().unwrap_or_default().is_empty();
+            if !mute || path.is_empty() || path == "/" {
+                return Err(refuse(FORM));
+            }
+            Place::Unix(path.clone().into())
+        }
+        scheme @ ("redis" | "rediss") => {
+            let host =
+                url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| refuse(FORM))?;
+            let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+            let port = url.port().unwrap_or(6379);
+            if scheme == "rediss" { Place::Tls(host, port) } else { Place::Tcp(host, port) }
+        }
+        _ => return Err(refuse(FORM)),
+    };
+    let mut builder = RedisBuilder::at(place);
+    if !url.username().is_empty() {
+        builder = builder.username(decoded(url.username())?);
+    }
+    if let Some(password) = url.password() {
+        builder = builder.password(decoded(password)?);
+    }
+    let number = path.trim_matches('/');
+    if !socket && !number.is_empty() {
+        builder = builder.database(database(number)?);
+    }
+    options(builder, &url, socket)
+}
+
+fn options(mut builder: RedisBuilder, url: &Url, socket: bool) -> Result<RedisBuilder, Error> {
+    let (mut cert, mut key) = (None, None);
+    for (option, value) in url.query_pairs() {
+        let value = &*value;
+        builder = match &*option {
+            "prefix" => builder.prefix(value),
+            "longest_lease" => builder.longest_lease(span("longest_lease", value)?),
+            "timeout" => builder.timeout(span("timeout", value)?),
+            "quarantine" => builder.quarantine(choice("quarantine", value, ["on", "off"])?),
+            "allow_eviction" => {
+                builder.allow_eviction(choice("allow_eviction", value, ["true", "false"])?)
+            }
+            "protocol" => {
+                let resp3 = choice("protocol", value, ["resp3", "resp2"])?;
+                builder.protocol(if resp3 { Protocol::Resp3 } else { Protocol::Resp2 })
+            }
+            "ca" => builder.roots(file("ca", value)?),
+            "cert" => {
+                cert = Some(file("cert", value)?);
+                builder
+            }
+            "key" => {
+                key = Some(file("key", value)?);
+                builder
+            }
+            "user" if socket => builder.username(value),
+            "password" if socket => builder.password(value),
+            "db" if socket => builder.database(database(value)?),
+            // Its value may be a secret in the wrong place.
+            other => {
+                return Err(refuse(format!(
+                    "unknown option {other:?}; allowed are prefix, longest_lease, quarantine, \
+                     protocol, timeout, allow_eviction, ca, cert, key, and for a socket user, \
+                     password, db"
+                )));
+            }
+        };
+    }
+    match (cert, key) {
+        (Some(cert), Some(key)) => Ok(builder.certificate(cert, key)),
+        (None, None) => Ok(builder),
+        _ => Err(refuse("of cert and key only one is given; allowed are both or neither")),
+    }
+}
+
+fn decoded(text: &str) -> Result<String, Error> {
+    let text = percent_decode_str(text).decode_utf8();
+    Ok(text.map_err(|_| refuse("a part of the URL is not UTF-8"))?.into_owned())
+}
+
+fn database(text: &str) -> Result<u32, Error> {
+    text.parse().map_err(|_| refuse("the database of the URL is no number; allowed is 0 or more"))
+}
+
+fn span(option: &str, value: &str) -> Result<std::time::Duration, Error> {
+    humantime::parse_duration(value).map_err(|_| {
+        refuse(format!("{option} {value:?} is not allowed; allowed is a duration such as 30s"))
+    })
+}
+
+/// `true` for the first of two words.
+fn choice(option: &str, value: &str, words: [&str; 2]) -> Result<bool, Error> {
+    match words.iter().position(|word| *word == value) {
+        Some(at) => Ok(at == 0),
+        None => Err(refuse(format!(
+            "{option} {value:?} is not allowed; allowed are {} and {}",
+            words[0], words[1]
+        ))),
+    }
+}
+
+fn file(option: &str, path: &str) -> Result<Vec<u8>, Error> {
+    std::fs::read(Path::new(path)).map_err(|error| {
+        refuse(format!("the file {path:?} of {option} cannot be read")).with_source(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_parts_of_a_url_are_read() {
+        let url = "rediss://me:hunter%402@[::1]:7000/3?prefix=app&longest_lease=1m&quarantine=off\
+                   &protocol=resp2&timeout=2s&allow_eviction=true";
+        let builder = parse(url).unwrap();
+        let set = &builder.settings;
+        assert!(matches!(&set.place, Place::Tls(host, 7000) if host == "::1"), "{set:?}");
+        assert_eq!(set.password.as_deref(), Some("hunter@2"));
+        assert_eq!(
+            (set.database, set.quarantine, set.protocol),
+            (3, Some(false), Some(Protocol::Resp2))
+        );
+        assert!(!format!("{builder:?}").contains("hunter"));
+        let socket = parse("unix:///run/redis.sock?db=2").unwrap().settings;
+        assert!(matches!(socket.place, Place::Unix(path) if path.as_os_str() == "/run/redis.sock"));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_without_showing_it() {
+        for (url, part) in [
+            ("redis://:hunter2@/0", "redis://USER"),
+            ("redis://:hunter2@h/x", "no number"),
+            ("redis://:hunter2@h?longest=3s", "unknown option \"longest\""),
+            ("redis://:hunter2@h?quarantine=yes", "on and off"),
+            ("redis://:hunter2@h?timeout=5", "such as 30s"),
+            ("rediss://:hunter2@h?cert=/dev/null", "both or neither"),
+            ("redis://:hunter2@h?prefix=a%7Bb", "without braces"),
+            ("redis://:hunter2@h?longest_lease=1ms", "10ms to 7days"),
+        ] {
+            let error = parse(url).and_then(|builder| builder.check()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
+            assert!(error.to_string().contains(part), "{url}: {error}");
+            assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
+        }
+    }
+}

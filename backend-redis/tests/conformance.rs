@@ -1,0 +1,59 @@
+//! The suite over one Redis: RESP3 and RESP2, plain and with TLS.
+
+use std::{process::ExitCode, sync::Arc};
+
+use async_trait::async_trait;
+use conformance_tests::{
+    Harness, SetUpError, Store,
+    kit::{ClientCertificates, Redis, RedisOptions, Server as _},
+};
+use lock_core::{Backend, Error, Init};
+
+struct OnRedis {
+    name: &'static str,
+    protocol: &'static str,
+    tls: bool,
+}
+
+#[async_trait]
+impl Harness for OnRedis {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        let mut options = RedisOptions::new();
+        if self.tls {
+            options = options.tls(ClientCertificates::Required);
+        }
+        let server = Redis::start(options).await?;
+        let protocol = self.protocol;
+        let url = match (server.tls_address(), server.certificates()) {
+            (Some(address), Some(files)) => format!(
+                "rediss://{address}?protocol={protocol}&ca={}&cert={}&key={}",
+                files.ca.display(),
+                files.client_cert.display(),
+                files.client_key.display()
+            ),
+            _ => format!("redis://{}?protocol={protocol}", server.address()),
+        };
+        let first_use = Init { first_use: true, ..Init::default() };
+        backend_redis::connect(&url).await?.init(&first_use).await?;
+        Ok(Store::new(url, server))
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        backend_redis::connect(address).await
+    }
+}
+
+fn main() -> ExitCode {
+    let on =
+        |name, protocol, tls| -> Arc<dyn Harness> { Arc::new(OnRedis { name, protocol, tls }) };
+    conformance_tests::main(vec![
+        on("redis/resp3", "resp3", false),
+        on("redis/resp2", "resp2", false),
+        on("redis/resp3/tls", "resp3", true),
+        on("redis/resp2/tls", "resp2", true),
+    ])
+}
