@@ -3,7 +3,7 @@
 //! A place is `<prefix><name>/<lease in hex>`, and the oldest create revision below `<prefix><name>/`
 //! holds the lock. etcd's tools look for places by that same prefix, so they and we exclude each other.
 
-use lock_core::LockName;
+use lock_core::{LockName, OwnerId};
 
 /// Where the keys of a namespace stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,18 @@ impl KeyLayout {
     pub fn place(&self, name: &LockName, lease: i64) -> String {
         // Go prints `%x` of a positive number: lower case, no padding. Leases are positive.
         format!("{}{lease:x}", self.places(name))
+    }
+
+    /// The key of the settings. No name is escaped to `%leasehold`, so it is among no name's places.
+    #[must_use]
+    pub fn settings(&self) -> String {
+        format!("{}%leasehold/settings", self.prefix)
+    }
+
+    /// The key that says that an owner was abandoned.
+    #[must_use]
+    pub fn tombstone(&self, owner: OwnerId) -> String {
+        format!("{}%leasehold/abandoned/{owner}", self.prefix)
     }
 
     /// Reads a key; `None` if it is not a place in this layout.
@@ -110,6 +122,16 @@ mod tests {
             }
             let read = layout.read(&layout.place(one, i64::MAX)).unwrap();
             assert_eq!(read, PlaceKey { name: one.clone(), lease: i64::MAX });
+        }
+    }
+
+    #[test]
+    fn our_own_keys_are_no_places() {
+        let layout = KeyLayout::new("p/");
+        let tombstone = layout.tombstone(OwnerId::from_bits(7));
+        for key in [layout.settings(), tombstone] {
+            assert_eq!(layout.read(&key), None, "{key}");
+            assert!(!key.starts_with(&layout.places(&name("%leasehold"))));
         }
     }
 
