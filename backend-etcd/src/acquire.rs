@@ -1,0 +1,148 @@
+//! An attempt to take a lock.
+
+use std::{sync::Arc, time::Duration};
+
+use etcd_client::{Compare, CompareOp, Txn};
+use lock_core::{Attempt, Busy, Error, ErrorKind, FencingToken, Grant, Request};
+
+use crate::{
+    backend::LONGEST_POLL,
+    error::Failure,
+    ledger::Credit,
+    place::{Held, Place, Seen, token},
+    rpc::Lease,
+    store::{EtcdBackend, gets, only, put, read_settings, revision},
+};
+
+/// How often an attempt starts anew because the settings changed or its lease ended meanwhile.
+const TRIES: usize = 32;
+/// No waiter asks more often, even of a lock that is about to expire.
+const SHORTEST_POLL: Duration = Duration::from_millis(20);
+
+/// What a refused transaction has found.
+enum Found {
+    Ours(Seen),
+    Others(Option<Seen>),
+    /// Nothing stands in the way any more.
+    Nothing,
+}
+
+impl EtcdBackend {
+    /// The lock is free if no place is there: then one transaction makes ours, and its revision is
+    /// the token's.
+    pub(crate) async fn attempt(&self, request: &Request) -> Result<Attempt, Error> {
+        if request.floor > FencingToken::ZERO {
+            self.check_token(request.floor)?;
+        }
+        let mut lease = None;
+        for _ in 0..TRIES {
+            let used = match lease.take() {
+                Some(lease) => lease,
+                None => self.lease(request.lease).await?,
+            };
+            let found = match self.take(request, used).await {
+                Ok(Ok(grant)) => return Ok(Attempt::Granted(grant)),
+                Ok(Err(found)) => found,
+                Err(Failure::LeaseGone) => continue,
+                Err(Failure::Error(error)) => return Err(error),
+            };
+            match found {
+                Found::Ours(seen) => {
+                    self.spare(used);
+                    if let Some(grant) = self.again(request, seen).await? {
+                        return Ok(Attempt::Granted(grant));
+                    }
+                }
+                Found::Others(seen) => {
+                    self.spare(used);
+                    return Ok(Attempt::Busy(self.busy(seen).await?));
+                }
+                Found::Nothing => lease = Some(used),
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "others changed the settings again and again"))
+    }
+
+    async fn take(&self, request: &Request, lease: Lease) -> Result<Result<Grant, Found>, Failure> {
+        let settings = self.settings();
+        let lifted = settings.lift(settings.now + 1, request.floor);
+        let offset = lifted.unwrap_or(settings.record.offset);
+        let place = Place::new(request, offset, true);
+        let key = self.layout.place(&request.name, lease.id);
+        let mut puts = vec![put(&key, place.to_bytes(), lease.id)];
+        let mut record = settings.record.clone();
+        if lifted.is_some() {
+            record.offset = offset;
+            puts.push(record.put(&self.layout));
+        }
+        let places = self.layout.places(&request.name);
+        let none = Compare::create_revision(places, CompareOp::Equal, 0).with_prefix();
+        let tombstone = self.layout.tombstone(request.owner);
+        let txn = Txn::new()
+            .when([none, settings.unchanged(&self.layout), self.not_abandoned(request.owner)])
+            .and_then(puts)
+            .or_else([
+                self.get_first(&request.name),
+                self.get_settings(),
+                etcd_client::TxnOp::get(tombstone, None),
+            ]);
+        let answer = self.rpc.txn(txn).await?;
+        let now = revision(&answer);
+        if answer.succeeded() {
+            self.note(lifted.map(|_| (record, now)), now);
+            let held = Held { key, lease, created: now, place };
+            return Ok(Ok(granted(request, held)));
+        }
+        let got = gets(&answer);
+        let [first, found, tombstone] = &got[..] else {
+            let message = "etcd answered less than it was asked";
+            return Err(Error::new(ErrorKind::Unavailable, message).into());
+        };
+        match read_settings(found)? {
+            Some(seen) => self.note(Some(seen), now),
+            None => self.reload().await?,
+        }
+        let abandoned = !tombstone.kvs().is_empty();
+        Ok(Err(match only(first) {
+            Some(seen) if !abandoned && is_ours(&seen, request) => Found::Ours(seen),
+            Some(seen) => Found::Others(Some(seen)),
+            None if abandoned => Found::Others(None),
+            None => Found::Nothing,
+        }))
+    }
+
+    /// A repeat of an attempt that was granted: the lease anew, and the same token.
+    async fn again(&self, request: &Request, seen: Seen) -> Result<Option<Grant>, Error> {
+        let Some(place) = seen.place else { return Ok(None) };
+        let Credit::Alive { from, seconds } = self.keepalives.ask(seen.lease).await? else {
+            return Ok(None);
+        };
+        let lease = Lease { id: seen.lease, ttl: Duration::from_secs(seconds), from };
+        let held = Held { key: seen.key, lease, created: seen.created, place };
+        Ok(Some(granted(request, held)))
+    }
+
+    async fn busy(&self, seen: Option<Seen>) -> Result<Busy, Error> {
+        let Some(seen) = seen else {
+            let token = FencingToken::ZERO;
+            return Ok(Busy { holder: None, token, retry_after: LONGEST_POLL });
+        };
+        let remaining = self.rpc.remaining(seen.lease).await?;
+        Ok(Busy {
+            holder: seen.holder(&self.layout, remaining),
+            token: seen.token(),
+            retry_after: remaining.clamp(SHORTEST_POLL, LONGEST_POLL),
+        })
+    }
+}
+
+fn is_ours(seen: &Seen, request: &Request) -> bool {
+    let place = seen.place.as_ref();
+    place.is_some_and(|place| place.owner == request.owner && place.granted && !place.kept)
+}
+
+fn granted(request: &Request, held: Held) -> Grant {
+    let mut grant = Grant::new(request, token(held.place.offset, held.created));
+    (grant.lease, grant.from) = (held.lease.ttl, held.lease.from);
+    grant.with_state(Arc::new(held))
+}

@@ -1,0 +1,281 @@
+//! How a store is described: by a builder or a URL.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
+use lock_core::{Backend, Error, ErrorKind};
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::{backend::EtcdBackend, error::failure, error::late, layout::KeyLayout, rpc::Rpc};
+
+/// Describes a store in etcd.
+#[derive(Clone)]
+pub struct EtcdBuilder {
+    endpoints: Vec<String>,
+    user: Option<(String, String)>,
+    tls: Option<TlsOptions>,
+    prefix: String,
+    longest_lease: Option<Duration>,
+    timeout: Duration,
+}
+
+impl EtcdBuilder {
+    /// What keys begin with by default.
+    pub const DEFAULT_PREFIX: &'static str = "leasehold/";
+    /// The longest `longest_lease`.
+    const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+    const FORM: &'static str = "the URL of an etcd store is etcd://HOST:PORT,HOST:PORT?options";
+
+    /// The cluster with these members, such as `10.0.0.1:2379`.
+    #[must_use]
+    pub fn new<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
+        Self {
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            user: None,
+            tls: None,
+            prefix: Self::DEFAULT_PREFIX.to_owned(),
+            longest_lease: None,
+            timeout: Duration::from_secs(5),
+        }
+    }
+
+    /// Authenticates as this user; an expired token is renewed. Default: nobody.
+    #[must_use]
+    pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
+        self.user = Some((name.into(), password.into()));
+        self
+    }
+
+    /// Connects by TLS and trusts servers that this certificate authority signed (PEM). Default: no
+    /// TLS.
+    #[must_use]
+    pub fn tls(mut self, authority: impl AsRef<[u8]>) -> Self {
+        let options = self.tls.take().unwrap_or_default();
+        self.tls = Some(options.ca_certificate(Certificate::from_pem(authority)));
+        self
+    }
+
+    /// Shows servers this certificate and its key (PEM); implies TLS. Default: none.
+    #[must_use]
+    pub fn client_certificate(
+        mut self,
+        certificate: impl AsRef<[u8]>,
+        key: impl AsRef<[u8]>,
+    ) -> Self {
+        let options = self.tls.take().unwrap_or_default();
+        self.tls = Some(options.identity(Identity::from_pem(certificate, key)));
+        self
+    }
+
+    /// What keys begin with. Default: `leasehold/`, so that `etcdctl lock leasehold/NAME` locks the
+    /// same as `NAME` here.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// The longest lease that this client believes the store to have; a store that has another is
+    /// refused. Default: what the store has, or 30 s for a new one.
+    #[must_use]
+    pub fn longest_lease(mut self, longest: Duration) -> Self {
+        self.longest_lease = Some(longest);
+        self
+    }
+
+    /// How long a call may take. Default: 5 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Connects, makes the settings if there are none, and compares them.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Timeout`, `OutcomeUnknown`,
+    /// `Auth` or `Config` for a cluster that cannot be used.
+    pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
+        self.open().await.map_err(|error| error.at("etcd", "connect"))
+    }
+
+    async fn open(self) -> Result<Arc<dyn Backend>, Error> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
+        if self.endpoints.is_empty() {
+            return refuse("no endpoint of etcd is named; allowed are one or more".to_owned());
+        }
+        if let Some(longest) = self.longest_lease {
+            check_longest(longest)?;
+        }
+        if self.timeout < Duration::from_millis(1) || self.timeout > Duration::from_secs(3600) {
+            let shown = humantime::format_duration(self.timeout);
+            return refuse(format!("timeout {shown} is not allowed; allowed are 1ms to 1h"));
+        }
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(self.timeout)
+            .with_auto_token_refresh(true)
+            // A member that is cut off from the others must say so instead of keeping us waiting.
+            .with_require_leader(true);
+        if let Some((name, password)) = self.user {
+            options = options.with_user(name, password);
+        }
+        if let Some(tls) = self.tls {
+            options = options.with_tls(tls);
+        }
+        let connecting = Client::connect(&self.endpoints, Some(options));
+        let client = match tokio::time::timeout(self.timeout, connecting).await {
+            Ok(client) => client.map_err(|error| Error::from(failure(error)))?,
+            Err(_) => return Err(late(self.timeout)),
+        };
+        let rpc = Rpc::new(client, self.timeout);
+        let layout = KeyLayout::new(self.prefix);
+        Ok(Arc::new(EtcdBackend::open(rpc, layout, self.longest_lease).await?))
+    }
+}
+
+impl fmt::Debug for EtcdBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdBuilder")
+            .field("endpoints", &self.endpoints)
+            .field("user", &self.user.as_ref().map(|(name, _)| name))
+            .field("tls", &self.tls.is_some())
+            .field("prefix", &self.prefix)
+            .field("longest_lease", &self.longest_lease)
+            .field("timeout", &self.timeout)
+            .finish()
+    }
+}
+
+pub(crate) fn check_longest(longest: Duration) -> Result<(), Error> {
+    let (least, most) = (Duration::from_secs(1), EtcdBuilder::LONGEST);
+    if longest < least || longest > most {
+        let show = humantime::format_duration;
+        let message = format!(
+            "longest lease {} is not allowed; allowed are {} to {}",
+            show(longest),
+            show(least),
+            show(most)
+        );
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(())
+}
+
+/// Opens the store that a URL describes:
+/// `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT?prefix=leasehold/&longest_lease=30s&timeout=5s&\
+/// ca=FILE&cert=FILE&key=FILE`, where all but a host may be left out. `ca`, or `cert` and `key`,
+/// turn TLS on.
+///
+/// # Errors
+/// As [`EtcdBuilder::build`]; `InvalidInput` for a URL that is not of this form; `Config` for a file
+/// that cannot be read. No message shows the URL.
+pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
+    parse(url).map_err(|error| error.at("etcd", "connect"))?.build().await
+}
+
+fn parse(url: &str) -> Result<EtcdBuilder, Error> {
+    let refuse = |message: String| Error::new(ErrorKind::InvalidInput, message);
+    let form = || refuse(EtcdBuilder::FORM.to_owned());
+    let rest = url.strip_prefix("etcd://").ok_or_else(form)?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at(end);
+    let (user, hosts) = match authority.rsplit_once('@') {
+        Some((user, hosts)) => (Some(user), hosts),
+        None => (None, authority),
+    };
+    // A URL has one host; each of ours is checked as the host of its own.
+    let mut endpoints = Vec::new();
+    for host in hosts.split(',') {
+        let url = Url::parse(&format!("http://{host}")).map_err(|_| form())?;
+        let named = url.host_str().filter(|_| url.path() == "/").ok_or_else(form)?;
+        let port = if host.ends_with(":80") { 80 } else { url.port().unwrap_or(2379) };
+        endpoints.push(format!("{named}:{port}"));
+    }
+    let mut builder = EtcdBuilder::new(endpoints);
+    if let Some(user) = user {
+        let decode = |text: &str| percent_decode_str(text).decode_utf8().map(Into::<String>::into);
+        let (name, password) = user.split_once(':').unwrap_or((user, ""));
+        let name = decode(name).map_err(|_| form())?;
+        builder = builder.user(name, decode(password).map_err(|_| form())?);
+    }
+    let options = Url::parse(&format!("etcd://host{rest}")).map_err(|_| form())?;
+    if !matches!(options.path(), "" | "/") || options.fragment().is_some() {
+        return Err(form());
+    }
+    let read = |key: &str, file: &str| {
+        std::fs::read(file).map_err(|error| {
+            let message = format!("the file of {key} in the URL cannot be read: {file}");
+            Error::new(ErrorKind::Config, message).with_source(error)
+        })
+    };
+    let (mut certificate, mut private) = (None, None);
+    for (key, value) in options.query_pairs() {
+        let duration = || {
+            humantime::parse_duration(&value).map_err(|_| {
+                refuse(format!("{key}={value} in the URL is no duration; allowed is such as 30s"))
+            })
+        };
+        builder = match &*key {
+            "prefix" => builder.prefix(value),
+            "longest_lease" => builder.longest_lease(duration()?),
+            "timeout" => builder.timeout(duration()?),
+            "ca" => builder.tls(read(&key, &value)?),
+            "cert" => {
+                certificate = Some(read(&key, &value)?);
+                builder
+            }
+            "key" => {
+                private = Some(read(&key, &value)?);
+                builder
+            }
+            other => {
+                return Err(refuse(format!(
+                    "{other} in the URL of an etcd store is not known; allowed are prefix, \
+                     longest_lease, timeout, ca, cert, key"
+                )));
+            }
+        };
+    }
+    match (certificate, private) {
+        (None, None) => Ok(builder),
+        (Some(certificate), Some(key)) => Ok(builder.client_certificate(certificate, key)),
+        _ => Err(refuse("cert and key in the URL need each other".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_url_names_members_user_and_options() {
+        let builder = parse("etcd://h1:80,[::1]:2380,h3?prefix=a/&timeout=2s").unwrap();
+        assert_eq!(builder.endpoints, ["h1:80", "[::1]:2380", "h3:2379"]);
+        assert_eq!(builder.prefix, "a/");
+        assert_eq!(builder.timeout, Duration::from_secs(2));
+        let builder = parse("etcd://me:se%40cret@h1").unwrap();
+        assert_eq!(builder.user.as_ref().unwrap().1, "se@cret");
+        assert!(!format!("{builder:?}").contains("cret"));
+    }
+
+    #[test]
+    fn other_urls_are_refused_without_their_password() {
+        for url in [
+            "http://h1",
+            "etcd://",
+            "etcd://u:sesame@",
+            "etcd://u:sesame@h1,,h2",
+            "etcd://u:sesame@h1/path",
+            "etcd://u:sesame@h1?colour=red",
+            "etcd://u:sesame@h1?timeout=soon",
+            "etcd://u:sesame@h1:port",
+        ] {
+            let error = parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
+            assert!(!format!("{error} {error:?}").contains("sesame"), "{error}");
+        }
+    }
+}

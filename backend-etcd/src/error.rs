@@ -1,0 +1,59 @@
+//! The client's errors as ours.
+
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind};
+
+/// What the steps need to know of a failed call.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The lease that was named does not exist: nothing was carried out.
+    LeaseGone,
+    /// Anything else.
+    Error(Error),
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::LeaseGone => {
+                Self::new(ErrorKind::Unavailable, "the lease ended before it could be used")
+            }
+            Failure::Error(error) => error,
+        }
+    }
+}
+
+/// The numbers of gRPC's status codes: <https://grpc.io/docs/guides/status-codes/>.
+pub(crate) fn failure(error: etcd_client::Error) -> Failure {
+    use etcd_client::Error as E;
+    let (kind, message) = match &error {
+        E::GRpcStatus(status) => match status.code() as i32 {
+            // Of what we call only what names a lease can lack something.
+            5 => return Failure::LeaseGone,
+            // A wrong password is an invalid argument to etcd.
+            7 | 16 => (ErrorKind::Auth, "etcd refuses the user, the password or the permission"),
+            3 if status.message().contains("authentication") => {
+                (ErrorKind::Auth, "etcd refuses the user or the password")
+            }
+            3 | 9 | 11 | 12 => (ErrorKind::Config, "etcd refuses the request"),
+            8 => (ErrorKind::Unavailable, "etcd has no room left, or too much to do"),
+            // The connection broke or etcd gave up; the request may have been carried out.
+            _ => (ErrorKind::OutcomeUnknown, "etcd did not answer the request"),
+        },
+        E::TransportError(_) | E::IoError(_) => {
+            (ErrorKind::OutcomeUnknown, "the connection to etcd broke")
+        }
+        E::InvalidArgs(_) | E::InvalidUri(_) | E::InvalidMetadataValue(_) => {
+            (ErrorKind::Config, "the client of etcd refuses its settings")
+        }
+        _ => (ErrorKind::Unavailable, "the client of etcd failed"),
+    };
+    Failure::Error(Error::new(kind, message).with_source(error))
+}
+
+/// No answer in time.
+pub(crate) fn late(limit: Duration) -> Error {
+    let limit = humantime::format_duration(limit);
+    Error::new(ErrorKind::Timeout, format!("etcd did not answer within {limit}"))
+}

@@ -1,0 +1,154 @@
+//! One keepalive stream for all leases of a client.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
+
+use etcd_client::{LeaseKeepAliveResponse, LeaseKeepAliveStream, LeaseKeeper};
+use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    error::{failure, late},
+    ledger::{Credit, Ledger},
+    rpc::Rpc,
+};
+
+/// A stream on which a keepalive has had no answer for this long is given up: it hangs, and has no
+/// other way to say so. Answers take well under a millisecond of a server's time.
+const STUCK: Duration = Duration::from_secs(1);
+/// Between two attempts to open a stream.
+const PAUSE: Duration = Duration::from_millis(20);
+
+type Answer = oneshot::Sender<Result<Credit, Error>>;
+
+/// Asks for keepalives. The stream's task ends with the last clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Keepalives {
+    asks: mpsc::UnboundedSender<(i64, Answer)>,
+    limit: Duration,
+}
+
+impl Keepalives {
+    /// Starts the task on the current runtime; the stream is opened when it is first needed.
+    pub(crate) fn start(rpc: Rpc) -> Self {
+        let (asks, inbox) = mpsc::unbounded_channel();
+        let limit = rpc.limit;
+        tokio::spawn(Task { rpc, inbox, waiting: HashMap::new() }.run());
+        Self { asks, limit }
+    }
+
+    /// Sends one keepalive and waits for its credit.
+    pub(crate) async fn ask(&self, lease: i64) -> Result<Credit, Error> {
+        let (answer, answered) = oneshot::channel();
+        // A task that has ended drops the answer, which says so.
+        let _ = self.asks.send((lease, answer));
+        match tokio::time::timeout(self.limit, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Error::new(
+                ErrorKind::Unavailable,
+                "the runtime that kept the leases has ended, or the client is closed",
+            )),
+            Err(_) => Err(late(self.limit)),
+        }
+    }
+}
+
+struct Task {
+    rpc: Rpc,
+    inbox: mpsc::UnboundedReceiver<(i64, Answer)>,
+    /// Who waits for the credits of each lease, in the order in which they were sent.
+    waiting: HashMap<i64, VecDeque<Answer>>,
+}
+
+impl Task {
+    async fn run(mut self) {
+        let mut next = self.inbox.recv().await;
+        while let Some((lease, answer)) = next {
+            match self.rpc.stream(lease).await {
+                Ok(Some((keeper, stream))) => {
+                    let error = self.serve(keeper, stream, (lease, answer)).await;
+                    let Some(error) = error else { return };
+                    tracing::debug!(%error, "the keepalive stream ended");
+                    for (_, waiting) in self.waiting.drain() {
+                        for answer in waiting {
+                            let _ = answer.send(Err(error.clone()));
+                        }
+                    }
+                }
+                Ok(None) => drop(answer.send(Ok(Credit::Lost))),
+                Err(error) => {
+                    let _ = answer.send(Err(error));
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+            next = self.inbox.recv().await;
+        }
+    }
+
+    /// Serves until the stream ends, and says why; `None` once nobody can ask any more.
+    async fn serve(
+        &mut self,
+        mut keeper: LeaseKeeper,
+        mut stream: LeaseKeepAliveStream,
+        first: (i64, Answer),
+    ) -> Option<Error> {
+        let mut ledger = Ledger::default();
+        let mut ask = Some(first);
+        loop {
+            if let Some((lease, answer)) = ask.take() {
+                ledger.sent(lease, SystemEnv.now());
+                self.waiting.entry(lease).or_default().push_back(answer);
+                keeper.id = lease;
+                match tokio::time::timeout(STUCK, keeper.keep_alive()).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => return Some(failure(error).into()),
+                    Err(_) => return Some(late(STUCK)),
+                }
+            }
+            let alarm = async {
+                match ledger.oldest() {
+                    Some(sent) => SystemEnv.sleep((sent + STUCK).since(SystemEnv.now())).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                // Answers first, so that a task that was held up does not take a stream for stuck
+                // whose answers lie there.
+                biased;
+                message = stream.message() => match message {
+                    Ok(Some(message)) => self.credit(&mut ledger, &message),
+                    Ok(None) => {
+                        let message = "etcd ended the keepalive stream";
+                        return Some(Error::new(ErrorKind::Unavailable, message));
+                    }
+                    Err(error) => return Some(failure(error).into()),
+                },
+                next = self.inbox.recv() => ask = Some(next?),
+                () = alarm => return Some(late(STUCK)),
+            }
+        }
+    }
+
+    fn credit(&mut self, ledger: &mut Ledger, message: &LeaseKeepAliveResponse) {
+        let credit = ledger.answered(message.id(), message.ttl());
+        let Some(waiting) = self.waiting.get_mut(&message.id()) else { return };
+        match credit {
+            Credit::Unasked => {}
+            Credit::Alive { .. } => {
+                if let Some(answer) = waiting.pop_front() {
+                    let _ = answer.send(Ok(credit));
+                }
+            }
+            Credit::Lost => {
+                for answer in waiting.drain(..) {
+                    let _ = answer.send(Ok(credit));
+                }
+            }
+        }
+        if waiting.is_empty() {
+            self.waiting.remove(&message.id());
+        }
+    }
+}

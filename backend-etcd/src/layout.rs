@@ -1,0 +1,147 @@
+//! The keys, laid out as etcd's own lock tools lay them out.
+//!
+//! A place is `<prefix><name>/<lease in hex>`, and the oldest create revision below `<prefix><name>/`
+//! holds the lock. etcd's tools look for places by that same prefix, so they and we exclude each other.
+
+use lock_core::{LockName, OwnerId};
+
+/// Where the keys of a namespace stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyLayout {
+    prefix: String,
+}
+
+/// What a place's key says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceKey {
+    /// The name as it was before it was escaped.
+    pub name: LockName,
+    /// The lease that the place lives by.
+    pub lease: i64,
+}
+
+impl KeyLayout {
+    /// A layout whose keys all start with `prefix`, which may be empty.
+    #[must_use]
+    pub fn new(prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into() }
+    }
+
+    /// The prefix of all keys.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// What all places of a name start with, and no place of another name.
+    #[must_use]
+    pub fn places(&self, name: &LockName) -> String {
+        format!("{}{}/", self.prefix, escape(name.as_str()))
+    }
+
+    /// The key of the place that lives by `lease`.
+    #[must_use]
+    pub fn place(&self, name: &LockName, lease: i64) -> String {
+        // Go prints `%x` of a positive number: lower case, no padding. Leases are positive.
+        format!("{}{lease:x}", self.places(name))
+    }
+
+    /// The key of the settings. No name is escaped to `%leasehold`, so it is among no name's places.
+    #[must_use]
+    pub fn settings(&self) -> String {
+        format!("{}%leasehold/settings", self.prefix)
+    }
+
+    /// The key that says that an owner was abandoned.
+    #[must_use]
+    pub fn tombstone(&self, owner: OwnerId) -> String {
+        format!("{}%leasehold/abandoned/{owner}", self.prefix)
+    }
+
+    /// Reads a key; `None` if it is not a place in this layout.
+    #[must_use]
+    pub fn read(&self, key: &str) -> Option<PlaceKey> {
+        let (name, lease) = key.strip_prefix(&self.prefix)?.split_once('/')?;
+        let name = LockName::new(unescape(name)?).ok()?;
+        let lease = i64::from_str_radix(lease, 16).ok().filter(|lease| *lease > 0)?;
+        let place = PlaceKey { name, lease };
+        // One spelling per place: `+1f`, `01F` or `%61` would be another key of the same meaning.
+        (self.place(&place.name, lease) == key).then_some(place)
+    }
+}
+
+/// Leaves a name without `/`: otherwise the places of `a/b` would stand among those of `a`.
+///
+/// `%` is escaped too, so that no two names share keys. All else stays, so that a name without the
+/// two is the very name to give to etcd's tools.
+fn escape(name: &str) -> String {
+    name.replace('%', "%25").replace('/', "%2F")
+}
+
+/// The reverse of [`escape`]; `None` for what it never writes.
+fn unescape(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut name = parts.next()?.to_owned();
+    for part in parts {
+        if let Some(rest) = part.strip_prefix("25") {
+            name.push('%');
+            name.push_str(rest);
+        } else {
+            name.push('/');
+            name.push_str(part.strip_prefix("2F")?);
+        }
+    }
+    Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_plain_name_has_the_key_of_etcds_own_tools() {
+        let layout = KeyLayout::new("");
+        assert_eq!(layout.place(&name("job"), 0x694d_77aa_11ee), "job/694d77aa11ee");
+        let layout = KeyLayout::new("app/");
+        assert_eq!(layout.place(&name("job"), 31), "app/job/1f");
+    }
+
+    #[test]
+    fn names_with_slashes_do_not_stand_below_each_other() {
+        let layout = KeyLayout::new("p/");
+        let names = ["a", "a/b", "a%2Fb", "a%b", "a/", "/a", "%", "/", "a%25", "ä/ö"].map(name);
+        for one in &names {
+            for other in names.iter().filter(|other| *other != one) {
+                assert!(!layout.place(other, 1).starts_with(&layout.places(one)), "{one} {other}");
+            }
+            let read = layout.read(&layout.place(one, i64::MAX)).unwrap();
+            assert_eq!(read, PlaceKey { name: one.clone(), lease: i64::MAX });
+        }
+    }
+
+    #[test]
+    fn our_own_keys_are_no_places() {
+        let layout = KeyLayout::new("p/");
+        let tombstone = layout.tombstone(OwnerId::from_bits(7));
+        for key in [layout.settings(), tombstone] {
+            assert_eq!(layout.read(&key), None, "{key}");
+            assert!(!key.starts_with(&layout.places(&name("%leasehold"))));
+        }
+    }
+
+    #[test]
+    fn what_is_no_place_is_not_read_as_one() {
+        let layout = KeyLayout::new("p/");
+        let others =
+            ["a/1", "p/a", "p/a/", "p/a/x", "p/a/0", "p/a/-1", "p/a/01", "p/a/1F", "p/a/+1"];
+        for key in others.into_iter().chain(["p/a/b/1", "p/%/1", "p/%2f/1", "p/%61/1", "p//1"]) {
+            assert_eq!(layout.read(key), None, "{key}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a place's key holds.
+
+use std::time::Duration;
+
+use etcd_client::KeyValue;
+use lock_core::{FencingToken, Holder, OwnerId, OwnerLabel, Request};
+use serde::{Deserialize, Serialize};
+
+use crate::{layout::KeyLayout, rpc::Lease};
+
+/// The value of a place of ours. A place of etcd's own tools has another value, mostly none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    pub(crate) owner: OwnerId,
+    pub(crate) label: OwnerLabel,
+    /// The offset of the token, as the settings had it when the grant was made: a later one is not
+    /// this grant's.
+    pub(crate) offset: i64,
+    /// The lock was granted to it; otherwise it waits, or has not heard of its turn yet.
+    pub(crate) granted: bool,
+    /// It was released, and is kept for a last while.
+    pub(crate) kept: bool,
+}
+
+impl Place {
+    pub(crate) fn new(request: &Request, offset: i64, granted: bool) -> Self {
+        let (owner, label) = (request.owner, request.label.clone());
+        Self { owner, label, offset, granted, kept: false }
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        // A struct of texts and numbers always has a JSON form.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+/// A place as it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) key: String,
+    /// The lease that the key lives by: the one in its name, or that of a last while.
+    pub(crate) lease: i64,
+    pub(crate) created: i64,
+    pub(crate) modified: i64,
+    /// `None` for a place of etcd's own tools.
+    pub(crate) place: Option<Place>,
+}
+
+impl Seen {
+    pub(crate) fn read(pair: &KeyValue) -> Option<Self> {
+        Some(Self {
+            key: pair.key_str().ok()?.to_owned(),
+            lease: pair.lease(),
+            created: pair.create_revision(),
+            modified: pair.mod_revision(),
+            place: serde_json::from_slice(pair.value()).ok(),
+        })
+    }
+
+    /// The token of its grant.
+    pub(crate) fn token(&self) -> FencingToken {
+        let offset = self.place.as_ref().map_or(0, |place| place.offset);
+        token(offset, self.created)
+    }
+
+    pub(crate) fn is_of(&self, owner: OwnerId) -> bool {
+        self.place.as_ref().is_some_and(|place| place.owner == owner)
+    }
+
+    /// Who holds it, with `remaining` of its lease. Others' tools leave only their lease's number.
+    pub(crate) fn holder(&self, layout: &KeyLayout, remaining: Duration) -> Option<Holder> {
+        if let Some(Place { owner, label, .. }) = &self.place {
+            return Some(Holder { owner: *owner, label: label.clone(), remaining });
+        }
+        let lease = layout.read(&self.key)?.lease;
+        let label = OwnerLabel::new(format!("etcd lease {lease:x}")).ok()?;
+        Some(Holder { owner: OwnerId::from_bits(lease as u128), label, remaining })
+    }
+}
+
+/// What a grant must know later.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) key: String,
+    pub(crate) lease: Lease,
+    pub(crate) created: i64,
+    pub(crate) place: Place,
+}
+
+/// The token of a place created at `revision`.
+pub(crate) fn token(offset: i64, revision: i64) -> FencingToken {
+    let sum = offset.saturating_add(revision);
+    // Offsets are checked when they are raised, so that sums stay in range.
+    u64::try_from(sum).ok().and_then(FencingToken::new).unwrap_or(FencingToken::MAX)
+}

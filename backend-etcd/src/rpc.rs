@@ -1,0 +1,103 @@
+//! Single calls, each with a time limit.
+
+use std::{fmt, future::Future, time::Duration};
+
+use etcd_client::{Client, LeaseKeepAliveStream, LeaseKeeper, Txn, TxnResponse};
+use lock_core::{Env as _, Error, Instant, SystemEnv};
+
+use crate::error::{Failure, failure, late};
+
+/// A connection to etcd. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Rpc {
+    client: Client,
+    pub(crate) limit: Duration,
+}
+
+/// A lease as etcd set it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    pub(crate) id: i64,
+    /// In etcd's whole seconds.
+    pub(crate) ttl: Duration,
+    /// An instant before its last extension was asked for.
+    pub(crate) from: Instant,
+}
+
+impl Rpc {
+    pub(crate) fn new(client: Client, limit: Duration) -> Self {
+        Self { client, limit }
+    }
+
+    async fn within<T>(
+        &self,
+        call: impl Future<Output = Result<T, etcd_client::Error>>,
+    ) -> Result<T, Failure> {
+        match tokio::time::timeout(self.limit, call).await {
+            Ok(answer) => answer.map_err(failure),
+            Err(_) => Err(Failure::Error(late(self.limit))),
+        }
+    }
+
+    pub(crate) async fn txn(&self, txn: Txn) -> Result<TxnResponse, Failure> {
+        self.within(self.client.kv_client().txn(txn)).await
+    }
+
+    /// A new lease of at least `ttl`, rounded up to whole seconds.
+    pub(crate) async fn grant(&self, ttl: Duration) -> Result<Lease, Error> {
+        let from = SystemEnv.now();
+        let seconds = i64::try_from(whole_seconds(ttl)).unwrap_or(i64::MAX);
+        let granted = self.within(self.client.lease_client().grant(seconds, None)).await?;
+        let ttl = Duration::from_secs(u64::try_from(granted.ttl()).unwrap_or(0));
+        Ok(Lease { id: granted.id(), ttl, from })
+    }
+
+    /// Ends a lease and deletes its keys; `false` if it was gone already.
+    pub(crate) async fn revoke(&self, lease: i64) -> Result<bool, Error> {
+        match self.within(self.client.lease_client().revoke(lease)).await {
+            Ok(_) => Ok(true),
+            Err(Failure::LeaseGone) => Ok(false),
+            Err(Failure::Error(error)) => Err(error),
+        }
+    }
+
+    /// What is left of a lease; zero if it is gone.
+    pub(crate) async fn remaining(&self, lease: i64) -> Result<Duration, Error> {
+        match self.within(self.client.lease_client().time_to_live(lease, None)).await {
+            Ok(answer) => Ok(Duration::from_secs(u64::try_from(answer.ttl()).unwrap_or(0))),
+            Err(Failure::LeaseGone) => Ok(Duration::ZERO),
+            Err(Failure::Error(error)) => Err(error),
+        }
+    }
+
+    /// Opens a keepalive stream. The client sends a first keepalive of `lease` itself, and hides
+    /// what it was answered: `None` if the lease is gone.
+    pub(crate) async fn stream(
+        &self,
+        lease: i64,
+    ) -> Result<Option<(LeaseKeeper, LeaseKeepAliveStream)>, Error> {
+        match self.within(self.client.lease_client().keep_alive(lease)).await {
+            Ok(stream) => Ok(Some(stream)),
+            Err(Failure::LeaseGone) => Ok(None),
+            Err(Failure::Error(error)) => {
+                match std::error::Error::source(&error).and_then(|source| source.downcast_ref()) {
+                    // So the client says that it was answered a TTL of 0, and in no other case here.
+                    Some(etcd_client::Error::LeaseKeepAliveError(_)) => Ok(None),
+                    _ => Err(error),
+                }
+            }
+        }
+    }
+}
+
+/// Rounded up, as etcd counts.
+pub(crate) fn whole_seconds(span: Duration) -> u64 {
+    span.as_secs() + u64::from(span.subsec_nanos() > 0)
+}
+
+impl fmt::Debug for Rpc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The client's own would show the password.
+        f.debug_struct("Rpc").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}

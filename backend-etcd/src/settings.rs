@@ -1,0 +1,113 @@
+//! What all clients of a namespace share: the longest lease, and the offset of the tokens.
+//!
+//! etcd cannot add numbers, so that a token is the sum of the place's create revision, which etcd
+//! counts, and an offset, which clients raise and nobody lowers. Every transaction that grants compares
+//! the record's revision with that of the offset which it adds. Revisions are slower than microseconds:
+//! who finds the sum behind the clock by more than [`LAG`] raises the offset in its own transaction.
+
+use std::time::Duration;
+
+use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, TxnOp};
+use lock_core::{Env as _, Error, ErrorKind, FencingToken, StoreSettings, SystemEnv};
+use serde::{Deserialize, Serialize};
+
+use crate::layout::KeyLayout;
+
+/// How far tokens may lag the clock.
+pub(crate) const LAG: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) longest_lease_micros: u64,
+    pub(crate) offset: i64,
+}
+
+/// The record as it was last read.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) record: Record,
+    /// Its revision; zero while there is none.
+    pub(crate) revision: i64,
+    /// The store's revision then, or a later one.
+    pub(crate) now: i64,
+}
+
+impl Record {
+    pub(crate) fn new(longest: Option<Duration>) -> Self {
+        let longest = longest.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
+        let longest_lease_micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+        Self { longest_lease_micros, offset: 0 }
+    }
+
+    pub(crate) fn longest_lease(&self) -> Duration {
+        Duration::from_micros(self.longest_lease_micros)
+    }
+
+    pub(crate) fn put(&self, layout: &KeyLayout) -> TxnOp {
+        let value = serde_json::to_vec(self).unwrap_or_default();
+        TxnOp::put(layout.settings(), value, None::<PutOptions>)
+    }
+
+    pub(crate) fn read(pair: &KeyValue) -> Result<Self, Error> {
+        serde_json::from_slice(pair.value()).map_err(|error| {
+            let message = "the settings in etcd are not as this version writes them";
+            Error::new(ErrorKind::Config, message).with_source(error)
+        })
+    }
+}
+
+impl Settings {
+    /// The condition that the record is still this one.
+    pub(crate) fn unchanged(&self, layout: &KeyLayout) -> Compare {
+        Compare::mod_revision(layout.settings(), CompareOp::Equal, self.revision)
+    }
+
+    /// The offset that a grant of a place created at `revision` or later must have: above `floor`,
+    /// and not far behind the clock. `None` if the present one will do.
+    pub(crate) fn lift(&self, revision: i64, floor: FencingToken) -> Option<i64> {
+        let clock = SystemEnv.wall_micros().cast_signed();
+        self.lift_at(revision, floor, clock)
+    }
+
+    fn lift_at(&self, revision: i64, floor: FencingToken, clock: i64) -> Option<i64> {
+        let present = self.record.offset;
+        let mut wanted = present;
+        if floor > FencingToken::ZERO {
+            wanted = wanted.max(floor.get().cast_signed() + 1 - revision);
+        }
+        let lag = LAG.as_micros() as i64;
+        if present.saturating_add(revision) < clock - lag {
+            wanted = wanted.max(clock - revision);
+        }
+        (wanted > present).then_some(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(offset: i64) -> Settings {
+        let record = Record { offset, ..Record::new(None) };
+        Settings { record, revision: 1, now: 10 }
+    }
+
+    #[test]
+    fn the_offset_follows_the_clock_within_the_lag_and_never_goes_back() {
+        let clock = 1_700_000_000_000_000;
+        let fresh = settings(0).lift_at(11, FencingToken::ZERO, clock);
+        assert_eq!(fresh, Some(clock - 11));
+        let present = settings(clock - 11);
+        assert_eq!(present.lift_at(12, FencingToken::ZERO, clock + 1_000_000), None);
+        let later = present.lift_at(12, FencingToken::ZERO, clock + 1_000_002);
+        assert_eq!(later, Some(clock + 1_000_002 - 12));
+        assert_eq!(present.lift_at(12, FencingToken::ZERO, clock - 5_000_000), None);
+    }
+
+    #[test]
+    fn a_token_is_above_the_floor() {
+        let floor = FencingToken::new(5_000).unwrap_or(FencingToken::MAX);
+        assert_eq!(settings(100).lift_at(20, floor, 0), Some(4_981));
+        assert_eq!(settings(4_981).lift_at(20, floor, 0), None);
+    }
+}
