@@ -22,8 +22,10 @@
 //!
 //! | feature | URL | locks out |
 //! |---|---|---|
+//! | `etcd` | `etcd://HOST:PORT,HOST:PORT` | clients of one etcd cluster |
 //! | `memory` (default) | `memory:` | tasks of one process |
 //! | `postgres` | `postgres://USER@HOST/DATABASE` | clients of one PostgreSQL server |
+//! | `redis` | `redis://HOST:PORT`, `rediss://HOST:PORT`, `unix:PATH` | clients of one Redis |
 //! | `sqlite` (default) | `sqlite:PATH` | processes of one machine |
 //!
 //! [`connect`] takes such a URL, [`Config`] one from a configuration file, and [`LockClient::new`]
@@ -63,6 +65,18 @@ pub mod postgres {
         Strategy,
         postgres::{PostgresBuilder, PostgresFence},
     };
+}
+
+/// Locks in an etcd cluster, and a builder.
+#[cfg(feature = "etcd")]
+pub mod etcd {
+    pub use backend_etcd::EtcdBuilder;
+}
+
+/// Locks in one Redis, its fence, and a builder.
+#[cfg(feature = "redis")]
+pub mod redis {
+    pub use backend_redis::{Fence as RedisFence, FenceError, Protocol, RedisBuilder};
 }
 
 /// Locks in a SQLite file, its fence, and a builder that takes a pool of yours.

@@ -11,8 +11,10 @@ use crate::StoreUrl;
 
 schemes! {
     // Module and feature, URL schemes, how a URL looks.
+    etcd "etcd": ["etcd"], "etcd://HOST:PORT,HOST:PORT";
     memory "memory": ["memory"], "memory:";
     postgres "postgres": ["postgres", "postgresql"], "postgres://USER@HOST/DATABASE";
+    redis "redis": ["redis", "rediss", "unix", "redis+unix"], "redis://HOST:PORT";
     sqlite "sqlite": ["sqlite"], "sqlite:PATH";
 }
 
