@@ -64,6 +64,34 @@ async fn two_clients_of_one_file_exclude_each_other_whatever_their_strategies() 
 }
 
 #[tokio::test]
+async fn a_version_remembered_from_a_row_that_was_swept_away_takes_nothing_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let (remembering, other) = (open(&path, BOTH[1]).await, open(&path, BOTH[0]).await);
+    let before = remembering.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    remembering.release(&before, Release::default()).await.unwrap();
+    let version = "SELECT version FROM leasehold_locks";
+    let file = &mut raw(&path).await;
+    let left: i64 = sqlx::query_scalar(version).fetch_one(&mut *file).await.unwrap();
+    // As a sweep of the other client does, once the watermark is up.
+    let sweep = "DELETE FROM leasehold_locks";
+    sqlx::query(sweep).execute(&mut *file).await.unwrap();
+    let held = other.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    loop {
+        let now: i64 = sqlx::query_scalar(version).fetch_one(&mut *file).await.unwrap();
+        assert!(now <= left, "the versions have not met");
+        if now == left {
+            break;
+        }
+        other.renew(&[&held], SystemEnv.now()).await;
+    }
+    let Attempt::Busy(busy) = remembering.try_acquire(&request("job")).await.unwrap() else {
+        panic!("granted twice");
+    };
+    assert_eq!(busy.token, held.token);
+}
+
+#[tokio::test]
 async fn connecting_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("locks.db");
