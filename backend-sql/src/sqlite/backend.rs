@@ -129,11 +129,11 @@ impl Sqlite {
         Ok(epoch != self.epoch)
     }
 
-    async fn set_lease(&self, name: &LockName) -> Result<(), Error> {
+    async fn adopt(&self, row: &Row) -> Result<(), Error> {
         let pool = self.file.pool().await?;
         let write = || {
-            let query = sqlx::query(self.sql.adopt.clone()).bind(name.as_str());
-            let query = query.bind(now()).bind(&self.epoch);
+            let query = sqlx::query(self.sql.adopt.clone()).bind(row.name.as_str());
+            let query = query.bind(now()).bind(&self.epoch).bind(row.version);
             async { query.execute(pool).await }
         };
         self.file.patiently(write).await.map(drop)
@@ -251,7 +251,7 @@ impl Dialect for Sqlite {
         let foreign = self.is_foreign(&row).map_err(crate::error::general)?;
         let row = self.row(&row)?;
         if seen && foreign && row.is_held() {
-            self.set_lease(name).await?;
+            self.adopt(&row).await?;
         }
         Ok(Some(row))
     }
