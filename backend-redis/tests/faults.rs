@@ -1,5 +1,5 @@
 //! Faults on real servers. Each test asserts that its fault happened.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
 
