@@ -75,7 +75,10 @@ impl Settings {
 
     /// The driver's description of the same.
     pub(crate) fn client(&self, version: ProtocolVersion) -> RedisResult<Client> {
-        let mut redis = RedisConnectionInfo::default().set_db(self.database).set_protocol(version);
+        let mut redis = RedisConnectionInfo::default()
+            .set_db(self.database)
+            .set_protocol(version)
+            .set_skip_set_lib_name();
         if let Some(username) = &self.username {
             redis = redis.set_username(username);
         }

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! user NAME on >PASSWORD resetchannels &PREFIX:{0}:push:* resetkeys ~PREFIX:{0}:* -@all +hello
-//!   +auth +select +client|setinfo +client|setname +ping +info +time +eval +evalsha +scan +subscribe
+//!   +auth +select +ping +info +time +eval +evalsha +scan +subscribe
 //!   +unsubscribe +publish +get +set +del +exists +pttl +pexpire +hget +hmget +hset +hdel +llen +lpop
 //!   +lpos +lrem +rpush
 //! ```

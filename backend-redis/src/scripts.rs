@@ -24,8 +24,8 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "common.lua" "acquire.lua";
-    RELEASE = "common.lua" "release.lua";
+    ACQUIRE = "acquire_fast.lua" "common.lua" "acquire.lua";
+    RELEASE = "release_fast.lua" "common.lua" "release.lua";
     ABANDON = "common.lua" "abandon.lua";
     FORCE = "common.lua" "force.lua";
     RAISE = "common.lua" "raise.lua";

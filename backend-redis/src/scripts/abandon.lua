@@ -8,5 +8,5 @@ if owner ~= ARGV[5] or state == '1' then return 0 end
 redis.call('DEL', KEYS[2])
 local now = clock()
 local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
-if mark then pass_on(now, mark) end
+if mark then try_pass_on(now, mark) end
 return 1

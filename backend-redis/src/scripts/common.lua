@@ -101,6 +101,16 @@ local function pass_on(now, mark, me)
   end
 end
 
+-- The same after a lock was freed, which stands also where there is no memory left to hand it over;
+-- places that were passed over then learn it when they ask.
+local function try_pass_on(now, mark, me)
+  local done, record = pcall(pass_on, now, mark, me)
+  if done then return record end
+  local message = type(record) == 'table' and record.err or tostring(record)
+  if not string.find(message, 'OOM', 1, true) then error(record) end
+  return nil
+end
+
 -- Puts a place at the end of the queue, or hears of the one that is there; only hears with
 -- `place` nil.
 local function heard(now, owner, place)

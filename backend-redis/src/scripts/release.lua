@@ -27,7 +27,7 @@ if next_ ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
     placed = heard(now, next_, table.concat({ARGV[8], ARGV[10], ARGV[11], ARGV[9]}, ' '))
   end
 end
-if not record then record = pass_on(now, mark, next_) end
+if not record then record = try_pass_on(now, mark, next_) end
 if next_ == '' then return {mine and 1 or 0, false} end
 if record and string.sub(record, 1, 32) == next_ then
   local _, minted = parse(record)

@@ -1,0 +1,200 @@
+//! What is particular to Redis: ways to connect, permissions, the fence, memory, settings, order.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use backend_redis::{Fence, FenceError, RedisBuilder};
+use conformance_tests::kit::{ClientCertificates, Redis, RedisOptions, Server as _};
+use lock_core::{
+    Env as _, ErrorKind, FencingToken, Init, LockClient, Outcome, Release, Renewal, SystemEnv,
+};
+
+use self::support::{connect, first_use, granted, name, place, request, server, server_with, url};
+
+const LEASE: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(30);
+
+/// The user of the crate's documentation, as it stands there.
+fn documented_acl() -> String {
+    let source = include_str!("../src/lib.rs");
+    let lines = source.lines().skip_while(|line| !line.starts_with("//! user NAME"));
+    let lines: Vec<_> = lines
+        .take_while(|line| !line.starts_with("//! ```"))
+        .map(|line| line.trim_start_matches("//!").trim())
+        .collect();
+    lines
+        .join(" ")
+        .replace("NAME", "app")
+        .replace("PASSWORD", "hunter2")
+        .replace("PREFIX", "leasehold")
+}
+
+#[tokio::test]
+async fn the_documented_permissions_are_enough_and_no_other_key_is_touched() {
+    let server = Redis::start(RedisOptions::new().line(documented_acl())).await.unwrap();
+    for protocol in support::PROTOCOLS {
+        let url = format!("redis://app:hunter2@{}?protocol={protocol}", server.address());
+        let store = connect(&url).await;
+        first_use(&*store).await;
+        let grant = granted(&*store, &request("a", LEASE)).await;
+        let asked = request("a", LEASE);
+        let (mut turn, _) = place(&*store, &asked).await;
+        let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+        assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+        store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
+        assert!(store.inspect(&grant.name).await.unwrap().is_some());
+        assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
+        store.clock_difference_micros().await.unwrap();
+        store.release(&grant, Release::default()).await.unwrap();
+        tokio::time::timeout(SOON, turn.next()).await.unwrap();
+        assert_eq!(store.force_release(&asked.name).await.unwrap(), Outcome::Released);
+        store.abandon(&asked).await.unwrap();
+    }
+    // The idle subscription is dropped with this command.
+    assert_eq!(server.cli(&["ACL", "DRYRUN", "app", "UNSUBSCRIBE"]).await.unwrap(), "OK");
+    let log = server.cli(&["ACL", "LOG"]).await.unwrap();
+    assert_eq!(log, "", "something was refused");
+    // The test would pass with a user who may do anything.
+    let refused = server.cli(&["ACL", "DRYRUN", "app", "GET", "elsewhere"]).await.unwrap();
+    assert!(refused.contains("no permissions") || refused.contains("NOPERM"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_and_not_shown() {
+    let server = Redis::start(RedisOptions::new().password("right")).await.unwrap();
+    for login in ["", ":hunter2@", "nobody:hunter2@"] {
+        let url = format!("redis://{login}{}", server.address());
+        let error = backend_redis::connect(&url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Auth, "{login}: {error:?}");
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+    }
+    let url = format!("redis://:right@{}", server.address());
+    assert!(!format!("{:?}", connect(&url).await).contains("right"));
+}
+
+#[tokio::test]
+async fn a_socket_a_prefix_and_a_database_are_used() {
+    let server = Redis::start(RedisOptions::new().unix_socket()).await.unwrap();
+    let socket = server.socket().unwrap();
+    let store = connect(&format!("unix://{}?db=3&prefix=app", socket.display())).await;
+    first_use(&*store).await;
+    granted(&*store, &request("a", LEASE)).await;
+    let keys = server.cli(&["-n", "3", "KEYS", "*"]).await.unwrap();
+    assert!(
+        keys.lines().all(|key| key.starts_with("app:{0}:")) && keys.contains("lock:a"),
+        "{keys}"
+    );
+    assert_eq!(server.cli(&["DBSIZE"]).await.unwrap(), "0");
+}
+
+#[tokio::test]
+async fn a_stranger_or_a_client_without_certificate_is_refused() {
+    let tls = RedisOptions::new().tls(ClientCertificates::Required);
+    let server = Redis::start(tls).await.unwrap();
+    let (address, files) = (server.tls_address().unwrap(), server.certificates().unwrap());
+    let plain = RedisBuilder::tls("127.0.0.1", address.port()).timeout(Duration::from_secs(3));
+    let read = |path| std::fs::read(path).unwrap();
+    let trusting = plain.clone().roots(read(&files.ca));
+    let known = trusting.clone().certificate(read(&files.client_cert), read(&files.client_key));
+    for (builder, works) in [(plain, false), (trusting, false), (known, true)] {
+        let built = builder.build().await;
+        assert_eq!(built.is_ok(), works, "{built:?}");
+        if let Err(error) = built {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_evicts_is_refused_unless_allowed() {
+    let evicting = RedisOptions::new().line("maxmemory-policy allkeys-lru");
+    let server = Redis::start(evicting).await.unwrap();
+    let error = backend_redis::connect(&url(&server)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("allkeys-lru"), "{error}");
+    connect(&format!("{}?allow_eviction=true", url(&server))).await;
+}
+
+#[tokio::test]
+async fn a_fence_refuses_a_stale_write() {
+    let server = server().await;
+    let fence = Fence::connect(&url(&server)).await.unwrap();
+    let [one, two] = [1, 2].map(|value| FencingToken::new(value).unwrap());
+    fence.set("data", "old", one).await.unwrap();
+    fence.set("data", "new", two).await.unwrap();
+    let error = fence.set("data", "late", one).await.unwrap_err();
+    assert!(matches!(error, FenceError::Stale(stale) if stale.admitted == two));
+    assert_eq!(server.cli(&["GET", "data"]).await.unwrap(), "new");
+    fence.set("data", "again", two).await.unwrap();
+}
+
+#[tokio::test]
+async fn memory_is_that_of_live_names() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    let size = server.cli(&["DBSIZE"]).await.unwrap();
+    let cycles = (0..20_000).map(|number| {
+        let store = store.clone();
+        async move {
+            let grant = granted(&*store, &request(&format!("job {number}"), LEASE)).await;
+            store.release(&grant, Release::default()).await.unwrap();
+        }
+    });
+    use futures_util::StreamExt as _;
+    futures_util::stream::iter(cycles).buffer_unordered(100).collect::<Vec<_>>().await;
+    assert_eq!(server.cli(&["DBSIZE"]).await.unwrap(), size);
+}
+
+#[tokio::test]
+async fn settings_are_compared_and_a_changed_lease_waits_out_the_old_one() {
+    let server = server().await;
+    let told = format!("{}?longest_lease=1m", url(&server));
+    let error = backend_redis::connect(&told).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("1m") && error.to_string().contains("30s"), "{error}");
+    let store = connect(&url(&server)).await;
+    let other = connect(&url(&server)).await;
+    let longer = Init { longest_lease: Some(Duration::from_secs(60)), ..Init::default() };
+    let settings = store.init(&longer).await.unwrap();
+    assert!(settings.grants_in > Duration::from_secs(20), "{settings:?}");
+    assert_eq!(store.guarantees().longest_lease, Duration::from_secs(60));
+    let told = other.try_acquire(&request("a", LEASE)).await.unwrap();
+    assert!(matches!(told, lock_core::Attempt::Quarantined(_)), "{told:?}");
+    assert_eq!(other.guarantees().longest_lease, Duration::from_secs(60));
+    connect(&format!("{}?longest_lease=1m", url(&server))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_clients_take_turns() {
+    let server = server_with(RedisOptions::new()).await;
+    let mut tasks = Vec::new();
+    let start = std::sync::Arc::new(tokio::sync::Barrier::new(16));
+    for _ in 0..16 {
+        let client = LockClient::new(connect(&url(&server)).await);
+        let start = start.clone();
+        tasks.push(tokio::spawn(async move {
+            start.wait().await;
+            let mut seen = Vec::new();
+            for _ in 0..30 {
+                let guard = client.lock(name("a")).wait(SOON).acquire().await.unwrap();
+                seen.push(guard.token());
+                guard.release().await.unwrap();
+            }
+            seen
+        }));
+    }
+    let mut order = Vec::new();
+    for (who, task) in tasks.into_iter().enumerate() {
+        order.extend(task.await.unwrap().into_iter().map(|token| (token, who)));
+    }
+    order.sort_unstable();
+    // While all compete, from when the last has come to when the first has gone.
+    let mut shares = [0_u32; 16];
+    for (_, who) in &order[48..304] {
+        shares[*who] += 1;
+    }
+    let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+    assert!(*least > 0 && most <= &(2 * least), "{shares:?}");
+}

@@ -1,0 +1,74 @@
+//! What the tests on real servers share.
+#![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
+
+use std::{sync::Arc, time::Duration};
+
+use conformance_tests::kit::{Redis, RedisOptions, Server as _};
+use lock_core::{
+    Attempt, Backend, Busy, Enqueued, Env as _, Grant, Init, LockName, OwnerId, OwnerLabel,
+    Request, SystemEnv, Turn,
+};
+
+pub(crate) const PROTOCOLS: [&str; 2] = ["resp2", "resp3"];
+
+/// A server whose store grants at once.
+pub(crate) async fn server() -> Redis {
+    server_with(RedisOptions::new()).await
+}
+
+pub(crate) async fn server_with(options: RedisOptions) -> Redis {
+    let server = Redis::start(options).await.unwrap();
+    first_use(&*connect(&url(&server)).await).await;
+    server
+}
+
+pub(crate) async fn first_use(store: &dyn Backend) {
+    store.init(&Init { first_use: true, ..Init::default() }).await.unwrap();
+}
+
+pub(crate) fn url(server: &Redis) -> String {
+    format!("redis://{}", server.address())
+}
+
+pub(crate) async fn connect(url: &str) -> Arc<dyn Backend> {
+    backend_redis::connect(url).await.unwrap()
+}
+
+pub(crate) fn name(text: &str) -> LockName {
+    LockName::new(text).unwrap()
+}
+
+pub(crate) fn request(text: &str, lease: Duration) -> Request {
+    let label = OwnerLabel::new("test").unwrap();
+    let owner = OwnerId::from_bits(SystemEnv.random());
+    Request::new(name(text), owner, label, lease, SystemEnv.now())
+}
+
+pub(crate) async fn granted(store: &dyn Backend, request: &Request) -> Grant {
+    match store.try_acquire(request).await.unwrap() {
+        Attempt::Granted(grant) => grant,
+        other => panic!("{} should have been free: {other:?}", request.name),
+    }
+}
+
+pub(crate) async fn busy(store: &dyn Backend, request: &Request) -> Busy {
+    match store.try_acquire(request).await.unwrap() {
+        Attempt::Busy(busy) => busy,
+        other => panic!("{} should have been busy: {other:?}", request.name),
+    }
+}
+
+pub(crate) async fn place(store: &dyn Backend, request: &Request) -> (Box<dyn Turn>, Busy) {
+    match store.enqueue(request).await.unwrap() {
+        Enqueued::Waiting(turn, busy) => (turn, busy),
+        other => panic!("{} should have been busy: {other:?}", request.name),
+    }
+}
+
+/// How often the server ran a command.
+pub(crate) async fn calls(server: &Redis, command: &str) -> u64 {
+    let stats = server.cli(&["INFO", "commandstats"]).await.unwrap();
+    let field = format!("cmdstat_{command}:calls=");
+    let value = stats.lines().find_map(|line| line.strip_prefix(&field));
+    value.map_or(0, |value| value.split(',').next().unwrap().parse().unwrap())
+}
