@@ -1,4 +1,4 @@
-//! The suite over one etcd.
+//! The suite over one etcd, and over a cluster of three.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -9,16 +9,23 @@ use conformance_tests::{
 };
 use lock_core::{Backend, Error, Init};
 
-struct OnEtcd;
+struct OnEtcd {
+    name: &'static str,
+    members: usize,
+}
 
 #[async_trait]
 impl Harness for OnEtcd {
     fn name(&self) -> &'static str {
-        "etcd/single"
+        self.name
     }
 
     async fn start(&self) -> Result<Store, SetUpError> {
-        let etcd = Etcd::single(EtcdOptions::new()).await?;
+        let options = EtcdOptions::new();
+        let etcd = match self.members {
+            1 => Etcd::single(options).await?,
+            _ => Etcd::three(options).await?,
+        };
         let endpoints: Vec<_> = etcd.endpoints().iter().map(ToString::to_string).collect();
         let url = format!("etcd://{}", endpoints.join(","));
         // Dead places end with their leases: a case waits for it.
@@ -38,5 +45,8 @@ impl Harness for OnEtcd {
 }
 
 fn main() -> ExitCode {
-    conformance_tests::main(vec![Arc::new(OnEtcd)])
+    conformance_tests::main(vec![
+        Arc::new(OnEtcd { name: "etcd/single", members: 1 }),
+        Arc::new(OnEtcd { name: "etcd/three", members: 3 }),
+    ])
 }
