@@ -2,20 +2,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use etcd_client::{Compare, CompareOp, Txn};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use lock_core::{Attempt, Busy, Error, ErrorKind, FencingToken, Grant, Request};
 
 use crate::{
     backend::LONGEST_POLL,
+    enqueue::short,
     error::Failure,
     ledger::Credit,
     place::{Held, Place, Seen, token},
     rpc::Lease,
-    store::{EtcdBackend, gets, only, put, read_settings, revision},
+    settings::Record,
+    store::{EtcdBackend, gets, only, put, revision},
 };
 
 /// How often an attempt starts anew because the settings changed or its lease ended meanwhile.
-const TRIES: usize = 32;
+pub(crate) const TRIES: usize = 32;
 /// No waiter asks more often, even of a lock that is about to expire.
 const SHORTEST_POLL: Duration = Duration::from_millis(20);
 
@@ -27,12 +29,23 @@ enum Found {
     Nothing,
 }
 
+/// A transaction to take a lock, still without what it does if it cannot.
+pub(crate) struct Taking {
+    pub(crate) txn: Txn,
+    pub(crate) place: Place,
+    /// The settings that it writes, if it does.
+    pub(crate) record: Option<Record>,
+}
+
 impl EtcdBackend {
     /// The lock is free if no place is there: then one transaction makes ours, and its revision is
     /// the token's.
     pub(crate) async fn attempt(&self, request: &Request) -> Result<Attempt, Error> {
         if request.floor > FencingToken::ZERO {
             self.check_token(request.floor)?;
+        }
+        if self.places.get(request.owner).is_some() {
+            return self.claim(request).await;
         }
         let mut lease = None;
         for _ in 0..TRIES {
@@ -64,44 +77,23 @@ impl EtcdBackend {
     }
 
     async fn take(&self, request: &Request, lease: Lease) -> Result<Result<Grant, Found>, Failure> {
-        let settings = self.settings();
-        let lifted = settings.lift(settings.now + 1, request.floor);
-        let offset = lifted.unwrap_or(settings.record.offset);
-        let place = Place::new(request, offset, true);
         let key = self.layout.place(&request.name, lease.id);
-        let mut puts = vec![put(&key, place.to_bytes(), lease.id)];
-        let mut record = settings.record.clone();
-        if lifted.is_some() {
-            record.offset = offset;
-            puts.push(record.put(&self.layout));
-        }
-        let places = self.layout.places(&request.name);
-        let none = Compare::create_revision(places, CompareOp::Equal, 0).with_prefix();
-        let tombstone = self.layout.tombstone(request.owner);
-        let txn = Txn::new()
-            .when([none, settings.unchanged(&self.layout), self.not_abandoned(request.owner)])
-            .and_then(puts)
-            .or_else([
-                self.get_first(&request.name),
-                self.get_settings(),
-                etcd_client::TxnOp::get(tombstone, None),
-            ]);
+        let Taking { txn, place, record } = self.taking(request, &key, lease);
+        let txn = txn.or_else([
+            self.get_first(&request.name),
+            self.get_settings(),
+            TxnOp::get(self.layout.tombstone(request.owner), None),
+        ]);
         let answer = self.rpc.txn(txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
-            self.note(lifted.map(|_| (record, now)), now);
+            self.note(record.map(|record| (record, now)), now);
             let held = Held { key, lease, created: now, place };
             return Ok(Ok(granted(request, held)));
         }
         let got = gets(&answer);
-        let [first, found, tombstone] = &got[..] else {
-            let message = "etcd answered less than it was asked";
-            return Err(Error::new(ErrorKind::Unavailable, message).into());
-        };
-        match read_settings(found)? {
-            Some(seen) => self.note(Some(seen), now),
-            None => self.reload().await?,
-        }
+        let [first, found, tombstone] = &got[..] else { return Err(short().into()) };
+        self.note_found(found, now).await?;
         let abandoned = !tombstone.kvs().is_empty();
         Ok(Err(match only(first) {
             Some(seen) if !abandoned && is_ours(&seen, request) => Found::Ours(seen),
@@ -111,8 +103,29 @@ impl EtcdBackend {
         }))
     }
 
+    /// The transaction that makes a place where none is, with the offset that its token needs.
+    pub(crate) fn taking(&self, request: &Request, key: &str, lease: Lease) -> Taking {
+        let settings = self.settings();
+        let lifted = settings.lift(settings.now + 1, request.floor);
+        let offset = lifted.unwrap_or(settings.record.offset);
+        let place = Place::new(request, offset, true);
+        let mut puts = vec![put(key, place.to_bytes(), lease.id)];
+        let record = lifted.map(|offset| Record { offset, ..settings.record.clone() });
+        puts.extend(record.as_ref().map(|record| record.put(&self.layout)));
+        let places = self.layout.places(&request.name);
+        let none = Compare::create_revision(places, CompareOp::Equal, 0).with_prefix();
+        let txn = Txn::new()
+            .when([none, settings.unchanged(&self.layout), self.not_abandoned(request.owner)])
+            .and_then(puts);
+        Taking { txn, place, record }
+    }
+
     /// A repeat of an attempt that was granted: the lease anew, and the same token.
-    async fn again(&self, request: &Request, seen: Seen) -> Result<Option<Grant>, Error> {
+    pub(crate) async fn again(
+        &self,
+        request: &Request,
+        seen: Seen,
+    ) -> Result<Option<Grant>, Error> {
         let Some(place) = seen.place else { return Ok(None) };
         let Credit::Alive { from, seconds } = self.keepalives.ask(seen.lease).await? else {
             return Ok(None);
@@ -122,7 +135,7 @@ impl EtcdBackend {
         Ok(Some(granted(request, held)))
     }
 
-    async fn busy(&self, seen: Option<Seen>) -> Result<Busy, Error> {
+    pub(crate) async fn busy(&self, seen: Option<Seen>) -> Result<Busy, Error> {
         let Some(seen) = seen else {
             let token = FencingToken::ZERO;
             return Ok(Busy { holder: None, token, retry_after: LONGEST_POLL });
@@ -136,12 +149,12 @@ impl EtcdBackend {
     }
 }
 
-fn is_ours(seen: &Seen, request: &Request) -> bool {
+pub(crate) fn is_ours(seen: &Seen, request: &Request) -> bool {
     let place = seen.place.as_ref();
     place.is_some_and(|place| place.owner == request.owner && place.granted && !place.kept)
 }
 
-fn granted(request: &Request, held: Held) -> Grant {
+pub(crate) fn granted(request: &Request, held: Held) -> Grant {
     let mut grant = Grant::new(request, token(held.place.offset, held.created));
     (grant.lease, grant.from) = (held.lease.ttl, held.lease.from);
     grant.with_state(Arc::new(held))

@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use lock_core::{
-    Attempt, Backend, Cursor, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, Instant,
-    LockName, LockState, Outcome, Page, Release, Released, Renewal, Request, StoreSettings,
+    Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Init,
+    Instant, LockName, LockState, Outcome, Page, Release, Released, Renewal, Request,
+    StoreSettings,
 };
 
 pub(crate) use crate::store::EtcdBackend;
@@ -62,6 +63,10 @@ impl Backend for EtcdBackend {
         self.attempt(request).await.during("acquire")
     }
 
+    async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        self.queue(request).await.during("enqueue")
+    }
+
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         self.bury(request).await.during("abandon")
     }
@@ -108,6 +113,7 @@ impl Backend for EtcdBackend {
     }
 
     async fn close(&self) {
+        self.watch.stop();
         for lease in self.take_spares() {
             // One that cannot be revoked ends by itself.
             let _ = self.rpc.revoke(lease.id).await;

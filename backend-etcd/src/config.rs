@@ -9,6 +9,11 @@ use url::Url;
 
 use crate::{backend::EtcdBackend, error::failure, error::late, layout::KeyLayout, rpc::Rpc};
 
+/// How often a connection with a stream on it is tried.
+const PING_EVERY: Duration = Duration::from_secs(6);
+/// How long the answer to a ping may take.
+const PING_ANSWER: Duration = Duration::from_secs(3);
+
 /// Describes a store in etcd.
 #[derive(Clone)]
 pub struct EtcdBuilder {
@@ -115,6 +120,10 @@ impl EtcdBuilder {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(self.timeout)
             .with_auto_token_refresh(true)
+            // A connection that hangs is given up, and so are calls and streams on it. etcd takes pings
+            // every 5 s, and only while there is a stream.
+            .with_keep_alive(PING_EVERY, PING_ANSWER)
+            .with_keep_alive_while_idle(false)
             // A member that is cut off from the others must say so instead of keeping us waiting.
             .with_require_leader(true);
         if let Some((name, password)) = self.user {

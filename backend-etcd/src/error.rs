@@ -31,10 +31,13 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
         E::GRpcStatus(status) => match status.code() as i32 {
             // Of what we call only what names a lease can lack something.
             5 => return Failure::LeaseGone,
-            // A wrong password is an invalid argument to etcd.
+            // A wrong password, or none, is an invalid argument to etcd.
             7 | 16 => (ErrorKind::Auth, "etcd refuses the user, the password or the permission"),
-            3 if status.message().contains("authentication") => {
-                (ErrorKind::Auth, "etcd refuses the user or the password")
+            3 if ["authentication", "user name"]
+                .iter()
+                .any(|part| status.message().contains(part)) =>
+            {
+                (ErrorKind::Auth, "etcd refuses the user or the password, or misses them")
             }
             3 | 9 | 11 | 12 => (ErrorKind::Config, "etcd refuses the request"),
             8 => (ErrorKind::Unavailable, "etcd has no room left, or too much to do"),

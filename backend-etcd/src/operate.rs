@@ -13,7 +13,7 @@ use crate::{
     config::check_longest,
     error::Failure,
     place::{Held, Place, Seen},
-    store::{EtcdBackend, gets, only, put, read_settings, revision},
+    store::{EtcdBackend, gets, only, put, revision},
 };
 
 const PAGE: i64 = 200;
@@ -50,6 +50,7 @@ impl EtcdBackend {
     /// Leaves a tombstone first: no transaction of this owner makes a place after it. Those that were
     /// made before are then there to be found.
     pub(crate) async fn bury(&self, request: &Request) -> Result<(), Error> {
+        self.forget_try(request.owner);
         let tombstone = self.layout.tombstone(request.owner);
         let places = self.layout.places(&request.name);
         let answer = loop {
@@ -93,10 +94,7 @@ impl EtcdBackend {
             else {
                 return Ok(false);
             };
-            match read_settings(found)? {
-                Some(found) => self.note(Some(found), revision(&answer)),
-                None => self.reload().await?,
-            }
+            self.note_found(found, revision(&answer)).await?;
             let settings = self.settings();
             let mut record = settings.record.clone();
             if place.offset >= offset && record.offset >= offset {

@@ -29,10 +29,14 @@ pub(crate) fn promises(shortest: Duration, longest: Duration) -> Guarantees {
     };
     promised.lease_step = Duration::from_secs(1);
     promised.quarantine = QuarantineUse::Unavailable;
+    promised.push = true;
+    promised.fair = true;
     promised.raise = true;
     promised.longest_poll = LONGEST_POLL;
     // etcd looks for expired leases twice a second; a new leader starts all of them anew.
     promised.expiry_slack = longest + Duration::from_secs(2);
+    // A dead place ends with its lease.
+    promised.dead_place_delay = promised.expiry_slack + longest;
     promised.token_lead = longest + LAG;
     promised
 }

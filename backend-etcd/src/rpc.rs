@@ -2,7 +2,9 @@
 
 use std::{fmt, future::Future, time::Duration};
 
-use etcd_client::{Client, LeaseKeepAliveStream, LeaseKeeper, Txn, TxnResponse};
+use etcd_client::{
+    Client, LeaseKeepAliveStream, LeaseKeeper, Txn, TxnResponse, WatchOptions, WatchStream,
+};
 use lock_core::{Env as _, Error, Instant, SystemEnv};
 
 use crate::error::{Failure, failure, late};
@@ -68,6 +70,14 @@ impl Rpc {
             Err(Failure::LeaseGone) => Ok(Duration::ZERO),
             Err(Failure::Error(error)) => Err(error),
         }
+    }
+
+    pub(crate) async fn watch(
+        &self,
+        key: &str,
+        options: WatchOptions,
+    ) -> Result<WatchStream, Failure> {
+        self.within(self.client.watch_client().watch(key, Some(options))).await
     }
 
     /// Opens a keepalive stream. The client sends a first keepalive of `lease` itself, and hides

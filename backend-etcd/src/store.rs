@@ -1,6 +1,7 @@
 //! What the steps share: connection, keys, settings, leases.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
 };
@@ -20,8 +21,10 @@ use crate::{
     ledger::Credit,
     place::Seen,
     promises::promises,
+    queue::Places,
     rpc::{Lease, Rpc, whole_seconds},
     settings::{Record, Settings},
+    watch::Watch,
 };
 
 /// How long an abandoned owner is remembered at least: longer than an attempt is on its way.
@@ -39,6 +42,10 @@ pub(crate) struct EtcdBackend {
     promised: RwLock<Arc<Guarantees>>,
     /// Leases that no transaction has named but one that was refused.
     spares: Mutex<Vec<Lease>>,
+    /// The leases of tries to wait whose outcome is not known.
+    tries: Mutex<HashMap<OwnerId, Lease>>,
+    pub(crate) places: Places,
+    pub(crate) watch: Watch,
     /// The lease that the tombstones of these minutes live by.
     graveyard: Mutex<Option<Lease>>,
 }
@@ -71,6 +78,9 @@ impl EtcdBackend {
             promised: RwLock::new(Arc::new(promises(shortest, longest))),
             settings: Mutex::new(settings),
             spares: Mutex::default(),
+            tries: Mutex::default(),
+            places: Places::default(),
+            watch: Watch::default(),
             graveyard: Mutex::default(),
             rpc,
             layout,
@@ -156,6 +166,18 @@ impl EtcdBackend {
 
     pub(crate) fn take_spares(&self) -> Vec<Lease> {
         std::mem::take(&mut *locked(&self.spares))
+    }
+
+    pub(crate) fn tried(&self, owner: OwnerId) -> Option<Lease> {
+        locked(&self.tries).get(&owner).copied()
+    }
+
+    pub(crate) fn note_try(&self, owner: OwnerId, lease: Lease) {
+        locked(&self.tries).insert(owner, lease);
+    }
+
+    pub(crate) fn forget_try(&self, owner: OwnerId) {
+        locked(&self.tries).remove(&owner);
     }
 
     /// The lease for a tombstone, which lives for [`TOMBSTONE_LIFE`] more at least.

@@ -1,4 +1,4 @@
-//! The suite over one etcd.
+//! The suite over one etcd, and over a cluster of three.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -9,19 +9,28 @@ use conformance_tests::{
 };
 use lock_core::{Backend, Error, Init};
 
-struct OnEtcd;
+struct OnEtcd {
+    name: &'static str,
+    members: usize,
+}
 
 #[async_trait]
 impl Harness for OnEtcd {
     fn name(&self) -> &'static str {
-        "etcd/single"
+        self.name
     }
 
     async fn start(&self) -> Result<Store, SetUpError> {
-        let etcd = Etcd::single(EtcdOptions::new()).await?;
+        let options = EtcdOptions::new();
+        let etcd = match self.members {
+            1 => Etcd::single(options).await?,
+            _ => Etcd::three(options).await?,
+        };
         let endpoints: Vec<_> = etcd.endpoints().iter().map(ToString::to_string).collect();
         let url = format!("etcd://{}", endpoints.join(","));
-        backend_etcd::connect(&url).await?.init(&Init::default()).await?;
+        // Dead places end with their leases: a case waits for it.
+        let init = Init { longest_lease: Some(Duration::from_secs(20)), ..Init::default() };
+        backend_etcd::connect(&url).await?.init(&init).await?;
         Ok(Store::new(url, etcd))
     }
 
@@ -33,20 +42,11 @@ impl Harness for OnEtcd {
         // With the kit's fast timers, etcd's smallest.
         Duration::from_secs(1)
     }
-
-    fn skips(&self) -> &'static [&'static str] {
-        // Waiters look for themselves: there is no queue yet.
-        &[
-            "places_are_served_in_order",
-            "nobody_barges_past_a_place",
-            "a_withdrawn_place_is_passed_over",
-            "a_dead_place_is_passed_over_in_time",
-            "a_request_that_a_release_carries_goes_to_the_end",
-            "leaving_a_place_gives_back_what_it_was_granted",
-        ]
-    }
 }
 
 fn main() -> ExitCode {
-    conformance_tests::main(vec![Arc::new(OnEtcd)])
+    conformance_tests::main(vec![
+        Arc::new(OnEtcd { name: "etcd/single", members: 1 }),
+        Arc::new(OnEtcd { name: "etcd/three", members: 3 }),
+    ])
 }

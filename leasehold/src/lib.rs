@@ -22,7 +22,7 @@
 //!
 //! | feature | URL | locks out |
 //! |---|---|---|
-//! | `etcd` | `etcd://HOST:PORT,HOST:PORT` | clients of one etcd cluster |
+//! | `etcd` | `etcd://HOST:PORT,HOST:PORT` | clients of one etcd cluster, and `etcdctl lock` |
 //! | `memory` (default) | `memory:` | tasks of one process |
 //! | `postgres` | `postgres://USER@HOST/DATABASE` | clients of one PostgreSQL server |
 //! | `redis` | `redis://HOST:PORT`, `rediss://HOST:PORT`, `unix:PATH` | clients of one Redis |

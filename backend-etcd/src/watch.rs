@@ -1,0 +1,73 @@
+//! One watch for all places of a client.
+//!
+//! It never asks for the past, which etcd serves late: after each (re)connection all places are told to
+//! look for themselves, and what ends after that is pushed. A place that is not told asks anyway.
+
+use std::{sync::OnceLock, time::Duration};
+
+use etcd_client::{EventType, WatchFilterType, WatchOptions};
+use lock_core::Error;
+use tokio::task::AbortHandle;
+
+use crate::{error::failure, queue::Places, rpc::Rpc};
+
+/// Between two attempts to open the watch.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The watch's task, which ends with it.
+#[derive(Debug, Default)]
+pub(crate) struct Watch(OnceLock<AbortHandle>);
+
+impl Watch {
+    /// Starts the task when the first place is made.
+    pub(crate) fn start(&self, rpc: &Rpc, prefix: &str, places: &Places) {
+        self.0.get_or_init(|| {
+            let (rpc, prefix, places) = (rpc.clone(), prefix.to_owned(), places.clone());
+            tokio::spawn(run(rpc, prefix, places)).abort_handle()
+        });
+    }
+
+    pub(crate) fn stop(&self) {
+        if let Some(task) = self.0.get() {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+async fn run(rpc: Rpc, prefix: String, places: Places) {
+    loop {
+        if let Err(error) = watch(&rpc, &prefix, &places).await {
+            tracing::debug!(%error, "the watch ended");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Watches until the stream ends.
+async fn watch(rpc: &Rpc, prefix: &str, places: &Places) -> Result<(), Error> {
+    let options = WatchOptions::new().with_filters([WatchFilterType::NoPut]);
+    // etcd takes an empty key for a missing one.
+    let options = if prefix.is_empty() { options.with_all_keys() } else { options.with_prefix() };
+    let mut stream = rpc.watch(prefix, options).await?;
+    while let Some(answer) = stream.message().await.map_err(failure)? {
+        if answer.created() {
+            places.wake_all();
+        }
+        if answer.canceled() {
+            return Ok(());
+        }
+        for event in answer.events() {
+            let key = event.kv().and_then(|pair| pair.key_str().ok());
+            if let Some(key) = key.filter(|_| event.event_type() == EventType::Delete) {
+                places.ended(key);
+            }
+        }
+    }
+    Ok(())
+}
