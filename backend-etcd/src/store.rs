@@ -98,11 +98,11 @@ impl EtcdBackend {
     /// Notes what a transaction at `now` has shown or written.
     pub(crate) fn note(&self, seen: Option<(Record, i64)>, now: i64) {
         let mut settings = locked(&self.settings);
-        settings.now = settings.now.max(now);
+        // The last to come, not the highest: after the restore of a snapshot revisions are lower, and a
+        // token must not be taken for higher than it will be. One that comes late does no harm: the
+        // next transaction compares.
+        settings.now = now;
         let Some((record, revision)) = seen else { return };
-        if revision <= settings.revision {
-            return;
-        }
         let longest = record.longest_lease();
         let changed = longest != settings.record.longest_lease();
         (settings.record, settings.revision) = (record, revision);
