@@ -13,6 +13,7 @@ mod operators;
 mod ownership;
 mod processes;
 mod tokens;
+mod traffic;
 mod validity;
 mod waiting;
 
@@ -60,6 +61,7 @@ pub fn all() -> Vec<Case> {
     all.extend(validity::all());
     all.extend(waiting::all());
     all.extend(fairness::all());
+    all.extend(traffic::all());
     all.extend(cancellation::all());
     all.extend(client::all());
     all.extend(names::all());
@@ -93,7 +95,7 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), all.len());
-        for wanted in ["S1", "S2", "S3", "S4", "S5", "S6", "L1", "L2", "L3", "L5", "L6"] {
+        for wanted in ["S1", "S2", "S3", "S4", "S5", "S6", "L1", "L2", "L3", "L4", "L5", "L6"] {
             assert!(all.iter().any(|case| case.requirement == wanted), "nothing tries {wanted}");
         }
     }

@@ -15,6 +15,7 @@ use lock_core::{
     Init, Instant, LockName, LockState, Outcome, OwnerId, OwnerLabel, Page, Release, Released,
     Renewal, Request, Signal, StoreSettings, SystemEnv, Turn,
 };
+use tokio::sync::watch;
 
 use super::Flaw;
 
@@ -24,11 +25,13 @@ pub(super) struct Flawed {
     flaw: Option<Flaw>,
     /// Owners that were granted something.
     served: Mutex<HashSet<OwnerId>>,
+    /// Told of each release.
+    herd: watch::Sender<()>,
 }
 
 impl Flawed {
     pub(super) fn new(sound: Arc<dyn Backend>, flaw: Option<Flaw>) -> Self {
-        Self { sound, flaw, served: Mutex::default() }
+        Self { sound, flaw, served: Mutex::default(), herd: watch::Sender::new(()) }
     }
 
     fn has(&self, flaw: Flaw) -> bool {
@@ -132,6 +135,10 @@ impl Backend for Flawed {
             Enqueued::Waiting(_, busy) if self.has(Flaw::WakesNobody) => {
                 Ok(Enqueued::Waiting(Box::new(Deaf), deaf(busy)))
             }
+            Enqueued::Waiting(turn, busy) if self.has(Flaw::WakesTheHerd) => {
+                let herd = self.herd.subscribe();
+                Ok(Enqueued::Waiting(Box::new(OfTheHerd { turn, herd }), busy))
+            }
             other => Ok(other),
         }
     }
@@ -172,6 +179,7 @@ impl Backend for Flawed {
 
     async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
         let renamed = self.renamed(grant);
+        self.herd.send_replace(());
         match self.flaw {
             Some(Flaw::ReleasesNothing) => Ok(Released::plain(Outcome::Released)),
             Some(Flaw::ReleasesForAnybody) => {
@@ -232,5 +240,26 @@ impl Turn for Deaf {
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
         Ok(())
+    }
+}
+
+/// A place that is told to ask whenever anybody releases.
+#[derive(Debug)]
+struct OfTheHerd {
+    turn: Box<dyn Turn>,
+    herd: watch::Receiver<()>,
+}
+
+#[async_trait]
+impl Turn for OfTheHerd {
+    async fn next(&mut self) -> Signal {
+        tokio::select! {
+            signal = self.turn.next() => signal,
+            Ok(()) = self.herd.changed() => Signal::Recheck,
+        }
+    }
+
+    async fn leave(self: Box<Self>) -> Result<(), Error> {
+        self.turn.leave().await
     }
 }

@@ -1,0 +1,85 @@
+//! L4: what a handoff costs does not grow with the number of waiters.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use lock_core::{Attempt, Backend, Env as _, Release, Request, Signal, SystemEnv};
+use tokio::{sync::mpsc, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{always, cases};
+use crate::setting::{Setting, granted, place};
+
+cases! {
+    "L4" a_release_does_not_wake_the_whole_herd always;
+}
+
+const PLACES: usize = 12;
+
+/// Places of one connection hear their own signals only: each that is woken would ask the store.
+async fn a_release_does_not_wake_the_whole_herd(setting: Setting) {
+    let (one, other) = (setting.connect().await, setting.connect().await);
+    let name = setting.name("job");
+    let held = granted(&*one, &setting.request(&name)).await;
+    let stop = CancellationToken::new();
+    let (heard, mut signals) = mpsc::channel(1024);
+    let (mut requests, mut waiters) = (Vec::new(), Vec::new());
+    for each in 0..PLACES {
+        let request = setting.request(&name);
+        let (mut turn, _) = place(&*other, &request).await;
+        requests.push(request);
+        let (heard, stop) = (heard.clone(), stop.clone());
+        waiters.push(tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => break turn.leave().await.unwrap(),
+                    signal = turn.next() => heard.send((each, signal)).await.unwrap(),
+                }
+                // A store that signals without end must not starve the others.
+                tokio::task::yield_now().await;
+            }
+        }));
+    }
+    while signals.try_recv().is_ok() {}
+    one.release(&held, Release::default()).await.unwrap();
+
+    let mut woken = BTreeSet::new();
+    let served = timeout(setting.patience(), serve(&other, &requests, &mut signals, &mut woken));
+    let served = served.await.expect("the release serves a place");
+    // Nothing tells that no more is to come: what comes a little later counts, too.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    while let Ok((each, _)) = signals.try_recv() {
+        woken.insert(each);
+    }
+    woken.remove(&served);
+    stop.cancel();
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    assert!(woken.len() < PLACES / 2, "one release woke {} places besides its head", woken.len());
+}
+
+/// Waits as the core does, by signal and by polling for the oldest; tells which place was served.
+async fn serve(
+    backend: &Arc<dyn Backend>,
+    requests: &[Request],
+    signals: &mut mpsc::Receiver<(usize, Signal)>,
+    woken: &mut BTreeSet<usize>,
+) -> usize {
+    loop {
+        let each = match timeout(Duration::from_millis(100), signals.recv()).await {
+            Ok(Some((each, Signal::Granted(_)))) => return each,
+            Ok(Some((_, Signal::Lost(why)))) => panic!("a place was lost: {why}"),
+            Ok(Some((each, Signal::Recheck))) => {
+                woken.insert(each);
+                each
+            }
+            Ok(None) => panic!("no place is left"),
+            Err(_) => 0,
+        };
+        let mut again = requests[each].clone();
+        again.sent = SystemEnv.now();
+        if let Attempt::Granted(_) = backend.try_acquire(&again).await.unwrap() {
+            return each;
+        }
+    }
+}
