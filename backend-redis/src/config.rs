@@ -155,6 +155,14 @@ impl RedisBuilder {
         }
     }
 
+    /// The same description from a URL, as for [`connect`](crate::connect).
+    ///
+    /// # Errors
+    /// `InvalidInput` for a URL that is not of that form. No message shows the URL.
+    pub fn from_url(url: &str) -> Result<Self, Error> {
+        crate::url::parse(url)
+    }
+
     /// The ACL user. Default: the server's default user.
     #[must_use]
     pub fn username(mut self, username: impl Into<String>) -> Self {

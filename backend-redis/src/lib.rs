@@ -24,6 +24,7 @@ mod guarantees;
 mod identity;
 mod keys;
 mod link;
+pub mod node;
 mod operate;
 mod pushes;
 mod reply;

@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     str::FromStr,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -13,6 +13,8 @@ use std::{
 use lock_core::{FencingToken, Grant, OwnerId, Request, Signal};
 use tokio::sync::mpsc;
 
+use crate::node::Listener;
+
 /// Places of this client by owner, and the channel that they share.
 #[derive(Debug)]
 pub(crate) struct Pushes {
@@ -20,6 +22,8 @@ pub(crate) struct Pushes {
     places: Mutex<HashMap<OwnerId, Place>>,
     /// Tells a place from the one that a repeat of its request entered later.
     entered: AtomicU64,
+    /// Who hears all of it instead, where this server is one of several.
+    listener: Option<Arc<dyn Listener>>,
 }
 
 #[derive(Debug)]
@@ -31,7 +35,11 @@ struct Place {
 
 impl Pushes {
     pub(crate) fn new(channel: String) -> Self {
-        Self { channel, places: Mutex::default(), entered: AtomicU64::new(0) }
+        Self { channel, places: Mutex::default(), entered: AtomicU64::new(0), listener: None }
+    }
+
+    pub(crate) fn heard_by(channel: String, listener: Arc<dyn Listener>) -> Self {
+        Self { listener: Some(listener), ..Self::new(channel) }
     }
 
     pub(crate) fn channel(&self) -> &str {
@@ -59,6 +67,9 @@ impl Pushes {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
+        if let Some(listener) = &self.listener {
+            return !listener.listens();
+        }
         self.places().is_empty()
     }
 
@@ -72,6 +83,9 @@ impl Pushes {
 
     /// Something may have been missed.
     pub(crate) fn recheck_all(&self) {
+        if let Some(listener) = &self.listener {
+            return listener.missed();
+        }
         for place in self.places().values() {
             place.wake.send(Signal::Recheck).ok();
         }
@@ -80,6 +94,9 @@ impl Pushes {
     /// A message: `owner token claim-ms`. Nobody else writes to this channel; one that is not
     /// understood costs a poll.
     pub(crate) fn deliver(&self, payload: &[u8]) {
+        if let Some(listener) = &self.listener {
+            return listener.hear(payload);
+        }
         if let Some((owner, token, claim)) = parse(payload)
             && let Some(place) = self.places().get(&owner)
         {

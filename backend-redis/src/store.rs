@@ -44,20 +44,25 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) async fn open(settings: Settings, client: u128) -> Result<Self, Error> {
         let keys = Keys::new(&settings.prefix);
-        let pushes = Arc::new(Pushes::new(keys.channel(client)));
+        let pushes = Pushes::new(keys.channel(client));
+        let store = Self::new(settings, keys, pushes);
+        store.link().await?;
+        Ok(store)
+    }
+
+    /// A store that connects when it is first asked.
+    pub(crate) fn new(settings: Settings, keys: Keys, pushes: Pushes) -> Self {
         let agreed = settings.first_agreed();
-        let store = Self {
+        Self {
             promised: RwLock::new((Arc::new(guarantees::of(agreed, None)), None)),
             settings,
             keys,
-            pushes,
+            pushes: Arc::new(pushes),
             link: RwLock::new(None),
             connecting: tokio::sync::Mutex::new(()),
             agreed: Mutex::new(agreed),
             closed: AtomicBool::new(false),
-        };
-        store.link().await?;
-        Ok(store)
+        }
     }
 
     pub(crate) fn agreed(&self) -> Agreed {
@@ -164,7 +169,7 @@ impl Store {
         let mut answer = link.send(&call("EVALSHA", &script.hash)).await?;
         if answer.as_ref().is_err_and(is_noscript) {
             // The whole text runs it and loads it in one.
-            answer = link.send(&call("EVAL", script.source)).await?;
+            answer = link.send(&call("EVAL", &script.source)).await?;
         }
         answer.map_err(|error| error::of_command(&error))
     }

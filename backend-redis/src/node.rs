@@ -1,0 +1,215 @@
+//! One Redis server as a part of a store over several, for backends that are built on this one.
+//!
+//! A [`Node`] brings the connection, the handshake, the epoch record with its quarantine, settings,
+//! and the subscription; what is stored, and in which scripts, is the caller's. A connection is made
+//! when the first call needs one, and again after it broke.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use lock_core::{Error, Init, LockName, OwnerId, StoreSettings};
+pub use redis::Value;
+
+pub use crate::reply::{list, not_understood, number, text};
+use crate::{
+    backend::Redis,
+    config::{Place, RedisBuilder},
+    error,
+    keys::Keys,
+    pushes::Pushes,
+    reply::Reply,
+    scripts,
+    store::{Agreed, Answer, Store},
+};
+
+/// Who hears what a node publishes on this client's channel.
+pub trait Listener: fmt::Debug + Send + Sync + 'static {
+    /// Whether a subscription is wanted now; it is made with the next call that may grant, and
+    /// dropped some time after nobody wants it.
+    fn listens(&self) -> bool;
+
+    /// A message.
+    fn hear(&self, message: &[u8]);
+
+    /// Messages may have been missed, since the connection broke or the server changed its role.
+    fn missed(&self);
+}
+
+/// A Lua script, sent by its hash.
+#[derive(Debug)]
+pub struct Script(scripts::Script);
+
+impl Script {
+    /// A script that grants nothing: [`Node::call`] passes just the caller's arguments.
+    #[must_use]
+    pub fn plain(source: &str) -> Self {
+        Self(scripts::Script::new(source.to_owned()))
+    }
+
+    /// A script for [`Node::call_in_epoch`], made of the file `fast`, which may answer before
+    /// anything is defined, the functions that this crate's own scripts begin with (`text`, `clock`,
+    /// `gate` and others: see `scripts/common.lua`), and `rest`.
+    ///
+    /// It must ask `gate` before it grants, and answer what `gate` refuses with. `KEYS[1]` is the
+    /// epoch record; `ARGV[1]` to `ARGV[4]` are set, the caller's arguments follow.
+    #[must_use]
+    pub fn in_epoch(fast: &str, rest: &str) -> Self {
+        Self(scripts::Script::new([fast, scripts::COMMON, rest].join("\n")))
+    }
+}
+
+/// What a node's epoch record says for all clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The longest lease.
+    pub longest_lease: Duration,
+    /// Whether a loss of data is followed by a quarantine.
+    pub quarantine: bool,
+}
+
+/// One server. Clones share its connection.
+#[derive(Clone)]
+pub struct Node(Redis);
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Node").field(&self.address()).finish()
+    }
+}
+
+impl Node {
+    /// A node by its description; `client` is a random number of this client's. Does not connect.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a setting that is not allowed.
+    pub fn new(
+        builder: RedisBuilder,
+        client: u128,
+        listener: Arc<dyn Listener>,
+    ) -> Result<Self, Error> {
+        builder.check()?;
+        let keys = Keys::new(&builder.settings.prefix);
+        let pushes = Pushes::heard_by(keys.channel(client), listener);
+        Ok(Self(Redis(Arc::new(Store::new(builder.settings, keys, pushes)))))
+    }
+
+    fn store(&self) -> &Store {
+        &self.0.0
+    }
+
+    /// Host and port, or the path of its socket, for messages.
+    #[must_use]
+    pub fn address(&self) -> String {
+        match &self.store().settings.place {
+            Place::Tcp(host, port) | Place::Tls(host, port) => format!("{host}:{port}"),
+            Place::Unix(path) => path.display().to_string(),
+        }
+    }
+
+    /// The channel that scripts publish to.
+    #[must_use]
+    pub fn channel(&self) -> &str {
+        self.0.pushes().channel()
+    }
+
+    /// The keys of a script about one name and one owner: epoch record, lock, queue, places, and the
+    /// owner's tombstone.
+    #[must_use]
+    pub fn keys(&self, name: &LockName, owner: OwnerId) -> [String; 5] {
+        self.store().keys.of(name, owner)
+    }
+
+    /// Connects if need be, and tells the run id of the server.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Auth` or `Config` for a server that cannot be used.
+    pub async fn run_id(&self) -> Result<String, Error> {
+        Ok(self.store().link().await?.identity().await?.run.clone())
+    }
+
+    /// What this client takes the node's settings to be.
+    #[must_use]
+    pub fn believed(&self) -> Settings {
+        let Agreed { longest, quarantine } = self.store().agreed();
+        Settings { longest_lease: longest, quarantine }
+    }
+
+    /// Tells the client what the settings are, for a node that has lost its record.
+    pub fn believe(&self, settings: Settings) {
+        let Settings { longest_lease, quarantine } = settings;
+        self.store().set_agreed(Agreed { longest: longest_lease, quarantine });
+    }
+
+    /// Runs a script that grants nothing.
+    ///
+    /// # Errors
+    /// Those of the connection and of the server; `OutcomeUnknown` where it may have run.
+    pub async fn call(
+        &self,
+        script: &Script,
+        keys: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<Value, Error> {
+        let link = self.store().link().await?;
+        self.store().run(&link, &script.0, keys, arguments).await
+    }
+
+    /// Runs a script that may grant, with what `gate` needs to know. Answers of `gate` that mean "you
+    /// are not up to date" are dealt with here; the others, such as `quarantine`, come back.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call); `Config` where the node has other settings than this client was told.
+    pub async fn call_in_epoch(
+        &self,
+        script: &Script,
+        keys: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<Value, Error> {
+        let read = |value: Value| -> Result<Answer, Error> {
+            if let Value::Array(parts) = &value
+                && let Some(word) = parts.first()
+                && matches!(text(word), Ok("stale" | "settings"))
+            {
+                return Answer::plain(value);
+            }
+            Ok(Answer { first: None, reply: Some(Reply::Foreign(value)) })
+        };
+        let answer = self.store().run_in_epoch(&script.0, keys, arguments, read).await?;
+        match answer.reply {
+            Some(Reply::Foreign(value)) => Ok(value),
+            _ => Err(not_understood()),
+        }
+    }
+
+    /// A part of a listing of the names that have a lock's key on this node: from the cursor `0`
+    /// until the returned one is `0` again. A name may come twice.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn scan(&self, cursor: u64) -> Result<(u64, Vec<LockName>), Error> {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(self.store().keys.all_locks()).arg("COUNT").arg(500);
+        let answer = self.store().link().await?.send(&scan).await?;
+        let answer = list(answer.map_err(|error| error::of_command(&error))?)?;
+        let [next, found] = answer.as_slice() else { return Err(not_understood()) };
+        let mut names = Vec::new();
+        for key in list(found.clone())? {
+            if let Value::BulkString(key) = key {
+                names.extend(self.store().keys.name_of(&key));
+            }
+        }
+        Ok((number(next)?, names))
+    }
+
+    /// Creates or changes the node's settings.
+    ///
+    /// # Errors
+    /// As [`Backend::init`](lock_core::Backend::init).
+    pub async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        self.0.set_up(init).await
+    }
+
+    /// Drops the connection, and makes no other.
+    pub fn close(&self) {
+        self.store().close();
+    }
+}
