@@ -152,7 +152,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
                 Renewal::Renewed { from: sent, lease: grant.lease }
             } else {
                 // The loss is certain; who has it now is for people.
-                let row = self.dialect.look(&grant.name, false).await.ok().flatten();
+                let row = self.dialect.look(&grant.name).await.ok().flatten();
                 let taken = row.is_some_and(|row| row.is_held() && row.owner != Some(grant.owner));
                 Renewal::Lost(if taken { LossReason::TakenOver } else { LossReason::Gone })
             });
@@ -175,7 +175,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        let row = self.dialect.look(name, false).await.during::<D>("inspect")?;
+        let row = self.dialect.look(name).await.during::<D>("inspect")?;
         Ok(row.map(Row::into_state))
     }
 
