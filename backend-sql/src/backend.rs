@@ -12,7 +12,7 @@ use lock_core::{
 use crate::{
     dialect::{Dialect, Row},
     strategy::{self, Strategy, Taken, Versions},
-    turn::Looking,
+    turn::{Lines, Looking},
 };
 
 /// A waiter's poll behind its looks.
@@ -27,6 +27,7 @@ pub(crate) struct SqlBackend<D> {
     dialect: Arc<D>,
     strategy: Strategy,
     versions: Versions,
+    lines: Lines,
     releases: AtomicU64,
 }
 
@@ -36,6 +37,7 @@ impl<D: Dialect> SqlBackend<D> {
             dialect: Arc::new(dialect),
             strategy,
             versions: Versions::default(),
+            lines: Lines::default(),
             // Not 0 each time, so that processes that release once and end sweep now and then.
             releases: AtomicU64::new(SystemEnv.random() as u64 % SWEEP_EVERY),
         }
@@ -131,8 +133,9 @@ impl<D: Dialect> Backend for SqlBackend<D> {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
             Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
             Attempt::Busy(busy) => {
-                let (dialect, request) = (Arc::clone(&self.dialect), request.clone());
-                Enqueued::Waiting(Box::new(Looking { dialect, request }), busy)
+                let dialect = Arc::clone(&self.dialect);
+                let turn = Looking::new(dialect, &self.lines, request.clone());
+                Enqueued::Waiting(Box::new(turn), busy)
             }
         })
     }
