@@ -12,7 +12,7 @@ use lock_core::{
 use crate::{
     dialect::{Dialect, Row},
     strategy::{self, Strategy, Taken, Versions},
-    turn::Looking,
+    turn::{Lines, Looking},
 };
 
 /// A waiter's poll behind its looks.
@@ -27,6 +27,7 @@ pub(crate) struct SqlBackend<D> {
     dialect: Arc<D>,
     strategy: Strategy,
     versions: Versions,
+    lines: Lines,
     releases: AtomicU64,
 }
 
@@ -36,6 +37,7 @@ impl<D: Dialect> SqlBackend<D> {
             dialect: Arc::new(dialect),
             strategy,
             versions: Versions::default(),
+            lines: Lines::default(),
             // Not 0 each time, so that processes that release once and end sweep now and then.
             releases: AtomicU64::new(SystemEnv.random() as u64 % SWEEP_EVERY),
         }
@@ -131,8 +133,9 @@ impl<D: Dialect> Backend for SqlBackend<D> {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
             Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
             Attempt::Busy(busy) => {
-                let (dialect, request) = (Arc::clone(&self.dialect), request.clone());
-                Enqueued::Waiting(Box::new(Looking { dialect, request }), busy)
+                let dialect = Arc::clone(&self.dialect);
+                let turn = Looking::new(dialect, &self.lines, request.clone());
+                Enqueued::Waiting(Box::new(turn), busy)
             }
         })
     }
@@ -152,7 +155,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
                 Renewal::Renewed { from: sent, lease: grant.lease }
             } else {
                 // The loss is certain; who has it now is for people.
-                let row = self.dialect.look(&grant.name, false).await.ok().flatten();
+                let row = self.dialect.look(&grant.name).await.ok().flatten();
                 let taken = row.is_some_and(|row| row.is_held() && row.owner != Some(grant.owner));
                 Renewal::Lost(if taken { LossReason::TakenOver } else { LossReason::Gone })
             });
@@ -175,7 +178,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        let row = self.dialect.look(name, false).await.during::<D>("inspect")?;
+        let row = self.dialect.look(name).await.during::<D>("inspect")?;
         Ok(row.map(Row::into_state))
     }
 

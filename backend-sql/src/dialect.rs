@@ -4,8 +4,8 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, FencingToken, Grant, Guarantees, Holder, Init, LockName, LockState, OwnerId, OwnerLabel,
-    Quarantined, Request, StoreSettings,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Holder, Init, LockName, LockState, OwnerId,
+    OwnerLabel, Quarantined, Request, StoreSettings,
 };
 
 /// One name's row.
@@ -22,6 +22,29 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// A row of its columns; `remaining` is read as zero where nobody is the owner.
+    pub(crate) fn read(
+        name: &str,
+        owner: Option<&str>,
+        label: Option<&str>,
+        token: i64,
+        version: i64,
+        remaining: Duration,
+    ) -> Result<Self, Error> {
+        let wrong = |error: Error| {
+            let message = "a row of the locks' table is not as this version writes it";
+            Error::new(ErrorKind::Config, message).with_source(error)
+        };
+        Ok(Self {
+            name: LockName::new(name).map_err(wrong)?,
+            owner: owner.map(str::parse).transpose().map_err(wrong)?,
+            label: OwnerLabel::new(label.unwrap_or_default()).map_err(wrong)?,
+            token: token_of(token)?,
+            version,
+            remaining: if owner.is_some() { remaining } else { Duration::ZERO },
+        })
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         self.owner.is_some() && !self.remaining.is_zero()
     }
@@ -35,6 +58,12 @@ impl Row {
         let holder = self.holder();
         LockState::new(self.name, holder, self.token)
     }
+}
+
+/// The token in a column.
+pub(crate) fn token_of(stored: i64) -> Result<FencingToken, Error> {
+    let token = u64::try_from(stored).ok().and_then(FencingToken::new);
+    token.ok_or_else(|| Error::new(ErrorKind::Config, "the fencing tokens are used up"))
 }
 
 /// A database: each method is one statement, or one transaction, and ends within the time limit of a
@@ -60,9 +89,14 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// Sets the lease of our own anew; `false` if it is not ours any more.
     async fn extend(&self, request: &Request) -> Result<bool, Error>;
 
-    /// What is known of a name. `seen`: by somebody who wants the lock, from whom on the lease of a
-    /// row counts whose clock we do not share.
-    async fn look(&self, name: &LockName, seen: bool) -> Result<Option<Row>, Error>;
+    /// What is known of a name. Changes nothing.
+    async fn look(&self, name: &LockName) -> Result<Option<Row>, Error>;
+
+    /// The same for somebody who wants the lock. A database that meets rows of clocks that it does
+    /// not share lets their leases count from here on, which writes.
+    async fn look_to_take(&self, name: &LockName) -> Result<Option<Row>, Error> {
+        self.look(name).await
+    }
 
     /// Whether a name is worth asking for; cheap.
     async fn is_free(&self, name: &LockName) -> Result<bool, Error>;

@@ -12,6 +12,8 @@
 mod backend;
 mod dialect;
 mod error;
+mod patience;
+mod settings;
 mod strategy;
 mod tables;
 mod turn;

@@ -73,7 +73,7 @@ pub(crate) async fn primary_key<D: Dialect>(
         if let Some(token) = dialect.insert(request).await? {
             return Ok(Taken::Yes(token));
         }
-        last = dialect.look(&request.name, true).await?;
+        last = dialect.look_to_take(&request.name).await?;
         if last.as_ref().is_some_and(Row::is_held) {
             break;
         }
@@ -91,7 +91,7 @@ pub(crate) async fn optimistic<D: Dialect>(
     for _ in 0..TRIES {
         let version = match versions.recall(&request.name) {
             Some(version) => version,
-            None => match dialect.look(&request.name, true).await? {
+            None => match dialect.look_to_take(&request.name).await? {
                 None => {
                     dialect.create(&request.name).await?;
                     0

@@ -9,31 +9,25 @@ use std::{
 
 use async_trait::async_trait;
 use lock_core::{
-    Assumption, Env as _, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName,
-    OwnerLabel, Promise, QuarantineUse, Quarantined, Request, StoreSettings, SystemEnv, jittered,
+    Env as _, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Quarantined,
+    Request, StoreSettings, SystemEnv,
 };
 use sqlx::{AssertSqlSafe, PgPool, Row as _, SqlStr, postgres::PgRow};
-use tokio::{
-    sync::OnceCell,
-    time::{Instant, timeout_at},
-};
+use tokio::sync::OnceCell;
 
 use super::{
-    config::{PostgresBuilder, check_longest},
+    config::PostgresBuilder,
     error::failure,
+    promises::promises,
     statements::{self, Statements},
 };
 use crate::{
-    backend::LONGEST_POLL,
-    dialect::{Dialect, Row},
-    error::Failure,
+    dialect::{Dialect, Row, token_of},
+    error::general,
+    patience::Patience,
+    settings::{Settings, agree, check_longest},
     tables::Tables,
 };
-
-/// The longest pause before a statement that lost a conflict is repeated.
-const PAUSE: Duration = Duration::from_millis(4);
-/// What a statement may take beyond the time limit before it counts as hanging.
-const GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Postgres {
@@ -42,8 +36,8 @@ pub(super) struct Postgres {
     given: bool,
     sql: Statements,
     tables: Tables,
-    expected: Option<Duration>,
-    timeout: Duration,
+    settings: Settings,
+    patience: Patience,
     promised: RwLock<Arc<Guarantees>>,
     agreed: OnceCell<()>,
 }
@@ -56,14 +50,13 @@ impl Postgres {
         pool: PgPool,
         given: bool,
         tables: Tables,
-        expected: Option<Duration>,
-        timeout: Duration,
+        settings: Settings,
     ) -> Result<Self, Error> {
-        let longest = expected.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
-        let promised = RwLock::new(Arc::new(promises(longest)));
+        let promised = RwLock::new(Arc::new(promises(settings.longest_lease_of_new())));
+        let patience = Patience { timeout: settings.timeout, whom: "the server".into() };
         let sql = Statements::new(&tables);
         let agreed = OnceCell::new();
-        let this = Self { pool, given, sql, tables, expected, timeout, promised, agreed };
+        let this = Self { pool, given, sql, tables, settings, patience, promised, agreed };
         if this.is_there().await? {
             this.ready().await?;
         }
@@ -88,16 +81,7 @@ impl Postgres {
 
     async fn agree(&self) -> Result<(), Error> {
         let longest = self.longest_lease().await?;
-        if let Some(expected) = self.expected.filter(|expected| *expected != longest) {
-            let show = humantime::format_duration;
-            let message = format!(
-                "this client expects a longest lease of {}, but the store's is {}; \
-                 change one of them (leasehold init sets the store's)",
-                show(expected),
-                show(longest)
-            );
-            return Err(Error::new(ErrorKind::Config, message));
-        }
+        agree(self.settings.longest_lease, longest)?;
         self.set_promises(longest);
         Ok(())
     }
@@ -114,48 +98,19 @@ impl Postgres {
             Arc::new(promises(longest));
     }
 
-    /// Runs a statement, again and again while it loses conflicts with others, up to the time limit.
-    /// It is always read to its end: a commit that fails is told only there.
     async fn patiently<T, Fut>(&self, run: impl Fn() -> Fut) -> Result<T, Error>
     where
         Fut: Future<Output = Result<T, sqlx::Error>>,
     {
-        let end = Instant::now() + self.timeout;
-        let shown = humantime::format_duration(self.timeout);
-        loop {
-            let Ok(answer) = timeout_at(end + GRACE, run()).await else {
-                let message = format!("no answer from the server within {shown}");
-                return Err(Error::new(ErrorKind::Timeout, message));
-            };
-            match answer.map_err(failure) {
-                Ok(done) => return Ok(done),
-                Err(Failure::Busy) if Instant::now() + PAUSE < end => {
-                    tokio::time::sleep(jittered(&SystemEnv, PAUSE)).await;
-                }
-                Err(Failure::Busy) => {
-                    let message = format!("the statement lost to others for {shown}");
-                    return Err(Error::new(ErrorKind::Unavailable, message));
-                }
-                Err(Failure::Error(error)) => return Err(error),
-            }
-        }
+        self.patience.patiently(failure, run).await
     }
 
-    /// The same for a statement that may be carried out twice: where a connection of the pool turns
-    /// out to be broken, such as all are after a restart of the server, others are tried.
+    /// The same for a statement that may be carried out twice.
     async fn again<T, Fut>(&self, run: impl Fn() -> Fut) -> Result<T, Error>
     where
         Fut: Future<Output = Result<T, sqlx::Error>>,
     {
-        let end = Instant::now() + self.timeout;
-        for _ in 0..Self::CONNECTIONS {
-            match self.patiently(&run).await {
-                Err(error) if error.kind() == ErrorKind::OutcomeUnknown && Instant::now() < end => {
-                }
-                answer => return answer,
-            }
-        }
-        self.patiently(run).await
+        self.patience.again(Self::CONNECTIONS, failure, run).await
     }
 
     /// A statement without arguments that tells one number.
@@ -211,38 +166,22 @@ impl Postgres {
             };
             query.fetch_all(pool)
         };
-        match self.again(write).await?.pop() {
-            None => Ok(None),
-            Some(stored) => match u64::try_from(stored).ok().and_then(FencingToken::new) {
-                Some(token) => Ok(Some(token)),
-                None => Err(Error::new(ErrorKind::Config, "the fencing tokens are used up")),
-            },
-        }
+        self.again(write).await?.pop().map(token_of).transpose()
     }
 
     fn row(row: &PgRow) -> Result<Row, Error> {
-        Self::read(row).map_err(|error| {
-            let message = "a row of the locks' table is not as this version writes it";
-            Error::new(ErrorKind::Config, message).with_source(error)
-        })
+        Self::read(row).map_err(general)?
     }
 
-    fn read(row: &PgRow) -> Result<Row, Box<dyn std::error::Error + Send + Sync>> {
-        let owner: Option<&str> = row.try_get("owner")?;
-        let label: Option<&str> = row.try_get("label")?;
-        let token: i64 = row.try_get("token")?;
-        Ok(Row {
-            name: LockName::new(row.try_get::<&str, _>("name")?)?,
-            owner: owner.map(str::parse).transpose()?,
-            label: OwnerLabel::new(label.unwrap_or_default())?,
-            token: u64::try_from(token).ok().and_then(FencingToken::new).ok_or("no token")?,
-            version: row.try_get("version")?,
-            remaining: if owner.is_some() {
-                span(row.try_get("remaining")?)
-            } else {
-                Duration::ZERO
-            },
-        })
+    fn read(row: &PgRow) -> Result<Result<Row, Error>, sqlx::Error> {
+        Ok(Row::read(
+            row.try_get("name")?,
+            row.try_get("owner")?,
+            row.try_get("label")?,
+            row.try_get("token")?,
+            row.try_get("version")?,
+            span(row.try_get("remaining")?),
+        ))
     }
 }
 
@@ -253,39 +192,6 @@ fn micros(span: Duration) -> i64 {
 
 fn span(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-}
-
-fn promises(longest_lease: Duration) -> Guarantees {
-    let mut promised = Guarantees::new(PostgresBuilder::SHORTEST_LEASE, longest_lease);
-    promised.exclusion = Promise::Holds {
-        assuming: vec![
-            Assumption::new(
-                "server-clock",
-                "the server's clock is not stepped forward while locks are held",
-            ),
-            Assumption::new(
-                "one-primary",
-                "an old primary that is cut off takes no writes after another was promoted",
-            ),
-            Assumption::new(
-                "no-cold-copy",
-                "no copy of the data folder made while the server was stopped is put back",
-            ),
-        ],
-    };
-    promised.tokens = Promise::Holds {
-        assuming: vec![Assumption::new(
-            "clock-after-loss",
-            "after a crash, a promotion or a restore the server's clock is past the tokens granted \
-             before; the quarantine leaves it the longest lease for that",
-        )],
-    };
-    promised.quarantine = QuarantineUse::On;
-    promised.raise = true;
-    promised.longest_poll = LONGEST_POLL;
-    promised.expiry_slack = LONGEST_POLL;
-    promised.token_lead = longest_lease;
-    promised
 }
 
 #[async_trait]
@@ -320,7 +226,7 @@ impl Dialect for Postgres {
         Ok(self.renew(&[&grant]).await?.first() == Some(&true))
     }
 
-    async fn look(&self, name: &LockName, _seen: bool) -> Result<Option<Row>, Error> {
+    async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
         let pool = self.ready().await?;
         let read = || sqlx::query(self.sql.look.clone()).bind(name.as_str()).fetch_all(pool);
         self.again(read).await?.first().map(Self::row).transpose()
@@ -418,11 +324,11 @@ impl Dialect for Postgres {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         if let Some(longest) = init.longest_lease {
-            check_longest(longest)?;
+            check_longest(longest, PostgresBuilder::SHORTEST_LEASE)?;
         }
         if !self.is_there().await? {
-            let longest = init.longest_lease.or(self.expected);
-            let longest = longest.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
+            let longest =
+                init.longest_lease.unwrap_or_else(|| self.settings.longest_lease_of_new());
             let schema: Arc<str> = statements::schema(&self.tables, micros(longest)).into();
             let make = || async {
                 sqlx::raw_sql(AssertSqlSafe(Arc::clone(&schema))).execute(&self.pool).await

@@ -2,7 +2,7 @@
 
 use std::{str::FromStr as _, sync::Arc, time::Duration};
 
-use lock_core::{Backend, Error, ErrorKind, StoreSettings};
+use lock_core::{Backend, Error};
 use sqlx::{
     ConnectOptions as _, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
@@ -10,17 +10,19 @@ use sqlx::{
 use url::Url;
 
 use super::{backend::Postgres, statements};
-use crate::{Strategy, backend::SqlBackend, tables::Tables};
+use crate::{
+    backend::SqlBackend,
+    settings::{Settings, refusal, setters},
+};
 
 /// Describes a store in a PostgreSQL database.
 #[derive(Clone, Debug)]
 pub struct PostgresBuilder {
     server: Server,
-    strategy: Strategy,
-    prefix: String,
-    longest_lease: Option<Duration>,
-    timeout: Duration,
+    settings: Settings,
 }
+
+setters!(PostgresBuilder);
 
 #[derive(Clone, Debug)]
 enum Server {
@@ -42,8 +44,6 @@ const DRIVERS: [&str; 7] = [
 impl PostgresBuilder {
     /// The shortest lease.
     pub(super) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
-    /// The longest `longest_lease`.
-    const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
     /// The database of a pool that you have. A statement of ours takes one of its connections for
     /// less than a millisecond; a waiter keeps none. Unless the pool was made with
@@ -60,42 +60,7 @@ impl PostgresBuilder {
     }
 
     fn new(server: Server) -> Self {
-        Self {
-            server,
-            strategy: Strategy::default(),
-            prefix: Tables::DEFAULT_PREFIX.to_owned(),
-            longest_lease: None,
-            timeout: Duration::from_secs(5),
-        }
-    }
-
-    /// How a lock is taken. Default: [`Strategy::PrimaryKey`].
-    #[must_use]
-    pub fn strategy(mut self, strategy: Strategy) -> Self {
-        self.strategy = strategy;
-        self
-    }
-
-    /// What the names of the tables begin with. Default: `leasehold`, for `leasehold_locks` and so on.
-    #[must_use]
-    pub fn table_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
-        self
-    }
-
-    /// The longest lease that this client believes the store to have; a store that has another is
-    /// refused. Default: what the store has, or 30 s for a new one.
-    #[must_use]
-    pub fn longest_lease(mut self, longest: Duration) -> Self {
-        self.longest_lease = Some(longest);
-        self
-    }
-
-    /// How long a call may take. Default: 5 s.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
+        Self { server, settings: Settings::default() }
     }
 
     /// Connects, and compares settings if the tables are there. It makes no tables:
@@ -109,21 +74,13 @@ impl PostgresBuilder {
     }
 
     async fn open(self) -> Result<Arc<dyn Backend>, Error> {
-        let tables = Tables::new(&self.prefix)?;
-        if let Some(longest) = self.longest_lease {
-            check_longest(longest)?;
-        }
-        if self.timeout < Duration::from_millis(1) || self.timeout > Duration::from_secs(3600) {
-            let shown = humantime::format_duration(self.timeout);
-            let message = format!("timeout {shown} is not allowed; allowed are 1ms to 1h");
-            return Err(Error::new(ErrorKind::InvalidInput, message));
-        }
+        let tables = self.settings.check(Self::SHORTEST_LEASE)?;
         let (pool, given) = match self.server {
             Server::Pool(pool) => (pool, true),
             Server::Options(options) => {
                 let pool = PgPoolOptions::new()
                     .max_connections(Postgres::CONNECTIONS)
-                    .acquire_timeout(self.timeout)
+                    .acquire_timeout(self.settings.timeout)
                     // A test would cost each statement a second round trip. One that meets a broken
                     // connection is repeated on another, where that is harmless.
                     .test_before_acquire(false)
@@ -131,24 +88,10 @@ impl PostgresBuilder {
                 (pool, false)
             }
         };
-        let store = Postgres::new(pool, given, tables, self.longest_lease, self.timeout).await?;
-        Ok(Arc::new(SqlBackend::new(store, self.strategy)))
+        let strategy = self.settings.strategy;
+        let store = Postgres::new(pool, given, tables, self.settings).await?;
+        Ok(Arc::new(SqlBackend::new(store, strategy)))
     }
-}
-
-pub(super) fn check_longest(longest: Duration) -> Result<(), Error> {
-    let (least, most) = (PostgresBuilder::SHORTEST_LEASE, PostgresBuilder::LONGEST);
-    if longest < least || longest > most {
-        let show = humantime::format_duration;
-        let message = format!(
-            "longest lease {} is not allowed; allowed are {} to {}",
-            show(longest),
-            show(least),
-            show(most)
-        );
-        return Err(Error::new(ErrorKind::InvalidInput, message));
-    }
-    Ok(())
 }
 
 /// Opens the store that a URL describes:
@@ -170,10 +113,9 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
 /// `InvalidInput` as [`connect`].
 pub fn schema(url: &str) -> Result<String, Error> {
     let schema = || {
-        let builder = parse(url)?;
-        let tables = Tables::new(&builder.prefix)?;
-        let longest = builder.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
-        check_longest(longest)?;
+        let settings = parse(url)?.settings;
+        let tables = settings.check(PostgresBuilder::SHORTEST_LEASE)?;
+        let longest = settings.longest_lease_of_new();
         let locks = statements::schema(&tables, longest.as_micros() as i64);
         Ok(format!("{locks}\n{}", statements::fence_schema(&tables)))
     };
@@ -181,11 +123,10 @@ pub fn schema(url: &str) -> Result<String, Error> {
 }
 
 fn parse(url: &str) -> Result<PostgresBuilder, Error> {
-    let refuse = |message: String| Error::new(ErrorKind::InvalidInput, message);
     let form = "the URL of a PostgreSQL store is postgres://USER@HOST:PORT/DATABASE?options";
-    let mut url = Url::parse(url).map_err(|_| refuse(form.to_owned()))?;
+    let mut url = Url::parse(url).map_err(|_| refusal(form.to_owned()))?;
     if !["postgres", "postgresql"].contains(&url.scheme()) || url.cannot_be_a_base() {
-        return Err(refuse(form.to_owned()));
+        return Err(refusal(form.to_owned()));
     }
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
     let drivers = pairs.iter().filter(|(key, _)| DRIVERS.contains(&key.as_str()));
@@ -196,48 +137,33 @@ fn parse(url: &str) -> Result<PostgresBuilder, Error> {
     }
     // The driver's message may repeat a value, and a value may be a password.
     let options = PgConnectOptions::from_str(url.as_str())
-        .map_err(|_| refuse("an option of the PostgreSQL URL is not understood".to_owned()))?;
+        .map_err(|_| refusal("an option of the PostgreSQL URL is not understood".to_owned()))?;
     let mut builder = PostgresBuilder::with_options(options);
     for (key, value) in pairs {
-        let duration = || {
-            humantime::parse_duration(&value).map_err(|_| {
-                refuse(format!("{key}={value} in the URL is no duration; allowed is such as 30s"))
-            })
-        };
-        builder = match key.as_str() {
-            "strategy" => builder.strategy(value.parse()?),
-            "table_prefix" => builder.table_prefix(value),
-            "longest_lease" => {
-                let longest = duration()?;
-                builder.longest_lease(longest)
-            }
-            "timeout" => {
-                let timeout = duration()?;
-                builder.timeout(timeout)
-            }
-            driver if DRIVERS.contains(&driver) => builder,
-            other => {
-                return Err(refuse(format!(
-                    "{other} in the URL of a PostgreSQL store is not known; allowed are strategy, \
-                     table_prefix, longest_lease, timeout, {}",
-                    DRIVERS.join(", ")
-                )));
-            }
-        };
+        if !builder.settings.set(&key, &value)? && !DRIVERS.contains(&key.as_str()) {
+            return Err(refusal(format!(
+                "{key} in the URL of a PostgreSQL store is not known; allowed are {}, {}",
+                Settings::KEYS,
+                DRIVERS.join(", ")
+            )));
+        }
     }
     Ok(builder)
 }
 
 #[cfg(test)]
 mod tests {
+    use lock_core::ErrorKind;
+
     use super::*;
+    use crate::Strategy;
 
     #[test]
     fn a_url_says_what_a_builder_can() {
         let url = "postgres://me:secret@db:5433/app?sslmode=disable&strategy=optimistic&timeout=2s";
         let builder = parse(url).unwrap();
-        assert_eq!(builder.strategy, Strategy::Optimistic);
-        assert_eq!(builder.timeout, Duration::from_secs(2));
+        assert_eq!(builder.settings.strategy, Strategy::Optimistic);
+        assert_eq!(builder.settings.timeout, Duration::from_secs(2));
         let Server::Options(options) = builder.server else { panic!("no options") };
         assert_eq!((options.get_host(), options.get_port()), ("db", 5433));
         assert_eq!(options.get_database(), Some("app"));

@@ -21,6 +21,7 @@ mod backend;
 mod config;
 mod error;
 mod fence;
+mod promises;
 mod statements;
 
 pub use self::{

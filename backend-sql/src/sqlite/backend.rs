@@ -8,19 +8,22 @@ use std::{
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerLabel, Request,
-    StoreSettings,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, StoreSettings,
 };
 use sqlx::{Row as _, SqlitePool, sqlite::SqliteRow};
 
 use super::{
-    config::check_longest,
+    config::SqliteBuilder,
     epoch::{self, now, wall_micros},
     open::File,
     promises::promises,
     statements::Statements,
 };
-use crate::dialect::{Dialect, Row};
+use crate::{
+    dialect::{Dialect, Row, token_of},
+    error::general,
+    settings::{agree, check_longest},
+};
 
 /// An abandoned owner is remembered for so long: far longer than a statement of its can be on its
 /// way.
@@ -36,7 +39,7 @@ pub(super) struct Sqlite {
 
 impl Sqlite {
     pub(super) async fn new(file: File) -> Result<Self, Error> {
-        let longest = file.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
+        let longest = file.settings.longest_lease_of_new();
         let sqlite = Self {
             sql: Statements::new(&file.tables),
             epoch: epoch::current()?,
@@ -53,22 +56,9 @@ impl Sqlite {
     /// Takes the store's longest lease over, or refuses the store if it is not what we were told.
     async fn agree(&self) -> Result<(), Error> {
         let longest = self.longest_lease().await?;
-        match self.file.longest_lease.filter(|expected| *expected != longest) {
-            None => {
-                self.set_promises(longest);
-                Ok(())
-            }
-            Some(expected) => {
-                let show = humantime::format_duration;
-                let message = format!(
-                    "this client expects a longest lease of {}, but the store's is {}; \
-                     change one of them (leasehold init sets the store's)",
-                    show(expected),
-                    show(longest)
-                );
-                Err(Error::new(ErrorKind::Config, message))
-            }
-        }
+        agree(self.file.settings.longest_lease, longest)?;
+        self.set_promises(longest);
+        Ok(())
     }
 
     async fn longest_lease(&self) -> Result<Duration, Error> {
@@ -100,28 +90,21 @@ impl Sqlite {
     }
 
     fn row(&self, row: &SqliteRow) -> Result<Row, Error> {
-        self.read(row).map_err(|error| {
-            let message = "a row of the locks' table is not as this version writes it";
-            Error::new(ErrorKind::Config, message).with_source(error)
-        })
+        self.read(row).map_err(general)?
     }
 
-    fn read(&self, row: &SqliteRow) -> Result<Row, Box<dyn std::error::Error + Send + Sync>> {
-        let owner: Option<&str> = row.try_get("owner")?;
-        let label: Option<&str> = row.try_get("label")?;
-        let expires: i64 = row.try_get("expires")?;
-        let lease: i64 = row.try_get("lease")?;
+    fn read(&self, row: &SqliteRow) -> Result<Result<Row, Error>, sqlx::Error> {
+        let (expires, lease): (i64, i64) = (row.try_get("expires")?, row.try_get("lease")?);
         // On a clock that is not ours: held for the whole lease, as far as we can tell.
         let left = if self.is_foreign(row)? { lease } else { expires.saturating_sub(now()) };
-        let token: i64 = row.try_get("token")?;
-        Ok(Row {
-            name: LockName::new(row.try_get::<&str, _>("name")?)?,
-            owner: owner.map(str::parse).transpose()?,
-            label: OwnerLabel::new(label.unwrap_or_default())?,
-            token: u64::try_from(token).ok().and_then(FencingToken::new).ok_or("no token")?,
-            version: row.try_get("version")?,
-            remaining: Duration::from_nanos(if owner.is_some() { left.max(0) as u64 } else { 0 }),
-        })
+        Ok(Row::read(
+            row.try_get("name")?,
+            row.try_get("owner")?,
+            row.try_get("label")?,
+            row.try_get("token")?,
+            row.try_get("version")?,
+            Duration::from_nanos(left.max(0) as u64),
+        ))
     }
 
     fn is_foreign(&self, row: &SqliteRow) -> Result<bool, sqlx::Error> {
@@ -186,13 +169,7 @@ impl Sqlite {
             };
             async { read_to_end(query.fetch_all(pool)).await }
         };
-        match self.file.patiently(write).await? {
-            None => Ok(None),
-            Some(token) => match u64::try_from(token).ok().and_then(FencingToken::new) {
-                Some(token) => Ok(Some(token)),
-                None => Err(Error::new(ErrorKind::Config, "the fencing tokens are used up")),
-            },
-        }
+        self.file.patiently(write).await?.map(token_of).transpose()
     }
 }
 
@@ -246,11 +223,16 @@ impl Dialect for Sqlite {
         Ok(self.renew(&[&grant]).await?.first() == Some(&true))
     }
 
-    async fn look(&self, name: &LockName, seen: bool) -> Result<Option<Row>, Error> {
+    async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
+        let row = self.fetch(name).await?;
+        row.map(|row| self.row(&row)).transpose()
+    }
+
+    async fn look_to_take(&self, name: &LockName) -> Result<Option<Row>, Error> {
         let Some(row) = self.fetch(name).await? else { return Ok(None) };
-        let foreign = self.is_foreign(&row).map_err(crate::error::general)?;
+        let foreign = self.is_foreign(&row).map_err(general)?;
         let row = self.row(&row)?;
-        if seen && foreign && row.is_held() {
+        if foreign && row.is_held() {
             self.adopt(&row).await?;
         }
         Ok(Some(row))
@@ -355,7 +337,7 @@ impl Dialect for Sqlite {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         if let Some(longest) = init.longest_lease {
-            check_longest(longest)?;
+            check_longest(longest, SqliteBuilder::SHORTEST_LEASE)?;
             let pool = self.file.pool().await?;
             let write = || {
                 let query = sqlx::query(self.sql.set_longest_lease.clone());

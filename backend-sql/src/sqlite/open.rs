@@ -7,33 +7,26 @@ use std::{
     time::Duration,
 };
 
-use lock_core::{Error, ErrorKind, StoreSettings, SystemEnv, jittered};
+use lock_core::{Error, ErrorKind};
 use rustix::fs::{Access, access};
 use sqlx::{
     AssertSqlSafe, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
-use tokio::{
-    sync::OnceCell,
-    time::{Instant, timeout_at},
-};
+use tokio::sync::OnceCell;
 
 use super::{error::failure, statements};
-use crate::{error::Failure, tables::Tables};
+use crate::{patience::Patience, settings::Settings, tables::Tables};
 
 /// SQLite waits this long by itself, blocking the connection's thread; after that we do.
 const OWN_WAIT: Duration = Duration::from_millis(2);
-/// What a statement may take beyond the time limit before it counts as hanging.
-const GRACE: Duration = Duration::from_millis(500);
-/// The longest pause between tries.
-const PAUSE: Duration = Duration::from_millis(4);
 
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) path: PathBuf,
-    timeout: Duration,
+    patience: Patience,
     pub(super) tables: Tables,
-    pub(super) longest_lease: Option<Duration>,
+    pub(super) settings: Settings,
     given: Option<SqlitePool>,
     pool: OnceCell<SqlitePool>,
 }
@@ -42,12 +35,12 @@ impl File {
     pub(super) fn new(
         path: PathBuf,
         given: Option<SqlitePool>,
-        timeout: Duration,
         tables: Tables,
-        longest_lease: Option<Duration>,
+        settings: Settings,
     ) -> Result<Self, Error> {
         let path = if given.is_none() { checked(&path)? } else { path };
-        Ok(Self { path, timeout, tables, longest_lease, given, pool: OnceCell::new() })
+        let patience = Patience { timeout: settings.timeout, whom: format!("{path:?}") };
+        Ok(Self { path, patience, tables, settings, given, pool: OnceCell::new() })
     }
 
     /// Whether there is a database to read from yet.
@@ -65,7 +58,7 @@ impl File {
             Some(pool) => pool.clone(),
             None => self.connect(),
         };
-        let longest = self.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
+        let longest = self.settings.longest_lease_of_new();
         let schema = statements::schema(&self.tables, longest.as_millis() as i64);
         // Looked for first, so that a role that may not create tables can use those that are there.
         let known = self.tables.fill("SELECT 1 FROM {settings}", '"');
@@ -91,7 +84,7 @@ impl File {
         // the order in which they were sent.
         SqlitePoolOptions::new()
             .max_connections(1)
-            .acquire_timeout(self.timeout)
+            .acquire_timeout(self.settings.timeout)
             .idle_timeout(None)
             .max_lifetime(None)
             .test_before_acquire(false)
@@ -103,36 +96,7 @@ impl File {
     where
         Fut: Future<Output = Result<T, sqlx::Error>>,
     {
-        let end = Instant::now() + self.timeout;
-        loop {
-            // A statement hangs with its disk; it may still be carried out. One that was refused just
-            // before the end is to be told as that.
-            let Ok(answer) = timeout_at(end + GRACE, run()).await else {
-                let message = format!(
-                    "no answer from {:?} within {}",
-                    self.path,
-                    humantime::format_duration(self.timeout)
-                );
-                return Err(Error::new(ErrorKind::Timeout, message));
-            };
-            match answer {
-                Ok(done) => return Ok(done),
-                Err(error) => match failure(error, &self.path) {
-                    Failure::Busy if Instant::now() + PAUSE < end => {
-                        tokio::time::sleep(jittered(&SystemEnv, PAUSE)).await;
-                    }
-                    Failure::Busy => {
-                        let message = format!(
-                            "others kept writing to {:?} for {}",
-                            self.path,
-                            humantime::format_duration(self.timeout)
-                        );
-                        return Err(Error::new(ErrorKind::Unavailable, message));
-                    }
-                    Failure::Error(error) => return Err(error),
-                },
-            }
-        }
+        self.patience.patiently(|error| failure(error, &self.path), run).await
     }
 
     pub(super) async fn close(&self) {

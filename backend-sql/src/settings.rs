@@ -1,0 +1,185 @@
+//! What every store of this crate is told, by a builder or behind the `?` of a URL.
+
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, StoreSettings};
+
+use crate::{Strategy, tables::Tables};
+
+/// The options that all databases share.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) strategy: Strategy,
+    pub(crate) prefix: String,
+    pub(crate) longest_lease: Option<Duration>,
+    pub(crate) timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            strategy: Strategy::default(),
+            prefix: Tables::DEFAULT_PREFIX.to_owned(),
+            longest_lease: None,
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Settings {
+    /// Their names in a URL.
+    pub(crate) const KEYS: &str = "strategy, table_prefix, longest_lease, timeout";
+    /// The longest `longest_lease`.
+    const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+
+    /// Takes over one option of a URL; `false` if it is none of these.
+    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<bool, Error> {
+        let duration = || {
+            humantime::parse_duration(value).map_err(|_| {
+                refusal(format!("{key}={value} in the URL is no duration; allowed is such as 30s"))
+            })
+        };
+        match key {
+            "strategy" => self.strategy = value.parse()?,
+            "table_prefix" => value.clone_into(&mut self.prefix),
+            "longest_lease" => self.longest_lease = Some(duration()?),
+            "timeout" => self.timeout = duration()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Whether all are allowed, in a store whose shortest lease is `shortest`; the tables' names.
+    pub(crate) fn check(&self, shortest: Duration) -> Result<Tables, Error> {
+        let tables = Tables::new(&self.prefix)?;
+        check_longest(self.longest_lease.unwrap_or(shortest), shortest)?;
+        if self.timeout < Duration::from_millis(1) || self.timeout > Duration::from_secs(3600) {
+            let shown = humantime::format_duration(self.timeout);
+            return Err(refusal(format!("timeout {shown} is not allowed; allowed are 1ms to 1h")));
+        }
+        Ok(tables)
+    }
+
+    /// The longest lease of a store that these make.
+    pub(crate) fn longest_lease_of_new(&self) -> Duration {
+        self.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE)
+    }
+}
+
+/// Whether a store whose shortest lease is `shortest` may have this longest one.
+pub(crate) fn check_longest(longest: Duration, shortest: Duration) -> Result<(), Error> {
+    let most = Settings::LONGEST;
+    if longest < shortest || longest > most {
+        let show = humantime::format_duration;
+        return Err(refusal(format!(
+            "longest lease {} is not allowed; allowed are {} to {}",
+            show(longest),
+            show(shortest),
+            show(most)
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a store whose longest lease is not what this client was told.
+pub(crate) fn agree(expected: Option<Duration>, found: Duration) -> Result<(), Error> {
+    let Some(expected) = expected.filter(|expected| *expected != found) else { return Ok(()) };
+    let show = humantime::format_duration;
+    let message = format!(
+        "this client expects a longest lease of {}, but the store's is {}; \
+         change one of them (leasehold init sets the store's)",
+        show(expected),
+        show(found)
+    );
+    Err(Error::new(ErrorKind::Config, message))
+}
+
+pub(crate) fn refusal(message: String) -> Error {
+    Error::new(ErrorKind::InvalidInput, message)
+}
+
+/// The setters of [`Settings`] for a builder that has them in its field `settings`.
+macro_rules! setters {
+    ($builder:ident) => {
+        impl $builder {
+            /// How a lock is taken. Default: [`Strategy::PrimaryKey`](crate::Strategy::PrimaryKey).
+            #[must_use]
+            pub fn strategy(mut self, strategy: crate::Strategy) -> Self {
+                self.settings.strategy = strategy;
+                self
+            }
+
+            /// What the names of the tables begin with. Default: `leasehold`, for `leasehold_locks`
+            /// and so on.
+            #[must_use]
+            pub fn table_prefix(mut self, prefix: impl Into<String>) -> Self {
+                self.settings.prefix = prefix.into();
+                self
+            }
+
+            /// The longest lease that this client believes the store to have; a store that has
+            /// another is refused. Default: what the store has, or 30 s for a new one.
+            #[must_use]
+            pub fn longest_lease(mut self, longest: std::time::Duration) -> Self {
+                self.settings.longest_lease = Some(longest);
+                self
+            }
+
+            /// How long a call may take, waits for other users of the database included. Default:
+            /// 5 s.
+            #[must_use]
+            pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
+                self.settings.timeout = timeout;
+                self
+            }
+        }
+    };
+}
+pub(crate) use setters;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_option_is_set_or_named() {
+        let mut settings = Settings::default();
+        for (key, value) in [
+            ("strategy", "optimistic"),
+            ("table_prefix", "x"),
+            ("longest_lease", "1m"),
+            ("timeout", "2s"),
+        ] {
+            assert!(settings.set(key, value).unwrap() && Settings::KEYS.contains(key));
+        }
+        assert!(!settings.set("mode", "rw").unwrap());
+        assert_eq!((settings.strategy, &*settings.prefix), (Strategy::Optimistic, "x"));
+        assert_eq!(settings.longest_lease, Some(Duration::from_secs(60)));
+        assert_eq!(settings.timeout, Duration::from_secs(2));
+        for (key, value, part) in [
+            ("strategy", "x", "allowed are primary-key and optimistic"),
+            ("timeout", "x", "timeout=x"),
+        ] {
+            let error = settings.set(key, value).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_said_with_what_is() {
+        let shortest = Duration::from_millis(10);
+        for (settings, part) in [
+            (Settings { timeout: Duration::ZERO, ..Settings::default() }, "1ms to 1h"),
+            (Settings { prefix: String::new(), ..Settings::default() }, "1 to 40"),
+            (
+                Settings { longest_lease: Some(shortest / 2), ..Settings::default() },
+                "10ms to 7days",
+            ),
+        ] {
+            let error = settings.check(shortest).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        assert!(Settings::default().check(shortest).is_ok());
+    }
+}
