@@ -1,6 +1,6 @@
 //! The trait, in terms of scripts.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use async_trait::async_trait;
 use lock_core::{
@@ -10,6 +10,7 @@ use lock_core::{
 };
 
 use crate::{
+    keys::Bucket,
     pushes::Pushes,
     reply::{self, Reply},
     scripts,
@@ -51,7 +52,9 @@ impl Redis {
             floor.as_bytes(),
             channel.as_bytes(),
         ];
-        let answer = self.0.run_in_epoch(&scripts::ACQUIRE, &keys, &own, Answer::plain).await?;
+        let bucket = self.0.keys.bucket(&request.name);
+        let answer =
+            self.0.run_in_epoch(bucket, &scripts::ACQUIRE, &keys, &own, Answer::plain).await?;
         answer.reply.ok_or_else(reply::not_understood)
     }
 
@@ -62,12 +65,13 @@ impl Redis {
     async fn place(&self, request: &Request) -> Result<Enqueued, Error> {
         // Entered first, so that no push comes too early.
         let turn = self.turn(request);
-        let reply = self.attempt(request, self.pushes().channel()).await?;
+        let bucket = self.0.keys.bucket(&request.name);
+        let reply = self.attempt(request, self.pushes().channel(bucket)).await?;
         self.enqueued(request, turn, reply)
     }
 
     fn turn(&self, request: &Request) -> Box<Place> {
-        let (number, signals) = self.pushes().enter(request);
+        let (number, signals) = self.pushes().enter(self.0.keys.bucket(&request.name), request);
         Box::new(Place { redis: self.clone(), request: request.clone(), number, signals })
     }
 
@@ -94,6 +98,7 @@ impl Redis {
         let turn = how.next.map(|next| self.turn(next));
         let next_owner = how.next.map_or(grant.owner, |next| next.owner);
         let keys = self.0.keys.of(&grant.name, next_owner);
+        let bucket = self.0.keys.bucket(&grant.name);
         let owner = grant.owner.to_string();
         let keep = how.keep.map(millis).unwrap_or_default();
         let next = how.next.map(|next| {
@@ -107,12 +112,14 @@ impl Redis {
                 lease.as_bytes(),
                 label.as_str().as_bytes(),
                 floor.as_bytes(),
-                self.pushes().channel().as_bytes(),
+                self.pushes().channel(bucket).as_bytes(),
             ],
             None => [owner.as_bytes(), keep.as_bytes(), b"", b"", b"", b"", b""],
         };
-        let answer =
-            self.0.run_in_epoch(&scripts::RELEASE, &keys, &own, Answer::after_number).await?;
+        let answer = self
+            .0
+            .run_in_epoch(bucket, &scripts::RELEASE, &keys, &own, Answer::after_number)
+            .await?;
         let outcome = if answer.first == Some(1) { Outcome::Released } else { Outcome::NotHeld };
         let next = match (how.next, turn, answer.reply) {
             // With what stood in its way, the core asks on its own.
@@ -122,17 +129,15 @@ impl Redis {
         Ok(Released { outcome, next })
     }
 
-    async fn renew_batch(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+    async fn renew_batch(&self, bucket: Bucket, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
         let keys: Vec<_> = grants.iter().map(|grant| self.0.keys.lock(&grant.name)).collect();
         let words: Vec<_> = grants
             .iter()
             .flat_map(|grant| [grant.owner.to_string(), millis(grant.lease)])
             .collect();
         let arguments: Vec<_> = words.iter().map(String::as_bytes).collect();
-        let asked = async {
-            let link = self.0.link().await?;
-            reply::list(self.0.run(&link, &scripts::RENEW, &keys, &arguments).await?)
-        };
+        let asked =
+            async { reply::list(self.0.run(bucket, &scripts::RENEW, &keys, &arguments).await?) };
         let answers = match asked.await {
             Ok(answers) if answers.len() == grants.len() => answers,
             Ok(_) => return unknown(grants, &reply::not_understood()),
@@ -189,18 +194,31 @@ impl Backend for Redis {
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let keys = self.0.keys.of(&request.name, request.owner);
         let owner = request.owner.to_string();
+        let bucket = self.0.keys.bucket(&request.name);
         let asked = self
             .0
-            .run_in_epoch(&scripts::ABANDON, &keys, &[owner.as_bytes()], Answer::number)
+            .run_in_epoch(bucket, &scripts::ABANDON, &keys, &[owner.as_bytes()], Answer::number)
             .await;
         asked.map_err(|error| error.at("redis", "abandon").on(&request.name))?;
         Ok(())
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        let batches = grants.chunks(BATCH).map(|batch| self.renew_batch(batch, sent));
+        let mut buckets = BTreeMap::<_, Vec<usize>>::new();
+        for (at, grant) in grants.iter().enumerate() {
+            buckets.entry(self.0.keys.bucket(&grant.name)).or_default().push(at);
+        }
+        let chunks = buckets.iter().flat_map(|(bucket, places)| {
+            places.chunks(BATCH).map(move |places| async move {
+                let batch: Vec<_> = places.iter().map(|at| grants[*at]).collect();
+                let answers = self.renew_batch(*bucket, &batch, sent).await;
+                places.iter().copied().zip(answers).collect::<Vec<_>>()
+            })
+        });
         // All at once: one that hangs takes no time from the others.
-        futures_util::future::join_all(batches).await.into_iter().flatten().collect()
+        let answers = futures_util::future::join_all(chunks).await;
+        let answers: BTreeMap<_, _> = answers.into_iter().flatten().collect();
+        answers.into_values().collect()
     }
 
     async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
@@ -212,8 +230,10 @@ impl Backend for Redis {
         let keys = self.0.keys.of(&grant.name, grant.owner);
         let (owner, token) = (grant.owner.to_string(), token.to_string());
         let own: [&[u8]; 2] = [owner.as_bytes(), token.as_bytes()];
+        let bucket = self.0.keys.bucket(&grant.name);
         let asked = async {
-            let answer = self.0.run_in_epoch(&scripts::RAISE, &keys, &own, Answer::plain).await?;
+            let raise = self.0.run_in_epoch(bucket, &scripts::RAISE, &keys, &own, Answer::plain);
+            let answer = raise.await?;
             match answer.reply {
                 Some(Reply::Word(word)) if word == "raised" => Ok(()),
                 Some(other) => Err(self.failed(other)),
@@ -224,7 +244,7 @@ impl Backend for Redis {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        let state = self.look(std::slice::from_ref(name)).await;
+        let state = self.look(self.0.keys.bucket(name), std::slice::from_ref(name)).await;
         Ok(state.map_err(|error| error.at("redis", "inspect").on(name))?.pop())
     }
 
@@ -234,7 +254,8 @@ impl Backend for Redis {
 
     async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
         let keys = self.0.keys.of(name, lock_core::OwnerId::from_bits(0));
-        let answer = self.0.run_in_epoch(&scripts::FORCE, &keys, &[], Answer::number).await;
+        let bucket = self.0.keys.bucket(name);
+        let answer = self.0.run_in_epoch(bucket, &scripts::FORCE, &keys, &[], Answer::number).await;
         let answer = answer.map_err(|error| error.at("redis", "force-release").on(name))?;
         Ok(if answer.first == Some(1) { Outcome::Released } else { Outcome::NotHeld })
     }

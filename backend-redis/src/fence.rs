@@ -6,6 +6,7 @@ use lock_core::{Env as _, Error, FencingToken, Stale, SystemEnv};
 
 use crate::{
     config::RedisBuilder,
+    keys::Bucket,
     reply::{self, not_understood},
     scripts,
     store::Store,
@@ -76,9 +77,8 @@ impl Fence {
         let keys = [self.store.keys.fence(key), key.to_owned()];
         let offered = token.to_string();
         let asked = async {
-            let link = self.store.link().await?;
             let arguments = [offered.as_bytes(), value.as_ref()];
-            let answer = self.store.run(&link, &scripts::FENCE, &keys, &arguments).await?;
+            let answer = self.store.run(Bucket::FIRST, &scripts::FENCE, &keys, &arguments).await?;
             match reply::list(answer)?.as_slice() {
                 [written, admitted] => Ok((reply::number(written)? == 1, reply::token(admitted)?)),
                 _ => Err(not_understood()),

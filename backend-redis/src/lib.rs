@@ -19,6 +19,7 @@
 mod backend;
 mod config;
 mod error;
+mod failover;
 mod fence;
 mod guarantees;
 mod identity;
@@ -28,8 +29,12 @@ pub mod node;
 mod operate;
 mod pushes;
 mod reply;
+mod routes;
 mod scripts;
+mod sentinel;
 mod store;
+mod subscription;
+mod topology;
 mod turn;
 mod url;
 

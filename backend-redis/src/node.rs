@@ -12,9 +12,9 @@ pub use redis::Value;
 pub use crate::reply::{list, not_understood, number, text};
 use crate::{
     backend::Redis,
-    config::{Place, RedisBuilder},
+    config::RedisBuilder,
     error,
-    keys::Keys,
+    keys::{Bucket, Keys},
     pushes::Pushes,
     reply::Reply,
     scripts,
@@ -50,7 +50,8 @@ impl Script {
     /// `gate` and others: see `scripts/common.lua`), and `rest`.
     ///
     /// It must ask `gate` before it grants, and answer what `gate` refuses with. `KEYS[1]` is the
-    /// epoch record; `ARGV[1]` to `ARGV[4]` are set, the caller's arguments follow.
+    /// epoch record; `ARGV[1]` to `ARGV[4]` are set, the caller's arguments follow, and one for `gate`
+    /// is the last.
     #[must_use]
     pub fn in_epoch(fast: &str, rest: &str) -> Self {
         Self(scripts::Script::new([fast, scripts::COMMON, rest].join("\n")))
@@ -88,7 +89,7 @@ impl Node {
     ) -> Result<Self, Error> {
         builder.check()?;
         let keys = Keys::new(&builder.settings.prefix);
-        let pushes = Pushes::heard_by(keys.channel(client), listener);
+        let pushes = Pushes::heard_by(&keys, client, listener);
         Ok(Self(Redis(Arc::new(Store::new(builder.settings, keys, pushes)))))
     }
 
@@ -99,16 +100,13 @@ impl Node {
     /// Host and port, or the path of its socket, for messages.
     #[must_use]
     pub fn address(&self) -> String {
-        match &self.store().settings.place {
-            Place::Tcp(host, port) | Place::Tls(host, port) => format!("{host}:{port}"),
-            Place::Unix(path) => path.display().to_string(),
-        }
+        self.store().settings.topology.to_string()
     }
 
     /// The channel that scripts publish to.
     #[must_use]
     pub fn channel(&self) -> &str {
-        self.0.pushes().channel()
+        self.0.pushes().channel(Bucket::FIRST)
     }
 
     /// The keys of a script about one name and one owner: epoch record, lock, queue, places, and the
@@ -123,7 +121,7 @@ impl Node {
     /// # Errors
     /// `Unavailable`, `Auth` or `Config` for a server that cannot be used.
     pub async fn run_id(&self) -> Result<String, Error> {
-        Ok(self.store().link().await?.identity().await?.run.clone())
+        Ok(self.store().link(Bucket::FIRST).await?.identity().await?.run.clone())
     }
 
     /// What this client takes the node's settings to be.
@@ -149,8 +147,7 @@ impl Node {
         keys: &[String],
         arguments: &[&[u8]],
     ) -> Result<Value, Error> {
-        let link = self.store().link().await?;
-        self.store().run(&link, &script.0, keys, arguments).await
+        self.store().run(Bucket::FIRST, &script.0, keys, arguments).await
     }
 
     /// Runs a script that may grant, with what `gate` needs to know. Answers of `gate` that mean "you
@@ -173,7 +170,8 @@ impl Node {
             }
             Ok(Answer { first: None, reply: Some(Reply::Foreign(value)) })
         };
-        let answer = self.store().run_in_epoch(&script.0, keys, arguments, read).await?;
+        let answer =
+            self.store().run_in_epoch(Bucket::FIRST, &script.0, keys, arguments, read).await?;
         match answer.reply {
             Some(Reply::Foreign(value)) => Ok(value),
             _ => Err(not_understood()),
@@ -187,14 +185,18 @@ impl Node {
     /// As [`call`](Self::call).
     pub async fn scan(&self, cursor: u64) -> Result<(u64, Vec<LockName>), Error> {
         let mut scan = redis::cmd("SCAN");
-        scan.arg(cursor).arg("MATCH").arg(self.store().keys.all_locks()).arg("COUNT").arg(500);
-        let answer = self.store().link().await?.send(&scan).await?;
+        scan.arg(cursor)
+            .arg("MATCH")
+            .arg(self.store().keys.all_locks(Bucket::FIRST))
+            .arg("COUNT")
+            .arg(500);
+        let answer = self.store().link(Bucket::FIRST).await?.send(&scan).await?;
         let answer = list(answer.map_err(|error| error::of_command(&error))?)?;
         let [next, found] = answer.as_slice() else { return Err(not_understood()) };
         let mut names = Vec::new();
         for key in list(found.clone())? {
             if let Value::BulkString(key) = key {
-                names.extend(self.store().keys.name_of(&key));
+                names.extend(self.store().keys.name_of(Bucket::FIRST, &key));
             }
         }
         Ok((number(next)?, names))

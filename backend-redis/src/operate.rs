@@ -12,6 +12,7 @@ use crate::{
     backend::Redis,
     config::check_longest,
     error,
+    keys::Bucket,
     reply::{self, Reply, not_understood},
     scripts,
     store::{Agreed, Answer},
@@ -22,13 +23,17 @@ const PART: usize = 200;
 
 impl Redis {
     /// The states of those among `names` that are held or waited for.
-    pub(crate) async fn look(&self, names: &[LockName]) -> Result<Vec<LockState>, Error> {
-        let mut keys = vec![self.0.keys.epoch()];
+    pub(crate) async fn look(
+        &self,
+        bucket: Bucket,
+        names: &[LockName],
+    ) -> Result<Vec<LockState>, Error> {
+        let mut keys = vec![self.0.keys.epoch(bucket)];
         for name in names {
             keys.extend([self.0.keys.lock(name), self.0.keys.queue(name)]);
         }
-        let link = self.0.link().await?;
-        let mut answers = reply::list(self.0.run(&link, &scripts::INSPECT, &keys, &[]).await?)?;
+        let answer = self.0.run(bucket, &scripts::INSPECT, &keys, &[]).await?;
+        let mut answers = reply::list(answer)?;
         let mark = reply::token(&answers.pop().ok_or_else(not_understood)?)?;
         let mut states = Vec::new();
         for (name, answer) in names.iter().zip(answers) {
@@ -53,20 +58,22 @@ impl Redis {
             let message = format!("{cursor:?} is no place in a listing; allowed is a page's next");
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
+        let bucket = Bucket::FIRST;
         let mut scan = redis::cmd("SCAN");
-        scan.arg(&cursor).arg("MATCH").arg(self.0.keys.all_locks()).arg("COUNT").arg(PART);
-        let answer = self.0.link().await?.send(&scan).await?;
+        scan.arg(&cursor).arg("MATCH").arg(self.0.keys.all_locks(bucket)).arg("COUNT").arg(PART);
+        let answer = self.0.link(bucket).await?.send(&scan).await?;
         let answer = reply::list(answer.map_err(|error| error::of_command(&error))?)?;
         let [next, found] = answer.as_slice() else { return Err(not_understood()) };
         let next = reply::text(next)?.to_owned();
         let mut names = BTreeSet::new();
         for key in reply::list(found.clone())? {
             if let Value::BulkString(key) = key {
-                names.extend(self.0.keys.name_of(&key));
+                names.extend(self.0.keys.name_of(bucket, &key));
             }
         }
         let names: Vec<_> = names.into_iter().collect();
-        let mut locks = if names.is_empty() { Vec::new() } else { self.look(&names).await? };
+        let mut locks =
+            if names.is_empty() { Vec::new() } else { self.look(bucket, &names).await? };
         locks.retain(|state| state.holder.is_some());
         Ok(Page { locks, next: (next != "0").then_some(next) })
     }
@@ -88,8 +95,10 @@ impl Redis {
         };
         let first: &[u8] = if init.first_use { b"1" } else { b"0" };
         let own = [first, longest.as_bytes(), quarantine.as_bytes()];
-        let keys = [self.0.keys.epoch()];
-        let answer = self.0.run_in_epoch(&scripts::INIT, &keys, &own, Answer::plain).await?;
+        let bucket = Bucket::FIRST;
+        let keys = [self.0.keys.epoch(bucket)];
+        let set = self.0.run_in_epoch(bucket, &scripts::INIT, &keys, &own, Answer::plain);
+        let answer = set.await?;
         let Some(Reply::Set { longest, quarantine, grants_in }) = answer.reply else {
             return Err(not_understood());
         };
@@ -120,7 +129,7 @@ impl Redis {
 
     pub(crate) async fn clock_difference(&self) -> Result<i64, Error> {
         let before = SystemEnv.wall_micros();
-        let answer = self.0.link().await?.send(&redis::cmd("TIME")).await?;
+        let answer = self.0.link(Bucket::FIRST).await?.send(&redis::cmd("TIME")).await?;
         let after = SystemEnv.wall_micros();
         let parts = reply::list(answer.map_err(|error| error::of_command(&error))?)?;
         let [seconds, micros] = parts.as_slice() else { return Err(not_understood()) };

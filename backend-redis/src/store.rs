@@ -13,13 +13,17 @@ use redis::{Cmd, ErrorKind as Driver, RedisError, ServerErrorKind, Value};
 
 use crate::{
     config::Settings,
-    error, guarantees,
+    error,
+    failover::Failover,
+    guarantees,
     identity::Identity,
-    keys::Keys,
+    keys::{Bucket, Keys},
     link::{CONFIRM_EVERY, Link},
     pushes::Pushes,
     reply::{self, Reply},
+    routes::Routes,
     scripts::Script,
+    topology::{Finder, Place},
 };
 
 /// What the client believes the store's settings to be.
@@ -34,8 +38,8 @@ pub(crate) struct Store {
     pub(crate) settings: Settings,
     pub(crate) keys: Keys,
     pub(crate) pushes: Arc<Pushes>,
-    link: RwLock<Option<Arc<Link>>>,
-    connecting: tokio::sync::Mutex<()>,
+    routes: Routes,
+    finder: Finder,
     agreed: Mutex<Agreed>,
     promised: RwLock<(Arc<Guarantees>, Option<Arc<Identity>>)>,
     closed: AtomicBool,
@@ -44,9 +48,9 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) async fn open(settings: Settings, client: u128) -> Result<Self, Error> {
         let keys = Keys::new(&settings.prefix);
-        let pushes = Pushes::new(keys.channel(client));
+        let pushes = Pushes::new(&keys, client);
         let store = Self::new(settings, keys, pushes);
-        store.link().await?;
+        store.link(Bucket::FIRST).await?;
         Ok(store)
     }
 
@@ -54,12 +58,12 @@ impl Store {
     pub(crate) fn new(settings: Settings, keys: Keys, pushes: Pushes) -> Self {
         let agreed = settings.first_agreed();
         Self {
-            promised: RwLock::new((Arc::new(guarantees::of(agreed, None)), None)),
+            promised: RwLock::new((Arc::new(guarantees::of(agreed, &settings, None)), None)),
+            routes: Routes::new(keys.buckets().count()),
+            finder: Finder::new(&settings),
             settings,
             keys,
             pushes: Arc::new(pushes),
-            link: RwLock::new(None),
-            connecting: tokio::sync::Mutex::new(()),
             agreed: Mutex::new(agreed),
             closed: AtomicBool::new(false),
         }
@@ -76,43 +80,57 @@ impl Store {
     fn promise(&self, identity: Option<&Arc<Identity>>) {
         let mut promised = self.promised.write().unwrap_or_else(PoisonError::into_inner);
         let identity = identity.cloned().or_else(|| promised.1.clone());
-        *promised = (Arc::new(guarantees::of(self.agreed(), identity.as_deref())), identity);
+        *promised = (
+            Arc::new(guarantees::of(self.agreed(), &self.settings, identity.as_deref())),
+            identity,
+        );
     }
 
-    /// The connection, made anew if the last one has ended.
-    pub(crate) async fn link(&self) -> Result<Arc<Link>, Error> {
-        if let Some(link) = self.current() {
-            return Ok(link);
+    /// The connection to the server of a bucket, made anew if the last one has ended.
+    pub(crate) async fn link(&self, bucket: Bucket) -> Result<Arc<Link>, Error> {
+        match self.routes.current(bucket) {
+            Some(link) => Ok(link),
+            None => self.find(bucket).await,
         }
-        let _only_one = self.connecting.lock().await;
-        if let Some(link) = self.current() {
-            return Ok(link);
+    }
+
+    async fn find(&self, bucket: Bucket) -> Result<Arc<Link>, Error> {
+        let place = self.finder.locate(bucket).await?;
+        let link = self.link_to(&place, bucket).await?;
+        self.routes.set(bucket, Some(Arc::clone(&link)));
+        if self.closed.load(Ordering::SeqCst) {
+            self.routes.clear();
+        }
+        Ok(link)
+    }
+
+    async fn link_to(&self, place: &Place, bucket: Bucket) -> Result<Arc<Link>, Error> {
+        let line = self.routes.line(place);
+        let mut only_one = line.lock().await;
+        if let Some(link) = only_one.as_ref().filter(|link| !link.is_dead()) {
+            return Ok(Arc::clone(link));
         }
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, "the connection was closed"));
         }
-        let link = Arc::new(Link::open(&self.settings, Arc::clone(&self.pushes)).await?);
+        let link = Link::open(&self.settings, place, Arc::clone(&self.pushes)).await?;
+        let link = Arc::new(link);
         let identity = link.identity().await?;
-        self.compare_settings(&link).await?;
+        self.compare_settings(&link, bucket).await?;
         self.promise(Some(&identity));
-        keep_confirming(&link, &self.pushes);
-        *self.link.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&link));
+        keep_confirming(&link, &self.pushes, &self.finder);
+        *only_one = Some(Arc::clone(&link));
         Ok(link)
-    }
-
-    fn current(&self) -> Option<Arc<Link>> {
-        let link = self.link.read().unwrap_or_else(PoisonError::into_inner);
-        link.as_ref().filter(|link| !link.is_dead()).cloned()
     }
 
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        *self.link.write().unwrap_or_else(PoisonError::into_inner) = None;
+        self.routes.clear();
     }
 
-    async fn compare_settings(&self, link: &Link) -> Result<(), Error> {
+    async fn compare_settings(&self, link: &Link, bucket: Bucket) -> Result<(), Error> {
         let mut ask = redis::cmd("HMGET");
-        ask.arg(self.keys.epoch()).arg("longest").arg("quarantine");
+        ask.arg(self.keys.epoch(bucket)).arg("longest").arg("quarantine");
         let answer = link.send(&ask).await?.map_err(|error| error::of_command(&error))?;
         match reply::list(answer)?.as_slice() {
             [longest @ Value::BulkString(_), quarantine] => {
@@ -156,6 +174,17 @@ impl Store {
     /// Runs a script that asks for nothing but keys and arguments of its own.
     pub(crate) async fn run(
         &self,
+        bucket: Bucket,
+        script: &Script,
+        keys: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<Value, Error> {
+        let link = self.link(bucket).await?;
+        self.run_on(&link, script, keys, arguments).await
+    }
+
+    async fn run_on(
+        &self,
         link: &Link,
         script: &Script,
         keys: &[String],
@@ -171,22 +200,27 @@ impl Store {
             // The whole text runs it and loads it in one.
             answer = link.send(&call("EVAL", &script.source)).await?;
         }
+        if answer.as_ref().is_err_and(|error| error.code() == Some("READONLY")) {
+            // It has become a replica: the next command looks for the master.
+            link.retire();
+        }
         answer.map_err(|error| error::of_command(&error))
     }
 
     /// Runs a script that may grant: it is told who the server said it is on this connection.
     pub(crate) async fn run_in_epoch(
         &self,
+        bucket: Bucket,
         script: &Script,
         keys: &[String],
         own: &[&[u8]],
         read: impl Fn(Value) -> Result<Answer, Error>,
     ) -> Result<Answer, Error> {
-        let mut waiting_for_places = !self.pushes.is_empty();
+        let mut waiting_for_places = self.pushes.waits_in(bucket);
         for _ in 0..4 {
-            let link = self.link().await?;
+            let link = self.link(bucket).await?;
             if std::mem::take(&mut waiting_for_places) {
-                link.subscribe().await?;
+                link.listening.subscribe(bucket).await?;
             }
             let identity = link.identity().await?;
             let agreed = self.agreed();
@@ -199,7 +233,9 @@ impl Store {
                 quarantine.as_bytes(),
             ];
             arguments.extend_from_slice(own);
-            let answer = read(self.run(&link, script, keys, &arguments).await?)?;
+            let failover = Failover::of(&self.settings, &identity).argument();
+            arguments.push(failover.as_bytes());
+            let answer = read(self.run_on(&link, script, keys, &arguments).await?)?;
             match answer.reply {
                 Some(Reply::Stale) if answer.first.is_none() => {
                     let identity = link.confirm().await?;
@@ -247,8 +283,8 @@ fn is_noscript(error: &RedisError) -> bool {
 }
 
 /// Confirms the handshake until the connection has ended or nobody uses it.
-fn keep_confirming(link: &Arc<Link>, pushes: &Arc<Pushes>) {
-    let (link, pushes) = (Arc::downgrade(link), Arc::clone(pushes));
+fn keep_confirming(link: &Arc<Link>, pushes: &Arc<Pushes>, finder: &Finder) {
+    let (link, pushes, finder) = (Arc::downgrade(link), Arc::clone(pushes), finder.clone());
     tokio::spawn(async move {
         let mut last = None;
         loop {
@@ -262,7 +298,12 @@ fn keep_confirming(link: &Arc<Link>, pushes: &Arc<Pushes>) {
                 }
                 Err(error) => tracing::warn!(%error, "the server did not confirm who it is"),
             }
-            link.unsubscribe_if_idle().await;
+            if finder.has_left(&link.place).await {
+                // Whoever waits asks again, and so finds the new one.
+                link.retire();
+                pushes.recheck_all();
+            }
+            link.listening.unsubscribe_if_idle().await;
         }
     });
 }

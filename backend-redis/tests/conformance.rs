@@ -1,11 +1,11 @@
-//! The suite over one Redis: RESP3 and RESP2, plain and with TLS.
+//! The suite over one Redis: RESP3 and RESP2, plain and with TLS; and over one that sentinels watch.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use conformance_tests::{
     Harness, SetUpError, Store,
-    kit::{ClientCertificates, Redis, RedisOptions, Server as _},
+    kit::{ClientCertificates, Redis, RedisOptions, Sentinels, Server as _},
 };
 use lock_core::{Backend, Error, Init};
 
@@ -47,6 +47,31 @@ impl Harness for OnRedis {
     }
 }
 
+/// Three sentinels, a master and two replicas.
+struct OnSentinels;
+
+#[async_trait]
+impl Harness for OnSentinels {
+    fn name(&self) -> &'static str {
+        "redis/sentinel"
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        let options =
+            RedisOptions::new().line("min-replicas-to-write 1").line("min-replicas-max-lag 10");
+        let group = Sentinels::start_patient(2, options, Duration::from_secs(60)).await?;
+        let hosts: Vec<_> = group.endpoints().iter().map(ToString::to_string).collect();
+        let url = format!("redis+sentinel://{}/{}", hosts.join(","), Sentinels::MASTER);
+        let first_use = Init { first_use: true, ..Init::default() };
+        backend_redis::connect(&url).await?.init(&first_use).await?;
+        Ok(Store::new(url, group))
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        backend_redis::connect(address).await
+    }
+}
+
 fn main() -> ExitCode {
     let on =
         |name, protocol, tls| -> Arc<dyn Harness> { Arc::new(OnRedis { name, protocol, tls }) };
@@ -55,5 +80,6 @@ fn main() -> ExitCode {
         on("redis/resp2", "resp2", false),
         on("redis/resp3/tls", "resp3", true),
         on("redis/resp2/tls", "resp2", true),
+        Arc::new(OnSentinels),
     ])
 }

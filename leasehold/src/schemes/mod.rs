@@ -14,7 +14,9 @@ schemes! {
     etcd "etcd": ["etcd"], "etcd://HOST:PORT,HOST:PORT";
     memory "memory": ["memory"], "memory:";
     postgres "postgres": ["postgres", "postgresql"], "postgres://USER@HOST/DATABASE";
-    redis "redis": ["redis", "rediss", "unix", "redis+unix"], "redis://HOST:PORT";
+    redis "redis": [
+        "redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel"
+    ], "redis://HOST:PORT";
     sqlite "sqlite": ["sqlite"], "sqlite:PATH";
 }
 

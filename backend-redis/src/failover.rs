@@ -1,0 +1,52 @@
+//! How long a master may go on writing after a replica was promoted in its place.
+//!
+//! A lease that was granted or renewed there in that time outlives the promotion by as much, so the
+//! quarantine of the new master is longer by this margin.
+
+use std::time::Duration;
+
+use crate::{config::Settings, identity::Identity, link::CONFIRMED_WITHIN, topology::Topology};
+
+/// A master counts the lag of its replicas in whole seconds, once a second.
+const COUNTED_BY: Duration = Duration::from_secs(2);
+
+/// What a script that may grant has to know of failover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failover {
+    /// No replica is there to be promoted.
+    None,
+    /// An old master has stopped writing after so long.
+    Bounded(Duration),
+    /// It may go on for ever, or nobody can tell.
+    Unbounded,
+}
+
+impl Failover {
+    pub(crate) fn of(settings: &Settings, identity: &Identity) -> Self {
+        if !settings.topology.fails_over() && !identity.is_replicated() {
+            return Self::None;
+        }
+        if let Some(margin) = settings.failover_margin {
+            return Self::Bounded(margin);
+        }
+        let limits = &identity.limits;
+        // A paused master goes on where it was, and answers what was sent while the last handshake
+        // counted, before it notices what it has missed.
+        let bound = match settings.topology {
+            Topology::Single(_) | Topology::Sentinel(_) => {
+                let lag = limits.max_lag.filter(|_| identity.good_replicas.is_some());
+                lag.map(|lag| lag + COUNTED_BY + CONFIRMED_WITHIN)
+            }
+        };
+        bound.map_or(Self::Unbounded, Self::Bounded)
+    }
+
+    /// The last argument of a script that may grant: empty, or the margin in microseconds.
+    pub(crate) fn argument(self) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::Bounded(margin) => margin.as_micros().to_string(),
+            Self::Unbounded => "0".to_owned(),
+        }
+    }
+}
