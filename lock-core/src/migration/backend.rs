@@ -99,7 +99,7 @@ impl Backend for Migration {
         if let Some(only) = self.only() {
             return only.list(from).await;
         }
-        // A cursor begins with the number of its store. A name of both stores is listed twice.
+        // A cursor begins with the number of its store.
         let (side, inner) = match from.as_deref().map(|from| from.split_at_checked(1)) {
             None => (0, None),
             Some(Some(("0", rest))) => (0, Some(rest.to_owned())),
@@ -111,6 +111,19 @@ impl Backend for Migration {
             }
         };
         let mut page = self.stores[side].list(inner).await?;
+        if side == 1 {
+            // The same owner's hold of the first store was in its pages; a passing attempt was not.
+            let mut fresh = Vec::with_capacity(page.locks.len());
+            for lock in page.locks {
+                let first =
+                    self.stores[0].inspect(&lock.name).await?.and_then(|first| first.holder);
+                let owner = |holder: &crate::Holder| holder.owner;
+                if first.as_ref().map(owner) != lock.holder.as_ref().map(owner) {
+                    fresh.push(lock);
+                }
+            }
+            page.locks = fresh;
+        }
         page.next = match page.next {
             Some(next) => Some(format!("{side}{next}")),
             None => (side == 0).then(|| "1".to_owned()),
