@@ -87,7 +87,10 @@ async fn a_loss_in_either_store_is_a_loss_and_frees_the_other() {
         lost.force_release(&name()).await.unwrap();
         let answers = both.renew(&[&grant], SystemEnv.now()).await;
         assert!(matches!(answers[..], [Renewal::Lost(_)]), "{answers:?}");
-        assert!(is_free(other).await);
+        // Given back beside the answer.
+        while !is_free(other).await {
+            tokio::task::yield_now().await;
+        }
     }
 }
 

@@ -1,89 +1,60 @@
-//! The trait: forwarded to the only store, or carried out in both.
+//! Phase `Both`: the trait, in terms of the steps.
 
 #![deny(clippy::missing_trait_methods)]
 
-use std::{future::pending, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Migration, pair::pair_of};
+use super::{both::Both, pair::Pair, promise};
 use crate::{
-    Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Init,
-    Instant, LockName, LockState, Outcome, Page, Release, Released, Renewal, Request, Signal,
-    StoreSettings, Turn,
+    Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Holder,
+    Init, Instant, LockName, LockState, Outcome, Page, Release, Released, Renewal, Request,
+    StoreSettings,
 };
 
 #[async_trait]
-impl Backend for Migration {
+impl Backend for Both {
     fn kind(&self) -> &'static str {
         "migration"
     }
 
     async fn identity(&self) -> Result<String, Error> {
-        let Some(only) = self.only() else {
-            let refusal = "two stores have no one identity: migrations do not nest";
-            return Err(Error::new(ErrorKind::Unsupported, refusal).at("migration", "identity"));
-        };
-        only.identity().await
+        let refusal = "two stores have no one identity: migrations do not nest";
+        Err(Error::new(ErrorKind::Unsupported, refusal).at("migration", "identity"))
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
-        self.promised()
+        promise::of_both(&self.stores, &self.promised)
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
-        match self.only() {
-            Some(only) => only.try_acquire(request).await,
-            None => self.acquire_both(request).await,
-        }
+        self.attempt(request).await
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
-        if let Some(only) = self.only() {
-            return only.enqueue(request).await;
-        }
-        Ok(match self.acquire_both(request).await? {
-            Attempt::Granted(grant) => Enqueued::Granted(grant),
-            Attempt::Busy(busy) => Enqueued::Waiting(Box::new(Polling), busy),
-            Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
-        })
+        self.line_up(request).await
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        if let Some(only) = self.only() {
-            return only.abandon(request).await;
-        }
-        let second = self.stores[1].abandon(request).await;
-        self.stores[0].abandon(request).await.and(second)
+        self.bury(request).await
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        match self.only() {
-            Some(only) => only.renew(grants, sent).await,
-            None => self.renew_both(grants, sent).await,
-        }
+        self.renew_both(grants, sent).await
     }
 
     async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
-        match self.only() {
-            Some(only) => only.release(grant, how).await,
-            None => self.release_both(grant, how).await.map(Released::plain),
-        }
+        self.release_both(grant, how).await.map(Released::plain)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
-        if let Some(only) = self.only() {
-            return only.raise(grant, token).await;
-        }
-        let pair = pair_of(grant)?;
-        self.stores[0].raise(&pair.0[0], token).await?;
-        self.stores[1].raise(&pair.0[1], token).await
+        let pair = Pair::of(grant)?;
+        self.stores[0].raise(&pair.grants[0], token).await?;
+        self.stores[1].raise(&pair.grants[1], token).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        if let Some(only) = self.only() {
-            return only.inspect(name).await;
-        }
         let first = self.stores[0].inspect(name).await?;
         let second = self.stores[1].inspect(name).await?;
         Ok(match (first, second) {
@@ -96,9 +67,6 @@ impl Backend for Migration {
     }
 
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
-        if let Some(only) = self.only() {
-            return only.list(from).await;
-        }
         // A cursor begins with the number of its store.
         let (side, inner) = match from.as_deref().map(|from| from.split_at_checked(1)) {
             None => (0, None),
@@ -117,7 +85,7 @@ impl Backend for Migration {
             for lock in page.locks {
                 let first =
                     self.stores[0].inspect(&lock.name).await?.and_then(|first| first.holder);
-                let owner = |holder: &crate::Holder| holder.owner;
+                let owner = |holder: &Holder| holder.owner;
                 if first.as_ref().map(owner) != lock.holder.as_ref().map(owner) {
                     fresh.push(lock);
                 }
@@ -132,18 +100,12 @@ impl Backend for Migration {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
-        if let Some(only) = self.only() {
-            return only.force_release(name).await;
-        }
         let second = self.stores[1].force_release(name).await?;
         let first = self.stores[0].force_release(name).await?;
         Ok(if first == Outcome::Released { first } else { second })
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        if let Some(only) = self.only() {
-            return only.init(init).await;
-        }
         let mut together = self.stores[0].init(init).await?;
         let second = self.stores[1].init(init).await?;
         together.longest_lease = together.longest_lease.min(second.longest_lease);
@@ -157,9 +119,6 @@ impl Backend for Migration {
 
     /// In phase `Both` the larger difference of the two.
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
-        if let Some(only) = self.only() {
-            return only.clock_difference_micros().await;
-        }
         let first = self.stores[0].clock_difference_micros().await?;
         let second = self.stores[1].clock_difference_micros().await?;
         Ok(first.into_iter().chain(second).max_by_key(|micros| micros.unsigned_abs()))
@@ -168,20 +127,5 @@ impl Backend for Migration {
     async fn close(&self) {
         self.stores[1].close().await;
         self.stores[0].close().await;
-    }
-}
-
-/// A place in no queue: the core's polling does the work.
-#[derive(Debug)]
-struct Polling;
-
-#[async_trait]
-impl Turn for Polling {
-    async fn next(&mut self) -> Signal {
-        pending().await
-    }
-
-    async fn leave(self: Box<Self>) -> Result<(), Error> {
-        Ok(())
     }
 }

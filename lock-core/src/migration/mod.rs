@@ -1,18 +1,19 @@
 //! Two stores as one, while a fleet moves from the first to the second.
-//!
-//! Not there yet: the coordination records. Nothing here sees the phases of other processes, so that
-//! an operator must keep them within one step of each other; `Guarantees` names that as an assumption.
 
 mod backend;
+mod both;
+mod forward;
 mod pair;
+mod place;
 mod promise;
 
 use std::{fmt, sync::Arc};
 
-use crate::{Backend, Error, ErrorKind};
+use self::{both::Both, promise::Made};
+use crate::{Backend, Env, Error, ErrorKind, SystemEnv};
 
 /// How far a process is in a migration. Neighbours may run side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Only the old store is used.
     Old,
@@ -34,12 +35,18 @@ impl fmt::Display for Phase {
 
 /// A backend over an old and a new store.
 ///
-/// In [`Phase::Both`] a waiter polls and is not served in order.
+/// In [`Phase::Both`] a lock is held in both stores, under the larger of their two tokens, which both
+/// have before anybody sees it. A waiter is woken as the stores wake theirs, and not served in order.
 #[derive(Debug)]
 pub struct Migration {
-    /// In the order of acquisition in [`Phase::Both`]; otherwise the old and the new store.
-    stores: [Arc<dyn Backend>; 2],
     phase: Phase,
+    side: Side,
+}
+
+#[derive(Debug)]
+enum Side {
+    One(Arc<dyn Backend>, Made),
+    Both(Both),
 }
 
 impl Migration {
@@ -53,23 +60,13 @@ impl Migration {
         new: Arc<dyn Backend>,
         phase: Phase,
     ) -> Result<Self, Error> {
-        let mut stores = [old, new];
-        if phase == Phase::Both {
-            if let Some(store) = stores.iter().find(|store| !store.guarantees().raise) {
-                let message = format!("{} cannot raise a token, which moving needs", store.kind());
-                return Err(Error::new(ErrorKind::Config, message).at("migration", "new"));
-            }
-            let identities = [stores[0].identity().await?, stores[1].identity().await?];
-            if identities[0] == identities[1] {
-                let message = format!("both stores are {}; two are needed", identities[0]);
-                return Err(Error::new(ErrorKind::Config, message).at("migration", "new"));
-            }
-            // Not by role: a fleet that rolls back takes the stores in the same order.
-            if identities[0] > identities[1] {
-                stores.reverse();
-            }
-        }
-        Ok(Self { stores, phase })
+        let env: Arc<dyn Env> = Arc::new(SystemEnv);
+        let side = match phase {
+            Phase::Old => Side::One(old, Made::default()),
+            Phase::New => Side::One(new, Made::default()),
+            Phase::Both => Side::Both(in_order(old, new, env).await?),
+        };
+        Ok(Self { phase, side })
     }
 
     /// The phase of this process.
@@ -77,13 +74,27 @@ impl Migration {
     pub fn phase(&self) -> Phase {
         self.phase
     }
+}
 
-    /// The only store in use, outside [`Phase::Both`].
-    fn only(&self) -> Option<&dyn Backend> {
-        match self.phase {
-            Phase::Old => Some(&*self.stores[0]),
-            Phase::Both => None,
-            Phase::New => Some(&*self.stores[1]),
-        }
+/// The two stores in the order of acquisition. Not by role: a fleet that rolls back takes them in the
+/// same order.
+async fn in_order(
+    old: Arc<dyn Backend>,
+    new: Arc<dyn Backend>,
+    env: Arc<dyn Env>,
+) -> Result<Both, Error> {
+    let mut stores = [old, new];
+    let refuse =
+        |message: String| Err(Error::new(ErrorKind::Config, message).at("migration", "new"));
+    if let Some(store) = stores.iter().find(|store| !store.guarantees().raise) {
+        return refuse(format!("{} cannot raise a token, which moving needs", store.kind()));
     }
+    let identities = [stores[0].identity().await?, stores[1].identity().await?];
+    if identities[0] == identities[1] {
+        return refuse(format!("both stores are {}; two are needed", identities[0]));
+    }
+    if identities[0] > identities[1] {
+        stores.reverse();
+    }
+    Ok(Both { stores, env, places: Arc::default(), promised: Made::default() })
 }
