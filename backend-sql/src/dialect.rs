@@ -43,6 +43,9 @@ impl Row {
 pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     const KIND: &'static str;
 
+    /// What tells this store from every other.
+    async fn identity(&self) -> Result<String, Error>;
+
     fn guarantees(&self) -> Arc<Guarantees>;
 
     /// The largest floor that may be asked for now.
