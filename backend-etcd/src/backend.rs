@@ -55,6 +55,10 @@ impl Backend for EtcdBackend {
         "etcd"
     }
 
+    async fn identity(&self) -> Result<String, Error> {
+        self.name_of_store().await.during("identity")
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.promised()
     }

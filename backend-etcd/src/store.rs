@@ -214,6 +214,13 @@ impl EtcdBackend {
         TxnOp::get(self.layout.settings(), None)
     }
 
+    /// The cluster's own number, and where in it the keys lie.
+    pub(crate) async fn name_of_store(&self) -> Result<String, Error> {
+        let answer = self.rpc.txn(Txn::new().and_then([self.get_settings()])).await?;
+        let cluster = answer.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
+        Ok(format!("etcd:{cluster:016x}:{}", self.layout.prefix()))
+    }
+
     /// The place that stands first, and how many there are.
     pub(crate) async fn look(&self, name: &LockName) -> Result<(Option<Seen>, i64), Error> {
         let answer = self.rpc.txn(Txn::new().and_then([self.get_first(name)])).await?;

@@ -165,6 +165,10 @@ impl Backend for Redis {
         "redis"
     }
 
+    async fn identity(&self) -> Result<String, Error> {
+        self.name_of_store().await.map_err(|error| error.at("redis", "identity"))
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.0.promised()
     }

@@ -109,6 +109,15 @@ impl Redis {
         Ok(settings)
     }
 
+    /// A random name that the store keeps in its epoch record.
+    pub(crate) async fn name_of_store(&self) -> Result<String, Error> {
+        let fresh = format!("{:032x}", SystemEnv.random());
+        let link = self.0.link().await?;
+        let keys = [self.0.keys.epoch()];
+        let answer = self.0.run(&link, &scripts::IDENTITY, &keys, &[fresh.as_bytes()]).await?;
+        Ok(format!("redis:{}", reply::text(&answer)?))
+    }
+
     fn agree_with<T: PartialEq + std::fmt::Debug>(
         &self,
         option: &str,

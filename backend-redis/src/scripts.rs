@@ -37,5 +37,6 @@ scripts! {
     INIT = "common.lua" "init.lua";
     RENEW = "renew.lua";
     INSPECT = "inspect.lua";
+    IDENTITY = "identity.lua";
     FENCE = "fence.lua";
 }

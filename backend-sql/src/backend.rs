@@ -120,6 +120,11 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         D::KIND
     }
 
+    async fn identity(&self) -> Result<String, Error> {
+        let own = self.dialect.identity().await.during::<D>("identity")?;
+        Ok(format!("{}:{own}", D::KIND))
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.dialect.guarantees()
     }

@@ -24,6 +24,7 @@
 //! |---|---|---|
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` | clients of one etcd cluster, and `etcdctl lock` |
 //! | `memory` (default) | `memory:` | tasks of one process |
+//! | `migrate` (default) | `migrate:PHASE?from=URL&to=URL` | what its stores lock out: see [`Migration`] |
 //! | `postgres` | `postgres://USER@HOST/DATABASE` | clients of one PostgreSQL server |
 //! | `redis` | `redis://HOST:PORT`, `rediss://HOST:PORT`, `unix:PATH` | clients of one Redis |
 //! | `sqlite` (default) | `sqlite:PATH` | processes of one machine |
@@ -41,8 +42,8 @@ mod url;
 pub use lock_core::{
     Assumption, Backend, Blocked, Busy, ClientOptions, Cursor, Error, ErrorKind, Fence,
     FencingToken, Guarantees, Guard, Holder, Init, Lock, LockClient, LockName, LockState,
-    LossReason, Monitor, Outcome, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined,
-    Stale, StoreSettings, TryAcquire,
+    LossReason, Migration, Monitor, Outcome, OwnerId, OwnerLabel, Page, Phase, Promise,
+    QuarantineUse, Quarantined, Stale, StoreSettings, TryAcquire,
 };
 
 pub use self::{

@@ -10,6 +10,7 @@ use std::{collections::BTreeSet, process::Command};
 const CLIENTS: &[(&str, &[&str])] = &[
     ("etcd", &["etcd-client", "tonic"]),
     ("memory", &[]),
+    ("migrate", &[]),
     ("postgres", &["sqlx", "sqlx-core", "sqlx-postgres"]),
     ("redis", &["redis"]),
     ("sqlite", &["sqlx", "sqlx-core", "sqlx-sqlite", "libsqlite3-sys"]),

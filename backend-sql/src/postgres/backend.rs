@@ -198,6 +198,13 @@ fn span(micros: i64) -> Duration {
 impl Dialect for Postgres {
     const KIND: &'static str = "postgres";
 
+    async fn identity(&self) -> Result<String, Error> {
+        let pool = self.ready().await?;
+        let read = || sqlx::query_scalar::<_, String>(self.sql.identity.clone()).fetch_all(pool);
+        let missing = || Error::new(ErrorKind::Config, "the server shows no system identifier");
+        self.again(read).await?.pop().ok_or_else(missing)
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
     }

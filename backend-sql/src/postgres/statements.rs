@@ -41,6 +41,7 @@ macro_rules! statements {
 statements! {
     insert create take look free renew release keep raise force list abandon chase raise_watermark
     sweep forget settings set_longest_lease open_at_once mark quarantine clock exists
+    identity
 }
 
 fn filled(tables: &Tables, text: &str) -> String {

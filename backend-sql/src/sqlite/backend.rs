@@ -192,6 +192,14 @@ fn nanos(span: Duration) -> i64 {
 impl Dialect for Sqlite {
     const KIND: &'static str = "sqlite";
 
+    async fn identity(&self) -> Result<String, Error> {
+        let pool = self.file.pool().await?;
+        let read = || async {
+            sqlx::query_scalar::<_, String>(self.sql.identity.clone()).fetch_one(pool).await
+        };
+        self.file.patiently(read).await
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -13,6 +13,7 @@ schemes! {
     // Module and feature, URL schemes, how a URL looks.
     etcd "etcd": ["etcd"], "etcd://HOST:PORT,HOST:PORT";
     memory "memory": ["memory"], "memory:";
+    migrate "migrate": ["migrate"], "migrate:PHASE?from=URL&to=URL";
     postgres "postgres": ["postgres", "postgresql"], "postgres://USER@HOST/DATABASE";
     redis "redis": [
         "redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel"

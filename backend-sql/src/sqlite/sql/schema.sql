@@ -24,7 +24,9 @@ CREATE TABLE IF NOT EXISTS {abandoned} (
 CREATE TABLE IF NOT EXISTS {settings} (
     id            INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     longest_lease INTEGER NOT NULL, -- milliseconds
-    watermark     INTEGER NOT NULL
+    watermark     INTEGER NOT NULL,
+    -- Tells this store from every other, also under another path.
+    identity      TEXT    NOT NULL DEFAULT (lower(hex(randomblob(16))))
 ) STRICT;
 
 INSERT INTO {settings} (id, longest_lease, watermark) VALUES (1, {longest_lease}, 0)
