@@ -118,9 +118,6 @@ impl Backend for EtcdBackend {
 
     async fn close(&self) {
         self.watch.stop();
-        for lease in self.take_spares() {
-            // One that cannot be revoked ends by itself.
-            let _ = self.rpc.revoke(lease.id).await;
-        }
+        self.spares.close().await;
     }
 }

@@ -33,49 +33,61 @@ impl EtcdBackend {
             };
             self.note_try(request.owner, lease);
             match self.line_up(request, lease).await {
-                Ok(enqueued) => {
+                Ok(Some(enqueued)) => {
                     self.forget_try(request.owner);
                     return Ok(enqueued);
                 }
-                Err(Failure::LeaseGone) => self.forget_try(request.owner),
+                Ok(None) | Err(Failure::LeaseGone) => self.forget_try(request.owner),
                 Err(Failure::Error(error)) => return Err(error),
             }
         }
         Err(Error::new(ErrorKind::Unavailable, "etcd ended the lease again and again"))
     }
 
-    async fn line_up(&self, request: &Request, lease: Lease) -> Result<Enqueued, Failure> {
+    /// `None` if it is to be tried anew, with another lease.
+    async fn line_up(&self, request: &Request, lease: Lease) -> Result<Option<Enqueued>, Failure> {
+        let pass = self.pass().await?;
         let name = &request.name;
         let key = self.layout.place(name, lease.id);
         let take = self.taking(request, &key, lease);
         let place = Place::new(request, take.place.offset, false);
         let own = Compare::create_revision(key.as_str(), CompareOp::Equal, 0);
         let wait = Txn::new()
-            .when([own, self.not_abandoned(request.owner)])
+            .when([own, self.not_quarantined(), self.not_abandoned(request.owner)])
             .and_then([put(&key, place.to_bytes(), lease.id), self.get_last_two(name)])
             .or_else([TxnOp::get(key.as_str(), None)]);
         let txn = take.txn.or_else([
             TxnOp::txn(wait),
             self.get_first(name),
             self.get_settings(),
+            self.get_quarantine(),
             TxnOp::get(self.layout.tombstone(request.owner), None),
         ]);
         let answer = self.rpc.txn(txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
+            if !self.stands(&pass, &answer, lease.id).await? {
+                return Ok(None);
+            }
             self.note(take.record.map(|record| (record, now)), now);
             let held = Held { key, lease, created: now, place: take.place };
-            return Ok(Enqueued::Granted(granted(request, held)));
+            return Ok(Some(Enqueued::Granted(granted(request, held))));
         }
         let got = gets(&answer);
-        let (Some(nested), [first, found, tombstone]) = (nested(&answer), &got[..]) else {
+        let (Some(nested), [first, found, quarantine, tombstone]) = (nested(&answer), &got[..])
+        else {
             return Err(short().into());
         };
-        self.note_found(found, now).await?;
+        self.note_found(found, now)?;
+        if let Some(held_back) = self.held_back(quarantine).await? {
+            self.spare(lease);
+            return Ok(Some(Enqueued::Quarantined(held_back)));
+        }
         let first = only(first);
         if !tombstone.kvs().is_empty() {
             self.spare(lease);
-            return Ok(Enqueued::Waiting(Box::new(NoTurn), self.busy(first).await?));
+            let busy = self.busy(first).await?;
+            return Ok(Some(Enqueued::Waiting(Box::new(NoTurn), busy)));
         }
         let read = gets(&nested);
         let (created, predecessor) = if nested.succeeded() {
@@ -87,14 +99,19 @@ impl EtcdBackend {
             (ours.created, None)
         };
         let places = self.layout.places(name);
+        let stands_first = first.as_ref().is_none_or(|first| first.key == key);
         let waiting = Waiting::new(request.owner, places, key, created, lease, predecessor);
         let turn = self.places.add(waiting, &self.keepalives, &self.rpc);
-        // The settings may have changed, or the last place gone: then ours stands first.
-        Ok(match self.claim(request).await? {
+        if !stands_first {
+            let busy = self.busy(first).await?;
+            return Ok(Some(Enqueued::Waiting(Box::new(turn), busy)));
+        }
+        // The settings had changed, or an earlier try made the place.
+        Ok(Some(match self.claim(request).await? {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
             Attempt::Busy(busy) => Enqueued::Waiting(Box::new(turn), busy),
             Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
-        })
+        }))
     }
 
     /// The attempt of an owner that has a place here: the lock is its own if the place stands first.
@@ -138,6 +155,7 @@ impl EtcdBackend {
         request: &Request,
         waiting: &Waiting,
     ) -> Result<Option<Attempt>, Failure> {
+        let pass = self.pass().await?;
         // Until it is known whom it follows, any end of the name wakes it.
         waiting.follow(None);
         let settings = self.settings();
@@ -156,6 +174,7 @@ impl EtcdBackend {
                 Compare::create_revision(places, CompareOp::Greater, waiting.created - 1)
                     .with_prefix(),
                 settings.unchanged(&self.layout),
+                self.not_quarantined(),
                 self.not_abandoned(request.owner),
             ])
             .and_then(puts)
@@ -164,22 +183,32 @@ impl EtcdBackend {
                 self.get_first(&request.name),
                 self.get_before(&request.name, waiting.created),
                 self.get_settings(),
+                self.get_quarantine(),
                 TxnOp::get(self.layout.tombstone(request.owner), None),
             ]);
         let answer = self.rpc.txn(txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
+            if !self.stands(&pass, &answer, lease.id).await? {
+                waiting.lose();
+                return Ok(None);
+            }
             self.note(record.map(|record| (record, now)), now);
             let key = waiting.key.clone();
             let held = Held { key, lease, created: waiting.created, place };
             return Ok(Some(Attempt::Granted(granted(request, held))));
         }
         let got = gets(&answer);
-        let [own, first, before, found, tombstone] = &got[..] else { return Err(short().into()) };
-        self.note_found(found, now).await?;
+        let [own, first, before, found, quarantine, tombstone] = &got[..] else {
+            return Err(short().into());
+        };
+        self.note_found(found, now)?;
         let there = only(own).is_some_and(|seen| seen.created == waiting.created);
         if !there {
             waiting.lose();
+        }
+        if let Some(held_back) = self.held_back(quarantine).await? {
+            return Ok(Some(Attempt::Quarantined(held_back)));
         }
         let first = only(first);
         let is_first = first.as_ref().is_some_and(|seen| seen.key == waiting.key);
@@ -192,10 +221,10 @@ impl EtcdBackend {
         Ok(Some(Attempt::Busy(self.busy(first).await?)))
     }
 
-    pub(crate) async fn note_found(&self, found: &GetResponse, now: i64) -> Result<(), Error> {
+    pub(crate) fn note_found(&self, found: &GetResponse, now: i64) -> Result<(), Error> {
         match read_settings(found)? {
             Some(seen) => self.note(Some(seen), now),
-            None => self.reload().await?,
+            None => self.lost_settings(),
         }
         Ok(())
     }

@@ -4,23 +4,29 @@
 //! that `etcdctl lock` and we exclude each other. Its token is the key's create revision and an offset
 //! that follows the clock. Waiters stand in etcd's own queue and are woken by one watch.
 //!
-//! What is not there yet: a guard against restored snapshots (see the assumptions in `Guarantees`), and
-//! a `Fence` for data in etcd.
+//! The restore of a snapshot loses locks, and sets the revision back. It is noticed before anything is
+//! granted: then nothing is, until every lease that may have been lost is over.
+//!
+//! What is not there yet: a `Fence` for data in etcd.
 
 mod acquire;
 mod backend;
 mod config;
 mod enqueue;
 mod error;
+mod history;
 mod keepalive;
 mod layout;
 mod ledger;
+mod members;
 mod operate;
 mod place;
 mod promises;
+mod quarantine;
 mod queue;
 mod rpc;
 mod settings;
+mod spares;
 mod store;
 mod watch;
 

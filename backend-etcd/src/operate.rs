@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use futures_util::{StreamExt as _, stream};
 use lock_core::{
-    Cursor, Error, ErrorKind, FencingToken, Grant, Init, LockName, LockState, LossReason, Outcome,
-    Page, Request, StoreSettings,
+    Cursor, Error, FencingToken, Grant, Init, LockName, LockState, LossReason, Outcome, Page,
+    Request, StoreSettings,
 };
 
 use crate::{
@@ -94,7 +94,7 @@ impl EtcdBackend {
             else {
                 return Ok(false);
             };
-            self.note_found(found, revision(&answer)).await?;
+            self.note_found(found, revision(&answer))?;
             let settings = self.settings();
             let mut record = settings.record.clone();
             if place.offset >= offset && record.offset >= offset {
@@ -200,34 +200,50 @@ impl EtcdBackend {
     }
 
     pub(crate) async fn set_up(&self, init: &Init) -> Result<StoreSettings, Error> {
-        if init.quarantine.is_some() {
-            let message = "this backend has no quarantine; allowed is to leave it out";
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        self.reload().await?;
         if let Some(longest) = init.longest_lease {
             check_longest(longest)?;
-            loop {
-                let settings = self.settings();
-                let mut record = settings.record.clone();
-                if record.longest_lease() == longest {
-                    break;
-                }
-                record.longest_lease_micros =
-                    u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
-                let txn = Txn::new()
-                    .when([settings.unchanged(&self.layout)])
-                    .and_then([record.put(&self.layout)]);
-                let answer = self.rpc.txn(txn).await?;
-                if answer.succeeded() {
-                    let now = revision(&answer);
-                    self.note(Some((record, now)), now);
-                } else {
-                    self.reload().await?;
-                }
-            }
         }
-        Ok(StoreSettings::new(self.settings().record.longest_lease(), None))
+        // Each turn begins with the settings as others may have left them.
+        self.history.doubt();
+        while !self.put_set_up(init).await? {
+            self.history.doubt();
+        }
+        let record = self.settings().record;
+        let mut settings = StoreSettings::new(record.longest_lease(), Some(record.quarantine));
+        settings.grants_in =
+            self.quarantine().await?.map_or(Duration::ZERO, |held_back| held_back.remaining);
+        Ok(settings)
+    }
+
+    /// `false` if others changed the settings meanwhile.
+    async fn put_set_up(&self, init: &Init) -> Result<bool, Error> {
+        self.pass().await?;
+        let settings = self.settings();
+        let mut record = settings.record.clone();
+        record.quarantine = init.quarantine.unwrap_or(record.quarantine);
+        if let Some(longest) = init.longest_lease {
+            record.longest_lease_micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+        }
+        if init.first_use {
+            record.longest_held_micros = record.longest_lease_micros;
+        } else {
+            record.longest_held_micros =
+                record.longest_held_micros.max(record.longest_lease_micros);
+        }
+        if record != settings.record {
+            let old = settings.record.longest_lease();
+            let changed = record.longest_lease() != old && !init.first_use;
+            let why = "the longest lease was changed, and the old one is waited out";
+            let (same, put) = (settings.unchanged(&self.layout), record.put(&self.layout));
+            let written = self.put_settings(same, put, changed.then_some((old, why))).await?;
+            let Some(now) = written else { return Ok(false) };
+            self.note(Some((record, now)), now);
+        }
+        if init.first_use {
+            let open = TxnOp::delete(self.layout.quarantine(), None);
+            self.rpc.txn(Txn::new().and_then([open])).await?;
+        }
+        Ok(true)
     }
 }
 

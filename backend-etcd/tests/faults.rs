@@ -5,8 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Etcd, EtcdOptions, Mode, Proxy, Server as _};
 use lock_core::{
-    Backend, Env as _, FencingToken, LockClient, LockName, LossReason, OwnerId, OwnerLabel,
-    Release, Request, SystemEnv,
+    Backend, Env as _, LockClient, LockName, LossReason, OwnerId, OwnerLabel, Request, SystemEnv,
 };
 
 /// Longer than any test takes: what is left behind stays.
@@ -146,28 +145,4 @@ async fn a_killed_leader_costs_neither_lock_nor_place() {
     guard.release().await.unwrap();
     let next = tokio::time::timeout(WAIT, waiting).await.expect("it is served").unwrap();
     assert!(next.token() > token);
-}
-
-/// A snapshot is restored while nothing is held: clients go on, and tokens do not go back.
-#[tokio::test(flavor = "multi_thread")]
-async fn tokens_increase_over_the_restore_of_a_snapshot() {
-    let mut etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("snapshot");
-    let client = LockClient::new(connect(etcd.endpoints()[0], "5s").await);
-    client.lock("job").acquire().await.unwrap().release().await.unwrap();
-    etcd.save_snapshot(&file).await.unwrap();
-    // Beyond the snapshot the settings change too.
-    let mut ahead = request();
-    ahead.floor = FencingToken::new(SystemEnv.wall_micros() + 1_000_000).unwrap();
-    let backend = client.backend();
-    let grant = backend.try_acquire(&ahead).await.unwrap().granted().unwrap();
-    backend.release(&grant, Release::default()).await.unwrap();
-    etcd.restore_snapshot(&file).await.unwrap();
-    // As `Guarantees` asks: the clock passes what was granted before.
-    while SystemEnv.wall_micros() < grant.token.get() + 1_100_000 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let guard = client.lock("job").wait(WAIT).acquire().await.unwrap();
-    assert!(guard.token() > grant.token, "{} after {}", guard.token(), grant.token);
 }
