@@ -8,6 +8,10 @@
 //! |---|---|---|
 //! | `sqlite` | SQLite, compiled in | [`sqlite`] |
 //! | `postgres` | PostgreSQL | [`postgres`] |
+//! | `mysql` | MySQL, MariaDB: the fence only, no locks yet | [`mysql`] |
+
+// The fence of MySQL needs nothing of the flow.
+#![cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code, unused_imports))]
 
 mod backend;
 mod dialect;
@@ -18,6 +22,8 @@ mod strategy;
 mod tables;
 mod turn;
 
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]
