@@ -8,10 +8,13 @@
 //! |---|---|---|
 //! | `sqlite` | SQLite, compiled in | [`sqlite`] |
 //! | `postgres` | PostgreSQL | [`postgres`] |
-//! | `mysql` | MySQL, MariaDB: the fence only, no locks yet | [`mysql`] |
+//! | `mysql` | MySQL, MariaDB | [`mysql`] |
 
-// The fence of MySQL needs nothing of the flow.
-#![cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code, unused_imports))]
+// Without a database nothing uses the flow.
+#![cfg_attr(
+    not(any(feature = "mysql", feature = "postgres", feature = "sqlite")),
+    allow(dead_code, unused_imports, unused_macros)
+)]
 
 mod backend;
 mod dialect;

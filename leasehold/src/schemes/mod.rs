@@ -13,6 +13,7 @@ schemes! {
     // Module and feature, URL schemes, how a URL looks.
     etcd "etcd": ["etcd"], "etcd://HOST:PORT,HOST:PORT";
     memory "memory": ["memory"], "memory:";
+    mysql "mysql": ["mysql", "mariadb"], "mysql://USER@HOST/DATABASE";
     postgres "postgres": ["postgres", "postgresql"], "postgres://USER@HOST/DATABASE";
     redis "redis": ["redis", "rediss", "unix", "redis+unix"], "redis://HOST:PORT";
     sqlite "sqlite": ["sqlite"], "sqlite:PATH";
