@@ -25,6 +25,7 @@
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` | clients of one etcd cluster, and `etcdctl lock` |
 //! | `memory` (default) | `memory:` | tasks of one process |
 //! | `migrate` (default) | `migrate:PHASE?from=URL&to=URL` | what its stores lock out: see [`Migration`] |
+//! | `mysql` | `mysql://USER@HOST/DATABASE`, also `mariadb:` | clients of one MySQL or MariaDB server |
 //! | `postgres` | `postgres://USER@HOST/DATABASE` | clients of one PostgreSQL server |
 //! | `redis` | `redis://HOST:PORT`, `rediss://HOST:PORT`, `unix:PATH` | clients of one Redis |
 //! | `sqlite` (default) | `sqlite:PATH` | processes of one machine |
@@ -57,6 +58,15 @@ pub use self::{
 #[cfg(feature = "memory")]
 pub mod memory {
     pub use lock_core::Memory;
+}
+
+/// Locks in a MySQL or MariaDB database, its fence, and a builder that takes a pool of yours.
+#[cfg(feature = "mysql")]
+pub mod mysql {
+    pub use backend_sql::{
+        Strategy,
+        mysql::{MysqlBuilder, MysqlFence},
+    };
 }
 
 /// Locks in a PostgreSQL database, its fence, and a builder that takes a pool of yours.

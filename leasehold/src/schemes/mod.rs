@@ -14,6 +14,7 @@ schemes! {
     etcd "etcd": ["etcd"], "etcd://HOST:PORT,HOST:PORT";
     memory "memory": ["memory"], "memory:";
     migrate "migrate": ["migrate"], "migrate:PHASE?from=URL&to=URL";
+    mysql "mysql": ["mysql", "mariadb"], "mysql://USER@HOST/DATABASE";
     postgres "postgres": ["postgres", "postgresql"], "postgres://USER@HOST/DATABASE";
     redis "redis": [
         "redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel"
