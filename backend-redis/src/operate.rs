@@ -112,9 +112,9 @@ impl Redis {
     /// A random name that the store keeps in its epoch record.
     pub(crate) async fn name_of_store(&self) -> Result<String, Error> {
         let fresh = format!("{:032x}", SystemEnv.random());
-        let link = self.0.link().await?;
-        let keys = [self.0.keys.epoch()];
-        let answer = self.0.run(&link, &scripts::IDENTITY, &keys, &[fresh.as_bytes()]).await?;
+        let bucket = Bucket::FIRST;
+        let keys = [self.0.keys.epoch(bucket)];
+        let answer = self.0.run(bucket, &scripts::IDENTITY, &keys, &[fresh.as_bytes()]).await?;
         Ok(format!("redis:{}", reply::text(&answer)?))
     }
 

@@ -74,6 +74,10 @@ impl Backend for Observed {
         self.inner.kind()
     }
 
+    async fn identity(&self) -> Result<String, Error> {
+        self.inner.identity().await
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.inner.guarantees()
     }

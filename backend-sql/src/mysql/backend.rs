@@ -213,6 +213,13 @@ fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
 impl Dialect for Mysql {
     const KIND: &'static str = "mysql";
 
+    async fn identity(&self) -> Result<String, Error> {
+        let rows = self.ready().await?.rows(&self.sql.identity, &[]).await?;
+        let missing = || Error::new(ErrorKind::Config, "the store's settings are missing");
+        let row = rows.first().ok_or_else(missing)?;
+        text(row, 0).map_err(general)
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
     }

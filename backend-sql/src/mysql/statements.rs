@@ -94,7 +94,7 @@ macro_rules! statements {
 
 statements! {
     insert create take look free renew renewed release keep raise force list abandon chase dead
-    raise_watermark sweep forget settings set_longest_lease durability clock exists
+    raise_watermark sweep forget settings set_longest_lease durability clock exists identity
 }
 
 /// Without comments, which would be sent each time and hold marks of arguments.

@@ -4,7 +4,9 @@ CREATE TABLE IF NOT EXISTS {settings} (
     id            INT    NOT NULL PRIMARY KEY, -- 1
     longest_lease BIGINT NOT NULL,
     -- No row of a name that is gone had a token above the watermark.
-    watermark     BIGINT NOT NULL
+    watermark     BIGINT NOT NULL,
+    -- Which store this is: made once.
+    identity      VARBINARY(32) NOT NULL
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS {locks} (
@@ -25,4 +27,5 @@ CREATE TABLE IF NOT EXISTS {abandoned} (
     KEY (at)
 ) ENGINE = InnoDB;
 
-INSERT IGNORE INTO {settings} (id, longest_lease, watermark) VALUES (1, {longest_lease}, 0);
+INSERT IGNORE INTO {settings} (id, longest_lease, watermark, identity)
+VALUES (1, {longest_lease}, 0, REPLACE(UUID(), '-', ''));
