@@ -14,6 +14,10 @@
 //!   +lpos +lrem +rpush
 //! ```
 //!
+//! Where replicas are, `+config|get` lets the client read how long a master that is cut off goes on
+//! writing; without it set `failover_margin`. A user for sentinels needs `+hello +auth
+//! +sentinel|get-master-addr-by-name +sentinel|master`.
+//!
 //! A [`Fence`] needs the user's own keys besides. `init` needs nothing more.
 
 mod backend;
