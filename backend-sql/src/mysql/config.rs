@@ -201,6 +201,6 @@ mod tests {
     fn the_schema_names_the_tables() {
         let sql = schema("mysql://db/a?table_prefix=app&longest_lease=1m").unwrap();
         assert!(sql.contains("`app_locks`") && sql.contains("`app_fence`"), "{sql}");
-        assert!(sql.contains("(1, 60000000, 0)") && !sql.contains('{'), "{sql}");
+        assert!(sql.contains("(1, 60000000, 0, ") && !sql.contains('{'), "{sql}");
     }
 }
