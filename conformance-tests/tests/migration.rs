@@ -15,7 +15,11 @@ use conformance_tests::{
     Harness, SetUpError, Store,
     kit::{Etcd, EtcdOptions, Postgres, PostgresOptions, Redis, RedisOptions, Server as _},
 };
-use leasehold::{Backend, Error, Init, Migration, Phase, memory::Memory};
+use leasehold::{
+    Backend, Error, Init,
+    memory::Memory,
+    migration::{Migration, Phase},
+};
 
 /// Cases about order: a migration does not promise any in phase `Both`.
 const UNFAIR: [&str; 6] = [
