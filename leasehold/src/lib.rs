@@ -24,7 +24,7 @@
 //! |---|---|---|
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` | clients of one etcd cluster, and `etcdctl lock` |
 //! | `memory` (default) | `memory:` | tasks of one process |
-//! | `migrate` (default) | `migrate:PHASE?from=URL&to=URL` | what its stores lock out: see [`Migration`] |
+//! | `migrate` (default) | `migrate:PHASE?from=URL&to=URL` | what its stores lock out: see [`migration`] |
 //! | `mysql` | `mysql://USER@HOST/DATABASE`, also `mariadb:` | clients of one MySQL or MariaDB server |
 //! | `postgres` | `postgres://USER@HOST/DATABASE` | clients of one PostgreSQL server |
 //! | `redis` | `redis://HOST:PORT`, `rediss://HOST:PORT`, `unix:PATH` | clients of one Redis |
@@ -43,8 +43,8 @@ mod url;
 pub use lock_core::{
     Assumption, Backend, Blocked, Busy, ClientOptions, Cursor, Error, ErrorKind, Fence,
     FencingToken, Guarantees, Guard, Holder, Init, Lock, LockClient, LockName, LockState,
-    LossReason, Migration, Monitor, Outcome, OwnerId, OwnerLabel, Page, Phase, Promise,
-    QuarantineUse, Quarantined, Stale, StoreSettings, TryAcquire,
+    LossReason, Monitor, Outcome, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined,
+    Stale, StoreSettings, TryAcquire,
 };
 
 pub use self::{
@@ -67,6 +67,11 @@ pub mod mysql {
         Strategy,
         mysql::{MysqlBuilder, MysqlFence},
     };
+}
+
+/// From one store to another while everything runs: the backend over both, and who is how far.
+pub mod migration {
+    pub use lock_core::{Direction, Fleet, Member, Migration, Phase, Refusal, Step};
 }
 
 /// Locks in a PostgreSQL database, its fence, and a builder that takes a pool of yours.

@@ -23,7 +23,7 @@ pub use error::{Blocked, Error, ErrorKind};
 pub use fence::{Fence, Stale};
 pub use guarantees::{Assumption, Guarantees, Promise, QuarantineUse, drift_margin};
 pub use memory::Memory;
-pub use migration::{Migration, Phase};
+pub use migration::{Direction, Fleet, Member, Migration, Phase, Refusal, Step};
 pub use name::LockName;
 pub use owner::{OwnerId, OwnerLabel};
 pub use time::Instant;

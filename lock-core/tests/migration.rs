@@ -52,6 +52,7 @@ async fn a_grant_of_both_excludes_old_and_new_and_leaves_its_token_in_each() {
             let other = migration(&old, &new, phase).await;
             let attempt = other.try_acquire(&request(3)).await.unwrap();
             assert!(matches!(attempt, Attempt::Busy(_)), "{phase}: {attempt:?}");
+            other.close().await;
         }
         let released = both.release(&grant, Release::default()).await.unwrap();
         assert_eq!(released.outcome, Outcome::Released);

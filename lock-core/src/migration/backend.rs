@@ -20,7 +20,7 @@ impl Backend for Both {
     }
 
     async fn identity(&self) -> Result<String, Error> {
-        let refusal = "two stores have no one identity: migrations do not nest";
+        let refusal = "two stores have no one identity";
         Err(Error::new(ErrorKind::Unsupported, refusal).at("migration", "identity"))
     }
 

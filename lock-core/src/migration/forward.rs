@@ -1,4 +1,4 @@
-//! The trait: forwarded to the only store, or to what carries it out in both.
+//! The trait: forwarded to what carries it out in one store or in both.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Migration, Side, promise};
+use super::{Active, Migration, fleet::is_record};
 use crate::{
-    Attempt, Backend, Cursor, Enqueued, Error, FencingToken, Grant, Guarantees, Init, Instant,
-    LockName, LockState, Outcome, Page, Release, Released, Renewal, Request, StoreSettings,
+    Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Init,
+    Instant, LockName, LockState, Outcome, Page, Release, Released, Renewal, Request,
+    StoreSettings,
 };
 
 impl Migration {
     fn backend(&self) -> &dyn Backend {
-        match &self.side {
-            Side::One(store, _) => &**store,
-            Side::Both(both) => both,
+        match &self.backend {
+            Active::Single(single) => single,
+            Active::Both(both) => both,
         }
     }
 }
@@ -28,14 +29,12 @@ impl Backend for Migration {
     }
 
     async fn identity(&self) -> Result<String, Error> {
-        self.backend().identity().await
+        let refusal = "two stores have no one identity: migrations do not nest";
+        Err(Error::new(ErrorKind::Unsupported, refusal).at("migration", "identity"))
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
-        match &self.side {
-            Side::One(store, made) => promise::of_one(&**store, made),
-            Side::Both(both) => both.guarantees(),
-        }
+        self.backend().guarantees()
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
@@ -67,7 +66,10 @@ impl Backend for Migration {
     }
 
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
-        self.backend().list(from).await
+        let mut page = self.backend().list(from).await?;
+        // They are no locks of the user's; `Fleet` shows them.
+        page.locks.retain(|lock| !is_record(&lock.name));
+        Ok(page)
     }
 
     async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
@@ -83,6 +85,9 @@ impl Backend for Migration {
     }
 
     async fn close(&self) {
-        self.backend().close().await;
+        self.record.close().await;
+        for store in &self.stores {
+            store.close().await;
+        }
     }
 }

@@ -2,18 +2,25 @@
 
 mod backend;
 mod both;
+mod fleet;
 mod forward;
 mod pair;
 mod place;
 mod promise;
+mod record;
+mod single;
 
 use std::{fmt, sync::Arc};
 
-use self::{both::Both, promise::Made};
-use crate::{Backend, Env, Error, ErrorKind, SystemEnv};
+use serde::Serialize;
+
+pub use self::fleet::{Direction, Fleet, Member, Refusal, Step};
+use self::{both::Both, promise::Made, record::Record, single::Single};
+use crate::{Backend, Env, Error, ErrorKind, OwnerLabel, SystemEnv};
 
 /// How far a process is in a migration. Neighbours may run side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Only the old store is used.
     Old,
@@ -37,36 +44,72 @@ impl fmt::Display for Phase {
 ///
 /// In [`Phase::Both`] a lock is held in both stores, under the larger of their two tokens, which both
 /// have before anybody sees it. A waiter is woken as the stores wake theirs, and not served in order.
+/// In the other phases it is the one store, with tokens above those of the other.
+///
+/// Each process keeps a record of its phase in both stores, which [`Fleet::survey`] reads. In the
+/// phases `Old` and `New` a process whose record is lost in the store that it uses neither acquires
+/// nor renews until it is written anew.
 #[derive(Debug)]
 pub struct Migration {
     phase: Phase,
-    side: Side,
+    /// The old and the new store.
+    stores: [Arc<dyn Backend>; 2],
+    record: Arc<Record>,
+    backend: Active,
 }
 
 #[derive(Debug)]
-enum Side {
-    One(Arc<dyn Backend>, Made),
+enum Active {
+    Single(Single),
     Both(Both),
 }
 
 impl Migration {
-    /// Moves from `old` to `new`; this process is in `phase`.
+    /// Moves from `old` to `new`; this process is in `phase`. Its record names it `host:pid`.
     ///
     /// # Errors
-    /// In [`Phase::Both`]: `Config` if the two are one store, or one of them cannot raise a token;
-    /// `Unsupported` if one of them has no identity; otherwise as the stores' own.
+    /// `Config` if the two are one store; while a process two phases away is alive, or was less than
+    /// a longest lease ago, naming it; in an end phase if the store's clock is behind the other's by
+    /// its longest lease; in [`Phase::Both`] if one of the stores cannot raise a token. `Unsupported`
+    /// if one of them has no identity. Otherwise as the stores' own: both are asked in each phase.
+    ///
+    /// *Cancel safety*: a record that was written is given back in the background.
     pub async fn new(
         old: Arc<dyn Backend>,
         new: Arc<dyn Backend>,
         phase: Phase,
     ) -> Result<Self, Error> {
-        let env: Arc<dyn Env> = Arc::new(SystemEnv);
-        let side = match phase {
-            Phase::Old => Side::One(old, Made::default()),
-            Phase::New => Side::One(new, Made::default()),
-            Phase::Both => Side::Both(in_order(old, new, env).await?),
+        let label = OwnerLabel::of_this_process();
+        Self::with_env(old, new, phase, label, Arc::new(SystemEnv)).await
+    }
+
+    /// The same with a label of its own, in the real world or a simulated one.
+    ///
+    /// # Errors
+    /// As [`Migration::new`].
+    pub async fn with_env(
+        old: Arc<dyn Backend>,
+        new: Arc<dyn Backend>,
+        phase: Phase,
+        label: OwnerLabel,
+        env: Arc<dyn Env>,
+    ) -> Result<Self, Error> {
+        let stores = [old, new];
+        let ordered = in_order(stores.clone()).await?;
+        let record = Record::open(stores.clone(), phase, label, Arc::clone(&env)).await?;
+        let single = |side: usize| {
+            let (store, record) = (Arc::clone(&stores[side]), Arc::clone(&record));
+            Active::Single(Single { store, record, promised: Made::default() })
         };
-        Ok(Self { phase, side })
+        let backend = match phase {
+            Phase::Old => single(0),
+            Phase::New => single(1),
+            Phase::Both => {
+                let (places, promised) = (Arc::default(), Made::default());
+                Active::Both(Both { stores: ordered, env, places, promised })
+            }
+        };
+        Ok(Self { phase, stores, record, backend })
     }
 
     /// The phase of this process.
@@ -78,14 +121,10 @@ impl Migration {
 
 /// The two stores in the order of acquisition. Not by role: a fleet that rolls back takes them in the
 /// same order.
-async fn in_order(
-    old: Arc<dyn Backend>,
-    new: Arc<dyn Backend>,
-    env: Arc<dyn Env>,
-) -> Result<Both, Error> {
-    let mut stores = [old, new];
+async fn in_order(mut stores: [Arc<dyn Backend>; 2]) -> Result<[Arc<dyn Backend>; 2], Error> {
     let refuse =
         |message: String| Err(Error::new(ErrorKind::Config, message).at("migration", "new"));
+    // Told before the first step is made, not in the midst of it.
     if let Some(store) = stores.iter().find(|store| !store.guarantees().raise) {
         return refuse(format!("{} cannot raise a token, which moving needs", store.kind()));
     }
@@ -96,5 +135,5 @@ async fn in_order(
     if identities[0] > identities[1] {
         stores.reverse();
     }
-    Ok(Both { stores, env, places: Arc::default(), promised: Made::default() })
+    Ok(stores)
 }
