@@ -303,6 +303,8 @@ impl Dialect for Mysql {
     }
 
     async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error> {
+        // No name is before this; MariaDB can be told to take what is empty for null.
+        let after = if after.is_empty() { "\0" } else { after };
         let arguments = [Bytes(after.as_bytes()), Number(limit.into())];
         let rows = self.ready().await?.rows(&self.sql.list, &arguments).await?;
         rows.iter().map(row).collect()

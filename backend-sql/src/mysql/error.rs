@@ -14,9 +14,9 @@ pub(super) fn failure(error: sqlx::Error) -> Failure {
         .map(MySqlDatabaseError::number);
     let Some(number) = number else { return Failure::Error(general(error)) };
     let (kind, what) = match number {
-        // A deadlock, a wait for a row that was too long, a row that was changed meanwhile: a statement
+        // A deadlock, a wait for a row that was too long, a row that was changed or made meanwhile: a statement
         // that is a transaction of its own was rolled back.
-        1213 | 1205 | 1020 => return Failure::Busy,
+        1213 | 1205 | 1020 | 1062 => return Failure::Busy,
         1044 | 1045 | 1698 => (ErrorKind::Auth, "the server refuses the user or the password"),
         1142 | 1143 | 1227 => (ErrorKind::Auth, "the user may not use the tables"),
         1049 => (ErrorKind::Config, "there is no such database"),

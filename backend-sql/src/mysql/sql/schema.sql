@@ -28,4 +28,4 @@ CREATE TABLE IF NOT EXISTS {abandoned} (
 ) ENGINE = InnoDB;
 
 INSERT IGNORE INTO {settings} (id, longest_lease, watermark, identity)
-VALUES (1, {longest_lease}, 0, REPLACE(UUID(), '-', ''));
+VALUES (1, {longest_lease}, 0, MD5(UUID()));
