@@ -10,6 +10,7 @@ use lock_core::{
 };
 
 use crate::{
+    error,
     keys::Bucket,
     pushes::Pushes,
     reply::{self, Reply},
@@ -136,11 +137,20 @@ impl Redis {
             .flat_map(|grant| [grant.owner.to_string(), millis(grant.lease)])
             .collect();
         let arguments: Vec<_> = words.iter().map(String::as_bytes).collect();
-        let asked =
-            async { reply::list(self.0.run(bucket, &scripts::RENEW, &keys, &arguments).await?) };
+        let asked = async {
+            // Nothing rests on a handshake that is too old.
+            self.0.link(bucket).await?.identity().await?;
+            reply::list(self.0.run(bucket, &scripts::RENEW, &keys, &arguments).await?)
+        };
         let answers = match asked.await {
             Ok(answers) if answers.len() == grants.len() => answers,
             Ok(_) => return unknown(grants, &reply::not_understood()),
+            Err(error) if error::is_divided(&error) && grants.len() > 1 => {
+                // Each key by itself is in one place or the other.
+                let one = |grant| self.renew_batch(bucket, std::slice::from_ref(grant), sent);
+                let each = futures_util::future::join_all(grants.iter().map(one));
+                return Box::pin(each).await.into_iter().flatten().collect();
+            }
             Err(error) => return unknown(grants, &error),
         };
         let read = |(grant, answer): (&&Grant, _)| match reply::number(&answer) {

@@ -184,6 +184,19 @@ impl RedisBuilder {
         self
     }
 
+    /// A Redis Cluster, found by asking the nodes at these hosts and ports; one would do, several are
+    /// given so that one may be down. Version 7 or newer, database 0.
+    #[must_use]
+    pub fn cluster<H: Into<String>>(nodes: impl IntoIterator<Item = (H, u16)>) -> Self {
+        Self::at(Topology::Cluster(tcp_places(nodes)))
+    }
+
+    /// The same with TLS.
+    #[must_use]
+    pub fn cluster_tls<H: Into<String>>(nodes: impl IntoIterator<Item = (H, u16)>) -> Self {
+        Self::at(Topology::Cluster(tls_places(nodes)))
+    }
+
     /// How long a master may go on taking writes after a replica was promoted in its place: the
     /// quarantine is as much longer. Default: `min-replicas-max-lag` and 5 s, in a cluster twice the
     /// `cluster-node-timeout` and 4 s, read from the server where CONFIG GET is permitted.
@@ -316,9 +329,15 @@ impl RedisBuilder {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let Settings { topology, prefix, timeout, longest_lease, roots, identity, .. } =
             &self.settings;
-        topology.check()?;
-        let margin = self.settings.failover_margin;
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
+        topology.check()?;
+        if topology.is_cluster() && self.settings.database != 0 {
+            return refuse(format!(
+                "database {} is not allowed; a cluster has only database 0",
+                self.settings.database
+            ));
+        }
+        let margin = self.settings.failover_margin;
         let allowed = |letter: char| letter.is_ascii_graphic() && !"{}".contains(letter);
         if prefix.is_empty() || prefix.len() > 100 || !prefix.chars().all(allowed) {
             return refuse(format!(

@@ -28,7 +28,7 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
         }
         (Driver::Server(Server::Moved | Server::Ask | Server::CrossSlot), _) => (
             ErrorKind::Config,
-            "the server is part of a cluster, which this backend does not speak",
+            "the server is part of a cluster; use redis+cluster:// with some of its nodes",
         ),
         // A script refused by ACL inside reports an error of its own.
         (Driver::Server(_), _) if says_no_permission(error) => {
@@ -39,6 +39,12 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
         _ => (ErrorKind::OutcomeUnknown, "the answer was not understood"),
     };
     Error::new(kind, message).with_source(error.clone())
+}
+
+/// Whether this came of a slot on the move, with some of the keys here and some there.
+pub(crate) fn is_divided(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    source.is_some_and(|source: &RedisError| source.kind() == Driver::Server(Server::TryAgain))
 }
 
 fn says_no_permission(error: &RedisError) -> bool {

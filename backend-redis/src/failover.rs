@@ -10,8 +10,11 @@ use crate::{config::Settings, identity::Identity, link::CONFIRMED_WITHIN, topolo
 /// A master counts the lag of its replicas in whole seconds, once a second.
 const COUNTED_BY: Duration = Duration::from_secs(2);
 
-/// What a script that may grant has to know of failover.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A node looks after its cluster ten times a second.
+const CLUSTER_CRON: Duration = Duration::from_secs(1);
+
+/// What a script that may grant has to know of failover; the better comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Failover {
     /// No replica is there to be promoted.
     None,
@@ -36,6 +39,12 @@ impl Failover {
             Topology::Single(_) | Topology::Sentinel(_) => {
                 let lag = limits.max_lag.filter(|_| identity.good_replicas.is_some());
                 lag.map(|lag| lag + COUNTED_BY + CONFIRMED_WITHIN)
+            }
+            // It pings each node at least twice in this time, and gives up on one that has been silent
+            // for as long.
+            Topology::Cluster(_) => {
+                let silence = limits.node_timeout.map(|timeout| timeout * 2);
+                silence.map(|silence| silence + CLUSTER_CRON + CONFIRMED_WITHIN)
             }
         };
         bound.map_or(Self::Unbounded, Self::Bounded)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lock_core::{Env as _, Error, FencingToken, Stale, SystemEnv};
+use lock_core::{Env as _, Error, ErrorKind, FencingToken, Stale, SystemEnv};
 
 use crate::{
     config::RedisBuilder,
@@ -54,6 +54,11 @@ impl Fence {
     pub async fn build(builder: RedisBuilder) -> Result<Self, Error> {
         let open = async {
             builder.check()?;
+            if builder.settings.topology.is_cluster() {
+                let message = "a fence needs its key and the user's in one slot, and is not there for a \
+                               cluster yet";
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
             Store::open(builder.settings, SystemEnv.random()).await
         };
         Ok(Self { store: open.await.map_err(|error| error.at("redis", "connect"))? })

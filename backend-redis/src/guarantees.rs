@@ -1,4 +1,4 @@
-//! What one Redis promises.
+//! What Redis promises, in each of its topologies.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::{config::Settings, failover::Failover, identity::Identity, store::Agr
 /// The shortest lease.
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
 
-pub(crate) fn of(agreed: Agreed, settings: &Settings, identity: Option<&Identity>) -> Guarantees {
+pub(crate) fn of(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Guarantees {
     let mut promised = Guarantees::new(SHORTEST_LEASE, agreed.longest);
-    promised.exclusion = exclusion(agreed, settings, identity);
+    promised.exclusion = exclusion(agreed, settings, servers);
     promised.tokens = Promise::Holds {
         assuming: vec![Assumption::new(
             "clocks-differ-little",
@@ -32,7 +32,7 @@ pub(crate) fn of(agreed: Agreed, settings: &Settings, identity: Option<&Identity
     promised
 }
 
-fn exclusion(agreed: Agreed, settings: &Settings, identity: Option<&Identity>) -> Promise {
+fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Promise {
     let withheld = |why: &str| Promise::Withheld { why: why.into() };
     if !agreed.quarantine {
         return withheld(
@@ -51,12 +51,20 @@ fn exclusion(agreed: Agreed, settings: &Settings, identity: Option<&Identity>) -
              the old one",
         ),
     ];
-    let identity = identity.cloned().unwrap_or_default();
-    let failover = Failover::of(settings, &identity);
-    let margin = match failover {
+    let unknown = Identity::default();
+    // A chain is as strong as its weakest link.
+    let worst = servers.iter().copied().max_by_key(|server| Failover::of(settings, server));
+    let worst = worst.unwrap_or(&unknown);
+    match Failover::of(settings, worst) {
         Failover::None => return Promise::Holds { assuming },
-        Failover::Bounded(margin) => humantime::format_duration(margin),
-        Failover::Unbounded if identity.good_replicas.is_some() => {
+        Failover::Bounded(margin) => assuming.push(old_master_stops(settings, worst, margin)),
+        Failover::Unbounded if settings.topology.is_cluster() => {
+            return withheld(
+                "how long an old master goes on writing after a failover cannot be read from the \
+                 nodes; permit CONFIG GET for cluster-node-timeout, or set failover_margin",
+            );
+        }
+        Failover::Unbounded if worst.good_replicas.is_some() => {
             return withheld(
                 "how long an old master goes on writing after a failover cannot be read from the \
                  server; permit CONFIG GET, or set failover_margin",
@@ -68,19 +76,27 @@ fn exclusion(agreed: Agreed, settings: &Settings, identity: Option<&Identity>) -
                  master may grant; set min-replicas-to-write and min-replicas-max-lag",
             );
         }
-    };
-    let fewer = match identity.limits.to_write {
-        Some(replicas) if replicas > 0 => {
-            format!("fewer than {replicas} replicas (its min-replicas-to-write)")
-        }
-        _ => "fewer replicas than its min-replicas-to-write".to_owned(),
-    };
-    assuming.push(Assumption::new(
-        "old-master-stops",
-        format!(
-            "a failover leaves the old master {fewer}, so that it has stopped writing {margin} after \
-             it; the quarantine of the new one is longer by that"
-        ),
-    ));
+    }
     Promise::Holds { assuming }
+}
+
+fn old_master_stops(settings: &Settings, server: &Identity, margin: Duration) -> Assumption {
+    let margin = humantime::format_duration(margin);
+    let waits =
+        format!("it has stopped writing {margin} after it, and the quarantine is longer by that");
+    let text = if settings.topology.is_cluster() {
+        format!(
+            "a master that is replaced in a failover is cut off from the majority of masters or knows \
+             of it, and nobody uses CLUSTER FAILOVER TAKEOVER: so {waits}"
+        )
+    } else {
+        let fewer = match server.limits.to_write {
+            Some(replicas) if replicas > 0 => {
+                format!("fewer than {replicas} replicas (its min-replicas-to-write)")
+            }
+            _ => "fewer replicas than its min-replicas-to-write".to_owned(),
+        };
+        format!("a failover leaves the old master {fewer}: so {waits}")
+    };
+    Assumption::new("old-master-stops", text)
 }

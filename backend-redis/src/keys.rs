@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use lock_core::{LockName, OwnerId};
 
+use crate::topology::Topology;
+
 /// How many buckets a cluster's names are spread over. All clients must use the same number.
-#[cfg(test)]
 pub(crate) const CLUSTER_BUCKETS: u16 = 64;
 
 /// One part of the names: its keys share a slot of a cluster, an epoch record and a watermark.
@@ -36,9 +37,22 @@ impl Keys {
         Self::spread(prefix, 1, false)
     }
 
+    /// The keys of a store that is made like this.
+    pub(crate) fn in_topology(prefix: &str, topology: &Topology) -> Self {
+        match topology {
+            Topology::Single(_) | Topology::Sentinel(_) => Self::new(prefix),
+            Topology::Cluster(_) => Self::spread(prefix, CLUSTER_BUCKETS, true),
+        }
+    }
+
     fn spread(prefix: &str, buckets: u16, sharded: bool) -> Self {
         let bases = (0..buckets).map(|bucket| format!("{prefix}:{{{bucket}}}:")).collect();
         Self { bases, sharded }
+    }
+
+    /// Whether pushes go to sharded channels.
+    pub(crate) fn are_sharded(&self) -> bool {
+        self.sharded
     }
 
     pub(crate) fn buckets(&self) -> impl Iterator<Item = Bucket> + use<> {

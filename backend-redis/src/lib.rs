@@ -21,6 +21,7 @@
 //! A [`Fence`] needs the user's own keys besides. `init` needs nothing more.
 
 mod backend;
+mod cluster;
 mod config;
 mod error;
 mod failover;
@@ -32,10 +33,13 @@ mod link;
 pub mod node;
 mod operate;
 mod pushes;
+mod redirect;
 mod reply;
 mod routes;
+mod run;
 mod scripts;
 mod sentinel;
+mod slots;
 mod store;
 mod subscription;
 mod topology;

@@ -21,7 +21,7 @@ use crate::{
     error,
     identity::{self, Identity, Limits},
     pushes::Pushes,
-    subscription::{self, Listening},
+    subscription::{self, Listening, Way},
     topology::Place,
 };
 
@@ -74,6 +74,7 @@ impl Link {
         pushes: Arc<Pushes>,
     ) -> Result<Self, Error> {
         let dead = Arc::new(AtomicBool::new(false));
+        let told = |error: RedisError| error::of_connecting(&error);
         let dial = |version| Self::dial(settings, place, version, &dead, &pushes);
         let opened = match settings.protocol {
             Some(Protocol::Resp2) => dial(ProtocolVersion::RESP2).await,
@@ -86,14 +87,20 @@ impl Link {
                 other => other,
             },
         };
-        let (client, connection, resp3) = opened.map_err(|error| error::of_connecting(&error))?;
-        let shared = resp3.then(|| connection.clone());
+        let (client, connection, resp3) = opened.map_err(told)?;
+        let way = if settings.topology.is_cluster() {
+            Way::Sharded(settings.client(place, ProtocolVersion::RESP3).map_err(told)?)
+        } else if resp3 {
+            Way::Shared(connection.clone())
+        } else {
+            Way::Second(client)
+        };
         let timeout = settings.timeout;
         let link = Self {
             place: place.clone(),
             fails_over: settings.topology.fails_over(),
             refused_config: AtomicBool::new(false),
-            listening: Listening::new(client, shared, Arc::clone(&dead), pushes, timeout),
+            listening: Listening::new(way, Arc::clone(&dead), pushes, timeout),
             connection,
             timeout,
             identity: Mutex::default(),
@@ -224,6 +231,30 @@ impl Link {
                 Ok(Err(error))
             }
         }
+    }
+
+    /// The same; `asking` for keys of a slot that is on its way to this server.
+    pub(crate) async fn ask(
+        &self,
+        asking: bool,
+        command: &Cmd,
+    ) -> Result<Result<Value, RedisError>, Error> {
+        if !asking {
+            return self.send(command).await;
+        }
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(command.clone());
+        let mut connection = self.connection.clone();
+        let sent = connection.send_packed_commands(&both, 1, 1);
+        Ok(match self.limited(sent).await? {
+            Ok(mut values) => values.pop().unwrap_or(Value::Nil).extract_error(),
+            Err(error) => {
+                if error.is_unrecoverable_error() || error.is_io_error() {
+                    self.retire();
+                }
+                Err(error)
+            }
+        })
     }
 
     async fn limited<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {

@@ -38,6 +38,25 @@ impl Routes {
         Arc::clone(lines.entry(place.clone()).or_default())
     }
 
+    /// Lets go of connections that have ended, and of those that nobody is to use any more.
+    pub(crate) fn prune(&self) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.retain(|_, line| {
+            // A line that is being made has its maker.
+            line.try_lock().map_or(true, |link| link.as_ref().is_some_and(|link| !link.is_dead()))
+        });
+    }
+
+    /// All connections that are alive, each with one of the buckets that it serves.
+    pub(crate) fn alive(&self) -> Vec<Arc<Link>> {
+        let mut links: Vec<Arc<Link>> = Vec::new();
+        for bucket in 0..self.buckets.len() {
+            let link = self.current(Bucket(bucket as u16));
+            links.extend(link.filter(|link| !links.iter().any(|known| Arc::ptr_eq(known, link))));
+        }
+        links
+    }
+
     /// Lets go of all connections.
     pub(crate) fn clear(&self) {
         for bucket in &self.buckets {

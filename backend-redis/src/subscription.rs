@@ -15,30 +15,51 @@ use std::{
 
 use futures_util::StreamExt as _;
 use lock_core::{Error, ErrorKind};
-use redis::{Client, PushInfo, PushKind, RedisError, Value, aio::MultiplexedConnection};
+use redis::{
+    AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError, Value,
+    aio::MultiplexedConnection,
+};
 use tokio::task::AbortHandle;
 
 use crate::{error, keys::Bucket, pushes::Pushes};
 
-/// The subscriptions of one connection.
-#[derive(Debug)]
+/// On which connection pushes come.
+pub(crate) enum Way {
+    /// That of the commands.
+    Shared(MultiplexedConnection),
+    /// One of its own.
+    Second(Client),
+    /// One of its own, with RESP3, for sharded channels.
+    Sharded(Client),
+}
+
+/// The subscriptions beside one connection.
 pub(crate) struct Listening {
-    client: Client,
-    /// The connection of the commands, where pushes come on it.
-    shared: Option<MultiplexedConnection>,
+    way: Way,
     /// Set when pushes can be missed: the next caller then makes a new connection.
     dead: Arc<AtomicBool>,
     pushes: Arc<Pushes>,
     timeout: Duration,
     /// A bit for each bucket.
-    subscribed: AtomicU64,
-    /// Serialises subscribing; holds the second connection's task.
-    second: tokio::sync::Mutex<Option<AbortHandle>>,
+    subscribed: Arc<AtomicU64>,
+    /// Serialises subscribing.
+    second: tokio::sync::Mutex<Second>,
+}
+
+/// The connection of subscriptions only.
+#[derive(Default)]
+enum Second {
+    #[default]
+    None,
+    /// Under RESP2, its task.
+    Task(AbortHandle),
+    /// With sharded channels, and whether the server has ended one: then it is used no more.
+    Sharded(MultiplexedConnection, Arc<AtomicBool>),
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        if let Some(task) = self.second.get_mut().take() {
+        if let Second::Task(task) = std::mem::take(self.second.get_mut()) {
             task.abort();
         }
     }
@@ -46,14 +67,12 @@ impl Drop for Listening {
 
 impl Listening {
     pub(crate) fn new(
-        client: Client,
-        shared: Option<MultiplexedConnection>,
+        way: Way,
         dead: Arc<AtomicBool>,
         pushes: Arc<Pushes>,
         timeout: Duration,
     ) -> Self {
-        let (subscribed, second) = (AtomicU64::new(0), tokio::sync::Mutex::new(None));
-        Self { client, shared, dead, pushes, timeout, subscribed, second }
+        Self { way, dead, pushes, timeout, subscribed: Arc::default(), second: Default::default() }
     }
 
     fn has(&self, bucket: Bucket) -> bool {
@@ -78,31 +97,100 @@ impl Listening {
             return Ok(());
         }
         let channel = self.pushes.channel(bucket);
-        if let Some(shared) = &self.shared {
-            let mut connection = shared.clone();
-            let done = self.limited(connection.subscribe(channel)).await?;
-            done.map_err(|error| self.refused(&error))?;
-        } else {
-            let opening = async {
-                let mut pubsub = self.client.get_async_pubsub().await?;
-                pubsub.subscribe(channel).await?;
-                Ok::<_, RedisError>(pubsub.into_on_message())
-            };
-            let mut messages =
-                self.limited(opening).await?.map_err(|error| self.refused(&error))?;
-            let (dead, pushes) = (Arc::clone(&self.dead), Arc::clone(&self.pushes));
-            let listening = tokio::spawn(async move {
-                while let Some(message) = messages.next().await {
-                    pushes.deliver(message.get_payload_bytes());
+        match &self.way {
+            Way::Shared(shared) => {
+                let mut connection = shared.clone();
+                let done = self.limited(connection.subscribe(channel)).await?;
+                done.map_err(|error| self.refused(&error))?;
+            }
+            Way::Second(client) => {
+                let task = self.limited(self.listen(client, channel)).await?;
+                *second = Second::Task(task.map_err(|error| self.refused(&error))?);
+            }
+            Way::Sharded(client) => {
+                let done = self.limited(self.subscribe_sharded(client, &mut second, channel));
+                match done.await? {
+                    Ok(()) => {}
+                    // The slot is elsewhere, as the script will learn.
+                    Err(error) if error.redirect_node().is_some() => return Ok(()),
+                    Err(error) => return Err(error::of_connecting(&error)),
                 }
-                // Subscribing anew belongs to a new connection, and the state must be read again.
-                dead.store(true, Ordering::SeqCst);
-                pushes.recheck_all();
-            });
-            *second = Some(listening.abort_handle());
+            }
         }
         self.subscribed.fetch_or(bit(bucket), Ordering::SeqCst);
         Ok(())
+    }
+
+    async fn listen(&self, client: &Client, channel: &str) -> Result<AbortHandle, RedisError> {
+        let mut pubsub = client.get_async_pubsub().await?;
+        pubsub.subscribe(channel).await?;
+        let mut messages = pubsub.into_on_message();
+        let (dead, pushes) = (Arc::clone(&self.dead), Arc::clone(&self.pushes));
+        let listening = tokio::spawn(async move {
+            while let Some(message) = messages.next().await {
+                pushes.deliver(message.get_payload_bytes());
+            }
+            // Subscribing anew belongs to a new connection, and the state must be read again.
+            dead.store(true, Ordering::SeqCst);
+            pushes.recheck_all();
+        });
+        Ok(listening.abort_handle())
+    }
+
+    async fn subscribe_sharded(
+        &self,
+        client: &Client,
+        second: &mut Second,
+        channel: &str,
+    ) -> Result<(), RedisError> {
+        let known = match second {
+            Second::Sharded(connection, ended) if !ended.load(Ordering::SeqCst) => {
+                Some(connection.clone())
+            }
+            _ => None,
+        };
+        let mut connection = match known {
+            Some(connection) => connection,
+            None => {
+                let ended = Arc::new(AtomicBool::new(false));
+                let connection = self.open_sharded(client, &ended).await?;
+                *second = Second::Sharded(connection.clone(), ended);
+                connection
+            }
+        };
+        let mut subscribe = redis::cmd("SSUBSCRIBE");
+        connection.send_packed_command(subscribe.arg(channel)).await?.extract_error()?;
+        Ok(())
+    }
+
+    async fn open_sharded(
+        &self,
+        client: &Client,
+        ended: &Arc<AtomicBool>,
+    ) -> Result<MultiplexedConnection, RedisError> {
+        self.subscribed.store(0, Ordering::SeqCst);
+        let (pushes, subscribed) = (Arc::clone(&self.pushes), Arc::clone(&self.subscribed));
+        let ended = Arc::clone(ended);
+        let end = move || {
+            if !ended.swap(true, Ordering::SeqCst) {
+                subscribed.store(0, Ordering::SeqCst);
+                // Whoever asks again subscribes again, where the slot is then.
+                pushes.recheck_all();
+            }
+        };
+        let pushes = Arc::clone(&self.pushes);
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(Some(self.timeout))
+            .set_push_sender(move |push: PushInfo| -> Result<(), ()> {
+                match push.kind {
+                    PushKind::SMessage => deliver(&push, &pushes),
+                    PushKind::SUnsubscribe | PushKind::Disconnection => end(),
+                    _ => {}
+                }
+                Ok(())
+            });
+        client.get_multiplexed_async_connection_with_config(&config).await
     }
 
     fn refused(&self, error: &RedisError) -> Error {
@@ -119,23 +207,33 @@ impl Listening {
             return;
         }
         let mut second = self.second.lock().await;
-        for bucket in (0..64).map(Bucket).filter(|bucket| subscribed & bit(*bucket) != 0) {
+        let buckets = || (0..64).map(Bucket).filter(|bucket| subscribed & bit(*bucket) != 0);
+        if let Way::Sharded(_) = self.way {
+            // One that is not needed costs nothing while another one is.
+            self.subscribed.fetch_and(!subscribed, Ordering::SeqCst);
+            if buckets().any(|bucket| self.pushes.waits_in(bucket)) {
+                self.subscribed.fetch_or(subscribed, Ordering::SeqCst);
+            } else {
+                *second = Second::None;
+            }
+            return;
+        }
+        for bucket in buckets() {
             // A place is entered before the bit is read, so one of the two sees the other.
             self.subscribed.fetch_and(!bit(bucket), Ordering::SeqCst);
             if self.pushes.waits_in(bucket) {
                 self.subscribed.fetch_or(bit(bucket), Ordering::SeqCst);
                 continue;
             }
-            match (second.take(), &self.shared) {
-                (Some(task), _) => task.abort(),
-                (None, Some(shared)) => {
-                    let mut connection = shared.clone();
-                    let leaving = connection.unsubscribe(self.pushes.channel(bucket));
-                    if !matches!(self.limited(leaving).await, Ok(Ok(()))) {
-                        self.dead.store(true, Ordering::SeqCst);
-                    }
+            if let Second::Task(task) = std::mem::take(&mut *second) {
+                task.abort();
+            }
+            if let Way::Shared(shared) = &self.way {
+                let mut connection = shared.clone();
+                let leaving = connection.unsubscribe(self.pushes.channel(bucket));
+                if !matches!(self.limited(leaving).await, Ok(Ok(()))) {
+                    self.dead.store(true, Ordering::SeqCst);
                 }
-                (None, None) => {}
             }
         }
     }
@@ -145,14 +243,16 @@ fn bit(bucket: Bucket) -> u64 {
     1 << bucket.0
 }
 
-/// What a server sent of its own accord.
+fn deliver(push: &PushInfo, pushes: &Pushes) {
+    if let Some(Value::BulkString(payload)) = push.data.get(1) {
+        pushes.deliver(payload);
+    }
+}
+
+/// What a server sent of its own accord on the connection of the commands.
 pub(crate) fn received(push: PushInfo, dead: &AtomicBool, pushes: &Pushes) {
     match push.kind {
-        PushKind::Message => {
-            if let Some(Value::BulkString(payload)) = push.data.get(1) {
-                pushes.deliver(payload);
-            }
-        }
+        PushKind::Message => deliver(&push, pushes),
         PushKind::Disconnection => {
             dead.store(true, Ordering::SeqCst);
             pushes.recheck_all();

@@ -14,7 +14,8 @@ use crate::{
 
 const FORM: &str = "the URL of a Redis store is redis://USER:PASSWORD@HOST:PORT/DATABASE?options, \
                     redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/MASTER/DATABASE?options, \
-                    rediss for redis with TLS, or unix:PATH?options";
+                    redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT?options, rediss for redis with \
+                    TLS, or unix:PATH?options";
 
 /// Opens the store that a URL describes:
 ///
@@ -24,7 +25,9 @@ const FORM: &str = "the URL of a Redis store is redis://USER:PASSWORD@HOST:PORT/
 ///   `password` and `db`;
 /// - `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/MASTER/DATABASE?options`, with the hosts of
 ///   the sentinels and the name under which they watch the master, and options `sentinel_user` and
-///   `sentinel_password`; `rediss+sentinel://…` the same with TLS to all.
+///   `sentinel_password`; `rediss+sentinel://…` the same with TLS to all;
+/// - `redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT?options` with some nodes of a Redis Cluster;
+///   `rediss+cluster://…` the same with TLS.
 ///
 /// Options: `prefix=leasehold`, `longest_lease=30s`, `quarantine=on|off`, `protocol=resp2|resp3`,
 /// `timeout=5s`, `allow_eviction=true|false`, `failover_margin=15s`; with TLS `ca=FILE`, and `cert=FILE` with `key=FILE`, in
@@ -68,6 +71,10 @@ pub(crate) fn parse(url: &str) -> Result<RedisBuilder, Error> {
                 hosts.iter().map(|host| place(host, 26379, scheme)).collect();
             let (master, login) = (master.to_owned(), Login::default());
             Topology::Sentinel(Group { master, sentinels: sentinels?, login })
+        }
+        "redis+cluster" | "rediss+cluster" => {
+            let nodes: Result<_, _> = hosts.iter().map(|host| place(host, 6379, scheme)).collect();
+            Topology::Cluster(nodes?)
         }
         _ => return Err(refuse(FORM)),
     };
@@ -225,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinels_with_logins_of_their_own_are_read() {
+    fn several_hosts_are_read_and_sentinels_with_logins_of_their_own() {
         let url = "redis+sentinel://me:hunter2@a,b:7000,[::1]:7001/main/2?sentinel_user=s\
                    &sentinel_password=hunter3&failover_margin=9s";
         let builder = parse(url).unwrap();
@@ -237,6 +244,9 @@ mod tests {
         assert_eq!((&*group.master, set.database), ("main", 2));
         assert_eq!(group.login.password.as_deref(), Some("hunter3"));
         assert_eq!(set.login.password.as_deref(), Some("hunter2"));
+        let cluster = parse("redis+cluster://a,b:7000").unwrap().settings.topology;
+        let nodes = [("a", 6379), ("b", 7000)].map(|(host, port)| Place::Tcp(host.into(), port));
+        assert!(matches!(&cluster, Topology::Cluster(seeds) if *seeds == nodes), "{cluster:?}");
         let tls = parse("rediss+sentinel://a/main").unwrap().settings.topology;
         assert!(tls.tls(), "{tls:?}");
     }
@@ -250,6 +260,8 @@ mod tests {
             ("redis+sentinel://:hunter2@a,b", "name is empty"),
             ("redis://:hunter2@h?sentinel_user=hunter", "unknown option \"sentinel_user\""),
             ("redis+sentinel://:hunter2@a/main/x", "no number"),
+            ("redis+cluster://:hunter2@", "redis://USER"),
+            ("redis+cluster://:hunter2@a,b/1", "only database 0"),
             ("redis://:hunter2@h/x", "no number"),
             ("redis://:hunter2@h?longest=3s", "unknown option \"longest\""),
             ("redis://:hunter2@h?quarantine=yes", "on and off"),

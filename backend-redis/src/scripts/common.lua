@@ -100,7 +100,8 @@ local function pass_on(now, mark, me)
         if not token then return nil end
         if owner == me then return hold(owner, token, '0', label, lease) end
         local record = hold(owner, token, '2', label, CLAIM_MS)
-        redis.call('PUBLISH', channel, owner .. ' ' .. text(token) .. ' ' .. CLAIM_MS)
+        local sharded = string.find(channel, '}:spush:', 1, true)
+        redis.call(sharded and 'SPUBLISH' or 'PUBLISH', channel, owner .. ' ' .. text(token) .. ' ' .. CLAIM_MS)
         return record
       end
     end

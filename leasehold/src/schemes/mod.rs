@@ -17,7 +17,8 @@ schemes! {
     mysql "mysql": ["mysql", "mariadb"], "mysql://USER@HOST/DATABASE";
     postgres "postgres": ["postgres", "postgresql"], "postgres://USER@HOST/DATABASE";
     redis "redis": [
-        "redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel"
+        "redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster",
+        "rediss+cluster"
     ], "redis://HOST:PORT";
     sqlite "sqlite": ["sqlite"], "sqlite:PATH";
 }
