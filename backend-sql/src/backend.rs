@@ -17,7 +17,7 @@ use crate::{
 
 /// A waiter's poll behind its looks.
 pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
-/// A sweep every so many releases of a client, the first somewhere among them.
+/// A sweep every so many releases and clean-ups of a client, the first somewhere among them.
 const SWEEP_EVERY: u64 = 1_000;
 const PAGE: u32 = 200;
 
@@ -83,13 +83,18 @@ impl<D: Dialect> SqlBackend<D> {
         if self.strategy == Strategy::Optimistic && keep.is_none() {
             self.versions.note(&grant.name, version);
         }
+        self.count().await;
+        Ok(Outcome::Released)
+    }
+
+    /// Sweeps now and then.
+    async fn count(&self) {
         let count = self.releases.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_multiple_of(SWEEP_EVERY)
             && let Err(error) = self.dialect.sweep(self.strategy == Strategy::PrimaryKey).await
         {
             tracing::debug!(%error, "sweep failed; the next one will do");
         }
-        Ok(Outcome::Released)
     }
 }
 
@@ -146,7 +151,9 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        self.dialect.abandon(request).await.during::<D>("abandon")
+        self.dialect.abandon(request).await.during::<D>("abandon")?;
+        self.count().await;
+        Ok(())
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
