@@ -33,6 +33,7 @@ async fn inspect_tells_the_holder_and_then_no_holder(setting: Setting) {
 
 async fn a_list_shows_every_held_name_once(setting: Setting) {
     let backend = setting.connect().await;
+    let own = setting.name("");
     let mut grants = BTreeMap::new();
     for at in 0..450 {
         let name = setting.name(&format!("{at}"));
@@ -47,6 +48,10 @@ async fn a_list_shows_every_held_name_once(setting: Setting) {
         let page = backend.list(cursor).await.unwrap();
         for state in page.locks {
             let holder = state.holder.expect("only held names are listed");
+            // Names of other cases change hands meanwhile.
+            if !state.name.as_str().starts_with(own.as_str()) {
+                continue;
+            }
             assert_eq!(
                 seen.insert(state.name.clone(), holder.owner),
                 None,
