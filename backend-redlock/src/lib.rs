@@ -1,10 +1,21 @@
-//! Redlock, hardened: the decisions of the protocol, as code without I/O.
-//!
-//! This crate has **no backend yet**: it cannot take a lock. What is here is what the backend will
-//! decide with, so that the model in `tests/model.rs` can drive the very same functions through
-//! every order of messages.
-
+//! Locks of leasehold over a quorum of independent Redis servers: Redlock, hardened.
 pub mod clock;
 pub mod token;
 pub mod validity;
 pub mod vote;
+
+mod acquire;
+mod backend;
+mod ballot;
+mod config;
+mod guarantees;
+mod operate;
+mod peer;
+mod quorum;
+mod release;
+mod renew;
+mod scripts;
+mod url;
+mod wake;
+
+pub use self::{config::RedlockBuilder, url::connect};
