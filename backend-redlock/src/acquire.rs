@@ -31,19 +31,26 @@ const WATERMARKS: u64 = 1024;
 pub(crate) struct Held {
     /// The number of the attempt.
     pub(crate) attempt: u64,
-    parts: Mutex<Vec<Part>>,
+    parts: Mutex<Parts>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) nodes: Vec<Part>,
+    /// It was given back: what comes late is taken back.
+    pub(crate) released: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Part {
     /// Until when the node keeps the lock, at least, as far as counted replies tell.
     pub(crate) until: Option<Instant>,
-    /// The attempt may have been carried out, or may yet be.
+    /// The attempt may have been carried out, or may yet be, and nothing tells when.
     pub(crate) doubtful: bool,
 }
 
 impl Held {
-    pub(crate) fn parts(&self) -> MutexGuard<'_, Vec<Part>> {
+    pub(crate) fn parts(&self) -> MutexGuard<'_, Parts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -233,10 +240,11 @@ impl Quorum {
         let votes = ballot.votes();
         let part = |at: usize| Part {
             until: matches!(votes[at], crate::vote::Vote::Ours(_)).then_some(until),
-            doubtful: ballot.doubtful(at) || matches!(ballot.said[at], Said::Nothing),
+            doubtful: ballot.doubtful(at),
         };
-        let parts = (0..self.peers.len()).map(part).collect();
-        let held = Arc::new(Held { attempt: attempt.number, parts: Mutex::new(parts) });
+        let nodes = (0..self.peers.len()).map(part).collect();
+        let parts = Mutex::new(Parts { nodes, released: false });
+        let held = Arc::new(Held { attempt: attempt.number, parts });
         if attempt.placed {
             // Where the lock was not given, the place would stand in the way of the next.
             for at in (0..self.peers.len()).filter(|at| !ballot.gave(*at) && !round.is_open(*at)) {
@@ -246,14 +254,25 @@ impl Quorum {
             }
         }
         let (quorum, kept) = (Arc::clone(self), Arc::clone(&held));
-        let (name, owner, placed) = (request.name.clone(), request.owner, attempt.placed);
+        let request = request.clone();
+        let Try { number, sent, limit, placed, .. } = *attempt;
         round.finish(self, move |at, answer| {
-            let given = answer.as_ref().is_ok_and(|answer| answer.word == "ours");
-            if placed && !given && answer.is_ok() {
-                quorum.leave_place(at, &name, owner);
+            let given = matches!(&answer, Some(Ok(answer)) if answer.word == "ours");
+            let known = matches!(&answer, Some(Ok(_)))
+                || matches!(&answer, Some(Err(error)) if !error.is_ambiguous());
+            let released = {
+                let mut parts = kept.parts();
+                parts.nodes[at].doubtful = !known;
+                parts.released
+            };
+            if released && (given || !known) {
+                let attempt = Try { request: &request, number, sent, limit, placed };
+                quorum.undo(at, &request.name, request.owner, &attempt, !known);
+            } else if placed && !given && known {
+                quorum.leave_place(at, &request.name, request.owner);
             }
-            kept.parts()[at].doubtful = answer.is_err_and(|error| error.is_ambiguous());
         });
+        let request = attempt.request;
         let mut grant = Grant::new(request, token).with_state(held);
         grant.margin = 2 * self.options.clock_bound;
         grant
@@ -271,15 +290,14 @@ impl Quorum {
         let Try { number, sent, limit, placed, .. } = *attempt;
         round.finish(self, move |at, answer| {
             let attempt = Try { request: &request, number, sent, limit, placed };
-            match answer {
-                Ok(answer) if answer.word == "ours" => {
-                    quorum.undo(at, &request.name, request.owner, &attempt, false);
-                }
-                Err(error) if error.is_ambiguous() => {
-                    quorum.undo(at, &request.name, request.owner, &attempt, true);
-                }
-                _ => {}
-            }
+            let bury = match answer {
+                Some(Ok(answer)) if answer.word == "ours" => false,
+                Some(Err(error)) if error.is_ambiguous() => true,
+                // At once: on the connection that may yet carry the attempt.
+                None => true,
+                Some(_) => return,
+            };
+            quorum.undo(at, &request.name, request.owner, &attempt, bury);
         });
     }
 

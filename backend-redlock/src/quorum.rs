@@ -334,12 +334,12 @@ impl Round {
         &self.pending
     }
 
-    /// Lets the stragglers finish behind: who is still silent when the time is over is suspected, and
-    /// what they answer then goes to `then`.
+    /// Lets the stragglers finish behind. What they answer goes to `then`; who is still silent when the
+    /// time is over is suspected and comes to it with `None`, and later again with its answer.
     pub(crate) fn finish(
         mut self,
         quorum: &Arc<Quorum>,
-        mut then: impl FnMut(usize, Result<Answer, Error>) + Send + 'static,
+        mut then: impl FnMut(usize, Option<Result<Answer, Error>>) + Send + 'static,
     ) {
         if self.pending.is_empty() {
             return;
@@ -347,14 +347,15 @@ impl Round {
         let stragglers = Arc::clone(quorum);
         quorum.behind(async move {
             while let Some((at, answer)) = self.next().await {
-                then(at, answer);
+                then(at, Some(answer));
             }
             let why = format!("no answer within {}", humantime::format_duration(self.limit));
             for at in &self.pending {
                 stragglers.suspect(*at, &why);
+                then(*at, None);
             }
             while let Some((at, answer)) = self.asking.next().await {
-                then(at, answer);
+                then(at, Some(answer));
             }
         });
     }

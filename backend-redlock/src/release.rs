@@ -81,7 +81,11 @@ impl Quorum {
         // Where the attempt may yet be carried out, the release leaves a tombstone, and a place that a
         // lost attempt may have taken goes with it.
         let held = Held::of(grant);
-        let doubtful = |at: usize| held.as_ref().is_some_and(|held| held.parts()[at].doubtful);
+        if let Some(held) = &held {
+            held.parts().released = true;
+        }
+        let doubtful =
+            |at: usize| held.as_ref().is_some_and(|held| held.parts().nodes[at].doubtful);
         let burying = held.as_ref().map(|held| {
             let number = held.attempt.to_string();
             self.freeing(&grant.name, grant.owner, [&keep, "", &number, "1"])
@@ -110,7 +114,7 @@ impl Quorum {
         };
         let (quorum, again, lease) = (Arc::clone(self), Arc::clone(&call), grant.lease);
         round.finish(self, move |at, answer| {
-            if answer.is_err() {
+            if matches!(answer, Some(Err(_))) {
                 quorum.free_behind(at, Arc::clone(&again), lease);
             }
         });
@@ -167,7 +171,7 @@ impl Quorum {
         }
         let (quorum, again) = (Arc::clone(self), Arc::clone(call));
         round.finish(self, move |at, answer| {
-            if answer.is_err() {
+            if matches!(answer, Some(Err(_))) {
                 quorum.free_behind(at, Arc::clone(&again), lease);
             }
         });

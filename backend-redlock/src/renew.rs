@@ -171,8 +171,8 @@ fn improve(
     let end = |parts: &[crate::acquire::Part]| {
         expiry(&parts.iter().map(|part| part.until).collect::<Vec<_>>())
     };
-    let before = end(&parts);
-    for (part, (word, line)) in parts.iter_mut().zip(words.iter().zip(in_line)) {
+    let before = end(&parts.nodes);
+    for (part, (word, line)) in parts.nodes.iter_mut().zip(words.iter().zip(in_line)) {
         match word {
             // Not longer than the lease of this renewal, which a later one may set anew.
             Some(Word::Renewed) if *line => part.until = Some(sent + grant.lease),
@@ -180,7 +180,7 @@ fn improve(
             _ => {}
         }
     }
-    let after = end(&parts)?;
+    let after = end(&parts.nodes)?;
     let spent = after.since(sent) < Duration::from_millis(1);
     (before.is_none_or(|before| after > before) && !spent).then_some(after)
 }
