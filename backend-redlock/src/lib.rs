@@ -18,8 +18,9 @@
 //!   which a majority may no longer keep the lock; it is told of the loss, and a fence refuses its late
 //!   writes. No lock service can do more.
 //!
-//! `tests/model.rs` drives the same decisions through every order of messages, crashes and expiries of
-//! two attempts on three nodes, and finds the violation when a guard is taken away.
+//! `tests/model.rs` drives the same decisions through every order of messages and expiries of two
+//! attempts on three nodes, with a crash or a clock's jump, and finds the violation when a guard is taken
+//! away; it says what it does not show.
 //!
 //! # What it still cannot do
 //! - A clock that steps forward past a lease and back again before anybody calls the node goes unseen;
