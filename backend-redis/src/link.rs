@@ -152,7 +152,7 @@ impl Link {
         self.confirm().await
     }
 
-    fn known(&self) -> (Arc<Identity>, Instant) {
+    pub(crate) fn known(&self) -> (Arc<Identity>, Instant) {
         self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -6,7 +6,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use lock_core::{Error, Init, LockName, OwnerId, StoreSettings};
+use lock_core::{Error, ErrorKind, Init, LockName, OwnerId, StoreSettings};
 pub use redis::Value;
 
 pub use crate::reply::{list, not_understood, number, text};
@@ -14,11 +14,13 @@ use crate::{
     backend::Redis,
     config::RedisBuilder,
     error,
+    identity::Identity,
     keys::{Bucket, Keys},
     pushes::Pushes,
     reply::Reply,
     scripts,
     store::{Agreed, Answer, Store},
+    topology::Topology,
 };
 
 /// Who hears what a node publishes on this client's channel.
@@ -67,6 +69,24 @@ pub struct Settings {
     pub quarantine: bool,
 }
 
+/// The run id of a server: two nodes with the same one are the same server.
+#[derive(Clone, Debug)]
+pub struct RunId(Arc<Identity>);
+
+impl PartialEq for RunId {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.run == other.0.run
+    }
+}
+
+impl RunId {
+    /// The id, 40 hexadecimal digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0.run
+    }
+}
+
 /// One server. Clones share its connection.
 #[derive(Clone)]
 pub struct Node(Redis);
@@ -81,13 +101,20 @@ impl Node {
     /// A node by its description; `client` is a random number of this client's. Does not connect.
     ///
     /// # Errors
-    /// `InvalidInput` for a setting that is not allowed.
+    /// `InvalidInput` for a setting that is not allowed, and for sentinels or a cluster.
     pub fn new(
         builder: RedisBuilder,
         client: u128,
         listener: Arc<dyn Listener>,
     ) -> Result<Self, Error> {
         builder.check()?;
+        if !matches!(builder.settings.topology, Topology::Single(_)) {
+            let message = format!(
+                "{} is more than one server, and a failover may lose locks; allowed is one server",
+                builder.settings.topology
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
         let keys = Keys::new(&builder.settings.prefix);
         let pushes = Pushes::heard_by(&keys, client, listener);
         Ok(Self(Redis(Arc::new(Store::new(builder.settings, keys, pushes)))))
@@ -116,12 +143,22 @@ impl Node {
         self.store().keys.of(name, owner)
     }
 
-    /// Connects if need be, and tells the run id of the server.
-    ///
-    /// # Errors
-    /// `Unavailable`, `Auth` or `Config` for a server that cannot be used.
-    pub async fn run_id(&self) -> Result<String, Error> {
-        Ok(self.store().link(Bucket::FIRST).await?.identity().await?.run.clone())
+    /// The key of the epoch record.
+    #[must_use]
+    pub fn epoch_key(&self) -> String {
+        self.store().keys.epoch(Bucket::FIRST)
+    }
+
+    /// The keys of a lock and its queue.
+    #[must_use]
+    pub fn lock_and_queue(&self, name: &LockName) -> [String; 2] {
+        [self.store().keys.lock(name), self.store().keys.queue(name)]
+    }
+
+    /// What the server said of itself on the present connection, if there is one.
+    #[must_use]
+    pub fn known_run_id(&self) -> Option<RunId> {
+        self.store().identity(Bucket::FIRST).map(RunId)
     }
 
     /// What this client takes the node's settings to be.

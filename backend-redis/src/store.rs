@@ -143,6 +143,11 @@ impl Store {
         Ok(link)
     }
 
+    /// Who the server of a bucket said it is on the present connection.
+    pub(crate) fn identity(&self, bucket: Bucket) -> Option<Arc<Identity>> {
+        self.routes.current(bucket).map(|link| link.known().0)
+    }
+
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.routes.clear();

@@ -31,7 +31,9 @@ pub enum Token {
 
 /// Decides on the token from the votes counted.
 ///
-/// The write-back goes to counted nodes only: the others may not hold our lock at all.
+/// The write-back goes to counted nodes only. By the model this follows from their checking that the
+/// lock is still the asker's ([`takes_write_back`]); it costs nothing, and asks nothing of a node whose
+/// clock is off.
 pub fn decide(votes: &[Vote]) -> Token {
     let counted: Vec<(usize, u64)> = votes
         .iter()

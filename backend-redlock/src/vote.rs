@@ -6,7 +6,7 @@ pub const fn majority(nodes: usize) -> usize {
 }
 
 /// What an attempt knows of one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Vote {
     /// It has not answered.

@@ -28,6 +28,7 @@
 //! | `mysql` | `mysql://USER@HOST/DATABASE`, also `mariadb:` | clients of one MySQL or MariaDB server |
 //! | `postgres` | `postgres://USER@HOST/DATABASE` | clients of one PostgreSQL server |
 //! | `redis` | `redis://HOST:PORT`, `rediss://HOST:PORT`, `unix:PATH` | clients of one Redis |
+//! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT` | clients of the same independent Redis servers |
 //! | `sqlite` (default) | `sqlite:PATH` | processes of one machine |
 //!
 //! [`connect`] takes such a URL, [`Config`] one from a configuration file, and [`LockClient::new`]
@@ -93,6 +94,13 @@ pub mod etcd {
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use backend_redis::{Fence as RedisFence, FenceError, Protocol, RedisBuilder};
+}
+
+/// Locks in a quorum of independent Redis servers, and a builder.
+#[cfg(feature = "redlock")]
+pub mod redlock {
+    pub use backend_redis::RedisBuilder;
+    pub use backend_redlock::RedlockBuilder;
 }
 
 /// Locks in a SQLite file, its fence, and a builder that takes a pool of yours.

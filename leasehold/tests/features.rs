@@ -14,6 +14,7 @@ const CLIENTS: &[(&str, &[&str])] = &[
     ("mysql", &["sqlx", "sqlx-core", "sqlx-mysql"]),
     ("postgres", &["sqlx", "sqlx-core", "sqlx-postgres"]),
     ("redis", &["redis"]),
+    ("redlock", &["redis"]),
     ("sqlite", &["sqlx", "sqlx-core", "sqlx-sqlite", "libsqlite3-sys"]),
 ];
 

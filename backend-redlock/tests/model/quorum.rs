@@ -14,6 +14,7 @@ pub(crate) struct Guards {
     pub(crate) still_ours: bool,
     pub(crate) quarantine: bool,
     pub(crate) clock_floor: bool,
+    pub(crate) clock_votes: bool,
 }
 
 /// When a record may expire.
@@ -29,10 +30,12 @@ pub(crate) struct Quorum {
     pub(crate) guards: Guards,
     pub(crate) time: Time,
     pub(crate) crashes: u8,
+    /// How many clocks may jump ahead for good.
+    pub(crate) jumps: u8,
 }
 
 /// A request to one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Link {
     Idle,
     Sent,
@@ -61,15 +64,18 @@ pub(crate) struct Try {
     after: u64,
     asked: [Link; NODES],
     votes: [Vote; NODES],
-    written: [Link; NODES],
+    /// The number of a write-back under way, or 0; it may arrive after the attempt is over.
+    written: [u64; NODES],
     taken: [bool; NODES],
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
     record: Option<(usize, u64)>,
     watermark: u64,
     quarantined: bool,
+    /// Its clock is ahead of the others: records end early.
+    ahead: bool,
     clock: u64,
 }
 
@@ -78,6 +84,7 @@ pub(crate) struct State {
     tries: [Try; 2],
     nodes: [Node; NODES],
     crashes: u8,
+    jumps: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,12 +92,11 @@ pub(crate) enum Step {
     Begin(usize, u64),
     /// The request is read; the reply is heard in time, or not.
     Ask(usize, usize, bool),
-    Decide(usize),
     Write(usize, usize, bool),
-    Grant(usize),
     Spend(usize),
     Expire(usize),
     Crash(usize),
+    Jump(usize),
     Open(usize),
 }
 
@@ -99,16 +105,21 @@ impl Quorum {
     fn ask(&self, node: &mut Node, me: usize, proposed: u64) -> Vote {
         match node.record {
             _ if node.quarantined => Vote::No,
-            Some((owner, number)) if owner == me => Vote::Ours(number),
+            Some((owner, number)) if owner == me => self.counted(node, number),
             Some(_) => Vote::No,
             None => {
                 let clock = if self.guards.clock_floor { node.clock } else { 0 };
                 let number = stored(proposed, proposed.max(clock), node.watermark, 0);
                 node.record = Some((me, number));
                 node.watermark = number;
-                Vote::Ours(number)
+                self.counted(node, number)
             }
         }
+    }
+
+    /// What the asker makes of a node's yes.
+    fn counted(&self, node: &Node, number: u64) -> Vote {
+        if node.ahead && self.guards.clock_votes { Vote::No } else { Vote::Ours(number) }
     }
 
     /// A node reads a write-back.
@@ -143,11 +154,28 @@ impl Quorum {
                     let counted = nodes.contains(&node);
                     let stray = !matches!(own.votes[node], Vote::Ours(_));
                     if counted || (stray && !self.guards.counted_only) {
-                        own.written[node] = Link::Sent;
+                        own.written[node] = number;
                     }
                 }
             }
             _ => {}
+        }
+    }
+}
+
+/// The nodes are alike: states that differ by their order only are one.
+fn canonical(state: &mut State) {
+    let column = |state: &State, at: usize| {
+        let part = |own: &Try| (own.asked[at], own.votes[at], own.written[at], own.taken[at]);
+        (state.nodes[at].clone(), part(&state.tries[0]), part(&state.tries[1]))
+    };
+    let mut columns: Vec<_> = (0..NODES).map(|at| column(state, at)).collect();
+    columns.sort_unstable();
+    for (at, (node, first, second)) in columns.into_iter().enumerate() {
+        state.nodes[at] = node;
+        for (own, (asked, vote, written, taken)) in state.tries.iter_mut().zip([first, second]) {
+            (own.asked[at], own.votes[at]) = (asked, vote);
+            (own.written[at], own.taken[at]) = (written, taken);
         }
     }
 }
@@ -172,36 +200,36 @@ impl Model for Quorum {
             after: 0,
             asked: [Link::Idle; NODES],
             votes: [Vote::Open; NODES],
-            written: [Link::Idle; NODES],
+            written: [0; NODES],
             taken: [false; NODES],
         };
         let tries = [one.clone(), one];
-        vec![State { tries, nodes: Default::default(), crashes: self.crashes }]
+        let nodes = Default::default();
+        vec![State { tries, nodes, crashes: self.crashes, jumps: self.jumps }]
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
         for (me, own) in state.tries.iter().enumerate() {
             match own.phase {
                 Phase::Idle => steps.extend([Step::Begin(me, 1), Step::Begin(me, 2)]),
-                Phase::Asking if tally(&own.votes) != Tally::Undecided => {
-                    steps.push(Step::Decide(me));
-                }
-                Phase::Writing { needed, .. }
-                    if own.taken.iter().filter(|taken| **taken).count() >= needed =>
-                {
-                    steps.push(Step::Grant(me));
-                }
                 _ => {}
             }
             if self.time == Time::Lease && own.phase != Phase::Idle && !own.spent {
                 steps.push(Step::Spend(me));
             }
             for node in 0..NODES {
+                // Whether the reply is heard matters only to who waits for it.
                 if own.asked[node] == Link::Sent {
-                    steps.extend([Step::Ask(me, node, true), Step::Ask(me, node, false)]);
+                    steps.push(Step::Ask(me, node, false));
+                    if own.phase == Phase::Asking {
+                        steps.push(Step::Ask(me, node, true));
+                    }
                 }
-                if own.written[node] == Link::Sent {
-                    steps.extend([Step::Write(me, node, true), Step::Write(me, node, false)]);
+                if own.written[node] > 0 {
+                    steps.push(Step::Write(me, node, false));
+                    if matches!(own.phase, Phase::Writing { .. }) {
+                        steps.push(Step::Write(me, node, true));
+                    }
                 }
             }
         }
@@ -210,7 +238,7 @@ impl Model for Quorum {
         let believed = |me: usize| state.tries[me].phase != Phase::Idle && !state.tries[me].spent;
         for (at, node) in state.nodes.iter().enumerate() {
             match node.record {
-                Some((owner, _)) if self.time == Time::Any || !believed(owner) => {
+                Some((owner, _)) if self.time == Time::Any || node.ahead || !believed(owner) => {
                     steps.push(Step::Expire(at));
                 }
                 _ => {}
@@ -220,6 +248,9 @@ impl Model for Quorum {
             }
             if state.crashes > 0 {
                 steps.push(Step::Crash(at));
+            }
+            if state.jumps > 0 {
+                steps.push(Step::Jump(at));
             }
         }
     }
@@ -239,21 +270,22 @@ impl Model for Quorum {
                 let vote = self.ask(&mut state.nodes[at], me, state.tries[me].proposed);
                 let own = &mut state.tries[me];
                 own.asked[at] = Link::Idle;
-                if heard && own.phase == Phase::Asking {
+                if heard {
                     own.votes[at] = vote;
+                    if tally(&own.votes) != Tally::Undecided {
+                        self.decide(own);
+                    }
                 }
             }
-            Step::Decide(me) => self.decide(&mut state.tries[me]),
             Step::Write(me, at, heard) => {
-                let Phase::Writing { number, .. } = state.tries[me].phase else { return None };
+                let number = std::mem::take(&mut state.tries[me].written[at]);
                 let taken = self.write(&mut state.nodes[at], me, number);
                 let own = &mut state.tries[me];
-                own.written[at] = Link::Idle;
                 own.taken[at] = heard && taken;
-            }
-            Step::Grant(me) => {
-                let own = &mut state.tries[me];
-                if let Phase::Writing { number, .. } = own.phase {
+                let count = own.taken.iter().filter(|taken| **taken).count();
+                if let Phase::Writing { number, needed } = own.phase
+                    && count >= needed
+                {
                     self.grant(own, number);
                 }
             }
@@ -268,7 +300,12 @@ impl Model for Quorum {
             Step::Crash(at) => {
                 state.crashes -= 1;
                 let quarantined = self.guards.quarantine;
-                state.nodes[at] = Node { quarantined, ..Node::default() };
+                let ahead = state.nodes[at].ahead;
+                state.nodes[at] = Node { quarantined, ahead, ..Node::default() };
+            }
+            Step::Jump(at) => {
+                state.jumps -= 1;
+                state.nodes[at].ahead = true;
             }
             // The clock has passed every token stored before the crash.
             Step::Open(at) => {
@@ -278,12 +315,15 @@ impl Model for Quorum {
             }
         }
         for own in &mut state.tries {
+            if own.phase == Phase::Over(None) {
+                own.after = 0;
+            }
             if matches!(own.phase, Phase::Holding(_) | Phase::Over(_)) {
                 own.votes = [Vote::Open; NODES];
                 own.taken = [false; NODES];
-                own.written = [Link::Idle; NODES];
             }
         }
+        canonical(&mut state);
         Some(state)
     }
 

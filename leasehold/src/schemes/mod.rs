@@ -20,6 +20,7 @@ schemes! {
         "redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster",
         "rediss+cluster"
     ], "redis://HOST:PORT";
+    redlock "redlock": ["redlock", "redlocks"], "redlock://HOST:PORT,HOST:PORT,HOST:PORT";
     sqlite "sqlite": ["sqlite"], "sqlite:PATH";
 }
 
