@@ -82,7 +82,10 @@ impl Backend for EtcdBackend {
 
     async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
         let held = held(grant).ok_or_else(foreign).during("release")?;
-        Ok(Released::plain(self.give_back(held, how.keep).await.during("release")?))
+        let (Some(next), None) = (how.next, how.keep) else {
+            return Ok(Released::plain(self.give_back(held, how.keep).await.during("release")?));
+        };
+        self.hand_on(held, next).await.during("release")
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {

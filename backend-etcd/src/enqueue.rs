@@ -90,17 +90,17 @@ impl EtcdBackend {
             return Ok(Some(Enqueued::Waiting(Box::new(NoTurn), busy)));
         }
         let read = gets(&nested);
-        let (created, predecessor) = if nested.succeeded() {
+        let (stands, predecessor) = if nested.succeeded() {
             // Newest first: ours, and the one before it.
             let before = read.first().and_then(|two| two.kvs().get(1)).and_then(Seen::read);
-            (now, before.map(|seen| seen.key))
+            ((now, place.offset), before.map(|seen| seen.key))
         } else {
             let ours = read.first().and_then(only).ok_or_else(short)?;
-            (ours.created, None)
+            ((ours.created, ours.place.map_or(0, |place| place.offset)), None)
         };
         let places = self.layout.places(name);
         let stands_first = first.as_ref().is_none_or(|first| first.key == key);
-        let waiting = Waiting::new(request.owner, places, key, created, lease, predecessor);
+        let waiting = Waiting::new(request.owner, places, key, stands, lease, predecessor);
         let turn = self.places.add(waiting, &self.keepalives, &self.rpc);
         if !stands_first {
             let busy = self.busy(first).await?;
@@ -161,12 +161,20 @@ impl EtcdBackend {
         let settings = self.settings();
         let lifted = settings.lift(waiting.created, request.floor);
         let offset = lifted.unwrap_or(settings.record.offset);
-        let place = Place::new(request, offset, true);
         // Credited before the transaction leaves: a later credit proves no more.
         let lease = waiting.lease();
-        let mut puts = vec![put(&waiting.key, place.to_bytes(), lease.id)];
-        let record = lifted.map(|offset| Record { offset, ..settings.record.clone() });
-        puts.extend(record.as_ref().map(|record| record.put(&self.layout)));
+        // Every grant takes the offset of its time. A place that has it already is only read, which costs
+        // etcd no flush.
+        let is_written = waiting.offset == offset;
+        let place = Place::new(request, offset, !is_written);
+        let (mut steps, mut record) = (Vec::new(), None);
+        if is_written {
+            steps.push(TxnOp::get(waiting.key.as_str(), None));
+        } else {
+            steps.push(put(&waiting.key, place.to_bytes(), lease.id));
+            record = lifted.map(|offset| Record { offset, ..settings.record.clone() });
+            steps.extend(record.as_ref().map(|record| record.put(&self.layout)));
+        }
         let places = self.layout.places(&request.name);
         let txn = Txn::new()
             .when([
@@ -177,7 +185,7 @@ impl EtcdBackend {
                 self.not_quarantined(),
                 self.not_abandoned(request.owner),
             ])
-            .and_then(puts)
+            .and_then(steps)
             .or_else([
                 TxnOp::get(waiting.key.as_str(), None),
                 self.get_first(&request.name),

@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, future::join, stream};
 use lock_core::{
-    Cursor, Error, FencingToken, Grant, Init, LockName, LockState, LossReason, Outcome, Page,
-    Request, StoreSettings,
+    Cursor, Enqueued, Error, FencingToken, Grant, Init, LockName, LockState, LossReason, Outcome,
+    Page, Released, Request, StoreSettings,
 };
 
 use crate::{
@@ -45,6 +45,45 @@ impl EtcdBackend {
         // Nothing is tied to it any more; a late renewal finds it gone.
         self.rpc.revoke(held.lease.id).await?;
         Ok(outcome(kept))
+    }
+
+    /// The same, and a place for the next request of this process, side by side: whichever etcd carries
+    /// out first, others that wait come before it.
+    pub(crate) async fn hand_on(&self, held: &Held, next: &Request) -> Result<Released, Error> {
+        let (outcome, queued) = join(self.give_back(held, None), self.queue(next)).await;
+        match (outcome, queued) {
+            (Ok(outcome), Ok(enqueued)) => {
+                // Its own release is the end that it may wait for.
+                self.places.ended(&held.key);
+                Ok(Released { outcome, next: Some(enqueued) })
+            }
+            // It may stand in the queue: the core repeats all.
+            (_, Err(error)) if error.is_ambiguous() => Err(error),
+            (Ok(outcome), Err(_)) => Ok(Released::plain(outcome)),
+            (Err(error), Ok(enqueued)) => {
+                self.take_back(next, enqueued).await?;
+                Err(error)
+            }
+            (Err(error), Err(_)) => Err(error),
+        }
+    }
+
+    /// Gives up what was asked for beside a release that failed: the release is repeated with it.
+    async fn take_back(&self, request: &Request, enqueued: Enqueued) -> Result<(), Error> {
+        match enqueued {
+            Enqueued::Granted(grant) => {
+                let held = grant.state.as_ref().and_then(|state| state.downcast_ref::<Held>());
+                match held {
+                    Some(held) => self.give_back(held, None).await.map(drop),
+                    None => Ok(()),
+                }
+            }
+            Enqueued::Waiting(turn, _) => turn.leave().await,
+            Enqueued::Quarantined(_) => {
+                self.forget_try(request.owner);
+                Ok(())
+            }
+        }
     }
 
     /// Leaves a tombstone first: no transaction of this owner makes a place after it. Those that were
