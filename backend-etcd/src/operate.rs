@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use futures_util::{StreamExt as _, future::join, stream};
 use lock_core::{
-    Cursor, Enqueued, Error, FencingToken, Grant, Init, LockName, LockState, LossReason, Outcome,
-    Page, Released, Request, StoreSettings,
+    Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Init, LockName, LockState, LossReason,
+    Outcome, Page, Released, Request, StoreSettings,
 };
 
 use crate::{
@@ -92,15 +92,24 @@ impl EtcdBackend {
         self.forget_try(request.owner);
         let tombstone = self.layout.tombstone(request.owner);
         let places = self.layout.places(&request.name);
+        let look = TxnOp::get(places.as_str(), Some(GetOptions::new().with_prefix()));
+        let mut refused = None;
         let answer = loop {
-            let grave = self.grave().await?;
-            let txn = Txn::new().and_then([
-                put(&tombstone, Vec::new(), grave.id),
-                TxnOp::get(places.as_str(), Some(GetOptions::new().with_prefix())),
-            ]);
-            match self.rpc.txn(txn).await {
+            let left = match self.grave().await {
+                Ok(grave) => {
+                    let leave = put(&tombstone, Vec::new(), grave.id);
+                    self.rpc.txn(Txn::new().and_then([leave, look.clone()])).await
+                }
+                Err(error) => Err(error.into()),
+            };
+            match left {
                 Ok(answer) => break answer,
                 Err(Failure::LeaseGone) => self.forget_grave(),
+                // There is no room for a tombstone, nor for what it is against: what is there can go.
+                Err(Failure::Error(error)) if error.kind() == ErrorKind::Config => {
+                    refused = Some(error);
+                    break self.rpc.txn(Txn::new().and_then([look])).await?;
+                }
                 Err(Failure::Error(error)) => return Err(error),
             }
         };
@@ -112,7 +121,7 @@ impl EtcdBackend {
                 }
             }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     /// Lifts the token in the place, and the offset, so that whoever waits behind it exceeds it too.

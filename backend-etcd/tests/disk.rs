@@ -8,7 +8,7 @@ use std::time::Duration;
 use conformance_tests::kit::{Etcd, EtcdOptions, Server as _, SlowFlush};
 use lock_core::{Env as _, ErrorKind, LockClient, SystemEnv};
 
-use self::support::{WAIT, connect, held_and_waited_for, served, somebody_waits};
+use self::support::{WAIT, connect, held_and_waited_for, request, served, somebody_waits};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_disk_makes_locks_slow_and_loses_none() {
@@ -48,6 +48,9 @@ async fn with_a_full_quota_locks_are_kept_and_given_back_and_none_is_granted() {
     let guard = LockClient::new(holder).lock("job").acquire().await.unwrap();
     let waiting = tokio::spawn(LockClient::new(waiter).lock("job").wait(WAIT).acquire());
     somebody_waits(&**client.backend()).await;
+    let mut abandoned = request();
+    abandoned.name = lock_core::LockName::new("abandoned").unwrap();
+    client.backend().try_acquire(&abandoned).await.unwrap().granted().unwrap();
     let value = "x".repeat(100_000);
     let mut keys = Vec::new();
     while etcd.ctl(&["put", &format!("fill/{}", keys.len()), &value]).await.is_ok() {
@@ -66,6 +69,9 @@ async fn with_a_full_quota_locks_are_kept_and_given_back_and_none_is_granted() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     short.release().await.unwrap();
+    let refused = client.backend().abandon(&abandoned).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config, "there is no room for its tombstone: {refused}");
+    assert_eq!(client.backend().inspect(&abandoned.name).await.unwrap(), None);
     // A place that was there before needs no room, unless its token does.
     guard.release().await.unwrap();
     match tokio::time::timeout(WAIT, waiting).await.expect("an answer").unwrap() {
