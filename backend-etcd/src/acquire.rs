@@ -6,7 +6,7 @@ use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use lock_core::{Attempt, Busy, Error, ErrorKind, FencingToken, Grant, Quarantined, Request};
 
 use crate::{
-    backend::LONGEST_POLL,
+    backend::POLL,
     enqueue::short,
     error::Failure,
     ledger::Credit,
@@ -167,13 +167,13 @@ impl EtcdBackend {
     pub(crate) async fn busy(&self, seen: Option<Seen>) -> Result<Busy, Error> {
         let Some(seen) = seen else {
             let token = FencingToken::ZERO;
-            return Ok(Busy { holder: None, token, retry_after: LONGEST_POLL });
+            return Ok(Busy { holder: None, token, retry_after: POLL });
         };
         let remaining = self.rpc.remaining(seen.lease).await?;
         Ok(Busy {
             holder: seen.holder(&self.layout, remaining),
             token: seen.token(),
-            retry_after: remaining.clamp(SHORTEST_POLL, LONGEST_POLL),
+            retry_after: remaining.clamp(SHORTEST_POLL, POLL),
         })
     }
 }

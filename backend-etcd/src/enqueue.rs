@@ -10,6 +10,7 @@ use lock_core::{Attempt, Enqueued, Error, ErrorKind, FencingToken, LockName, Req
 
 use crate::{
     acquire::{TRIES, granted, is_ours},
+    backend::FAR,
     error::Failure,
     place::{Held, Place, Seen},
     queue::{NoTurn, Waiting},
@@ -25,6 +26,7 @@ impl EtcdBackend {
             self.check_token(request.floor)?;
         }
         self.watch.start(&self.rpc, self.layout.prefix(), &self.places);
+        let is_repeat = self.tried(request.owner).is_some();
         for _ in 0..TRIES {
             // An earlier try may have made its place: only with the same lease will this one find it.
             let lease = match self.tried(request.owner) {
@@ -38,7 +40,12 @@ impl EtcdBackend {
                     return Ok(enqueued);
                 }
                 Ok(None) | Err(Failure::LeaseGone) => self.forget_try(request.owner),
-                Err(Failure::Error(error)) => return Err(error),
+                Err(Failure::Error(error)) => {
+                    if !is_repeat && !error.is_ambiguous() {
+                        self.forget_try(request.owner);
+                    }
+                    return Err(error);
+                }
             }
         }
         Err(Error::new(ErrorKind::Unavailable, "etcd ended the lease again and again"))
@@ -90,17 +97,17 @@ impl EtcdBackend {
             return Ok(Some(Enqueued::Waiting(Box::new(NoTurn), busy)));
         }
         let read = gets(&nested);
-        let (created, predecessor) = if nested.succeeded() {
+        let (stands, predecessor) = if nested.succeeded() {
             // Newest first: ours, and the one before it.
             let before = read.first().and_then(|two| two.kvs().get(1)).and_then(Seen::read);
-            (now, before.map(|seen| seen.key))
+            ((now, place.offset), before.map(|seen| seen.key))
         } else {
             let ours = read.first().and_then(only).ok_or_else(short)?;
-            (ours.created, None)
+            ((ours.created, ours.place.map_or(0, |place| place.offset)), None)
         };
         let places = self.layout.places(name);
         let stands_first = first.as_ref().is_none_or(|first| first.key == key);
-        let waiting = Waiting::new(request.owner, places, key, created, lease, predecessor);
+        let waiting = Waiting::new(request.owner, places, key, stands, lease, predecessor);
         let turn = self.places.add(waiting, &self.keepalives, &self.rpc);
         if !stands_first {
             let busy = self.busy(first).await?;
@@ -123,7 +130,8 @@ impl EtcdBackend {
             let Some(waiting) = self.places.get(request.owner) else { break };
             // A look costs etcd no write; whoever was told that its turn has come needs none.
             if !waiting.hinted.swap(false, Ordering::AcqRel) {
-                match self.look(&request.name).await?.0 {
+                let (first, distance) = self.look_from(&waiting, &request.name).await?;
+                match first {
                     Some(seen) if seen.key == waiting.key => {
                         if is_ours(&seen, request)
                             && let Some(grant) = self.again(request, seen).await?
@@ -135,7 +143,9 @@ impl EtcdBackend {
                         if first.is_none() {
                             waiting.lose();
                         }
-                        return Ok(Attempt::Busy(self.busy(first).await?));
+                        let mut busy = self.busy(first).await?;
+                        busy.retry_after *= distance.max(1);
+                        return Ok(Attempt::Busy(busy));
                     }
                 }
             }
@@ -161,12 +171,20 @@ impl EtcdBackend {
         let settings = self.settings();
         let lifted = settings.lift(waiting.created, request.floor);
         let offset = lifted.unwrap_or(settings.record.offset);
-        let place = Place::new(request, offset, true);
         // Credited before the transaction leaves: a later credit proves no more.
         let lease = waiting.lease();
-        let mut puts = vec![put(&waiting.key, place.to_bytes(), lease.id)];
-        let record = lifted.map(|offset| Record { offset, ..settings.record.clone() });
-        puts.extend(record.as_ref().map(|record| record.put(&self.layout)));
+        // Every grant takes the offset of its time. A place that has it already is only read, which costs
+        // etcd no flush.
+        let is_written = waiting.offset == offset;
+        let place = Place::new(request, offset, !is_written);
+        let (mut steps, mut record) = (Vec::new(), None);
+        if is_written {
+            steps.push(TxnOp::get(waiting.key.as_str(), None));
+        } else {
+            steps.push(put(&waiting.key, place.to_bytes(), lease.id));
+            record = lifted.map(|offset| Record { offset, ..settings.record.clone() });
+            steps.extend(record.as_ref().map(|record| record.put(&self.layout)));
+        }
         let places = self.layout.places(&request.name);
         let txn = Txn::new()
             .when([
@@ -177,7 +195,7 @@ impl EtcdBackend {
                 self.not_quarantined(),
                 self.not_abandoned(request.owner),
             ])
-            .and_then(puts)
+            .and_then(steps)
             .or_else([
                 TxnOp::get(waiting.key.as_str(), None),
                 self.get_first(&request.name),
@@ -227,6 +245,28 @@ impl EtcdBackend {
             None => self.lost_settings(),
         }
         Ok(())
+    }
+
+    /// The place that stands first, and how many stand before this one, counted up to [`FAR`].
+    async fn look_from(
+        &self,
+        waiting: &Waiting,
+        name: &LockName,
+    ) -> Result<(Option<Seen>, u32), Error> {
+        let before = GetOptions::new()
+            .with_prefix()
+            .with_keys_only()
+            .with_max_create_revision(waiting.created - 1)
+            .with_sort(SortTarget::Create, SortOrder::Descend)
+            .with_limit(FAR.into());
+        let before = TxnOp::get(self.layout.places(name), Some(before));
+        // Whoever looks is to know the settings when its turn comes: they are compared.
+        let look = [self.get_first(name), self.get_settings(), before];
+        let answer = self.rpc.txn(Txn::new().and_then(look)).await?;
+        let got = gets(&answer);
+        let [first, found, before] = &got[..] else { return Err(short()) };
+        self.note_found(found, revision(&answer))?;
+        Ok((only(first), u32::try_from(before.kvs().len()).unwrap_or(FAR)))
     }
 
     /// The place before the one created at `created`.

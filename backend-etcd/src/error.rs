@@ -68,7 +68,11 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
 
 /// Whether the request found no connection, so that nobody has read it.
 fn is_unsent(error: &etcd_client::Error) -> bool {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    // A status is not told as the source of the error that is made of it.
+    let mut source: Option<&(dyn std::error::Error + 'static)> = match error {
+        etcd_client::Error::GRpcStatus(status) => Some(status),
+        error => Some(error),
+    };
     while let Some(error) = source {
         if error.is::<NoMember>() {
             return true;

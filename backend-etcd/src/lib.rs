@@ -7,13 +7,15 @@
 //! The restore of a snapshot loses locks, and sets the revision back. It is noticed before anything is
 //! granted: then nothing is, until every lease that may have been lost is over.
 //!
-//! What is not there yet: a `Fence` for data in etcd.
+//! Data that is kept in etcd, too, is guarded by [`Fence`] or [`HeldKey`] in the very transaction that
+//! writes it.
 
 mod acquire;
 mod backend;
 mod config;
 mod enqueue;
 mod error;
+mod fence;
 mod history;
 mod keepalive;
 mod layout;
@@ -30,8 +32,12 @@ mod spares;
 mod store;
 mod watch;
 
+// Whoever fences builds transactions of this version's types.
+pub use etcd_client;
+
 pub use self::{
     config::{EtcdBuilder, connect},
+    fence::{Fence, FenceError, HeldKey},
     layout::{KeyLayout, PlaceKey},
     ledger::{Credit, Ledger},
 };

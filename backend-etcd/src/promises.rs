@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
-use crate::{backend::LONGEST_POLL, settings::LAG, settings::Record};
+use crate::{backend::LONGEST_POLL, settings::Record};
 
 /// For a cluster whose smallest lease is `shortest`.
 pub(crate) fn promises(shortest: Duration, record: &Record) -> Guarantees {
@@ -52,7 +52,7 @@ pub(crate) fn promises(shortest: Duration, record: &Record) -> Guarantees {
     promised.expiry_slack = longest + Duration::from_secs(2);
     // A dead place ends with its lease.
     promised.dead_place_delay = promised.expiry_slack + longest;
-    promised.token_lead = longest + LAG;
+    promised.token_lead = longest + Duration::from_secs(1);
     promised
 }
 

@@ -84,10 +84,12 @@ pub mod postgres {
     };
 }
 
-/// Locks in an etcd cluster, and a builder.
+/// Locks in an etcd cluster, its fence, and a builder.
 #[cfg(feature = "etcd")]
 pub mod etcd {
-    pub use backend_etcd::EtcdBuilder;
+    pub use backend_etcd::{
+        EtcdBuilder, Fence as EtcdFence, FenceError, HeldKey as EtcdHeldKey, etcd_client,
+    };
 }
 
 /// Locks in one Redis, its fence, and a builder.
