@@ -210,9 +210,8 @@ impl Model for Quorum {
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
         for (me, own) in state.tries.iter().enumerate() {
-            match own.phase {
-                Phase::Idle => steps.extend([Step::Begin(me, 1), Step::Begin(me, 2)]),
-                _ => {}
+            if own.phase == Phase::Idle {
+                steps.extend([Step::Begin(me, 1), Step::Begin(me, 2)]);
             }
             if self.time == Time::Lease && own.phase != Phase::Idle && !own.spent {
                 steps.push(Step::Spend(me));
