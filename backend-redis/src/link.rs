@@ -106,7 +106,10 @@ impl Link {
             identity: Mutex::default(),
             dead,
         };
-        link.confirm().await?;
+        let identity = link.confirm().await?;
+        if identity.clustered && !settings.topology.is_cluster() {
+            return Err(Error::new(ErrorKind::Config, error::PART_OF_A_CLUSTER));
+        }
         link.check_memory_policy(settings).await?;
         Ok(link)
     }
