@@ -4,14 +4,15 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use async_trait::async_trait;
 use lock_core::{
-    Attempt, Backend, Cursor, Enqueued, Error, FencingToken, Grant, Guarantees, Init, Instant,
-    LockName, LockState, LossReason, Outcome, Page, Release, Released, Renewal, Request,
+    Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Init,
+    Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released, Renewal, Request,
     StoreSettings,
 };
 
 use crate::{
     error,
     keys::Bucket,
+    link::Link,
     pushes::Pushes,
     reply::{self, Reply},
     scripts,
@@ -54,9 +55,28 @@ impl Redis {
             channel.as_bytes(),
         ];
         let bucket = self.0.keys.bucket(&request.name);
-        let answer =
-            self.0.run_in_epoch(bucket, &scripts::ACQUIRE, &keys, &own, Answer::plain).await?;
-        answer.reply.ok_or_else(reply::not_understood)
+        let acquire = &scripts::ACQUIRE;
+        let asked = self.0.run_in_epoch_somewhere(bucket, acquire, &keys, &own, Answer::plain);
+        let (answer, link) = asked.await?;
+        let reply = answer.reply.ok_or_else(reply::not_understood)?;
+        self.secured(&link, request, reply).await
+    }
+
+    /// The answer to an attempt, when enough replicas have what it was granted; otherwise that is given
+    /// back.
+    async fn secured(&self, link: &Link, request: &Request, reply: Reply) -> Result<Reply, Error> {
+        let (Some(wanted), Reply::Granted(token)) = (self.0.settings.acknowledgement(), &reply)
+        else {
+            return Ok(reply);
+        };
+        let Err(error) = link.acknowledged(wanted).await else { return Ok(reply) };
+        let grant = Grant::new(request, *token);
+        // Where it cannot be given back, whoever asked knows that it may be held.
+        Box::pin(self.free(&grant, Release::default())).await.map_err(|failed| {
+            let message = format!("{error}, and the grant could not be given back");
+            Error::new(ErrorKind::OutcomeUnknown, message).with_source(failed)
+        })?;
+        Err(error)
     }
 
     fn failed(&self, reply: Reply) -> Error {
@@ -117,14 +137,17 @@ impl Redis {
             ],
             None => [owner.as_bytes(), keep.as_bytes(), b"", b"", b"", b"", b""],
         };
-        let answer = self
-            .0
-            .run_in_epoch(bucket, &scripts::RELEASE, &keys, &own, Answer::after_number)
-            .await?;
+        let release = &scripts::RELEASE;
+        let read = Answer::after_number;
+        let freed = self.0.run_in_epoch_somewhere(bucket, release, &keys, &own, read);
+        let (answer, link) = freed.await?;
         let outcome = if answer.first == Some(1) { Outcome::Released } else { Outcome::NotHeld };
         let next = match (how.next, turn, answer.reply) {
             // With what stood in its way, the core asks on its own.
-            (Some(request), Some(turn), Some(reply)) => self.enqueued(request, turn, reply).ok(),
+            (Some(request), Some(turn), Some(reply)) => {
+                let reply = self.secured(&link, request, reply).await;
+                reply.and_then(|reply| self.enqueued(request, turn, reply)).ok()
+            }
             _ => None,
         };
         Ok(Released { outcome, next })
@@ -140,10 +163,16 @@ impl Redis {
         let asked = async {
             // Nothing rests on a handshake that is too old.
             self.0.link(bucket).await?.identity().await?;
-            reply::list(self.0.run(bucket, &scripts::RENEW, &keys, &arguments).await?)
+            let renew = self.0.run_somewhere(bucket, &scripts::RENEW, &keys, &arguments);
+            let (answer, link) = renew.await?;
+            let acknowledged = match self.0.settings.acknowledgement() {
+                Some(wanted) => link.acknowledged(wanted).await,
+                None => Ok(()),
+            };
+            Ok((reply::list(answer)?, acknowledged))
         };
-        let answers = match asked.await {
-            Ok(answers) if answers.len() == grants.len() => answers,
+        let (answers, acknowledged) = match asked.await {
+            Ok(answers) if answers.0.len() == grants.len() => answers,
             Ok(_) => return unknown(grants, &reply::not_understood()),
             Err(error) if error::is_divided(&error) && grants.len() > 1 => {
                 // Each key by itself is in one place or the other.
@@ -154,7 +183,10 @@ impl Redis {
             Err(error) => return unknown(grants, &error),
         };
         let read = |(grant, answer): (&&Grant, _)| match reply::number(&answer) {
-            Ok(1) => Renewal::Renewed { from: sent, lease: grant.lease },
+            Ok(1) => match &acknowledged {
+                Ok(()) => Renewal::Renewed { from: sent, lease: grant.lease },
+                Err(error) => Renewal::Unknown(error.clone().at("redis", "renew").on(&grant.name)),
+            },
             Ok(2) => Renewal::Lost(LossReason::TakenOver),
             Ok(0) => Renewal::Lost(LossReason::Gone),
             _ => Renewal::Unknown(reply::not_understood().at("redis", "renew").on(&grant.name)),

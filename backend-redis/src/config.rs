@@ -26,6 +26,13 @@ pub enum Protocol {
     Resp3,
 }
 
+/// How many replicas have to acknowledge grants and renewals, and how soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Acknowledgement {
+    pub(crate) replicas: u32,
+    pub(crate) within: Duration,
+}
+
 /// A user and its password.
 #[derive(Clone, Default)]
 pub(crate) struct Login {
@@ -46,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) protocol: Option<Protocol>,
     pub(crate) allow_eviction: bool,
     pub(crate) failover_margin: Option<Duration>,
+    pub(crate) wait_replicas: u32,
+    pub(crate) wait_timeout: Duration,
     pub(crate) roots: Option<Vec<u8>>,
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -63,11 +72,19 @@ impl fmt::Debug for Settings {
             .field("protocol", &self.protocol)
             .field("allow_eviction", &self.allow_eviction)
             .field("failover_margin", &self.failover_margin)
+            .field("wait_replicas", &self.wait_replicas)
+            .field("wait_timeout", &self.wait_timeout)
             .finish_non_exhaustive()
     }
 }
 
 impl Settings {
+    /// Whose acknowledgement is waited for, if any.
+    pub(crate) fn acknowledgement(&self) -> Option<Acknowledgement> {
+        let Self { wait_replicas: replicas, wait_timeout: within, .. } = *self;
+        (replicas > 0).then_some(Acknowledgement { replicas, within })
+    }
+
     pub(crate) fn first_agreed(&self) -> Agreed {
         Agreed {
             longest: self.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE),
@@ -184,6 +201,23 @@ impl RedisBuilder {
         self
     }
 
+    /// How many replicas have to acknowledge each grant and each renewal (`WAIT`). A grant that too few
+    /// acknowledge is released and counts as not acquired; a renewal is not believed. All clients
+    /// must ask for the same. Default: 0, which asks none.
+    #[must_use]
+    pub fn wait_replicas(mut self, replicas: u32) -> Self {
+        self.settings.wait_replicas = replicas;
+        self
+    }
+
+    /// How long they have for it; less than the time limit of a command. While it is waited, nothing
+    /// else is answered on the connection. Default: 500 ms.
+    #[must_use]
+    pub fn wait_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.wait_timeout = timeout;
+        self
+    }
+
     /// A Redis Cluster, found by asking the nodes at these hosts and ports; one would do, several are
     /// given so that one may be down. Version 7 or newer, database 0.
     #[must_use]
@@ -219,6 +253,8 @@ impl RedisBuilder {
                 protocol: None,
                 allow_eviction: false,
                 failover_margin: None,
+                wait_replicas: 0,
+                wait_timeout: Duration::from_millis(500),
                 roots: None,
                 identity: None,
             },
@@ -349,6 +385,15 @@ impl RedisBuilder {
         if *timeout < Duration::from_millis(1) || *timeout > Duration::from_secs(3600) {
             return refuse(format!(
                 "timeout {} is not allowed; allowed are 1ms to 1h",
+                show(*timeout)
+            ));
+        }
+        let within = self.settings.wait_timeout;
+        let waits = self.settings.wait_replicas > 0;
+        if waits && (within < Duration::from_millis(1) || within >= *timeout) {
+            return refuse(format!(
+                "wait timeout {} is not allowed; allowed is 1ms to less than the timeout, {}",
+                show(within),
                 show(*timeout)
             ));
         }

@@ -18,6 +18,8 @@ const CLUSTER_CRON: Duration = Duration::from_secs(1);
 pub(crate) enum Failover {
     /// No replica is there to be promoted.
     None,
+    /// Nothing counts that an old master writes: its replicas do not acknowledge it.
+    Acknowledged,
     /// An old master has stopped writing after so long.
     Bounded(Duration),
     /// It may go on for ever, or nobody can tell.
@@ -28,6 +30,9 @@ impl Failover {
     pub(crate) fn of(settings: &Settings, identity: &Identity) -> Self {
         if !settings.topology.fails_over() && !identity.is_replicated() {
             return Self::None;
+        }
+        if settings.acknowledgement().is_some() {
+            return Self::Acknowledged;
         }
         if let Some(margin) = settings.failover_margin {
             return Self::Bounded(margin);
@@ -55,7 +60,7 @@ impl Failover {
         match self {
             Self::None => String::new(),
             Self::Bounded(margin) => margin.as_micros().to_string(),
-            Self::Unbounded => "0".to_owned(),
+            Self::Acknowledged | Self::Unbounded => "0".to_owned(),
         }
     }
 }

@@ -57,11 +57,19 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
     let worst = worst.unwrap_or(&unknown);
     match Failover::of(settings, worst) {
         Failover::None => return Promise::Holds { assuming },
+        Failover::Acknowledged => assuming.push(Assumption::new(
+            "old-master-is-not-acknowledged",
+            format!(
+                "a failover leaves the old master fewer than {} replicas, so that no grant or renewal \
+                 there is acknowledged; all clients wait for as many",
+                settings.wait_replicas
+            ),
+        )),
         Failover::Bounded(margin) => assuming.push(old_master_stops(settings, worst, margin)),
         Failover::Unbounded if settings.topology.is_cluster() => {
             return withheld(
                 "how long an old master goes on writing after a failover cannot be read from the \
-                 nodes; permit CONFIG GET for cluster-node-timeout, or set failover_margin",
+                 nodes; permit CONFIG GET for cluster-node-timeout, or set failover_margin or wait_replicas",
             );
         }
         Failover::Unbounded if worst.good_replicas.is_some() => {
@@ -73,7 +81,7 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
         Failover::Unbounded => {
             return withheld(
                 "the server goes on writing without its replicas, so that after a failover an old \
-                 master may grant; set min-replicas-to-write and min-replicas-max-lag",
+                 master may grant; set min-replicas-to-write and min-replicas-max-lag, or wait_replicas",
             );
         }
     }

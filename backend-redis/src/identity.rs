@@ -10,6 +10,8 @@ pub(crate) struct Identity {
     pub(crate) run: String,
     pub(crate) replid: String,
     pub(crate) role: String,
+    /// It is a node of a cluster.
+    pub(crate) clustered: bool,
     pub(crate) replicas: u64,
     /// How many replicas are in touch, where the server refuses writes with too few.
     pub(crate) good_replicas: Option<u64>,
@@ -51,6 +53,7 @@ impl Identity {
             run: field(info, "run_id").ok_or_else(missing)?.to_owned(),
             replid: field(info, "master_replid").ok_or_else(missing)?.to_owned(),
             role: field(info, "role").unwrap_or_default().to_owned(),
+            clustered: field(info, "redis_mode") == Some("cluster"),
             replicas: number(info, "connected_slaves").unwrap_or_default(),
             good_replicas: number(info, "min_slaves_good_slaves"),
             limits: Limits::default(),

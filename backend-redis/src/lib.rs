@@ -20,6 +20,7 @@
 //!
 //! A [`Fence`] needs the user's own keys besides. `init` needs nothing more.
 
+mod acks;
 mod backend;
 mod cluster;
 mod config;

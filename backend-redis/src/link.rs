@@ -17,6 +17,7 @@ use redis::{
 };
 
 use crate::{
+    acks::Acks,
     config::{Protocol, Settings},
     error,
     identity::{self, Identity, Limits},
@@ -42,6 +43,7 @@ pub(crate) struct Link {
     /// The user may not ask CONFIG GET, and asks no more.
     refused_config: AtomicBool,
     pub(crate) listening: Listening,
+    pub(crate) acks: Acks,
 }
 
 impl fmt::Debug for Link {
@@ -100,13 +102,17 @@ impl Link {
             place: place.clone(),
             fails_over: settings.topology.fails_over(),
             refused_config: AtomicBool::new(false),
+            acks: Acks::default(),
             listening: Listening::new(way, Arc::clone(&dead), pushes, timeout),
             connection,
             timeout,
             identity: Mutex::default(),
             dead,
         };
-        link.confirm().await?;
+        let identity = link.confirm().await?;
+        if identity.clustered && !settings.topology.is_cluster() {
+            return Err(Error::new(ErrorKind::Config, error::PART_OF_A_CLUSTER));
+        }
         link.check_memory_policy(settings).await?;
         Ok(link)
     }

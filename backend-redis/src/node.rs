@@ -101,7 +101,8 @@ impl Node {
     /// A node by its description; `client` is a random number of this client's. Does not connect.
     ///
     /// # Errors
-    /// `InvalidInput` for a setting that is not allowed, and for sentinels or a cluster.
+    /// `InvalidInput` for a setting that is not allowed, and for sentinels, a cluster or
+    /// `wait_replicas`.
     pub fn new(
         builder: RedisBuilder,
         client: u128,
@@ -113,6 +114,10 @@ impl Node {
                 "{} is more than one server, and a failover may lose locks; allowed is one server",
                 builder.settings.topology
             );
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        if builder.settings.acknowledgement().is_some() {
+            let message = "a node of several waits for no replicas; allowed is wait_replicas=0";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         let keys = Keys::new(&builder.settings.prefix);

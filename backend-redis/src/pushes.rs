@@ -27,6 +27,8 @@ pub(crate) struct Pushes {
     waiting: Box<[AtomicUsize]>,
     /// Tells a place from the one that a repeat of its request entered later.
     entered: AtomicU64,
+    /// A push is only a reason to ask: what it grants is to be acknowledged by replicas first.
+    pub(crate) only_rechecks: bool,
     /// Who hears all of it instead, where this server is one of several.
     listener: Option<Arc<dyn Listener>>,
 }
@@ -44,7 +46,7 @@ impl Pushes {
         let channels = keys.buckets().map(|bucket| keys.channel(bucket, client)).collect();
         let waiting = keys.buckets().map(|_| AtomicUsize::new(0)).collect();
         let (places, entered) = (Mutex::default(), AtomicU64::new(0));
-        Self { channels, places, waiting, entered, listener: None }
+        Self { channels, places, waiting, entered, only_rechecks: false, listener: None }
     }
 
     pub(crate) fn heard_by(keys: &Keys, client: u128, listener: Arc<dyn Listener>) -> Self {
@@ -127,8 +129,12 @@ impl Pushes {
         if let Some((owner, token, claim)) = parse(payload)
             && let Some(place) = self.places().get(&owner)
         {
-            let grant = Grant::new(&place.request, token).pushed(claim);
-            place.wake.send(Signal::Granted(grant)).ok();
+            let signal = if self.only_rechecks {
+                Signal::Recheck
+            } else {
+                Signal::Granted(Grant::new(&place.request, token).pushed(claim))
+            };
+            place.wake.send(signal).ok();
         }
     }
 }

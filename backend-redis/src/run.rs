@@ -97,11 +97,22 @@ impl Store {
         keys: &[String],
         arguments: &[&[u8]],
     ) -> Result<Value, Error> {
+        Ok(self.run_somewhere(bucket, script, keys, arguments).await?.0)
+    }
+
+    /// The same, and on which connection it ran.
+    pub(crate) async fn run_somewhere(
+        &self,
+        bucket: Bucket,
+        script: &Script,
+        keys: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<(Value, Arc<Link>), Error> {
         let mut way = Way::to(bucket);
         loop {
             let link = self.on(&way).await?;
             match call(&link, way.ask.is_some(), script, keys, arguments).await? {
-                Ok(value) => return Ok(value),
+                Ok(value) => return Ok((value, link)),
                 Err(refusal) => self.turn(&mut way, &link, refusal).await?,
             }
         }
@@ -116,6 +127,18 @@ impl Store {
         own: &[&[u8]],
         read: impl Fn(Value) -> Result<Answer, Error>,
     ) -> Result<Answer, Error> {
+        Ok(self.run_in_epoch_somewhere(bucket, script, keys, own, read).await?.0)
+    }
+
+    /// The same, and on which connection it ran.
+    pub(crate) async fn run_in_epoch_somewhere(
+        &self,
+        bucket: Bucket,
+        script: &Script,
+        keys: &[String],
+        own: &[&[u8]],
+        read: impl Fn(Value) -> Result<Answer, Error>,
+    ) -> Result<(Answer, Arc<Link>), Error> {
         let waiting_for_places = self.pushes.waits_in(bucket);
         let (mut way, mut tries) = (Way::to(bucket), 0);
         while tries < 4 {
@@ -152,7 +175,7 @@ impl Store {
                 Some(Reply::Settings(longest, quarantine)) if answer.first.is_none() => {
                     self.adopt(longest, quarantine)?;
                 }
-                _ => return Ok(answer),
+                _ => return Ok((answer, link)),
             }
         }
         Err(Error::new(ErrorKind::Unavailable, "the server changes its role again and again"))

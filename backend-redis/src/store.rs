@@ -49,7 +49,8 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) async fn open(settings: Settings, client: u128) -> Result<Self, Error> {
         let keys = Keys::in_topology(&settings.prefix, &settings.topology);
-        let pushes = Pushes::new(&keys, client);
+        let mut pushes = Pushes::new(&keys, client);
+        pushes.only_rechecks = settings.acknowledgement().is_some();
         let store = Self::new(settings, keys, pushes);
         store.link(Bucket::FIRST).await?;
         // What is promised depends on all servers; one that is down is another matter.

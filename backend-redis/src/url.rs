@@ -30,7 +30,8 @@ const FORM: &str = "the URL of a Redis store is redis://USER:PASSWORD@HOST:PORT/
 ///   `rediss+cluster://…` the same with TLS.
 ///
 /// Options: `prefix=leasehold`, `longest_lease=30s`, `quarantine=on|off`, `protocol=resp2|resp3`,
-/// `timeout=5s`, `allow_eviction=true|false`, `failover_margin=15s`; with TLS `ca=FILE`, and `cert=FILE` with `key=FILE`, in
+/// `timeout=5s`, `allow_eviction=true|false`, `failover_margin=15s`,
+/// `wait_replicas=1`, `wait_timeout=500ms`; with TLS `ca=FILE`, and `cert=FILE` with `key=FILE`, in
 /// PEM.
 ///
 /// # Errors
@@ -127,6 +128,10 @@ fn options(mut builder: RedisBuilder, url: &Url, socket: bool) -> Result<RedisBu
             "longest_lease" => builder.longest_lease(span("longest_lease", value)?),
             "timeout" => builder.timeout(span("timeout", value)?),
             "failover_margin" => builder.failover_margin(span("failover_margin", value)?),
+            "wait_replicas" => builder.wait_replicas(value.parse().map_err(|_| {
+                refuse(format!("wait_replicas {value:?} is not allowed; allowed is 0 or more"))
+            })?),
+            "wait_timeout" => builder.wait_timeout(span("wait_timeout", value)?),
             "quarantine" => builder.quarantine(choice("quarantine", value, ["on", "off"])?),
             "allow_eviction" => {
                 builder.allow_eviction(choice("allow_eviction", value, ["true", "false"])?)
@@ -159,8 +164,9 @@ fn options(mut builder: RedisBuilder, url: &Url, socket: bool) -> Result<RedisBu
             other => {
                 return Err(refuse(format!(
                     "unknown option {other:?}; allowed are prefix, longest_lease, quarantine, \
-                     protocol, timeout, allow_eviction, failover_margin, ca, cert, key, for a socket \
-                     user, password, db, with sentinels sentinel_user, sentinel_password"
+                     protocol, timeout, allow_eviction, failover_margin, wait_replicas, wait_timeout, \
+                     ca, cert, key, for a socket user, password, db, with sentinels sentinel_user, \
+                     sentinel_password"
                 )));
             }
         };
@@ -261,6 +267,8 @@ mod tests {
             ("redis://:hunter2@h?sentinel_user=hunter", "unknown option \"sentinel_user\""),
             ("redis+sentinel://:hunter2@a/main/x", "no number"),
             ("redis+cluster://:hunter2@", "redis://USER"),
+            ("redis://:hunter2@h?wait_replicas=-1", "0 or more"),
+            ("redis://:hunter2@h?wait_replicas=1&wait_timeout=5s", "less than the timeout, 5s"),
             ("redis+cluster://:hunter2@a,b/1", "only database 0"),
             ("redis://:hunter2@h/x", "no number"),
             ("redis://:hunter2@h?longest=3s", "unknown option \"longest\""),

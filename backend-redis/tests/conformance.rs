@@ -49,12 +49,15 @@ impl Harness for OnRedis {
 }
 
 /// Three sentinels, a master and two replicas.
-struct OnSentinels;
+struct OnSentinels {
+    name: &'static str,
+    options: &'static str,
+}
 
 #[async_trait]
 impl Harness for OnSentinels {
     fn name(&self) -> &'static str {
-        "redis/sentinel"
+        self.name
     }
 
     async fn start(&self) -> Result<Store, SetUpError> {
@@ -62,7 +65,8 @@ impl Harness for OnSentinels {
             RedisOptions::new().line("min-replicas-to-write 1").line("min-replicas-max-lag 10");
         let group = Sentinels::start_patient(2, options, Duration::from_secs(60)).await?;
         let hosts: Vec<_> = group.endpoints().iter().map(ToString::to_string).collect();
-        let url = format!("redis+sentinel://{}/{}", hosts.join(","), Sentinels::MASTER);
+        let (hosts, options) = (hosts.join(","), self.options);
+        let url = format!("redis+sentinel://{hosts}/{}{options}", Sentinels::MASTER);
         let first_use = Init { first_use: true, ..Init::default() };
         backend_redis::connect(&url).await?.init(&first_use).await?;
         Ok(Store::new(url, group))
@@ -106,7 +110,8 @@ fn main() -> ExitCode {
         on("redis/resp2", "resp2", false),
         on("redis/resp3/tls", "resp3", true),
         on("redis/resp2/tls", "resp2", true),
-        Arc::new(OnSentinels),
+        Arc::new(OnSentinels { name: "redis/sentinel", options: "" }),
+        Arc::new(OnSentinels { name: "redis/sentinel/wait", options: "?wait_replicas=1" }),
         Arc::new(OnCluster),
     ])
 }

@@ -108,6 +108,13 @@ async fn an_old_master_without_replicas_stops_before_the_new_one_grants() {
 }
 
 #[tokio::test]
+async fn an_old_master_whose_replicas_acknowledge_nothing_keeps_no_holder() {
+    let seen = partition(RedisOptions::new(), "longest_lease=3s&wait_replicas=1", true).await;
+    assert_clean(&seen.recorder.history(), ALL_RULES);
+    assert!(seen.loss.is_some(), "the holder in the partition still believes");
+}
+
+#[tokio::test]
 async fn an_old_master_that_goes_on_writing_has_a_holder_of_its_own() {
     let seen = partition(RedisOptions::new(), "longest_lease=3s", false).await;
     assert_eq!(seen.loss, None, "the holder in the partition was told");

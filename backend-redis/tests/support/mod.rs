@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
 pub(crate) mod belief;
+pub(crate) mod clusters;
 pub(crate) mod sentinels;
 
 use std::{sync::Arc, time::Duration};
