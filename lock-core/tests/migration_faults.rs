@@ -305,6 +305,33 @@ async fn a_place_is_woken_by_either_store_and_lost_with_the_first() {
     assert_eq!(state.waiting, Some(0), "a place is left behind");
 }
 
+/// The overhead: what each store alone would be asked, and one raise where their clocks want it.
+#[tokio::test]
+async fn a_lock_costs_both_stores_and_at_most_one_raise() {
+    for ahead in [false, true] {
+        let two = Two::new().await;
+        if ahead {
+            two.second_is_ahead().await;
+        }
+        let client = LockClient::new(two.both.clone());
+        for store in &two.stores {
+            store.calls();
+        }
+        let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
+        let calls = [two.stores[0].calls(), two.stores[1].calls()];
+        assert_eq!(calls[1], ["acquire"]);
+        match &calls[0][..] {
+            ["acquire", "raise"] => {}
+            ["acquire"] => assert!(!ahead, "not raised"),
+            other => panic!("{other:?}"),
+        }
+        guard.release().await.unwrap();
+        for store in &two.stores {
+            assert_eq!(store.calls(), ["release"]);
+        }
+    }
+}
+
 /// The mutant of the write-back: a store that only says that it has raised a token.
 #[tokio::test]
 async fn without_the_write_back_tokens_would_go_back() {

@@ -38,6 +38,7 @@ pub(crate) struct Faulty {
     pub(crate) identity: Option<&'static str>,
     faults: Mutex<HashMap<&'static str, VecDeque<Fault>>>,
     late: Mutex<Vec<BoxFuture>>,
+    calls: Mutex<Vec<&'static str>>,
 }
 
 impl std::fmt::Debug for Faulty {
@@ -70,7 +71,13 @@ impl Faulty {
         self.faults.lock().unwrap().values().all(VecDeque::is_empty)
     }
 
+    /// The calls since the last question.
+    pub(crate) fn calls(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.calls.lock().unwrap())
+    }
+
     fn fault(&self, operation: &'static str) -> Option<Fault> {
+        self.calls.lock().unwrap().push(operation);
         self.faults.lock().unwrap().get_mut(operation)?.pop_front()
     }
 
