@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use lock_core::{Error, ErrorKind, Guarantees};
+use lock_core::{Env as _, Error, ErrorKind, Guarantees, SystemEnv};
 use redis::Value;
 
 use crate::{
@@ -102,8 +102,24 @@ impl Store {
     pub(crate) async fn link(&self, bucket: Bucket) -> Result<Arc<Link>, Error> {
         match self.routes.current(bucket) {
             Some(link) => Ok(link),
-            None => self.find(bucket).await,
+            None => self.search(bucket).await,
         }
+    }
+
+    /// One looks for the server, and all who have asked meanwhile have what it found: a server that
+    /// hangs costs each of them one time limit, not one after the other.
+    async fn search(&self, bucket: Bucket) -> Result<Arc<Link>, Error> {
+        let asked = SystemEnv.now();
+        let mut last = self.routes.search(bucket).lock().await;
+        if let Some(link) = self.routes.current(bucket) {
+            return Ok(link);
+        }
+        if let Some((_, error)) = last.as_ref().filter(|(failed, _)| *failed >= asked) {
+            return Err(error.clone());
+        }
+        let found = self.find(bucket).await;
+        *last = found.as_ref().err().map(|error| (SystemEnv.now(), error.clone()));
+        found
     }
 
     async fn find(&self, bucket: Bucket) -> Result<Arc<Link>, Error> {
