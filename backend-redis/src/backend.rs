@@ -105,8 +105,8 @@ impl Redis {
         let next = how.next.map(|next| {
             (next.owner.to_string(), millis(next.lease), next.floor.to_string(), &next.label)
         });
-        let own: [&[u8]; 7] = match &next {
-            Some((next, lease, floor, label)) => [
+        let own: &[&[u8]] = match &next {
+            Some((next, lease, floor, label)) => &[
                 owner.as_bytes(),
                 keep.as_bytes(),
                 next.as_bytes(),
@@ -115,11 +115,14 @@ impl Redis {
                 floor.as_bytes(),
                 self.pushes().channel(bucket).as_bytes(),
             ],
-            None => [owner.as_bytes(), keep.as_bytes(), b"", b"", b"", b"", b""],
+            None if how.keep.is_some() => {
+                &[owner.as_bytes(), keep.as_bytes(), b"", b"", b"", b"", b""]
+            }
+            None => &[owner.as_bytes()],
         };
         let answer = self
             .0
-            .run_in_epoch(bucket, &scripts::RELEASE, &keys, &own, Answer::after_number)
+            .run_in_epoch(bucket, &scripts::RELEASE, &keys, own, Answer::after_number)
             .await?;
         let outcome = if answer.first == Some(1) { Outcome::Released } else { Outcome::NotHeld };
         let next = match (how.next, turn, answer.reply) {

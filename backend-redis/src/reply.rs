@@ -79,6 +79,9 @@ pub(crate) fn token(value: &Value) -> Result<FencingToken, Error> {
 
 impl Reply {
     pub(crate) fn read(value: Value) -> Result<Self, Error> {
+        if let Value::Int(_) = value {
+            return Ok(Self::Granted(token(&value)?));
+        }
         let parts = list(value)?;
         let part = |at: usize| parts.get(at).ok_or_else(not_understood);
         Ok(match text(part(0)?)? {

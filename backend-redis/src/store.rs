@@ -215,6 +215,11 @@ impl Answer {
     }
 
     pub(crate) fn after_number(value: Value) -> Result<Self, Error> {
+        if let Value::Int(number) = value {
+            // Above 1 it is the token that the next request was granted.
+            let reply = if number > 1 { Some(Reply::read(value)?) } else { None };
+            return Ok(Self { first: Some(number.clamp(0, 1).unsigned_abs()), reply });
+        }
         let mut parts = reply::list(value)?.into_iter();
         let first = reply::number(&parts.next().ok_or_else(reply::not_understood)?)?;
         let reply = match parts.next() {

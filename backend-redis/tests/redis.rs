@@ -8,7 +8,8 @@ use std::time::Duration;
 use backend_redis::{Fence, FenceError, RedisBuilder};
 use conformance_tests::kit::{ClientCertificates, Redis, RedisOptions, Server as _};
 use lock_core::{
-    Env as _, ErrorKind, FencingToken, Init, LockClient, Outcome, Release, Renewal, SystemEnv,
+    Enqueued, Env as _, ErrorKind, FencingToken, Init, LockClient, Outcome, Release, Renewal,
+    Signal, SystemEnv,
 };
 
 use self::support::{connect, first_use, granted, name, place, request, server, server_with, url};
@@ -128,6 +129,34 @@ async fn a_fence_refuses_a_stale_write() {
     assert!(matches!(error, FenceError::Stale(stale) if stale.admitted == two));
     assert_eq!(server.cli(&["GET", "data"]).await.unwrap(), "new");
     fence.set("data", "again", two).await.unwrap();
+}
+
+/// The first try of a release may have queued its next request, and its reply may be lost; by the time
+/// of the repeat the lock may have been handed to that very place.
+#[tokio::test]
+async fn a_repeated_release_finds_what_its_next_request_was_given() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    let held = granted(&*store, &request("a", LEASE)).await;
+    let first = request("a", LEASE);
+    let (mut turn, _) = place(&*store, &first).await;
+    let next = request("a", LEASE);
+    let how = Release { next: Some(&next), ..Release::default() };
+    let released = store.release(&held, how).await.unwrap();
+    assert!(matches!(released.next, Some(Enqueued::Waiting(..))), "{released:?}");
+    let Signal::Granted(between) = tokio::time::timeout(SOON, turn.next()).await.unwrap() else {
+        panic!("no push")
+    };
+    store.release(&between, Release::default()).await.unwrap();
+
+    let again = store.release(&held, how).await.unwrap();
+    let Some(Enqueued::Granted(grant)) = again.next else { panic!("{again:?}") };
+    assert!(grant.token > between.token);
+    let state = store.inspect(&grant.name).await.unwrap().unwrap();
+    let holder = state.holder.unwrap();
+    assert_eq!((holder.owner, state.token, state.waiting), (next.owner, grant.token, Some(0)));
+    // Not only the claim window: the holder counts on its lease.
+    assert!(holder.remaining > LEASE / 2, "{holder:?}");
 }
 
 #[tokio::test]
