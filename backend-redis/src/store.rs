@@ -13,6 +13,7 @@ use lock_core::{Error, ErrorKind, Guarantees};
 use redis::Value;
 
 use crate::{
+    batch::Gathering,
     config::Settings,
     error, guarantees,
     identity::Identity,
@@ -38,6 +39,7 @@ pub(crate) struct Store {
     pub(crate) keys: Keys,
     pub(crate) pushes: Arc<Pushes>,
     pub(crate) routes: Routes,
+    gatherings: Box<[Gathering]>,
     pub(crate) finder: Finder,
     agreed: Mutex<Agreed>,
     promised: RwLock<Arc<Guarantees>>,
@@ -64,6 +66,7 @@ impl Store {
         Self {
             promised: RwLock::new(Arc::new(guarantees::of(agreed, &settings, &[]))),
             identities: Mutex::default(),
+            gatherings: keys.buckets().map(|_| Gathering::default()).collect(),
             routes: Routes::new(keys.buckets().count()),
             finder: Finder::new(&settings),
             settings,
@@ -199,6 +202,11 @@ impl Store {
     pub(crate) fn set_agreed(&self, agreed: Agreed) {
         *self.agreed.lock().unwrap_or_else(PoisonError::into_inner) = agreed;
         self.promise(None);
+    }
+
+    /// The calls of a bucket that may go together.
+    pub(crate) fn gathering(&self, bucket: Bucket) -> &Gathering {
+        &self.gatherings[bucket.index()]
     }
 }
 
