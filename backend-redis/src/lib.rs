@@ -10,7 +10,7 @@
 //! ```text
 //! user NAME on >PASSWORD resetchannels &PREFIX:{0}:push:* resetkeys ~PREFIX:{0}:* -@all +hello
 //!   +auth +select +ping +info +time +eval +evalsha +scan +subscribe
-//!   +unsubscribe +publish +get +set +del +exists +pttl +pexpire +hget +hmget +hset +hdel +llen +lpop
+//!   +unsubscribe +publish +get +mget +set +del +exists +pttl +pexpire +hget +hmget +hset +hdel +llen +lpop
 //!   +lpos +lrem +rpush
 //! ```
 //!
@@ -63,6 +63,7 @@
 
 mod acks;
 mod backend;
+mod batch;
 mod cluster;
 mod config;
 mod error;

@@ -13,6 +13,7 @@ use lock_core::{Env as _, Error, ErrorKind, Guarantees, SystemEnv};
 use redis::Value;
 
 use crate::{
+    batch::Gathering,
     config::Settings,
     error, guarantees,
     identity::Identity,
@@ -38,6 +39,7 @@ pub(crate) struct Store {
     pub(crate) keys: Keys,
     pub(crate) pushes: Arc<Pushes>,
     pub(crate) routes: Routes,
+    gatherings: Box<[Gathering]>,
     pub(crate) finder: Finder,
     agreed: Mutex<Agreed>,
     promised: RwLock<Arc<Guarantees>>,
@@ -65,6 +67,7 @@ impl Store {
         Self {
             promised: RwLock::new(Arc::new(guarantees::of(agreed, &settings, &[]))),
             identities: Mutex::default(),
+            gatherings: keys.buckets().map(|_| Gathering::default()).collect(),
             routes: Routes::new(keys.buckets().count()),
             finder: Finder::new(&settings),
             settings,
@@ -217,6 +220,11 @@ impl Store {
         *self.agreed.lock().unwrap_or_else(PoisonError::into_inner) = agreed;
         self.promise(None);
     }
+
+    /// The calls of a bucket that may go together.
+    pub(crate) fn gathering(&self, bucket: Bucket) -> &Gathering {
+        &self.gatherings[bucket.index()]
+    }
 }
 
 /// The answer of a script that may grant; `first` is what [`crate::scripts::RELEASE`] puts before it.
@@ -232,6 +240,11 @@ impl Answer {
     }
 
     pub(crate) fn after_number(value: Value) -> Result<Self, Error> {
+        if let Value::Int(number) = value {
+            // Above 1 it is the token that the next request was granted.
+            let reply = if number > 1 { Some(Reply::read(value)?) } else { None };
+            return Ok(Self { first: Some(number.clamp(0, 1).unsigned_abs()), reply });
+        }
         let mut parts = reply::list(value)?.into_iter();
         let first = reply::number(&parts.next().ok_or_else(reply::not_understood)?)?;
         let reply = match parts.next() {

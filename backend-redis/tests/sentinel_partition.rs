@@ -129,7 +129,7 @@ async fn an_old_master_that_goes_on_writing_has_a_holder_of_its_own() {
 async fn logins_of_sentinels_and_master_are_used_and_their_refusal_is_told() {
     let app = "user app on >hunter2 resetchannels &leasehold:{0}:push:* ~leasehold:{0}:* -@all +hello \
                +auth +select +ping +info +time +eval +evalsha +scan +subscribe +unsubscribe +publish \
-               +get +set +del +exists +pttl +pexpire +hget +hmget +hset +hdel +llen +lpop +lpos +lrem \
+               +get +mget +set +del +exists +pttl +pexpire +hget +hmget +hset +hdel +llen +lpop +lpos +lrem \
                +rpush +config|get";
     let group = Sentinels::start(1, RedisOptions::new().line(app)).await.unwrap();
     for sentinel in group.endpoints() {
