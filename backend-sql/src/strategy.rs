@@ -73,12 +73,22 @@ pub(crate) async fn primary_key<D: Dialect>(
         if let Some(token) = dialect.insert(request).await? {
             return Ok(Taken::Yes(token));
         }
-        last = dialect.look_to_take(&request.name).await?;
-        if last.as_ref().is_some_and(Row::is_held) {
-            break;
+        match dialect.look_to_take(request).await? {
+            Some(row) if row.is_taken() => return taken(dialect, request, row).await,
+            row => last = row,
         }
     }
     Ok(Taken::No(last))
+}
+
+/// A row that is held, or that others take first. Where it is our own by an earlier attempt, that is
+/// the same grant, with the lease anew.
+async fn taken<D: Dialect>(dialect: &D, request: &Request, row: Row) -> Result<Taken, Error> {
+    let ours = row.is_held() && row.owner == Some(request.owner);
+    match ours && dialect.extend(request).await? {
+        true => Ok(Taken::Yes(row.token)),
+        false => Ok(Taken::No(Some(row))),
+    }
 }
 
 /// The version: read, decide here, and change the row only if nobody has meanwhile.
@@ -91,19 +101,12 @@ pub(crate) async fn optimistic<D: Dialect>(
     for _ in 0..TRIES {
         let version = match versions.recall(&request.name) {
             Some(version) => version,
-            None => match dialect.look_to_take(&request.name).await? {
+            None => match dialect.look_to_take(request).await? {
                 None => {
                     dialect.create(&request.name).await?;
                     0
                 }
-                Some(row) if row.is_held() => {
-                    let ours = row.owner == Some(request.owner);
-                    // Our own earlier attempt: the same grant, with the lease anew.
-                    return match ours && dialect.extend(request).await? {
-                        true => Ok(Taken::Yes(row.token)),
-                        false => Ok(Taken::No(Some(row))),
-                    };
-                }
+                Some(row) if row.is_taken() => return taken(dialect, request, row).await,
                 Some(row) => {
                     let version = row.version;
                     last = Some(row);

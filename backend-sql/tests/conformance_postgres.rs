@@ -31,18 +31,6 @@ impl Harness for OnPostgres {
     async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
         backend_sql::postgres::connect(address).await
     }
-
-    fn skips(&self) -> &'static [&'static str] {
-        // Waiters look for themselves: there is no queue.
-        &[
-            "places_are_served_in_order",
-            "nobody_barges_past_a_place",
-            "a_withdrawn_place_is_passed_over",
-            "a_dead_place_is_passed_over_in_time",
-            "a_request_that_a_release_carries_goes_to_the_end",
-            "leaving_a_place_gives_back_what_it_was_granted",
-        ]
-    }
 }
 
 fn main() -> ExitCode {

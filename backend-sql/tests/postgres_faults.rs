@@ -216,9 +216,8 @@ async fn the_least_privilege_is_enough() {
         .sql(
             "CREATE ROLE worker LOGIN;
              REVOKE CREATE ON SCHEMA public FROM PUBLIC;
-             GRANT SELECT, INSERT, UPDATE, DELETE
-                ON leasehold_locks, leasehold_abandoned, leasehold_marker TO worker;
-             GRANT SELECT, UPDATE (watermark, raised) ON leasehold_settings TO worker",
+             GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_locks, leasehold_marker TO worker;
+             GRANT SELECT ON leasehold_settings TO worker",
         )
         .await
         .unwrap();

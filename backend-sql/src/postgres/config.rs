@@ -9,7 +9,7 @@ use sqlx::{
 };
 use url::Url;
 
-use super::{backend::Postgres, statements};
+use super::{backend::Postgres, server::Server, statements};
 use crate::{
     backend::SqlBackend,
     settings::{Settings, refusal, setters},
@@ -18,14 +18,15 @@ use crate::{
 /// Describes a store in a PostgreSQL database.
 #[derive(Clone, Debug)]
 pub struct PostgresBuilder {
-    server: Server,
+    database: Database,
     settings: Settings,
+    listens: bool,
 }
 
 setters!(PostgresBuilder);
 
 #[derive(Clone, Debug)]
-enum Server {
+enum Database {
     Pool(PgPool),
     Options(Box<PgConnectOptions>),
 }
@@ -50,17 +51,25 @@ impl PostgresBuilder {
     /// `test_before_acquire(false)`, each statement costs a second round trip.
     #[must_use]
     pub fn with_pool(pool: PgPool) -> Self {
-        Self::new(Server::Pool(pool))
+        Self::new(Database::Pool(pool))
     }
 
     /// A database by its connection's options, with a pool of our own of up to 4 connections.
     #[must_use]
     pub fn with_options(options: PgConnectOptions) -> Self {
-        Self::new(Server::Options(Box::new(options)))
+        Self::new(Database::Options(Box::new(options)))
     }
 
-    fn new(server: Server) -> Self {
-        Self { server, settings: Settings::default() }
+    /// Whether waiters are told by NOTIFY, on a connection of their own besides the pool's. Default:
+    /// `true`, and where nothing arrives they look every 10 ms; `false` does that without trying.
+    #[must_use]
+    pub fn listen(mut self, listens: bool) -> Self {
+        self.listens = listens;
+        self
+    }
+
+    fn new(database: Database) -> Self {
+        Self { database, settings: Settings::default(), listens: true }
     }
 
     /// Connects, and compares settings if the tables are there. It makes no tables:
@@ -75,11 +84,11 @@ impl PostgresBuilder {
 
     async fn open(self) -> Result<Arc<dyn Backend>, Error> {
         let tables = self.settings.check(Self::SHORTEST_LEASE)?;
-        let (pool, given) = match self.server {
-            Server::Pool(pool) => (pool, true),
-            Server::Options(options) => {
+        let (pool, given) = match self.database {
+            Database::Pool(pool) => (pool, true),
+            Database::Options(options) => {
                 let pool = PgPoolOptions::new()
-                    .max_connections(Postgres::CONNECTIONS)
+                    .max_connections(Server::CONNECTIONS)
                     .acquire_timeout(self.settings.timeout)
                     // A test would cost each statement a second round trip. One that meets a broken
                     // connection is repeated on another, where that is harmless.
@@ -89,14 +98,15 @@ impl PostgresBuilder {
             }
         };
         let strategy = self.settings.strategy;
-        let store = Postgres::new(pool, given, tables, self.settings).await?;
+        let server = Server::new(pool, given, tables, self.settings.timeout);
+        let store = Postgres::new(server, self.settings, self.listens).await?;
         Ok(Arc::new(SqlBackend::new(store, strategy)))
     }
 }
 
 /// Opens the store that a URL describes:
 /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
-/// longest_lease=30s&timeout=5s`, where all after the host may be left out. Of the driver's own
+/// longest_lease=30s&timeout=5s&listen=on`, where all after the host may be left out. Of the driver's own
 /// options `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `application_name`, `host` and
 /// `statement-cache-capacity` are passed on.
 ///
@@ -140,9 +150,18 @@ fn parse(url: &str) -> Result<PostgresBuilder, Error> {
         .map_err(|_| refusal("an option of the PostgreSQL URL is not understood".to_owned()))?;
     let mut builder = PostgresBuilder::with_options(options);
     for (key, value) in pairs {
-        if !builder.settings.set(&key, &value)? && !DRIVERS.contains(&key.as_str()) {
+        if key == "listen" {
+            builder.listens = match value.as_str() {
+                "on" => true,
+                "off" => false,
+                _ => {
+                    let message = format!("listen={value} is not allowed; allowed are on and off");
+                    return Err(refusal(message));
+                }
+            };
+        } else if !builder.settings.set(&key, &value)? && !DRIVERS.contains(&key.as_str()) {
             return Err(refusal(format!(
-                "{key} in the URL of a PostgreSQL store is not known; allowed are {}, {}",
+                "{key} in the URL of a PostgreSQL store is not known; allowed are {}, listen, {}",
                 Settings::KEYS,
                 DRIVERS.join(", ")
             )));
@@ -164,7 +183,7 @@ mod tests {
         let builder = parse(url).unwrap();
         assert_eq!(builder.settings.strategy, Strategy::Optimistic);
         assert_eq!(builder.settings.timeout, Duration::from_secs(2));
-        let Server::Options(options) = builder.server else { panic!("no options") };
+        let Database::Options(options) = builder.database else { panic!("no options") };
         assert_eq!((options.get_host(), options.get_port()), ("db", 5433));
         assert_eq!(options.get_database(), Some("app"));
     }
@@ -189,6 +208,6 @@ mod tests {
     fn the_schema_names_the_tables() {
         let sql = schema("postgres://db/a?table_prefix=app&longest_lease=1m").unwrap();
         assert!(sql.contains("\"app_locks\"") && sql.contains("\"app_fence\""), "{sql}");
-        assert!(sql.contains("60000000, 60000000") && !sql.contains('{'), "{sql}");
+        assert!(sql.contains("'60000000 microseconds'") && !sql.contains('{'), "{sql}");
     }
 }
