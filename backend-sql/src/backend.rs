@@ -46,7 +46,9 @@ impl<D: Dialect> SqlBackend<D> {
     async fn attempt(&self, request: &Request) -> Result<Attempt, Error> {
         self.check_token(request.floor)?;
         let taken = match self.strategy {
-            Strategy::PrimaryKey => strategy::primary_key(&*self.dialect, request).await?,
+            Strategy::PrimaryKey => {
+                strategy::primary_key(&*self.dialect, &self.versions, request).await?
+            }
             Strategy::Optimistic => {
                 strategy::optimistic(&*self.dialect, &self.versions, request).await?
             }
@@ -80,7 +82,7 @@ impl<D: Dialect> SqlBackend<D> {
         let Some(version) = self.dialect.release(grant, keep).await? else {
             return Ok(Outcome::NotHeld);
         };
-        if self.strategy == Strategy::Optimistic && keep.is_none() {
+        if keep.is_none() {
             self.versions.note(&grant.name, version);
         }
         self.count().await;

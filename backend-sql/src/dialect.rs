@@ -115,6 +115,19 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// Takes a row that has this version; `None` if it has another.
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error>;
 
+    /// Takes a row that this client left behind, if it has this version or if any will do. A database in
+    /// which this is no cheaper than to take a free name does nothing where any will do.
+    async fn retake(
+        &self,
+        request: &Request,
+        version: Option<i64>,
+    ) -> Result<Option<FencingToken>, Error> {
+        match version {
+            Some(version) => self.take(request, version).await,
+            None => Ok(None),
+        }
+    }
+
     /// Sets the lease of our own anew; `false` if it is not ours any more.
     async fn extend(&self, request: &Request) -> Result<bool, Error>;
 

@@ -11,14 +11,15 @@ use lock_core::{
     Env as _, Error, FencingToken, Grant, Guarantees, Init, LockName, Quarantined, Request,
     StoreSettings, SystemEnv, Turn,
 };
-use sqlx::{PgPool, Row as _, SqlStr, postgres::PgRow};
+use sqlx::{Row as _, SqlStr, postgres::PgRow};
 use tokio::sync::{OnceCell, watch};
 
 use super::{
+    arg::Arg::{self, MaybeNumber, MaybeText, Number, Span, Spans, Text, Texts},
     listen::Listening,
-    places::{Place, Places},
+    places::{Place, Places, Waited},
     promises::{Terms, promises},
-    server::{Server, interval, span},
+    server::{Server, first, span},
     turn::Queued,
 };
 use crate::{
@@ -29,10 +30,11 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct Postgres {
-    pub(super) server: Server,
+    pub(super) server: Arc<Server>,
     pub(super) settings: Settings,
     listens: bool,
     places: Arc<Places>,
+    waited: Waited,
     listening: OnceCell<Listening>,
     promised: Mutex<(Terms, Arc<Guarantees>)>,
     agreed: OnceCell<()>,
@@ -52,18 +54,19 @@ impl Postgres {
         let longest_lease = settings.longest_lease_of_new();
         let terms = Terms { longest_lease, quarantined: true, push: false };
         let this = Self {
-            server,
+            server: Arc::new(server),
             settings,
             listens,
             places: Arc::new(Places::new()),
+            waited: Waited::default(),
             listening: OnceCell::new(),
             promised: Mutex::new((terms, Arc::new(promises(terms)))),
             agreed: OnceCell::new(),
         };
-        this.listening().await;
         if this.is_there().await? {
             this.ready().await?;
         }
+        this.listening().await;
         Ok(this)
     }
 
@@ -72,8 +75,7 @@ impl Postgres {
             if !self.listens {
                 return Listening::off();
             }
-            let notify = self.server.sql.notify.clone();
-            Listening::start(&self.server.pool, notify, &self.places).await
+            Listening::start(&self.server, &self.places).await
         };
         self.listening.get_or_init(start).await
     }
@@ -88,15 +90,14 @@ impl Postgres {
     }
 
     /// Takes the store's settings over, once, or refuses the store if they are not what we were told.
-    async fn ready(&self) -> Result<&PgPool, Error> {
+    async fn ready(&self) -> Result<(), Error> {
         let settle = || async {
             let (longest, quarantined) = self.stored().await?;
             agree(self.settings.longest_lease, longest)?;
             self.set_promises(longest, quarantined);
             Ok::<_, Error>(())
         };
-        self.agreed.get_or_try_init(settle).await?;
-        Ok(&self.server.pool)
+        self.agreed.get_or_try_init(settle).await.copied()
     }
 
     pub(super) fn set_promises(&self, longest_lease: Duration, quarantined: bool) {
@@ -105,40 +106,36 @@ impl Postgres {
             (terms, Arc::new(promises(terms)));
     }
 
-    /// A statement that changes one owner's live grant and tells its version.
-    async fn change(&self, statement: &SqlStr, grant: &Grant) -> Result<Option<i64>, Error> {
-        let pool = self.ready().await?;
-        let write = || {
-            let query = sqlx::query_scalar::<_, i64>(statement.clone());
-            query.bind(grant.name.as_str()).bind(grant.owner.to_string()).fetch_all(pool)
-        };
-        Ok(self.server.patiently(write).await?.pop())
+    /// Runs a statement of a store that is ready.
+    async fn once(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Error> {
+        self.ready().await?;
+        self.server.once(statement, args).await
     }
 
-    /// A statement that takes a lock and tells the token.
+    /// The same for a statement that may be carried out twice.
+    async fn again(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Error> {
+        self.ready().await?;
+        self.server.again(statement, args).await
+    }
+
+    /// A statement that takes a lock and tells the token. `last` is its argument besides the request.
     async fn grant(
         &self,
         statement: &SqlStr,
         request: &Request,
-        version: Option<i64>,
-        place: Option<&Place>,
+        last: Option<Arg<'_>>,
     ) -> Result<Option<FencingToken>, Error> {
-        let pool = self.ready().await?;
-        let write = || {
-            let query = sqlx::query_scalar::<_, i64>(statement.clone())
-                .bind(request.name.as_str())
-                .bind(request.owner.to_string())
-                .bind(request.label.as_str())
-                .bind(interval(request.lease))
-                .bind(request.floor.get().cast_signed() + 1);
-            let query = match (version, place) {
-                (Some(version), _) => query.bind(version),
-                (None, Some(place)) => query.bind(&place.id),
-                (None, None) => query,
-            };
-            query.fetch_all(pool)
-        };
-        self.server.again(write).await?.pop().map(token_of).transpose()
+        let owner = request.owner.to_string();
+        let args = [
+            Text(request.name.as_str()),
+            Text(&owner),
+            Text(request.label.as_str()),
+            Span(request.lease),
+            Number(request.floor.get().cast_signed() + 1),
+            last.unwrap_or(Number(0)),
+        ];
+        let args = if last.is_some() { &args[..] } else { &args[..5] };
+        first(&self.again(statement, args).await?)?.map(token_of).transpose()
     }
 
     /// Takes what is free for a place that is in the queue; `None` for a request that is not.
@@ -147,41 +144,35 @@ impl Postgres {
         if !place.queued.load(Ordering::Relaxed) {
             return None;
         }
-        Some(self.grant(&self.server.sql.claim, request, None, Some(&place)).await)
+        let claimed = self.grant(&self.server.sql.claim, request, Some(Text(&place.id))).await;
+        if let Ok(Some(_)) = claimed {
+            self.waited.note(request.owner);
+        }
+        Some(claimed)
     }
 
     /// Looks after the queue of a name, and tells that a place of ours in it lives. `None` if the
     /// name is free and nobody waits for it.
     async fn ask(&self, name: &LockName, place: Option<&Place>) -> Result<Option<Row>, Error> {
-        let pool = self.ready().await?;
         let place = place.map(|place| place.id.as_str());
-        let write = || {
-            let query = sqlx::query(self.server.sql.ask.clone()).bind(name.as_str()).bind(place);
-            query.bind(interval(Self::TURN)).bind(interval(Self::PLACE_LIFE)).fetch_all(pool)
-        };
-        let rows = self.server.again(write).await?;
+        let args =
+            [Text(name.as_str()), MaybeText(place), Span(Self::TURN), Span(Self::PLACE_LIFE)];
+        let rows = self.again(&self.server.sql.ask, &args).await?;
         rows.first().map(|row| Self::row(row, place)).transpose()
     }
 
     /// Whether it is the turn of the place with this id.
     pub(super) async fn is_turn(&self, name: &LockName, id: &str) -> Result<bool, Error> {
-        let pool = self.ready().await?;
-        let read = || {
-            let query = sqlx::query_scalar::<_, bool>(self.server.sql.free.clone());
-            query.bind(name.as_str()).bind(id).fetch_all(pool)
-        };
-        Ok(self.server.again(read).await?.first() == Some(&true))
+        let args = [Text(name.as_str()), Text(id)];
+        Ok(first(&self.again(&self.server.sql.free, &args).await?)? == Some(true))
     }
 
     /// Gives up the place with this id, and what it was granted.
     pub(super) async fn leave(&self, request: &Request, id: &str) -> Result<(), Error> {
-        let pool = self.ready().await?;
         let owner = request.owner.to_string();
-        let write = || {
-            let query = sqlx::query(self.server.sql.leave.clone()).bind(request.name.as_str());
-            query.bind(&owner).bind(id).fetch_all(pool)
-        };
-        self.server.again(write).await.map(drop).map_err(|error| error.at(Self::KIND, "leave"))
+        let args = [Text(request.name.as_str()), Text(&owner), Text(id)];
+        let left = self.again(&self.server.sql.leave, &args).await;
+        left.map(drop).map_err(|error| error.at(Self::KIND, "leave"))
     }
 
     /// A row as somebody sees it who has this place, if any, in its queue.
@@ -233,21 +224,30 @@ impl Dialect for Postgres {
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
         match self.claim(request).await {
             Some(claimed) => claimed,
-            None => self.grant(&self.server.sql.insert, request, None, None).await,
+            None => self.grant(&self.server.sql.insert, request, None).await,
         }
     }
 
     async fn create(&self, name: &LockName) -> Result<(), Error> {
-        let pool = self.ready().await?;
-        let write =
-            || sqlx::query(self.server.sql.create.clone()).bind(name.as_str()).execute(pool);
-        self.server.patiently(write).await.map(drop)
+        self.once(&self.server.sql.create, &[Text(name.as_str())]).await.map(drop)
     }
 
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
         match self.claim(request).await {
             Some(claimed) => claimed,
-            None => self.grant(&self.server.sql.take, request, Some(version), None).await,
+            None => self.grant(&self.server.sql.take, request, Some(Number(version))).await,
+        }
+    }
+
+    async fn retake(
+        &self,
+        request: &Request,
+        version: Option<i64>,
+    ) -> Result<Option<FencingToken>, Error> {
+        let statement = &self.server.sql.retake;
+        match self.claim(request).await {
+            Some(claimed) => claimed,
+            None => self.grant(statement, request, Some(MaybeNumber(version))).await,
         }
     }
 
@@ -257,9 +257,7 @@ impl Dialect for Postgres {
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
-        let pool = self.ready().await?;
-        let read = || sqlx::query(self.server.sql.look.clone()).bind(name.as_str()).fetch_all(pool);
-        let rows = self.server.again(read).await?;
+        let rows = self.again(&self.server.sql.look, &[Text(name.as_str())]).await?;
         rows.first().map(|row| Self::row(row, None)).transpose()
     }
 
@@ -294,7 +292,7 @@ impl Dialect for Postgres {
         let remaining = match server.number(&sql.quarantine).await? {
             Some(remaining) => remaining,
             None => {
-                server.execute(&sql.mark).await?;
+                server.once(&sql.mark, &[]).await?;
                 server.number(&sql.quarantine).await?.unwrap_or(1)
             }
         };
@@ -303,29 +301,31 @@ impl Dialect for Postgres {
     }
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error> {
-        let pool = self.ready().await?;
         let names: Vec<_> = grants.iter().map(|grant| grant.name.as_str()).collect();
         let owners: Vec<_> = grants.iter().map(|grant| grant.owner.to_string()).collect();
-        let leases: Vec<_> = grants.iter().map(|grant| interval(grant.lease)).collect();
-        let write = || {
-            let query = sqlx::query_scalar::<_, String>(self.server.sql.renew.clone());
-            query.bind(&names).bind(&owners).bind(&leases).fetch_all(pool)
-        };
-        let there: HashSet<String> = self.server.again(write).await?.into_iter().collect();
+        let owners: Vec<_> = owners.iter().map(String::as_str).collect();
+        let leases: Vec<_> = grants.iter().map(|grant| grant.lease).collect();
+        let args = [Texts(&names), Texts(&owners), Spans(&leases)];
+        let rows = self.again(&self.server.sql.renew, &args).await?;
+        let there = rows.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<&str>, _>>();
+        let there = there.map_err(general)?;
         Ok(owners.iter().map(|owner| there.contains(owner)).collect())
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Option<i64>, Error> {
-        let Some(keep) = keep else {
-            return self.change(&self.server.sql.release, grant).await;
-        };
-        let pool = self.ready().await?;
-        let write = || {
-            let query = sqlx::query_scalar::<_, i64>(self.server.sql.keep.clone());
-            let query = query.bind(grant.name.as_str()).bind(grant.owner.to_string());
-            query.bind(interval(keep)).fetch_all(pool)
-        };
-        Ok(self.server.patiently(write).await?.pop())
+        let owner = grant.owner.to_string();
+        let whose = [Text(grant.name.as_str()), Text(&owner)];
+        let sql = &self.server.sql;
+        if let Some(keep) = keep {
+            return first(&self.once(&sql.keep, &[whose[0], whose[1], Span(keep)]).await?);
+        }
+        // Where somebody waited a moment ago, somebody may wait now.
+        if !self.waited.forget(grant.owner)
+            && let Some(version) = first(&self.once(&sql.release, &whose).await?)?
+        {
+            return Ok(Some(version));
+        }
+        first(&self.once(&sql.release_and_tell, &whose).await?)
     }
 
     async fn hand_on(
@@ -333,72 +333,54 @@ impl Dialect for Postgres {
         grant: &Grant,
         next: &Request,
     ) -> Result<Option<Handed>, Error> {
-        let pool = self.ready().await?;
         let turn = Queued::new(Arc::clone(&self), next);
         let place = turn.place();
-        let write = || {
-            sqlx::query(self.server.sql.hand_on.clone())
-                .bind(grant.name.as_str())
-                .bind(grant.owner.to_string())
-                .bind(next.owner.to_string())
-                .bind(next.label.as_str())
-                .bind(interval(next.lease))
-                .bind(next.floor.get().cast_signed() + 1)
-                .bind(&place.id)
-                .fetch_all(pool)
-        };
-        let rows = self.server.patiently(write).await?;
+        let (owner, next_owner) = (grant.owner.to_string(), next.owner.to_string());
+        let args = [
+            Text(grant.name.as_str()),
+            Text(&owner),
+            Text(&next_owner),
+            Text(next.label.as_str()),
+            Span(next.lease),
+            Number(next.floor.get().cast_signed() + 1),
+            Text(&place.id),
+        ];
+        let rows = self.once(&self.server.sql.hand_on, &args).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         place.queued.store(true, Ordering::Relaxed);
         let row = Self::row(row, Some(&place.id))?;
+        self.waited.note(next.owner);
+        self.waited.forget(grant.owner);
         Ok(Some(Handed { row, turn: Box::new(turn) }))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        let pool = self.ready().await?;
         let owner = request.owner.to_string();
-        let bury = || {
-            let query = sqlx::query(self.server.sql.abandon.clone());
-            query.bind(request.name.as_str()).bind(&owner).fetch_all(pool)
-        };
-        self.server.again(bury).await.map(drop)
+        let args = [Text(request.name.as_str()), Text(&owner)];
+        self.again(&self.server.sql.abandon, &args).await.map(drop)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
-        let pool = self.ready().await?;
-        let write = || {
-            let query = sqlx::query_scalar::<_, i64>(self.server.sql.raise.clone());
-            let query = query.bind(grant.name.as_str()).bind(grant.owner.to_string());
-            query.bind(token.get().cast_signed()).fetch_all(pool)
-        };
-        Ok(self.server.patiently(write).await?.pop().is_some())
+        let owner = grant.owner.to_string();
+        let token = Number(token.get().cast_signed());
+        let args = [Text(grant.name.as_str()), Text(&owner), token];
+        Ok(!self.once(&self.server.sql.raise, &args).await?.is_empty())
     }
 
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
-        let pool = self.ready().await?;
-        let write = || {
-            let query = sqlx::query_scalar::<_, i64>(self.server.sql.force.clone());
-            query.bind(name.as_str()).fetch_all(pool)
-        };
-        Ok(!self.server.patiently(write).await?.is_empty())
+        Ok(!self.once(&self.server.sql.force, &[Text(name.as_str())]).await?.is_empty())
     }
 
     async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error> {
-        let pool = self.ready().await?;
-        let read = || {
-            let query = sqlx::query(self.server.sql.list.clone());
-            query.bind(after).bind(i64::from(limit)).fetch_all(pool)
-        };
-        let rows = self.server.again(read).await?;
+        let rows = self.again(&self.server.sql.list, &[Text(after), Number(limit.into())]).await?;
         rows.iter().map(|row| Self::row(row, None)).collect()
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
-        self.ready().await?;
         if rows {
             // In this order: what is deleted was below the watermark before this raise.
-            self.server.execute(&self.server.sql.sweep).await?;
-            self.server.execute(&self.server.sql.raise_watermark).await?;
+            self.once(&self.server.sql.sweep, &[]).await?;
+            self.once(&self.server.sql.raise_watermark, &[]).await?;
         }
         Ok(())
     }
@@ -417,6 +399,9 @@ impl Dialect for Postgres {
     }
 
     async fn close(&self) {
+        if let Some(listening) = self.listening.get() {
+            listening.stop();
+        }
         self.server.close().await;
     }
 }

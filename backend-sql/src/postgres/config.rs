@@ -21,6 +21,7 @@ pub struct PostgresBuilder {
     database: Database,
     settings: Settings,
     listens: bool,
+    prepares: bool,
 }
 
 setters!(PostgresBuilder);
@@ -68,8 +69,18 @@ impl PostgresBuilder {
         self
     }
 
+    /// Whether statements are prepared. Default: `true`. With `false` their arguments are written into
+    /// them, and each is one message: for a pooler in transaction mode that does not track prepared
+    /// statements, such as pgbouncer before 1.21 or with `max_prepared_statements=0`. The driver's
+    /// `statement-cache-capacity=0` does not do for such a one. Nor are waiters told by NOTIFY then.
+    #[must_use]
+    pub fn prepare(mut self, prepares: bool) -> Self {
+        self.prepares = prepares;
+        self
+    }
+
     fn new(database: Database) -> Self {
-        Self { database, settings: Settings::default(), listens: true }
+        Self { database, settings: Settings::default(), listens: true, prepares: true }
     }
 
     /// Connects, and compares settings if the tables are there. It makes no tables:
@@ -98,15 +109,17 @@ impl PostgresBuilder {
             }
         };
         let strategy = self.settings.strategy;
-        let server = Server::new(pool, given, tables, self.settings.timeout);
-        let store = Postgres::new(server, self.settings, self.listens).await?;
+        let server = Server::new(pool, given, self.prepares, tables, self.settings.timeout);
+        // Who does not prepare has a pooler, through which nothing must be listened for.
+        let listens = self.listens && self.prepares;
+        let store = Postgres::new(server, self.settings, listens).await?;
         Ok(Arc::new(SqlBackend::new(store, strategy)))
     }
 }
 
 /// Opens the store that a URL describes:
 /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
-/// longest_lease=30s&timeout=5s&listen=on`, where all after the host may be left out. Of the driver's own
+/// longest_lease=30s&timeout=5s&listen=on&prepare=on`, where all after the host may be left out. Of the driver's own
 /// options `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `application_name`, `host` and
 /// `statement-cache-capacity` are passed on.
 ///
@@ -150,18 +163,18 @@ fn parse(url: &str) -> Result<PostgresBuilder, Error> {
         .map_err(|_| refusal("an option of the PostgreSQL URL is not understood".to_owned()))?;
     let mut builder = PostgresBuilder::with_options(options);
     for (key, value) in pairs {
+        let switch = || match value.as_str() {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            _ => Err(refusal(format!("{key}={value} is not allowed; allowed are on and off"))),
+        };
         if key == "listen" {
-            builder.listens = match value.as_str() {
-                "on" => true,
-                "off" => false,
-                _ => {
-                    let message = format!("listen={value} is not allowed; allowed are on and off");
-                    return Err(refusal(message));
-                }
-            };
+            builder.listens = switch()?;
+        } else if key == "prepare" {
+            builder.prepares = switch()?;
         } else if !builder.settings.set(&key, &value)? && !DRIVERS.contains(&key.as_str()) {
             return Err(refusal(format!(
-                "{key} in the URL of a PostgreSQL store is not known; allowed are {}, listen, {}",
+                "{key} in the URL of a PostgreSQL store is not known; allowed are {}, listen, prepare, {}",
                 Settings::KEYS,
                 DRIVERS.join(", ")
             )));

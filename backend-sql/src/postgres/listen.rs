@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use lock_core::{SystemEnv, jittered};
+use lock_core::{Error, ErrorKind, SystemEnv, jittered};
 use sqlx::{
-    PgPool, SqlStr,
+    PgPool, Row as _,
     postgres::{PgListener, PgPoolOptions},
 };
 use tokio::{
@@ -16,14 +16,15 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::places::Places;
+use super::{arg::Arg::Text, places::Places, server::Server};
+use crate::error::general;
 
 /// How long a message to ourselves may take before we count as deaf.
 const ECHO: Duration = Duration::from_secs(1);
 /// How often we send one while somebody waits: a connection may be gone without a word.
 const CHECK: Duration = Duration::from_secs(5);
 /// The longest pause before a connection is tried anew.
-const PAUSE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Keeps the connection until it is dropped.
 #[derive(Debug)]
@@ -34,9 +35,7 @@ pub(super) struct Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
+        self.stop();
     }
 }
 
@@ -48,16 +47,15 @@ impl Listening {
 
     /// Begins, and waits until it is known whether messages arrive: a pooler that gives each
     /// transaction another session passes none on.
-    pub(super) async fn start(pool: &PgPool, notify: SqlStr, places: &Arc<Places>) -> Self {
+    pub(super) async fn start(server: &Arc<Server>, places: &Arc<Places>) -> Self {
         let (tell, mut heard) = watch::channel(false);
         let listener = Listener {
             own: PgPoolOptions::new()
                 .max_connections(1)
                 .acquire_timeout(ECHO * 5)
                 .test_before_acquire(false)
-                .connect_lazy_with((*pool.connect_options()).clone()),
-            pool: pool.clone(),
-            notify,
+                .connect_lazy_with((*server.pool.connect_options()).clone()),
+            server: Arc::clone(server),
             channel: places.channel(),
             places: Arc::downgrade(places),
             tell,
@@ -69,6 +67,12 @@ impl Listening {
         Self { heard, task: Some(task) }
     }
 
+    pub(super) fn stop(&self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+
     pub(super) fn heard(&self) -> watch::Receiver<bool> {
         self.heard.clone()
     }
@@ -77,8 +81,7 @@ impl Listening {
 struct Listener {
     /// A pool for one connection, since that is what the driver listens on.
     own: PgPool,
-    pool: PgPool,
-    notify: SqlStr,
+    server: Arc<Server>,
     channel: String,
     places: Weak<Places>,
     tell: watch::Sender<bool>,
@@ -102,11 +105,16 @@ impl Listener {
     }
 
     /// Listens until the connection is lost or deaf.
-    async fn listen(&self) -> Result<(), sqlx::Error> {
-        let mut listener = PgListener::connect_with(&self.own).await?;
+    async fn listen(&self) -> Result<(), Error> {
+        let mut listener = PgListener::connect_with(&self.own).await.map_err(general)?;
         listener.eager_reconnect(false);
-        listener.listen(&self.channel).await?;
-        self.echo(&mut listener).await?;
+        self.refuse_pooler(&mut listener).await?;
+        listener.listen(&self.channel).await.map_err(general)?;
+        if let Err(error) = self.echo(&mut listener).await {
+            // Before the session is somebody else's.
+            let _ = listener.unlisten_all().await;
+            return Err(error);
+        }
         self.tell.send_replace(true);
         if let Some(places) = self.places.upgrade() {
             places.tell_all();
@@ -117,33 +125,56 @@ impl Listener {
             match message {
                 Ok(Ok(Some(message))) => places.tell(message.payload()),
                 Ok(Ok(None)) => return Ok(()),
-                Ok(Err(error)) => return Err(error),
+                Ok(Err(error)) => return Err(general(error)),
                 Err(_) if places.is_empty() => {}
                 Err(_) => self.echo(&mut listener).await?,
             }
         }
     }
 
+    /// Behind a pooler that gives each transaction another session nothing must be listened for: the
+    /// messages would be told to whoever has the session then, whose driver may not expect them.
+    ///
+    /// A session of our own is always the same, and never that of another connection. The order of the
+    /// questions is such that neither the pooler that gives out the session that was last given back
+    /// nor one that gives out each in turn can answer all of them so.
+    async fn refuse_pooler(&self, listener: &mut PgListener) -> Result<(), Error> {
+        let mut ours = None;
+        for on_listener in [true, true, false, false, true, false, true, false, false, true] {
+            let ask = sqlx::raw_sql("SELECT pg_backend_pid()");
+            let row = match on_listener {
+                true => ask.fetch_one(&mut *listener).await,
+                false => ask.fetch_one(&self.server.pool).await,
+            };
+            let session: i32 = row.and_then(|row| row.try_get(0)).map_err(general)?;
+            let known = *ours.get_or_insert(session);
+            if (session == known) != on_listener {
+                let why = "a pooler gives each transaction another session";
+                return Err(Error::new(ErrorKind::Unsupported, why));
+            }
+        }
+        Ok(())
+    }
+
     /// Sends a message to ourselves by a connection of the pool, and waits for it.
-    async fn echo(&self, listener: &mut PgListener) -> Result<(), sqlx::Error> {
-        let send = sqlx::query(self.notify.clone()).bind(&self.channel).execute(&self.pool);
-        timeout(ECHO * 5, send).await.map_err(|_| sqlx::Error::PoolTimedOut)??;
+    async fn echo(&self, listener: &mut PgListener) -> Result<(), Error> {
+        self.server.once(&self.server.sql.notify, &[Text(&self.channel)]).await?;
         let heard = async {
             loop {
-                match listener.try_recv().await? {
+                match listener.try_recv().await.map_err(general)? {
                     Some(message) if message.payload().is_empty() => return Ok(()),
                     Some(message) => {
                         if let Some(places) = self.places.upgrade() {
                             places.tell(message.payload());
                         }
                     }
-                    None => return Err(sqlx::Error::WorkerCrashed),
+                    None => return Err(general(sqlx::Error::WorkerCrashed)),
                 }
             }
         };
         timeout(ECHO, heard).await.unwrap_or_else(|_| {
             let why = "messages do not arrive: is there a pooler between?";
-            Err(sqlx::Error::Protocol(why.into()))
+            Err(Error::new(ErrorKind::Unavailable, why))
         })
     }
 }

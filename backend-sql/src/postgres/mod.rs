@@ -13,13 +13,14 @@
 //! Leases run on the server's clock. A crash of the server, a promotion or a restore empties the
 //! tables, and nothing is then granted for one longest lease. Each attempt, release and batch of
 //! renewals is one statement in a transaction of its own, and no session keeps anything that another
-//! could not do without: poolers in transaction mode are fine (set `statement-cache-capacity=0` in the
-//! URL for one that does not track prepared statements).
+//! could not do without: poolers in transaction mode are fine. For one that does not track prepared
+//! statements set `prepare=off` in the URL: arguments are then written into the statements.
 //!
 //! Waiters stand in a queue in the lock's row, and are told by NOTIFY when it is their turn, on one
 //! connection per client besides the pool's. Where NOTIFY does not arrive, as behind a pooler in
 //! transaction mode, they look every 10 ms; `Guarantees::push` says which it is.
 
+mod arg;
 mod backend;
 mod config;
 mod error;

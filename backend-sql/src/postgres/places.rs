@@ -1,7 +1,7 @@
 //! The places that this client has in the queues of names.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, HashSet, hash_map::Entry},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -88,5 +88,27 @@ impl Places {
         for place in self.lock().values() {
             place.wake.notify_one();
         }
+    }
+}
+
+/// Grants of this client for whose names others waited when they were granted.
+#[derive(Debug, Default)]
+pub(super) struct Waited(Mutex<HashSet<OwnerId>>);
+
+impl Waited {
+    /// One that is forgotten costs a round trip.
+    const MOST: usize = 10_000;
+
+    pub(super) fn note(&self, owner: OwnerId) {
+        let mut owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if owners.len() >= Self::MOST {
+            owners.clear();
+        }
+        owners.insert(owner);
+    }
+
+    /// Whether it was among them.
+    pub(super) fn forget(&self, owner: OwnerId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&owner)
     }
 }

@@ -55,7 +55,7 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take claim ask look free renew release hand_on keep raise force leave abandon list
+    insert create take retake claim ask look free renew release release_and_tell hand_on keep raise force leave abandon list
     raise_watermark sweep settings set_longest_lease set_quarantine open_at_once mark quarantine clock
     exists notify
 }
@@ -65,9 +65,10 @@ fn filled(tables: &Tables, text: &str) -> String {
     tables.fill(&text, '"')
 }
 
-/// Cloning it does not copy the text.
+/// Cloning it does not copy the text. The comments, which name the arguments, are left out.
 pub(super) fn shared(tables: &Tables, text: &str) -> SqlStr {
-    let text: Arc<str> = filled(tables, text).into();
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let text: Arc<str> = filled(tables, &lines.collect::<Vec<_>>().join("\n")).into();
     AssertSqlSafe(text).into_sql_str()
 }
 

@@ -3,6 +3,7 @@
 UPDATE {locks} AS l SET
     token = greatest({micros}, l.token + 1, $5),
     owner = $2, label = $3, version = l.version + 1, expires = {now} + $4, kept = false,
+    store = {here}, itself = '{locks}'::regclass,
     waiters = nullif(l.waiters[2:], '{}'), heard = nullif(l.heard[2:], '{}'), turn = NULL
 WHERE name = $1
     AND (l.owner IS NULL OR l.expires <= {now})

@@ -3,11 +3,13 @@
 -- $1 name, $2 owner, $3 label, $4 lease, $5 floor + 1.
 -- What a row that is there gets is computed in SET, by a clock read when its lock was had. The values
 -- of a new row may be older by a wait for another's insert: its lease then ends earlier.
-INSERT INTO {locks} AS l (name, owner, label, token, version, expires, kept)
-SELECT $1, $2, $3, greatest({micros}, m.watermark + 1, $5), 1, {now} + $4, false
+INSERT INTO {locks} AS l (name, owner, label, token, version, expires, kept, store, itself)
+SELECT $1, $2, $3, greatest({micros}, m.watermark + 1, $5), 1, {now} + $4, false,
+    m.store, '{locks}'::regclass
 FROM {marker} AS m WHERE {granting}
 ON CONFLICT (name) DO UPDATE SET
     token = greatest({micros}, l.token + 1, $5),
-    owner = $2, label = $3, version = l.version + 1, expires = {now} + $4, kept = false
+    owner = $2, label = $3, version = l.version + 1, expires = {now} + $4, kept = false,
+    store = excluded.store, itself = excluded.itself
 WHERE (l.owner IS NULL OR l.expires <= {now}) AND l.waiters IS NULL AND {unburied}
 RETURNING token

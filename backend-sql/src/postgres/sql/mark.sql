@@ -1,5 +1,8 @@
 -- After a loss: nothing is granted for the longest lease, unless the quarantine is off. Leaves a
--- marker alone that is right.
+-- marker alone that is right. Rows that are there all the same are no proof of anything any more.
+WITH doubted AS (
+    UPDATE {locks} SET store = NULL WHERE store IS NOT NULL
+)
 INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised)
 SELECT 1, {here}, '{marker}'::regclass, {now} + s.held_back, 0, 'epoch'
 FROM (

@@ -18,6 +18,10 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     version   bigint      NOT NULL, -- one more with every grant
     expires   timestamptz NOT NULL,
     kept      boolean     NOT NULL, -- released, and kept for a last while
+    -- Where it was granted last: the marker's store, and this table. As long as this row is there, so
+    -- is the marker, and nothing was lost; if these are not right, it was copied here.
+    store     text,
+    itself    oid,
     -- Places in order, the first to be served first, each the owner and the client that it is of;
     -- and when each was last heard of. Null when nobody waits.
     waiters   text[],
