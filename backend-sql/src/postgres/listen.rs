@@ -178,3 +178,34 @@ impl Listener {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use conformance_tests::kit::{Pgbouncer, Postgres, PostgresOptions, Server as _};
+
+    use super::*;
+    use crate::tables::Tables;
+
+    /// A session that was left listening would tell others' connections of messages, which the driver
+    /// takes for a broken protocol.
+    #[tokio::test]
+    async fn nothing_is_listened_for_through_a_pooler() {
+        let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
+        let listens = async |address: std::net::SocketAddr| {
+            let pool = PgPoolOptions::new().max_connections(2).test_before_acquire(false);
+            let url = format!("postgres://postgres@{address}/postgres");
+            let pool = pool.connect(&url).await.unwrap();
+            let tables = Tables::new("x").unwrap();
+            let server = Server::new(pool, true, false, tables, ECHO * 10);
+            let listening = Listening::start(&Arc::new(server), &Arc::new(Places::new())).await;
+            *listening.heard().borrow()
+        };
+        assert!(listens(postgres.address()).await);
+        let commands = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+        for sessions in 1..4 {
+            let pooler = Pgbouncer::start(&postgres, sessions).await.unwrap();
+            assert!(!listens(pooler.address()).await, "{sessions} sessions");
+            assert_eq!(postgres.sql(commands).await.unwrap(), "0");
+        }
+    }
+}

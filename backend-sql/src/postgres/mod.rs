@@ -19,6 +19,12 @@
 //! Waiters stand in a queue in the lock's row, and are told by NOTIFY when it is their turn, on one
 //! connection per client besides the pool's. Where NOTIFY does not arrive, as behind a pooler in
 //! transaction mode, they look every 10 ms; `Guarantees::push` says which it is.
+//!
+//! A role needs SELECT, INSERT, UPDATE and DELETE on `leasehold_locks` and `leasehold_marker`, and SELECT on
+//! `leasehold_settings`; `init` needs the tables' owner, and so does changing a setting.
+//!
+//! The quarantine can be turned off for the whole store (`init` with `quarantine` false): then a crash of
+//! the server makes a second holder possible for up to a lease, and `Guarantees` withholds exclusion.
 
 mod arg;
 mod backend;
