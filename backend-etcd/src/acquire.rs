@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use lock_core::{Attempt, Busy, Error, ErrorKind, FencingToken, Grant, Request};
+use lock_core::{Attempt, Busy, Error, ErrorKind, FencingToken, Grant, Quarantined, Request};
 
 use crate::{
-    backend::LONGEST_POLL,
+    backend::POLL,
     enqueue::short,
     error::Failure,
     ledger::Credit,
@@ -25,8 +25,12 @@ const SHORTEST_POLL: Duration = Duration::from_millis(20);
 enum Found {
     Ours(Seen),
     Others(Option<Seen>),
+    /// Nothing is granted for now.
+    HeldBack(Quarantined),
     /// Nothing stands in the way any more.
     Nothing,
+    /// What was granted was given back, and the lease with it: the cluster was restored meanwhile.
+    Restored,
 }
 
 /// A transaction to take a lock, still without what it does if it cannot.
@@ -70,30 +74,43 @@ impl EtcdBackend {
                     self.spare(used);
                     return Ok(Attempt::Busy(self.busy(seen).await?));
                 }
+                Found::HeldBack(held_back) => {
+                    self.spare(used);
+                    return Ok(Attempt::Quarantined(held_back));
+                }
                 Found::Nothing => lease = Some(used),
+                Found::Restored => {}
             }
         }
         Err(Error::new(ErrorKind::Unavailable, "others changed the settings again and again"))
     }
 
     async fn take(&self, request: &Request, lease: Lease) -> Result<Result<Grant, Found>, Failure> {
+        let pass = self.pass().await?;
         let key = self.layout.place(&request.name, lease.id);
         let Taking { txn, place, record } = self.taking(request, &key, lease);
         let txn = txn.or_else([
             self.get_first(&request.name),
             self.get_settings(),
+            self.get_quarantine(),
             TxnOp::get(self.layout.tombstone(request.owner), None),
         ]);
         let answer = self.rpc.txn(txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
+            if !self.stands(&pass, &answer, lease.id).await? {
+                return Ok(Err(Found::Restored));
+            }
             self.note(record.map(|record| (record, now)), now);
             let held = Held { key, lease, created: now, place };
             return Ok(Ok(granted(request, held)));
         }
         let got = gets(&answer);
-        let [first, found, tombstone] = &got[..] else { return Err(short().into()) };
-        self.note_found(found, now).await?;
+        let [first, found, quarantine, tombstone] = &got[..] else { return Err(short().into()) };
+        self.note_found(found, now)?;
+        if let Some(held_back) = self.held_back(quarantine).await? {
+            return Ok(Err(Found::HeldBack(held_back)));
+        }
         let abandoned = !tombstone.kvs().is_empty();
         Ok(Err(match only(first) {
             Some(seen) if !abandoned && is_ours(&seen, request) => Found::Ours(seen),
@@ -115,18 +132,30 @@ impl EtcdBackend {
         let places = self.layout.places(&request.name);
         let none = Compare::create_revision(places, CompareOp::Equal, 0).with_prefix();
         let txn = Txn::new()
-            .when([none, settings.unchanged(&self.layout), self.not_abandoned(request.owner)])
+            .when([
+                none,
+                settings.unchanged(&self.layout),
+                self.not_quarantined(),
+                self.not_abandoned(request.owner),
+            ])
             .and_then(puts);
         Taking { txn, place, record }
     }
 
-    /// A repeat of an attempt that was granted: the lease anew, and the same token.
+    /// A repeat of an attempt that was granted: the lease anew, and the same token. `None` if it is gone,
+    /// or nothing is granted for now.
     pub(crate) async fn again(
         &self,
         request: &Request,
         seen: Seen,
     ) -> Result<Option<Grant>, Error> {
         let Some(place) = seen.place else { return Ok(None) };
+        let pass = self.pass().await?;
+        let same = Compare::create_revision(seen.key.as_str(), CompareOp::Equal, seen.created);
+        let answer = self.rpc.txn(Txn::new().when([same, self.not_quarantined()])).await?;
+        if !answer.succeeded() || !self.history.is_same(&self.rpc, &pass, &answer) {
+            return Ok(None);
+        }
         let Credit::Alive { from, seconds } = self.keepalives.ask(seen.lease).await? else {
             return Ok(None);
         };
@@ -138,13 +167,13 @@ impl EtcdBackend {
     pub(crate) async fn busy(&self, seen: Option<Seen>) -> Result<Busy, Error> {
         let Some(seen) = seen else {
             let token = FencingToken::ZERO;
-            return Ok(Busy { holder: None, token, retry_after: LONGEST_POLL });
+            return Ok(Busy { holder: None, token, retry_after: POLL });
         };
         let remaining = self.rpc.remaining(seen.lease).await?;
         Ok(Busy {
             holder: seen.holder(&self.layout, remaining),
             token: seen.token(),
-            retry_after: remaining.clamp(SHORTEST_POLL, LONGEST_POLL),
+            retry_after: remaining.clamp(SHORTEST_POLL, POLL),
         })
     }
 }

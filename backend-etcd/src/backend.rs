@@ -13,8 +13,12 @@ use lock_core::{
 pub(crate) use crate::store::EtcdBackend;
 use crate::{ledger::Credit, place::Held};
 
-/// How often a waiter asks.
-pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
+/// How often the first that waits asks, behind the push; whoever stands further back asks more seldom.
+pub(crate) const POLL: Duration = Duration::from_millis(500);
+/// From this distance on the pauses grow no more.
+pub(crate) const FAR: u32 = 4;
+/// The longest pause.
+pub(crate) const LONGEST_POLL: Duration = POLL.saturating_mul(FAR);
 
 /// Adds to errors which operation failed.
 trait During<T> {
@@ -55,6 +59,10 @@ impl Backend for EtcdBackend {
         "etcd"
     }
 
+    async fn identity(&self) -> Result<String, Error> {
+        self.name_of_store().await.during("identity")
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.promised()
     }
@@ -78,7 +86,10 @@ impl Backend for EtcdBackend {
 
     async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
         let held = held(grant).ok_or_else(foreign).during("release")?;
-        Ok(Released::plain(self.give_back(held, how.keep).await.during("release")?))
+        let (Some(next), None) = (how.next, how.keep) else {
+            return Ok(Released::plain(self.give_back(held, how.keep).await.during("release")?));
+        };
+        self.hand_on(held, next).await.during("release")
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
@@ -114,9 +125,6 @@ impl Backend for EtcdBackend {
 
     async fn close(&self) {
         self.watch.stop();
-        for lease in self.take_spares() {
-            // One that cannot be revoked ends by itself.
-            let _ = self.rpc.revoke(lease.id).await;
-        }
+        self.spares.close().await;
     }
 }

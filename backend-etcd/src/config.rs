@@ -7,7 +7,10 @@ use lock_core::{Backend, Error, ErrorKind};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::{backend::EtcdBackend, error::failure, error::late, layout::KeyLayout, rpc::Rpc};
+use crate::{
+    backend::EtcdBackend, error::failure, error::late, layout::KeyLayout, members::Members,
+    rpc::Rpc,
+};
 
 /// How often a connection with a stream on it is tried.
 const PING_EVERY: Duration = Duration::from_secs(6);
@@ -22,12 +25,16 @@ pub struct EtcdBuilder {
     tls: Option<TlsOptions>,
     prefix: String,
     longest_lease: Option<Duration>,
+    spare_leases: usize,
     timeout: Duration,
 }
 
 impl EtcdBuilder {
     /// What keys begin with by default.
     pub const DEFAULT_PREFIX: &'static str = "leasehold/";
+    /// How many spare leases of each length are kept by default.
+    pub const DEFAULT_SPARE_LEASES: usize = 16;
+    const MOST_SPARE_LEASES: usize = 1_000;
     /// The longest `longest_lease`.
     const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
     const FORM: &'static str = "the URL of an etcd store is etcd://HOST:PORT,HOST:PORT?options";
@@ -41,6 +48,7 @@ impl EtcdBuilder {
             tls: None,
             prefix: Self::DEFAULT_PREFIX.to_owned(),
             longest_lease: None,
+            spare_leases: Self::DEFAULT_SPARE_LEASES,
             timeout: Duration::from_secs(5),
         }
     }
@@ -89,6 +97,15 @@ impl EtcdBuilder {
         self
     }
 
+    /// How many leases of each length are kept in stock at most, so that an acquire need not ask for one:
+    /// at most 1,000; 0 for none. They are refilled as fast as they are used, end by themselves where they
+    /// are not, and are revoked when the client is closed. Default: 16.
+    #[must_use]
+    pub fn spare_leases(mut self, most: usize) -> Self {
+        self.spare_leases = most;
+        self
+    }
+
     /// How long a call may take. Default: 5 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -113,6 +130,10 @@ impl EtcdBuilder {
         if let Some(longest) = self.longest_lease {
             check_longest(longest)?;
         }
+        if self.spare_leases > Self::MOST_SPARE_LEASES {
+            let (asked, most) = (self.spare_leases, Self::MOST_SPARE_LEASES);
+            return refuse(format!("spare_leases {asked} is not allowed; allowed are 0 to {most}"));
+        }
         if self.timeout < Duration::from_millis(1) || self.timeout > Duration::from_secs(3600) {
             let shown = humantime::format_duration(self.timeout);
             return refuse(format!("timeout {shown} is not allowed; allowed are 1ms to 1h"));
@@ -132,14 +153,16 @@ impl EtcdBuilder {
         if let Some(tls) = self.tls {
             options = options.with_tls(tls);
         }
-        let connecting = Client::connect(&self.endpoints, Some(options));
+        let members = Members::new();
+        let connecting =
+            Client::connect_with_balanced_channel(&self.endpoints, Some(options), members.clone());
         let client = match tokio::time::timeout(self.timeout, connecting).await {
             Ok(client) => client.map_err(|error| Error::from(failure(error)))?,
             Err(_) => return Err(late(self.timeout)),
         };
-        let rpc = Rpc::new(client, self.timeout);
+        let rpc = Rpc::new(client, members, self.timeout);
         let layout = KeyLayout::new(self.prefix);
-        Ok(Arc::new(EtcdBackend::open(rpc, layout, self.longest_lease).await?))
+        Ok(Arc::new(EtcdBackend::open(rpc, layout, self.longest_lease, self.spare_leases).await?))
     }
 }
 
@@ -151,6 +174,7 @@ impl fmt::Debug for EtcdBuilder {
             .field("tls", &self.tls.is_some())
             .field("prefix", &self.prefix)
             .field("longest_lease", &self.longest_lease)
+            .field("spare_leases", &self.spare_leases)
             .field("timeout", &self.timeout)
             .finish()
     }
@@ -172,7 +196,7 @@ pub(crate) fn check_longest(longest: Duration) -> Result<(), Error> {
 }
 
 /// Opens the store that a URL describes:
-/// `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT?prefix=leasehold/&longest_lease=30s&timeout=5s&\
+/// `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT?prefix=leasehold/&longest_lease=30s&spare_leases=16&timeout=5s&\
 /// ca=FILE&cert=FILE&key=FILE`, where all but a host may be left out. `ca`, or `cert` and `key`,
 /// turn TLS on.
 ///
@@ -229,6 +253,9 @@ fn parse(url: &str) -> Result<EtcdBuilder, Error> {
             "prefix" => builder.prefix(value),
             "longest_lease" => builder.longest_lease(duration()?),
             "timeout" => builder.timeout(duration()?),
+            "spare_leases" => builder.spare_leases(value.parse().map_err(|_| {
+                refuse(format!("{key}={value} in the URL is no number; allowed are 0 to 1000"))
+            })?),
             "ca" => builder.tls(read(&key, &value)?),
             "cert" => {
                 certificate = Some(read(&key, &value)?);
@@ -241,7 +268,7 @@ fn parse(url: &str) -> Result<EtcdBuilder, Error> {
             other => {
                 return Err(refuse(format!(
                     "{other} in the URL of an etcd store is not known; allowed are prefix, \
-                     longest_lease, timeout, ca, cert, key"
+                     longest_lease, spare_leases, timeout, ca, cert, key"
                 )));
             }
         };
@@ -280,6 +307,7 @@ mod tests {
             "etcd://u:sesame@h1/path",
             "etcd://u:sesame@h1?colour=red",
             "etcd://u:sesame@h1?timeout=soon",
+            "etcd://u:sesame@h1?spare_leases=many",
             "etcd://u:sesame@h1:port",
         ] {
             let error = parse(url).unwrap_err();

@@ -10,6 +10,7 @@ use lock_core::{Attempt, Enqueued, Error, ErrorKind, FencingToken, LockName, Req
 
 use crate::{
     acquire::{TRIES, granted, is_ours},
+    backend::FAR,
     error::Failure,
     place::{Held, Place, Seen},
     queue::{NoTurn, Waiting},
@@ -25,6 +26,7 @@ impl EtcdBackend {
             self.check_token(request.floor)?;
         }
         self.watch.start(&self.rpc, self.layout.prefix(), &self.places);
+        let is_repeat = self.tried(request.owner).is_some();
         for _ in 0..TRIES {
             // An earlier try may have made its place: only with the same lease will this one find it.
             let lease = match self.tried(request.owner) {
@@ -33,68 +35,90 @@ impl EtcdBackend {
             };
             self.note_try(request.owner, lease);
             match self.line_up(request, lease).await {
-                Ok(enqueued) => {
+                Ok(Some(enqueued)) => {
                     self.forget_try(request.owner);
                     return Ok(enqueued);
                 }
-                Err(Failure::LeaseGone) => self.forget_try(request.owner),
-                Err(Failure::Error(error)) => return Err(error),
+                Ok(None) | Err(Failure::LeaseGone) => self.forget_try(request.owner),
+                Err(Failure::Error(error)) => {
+                    if !is_repeat && !error.is_ambiguous() {
+                        self.forget_try(request.owner);
+                    }
+                    return Err(error);
+                }
             }
         }
         Err(Error::new(ErrorKind::Unavailable, "etcd ended the lease again and again"))
     }
 
-    async fn line_up(&self, request: &Request, lease: Lease) -> Result<Enqueued, Failure> {
+    /// `None` if it is to be tried anew, with another lease.
+    async fn line_up(&self, request: &Request, lease: Lease) -> Result<Option<Enqueued>, Failure> {
+        let pass = self.pass().await?;
         let name = &request.name;
         let key = self.layout.place(name, lease.id);
         let take = self.taking(request, &key, lease);
         let place = Place::new(request, take.place.offset, false);
         let own = Compare::create_revision(key.as_str(), CompareOp::Equal, 0);
         let wait = Txn::new()
-            .when([own, self.not_abandoned(request.owner)])
+            .when([own, self.not_quarantined(), self.not_abandoned(request.owner)])
             .and_then([put(&key, place.to_bytes(), lease.id), self.get_last_two(name)])
             .or_else([TxnOp::get(key.as_str(), None)]);
         let txn = take.txn.or_else([
             TxnOp::txn(wait),
             self.get_first(name),
             self.get_settings(),
+            self.get_quarantine(),
             TxnOp::get(self.layout.tombstone(request.owner), None),
         ]);
         let answer = self.rpc.txn(txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
+            if !self.stands(&pass, &answer, lease.id).await? {
+                return Ok(None);
+            }
             self.note(take.record.map(|record| (record, now)), now);
             let held = Held { key, lease, created: now, place: take.place };
-            return Ok(Enqueued::Granted(granted(request, held)));
+            return Ok(Some(Enqueued::Granted(granted(request, held))));
         }
         let got = gets(&answer);
-        let (Some(nested), [first, found, tombstone]) = (nested(&answer), &got[..]) else {
+        let (Some(nested), [first, found, quarantine, tombstone]) = (nested(&answer), &got[..])
+        else {
             return Err(short().into());
         };
-        self.note_found(found, now).await?;
+        self.note_found(found, now)?;
+        if let Some(held_back) = self.held_back(quarantine).await? {
+            self.spare(lease);
+            return Ok(Some(Enqueued::Quarantined(held_back)));
+        }
         let first = only(first);
         if !tombstone.kvs().is_empty() {
             self.spare(lease);
-            return Ok(Enqueued::Waiting(Box::new(NoTurn), self.busy(first).await?));
+            let busy = self.busy(first).await?;
+            return Ok(Some(Enqueued::Waiting(Box::new(NoTurn), busy)));
         }
         let read = gets(&nested);
-        let (created, predecessor) = if nested.succeeded() {
+        let (stands, predecessor) = if nested.succeeded() {
             // Newest first: ours, and the one before it.
             let before = read.first().and_then(|two| two.kvs().get(1)).and_then(Seen::read);
-            (now, before.map(|seen| seen.key))
+            ((now, place.offset), before.map(|seen| seen.key))
         } else {
             let ours = read.first().and_then(only).ok_or_else(short)?;
-            (ours.created, None)
+            ((ours.created, ours.place.map_or(0, |place| place.offset)), None)
         };
         let places = self.layout.places(name);
-        let waiting = Waiting::new(request.owner, places, key, created, lease, predecessor);
+        let stands_first = first.as_ref().is_none_or(|first| first.key == key);
+        let waiting = Waiting::new(request.owner, places, key, stands, lease, predecessor);
         let turn = self.places.add(waiting, &self.keepalives, &self.rpc);
-        // The settings may have changed, or the last place gone: then ours stands first.
-        Ok(match self.claim(request).await? {
+        if !stands_first {
+            let busy = self.busy(first).await?;
+            return Ok(Some(Enqueued::Waiting(Box::new(turn), busy)));
+        }
+        // The settings had changed, or an earlier try made the place.
+        Ok(Some(match self.claim(request).await? {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
             Attempt::Busy(busy) => Enqueued::Waiting(Box::new(turn), busy),
             Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
-        })
+        }))
     }
 
     /// The attempt of an owner that has a place here: the lock is its own if the place stands first.
@@ -106,7 +130,8 @@ impl EtcdBackend {
             let Some(waiting) = self.places.get(request.owner) else { break };
             // A look costs etcd no write; whoever was told that its turn has come needs none.
             if !waiting.hinted.swap(false, Ordering::AcqRel) {
-                match self.look(&request.name).await?.0 {
+                let (first, distance) = self.look_from(&waiting, &request.name).await?;
+                match first {
                     Some(seen) if seen.key == waiting.key => {
                         if is_ours(&seen, request)
                             && let Some(grant) = self.again(request, seen).await?
@@ -118,7 +143,9 @@ impl EtcdBackend {
                         if first.is_none() {
                             waiting.lose();
                         }
-                        return Ok(Attempt::Busy(self.busy(first).await?));
+                        let mut busy = self.busy(first).await?;
+                        busy.retry_after *= distance.max(1);
+                        return Ok(Attempt::Busy(busy));
                     }
                 }
             }
@@ -138,17 +165,26 @@ impl EtcdBackend {
         request: &Request,
         waiting: &Waiting,
     ) -> Result<Option<Attempt>, Failure> {
+        let pass = self.pass().await?;
         // Until it is known whom it follows, any end of the name wakes it.
         waiting.follow(None);
         let settings = self.settings();
         let lifted = settings.lift(waiting.created, request.floor);
         let offset = lifted.unwrap_or(settings.record.offset);
-        let place = Place::new(request, offset, true);
         // Credited before the transaction leaves: a later credit proves no more.
         let lease = waiting.lease();
-        let mut puts = vec![put(&waiting.key, place.to_bytes(), lease.id)];
-        let record = lifted.map(|offset| Record { offset, ..settings.record.clone() });
-        puts.extend(record.as_ref().map(|record| record.put(&self.layout)));
+        // Every grant takes the offset of its time. A place that has it already is only read, which costs
+        // etcd no flush.
+        let is_written = waiting.offset == offset;
+        let place = Place::new(request, offset, !is_written);
+        let (mut steps, mut record) = (Vec::new(), None);
+        if is_written {
+            steps.push(TxnOp::get(waiting.key.as_str(), None));
+        } else {
+            steps.push(put(&waiting.key, place.to_bytes(), lease.id));
+            record = lifted.map(|offset| Record { offset, ..settings.record.clone() });
+            steps.extend(record.as_ref().map(|record| record.put(&self.layout)));
+        }
         let places = self.layout.places(&request.name);
         let txn = Txn::new()
             .when([
@@ -156,30 +192,41 @@ impl EtcdBackend {
                 Compare::create_revision(places, CompareOp::Greater, waiting.created - 1)
                     .with_prefix(),
                 settings.unchanged(&self.layout),
+                self.not_quarantined(),
                 self.not_abandoned(request.owner),
             ])
-            .and_then(puts)
+            .and_then(steps)
             .or_else([
                 TxnOp::get(waiting.key.as_str(), None),
                 self.get_first(&request.name),
                 self.get_before(&request.name, waiting.created),
                 self.get_settings(),
+                self.get_quarantine(),
                 TxnOp::get(self.layout.tombstone(request.owner), None),
             ]);
         let answer = self.rpc.txn(txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
+            if !self.stands(&pass, &answer, lease.id).await? {
+                waiting.lose();
+                return Ok(None);
+            }
             self.note(record.map(|record| (record, now)), now);
             let key = waiting.key.clone();
             let held = Held { key, lease, created: waiting.created, place };
             return Ok(Some(Attempt::Granted(granted(request, held))));
         }
         let got = gets(&answer);
-        let [own, first, before, found, tombstone] = &got[..] else { return Err(short().into()) };
-        self.note_found(found, now).await?;
+        let [own, first, before, found, quarantine, tombstone] = &got[..] else {
+            return Err(short().into());
+        };
+        self.note_found(found, now)?;
         let there = only(own).is_some_and(|seen| seen.created == waiting.created);
         if !there {
             waiting.lose();
+        }
+        if let Some(held_back) = self.held_back(quarantine).await? {
+            return Ok(Some(Attempt::Quarantined(held_back)));
         }
         let first = only(first);
         let is_first = first.as_ref().is_some_and(|seen| seen.key == waiting.key);
@@ -192,12 +239,34 @@ impl EtcdBackend {
         Ok(Some(Attempt::Busy(self.busy(first).await?)))
     }
 
-    pub(crate) async fn note_found(&self, found: &GetResponse, now: i64) -> Result<(), Error> {
+    pub(crate) fn note_found(&self, found: &GetResponse, now: i64) -> Result<(), Error> {
         match read_settings(found)? {
             Some(seen) => self.note(Some(seen), now),
-            None => self.reload().await?,
+            None => self.lost_settings(),
         }
         Ok(())
+    }
+
+    /// The place that stands first, and how many stand before this one, counted up to [`FAR`].
+    async fn look_from(
+        &self,
+        waiting: &Waiting,
+        name: &LockName,
+    ) -> Result<(Option<Seen>, u32), Error> {
+        let before = GetOptions::new()
+            .with_prefix()
+            .with_keys_only()
+            .with_max_create_revision(waiting.created - 1)
+            .with_sort(SortTarget::Create, SortOrder::Descend)
+            .with_limit(FAR.into());
+        let before = TxnOp::get(self.layout.places(name), Some(before));
+        // Whoever looks is to know the settings when its turn comes: they are compared.
+        let look = [self.get_first(name), self.get_settings(), before];
+        let answer = self.rpc.txn(Txn::new().and_then(look)).await?;
+        let got = gets(&answer);
+        let [first, found, before] = &got[..] else { return Err(short()) };
+        self.note_found(found, revision(&answer))?;
+        Ok((only(first), u32::try_from(before.kvs().len()).unwrap_or(FAR)))
     }
 
     /// The place before the one created at `created`.

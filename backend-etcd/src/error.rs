@@ -4,6 +4,12 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
 
+use crate::members::NoMember;
+
+/// An operator has to make room: trying again does not help.
+const NO_SPACE: &str = "etcd's space quota is exceeded, and it takes no writes; compact and \
+                        defragment it, then disarm the alarm";
+
 /// What the steps need to know of a failed call.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -27,6 +33,10 @@ impl From<Failure> for Error {
 /// The numbers of gRPC's status codes: <https://grpc.io/docs/guides/status-codes/>.
 pub(crate) fn failure(error: etcd_client::Error) -> Failure {
     use etcd_client::Error as E;
+    if is_unsent(&error) {
+        let message = "no member of etcd takes a connection";
+        return Failure::Error(Error::new(ErrorKind::Unavailable, message).with_source(error));
+    }
     let (kind, message) = match &error {
         E::GRpcStatus(status) => match status.code() as i32 {
             // Of what we call only what names a lease can lack something.
@@ -40,7 +50,8 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
                 (ErrorKind::Auth, "etcd refuses the user or the password, or misses them")
             }
             3 | 9 | 11 | 12 => (ErrorKind::Config, "etcd refuses the request"),
-            8 => (ErrorKind::Unavailable, "etcd has no room left, or too much to do"),
+            8 if status.message().contains("space exceeded") => (ErrorKind::Config, NO_SPACE),
+            8 => (ErrorKind::Unavailable, "etcd has too much to do"),
             // The connection broke or etcd gave up; the request may have been carried out.
             _ => (ErrorKind::OutcomeUnknown, "etcd did not answer the request"),
         },
@@ -53,6 +64,22 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
         _ => (ErrorKind::Unavailable, "the client of etcd failed"),
     };
     Failure::Error(Error::new(kind, message).with_source(error))
+}
+
+/// Whether the request found no connection, so that nobody has read it.
+fn is_unsent(error: &etcd_client::Error) -> bool {
+    // A status is not told as the source of the error that is made of it.
+    let mut source: Option<&(dyn std::error::Error + 'static)> = match error {
+        etcd_client::Error::GRpcStatus(status) => Some(status),
+        error => Some(error),
+    };
+    while let Some(error) = source {
+        if error.is::<NoMember>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }
 
 /// No answer in time.

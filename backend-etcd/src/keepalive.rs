@@ -66,11 +66,15 @@ impl Task {
     async fn run(mut self) {
         let mut next = self.inbox.recv().await;
         while let Some((lease, answer)) = next {
-            match self.rpc.stream(lease).await {
+            let turn = self.rpc.members.turn();
+            let opened = tokio::time::timeout(STUCK, self.rpc.stream(lease)).await;
+            match opened.unwrap_or_else(|_| Err(late(STUCK))) {
                 Ok(Some((keeper, stream))) => {
                     let error = self.serve(keeper, stream, (lease, answer)).await;
                     let Some(error) = error else { return };
                     tracing::debug!(%error, "the keepalive stream ended");
+                    // Another member may serve where this one hangs.
+                    self.rpc.members.give_up(turn);
                     for (_, waiting) in self.waiting.drain() {
                         for answer in waiting {
                             let _ = answer.send(Err(error.clone()));
@@ -79,6 +83,7 @@ impl Task {
                 }
                 Ok(None) => drop(answer.send(Ok(Credit::Lost))),
                 Err(error) => {
+                    self.rpc.members.give_up(turn);
                     let _ = answer.send(Err(error));
                     tokio::time::sleep(PAUSE).await;
                 }

@@ -52,6 +52,12 @@ impl KeyLayout {
         format!("{}%leasehold/settings", self.prefix)
     }
 
+    /// The key that is there while nothing is granted.
+    #[must_use]
+    pub fn quarantine(&self) -> String {
+        format!("{}%leasehold/quarantine", self.prefix)
+    }
+
     /// The key that says that an owner was abandoned.
     #[must_use]
     pub fn tombstone(&self, owner: OwnerId) -> String {
@@ -129,7 +135,7 @@ mod tests {
     fn our_own_keys_are_no_places() {
         let layout = KeyLayout::new("p/");
         let tombstone = layout.tombstone(OwnerId::from_bits(7));
-        for key in [layout.settings(), tombstone] {
+        for key in [layout.settings(), layout.quarantine(), tombstone] {
             assert_eq!(layout.read(&key), None, "{key}");
             assert!(!key.starts_with(&layout.places(&name("%leasehold"))));
         }

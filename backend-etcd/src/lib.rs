@@ -4,28 +4,40 @@
 //! that `etcdctl lock` and we exclude each other. Its token is the key's create revision and an offset
 //! that follows the clock. Waiters stand in etcd's own queue and are woken by one watch.
 //!
-//! What is not there yet: a guard against restored snapshots (see the assumptions in `Guarantees`), and
-//! a `Fence` for data in etcd.
+//! The restore of a snapshot loses locks, and sets the revision back. It is noticed before anything is
+//! granted: then nothing is, until every lease that may have been lost is over.
+//!
+//! Data that is kept in etcd, too, is guarded by [`Fence`] or [`HeldKey`] in the very transaction that
+//! writes it.
 
 mod acquire;
 mod backend;
 mod config;
 mod enqueue;
 mod error;
+mod fence;
+mod history;
 mod keepalive;
 mod layout;
 mod ledger;
+mod members;
 mod operate;
 mod place;
 mod promises;
+mod quarantine;
 mod queue;
 mod rpc;
 mod settings;
+mod spares;
 mod store;
 mod watch;
 
+// Whoever fences builds transactions of this version's types.
+pub use etcd_client;
+
 pub use self::{
     config::{EtcdBuilder, connect},
+    fence::{Fence, FenceError, HeldKey},
     layout::{KeyLayout, PlaceKey},
     ledger::{Credit, Ledger},
 };

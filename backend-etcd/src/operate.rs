@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, future::join, stream};
 use lock_core::{
-    Cursor, Error, ErrorKind, FencingToken, Grant, Init, LockName, LockState, LossReason, Outcome,
-    Page, Request, StoreSettings,
+    Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Init, LockName, LockState, LossReason,
+    Outcome, Page, Released, Request, StoreSettings,
 };
 
 use crate::{
@@ -47,21 +47,69 @@ impl EtcdBackend {
         Ok(outcome(kept))
     }
 
+    /// The same, and a place for the next request of this process, side by side: whichever etcd carries
+    /// out first, others that wait come before it.
+    pub(crate) async fn hand_on(&self, held: &Held, next: &Request) -> Result<Released, Error> {
+        let (outcome, queued) = join(self.give_back(held, None), self.queue(next)).await;
+        match (outcome, queued) {
+            (Ok(outcome), Ok(enqueued)) => {
+                // Its own release is the end that it may wait for.
+                self.places.ended(&held.key);
+                Ok(Released { outcome, next: Some(enqueued) })
+            }
+            // It may stand in the queue: the core repeats all.
+            (_, Err(error)) if error.is_ambiguous() => Err(error),
+            (Ok(outcome), Err(_)) => Ok(Released::plain(outcome)),
+            (Err(error), Ok(enqueued)) => {
+                self.take_back(next, enqueued).await?;
+                Err(error)
+            }
+            (Err(error), Err(_)) => Err(error),
+        }
+    }
+
+    /// Gives up what was asked for beside a release that failed: the release is repeated with it.
+    async fn take_back(&self, request: &Request, enqueued: Enqueued) -> Result<(), Error> {
+        match enqueued {
+            Enqueued::Granted(grant) => {
+                let held = grant.state.as_ref().and_then(|state| state.downcast_ref::<Held>());
+                match held {
+                    Some(held) => self.give_back(held, None).await.map(drop),
+                    None => Ok(()),
+                }
+            }
+            Enqueued::Waiting(turn, _) => turn.leave().await,
+            Enqueued::Quarantined(_) => {
+                self.forget_try(request.owner);
+                Ok(())
+            }
+        }
+    }
+
     /// Leaves a tombstone first: no transaction of this owner makes a place after it. Those that were
     /// made before are then there to be found.
     pub(crate) async fn bury(&self, request: &Request) -> Result<(), Error> {
         self.forget_try(request.owner);
         let tombstone = self.layout.tombstone(request.owner);
         let places = self.layout.places(&request.name);
+        let look = TxnOp::get(places.as_str(), Some(GetOptions::new().with_prefix()));
+        let mut refused = None;
         let answer = loop {
-            let grave = self.grave().await?;
-            let txn = Txn::new().and_then([
-                put(&tombstone, Vec::new(), grave.id),
-                TxnOp::get(places.as_str(), Some(GetOptions::new().with_prefix())),
-            ]);
-            match self.rpc.txn(txn).await {
+            let left = match self.grave().await {
+                Ok(grave) => {
+                    let leave = put(&tombstone, Vec::new(), grave.id);
+                    self.rpc.txn(Txn::new().and_then([leave, look.clone()])).await
+                }
+                Err(error) => Err(error.into()),
+            };
+            match left {
                 Ok(answer) => break answer,
                 Err(Failure::LeaseGone) => self.forget_grave(),
+                // There is no room for a tombstone, nor for what it is against: what is there can go.
+                Err(Failure::Error(error)) if error.kind() == ErrorKind::Config => {
+                    refused = Some(error);
+                    break self.rpc.txn(Txn::new().and_then([look])).await?;
+                }
                 Err(Failure::Error(error)) => return Err(error),
             }
         };
@@ -73,7 +121,7 @@ impl EtcdBackend {
                 }
             }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     /// Lifts the token in the place, and the offset, so that whoever waits behind it exceeds it too.
@@ -94,7 +142,7 @@ impl EtcdBackend {
             else {
                 return Ok(false);
             };
-            self.note_found(found, revision(&answer)).await?;
+            self.note_found(found, revision(&answer))?;
             let settings = self.settings();
             let mut record = settings.record.clone();
             if place.offset >= offset && record.offset >= offset {
@@ -200,34 +248,50 @@ impl EtcdBackend {
     }
 
     pub(crate) async fn set_up(&self, init: &Init) -> Result<StoreSettings, Error> {
-        if init.quarantine.is_some() {
-            let message = "this backend has no quarantine; allowed is to leave it out";
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        self.reload().await?;
         if let Some(longest) = init.longest_lease {
             check_longest(longest)?;
-            loop {
-                let settings = self.settings();
-                let mut record = settings.record.clone();
-                if record.longest_lease() == longest {
-                    break;
-                }
-                record.longest_lease_micros =
-                    u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
-                let txn = Txn::new()
-                    .when([settings.unchanged(&self.layout)])
-                    .and_then([record.put(&self.layout)]);
-                let answer = self.rpc.txn(txn).await?;
-                if answer.succeeded() {
-                    let now = revision(&answer);
-                    self.note(Some((record, now)), now);
-                } else {
-                    self.reload().await?;
-                }
-            }
         }
-        Ok(StoreSettings::new(self.settings().record.longest_lease(), None))
+        // Each turn begins with the settings as others may have left them.
+        self.history.doubt();
+        while !self.put_set_up(init).await? {
+            self.history.doubt();
+        }
+        let record = self.settings().record;
+        let mut settings = StoreSettings::new(record.longest_lease(), Some(record.quarantine));
+        settings.grants_in =
+            self.quarantine().await?.map_or(Duration::ZERO, |held_back| held_back.remaining);
+        Ok(settings)
+    }
+
+    /// `false` if others changed the settings meanwhile.
+    async fn put_set_up(&self, init: &Init) -> Result<bool, Error> {
+        self.pass().await?;
+        let settings = self.settings();
+        let mut record = settings.record.clone();
+        record.quarantine = init.quarantine.unwrap_or(record.quarantine);
+        if let Some(longest) = init.longest_lease {
+            record.longest_lease_micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+        }
+        if init.first_use {
+            record.longest_held_micros = record.longest_lease_micros;
+        } else {
+            record.longest_held_micros =
+                record.longest_held_micros.max(record.longest_lease_micros);
+        }
+        if record != settings.record {
+            let old = settings.record.longest_lease();
+            let changed = record.longest_lease() != old && !init.first_use;
+            let why = "the longest lease was changed, and the old one is waited out";
+            let (same, put) = (settings.unchanged(&self.layout), record.put(&self.layout));
+            let written = self.put_settings(same, put, changed.then_some((old, why))).await?;
+            let Some(now) = written else { return Ok(false) };
+            self.note(Some((record, now)), now);
+        }
+        if init.first_use {
+            let open = TxnOp::delete(self.layout.quarantine(), None);
+            self.rpc.txn(Txn::new().and_then([open])).await?;
+        }
+        Ok(true)
     }
 }
 

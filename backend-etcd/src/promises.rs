@@ -4,31 +4,46 @@ use std::time::Duration;
 
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
-use crate::{backend::LONGEST_POLL, settings::LAG};
+use crate::{backend::LONGEST_POLL, settings::Record};
 
 /// For a cluster whose smallest lease is `shortest`.
-pub(crate) fn promises(shortest: Duration, longest: Duration) -> Guarantees {
+pub(crate) fn promises(shortest: Duration, record: &Record) -> Guarantees {
+    let longest = record.longest_lease();
     let mut promised = Guarantees::new(shortest, longest);
-    promised.exclusion = Promise::Holds {
-        assuming: vec![
-            Assumption::new(
-                "no-restore",
-                "no snapshot of etcd is restored while a lock that it lacks is held",
-            ),
-            Assumption::new(
-                "no-deletion-by-hand",
-                "nobody deletes a lock's key but by its lease, as `force-release` does",
-            ),
-        ],
+    promised.exclusion = if record.quarantine {
+        Promise::Holds {
+            assuming: vec![
+                Assumption::new(
+                    "no-deletion-by-hand",
+                    "nobody deletes a lock's key but by its lease, as `force-release` does",
+                ),
+                Assumption::new(
+                    "restores-are-seen",
+                    "a snapshot that is restored has the store's settings in it, replaces the whole \
+                     cluster, and has served fewer requests than before it was taken when the first \
+                     client comes; no member that lags is made a cluster of its own",
+                ),
+                Assumption::new(
+                    "own-connections",
+                    "no proxy between clients and etcd reconnects behind their backs",
+                ),
+            ],
+        }
+    } else {
+        Promise::Withheld {
+            why: "the quarantine is off: after the restore of a snapshot a second holder may be \
+                  admitted while the first still believes; turn it on with init"
+                .into(),
+        }
     };
     promised.tokens = Promise::Holds {
         assuming: vec![Assumption::new(
             "client-clocks",
-            "after the restore of a snapshot the clients' clocks are past the tokens granted before",
+            "after the restore of a snapshot the clients' clocks are not behind those before it",
         )],
     };
     promised.lease_step = Duration::from_secs(1);
-    promised.quarantine = QuarantineUse::Unavailable;
+    promised.quarantine = if record.quarantine { QuarantineUse::On } else { QuarantineUse::Off };
     promised.push = true;
     promised.fair = true;
     promised.raise = true;
@@ -37,6 +52,12 @@ pub(crate) fn promises(shortest: Duration, longest: Duration) -> Guarantees {
     promised.expiry_slack = longest + Duration::from_secs(2);
     // A dead place ends with its lease.
     promised.dead_place_delay = promised.expiry_slack + longest;
-    promised.token_lead = longest + LAG;
+    promised.token_lead = longest + Duration::from_secs(1);
     promised
+}
+
+/// Whether the settings are those that these promises were made of.
+pub(crate) fn is_promised(promised: &Guarantees, record: &Record) -> bool {
+    promised.longest_lease == record.longest_lease()
+        && (promised.quarantine == QuarantineUse::On) == record.quarantine
 }

@@ -28,6 +28,8 @@ pub(crate) struct Waiting {
     pub(crate) owner: OwnerId,
     pub(crate) key: String,
     pub(crate) created: i64,
+    /// As it stands in the place.
+    pub(crate) offset: i64,
     /// What all places of its name begin with.
     places: String,
     /// As it was last credited.
@@ -45,7 +47,7 @@ impl Waiting {
         owner: OwnerId,
         places: String,
         key: String,
-        created: i64,
+        (created, offset): (i64, i64),
         lease: Lease,
         predecessor: Option<String>,
     ) -> Self {
@@ -53,6 +55,7 @@ impl Waiting {
             owner,
             key,
             created,
+            offset,
             places,
             lease: Mutex::new(lease),
             predecessor: Mutex::new(predecessor),
@@ -77,7 +80,7 @@ impl Waiting {
     }
 
     /// A place of the name is gone from the store.
-    fn ended(&self, key: &str) {
+    pub(crate) fn ended(&self, key: &str) {
         if self.key == key {
             return self.lose();
         }
@@ -115,6 +118,10 @@ pub(crate) struct Places(Arc<Mutex<HashMap<OwnerId, Arc<Waiting>>>>);
 impl Places {
     pub(crate) fn get(&self, owner: OwnerId) -> Option<Arc<Waiting>> {
         locked(&self.0).get(&owner).cloned()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        locked(&self.0).is_empty()
     }
 
     /// A turn for a place that was just made.

@@ -3,16 +3,21 @@
 use std::{fmt, future::Future, time::Duration};
 
 use etcd_client::{
-    Client, LeaseKeepAliveStream, LeaseKeeper, Txn, TxnResponse, WatchOptions, WatchStream,
+    Client, LeaseKeepAliveStream, LeaseKeeper, StatusResponse, Txn, TxnResponse, WatchOptions,
+    WatchStream,
 };
 use lock_core::{Env as _, Error, Instant, SystemEnv};
 
-use crate::error::{Failure, failure, late};
+use crate::{
+    error::{Failure, failure, late},
+    members::Members,
+};
 
 /// A connection to etcd. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Rpc {
     client: Client,
+    pub(crate) members: Members,
     pub(crate) limit: Duration,
 }
 
@@ -27,22 +32,32 @@ pub(crate) struct Lease {
 }
 
 impl Rpc {
-    pub(crate) fn new(client: Client, limit: Duration) -> Self {
-        Self { client, limit }
+    pub(crate) fn new(client: Client, members: Members, limit: Duration) -> Self {
+        Self { client, members, limit }
     }
 
     async fn within<T>(
         &self,
         call: impl Future<Output = Result<T, etcd_client::Error>>,
     ) -> Result<T, Failure> {
+        let turn = self.members.turn();
         match tokio::time::timeout(self.limit, call).await {
             Ok(answer) => answer.map_err(failure),
-            Err(_) => Err(Failure::Error(late(self.limit))),
+            Err(_) => {
+                // It hangs, or is cut off: another may serve.
+                self.members.give_up(turn);
+                Err(Failure::Error(late(self.limit)))
+            }
         }
     }
 
     pub(crate) async fn txn(&self, txn: Txn) -> Result<TxnResponse, Failure> {
         self.within(self.client.kv_client().txn(txn)).await
+    }
+
+    /// How far the member that answers is.
+    pub(crate) async fn status(&self) -> Result<StatusResponse, Failure> {
+        self.within(self.client.maintenance_client().status()).await
     }
 
     /// A new lease of at least `ttl`, rounded up to whole seconds.

@@ -1,9 +1,12 @@
-//! What all clients of a namespace share: the longest lease, and the offset of the tokens.
+//! What all clients of a namespace share: the longest lease, the offset of the tokens, and by what a
+//! restore is known.
 //!
 //! etcd cannot add numbers, so that a token is the sum of the place's create revision, which etcd
 //! counts, and an offset, which clients raise and nobody lowers. Every transaction that grants compares
 //! the record's revision with that of the offset which it adds. Revisions are slower than microseconds:
-//! who finds the sum behind the clock by more than [`LAG`] raises the offset in its own transaction.
+//! who finds the sum behind the clock by more than [`LAG`] raises the offset in its own transaction. A raise
+//! costs every client a request more, and every place that waits then a write; what follows a restore does
+//! not rest on the lag, since tokens then start above the clock.
 
 use std::time::Duration;
 
@@ -14,12 +17,26 @@ use serde::{Deserialize, Serialize};
 use crate::layout::KeyLayout;
 
 /// How far tokens may lag the clock.
-pub(crate) const LAG: Duration = Duration::from_secs(1);
+pub(crate) const LAG: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) longest_lease_micros: u64,
+    /// No lease that may be held is longer: one granted before the longest lease was shortened goes on.
+    pub(crate) longest_held_micros: u64,
+    /// Whether nothing is granted for that long after a restore.
+    pub(crate) quarantine: bool,
     pub(crate) offset: i64,
+    /// All tokens granted from now on are larger: those before a restore were not.
+    pub(crate) least: i64,
+    /// Drawn anew after a restore.
+    pub(crate) history: u64,
+    /// As etcd names it.
+    pub(crate) cluster: u64,
+    /// Of the log, once seen in this history.
+    pub(crate) index: u64,
+    /// By how much the index was ahead of the revision, once seen in this history.
+    pub(crate) lead: i64,
 }
 
 /// The record as it was last read.
@@ -36,7 +53,21 @@ impl Record {
     pub(crate) fn new(longest: Option<Duration>) -> Self {
         let longest = longest.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
         let longest_lease_micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
-        Self { longest_lease_micros, offset: 0 }
+        Self {
+            longest_lease_micros,
+            longest_held_micros: longest_lease_micros,
+            quarantine: true,
+            offset: 0,
+            least: 0,
+            history: 0,
+            cluster: 0,
+            index: 0,
+            lead: i64::MIN,
+        }
+    }
+
+    pub(crate) fn longest_held(&self) -> Duration {
+        Duration::from_micros(self.longest_held_micros)
     }
 
     pub(crate) fn longest_lease(&self) -> Duration {
@@ -72,8 +103,9 @@ impl Settings {
     fn lift_at(&self, revision: i64, floor: FencingToken, clock: i64) -> Option<i64> {
         let present = self.record.offset;
         let mut wanted = present;
-        if floor > FencingToken::ZERO {
-            wanted = wanted.max(floor.get().cast_signed() + 1 - revision);
+        let floor = floor.get().cast_signed().max(self.record.least);
+        if floor > 0 {
+            wanted = wanted.max(floor + 1 - revision);
         }
         let lag = LAG.as_micros() as i64;
         if present.saturating_add(revision) < clock - lag {
@@ -98,9 +130,10 @@ mod tests {
         let fresh = settings(0).lift_at(11, FencingToken::ZERO, clock);
         assert_eq!(fresh, Some(clock - 11));
         let present = settings(clock - 11);
-        assert_eq!(present.lift_at(12, FencingToken::ZERO, clock + 1_000_000), None);
-        let later = present.lift_at(12, FencingToken::ZERO, clock + 1_000_002);
-        assert_eq!(later, Some(clock + 1_000_002 - 12));
+        let lag = LAG.as_micros() as i64;
+        assert_eq!(present.lift_at(12, FencingToken::ZERO, clock + lag), None);
+        let later = present.lift_at(12, FencingToken::ZERO, clock + lag + 2);
+        assert_eq!(later, Some(clock + lag + 2 - 12));
         assert_eq!(present.lift_at(12, FencingToken::ZERO, clock - 5_000_000), None);
     }
 
@@ -109,5 +142,8 @@ mod tests {
         let floor = FencingToken::new(5_000).unwrap_or(FencingToken::MAX);
         assert_eq!(settings(100).lift_at(20, floor, 0), Some(4_981));
         assert_eq!(settings(4_981).lift_at(20, floor, 0), None);
+        let mut restored = settings(100);
+        restored.record.least = 6_000;
+        assert_eq!(restored.lift_at(20, floor, 0), Some(5_981));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard},
     time::Duration,
 };
 
@@ -11,26 +11,27 @@ use etcd_client::{
     TxnOpResponse, TxnResponse,
 };
 use lock_core::{
-    Env as _, Error, ErrorKind, FencingToken, Guarantees, LockName, OwnerId, SystemEnv,
+    Env as _, Error, ErrorKind, FencingToken, Guarantees, LockName, OwnerId, StoreSettings,
+    SystemEnv,
 };
 
 use crate::{
     error::Failure,
+    history::History,
     keepalive::Keepalives,
     layout::KeyLayout,
     ledger::Credit,
     place::Seen,
-    promises::promises,
+    promises::{is_promised, promises},
     queue::Places,
     rpc::{Lease, Rpc, whole_seconds},
     settings::{Record, Settings},
+    spares::Spares,
     watch::Watch,
 };
 
 /// How long an abandoned owner is remembered at least: longer than an attempt is on its way.
 const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
-/// How many unused leases are kept for the next attempts.
-const SPARES: usize = 4;
 
 /// Locks in etcd.
 #[derive(Debug)]
@@ -38,10 +39,15 @@ pub(crate) struct EtcdBackend {
     pub(crate) rpc: Rpc,
     pub(crate) layout: KeyLayout,
     pub(crate) keepalives: Keepalives,
-    settings: Mutex<Settings>,
+    /// `None` until the first look at the store.
+    settings: Mutex<Option<Settings>>,
     promised: RwLock<Arc<Guarantees>>,
-    /// Leases that no transaction has named but one that was refused.
-    spares: Mutex<Vec<Lease>>,
+    pub(crate) history: History,
+    /// Held by who looks at the store's history.
+    pub(crate) looking: tokio::sync::Mutex<()>,
+    /// The longest lease that this client was told.
+    pub(crate) expected: Option<Duration>,
+    pub(crate) spares: Spares,
     /// The leases of tries to wait whose outcome is not known.
     tries: Mutex<HashMap<OwnerId, Lease>>,
     pub(crate) places: Places,
@@ -54,14 +60,37 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn locked_write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl EtcdBackend {
     pub(crate) async fn open(
         rpc: Rpc,
         layout: KeyLayout,
         expected: Option<Duration>,
+        spares: usize,
     ) -> Result<Self, Error> {
-        let settings = load(&rpc, &layout, expected).await?;
-        let longest = settings.record.longest_lease();
+        let longest = expected.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
+        let backend = Self {
+            keepalives: Keepalives::start(rpc.clone()),
+            // Both are known only after a look at the store, below.
+            promised: RwLock::new(Arc::new(promises(Duration::ZERO, &Record::new(Some(longest))))),
+            settings: Mutex::default(),
+            history: History::default(),
+            looking: tokio::sync::Mutex::default(),
+            expected,
+            spares: Spares::new(rpc.clone(), spares),
+            tries: Mutex::default(),
+            places: Places::default(),
+            watch: Watch::default(),
+            graveyard: Mutex::default(),
+            rpc,
+            layout,
+        };
+        backend.pass().await?;
+        let record = backend.settings().record;
+        let longest = record.longest_lease();
         if let Some(expected) = expected.filter(|expected| *expected != longest) {
             let show = humantime::format_duration;
             let message = format!(
@@ -71,28 +100,28 @@ impl EtcdBackend {
             );
             return Err(Error::new(ErrorKind::Config, message));
         }
-        // etcd tells its smallest lease only by setting it. Nothing is tied to this one.
-        let shortest = rpc.grant(Duration::from_secs(1)).await?.ttl;
-        Ok(Self {
-            keepalives: Keepalives::start(rpc.clone()),
-            promised: RwLock::new(Arc::new(promises(shortest, longest))),
-            settings: Mutex::new(settings),
-            spares: Mutex::default(),
-            tries: Mutex::default(),
-            places: Places::default(),
-            watch: Watch::default(),
-            graveyard: Mutex::default(),
-            rpc,
-            layout,
-        })
+        // etcd tells its smallest lease only by setting it.
+        let probe = backend.rpc.grant(Duration::from_secs(1)).await?;
+        *locked_write(&backend.promised) = Arc::new(promises(probe.ttl, &record));
+        backend.spares.put(probe);
+        Ok(backend)
     }
 
     pub(crate) fn promised(&self) -> Arc<Guarantees> {
         Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn known_settings(&self) -> Option<Settings> {
         locked(&self.settings).clone()
+    }
+
+    /// As they were last read; of a new store before the first look.
+    pub(crate) fn settings(&self) -> Settings {
+        self.known_settings().unwrap_or_else(|| Settings {
+            record: Record::new(self.expected),
+            revision: 0,
+            now: 0,
+        })
     }
 
     /// Notes what a transaction at `now` has shown or written.
@@ -101,24 +130,25 @@ impl EtcdBackend {
         // The last to come, not the highest: after the restore of a snapshot revisions are lower, and a
         // token must not be taken for higher than it will be. One that comes late does no harm: the
         // next transaction compares.
-        settings.now = now;
-        let Some((record, revision)) = seen else { return };
-        let longest = record.longest_lease();
-        let changed = longest != settings.record.longest_lease();
-        (settings.record, settings.revision) = (record, revision);
+        let (record, revision) = match (seen, settings.as_mut()) {
+            (Some(seen), _) => seen,
+            (None, Some(settings)) => {
+                settings.now = now;
+                return;
+            }
+            (None, None) => return,
+        };
+        *settings = Some(Settings { record: record.clone(), revision, now });
         drop(settings);
-        if changed {
-            let mut promised = self.promised.write().unwrap_or_else(PoisonError::into_inner);
-            *promised = Arc::new(promises(promised.shortest_lease, longest));
+        let mut promised = locked_write(&self.promised);
+        if !is_promised(&promised, &record) {
+            *promised = Arc::new(promises(promised.shortest_lease, &record));
         }
     }
 
-    /// Reads the settings anew, and makes them anew if somebody has deleted them.
-    pub(crate) async fn reload(&self) -> Result<(), Error> {
-        let longest = self.settings().record.longest_lease();
-        let fresh = load(&self.rpc, &self.layout, Some(longest)).await?;
-        self.note(Some((fresh.record, fresh.revision)), fresh.now);
-        Ok(())
+    /// The settings were not there: whoever grants next is to find out why.
+    pub(crate) fn lost_settings(&self) {
+        self.history.doubt();
     }
 
     /// A token further ahead than the longest lease would outlast a loss of data.
@@ -138,13 +168,7 @@ impl EtcdBackend {
     pub(crate) async fn lease(&self, span: Duration) -> Result<Lease, Error> {
         let shortest = self.promised().shortest_lease;
         let ttl = Duration::from_secs(whole_seconds(span)).max(shortest);
-        loop {
-            let spare = {
-                let mut spares = locked(&self.spares);
-                let at = spares.iter().rposition(|spare| spare.ttl == ttl);
-                at.map(|at| spares.swap_remove(at))
-            };
-            let Some(spare) = spare else { return self.rpc.grant(ttl).await };
+        while let Some(spare) = self.spares.take(ttl) {
             if SystemEnv.now().since(spare.from) < ttl / 6 {
                 return Ok(spare);
             }
@@ -152,20 +176,12 @@ impl EtcdBackend {
                 return Ok(Lease { id: spare.id, ttl: Duration::from_secs(seconds), from });
             }
         }
+        self.rpc.grant(ttl).await
     }
 
     /// Keeps a lease that was not used for the next attempt.
     pub(crate) fn spare(&self, lease: Lease) {
-        let mut spares = locked(&self.spares);
-        if spares.len() >= SPARES {
-            // The oldest goes, and ends by itself.
-            spares.remove(0);
-        }
-        spares.push(lease);
-    }
-
-    pub(crate) fn take_spares(&self) -> Vec<Lease> {
-        std::mem::take(&mut *locked(&self.spares))
+        self.spares.put(lease);
     }
 
     pub(crate) fn tried(&self, owner: OwnerId) -> Option<Lease> {
@@ -214,32 +230,19 @@ impl EtcdBackend {
         TxnOp::get(self.layout.settings(), None)
     }
 
+    /// The cluster's own number, and where in it the keys lie.
+    pub(crate) async fn name_of_store(&self) -> Result<String, Error> {
+        let answer = self.rpc.txn(Txn::new().and_then([self.get_settings()])).await?;
+        let cluster = answer.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
+        Ok(format!("etcd:{cluster:016x}:{}", self.layout.prefix()))
+    }
+
     /// The place that stands first, and how many there are.
     pub(crate) async fn look(&self, name: &LockName) -> Result<(Option<Seen>, i64), Error> {
         let answer = self.rpc.txn(Txn::new().and_then([self.get_first(name)])).await?;
         let first = gets(&answer).into_iter().next();
         let seen = first.as_ref().and_then(only);
         Ok((seen, first.map_or(0, |first| first.count())))
-    }
-}
-
-/// Reads the settings, and makes them if there are none.
-async fn load(rpc: &Rpc, layout: &KeyLayout, longest: Option<Duration>) -> Result<Settings, Error> {
-    let mut first = Record::new(longest);
-    first.offset = SystemEnv.wall_micros().cast_signed();
-    let key = layout.settings();
-    let txn = Txn::new()
-        .when([Compare::version(key.clone(), CompareOp::Equal, 0)])
-        .and_then([first.put(layout)])
-        .or_else([TxnOp::get(key, None)]);
-    let answer = rpc.txn(txn).await?;
-    let now = revision(&answer);
-    if answer.succeeded() {
-        return Ok(Settings { record: first, revision: now, now });
-    }
-    match gets(&answer).first().map(read_settings).transpose()?.flatten() {
-        Some((record, revision)) => Ok(Settings { record, revision, now }),
-        None => Err(Error::new(ErrorKind::Unavailable, "etcd answered without the settings")),
     }
 }
 

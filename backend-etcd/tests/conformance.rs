@@ -29,7 +29,8 @@ impl Harness for OnEtcd {
         let endpoints: Vec<_> = etcd.endpoints().iter().map(ToString::to_string).collect();
         let url = format!("etcd://{}", endpoints.join(","));
         // Dead places end with their leases: a case waits for it.
-        let init = Init { longest_lease: Some(Duration::from_secs(20)), ..Init::default() };
+        let longest_lease = Some(Duration::from_secs(20));
+        let init = Init { first_use: true, longest_lease, ..Init::default() };
         backend_etcd::connect(&url).await?.init(&init).await?;
         Ok(Store::new(url, etcd))
     }

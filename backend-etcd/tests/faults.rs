@@ -1,56 +1,14 @@
 //! etcd when the network or a member fails while a lock is held or waited for.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+mod support;
+
+use std::time::Duration;
 
 use conformance_tests::kit::{Etcd, EtcdOptions, Mode, Proxy, Server as _};
-use lock_core::{
-    Backend, Env as _, FencingToken, LockClient, LockName, LossReason, OwnerId, OwnerLabel,
-    Release, Request, SystemEnv,
-};
+use lock_core::{ErrorKind, LockClient, LossReason};
 
-/// Longer than any test takes: what is left behind stays.
-const LEASE: Duration = Duration::from_secs(30);
-/// Shorter than the lease: what is left behind is in the way.
-const WAIT: Duration = Duration::from_secs(20);
-
-async fn connect(address: SocketAddr, timeout: &str) -> Arc<dyn Backend> {
-    backend_etcd::connect(&format!("etcd://{address}?timeout={timeout}")).await.unwrap()
-}
-
-fn name() -> LockName {
-    LockName::new("job").unwrap()
-}
-
-fn request() -> Request {
-    let owner = OwnerId::from_bits(SystemEnv.random());
-    Request::new(name(), owner, OwnerLabel::new("test").unwrap(), LEASE, SystemEnv.now())
-}
-
-/// Until somebody waits behind the holder.
-async fn somebody_waits(backend: &dyn Backend) {
-    let waits = async {
-        while backend.inspect(&name()).await.unwrap().and_then(|state| state.waiting) != Some(1) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(WAIT, waits).await.expect("somebody waits");
-}
-
-/// A client that holds `job`, and one that waits for it.
-async fn held_and_waited_for(
-    holder: Arc<dyn Backend>,
-    waiter: Arc<dyn Backend>,
-) -> (lock_core::Guard, tokio::task::JoinHandle<lock_core::Guard>) {
-    let guard =
-        LockClient::new(Arc::clone(&holder)).lock("job").lease(LEASE).acquire().await.unwrap();
-    let waiter = LockClient::new(waiter);
-    let waiting = tokio::spawn(async move {
-        waiter.lock("job").lease(LEASE).wait(WAIT * 3).acquire().await.unwrap()
-    });
-    somebody_waits(&*holder).await;
-    (guard, waiting)
-}
+use self::support::{WAIT, connect, held_and_waited_for, request, served};
 
 /// The attempt arrives and its answer is lost: the outcome is unknown, and the clean-up leaves nothing.
 #[tokio::test(flavor = "multi_thread")]
@@ -90,6 +48,31 @@ async fn a_holder_that_is_cut_off_learns_it_when_its_validity_ends() {
     behind.lock("job").wait(WAIT).acquire().await.unwrap().release().await.unwrap();
 }
 
+/// Cut off for less than its lease, neither side loses anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_cut_loses_neither_lock_nor_place() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
+    let holder = connect(proxy.address(), "1s").await;
+    let (guard, waiting) = held_and_waited_for(holder, connect(proxy.address(), "1s").await).await;
+    let place = etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await.unwrap();
+    let before = proxy.counters().to_server.swallowed;
+    proxy.set(Mode::BlackHole).await.unwrap();
+    // The waiter's polls are lost, and it goes on.
+    proxy.until("a lost request", WAIT, |now| now.to_server.swallowed > before).await.unwrap();
+    proxy.set(Mode::Cut).await.unwrap();
+    let url = format!("etcd://{}?timeout=1s", proxy.address());
+    let error = backend_etcd::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    proxy.set(Mode::Pass).await.unwrap();
+    assert!(guard.is_valid());
+    let after = etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await.unwrap();
+    assert_eq!(after, place);
+    let token = guard.token();
+    guard.release().await.unwrap();
+    assert!(served(waiting).await.token() > token);
+}
+
 /// Broken connections cost neither the holder its lock nor the waiter its place.
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_connections_lose_neither_lock_nor_place() {
@@ -106,8 +89,7 @@ async fn broken_connections_lose_neither_lock_nor_place() {
     assert_eq!(after, place);
     let token = guard.token();
     guard.release().await.unwrap();
-    let next = tokio::time::timeout(WAIT, waiting).await.expect("it is served").unwrap();
-    assert!(next.token() > token);
+    assert!(served(waiting).await.token() > token);
 }
 
 /// Locks and places outlive a crash of etcd.
@@ -125,8 +107,7 @@ async fn a_crash_of_etcd_loses_neither_lock_nor_place() {
     assert!(guard.is_valid());
     let token = guard.token();
     guard.release().await.unwrap();
-    let next = tokio::time::timeout(WAIT, waiting).await.expect("it is served").unwrap();
-    assert!(next.token() > token);
+    assert!(served(waiting).await.token() > token);
 }
 
 /// The leader is killed while a lock is held and waited for: the others go on.
@@ -144,30 +125,5 @@ async fn a_killed_leader_costs_neither_lock_nor_place() {
     assert!(guard.is_valid());
     let token = guard.token();
     guard.release().await.unwrap();
-    let next = tokio::time::timeout(WAIT, waiting).await.expect("it is served").unwrap();
-    assert!(next.token() > token);
-}
-
-/// A snapshot is restored while nothing is held: clients go on, and tokens do not go back.
-#[tokio::test(flavor = "multi_thread")]
-async fn tokens_increase_over_the_restore_of_a_snapshot() {
-    let mut etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("snapshot");
-    let client = LockClient::new(connect(etcd.endpoints()[0], "5s").await);
-    client.lock("job").acquire().await.unwrap().release().await.unwrap();
-    etcd.save_snapshot(&file).await.unwrap();
-    // Beyond the snapshot the settings change too.
-    let mut ahead = request();
-    ahead.floor = FencingToken::new(SystemEnv.wall_micros() + 1_000_000).unwrap();
-    let backend = client.backend();
-    let grant = backend.try_acquire(&ahead).await.unwrap().granted().unwrap();
-    backend.release(&grant, Release::default()).await.unwrap();
-    etcd.restore_snapshot(&file).await.unwrap();
-    // As `Guarantees` asks: the clock passes what was granted before.
-    while SystemEnv.wall_micros() < grant.token.get() + 1_100_000 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let guard = client.lock("job").wait(WAIT).acquire().await.unwrap();
-    assert!(guard.token() > grant.token, "{} after {}", guard.token(), grant.token);
+    assert!(served(waiting).await.token() > token);
 }

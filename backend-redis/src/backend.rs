@@ -1,15 +1,18 @@
 //! The trait, in terms of scripts.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use async_trait::async_trait;
 use lock_core::{
-    Attempt, Backend, Cursor, Enqueued, Error, FencingToken, Grant, Guarantees, Init, Instant,
-    LockName, LockState, LossReason, Outcome, Page, Release, Released, Renewal, Request,
+    Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Init,
+    Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released, Renewal, Request,
     StoreSettings,
 };
 
 use crate::{
+    error,
+    keys::Bucket,
+    link::Link,
     pushes::Pushes,
     reply::{self, Reply},
     scripts,
@@ -51,8 +54,29 @@ impl Redis {
             floor.as_bytes(),
             channel.as_bytes(),
         ];
-        let answer = self.0.run_in_epoch(&scripts::ACQUIRE, &keys, &own, Answer::plain).await?;
-        answer.reply.ok_or_else(reply::not_understood)
+        let bucket = self.0.keys.bucket(&request.name);
+        let acquire = &scripts::ACQUIRE;
+        let asked = self.0.run_in_epoch_somewhere(bucket, acquire, &keys, &own, Answer::plain);
+        let (answer, link) = asked.await?;
+        let reply = answer.reply.ok_or_else(reply::not_understood)?;
+        self.secured(&link, request, reply).await
+    }
+
+    /// The answer to an attempt, when enough replicas have what it was granted; otherwise that is given
+    /// back.
+    async fn secured(&self, link: &Link, request: &Request, reply: Reply) -> Result<Reply, Error> {
+        let (Some(wanted), Reply::Granted(token)) = (self.0.settings.acknowledgement(), &reply)
+        else {
+            return Ok(reply);
+        };
+        let Err(error) = link.acknowledged(wanted).await else { return Ok(reply) };
+        let grant = Grant::new(request, *token);
+        // Where it cannot be given back, whoever asked knows that it may be held.
+        Box::pin(self.free(&grant, Release::default())).await.map_err(|failed| {
+            let message = format!("{error}, and the grant could not be given back");
+            Error::new(ErrorKind::OutcomeUnknown, message).with_source(failed)
+        })?;
+        Err(error)
     }
 
     fn failed(&self, reply: Reply) -> Error {
@@ -62,12 +86,13 @@ impl Redis {
     async fn place(&self, request: &Request) -> Result<Enqueued, Error> {
         // Entered first, so that no push comes too early.
         let turn = self.turn(request);
-        let reply = self.attempt(request, self.pushes().channel()).await?;
+        let bucket = self.0.keys.bucket(&request.name);
+        let reply = self.attempt(request, self.pushes().channel(bucket)).await?;
         self.enqueued(request, turn, reply)
     }
 
     fn turn(&self, request: &Request) -> Box<Place> {
-        let (number, signals) = self.pushes().enter(request);
+        let (number, signals) = self.pushes().enter(self.0.keys.bucket(&request.name), request);
         Box::new(Place { redis: self.clone(), request: request.clone(), number, signals })
     }
 
@@ -94,6 +119,7 @@ impl Redis {
         let turn = how.next.map(|next| self.turn(next));
         let next_owner = how.next.map_or(grant.owner, |next| next.owner);
         let keys = self.0.keys.of(&grant.name, next_owner);
+        let bucket = self.0.keys.bucket(&grant.name);
         let owner = grant.owner.to_string();
         let keep = how.keep.map(millis).unwrap_or_default();
         let next = how.next.map(|next| {
@@ -107,22 +133,27 @@ impl Redis {
                 lease.as_bytes(),
                 label.as_str().as_bytes(),
                 floor.as_bytes(),
-                self.pushes().channel().as_bytes(),
+                self.pushes().channel(bucket).as_bytes(),
             ],
             None => [owner.as_bytes(), keep.as_bytes(), b"", b"", b"", b"", b""],
         };
-        let answer =
-            self.0.run_in_epoch(&scripts::RELEASE, &keys, &own, Answer::after_number).await?;
+        let release = &scripts::RELEASE;
+        let read = Answer::after_number;
+        let freed = self.0.run_in_epoch_somewhere(bucket, release, &keys, &own, read);
+        let (answer, link) = freed.await?;
         let outcome = if answer.first == Some(1) { Outcome::Released } else { Outcome::NotHeld };
         let next = match (how.next, turn, answer.reply) {
             // With what stood in its way, the core asks on its own.
-            (Some(request), Some(turn), Some(reply)) => self.enqueued(request, turn, reply).ok(),
+            (Some(request), Some(turn), Some(reply)) => {
+                let reply = self.secured(&link, request, reply).await;
+                reply.and_then(|reply| self.enqueued(request, turn, reply)).ok()
+            }
             _ => None,
         };
         Ok(Released { outcome, next })
     }
 
-    async fn renew_batch(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+    async fn renew_batch(&self, bucket: Bucket, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
         let keys: Vec<_> = grants.iter().map(|grant| self.0.keys.lock(&grant.name)).collect();
         let words: Vec<_> = grants
             .iter()
@@ -130,16 +161,32 @@ impl Redis {
             .collect();
         let arguments: Vec<_> = words.iter().map(String::as_bytes).collect();
         let asked = async {
-            let link = self.0.link().await?;
-            reply::list(self.0.run(&link, &scripts::RENEW, &keys, &arguments).await?)
+            // Nothing rests on a handshake that is too old.
+            self.0.link(bucket).await?.identity().await?;
+            let renew = self.0.run_somewhere(bucket, &scripts::RENEW, &keys, &arguments);
+            let (answer, link) = renew.await?;
+            let acknowledged = match self.0.settings.acknowledgement() {
+                Some(wanted) => link.acknowledged(wanted).await,
+                None => Ok(()),
+            };
+            Ok((reply::list(answer)?, acknowledged))
         };
-        let answers = match asked.await {
-            Ok(answers) if answers.len() == grants.len() => answers,
+        let (answers, acknowledged) = match asked.await {
+            Ok(answers) if answers.0.len() == grants.len() => answers,
             Ok(_) => return unknown(grants, &reply::not_understood()),
+            Err(error) if error::is_divided(&error) && grants.len() > 1 => {
+                // Each key by itself is in one place or the other.
+                let one = |grant| self.renew_batch(bucket, std::slice::from_ref(grant), sent);
+                let each = futures_util::future::join_all(grants.iter().map(one));
+                return Box::pin(each).await.into_iter().flatten().collect();
+            }
             Err(error) => return unknown(grants, &error),
         };
         let read = |(grant, answer): (&&Grant, _)| match reply::number(&answer) {
-            Ok(1) => Renewal::Renewed { from: sent, lease: grant.lease },
+            Ok(1) => match &acknowledged {
+                Ok(()) => Renewal::Renewed { from: sent, lease: grant.lease },
+                Err(error) => Renewal::Unknown(error.clone().at("redis", "renew").on(&grant.name)),
+            },
             Ok(2) => Renewal::Lost(LossReason::TakenOver),
             Ok(0) => Renewal::Lost(LossReason::Gone),
             _ => Renewal::Unknown(reply::not_understood().at("redis", "renew").on(&grant.name)),
@@ -158,6 +205,10 @@ fn unknown(grants: &[&Grant], error: &Error) -> Vec<Renewal> {
 impl Backend for Redis {
     fn kind(&self) -> &'static str {
         "redis"
+    }
+
+    async fn identity(&self) -> Result<String, Error> {
+        self.name_of_store().await.map_err(|error| error.at("redis", "identity"))
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
@@ -189,18 +240,31 @@ impl Backend for Redis {
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let keys = self.0.keys.of(&request.name, request.owner);
         let owner = request.owner.to_string();
+        let bucket = self.0.keys.bucket(&request.name);
         let asked = self
             .0
-            .run_in_epoch(&scripts::ABANDON, &keys, &[owner.as_bytes()], Answer::number)
+            .run_in_epoch(bucket, &scripts::ABANDON, &keys, &[owner.as_bytes()], Answer::number)
             .await;
         asked.map_err(|error| error.at("redis", "abandon").on(&request.name))?;
         Ok(())
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        let batches = grants.chunks(BATCH).map(|batch| self.renew_batch(batch, sent));
+        let mut buckets = BTreeMap::<_, Vec<usize>>::new();
+        for (at, grant) in grants.iter().enumerate() {
+            buckets.entry(self.0.keys.bucket(&grant.name)).or_default().push(at);
+        }
+        let chunks = buckets.iter().flat_map(|(bucket, places)| {
+            places.chunks(BATCH).map(move |places| async move {
+                let batch: Vec<_> = places.iter().map(|at| grants[*at]).collect();
+                let answers = self.renew_batch(*bucket, &batch, sent).await;
+                places.iter().copied().zip(answers).collect::<Vec<_>>()
+            })
+        });
         // All at once: one that hangs takes no time from the others.
-        futures_util::future::join_all(batches).await.into_iter().flatten().collect()
+        let answers = futures_util::future::join_all(chunks).await;
+        let answers: BTreeMap<_, _> = answers.into_iter().flatten().collect();
+        answers.into_values().collect()
     }
 
     async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
@@ -212,8 +276,10 @@ impl Backend for Redis {
         let keys = self.0.keys.of(&grant.name, grant.owner);
         let (owner, token) = (grant.owner.to_string(), token.to_string());
         let own: [&[u8]; 2] = [owner.as_bytes(), token.as_bytes()];
+        let bucket = self.0.keys.bucket(&grant.name);
         let asked = async {
-            let answer = self.0.run_in_epoch(&scripts::RAISE, &keys, &own, Answer::plain).await?;
+            let raise = self.0.run_in_epoch(bucket, &scripts::RAISE, &keys, &own, Answer::plain);
+            let answer = raise.await?;
             match answer.reply {
                 Some(Reply::Word(word)) if word == "raised" => Ok(()),
                 Some(other) => Err(self.failed(other)),
@@ -224,7 +290,7 @@ impl Backend for Redis {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        let state = self.look(std::slice::from_ref(name)).await;
+        let state = self.look(self.0.keys.bucket(name), std::slice::from_ref(name)).await;
         Ok(state.map_err(|error| error.at("redis", "inspect").on(name))?.pop())
     }
 
@@ -234,7 +300,8 @@ impl Backend for Redis {
 
     async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
         let keys = self.0.keys.of(name, lock_core::OwnerId::from_bits(0));
-        let answer = self.0.run_in_epoch(&scripts::FORCE, &keys, &[], Answer::number).await;
+        let bucket = self.0.keys.bucket(name);
+        let answer = self.0.run_in_epoch(bucket, &scripts::FORCE, &keys, &[], Answer::number).await;
         let answer = answer.map_err(|error| error.at("redis", "force-release").on(name))?;
         Ok(if answer.first == Some(1) { Outcome::Released } else { Outcome::NotHeld })
     }

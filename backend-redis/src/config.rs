@@ -11,7 +11,9 @@ use redis::{
 use crate::{
     backend::Redis,
     guarantees::SHORTEST_LEASE,
+    sentinel::Group,
     store::{Agreed, Store},
+    topology::{Place, Topology},
 };
 
 /// A version of Redis's protocol.
@@ -24,20 +26,25 @@ pub enum Protocol {
     Resp3,
 }
 
-/// Where the server is.
-#[derive(Clone, Debug)]
-pub(crate) enum Place {
-    Tcp(String, u16),
-    Tls(String, u16),
-    Unix(PathBuf),
+/// How many replicas have to acknowledge grants and renewals, and how soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Acknowledgement {
+    pub(crate) replicas: u32,
+    pub(crate) within: Duration,
+}
+
+/// A user and its password.
+#[derive(Clone, Default)]
+pub(crate) struct Login {
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
 }
 
 /// Everything that a connection needs to know.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    pub(crate) place: Place,
-    pub(crate) username: Option<String>,
-    pub(crate) password: Option<String>,
+    pub(crate) topology: Topology,
+    pub(crate) login: Login,
     pub(crate) database: i64,
     pub(crate) prefix: String,
     pub(crate) timeout: Duration,
@@ -45,6 +52,9 @@ pub(crate) struct Settings {
     pub(crate) quarantine: Option<bool>,
     pub(crate) protocol: Option<Protocol>,
     pub(crate) allow_eviction: bool,
+    pub(crate) failover_margin: Option<Duration>,
+    pub(crate) wait_replicas: u32,
+    pub(crate) wait_timeout: Duration,
     pub(crate) roots: Option<Vec<u8>>,
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -53,7 +63,7 @@ impl fmt::Debug for Settings {
     /// Without user, password and keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
-            .field("place", &self.place)
+            .field("topology", &self.topology)
             .field("database", &self.database)
             .field("prefix", &self.prefix)
             .field("timeout", &self.timeout)
@@ -61,11 +71,20 @@ impl fmt::Debug for Settings {
             .field("quarantine", &self.quarantine)
             .field("protocol", &self.protocol)
             .field("allow_eviction", &self.allow_eviction)
+            .field("failover_margin", &self.failover_margin)
+            .field("wait_replicas", &self.wait_replicas)
+            .field("wait_timeout", &self.wait_timeout)
             .finish_non_exhaustive()
     }
 }
 
 impl Settings {
+    /// Whose acknowledgement is waited for, if any.
+    pub(crate) fn acknowledgement(&self) -> Option<Acknowledgement> {
+        let Self { wait_replicas: replicas, wait_timeout: within, .. } = *self;
+        (replicas > 0).then_some(Acknowledgement { replicas, within })
+    }
+
     pub(crate) fn first_agreed(&self) -> Agreed {
         Agreed {
             longest: self.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE),
@@ -74,18 +93,29 @@ impl Settings {
     }
 
     /// The driver's description of the same.
-    pub(crate) fn client(&self, version: ProtocolVersion) -> RedisResult<Client> {
+    pub(crate) fn client(&self, place: &Place, version: ProtocolVersion) -> RedisResult<Client> {
+        self.client_of(place, version, &self.login, self.database)
+    }
+
+    /// The same with another login, for a sentinel.
+    pub(crate) fn client_of(
+        &self,
+        place: &Place,
+        version: ProtocolVersion,
+        login: &Login,
+        database: i64,
+    ) -> RedisResult<Client> {
         let mut redis = RedisConnectionInfo::default()
-            .set_db(self.database)
+            .set_db(database)
             .set_protocol(version)
             .set_skip_set_lib_name();
-        if let Some(username) = &self.username {
+        if let Some(username) = &login.username {
             redis = redis.set_username(username);
         }
-        if let Some(password) = &self.password {
+        if let Some(password) = &login.password {
             redis = redis.set_password(password);
         }
-        let address = match &self.place {
+        let address = match place {
             Place::Tcp(host, port) => ConnectionAddr::Tcp(host.clone(), *port),
             Place::Unix(path) => ConnectionAddr::Unix(path.clone()),
             Place::Tls(host, port) => ConnectionAddr::TcpTls {
@@ -96,7 +126,7 @@ impl Settings {
             },
         };
         let info = address.into_connection_info()?.set_redis_settings(redis);
-        if !matches!(self.place, Place::Tls(..)) {
+        if !matches!(place, Place::Tls(..)) {
             return Client::open(info);
         }
         // Another crate may have brought a second provider, and then there is no default.
@@ -121,27 +151,100 @@ impl RedisBuilder {
     /// A server without TLS.
     #[must_use]
     pub fn tcp(host: impl Into<String>, port: u16) -> Self {
-        Self::at(Place::Tcp(host.into(), port))
+        Self::at(Topology::Single(Place::Tcp(host.into(), port)))
     }
 
     /// A server with TLS, whose certificate must be for `host`.
     #[must_use]
     pub fn tls(host: impl Into<String>, port: u16) -> Self {
-        Self::at(Place::Tls(host.into(), port))
+        Self::at(Topology::Single(Place::Tls(host.into(), port)))
     }
 
     /// A server behind a unix socket.
     #[must_use]
     pub fn unix(path: impl Into<PathBuf>) -> Self {
-        Self::at(Place::Unix(path.into()))
+        Self::at(Topology::Single(Place::Unix(path.into())))
     }
 
-    pub(crate) fn at(place: Place) -> Self {
+    /// The master that sentinels watch under this name (`mymaster` in Redis's own example), found and
+    /// followed by asking the sentinels at these hosts and ports. Several are given so that one may
+    /// be down.
+    #[must_use]
+    pub fn sentinel<H: Into<String>>(
+        master: impl Into<String>,
+        sentinels: impl IntoIterator<Item = (H, u16)>,
+    ) -> Self {
+        Self::watched(master.into(), tcp_places(sentinels))
+    }
+
+    /// The same, with TLS to the sentinels and to the master.
+    #[must_use]
+    pub fn sentinel_tls<H: Into<String>>(
+        master: impl Into<String>,
+        sentinels: impl IntoIterator<Item = (H, u16)>,
+    ) -> Self {
+        Self::watched(master.into(), tls_places(sentinels))
+    }
+
+    fn watched(master: String, sentinels: Vec<Place>) -> Self {
+        Self::at(Topology::Sentinel(Group { master, sentinels, login: Login::default() }))
+    }
+
+    /// The user and the password for the sentinels, if they want any; those of the master are
+    /// [`username`](Self::username) and [`password`](Self::password). Only with
+    /// [`RedisBuilder::sentinel`]. Default: none.
+    #[must_use]
+    pub fn sentinel_login(mut self, username: Option<String>, password: Option<String>) -> Self {
+        if let Topology::Sentinel(group) = &mut self.settings.topology {
+            group.login = Login { username, password };
+        }
+        self
+    }
+
+    /// How many replicas have to acknowledge each grant and each renewal (`WAIT`). A grant that too few
+    /// acknowledge is released and counts as not acquired; a renewal is not believed. All clients
+    /// must ask for the same. Default: 0, which asks none.
+    #[must_use]
+    pub fn wait_replicas(mut self, replicas: u32) -> Self {
+        self.settings.wait_replicas = replicas;
+        self
+    }
+
+    /// How long they have for it; less than the time limit of a command. While it is waited, nothing
+    /// else is answered on the connection. Default: 500 ms.
+    #[must_use]
+    pub fn wait_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.wait_timeout = timeout;
+        self
+    }
+
+    /// A Redis Cluster, found by asking the nodes at these hosts and ports; one would do, several are
+    /// given so that one may be down. Version 7 or newer, database 0.
+    #[must_use]
+    pub fn cluster<H: Into<String>>(nodes: impl IntoIterator<Item = (H, u16)>) -> Self {
+        Self::at(Topology::Cluster(tcp_places(nodes)))
+    }
+
+    /// The same with TLS.
+    #[must_use]
+    pub fn cluster_tls<H: Into<String>>(nodes: impl IntoIterator<Item = (H, u16)>) -> Self {
+        Self::at(Topology::Cluster(tls_places(nodes)))
+    }
+
+    /// How long a master may go on taking writes after a replica was promoted in its place: the
+    /// quarantine is as much longer. Default: `min-replicas-max-lag` and 5 s, in a cluster twice the
+    /// `cluster-node-timeout` and 4 s, read from the server where CONFIG GET is permitted.
+    #[must_use]
+    pub fn failover_margin(mut self, margin: Duration) -> Self {
+        self.settings.failover_margin = Some(margin);
+        self
+    }
+
+    pub(crate) fn at(topology: Topology) -> Self {
         Self {
             settings: Settings {
-                place,
-                username: None,
-                password: None,
+                topology,
+                login: Login::default(),
                 database: 0,
                 prefix: "leasehold".to_owned(),
                 timeout: Duration::from_secs(5),
@@ -149,23 +252,34 @@ impl RedisBuilder {
                 quarantine: None,
                 protocol: None,
                 allow_eviction: false,
+                failover_margin: None,
+                wait_replicas: 0,
+                wait_timeout: Duration::from_millis(500),
                 roots: None,
                 identity: None,
             },
         }
     }
 
+    /// The same description from a URL, as for [`connect`](crate::connect).
+    ///
+    /// # Errors
+    /// `InvalidInput` for a URL that is not of that form. No message shows the URL.
+    pub fn from_url(url: &str) -> Result<Self, Error> {
+        crate::url::parse(url)
+    }
+
     /// The ACL user. Default: the server's default user.
     #[must_use]
     pub fn username(mut self, username: impl Into<String>) -> Self {
-        self.settings.username = Some(username.into());
+        self.settings.login.username = Some(username.into());
         self
     }
 
     /// The user's password. Default: none.
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
-        self.settings.password = Some(password.into());
+        self.settings.login.password = Some(password.into());
         self
     }
 
@@ -249,9 +363,17 @@ impl RedisBuilder {
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let Settings { place, prefix, timeout, longest_lease, roots, identity, .. } =
+        let Settings { topology, prefix, timeout, longest_lease, roots, identity, .. } =
             &self.settings;
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
+        topology.check()?;
+        if topology.is_cluster() && self.settings.database != 0 {
+            return refuse(format!(
+                "database {} is not allowed; a cluster has only database 0",
+                self.settings.database
+            ));
+        }
+        let margin = self.settings.failover_margin;
         let allowed = |letter: char| letter.is_ascii_graphic() && !"{}".contains(letter);
         if prefix.is_empty() || prefix.len() > 100 || !prefix.chars().all(allowed) {
             return refuse(format!(
@@ -266,14 +388,38 @@ impl RedisBuilder {
                 show(*timeout)
             ));
         }
+        let within = self.settings.wait_timeout;
+        let waits = self.settings.wait_replicas > 0;
+        if waits && (within < Duration::from_millis(1) || within >= *timeout) {
+            return refuse(format!(
+                "wait timeout {} is not allowed; allowed is 1ms to less than the timeout, {}",
+                show(within),
+                show(*timeout)
+            ));
+        }
+        if let Some(margin) = margin.filter(|margin| *margin > RedisBuilder::LONGEST) {
+            return refuse(format!(
+                "failover margin {} is not allowed; allowed is up to {}",
+                show(margin),
+                show(RedisBuilder::LONGEST)
+            ));
+        }
         if let Some(longest) = longest_lease {
             check_longest(*longest)?;
         }
-        if (roots.is_some() || identity.is_some()) && !matches!(place, Place::Tls(..)) {
+        if (roots.is_some() || identity.is_some()) && !topology.tls() {
             return refuse("certificates are for TLS; allowed is rediss:// with them".into());
         }
         Ok(())
     }
+}
+
+fn tcp_places<H: Into<String>>(hosts: impl IntoIterator<Item = (H, u16)>) -> Vec<Place> {
+    hosts.into_iter().map(|(host, port)| Place::Tcp(host.into(), port)).collect()
+}
+
+fn tls_places<H: Into<String>>(hosts: impl IntoIterator<Item = (H, u16)>) -> Vec<Place> {
+    hosts.into_iter().map(|(host, port)| Place::Tls(host.into(), port)).collect()
 }
 
 pub(crate) fn check_longest(longest: Duration) -> Result<(), Error> {

@@ -3,6 +3,9 @@
 use lock_core::{Error, ErrorKind};
 use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
 
+pub(crate) const PART_OF_A_CLUSTER: &str =
+    "the server is part of a cluster; use redis+cluster:// with some of its nodes";
+
 /// An error of a command that may have been carried out.
 pub(crate) fn of_command(error: &RedisError) -> Error {
     let code = error.code().unwrap_or_default();
@@ -26,10 +29,9 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
         (Driver::Server(Server::MasterDown | Server::ClusterDown | Server::TryAgain), _) => {
             (ErrorKind::Unavailable, "the server cannot answer now")
         }
-        (Driver::Server(Server::Moved | Server::Ask | Server::CrossSlot), _) => (
-            ErrorKind::Config,
-            "the server is part of a cluster, which this backend does not speak",
-        ),
+        (Driver::Server(Server::Moved | Server::Ask | Server::CrossSlot), _) => {
+            (ErrorKind::Config, PART_OF_A_CLUSTER)
+        }
         // A script refused by ACL inside reports an error of its own.
         (Driver::Server(_), _) if says_no_permission(error) => {
             (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
@@ -39,6 +41,12 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
         _ => (ErrorKind::OutcomeUnknown, "the answer was not understood"),
     };
     Error::new(kind, message).with_source(error.clone())
+}
+
+/// Whether this came of a slot on the move, with some of the keys here and some there.
+pub(crate) fn is_divided(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    source.is_some_and(|source: &RedisError| source.kind() == Driver::Server(Server::TryAgain))
 }
 
 fn says_no_permission(error: &RedisError) -> bool {

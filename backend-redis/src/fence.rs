@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use lock_core::{Env as _, Error, FencingToken, Stale, SystemEnv};
+use lock_core::{Env as _, Error, ErrorKind, FencingToken, Stale, SystemEnv};
 
 use crate::{
     config::RedisBuilder,
+    keys::Bucket,
     reply::{self, not_understood},
     scripts,
     store::Store,
@@ -53,6 +54,11 @@ impl Fence {
     pub async fn build(builder: RedisBuilder) -> Result<Self, Error> {
         let open = async {
             builder.check()?;
+            if builder.settings.topology.is_cluster() {
+                let message = "a fence needs its key and the user's in one slot, and is not there for a \
+                               cluster yet";
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
             Store::open(builder.settings, SystemEnv.random()).await
         };
         Ok(Self { store: open.await.map_err(|error| error.at("redis", "connect"))? })
@@ -76,9 +82,8 @@ impl Fence {
         let keys = [self.store.keys.fence(key), key.to_owned()];
         let offered = token.to_string();
         let asked = async {
-            let link = self.store.link().await?;
             let arguments = [offered.as_bytes(), value.as_ref()];
-            let answer = self.store.run(&link, &scripts::FENCE, &keys, &arguments).await?;
+            let answer = self.store.run(Bucket::FIRST, &scripts::FENCE, &keys, &arguments).await?;
             match reply::list(answer)?.as_slice() {
                 [written, admitted] => Ok((reply::number(written)? == 1, reply::token(admitted)?)),
                 _ => Err(not_understood()),

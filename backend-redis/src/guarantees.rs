@@ -1,51 +1,17 @@
-//! What one Redis promises.
+//! What Redis promises, in each of its topologies.
 
 use std::time::Duration;
 
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
-use crate::{identity::Identity, store::Agreed};
+use crate::{config::Settings, failover::Failover, identity::Identity, store::Agreed};
 
 /// The shortest lease.
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
 
-pub(crate) fn of(agreed: Agreed, identity: Option<&Identity>) -> Guarantees {
+pub(crate) fn of(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Guarantees {
     let mut promised = Guarantees::new(SHORTEST_LEASE, agreed.longest);
-    let clock = Assumption::new(
-        "clock-does-not-step",
-        "the server's clock is not stepped by more than the drift margin while a lock is held",
-    );
-    let agree = Assumption::new(
-        "clients-agree-on-settings",
-        "all clients agree on longest lease and quarantine, and a changed longest lease waits out the \
-         old one",
-    );
-    let replicated = identity.is_some_and(|identity| identity.replicas > 0);
-    let fenced = identity.and_then(|identity| identity.good_replicas).is_some();
-    promised.exclusion = if !agreed.quarantine {
-        Promise::Withheld {
-            why: "the quarantine is off: after a restart or a loss of data a second holder may be \
-                  admitted while the first still believes; turn it on with init"
-                .into(),
-        }
-    } else if replicated && !fenced {
-        Promise::Withheld {
-            why: "the server has replicas and goes on writing without them, so that after a failover \
-                  an old master may grant; set min-replicas-to-write and min-replicas-max-lag below \
-                  the longest lease"
-                .into(),
-        }
-    } else {
-        let mut assuming = vec![clock, agree];
-        if fenced {
-            assuming.push(Assumption::new(
-                "old-master-stops",
-                "min-replicas-max-lag is below the longest lease, so that an old master stops \
-                 writing before the new one grants",
-            ));
-        }
-        Promise::Holds { assuming }
-    };
+    promised.exclusion = exclusion(agreed, settings, servers);
     promised.tokens = Promise::Holds {
         assuming: vec![Assumption::new(
             "clocks-differ-little",
@@ -64,4 +30,81 @@ pub(crate) fn of(agreed: Agreed, identity: Option<&Identity>) -> Guarantees {
     promised.dead_place_delay = Duration::from_secs(5);
     promised.token_lead = agreed.longest;
     promised
+}
+
+fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Promise {
+    let withheld = |why: &str| Promise::Withheld { why: why.into() };
+    if !agreed.quarantine {
+        return withheld(
+            "the quarantine is off: after a restart or a loss of data a second holder may be admitted \
+             while the first still believes; turn it on with init",
+        );
+    }
+    let mut assuming = vec![
+        Assumption::new(
+            "clock-does-not-step",
+            "the server's clock is not stepped by more than the drift margin while a lock is held",
+        ),
+        Assumption::new(
+            "clients-agree-on-settings",
+            "all clients agree on longest lease and quarantine, and a changed longest lease waits out \
+             the old one",
+        ),
+    ];
+    let unknown = Identity::default();
+    // A chain is as strong as its weakest link.
+    let worst = servers.iter().copied().max_by_key(|server| Failover::of(settings, server));
+    let worst = worst.unwrap_or(&unknown);
+    match Failover::of(settings, worst) {
+        Failover::None => return Promise::Holds { assuming },
+        Failover::Acknowledged => assuming.push(Assumption::new(
+            "old-master-is-not-acknowledged",
+            format!(
+                "a failover leaves the old master fewer than {} replicas, so that no grant or renewal \
+                 there is acknowledged; all clients wait for as many",
+                settings.wait_replicas
+            ),
+        )),
+        Failover::Bounded(margin) => assuming.push(old_master_stops(settings, worst, margin)),
+        Failover::Unbounded if settings.topology.is_cluster() => {
+            return withheld(
+                "how long an old master goes on writing after a failover cannot be read from the \
+                 nodes; permit CONFIG GET for cluster-node-timeout, or set failover_margin or wait_replicas",
+            );
+        }
+        Failover::Unbounded if worst.good_replicas.is_some() => {
+            return withheld(
+                "how long an old master goes on writing after a failover cannot be read from the \
+                 server; permit CONFIG GET, or set failover_margin",
+            );
+        }
+        Failover::Unbounded => {
+            return withheld(
+                "the server goes on writing without its replicas, so that after a failover an old \
+                 master may grant; set min-replicas-to-write and min-replicas-max-lag, or wait_replicas",
+            );
+        }
+    }
+    Promise::Holds { assuming }
+}
+
+fn old_master_stops(settings: &Settings, server: &Identity, margin: Duration) -> Assumption {
+    let margin = humantime::format_duration(margin);
+    let waits =
+        format!("it has stopped writing {margin} after it, and the quarantine is longer by that");
+    let text = if settings.topology.is_cluster() {
+        format!(
+            "a master that is replaced in a failover is cut off from the majority of masters or knows \
+             of it, and nobody uses CLUSTER FAILOVER TAKEOVER: so {waits}"
+        )
+    } else {
+        let fewer = match server.limits.to_write {
+            Some(replicas) if replicas > 0 => {
+                format!("fewer than {replicas} replicas (its min-replicas-to-write)")
+            }
+            _ => "fewer replicas than its min-replicas-to-write".to_owned(),
+        };
+        format!("a failover leaves the old master {fewer}: so {waits}")
+    };
+    Assumption::new("old-master-stops", text)
 }

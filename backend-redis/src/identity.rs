@@ -1,5 +1,7 @@
 //! What the server says of itself on a connection.
 
+use std::time::Duration;
+
 use lock_core::{Error, ErrorKind};
 
 /// The part of INFO that matters here.
@@ -8,9 +10,39 @@ pub(crate) struct Identity {
     pub(crate) run: String,
     pub(crate) replid: String,
     pub(crate) role: String,
+    /// It is a node of a cluster.
+    pub(crate) clustered: bool,
     pub(crate) replicas: u64,
     /// How many replicas are in touch, where the server refuses writes with too few.
     pub(crate) good_replicas: Option<u64>,
+    /// What CONFIG GET tells of failover, as far as it may be asked.
+    pub(crate) limits: Limits,
+}
+
+/// The settings that end the writes of a master that is cut off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// `min-replicas-to-write`
+    pub(crate) to_write: Option<u64>,
+    /// `min-replicas-max-lag`
+    pub(crate) max_lag: Option<Duration>,
+    /// `cluster-node-timeout`
+    pub(crate) node_timeout: Option<Duration>,
+}
+
+impl Limits {
+    /// Reads the answers to CONFIG GET: names and values in turn.
+    pub(crate) fn read(&mut self, answer: &[String]) {
+        for pair in answer.chunks_exact(2) {
+            let value = pair[1].parse().ok();
+            match pair[0].as_str() {
+                "min-replicas-to-write" => self.to_write = value,
+                "min-replicas-max-lag" => self.max_lag = value.map(Duration::from_secs),
+                "cluster-node-timeout" => self.node_timeout = value.map(Duration::from_millis),
+                _ => {}
+            }
+        }
+    }
 }
 
 impl Identity {
@@ -21,9 +53,18 @@ impl Identity {
             run: field(info, "run_id").ok_or_else(missing)?.to_owned(),
             replid: field(info, "master_replid").ok_or_else(missing)?.to_owned(),
             role: field(info, "role").unwrap_or_default().to_owned(),
+            clustered: field(info, "redis_mode") == Some("cluster"),
             replicas: number(info, "connected_slaves").unwrap_or_default(),
             good_replicas: number(info, "min_slaves_good_slaves"),
+            limits: Limits::default(),
         })
+    }
+}
+
+impl Identity {
+    /// Whether there are replicas, or there should be.
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.replicas > 0 || self.good_replicas.is_some()
     }
 }
 

@@ -14,21 +14,36 @@
 //!   +lpos +lrem +rpush
 //! ```
 //!
+//! Where replicas are, `+config|get` lets the client read how long a master that is cut off goes on
+//! writing; without it set `failover_margin`. A user for sentinels needs `+hello +auth
+//! +sentinel|get-master-addr-by-name +sentinel|master`.
+//!
 //! A [`Fence`] needs the user's own keys besides. `init` needs nothing more.
 
+mod acks;
 mod backend;
+mod cluster;
 mod config;
 mod error;
+mod failover;
 mod fence;
 mod guarantees;
 mod identity;
 mod keys;
 mod link;
+pub mod node;
 mod operate;
 mod pushes;
+mod redirect;
 mod reply;
+mod routes;
+mod run;
 mod scripts;
+mod sentinel;
+mod slots;
 mod store;
+mod subscription;
+mod topology;
 mod turn;
 mod url;
 

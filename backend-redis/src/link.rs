@@ -10,19 +10,20 @@ use std::{
     time::Duration,
 };
 
-use futures_util::StreamExt as _;
 use lock_core::{Env as _, Error, ErrorKind, Instant, SystemEnv};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind as Driver, ProtocolVersion, PushInfo, PushKind,
-    RedisError, Value, aio::MultiplexedConnection,
+    AsyncConnectionConfig, Client, Cmd, ErrorKind as Driver, ProtocolVersion, PushInfo, RedisError,
+    Value, aio::MultiplexedConnection,
 };
-use tokio::task::AbortHandle;
 
 use crate::{
+    acks::Acks,
     config::{Protocol, Settings},
     error,
-    identity::{self, Identity},
+    identity::{self, Identity, Limits},
     pushes::Pushes,
+    subscription::{self, Listening, Way},
+    topology::Place,
 };
 
 /// A grant never rests on a handshake older than this.
@@ -31,38 +32,35 @@ pub(crate) const CONFIRMED_WITHIN: Duration = Duration::from_secs(3);
 pub(crate) const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Link {
+    pub(crate) place: Place,
     connection: MultiplexedConnection,
-    client: Client,
-    resp3: bool,
     timeout: Duration,
     identity: Mutex<(Arc<Identity>, Instant)>,
     /// A command had no answer in time, or the connection ended: the next caller makes a new one.
     dead: Arc<AtomicBool>,
-    pushes: Arc<Pushes>,
-    subscribed: AtomicBool,
-    /// Serialises subscribing; holds the second connection's task under RESP2.
-    subscription: tokio::sync::Mutex<Option<AbortHandle>>,
+    /// Whether the server may be replaced by a replica, also when it has none now.
+    fails_over: bool,
+    /// The user may not ask CONFIG GET, and asks no more.
+    refused_config: AtomicBool,
+    pub(crate) listening: Listening,
+    pub(crate) acks: Acks,
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("resp3", &self.resp3).finish_non_exhaustive()
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        if let Some(task) = self.subscription.get_mut().take() {
-            task.abort();
-        }
+        f.debug_struct("Link").field("dead", &self.dead).finish_non_exhaustive()
     }
 }
 
 impl Link {
     /// Connects and shakes hands.
-    pub(crate) async fn open(settings: &Settings, pushes: Arc<Pushes>) -> Result<Self, Error> {
+    pub(crate) async fn open(
+        settings: &Settings,
+        place: &Place,
+        pushes: Arc<Pushes>,
+    ) -> Result<Self, Error> {
         let limit = settings.timeout;
-        match tokio::time::timeout(limit, Self::connect(settings, pushes)).await {
+        match tokio::time::timeout(limit, Self::connect(settings, place, pushes)).await {
             Ok(result) => result,
             Err(_) => {
                 let shown = humantime::format_duration(limit);
@@ -72,48 +70,62 @@ impl Link {
         }
     }
 
-    async fn connect(settings: &Settings, pushes: Arc<Pushes>) -> Result<Self, Error> {
+    async fn connect(
+        settings: &Settings,
+        place: &Place,
+        pushes: Arc<Pushes>,
+    ) -> Result<Self, Error> {
         let dead = Arc::new(AtomicBool::new(false));
+        let told = |error: RedisError| error::of_connecting(&error);
+        let dial = |version| Self::dial(settings, place, version, &dead, &pushes);
         let opened = match settings.protocol {
-            Some(Protocol::Resp2) => {
-                Self::dial(settings, ProtocolVersion::RESP2, &dead, &pushes).await
-            }
-            Some(Protocol::Resp3) => {
-                Self::dial(settings, ProtocolVersion::RESP3, &dead, &pushes).await
-            }
-            None => match Self::dial(settings, ProtocolVersion::RESP3, &dead, &pushes).await {
+            Some(Protocol::Resp2) => dial(ProtocolVersion::RESP2).await,
+            Some(Protocol::Resp3) => dial(ProtocolVersion::RESP3).await,
+            None => match dial(ProtocolVersion::RESP3).await {
                 Err(error) if knows_no_resp3(&error) => {
                     dead.store(false, Ordering::SeqCst);
-                    Self::dial(settings, ProtocolVersion::RESP2, &dead, &pushes).await
+                    dial(ProtocolVersion::RESP2).await
                 }
                 other => other,
             },
         };
-        let (client, connection, resp3) = opened.map_err(|error| error::of_connecting(&error))?;
+        let (client, connection, resp3) = opened.map_err(told)?;
+        let way = if settings.topology.is_cluster() {
+            Way::Sharded(settings.client(place, ProtocolVersion::RESP3).map_err(told)?)
+        } else if resp3 {
+            Way::Shared(connection.clone())
+        } else {
+            Way::Second(client)
+        };
+        let timeout = settings.timeout;
         let link = Self {
+            place: place.clone(),
+            fails_over: settings.topology.fails_over(),
+            refused_config: AtomicBool::new(false),
+            acks: Acks::default(),
+            listening: Listening::new(way, Arc::clone(&dead), pushes, timeout),
             connection,
-            client,
-            resp3,
-            timeout: settings.timeout,
+            timeout,
             identity: Mutex::default(),
             dead,
-            pushes,
-            subscribed: AtomicBool::new(false),
-            subscription: tokio::sync::Mutex::new(None),
         };
-        link.confirm().await?;
+        let identity = link.confirm().await?;
+        if identity.clustered && !settings.topology.is_cluster() {
+            return Err(Error::new(ErrorKind::Config, error::PART_OF_A_CLUSTER));
+        }
         link.check_memory_policy(settings).await?;
         Ok(link)
     }
 
     async fn dial(
         settings: &Settings,
+        place: &Place,
         version: ProtocolVersion,
         dead: &Arc<AtomicBool>,
         pushes: &Arc<Pushes>,
     ) -> Result<(Client, MultiplexedConnection, bool), RedisError> {
         let resp3 = version == ProtocolVersion::RESP3;
-        let client = settings.client(version)?;
+        let client = settings.client(place, version)?;
         // The driver's own limit of 500 ms would make late grants routine; ours is per command.
         let mut config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
@@ -121,7 +133,7 @@ impl Link {
         if resp3 {
             let (dead, pushes) = (Arc::clone(dead), Arc::clone(pushes));
             config = config.set_push_sender(move |push: PushInfo| -> Result<(), ()> {
-                received(push, &dead, &pushes);
+                subscription::received(push, &dead, &pushes);
                 Ok(())
             });
         }
@@ -146,7 +158,7 @@ impl Link {
         self.confirm().await
     }
 
-    fn known(&self) -> (Arc<Identity>, Instant) {
+    pub(crate) fn known(&self) -> (Arc<Identity>, Instant) {
         self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -155,15 +167,39 @@ impl Link {
         let before = SystemEnv.now();
         let (server, replication) =
             tokio::try_join!(self.info("server"), self.info("replication"))?;
-        let identity = Arc::new(Identity::read(&(server + &replication))?);
+        let mut identity = Identity::read(&(server + &replication))?;
         if identity.role != "master" {
             self.retire();
             let message = format!("the server is a {}; allowed is a master", identity.role);
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
+        if self.fails_over || identity.is_replicated() {
+            identity.limits = self.limits().await?;
+        }
+        let identity = Arc::new(identity);
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) =
             (Arc::clone(&identity), before);
         Ok(identity)
+    }
+
+    /// What limits the writes of a master that is cut off, if that may be asked.
+    async fn limits(&self) -> Result<Limits, Error> {
+        let mut limits = Limits::default();
+        // Before version 7 one name is asked for at a time, and a pattern will do.
+        for pattern in ["min-replicas-*", "cluster-node-timeout"] {
+            if self.refused_config.load(Ordering::Relaxed) {
+                break;
+            }
+            match self.send(redis::cmd("CONFIG").arg("GET").arg(pattern)).await? {
+                Ok(answer) => {
+                    let answer: Vec<String> =
+                        redis::from_redis_value(flat(answer)).unwrap_or_default();
+                    limits.read(&answer);
+                }
+                Err(_) => self.refused_config.store(true, Ordering::Relaxed),
+            }
+        }
+        Ok(limits)
     }
 
     async fn check_memory_policy(&self, settings: &Settings) -> Result<(), Error> {
@@ -203,6 +239,30 @@ impl Link {
         }
     }
 
+    /// The same; `asking` for keys of a slot that is on its way to this server.
+    pub(crate) async fn ask(
+        &self,
+        asking: bool,
+        command: &Cmd,
+    ) -> Result<Result<Value, RedisError>, Error> {
+        if !asking {
+            return self.send(command).await;
+        }
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(command.clone());
+        let mut connection = self.connection.clone();
+        let sent = connection.send_packed_commands(&both, 1, 1);
+        Ok(match self.limited(sent).await? {
+            Ok(mut values) => values.pop().unwrap_or(Value::Nil).extract_error(),
+            Err(error) => {
+                if error.is_unrecoverable_error() || error.is_io_error() {
+                    self.retire();
+                }
+                Err(error)
+            }
+        })
+    }
+
     async fn limited<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
         tokio::time::timeout(self.timeout, work).await.map_err(|_| {
             // Whatever hangs there, the next command tries another connection.
@@ -211,94 +271,19 @@ impl Link {
             Error::new(ErrorKind::OutcomeUnknown, format!("no answer within {shown}"))
         })
     }
+}
 
-    /// Makes sure that pushes arrive.
-    pub(crate) async fn subscribe(self: &Arc<Self>) -> Result<(), Error> {
-        if self.subscribed.load(Ordering::SeqCst) {
-            return Ok(());
+/// A map of RESP3 as the list that it is in RESP2.
+fn flat(value: Value) -> Value {
+    match value {
+        Value::Map(pairs) => {
+            Value::Array(pairs.into_iter().flat_map(|(key, value)| [key, value]).collect())
         }
-        let mut task = self.subscription.lock().await;
-        if self.subscribed.load(Ordering::SeqCst) {
-            return Ok(());
-        }
-        let channel = self.pushes.channel();
-        if self.resp3 {
-            let mut connection = self.connection.clone();
-            let done = self.limited(connection.subscribe(channel)).await?;
-            done.map_err(|error| self.refused(&error))?;
-        } else {
-            let opening = async {
-                let mut pubsub = self.client.get_async_pubsub().await?;
-                pubsub.subscribe(channel).await?;
-                Ok::<_, RedisError>(pubsub.into_on_message())
-            };
-            let mut messages =
-                self.limited(opening).await?.map_err(|error| self.refused(&error))?;
-            let (dead, pushes) = (Arc::clone(&self.dead), Arc::clone(&self.pushes));
-            let listening = tokio::spawn(async move {
-                while let Some(message) = messages.next().await {
-                    pushes.deliver(message.get_payload_bytes());
-                }
-                // Subscribing anew belongs to a new connection, and the state must be read again.
-                dead.store(true, Ordering::SeqCst);
-                pushes.recheck_all();
-            });
-            *task = Some(listening.abort_handle());
-        }
-        self.subscribed.store(true, Ordering::SeqCst);
-        Ok(())
-    }
-
-    fn refused(&self, error: &RedisError) -> Error {
-        if error.is_io_error() {
-            self.retire();
-        }
-        error::of_connecting(error)
-    }
-
-    /// Drops the subscription if nobody waits.
-    pub(crate) async fn unsubscribe_if_idle(&self) {
-        if !self.subscribed.load(Ordering::SeqCst) {
-            return;
-        }
-        let mut task = self.subscription.lock().await;
-        // A place is entered before `subscribed` is read, so one of the two sees the other.
-        self.subscribed.store(false, Ordering::SeqCst);
-        if !self.pushes.is_empty() {
-            self.subscribed.store(true, Ordering::SeqCst);
-            return;
-        }
-        match task.take() {
-            Some(task) => task.abort(),
-            None if self.resp3 => {
-                let mut connection = self.connection.clone();
-                let leaving = connection.unsubscribe(self.pushes.channel());
-                if !matches!(self.limited(leaving).await, Ok(Ok(()))) {
-                    self.retire();
-                }
-            }
-            None => {}
-        }
+        other => other,
     }
 }
 
 fn knows_no_resp3(error: &RedisError) -> bool {
     error.kind() == Driver::RESP3NotSupported
         || error.detail().is_some_and(|detail| detail.contains("unknown command"))
-}
-
-/// What the server sent of its own accord.
-fn received(push: PushInfo, dead: &AtomicBool, pushes: &Pushes) {
-    match push.kind {
-        PushKind::Message => {
-            if let Some(Value::BulkString(payload)) = push.data.get(1) {
-                pushes.deliver(payload);
-            }
-        }
-        PushKind::Disconnection => {
-            dead.store(true, Ordering::SeqCst);
-            pushes.recheck_all();
-        }
-        _ => {}
-    }
 }

@@ -1,6 +1,6 @@
 //! What operators ask.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use lock_core::{
     Cursor, Env as _, Error, ErrorKind, Holder, Init, LockName, LockState, OwnerId, OwnerLabel,
@@ -12,8 +12,10 @@ use crate::{
     backend::Redis,
     config::check_longest,
     error,
+    keys::Bucket,
     reply::{self, Reply, not_understood},
     scripts,
+    slots::slot_of,
     store::{Agreed, Answer},
 };
 
@@ -22,13 +24,17 @@ const PART: usize = 200;
 
 impl Redis {
     /// The states of those among `names` that are held or waited for.
-    pub(crate) async fn look(&self, names: &[LockName]) -> Result<Vec<LockState>, Error> {
-        let mut keys = vec![self.0.keys.epoch()];
+    pub(crate) async fn look(
+        &self,
+        bucket: Bucket,
+        names: &[LockName],
+    ) -> Result<Vec<LockState>, Error> {
+        let mut keys = vec![self.0.keys.epoch(bucket)];
         for name in names {
             keys.extend([self.0.keys.lock(name), self.0.keys.queue(name)]);
         }
-        let link = self.0.link().await?;
-        let mut answers = reply::list(self.0.run(&link, &scripts::INSPECT, &keys, &[]).await?)?;
+        let answer = self.0.run(bucket, &scripts::INSPECT, &keys, &[]).await?;
+        let mut answers = reply::list(answer)?;
         let mark = reply::token(&answers.pop().ok_or_else(not_understood)?)?;
         let mut states = Vec::new();
         for (name, answer) in names.iter().zip(answers) {
@@ -53,22 +59,67 @@ impl Redis {
             let message = format!("{cursor:?} is no place in a listing; allowed is a page's next");
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
+        if self.0.keys.are_sharded() {
+            return self.page_of_bucket(&cursor).await;
+        }
+        let bucket = Bucket::FIRST;
         let mut scan = redis::cmd("SCAN");
-        scan.arg(&cursor).arg("MATCH").arg(self.0.keys.all_locks()).arg("COUNT").arg(PART);
-        let answer = self.0.link().await?.send(&scan).await?;
-        let answer = reply::list(answer.map_err(|error| error::of_command(&error))?)?;
+        scan.arg(&cursor).arg("MATCH").arg(self.0.keys.all_locks(bucket)).arg("COUNT").arg(PART);
+        let answer = reply::list(self.0.send(bucket, &scan).await?)?;
         let [next, found] = answer.as_slice() else { return Err(not_understood()) };
         let next = reply::text(next)?.to_owned();
+        let locks = self.held_among(bucket, reply::list(found.clone())?).await?;
+        Ok(Page { locks, next: (next != "0").then_some(next) })
+    }
+
+    /// A page for each bucket, which is one slot. While the slot is on the move between nodes, what
+    /// has gone ahead is not in it.
+    async fn page_of_bucket(&self, cursor: &str) -> Result<Page, Error> {
+        let number: u16 = cursor.parse().unwrap_or(u16::MAX);
+        let Some(bucket) = self.0.keys.buckets().nth(number.into()) else {
+            return Ok(Page::default());
+        };
+        let slot = slot_of(&number.to_string());
+        // Finds the node, which lists what it has of a slot whether it serves it or not.
+        for _ in 0..3 {
+            self.look(bucket, &[]).await?;
+            let link = self.0.link(bucket).await?;
+            let ask = |word: &str, rest: &[u64]| {
+                let mut command = redis::cmd("CLUSTER");
+                command.arg(word).arg(slot).arg(rest);
+                command
+            };
+            let known = |answer: Result<Value, redis::RedisError>| {
+                answer.map_err(|error| error::of_command(&error))
+            };
+            let count = link.send(&ask("COUNTKEYSINSLOT", &[])).await?;
+            let count = reply::number(&known(count)?)?;
+            let found = link.send(&ask("GETKEYSINSLOT", &[count + 1000])).await?;
+            let locks = self.held_among(bucket, reply::list(known(found)?)?).await?;
+            if Arc::ptr_eq(&link, &self.0.link(bucket).await?) {
+                let next = (usize::from(number) + 1 < self.0.keys.buckets().count())
+                    .then(|| (number + 1).to_string());
+                return Ok(Page { locks, next });
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "a slot moved again and again during the listing"))
+    }
+
+    /// Those of these keys that are locks and held.
+    async fn held_among(&self, bucket: Bucket, found: Vec<Value>) -> Result<Vec<LockState>, Error> {
         let mut names = BTreeSet::new();
-        for key in reply::list(found.clone())? {
+        for key in found {
             if let Value::BulkString(key) = key {
-                names.extend(self.0.keys.name_of(&key));
+                names.extend(self.0.keys.name_of(bucket, &key));
             }
         }
         let names: Vec<_> = names.into_iter().collect();
-        let mut locks = if names.is_empty() { Vec::new() } else { self.look(&names).await? };
+        let mut locks = Vec::new();
+        for part in names.chunks(PART) {
+            locks.extend(self.look(bucket, part).await?);
+        }
         locks.retain(|state| state.holder.is_some());
-        Ok(Page { locks, next: (next != "0").then_some(next) })
+        Ok(locks)
     }
 
     pub(crate) async fn set_up(&self, init: &Init) -> Result<StoreSettings, Error> {
@@ -88,16 +139,40 @@ impl Redis {
         };
         let first: &[u8] = if init.first_use { b"1" } else { b"0" };
         let own = [first, longest.as_bytes(), quarantine.as_bytes()];
-        let keys = [self.0.keys.epoch()];
-        let answer = self.0.run_in_epoch(&scripts::INIT, &keys, &own, Answer::plain).await?;
-        let Some(Reply::Set { longest, quarantine, grants_in }) = answer.reply else {
-            return Err(not_understood());
-        };
-        let longest = Duration::from_micros(longest);
-        self.0.set_agreed(Agreed { longest, quarantine });
-        let mut settings = StoreSettings::new(longest, Some(quarantine));
-        settings.grants_in = grants_in;
+        let all = self.0.keys.buckets().map(|bucket| {
+            let own = &own;
+            async move {
+                let keys = [self.0.keys.epoch(bucket)];
+                self.0.run_in_epoch(bucket, &scripts::INIT, &keys, own, Answer::plain).await
+            }
+        });
+        let mut settings = None::<StoreSettings>;
+        for answer in futures_util::future::join_all(all).await {
+            let Some(Reply::Set { longest, quarantine, grants_in }) = answer?.reply else {
+                return Err(not_understood());
+            };
+            let longest = Duration::from_micros(longest);
+            let known = settings.get_or_insert(StoreSettings::new(longest, Some(quarantine)));
+            known.grants_in = known.grants_in.max(grants_in);
+            if known.longest_lease != longest || known.quarantine != Some(quarantine) {
+                let message = "the buckets of the cluster differ in their settings; name longest_lease \
+                               and quarantine to init";
+                return Err(Error::new(ErrorKind::Config, message));
+            }
+        }
+        let settings = settings.ok_or_else(not_understood)?;
+        let quarantine = settings.quarantine == Some(true);
+        self.0.set_agreed(Agreed { longest: settings.longest_lease, quarantine });
         Ok(settings)
+    }
+
+    /// A random name that the store keeps in its epoch record.
+    pub(crate) async fn name_of_store(&self) -> Result<String, Error> {
+        let fresh = format!("{:032x}", SystemEnv.random());
+        let bucket = Bucket::FIRST;
+        let keys = [self.0.keys.epoch(bucket)];
+        let answer = self.0.run(bucket, &scripts::IDENTITY, &keys, &[fresh.as_bytes()]).await?;
+        Ok(format!("redis:{}", reply::text(&answer)?))
     }
 
     fn agree_with<T: PartialEq + std::fmt::Debug>(
@@ -118,14 +193,23 @@ impl Redis {
         }
     }
 
+    /// Of all servers in use, that of the one which differs most.
     pub(crate) async fn clock_difference(&self) -> Result<i64, Error> {
-        let before = SystemEnv.wall_micros();
-        let answer = self.0.link().await?.send(&redis::cmd("TIME")).await?;
-        let after = SystemEnv.wall_micros();
-        let parts = reply::list(answer.map_err(|error| error::of_command(&error))?)?;
-        let [seconds, micros] = parts.as_slice() else { return Err(not_understood()) };
-        let server = reply::number(seconds)? * 1_000_000 + reply::number(micros)?;
-        Ok(server as i64 - (before / 2 + after / 2) as i64)
+        for bucket in self.0.keys.buckets() {
+            self.0.link(bucket).await?;
+        }
+        let mut differences = Vec::new();
+        for link in self.0.routes.alive() {
+            let before = SystemEnv.wall_micros();
+            let answer = link.send(&redis::cmd("TIME")).await?;
+            let after = SystemEnv.wall_micros();
+            let parts = reply::list(answer.map_err(|error| error::of_command(&error))?)?;
+            let [seconds, micros] = parts.as_slice() else { return Err(not_understood()) };
+            let server = reply::number(seconds)? * 1_000_000 + reply::number(micros)?;
+            differences.push(server as i64 - (before / 2 + after / 2) as i64);
+        }
+        let none = || Error::new(ErrorKind::Unavailable, "the connection broke");
+        differences.into_iter().max_by_key(|difference| difference.abs()).ok_or_else(none)
     }
 }
 

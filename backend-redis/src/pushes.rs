@@ -4,8 +4,8 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     str::FromStr,
     sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -13,29 +13,48 @@ use std::{
 use lock_core::{FencingToken, Grant, OwnerId, Request, Signal};
 use tokio::sync::mpsc;
 
-/// Places of this client by owner, and the channel that they share.
+use crate::{
+    keys::{Bucket, Keys},
+    node::Listener,
+};
+
+/// Places of this client by owner, and the channels that those of a bucket share.
 #[derive(Debug)]
 pub(crate) struct Pushes {
-    channel: String,
+    channels: Box<[String]>,
     places: Mutex<HashMap<OwnerId, Place>>,
+    /// How many of them are in each bucket; changed only while `places` is locked.
+    waiting: Box<[AtomicUsize]>,
     /// Tells a place from the one that a repeat of its request entered later.
     entered: AtomicU64,
+    /// A push is only a reason to ask: what it grants is to be acknowledged by replicas first.
+    pub(crate) only_rechecks: bool,
+    /// Who hears all of it instead, where this server is one of several.
+    listener: Option<Arc<dyn Listener>>,
 }
 
 #[derive(Debug)]
 struct Place {
     number: u64,
+    bucket: Bucket,
     request: Request,
     wake: mpsc::UnboundedSender<Signal>,
 }
 
 impl Pushes {
-    pub(crate) fn new(channel: String) -> Self {
-        Self { channel, places: Mutex::default(), entered: AtomicU64::new(0) }
+    pub(crate) fn new(keys: &Keys, client: u128) -> Self {
+        let channels = keys.buckets().map(|bucket| keys.channel(bucket, client)).collect();
+        let waiting = keys.buckets().map(|_| AtomicUsize::new(0)).collect();
+        let (places, entered) = (Mutex::default(), AtomicU64::new(0));
+        Self { channels, places, waiting, entered, only_rechecks: false, listener: None }
     }
 
-    pub(crate) fn channel(&self) -> &str {
-        &self.channel
+    pub(crate) fn heard_by(keys: &Keys, client: u128, listener: Arc<dyn Listener>) -> Self {
+        Self { listener: Some(listener), ..Self::new(keys, client) }
+    }
+
+    pub(crate) fn channel(&self, bucket: Bucket) -> &str {
+        &self.channels[bucket.index()]
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<OwnerId, Place>> {
@@ -43,28 +62,49 @@ impl Pushes {
     }
 
     /// Enters a place, before the server hears of it.
-    pub(crate) fn enter(&self, request: &Request) -> (u64, mpsc::UnboundedReceiver<Signal>) {
+    pub(crate) fn enter(
+        &self,
+        bucket: Bucket,
+        request: &Request,
+    ) -> (u64, mpsc::UnboundedReceiver<Signal>) {
         let (wake, signals) = mpsc::unbounded_channel();
         let number = self.entered.fetch_add(1, Ordering::Relaxed);
-        self.places().insert(request.owner, Place { number, request: request.clone(), wake });
+        let place = Place { number, bucket, request: request.clone(), wake };
+        let mut places = self.places();
+        self.count(bucket).fetch_add(1, Ordering::SeqCst);
+        if let Some(old) = places.insert(request.owner, place) {
+            self.count(old.bucket).fetch_sub(1, Ordering::SeqCst);
+        }
+        drop(places);
         (number, signals)
     }
 
     pub(crate) fn remove(&self, owner: OwnerId, number: u64) {
-        if let Entry::Occupied(place) = self.places().entry(owner)
+        let mut places = self.places();
+        if let Entry::Occupied(place) = places.entry(owner)
             && place.get().number == number
         {
-            place.remove();
+            self.count(place.remove().bucket).fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.places().is_empty()
+    /// Whether anybody waits for a name of this bucket.
+    pub(crate) fn waits_in(&self, bucket: Bucket) -> bool {
+        if let Some(listener) = &self.listener {
+            return listener.listens();
+        }
+        self.count(bucket).load(Ordering::SeqCst) > 0
+    }
+
+    fn count(&self, bucket: Bucket) -> &AtomicUsize {
+        &self.waiting[bucket.index()]
     }
 
     /// The server passed over this owner's place.
     pub(crate) fn lost(&self, owner: OwnerId) {
-        if let Some(place) = self.places().remove(&owner) {
+        let mut places = self.places();
+        if let Some(place) = places.remove(&owner) {
+            self.count(place.bucket).fetch_sub(1, Ordering::SeqCst);
             // A turn that is gone needs no word.
             place.wake.send(Signal::Lost("the server passed over the place".into())).ok();
         }
@@ -72,6 +112,9 @@ impl Pushes {
 
     /// Something may have been missed.
     pub(crate) fn recheck_all(&self) {
+        if let Some(listener) = &self.listener {
+            return listener.missed();
+        }
         for place in self.places().values() {
             place.wake.send(Signal::Recheck).ok();
         }
@@ -80,11 +123,18 @@ impl Pushes {
     /// A message: `owner token claim-ms`. Nobody else writes to this channel; one that is not
     /// understood costs a poll.
     pub(crate) fn deliver(&self, payload: &[u8]) {
+        if let Some(listener) = &self.listener {
+            return listener.hear(payload);
+        }
         if let Some((owner, token, claim)) = parse(payload)
             && let Some(place) = self.places().get(&owner)
         {
-            let grant = Grant::new(&place.request, token).pushed(claim);
-            place.wake.send(Signal::Granted(grant)).ok();
+            let signal = if self.only_rechecks {
+                Signal::Recheck
+            } else {
+                Signal::Granted(Grant::new(&place.request, token).pushed(claim))
+            };
+            place.wake.send(signal).ok();
         }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum Reply {
     Exhausted,
     /// One word of a script's own.
     Word(String),
+    /// The answer of a script of another crate.
+    Foreign(Value),
     Set {
         longest: u64,
         quarantine: bool,
@@ -30,18 +32,29 @@ pub(crate) enum Reply {
     },
 }
 
-pub(crate) fn not_understood() -> Error {
+/// The error for an answer that a script does not give.
+///
+/// It is ambiguous: the script ran.
+pub fn not_understood() -> Error {
     Error::new(ErrorKind::OutcomeUnknown, "the answer of a script was not understood")
 }
 
-pub(crate) fn list(value: Value) -> Result<Vec<Value>, Error> {
+/// The parts of an answer.
+///
+/// # Errors
+/// `OutcomeUnknown` for another kind of answer.
+pub fn list(value: Value) -> Result<Vec<Value>, Error> {
     match value {
         Value::Array(values) => Ok(values),
         _ => Err(not_understood()),
     }
 }
 
-pub(crate) fn text(value: &Value) -> Result<&str, Error> {
+/// A text in an answer.
+///
+/// # Errors
+/// As [`list`].
+pub fn text(value: &Value) -> Result<&str, Error> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| not_understood()),
         Value::SimpleString(text) => Ok(text),
@@ -49,7 +62,11 @@ pub(crate) fn text(value: &Value) -> Result<&str, Error> {
     }
 }
 
-pub(crate) fn number(value: &Value) -> Result<u64, Error> {
+/// A number in an answer, also one that was sent as text; below zero counts as zero.
+///
+/// # Errors
+/// As [`list`].
+pub fn number(value: &Value) -> Result<u64, Error> {
     match value {
         Value::Int(number) => Ok(u64::try_from(*number).unwrap_or_default()),
         other => text(other)?.parse().map_err(|_| not_understood()),

@@ -1,20 +1,25 @@
 //! The Lua scripts, one file each behind a common beginning.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use redis::Script as Hashed;
 
 /// A script and its hash.
+#[derive(Debug)]
 pub(crate) struct Script {
-    pub(crate) source: &'static str,
+    pub(crate) source: Cow<'static, str>,
     pub(crate) hash: String,
 }
 
 impl Script {
-    fn new(source: &'static str) -> Self {
-        Self { source, hash: Hashed::new(source).get_hash().to_owned() }
+    pub(crate) fn new(source: impl Into<Cow<'static, str>>) -> Self {
+        let source = source.into();
+        Self { hash: Hashed::new(&source).get_hash().to_owned(), source }
     }
 }
+
+/// What every script that may grant begins with.
+pub(crate) const COMMON: &str = include_str!("scripts/common.lua");
 
 macro_rules! scripts {
     ($($name:ident = $($file:literal)+;)*) => {
@@ -32,5 +37,6 @@ scripts! {
     INIT = "common.lua" "init.lua";
     RENEW = "renew.lua";
     INSPECT = "inspect.lua";
+    IDENTITY = "identity.lua";
     FENCE = "fence.lua";
 }

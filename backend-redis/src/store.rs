@@ -1,6 +1,7 @@
-//! The connection that is in use, and scripts on it.
+//! The connections that are in use, and what the store is agreed to be.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
@@ -9,17 +10,19 @@ use std::{
 };
 
 use lock_core::{Error, ErrorKind, Guarantees};
-use redis::{Cmd, ErrorKind as Driver, RedisError, ServerErrorKind, Value};
+use redis::Value;
 
 use crate::{
     config::Settings,
     error, guarantees,
     identity::Identity,
-    keys::Keys,
+    keys::{Bucket, Keys},
     link::{CONFIRM_EVERY, Link},
     pushes::Pushes,
+    redirect::Redirect,
     reply::{self, Reply},
-    scripts::Script,
+    routes::Routes,
+    topology::{Finder, Place},
 };
 
 /// What the client believes the store's settings to be.
@@ -34,30 +37,42 @@ pub(crate) struct Store {
     pub(crate) settings: Settings,
     pub(crate) keys: Keys,
     pub(crate) pushes: Arc<Pushes>,
-    link: RwLock<Option<Arc<Link>>>,
-    connecting: tokio::sync::Mutex<()>,
+    pub(crate) routes: Routes,
+    pub(crate) finder: Finder,
     agreed: Mutex<Agreed>,
-    promised: RwLock<(Arc<Guarantees>, Option<Arc<Identity>>)>,
+    promised: RwLock<Arc<Guarantees>>,
+    /// What each server said of itself last.
+    identities: Mutex<HashMap<Place, Arc<Identity>>>,
     closed: AtomicBool,
 }
 
 impl Store {
     pub(crate) async fn open(settings: Settings, client: u128) -> Result<Self, Error> {
-        let keys = Keys::new(&settings.prefix);
-        let pushes = Arc::new(Pushes::new(keys.channel(client)));
+        let keys = Keys::in_topology(&settings.prefix, &settings.topology);
+        let mut pushes = Pushes::new(&keys, client);
+        pushes.only_rechecks = settings.acknowledgement().is_some();
+        let store = Self::new(settings, keys, pushes);
+        store.link(Bucket::FIRST).await?;
+        // What is promised depends on all servers; one that is down is another matter.
+        let rest = store.keys.buckets().skip(1).map(|bucket| store.link(bucket));
+        futures_util::future::join_all(rest).await;
+        Ok(store)
+    }
+
+    /// A store that connects when it is first asked.
+    pub(crate) fn new(settings: Settings, keys: Keys, pushes: Pushes) -> Self {
         let agreed = settings.first_agreed();
-        let store = Self {
-            promised: RwLock::new((Arc::new(guarantees::of(agreed, None)), None)),
+        Self {
+            promised: RwLock::new(Arc::new(guarantees::of(agreed, &settings, &[]))),
+            identities: Mutex::default(),
+            routes: Routes::new(keys.buckets().count()),
+            finder: Finder::new(&settings),
             settings,
             keys,
-            pushes,
-            link: RwLock::new(None),
-            connecting: tokio::sync::Mutex::new(()),
+            pushes: Arc::new(pushes),
             agreed: Mutex::new(agreed),
             closed: AtomicBool::new(false),
-        };
-        store.link().await?;
-        Ok(store)
+        }
     }
 
     pub(crate) fn agreed(&self) -> Agreed {
@@ -65,50 +80,89 @@ impl Store {
     }
 
     pub(crate) fn promised(&self) -> Arc<Guarantees> {
-        Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner).0)
+        Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn promise(&self, identity: Option<&Arc<Identity>>) {
-        let mut promised = self.promised.write().unwrap_or_else(PoisonError::into_inner);
-        let identity = identity.cloned().or_else(|| promised.1.clone());
-        *promised = (Arc::new(guarantees::of(self.agreed(), identity.as_deref())), identity);
-    }
-
-    /// The connection, made anew if the last one has ended.
-    pub(crate) async fn link(&self) -> Result<Arc<Link>, Error> {
-        if let Some(link) = self.current() {
-            return Ok(link);
+    /// Promises what holds by what the servers say of themselves, one of them just now.
+    pub(crate) fn promise(&self, told: Option<(&Place, &Arc<Identity>)>) {
+        let mut identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((place, identity)) = told {
+            if !matches!(self.finder, Finder::Cluster(_)) {
+                // There is only one at a time.
+                identities.clear();
+            }
+            identities.insert(place.clone(), Arc::clone(identity));
         }
-        let _only_one = self.connecting.lock().await;
-        if let Some(link) = self.current() {
-            return Ok(link);
+        let known: Vec<&Identity> = identities.values().map(AsRef::as_ref).collect();
+        let promised = Arc::new(guarantees::of(self.agreed(), &self.settings, &known));
+        *self.promised.write().unwrap_or_else(PoisonError::into_inner) = promised;
+    }
+
+    /// The connection to the server of a bucket, made anew if the last one has ended.
+    pub(crate) async fn link(&self, bucket: Bucket) -> Result<Arc<Link>, Error> {
+        match self.routes.current(bucket) {
+            Some(link) => Ok(link),
+            None => self.find(bucket).await,
+        }
+    }
+
+    async fn find(&self, bucket: Bucket) -> Result<Arc<Link>, Error> {
+        let place = self.finder.locate(bucket).await?;
+        let link = match self.link_to(&place, bucket).await {
+            // The map may be old; if it is not, the second failure says what is wrong.
+            Err(error) if error.is_retryable() && self.finder.doubt(&place) => {
+                let place = self.finder.locate(bucket).await?;
+                self.link_to(&place, bucket).await?
+            }
+            other => other?,
+        };
+        self.routes.set(bucket, Some(Arc::clone(&link)));
+        self.routes.prune();
+        if self.closed.load(Ordering::SeqCst) {
+            self.routes.clear();
+        }
+        Ok(link)
+    }
+
+    /// The connection to a server, for this bucket first.
+    pub(crate) async fn link_to(&self, place: &Place, bucket: Bucket) -> Result<Arc<Link>, Error> {
+        let line = self.routes.line(place);
+        let mut only_one = line.lock().await;
+        if let Some(link) = only_one.as_ref().filter(|link| !link.is_dead()) {
+            return Ok(Arc::clone(link));
         }
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, "the connection was closed"));
         }
-        let link = Arc::new(Link::open(&self.settings, Arc::clone(&self.pushes)).await?);
+        let link = Link::open(&self.settings, place, Arc::clone(&self.pushes)).await?;
+        let link = Arc::new(link);
         let identity = link.identity().await?;
-        self.compare_settings(&link).await?;
-        self.promise(Some(&identity));
-        keep_confirming(&link, &self.pushes);
-        *self.link.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&link));
+        self.compare_settings(&link, bucket).await?;
+        self.promise(Some((place, &identity)));
+        keep_confirming(&link, &self.pushes, &self.finder);
+        *only_one = Some(Arc::clone(&link));
         Ok(link)
     }
 
-    fn current(&self) -> Option<Arc<Link>> {
-        let link = self.link.read().unwrap_or_else(PoisonError::into_inner);
-        link.as_ref().filter(|link| !link.is_dead()).cloned()
+    /// Who the server of a bucket said it is on the present connection.
+    pub(crate) fn identity(&self, bucket: Bucket) -> Option<Arc<Identity>> {
+        self.routes.current(bucket).map(|link| link.known().0)
     }
 
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        *self.link.write().unwrap_or_else(PoisonError::into_inner) = None;
+        self.routes.clear();
     }
 
-    async fn compare_settings(&self, link: &Link) -> Result<(), Error> {
+    async fn compare_settings(&self, link: &Link, bucket: Bucket) -> Result<(), Error> {
         let mut ask = redis::cmd("HMGET");
-        ask.arg(self.keys.epoch()).arg("longest").arg("quarantine");
-        let answer = link.send(&ask).await?.map_err(|error| error::of_command(&error))?;
+        ask.arg(self.keys.epoch(bucket)).arg("longest").arg("quarantine");
+        let answer = match link.send(&ask).await? {
+            Ok(answer) => answer,
+            // The first script learns where to go, and what the settings there are.
+            Err(error) if Redirect::of(&error, &link.place).is_some() => return Ok(()),
+            Err(error) => return Err(error::of_command(&error)),
+        };
         match reply::list(answer)?.as_slice() {
             [longest @ Value::BulkString(_), quarantine] => {
                 self.adopt(reply::number(longest)?, reply::text(quarantine)? == "on")
@@ -147,67 +201,6 @@ impl Store {
         *self.agreed.lock().unwrap_or_else(PoisonError::into_inner) = agreed;
         self.promise(None);
     }
-
-    /// Runs a script that asks for nothing but keys and arguments of its own.
-    pub(crate) async fn run(
-        &self,
-        link: &Link,
-        script: &Script,
-        keys: &[String],
-        arguments: &[&[u8]],
-    ) -> Result<Value, Error> {
-        let call = |name: &str, script: &str| -> Cmd {
-            let mut command = redis::cmd(name);
-            command.arg(script).arg(keys.len()).arg(keys).arg(arguments);
-            command
-        };
-        let mut answer = link.send(&call("EVALSHA", &script.hash)).await?;
-        if answer.as_ref().is_err_and(is_noscript) {
-            // The whole text runs it and loads it in one.
-            answer = link.send(&call("EVAL", script.source)).await?;
-        }
-        answer.map_err(|error| error::of_command(&error))
-    }
-
-    /// Runs a script that may grant: it is told who the server said it is on this connection.
-    pub(crate) async fn run_in_epoch(
-        &self,
-        script: &Script,
-        keys: &[String],
-        own: &[&[u8]],
-        read: impl Fn(Value) -> Result<Answer, Error>,
-    ) -> Result<Answer, Error> {
-        let mut waiting_for_places = !self.pushes.is_empty();
-        for _ in 0..4 {
-            let link = self.link().await?;
-            if std::mem::take(&mut waiting_for_places) {
-                link.subscribe().await?;
-            }
-            let identity = link.identity().await?;
-            let agreed = self.agreed();
-            let longest = agreed.longest.as_micros().to_string();
-            let quarantine = if agreed.quarantine { "on" } else { "off" };
-            let mut arguments: Vec<&[u8]> = vec![
-                identity.run.as_bytes(),
-                identity.replid.as_bytes(),
-                longest.as_bytes(),
-                quarantine.as_bytes(),
-            ];
-            arguments.extend_from_slice(own);
-            let answer = read(self.run(&link, script, keys, &arguments).await?)?;
-            match answer.reply {
-                Some(Reply::Stale) if answer.first.is_none() => {
-                    let identity = link.confirm().await?;
-                    self.promise(Some(&identity));
-                }
-                Some(Reply::Settings(longest, quarantine)) if answer.first.is_none() => {
-                    self.adopt(longest, quarantine)?;
-                }
-                _ => return Ok(answer),
-            }
-        }
-        Err(Error::new(ErrorKind::Unavailable, "the server changes its role again and again"))
-    }
 }
 
 /// The answer of a script that may grant; `first` is what [`crate::scripts::RELEASE`] puts before it.
@@ -237,13 +230,9 @@ impl Answer {
     }
 }
 
-fn is_noscript(error: &RedisError) -> bool {
-    error.kind() == Driver::Server(ServerErrorKind::NoScript)
-}
-
 /// Confirms the handshake until the connection has ended or nobody uses it.
-fn keep_confirming(link: &Arc<Link>, pushes: &Arc<Pushes>) {
-    let (link, pushes) = (Arc::downgrade(link), Arc::clone(pushes));
+fn keep_confirming(link: &Arc<Link>, pushes: &Arc<Pushes>, finder: &Finder) {
+    let (link, pushes, finder) = (Arc::downgrade(link), Arc::clone(pushes), finder.clone());
     tokio::spawn(async move {
         let mut last = None;
         loop {
@@ -257,7 +246,12 @@ fn keep_confirming(link: &Arc<Link>, pushes: &Arc<Pushes>) {
                 }
                 Err(error) => tracing::warn!(%error, "the server did not confirm who it is"),
             }
-            link.unsubscribe_if_idle().await;
+            if finder.has_left(&link.place).await {
+                // Whoever waits asks again, and so finds the new one.
+                link.retire();
+                pushes.recheck_all();
+            }
+            link.listening.unsubscribe_if_idle().await;
         }
     });
 }

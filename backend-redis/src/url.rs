@@ -6,20 +6,32 @@ use lock_core::{Backend, Error, ErrorKind};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::config::{Place, Protocol, RedisBuilder};
+use crate::{
+    config::{Login, Protocol, RedisBuilder},
+    sentinel::Group,
+    topology::{Place, Topology},
+};
 
 const FORM: &str = "the URL of a Redis store is redis://USER:PASSWORD@HOST:PORT/DATABASE?options, \
-                    rediss:// with TLS, or unix:PATH?options";
+                    redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/MASTER/DATABASE?options, \
+                    redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT?options, rediss for redis with \
+                    TLS, or unix:PATH?options";
 
 /// Opens the store that a URL describes:
 ///
 /// - `redis://USER:PASSWORD@HOST:PORT/DATABASE?options`, where only the host is needed;
 /// - `rediss://…` the same with TLS;
 /// - `unix:///PATH?options` or `redis+unix:///PATH?options` for a socket, with options `user`,
-///   `password` and `db`.
+///   `password` and `db`;
+/// - `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/MASTER/DATABASE?options`, with the hosts of
+///   the sentinels and the name under which they watch the master, and options `sentinel_user` and
+///   `sentinel_password`; `rediss+sentinel://…` the same with TLS to all;
+/// - `redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT?options` with some nodes of a Redis Cluster;
+///   `rediss+cluster://…` the same with TLS.
 ///
 /// Options: `prefix=leasehold`, `longest_lease=30s`, `quarantine=on|off`, `protocol=resp2|resp3`,
-/// `timeout=5s`, `allow_eviction=true|false`; with TLS `ca=FILE`, and `cert=FILE` with `key=FILE`, in
+/// `timeout=5s`, `allow_eviction=true|false`, `failover_margin=15s`,
+/// `wait_replicas=1`, `wait_timeout=500ms`; with TLS `ca=FILE`, and `cert=FILE` with `key=FILE`, in
 /// PEM.
 ///
 /// # Errors
@@ -34,48 +46,92 @@ fn refuse(message: impl Into<String>) -> Error {
 }
 
 pub(crate) fn parse(url: &str) -> Result<RedisBuilder, Error> {
-    let url = Url::parse(url).map_err(|_| refuse(FORM))?;
+    let (url, hosts) = single_host(url)?;
+    let url = Url::parse(&url).map_err(|_| refuse(FORM))?;
     let path = decoded(url.path())?;
-    let socket = matches!(url.scheme(), "unix" | "redis+unix");
-    let place = match url.scheme() {
+    let scheme = url.scheme();
+    let socket = matches!(scheme, "unix" | "redis+unix");
+    let mut number = path.trim_matches('/');
+    let topology = match scheme {
         "unix" | "redis+unix" => {
             let mute = url.host_str().unwrap_or_default().is_empty();
             if !mute || path.is_empty() || path == "/" {
                 return Err(refuse(FORM));
             }
-            Place::Unix(path.clone().into())
+            number = "";
+            Topology::Single(Place::Unix(path.clone().into()))
         }
-        scheme @ ("redis" | "rediss") => {
-            let host =
-                url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| refuse(FORM))?;
-            let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-            let port = url.port().unwrap_or(6379);
-            if scheme == "rediss" { Place::Tls(host, port) } else { Place::Tcp(host, port) }
+        "redis" | "rediss" => {
+            let [host] = hosts.as_slice() else { return Err(refuse(FORM)) };
+            Topology::Single(place(host, 6379, scheme)?)
+        }
+        "redis+sentinel" | "rediss+sentinel" => {
+            let master;
+            (master, number) = number.split_once('/').unwrap_or((number, ""));
+            let sentinels: Result<_, _> =
+                hosts.iter().map(|host| place(host, 26379, scheme)).collect();
+            let (master, login) = (master.to_owned(), Login::default());
+            Topology::Sentinel(Group { master, sentinels: sentinels?, login })
+        }
+        "redis+cluster" | "rediss+cluster" => {
+            let nodes: Result<_, _> = hosts.iter().map(|host| place(host, 6379, scheme)).collect();
+            Topology::Cluster(nodes?)
         }
         _ => return Err(refuse(FORM)),
     };
-    let mut builder = RedisBuilder::at(place);
+    let mut builder = RedisBuilder::at(topology);
     if !url.username().is_empty() {
         builder = builder.username(decoded(url.username())?);
     }
     if let Some(password) = url.password() {
         builder = builder.password(decoded(password)?);
     }
-    let number = path.trim_matches('/');
-    if !socket && !number.is_empty() {
+    if !number.is_empty() {
         builder = builder.database(database(number)?);
     }
     options(builder, &url, socket)
 }
 
+/// The URL with one host in place of several, and those that it had.
+fn single_host(url: &str) -> Result<(String, Vec<String>), Error> {
+    let Some((scheme, rest)) = url.split_once("://") else { return Ok((url.to_owned(), vec![])) };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    let (login, hosts) = match authority.rsplit_once('@') {
+        Some((login, hosts)) => (format!("{login}@"), hosts),
+        None => (String::new(), authority),
+    };
+    if hosts.is_empty() {
+        return if login.is_empty() { Ok((url.to_owned(), vec![])) } else { Err(refuse(FORM)) };
+    }
+    let hosts = hosts.split(',').map(str::to_owned).collect();
+    Ok((format!("{scheme}://{login}host{tail}"), hosts))
+}
+
+/// `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`, with TLS for a scheme that begins with `rediss`.
+fn place(text: &str, default: u16, scheme: &str) -> Result<Place, Error> {
+    let url = Url::parse(&format!("redis://{text}")).map_err(|_| refuse(FORM))?;
+    let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| refuse(FORM))?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let port = url.port().unwrap_or(default);
+    Ok(if scheme.starts_with("rediss") { Place::Tls(host, port) } else { Place::Tcp(host, port) })
+}
+
 fn options(mut builder: RedisBuilder, url: &Url, socket: bool) -> Result<RedisBuilder, Error> {
     let (mut cert, mut key) = (None, None);
+    let mut sentinel = Login::default();
+    let watched = matches!(builder.settings.topology, Topology::Sentinel(_));
     for (option, value) in url.query_pairs() {
         let value = &*value;
         builder = match &*option {
             "prefix" => builder.prefix(value),
             "longest_lease" => builder.longest_lease(span("longest_lease", value)?),
             "timeout" => builder.timeout(span("timeout", value)?),
+            "failover_margin" => builder.failover_margin(span("failover_margin", value)?),
+            "wait_replicas" => builder.wait_replicas(value.parse().map_err(|_| {
+                refuse(format!("wait_replicas {value:?} is not allowed; allowed is 0 or more"))
+            })?),
+            "wait_timeout" => builder.wait_timeout(span("wait_timeout", value)?),
             "quarantine" => builder.quarantine(choice("quarantine", value, ["on", "off"])?),
             "allow_eviction" => {
                 builder.allow_eviction(choice("allow_eviction", value, ["true", "false"])?)
@@ -93,6 +149,14 @@ fn options(mut builder: RedisBuilder, url: &Url, socket: bool) -> Result<RedisBu
                 key = Some(file("key", value)?);
                 builder
             }
+            "sentinel_user" if watched => {
+                sentinel.username = Some(value.to_owned());
+                builder
+            }
+            "sentinel_password" if watched => {
+                sentinel.password = Some(value.to_owned());
+                builder
+            }
             "user" if socket => builder.username(value),
             "password" if socket => builder.password(value),
             "db" if socket => builder.database(database(value)?),
@@ -100,12 +164,14 @@ fn options(mut builder: RedisBuilder, url: &Url, socket: bool) -> Result<RedisBu
             other => {
                 return Err(refuse(format!(
                     "unknown option {other:?}; allowed are prefix, longest_lease, quarantine, \
-                     protocol, timeout, allow_eviction, ca, cert, key, and for a socket user, \
-                     password, db"
+                     protocol, timeout, allow_eviction, failover_margin, wait_replicas, wait_timeout, \
+                     ca, cert, key, for a socket user, password, db, with sentinels sentinel_user, \
+                     sentinel_password"
                 )));
             }
         };
     }
+    builder = builder.sentinel_login(sentinel.username, sentinel.password);
     match (cert, key) {
         (Some(cert), Some(key)) => Ok(builder.certificate(cert, key)),
         (None, None) => Ok(builder),
@@ -155,21 +221,55 @@ mod tests {
                    &protocol=resp2&timeout=2s&allow_eviction=true";
         let builder = parse(url).unwrap();
         let set = &builder.settings;
-        assert!(matches!(&set.place, Place::Tls(host, 7000) if host == "::1"), "{set:?}");
-        assert_eq!(set.password.as_deref(), Some("hunter@2"));
+        assert!(
+            matches!(&set.topology, Topology::Single(Place::Tls(host, 7000)) if host == "::1"),
+            "{set:?}"
+        );
+        assert_eq!(set.login.password.as_deref(), Some("hunter@2"));
         assert_eq!(
             (set.database, set.quarantine, set.protocol),
             (3, Some(false), Some(Protocol::Resp2))
         );
         assert!(!format!("{builder:?}").contains("hunter"));
         let socket = parse("unix:///run/redis.sock?db=2").unwrap().settings;
-        assert!(matches!(socket.place, Place::Unix(path) if path.as_os_str() == "/run/redis.sock"));
+        assert!(
+            matches!(socket.topology, Topology::Single(Place::Unix(path)) if path.as_os_str() == "/run/redis.sock")
+        );
+    }
+
+    #[test]
+    fn several_hosts_are_read_and_sentinels_with_logins_of_their_own() {
+        let url = "redis+sentinel://me:hunter2@a,b:7000,[::1]:7001/main/2?sentinel_user=s\
+                   &sentinel_password=hunter3&failover_margin=9s";
+        let builder = parse(url).unwrap();
+        assert!(!format!("{builder:?}").contains("hunter"), "{builder:?}");
+        let set = &builder.settings;
+        let Topology::Sentinel(group) = &set.topology else { panic!("{set:?}") };
+        let places = [("a", 26379), ("b", 7000), ("::1", 7001)];
+        assert_eq!(group.sentinels, places.map(|(host, port)| Place::Tcp(host.into(), port)));
+        assert_eq!((&*group.master, set.database), ("main", 2));
+        assert_eq!(group.login.password.as_deref(), Some("hunter3"));
+        assert_eq!(set.login.password.as_deref(), Some("hunter2"));
+        let cluster = parse("redis+cluster://a,b:7000").unwrap().settings.topology;
+        let nodes = [("a", 6379), ("b", 7000)].map(|(host, port)| Place::Tcp(host.into(), port));
+        assert!(matches!(&cluster, Topology::Cluster(seeds) if *seeds == nodes), "{cluster:?}");
+        let tls = parse("rediss+sentinel://a/main").unwrap().settings.topology;
+        assert!(tls.tls(), "{tls:?}");
     }
 
     #[test]
     fn what_cannot_work_is_refused_without_showing_it() {
         for (url, part) in [
             ("redis://:hunter2@/0", "redis://USER"),
+            ("redis://:hunter2@a,b/0", "redis://USER"),
+            ("redis+sentinel://:hunter2@a,,b/main", "redis://USER"),
+            ("redis+sentinel://:hunter2@a,b", "name is empty"),
+            ("redis://:hunter2@h?sentinel_user=hunter", "unknown option \"sentinel_user\""),
+            ("redis+sentinel://:hunter2@a/main/x", "no number"),
+            ("redis+cluster://:hunter2@", "redis://USER"),
+            ("redis://:hunter2@h?wait_replicas=-1", "0 or more"),
+            ("redis://:hunter2@h?wait_replicas=1&wait_timeout=5s", "less than the timeout, 5s"),
+            ("redis+cluster://:hunter2@a,b/1", "only database 0"),
             ("redis://:hunter2@h/x", "no number"),
             ("redis://:hunter2@h?longest=3s", "unknown option \"longest\""),
             ("redis://:hunter2@h?quarantine=yes", "on and off"),

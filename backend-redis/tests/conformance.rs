@@ -1,11 +1,12 @@
-//! The suite over one Redis: RESP3 and RESP2, plain and with TLS.
+//! The suite over one Redis: RESP3 and RESP2, plain and with TLS; over one that
+//! sentinels watch, and over a cluster.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use conformance_tests::{
     Harness, SetUpError, Store,
-    kit::{ClientCertificates, Redis, RedisOptions, Server as _},
+    kit::{ClientCertificates, Redis, RedisCluster, RedisOptions, Sentinels, Server as _},
 };
 use lock_core::{Backend, Error, Init};
 
@@ -47,6 +48,60 @@ impl Harness for OnRedis {
     }
 }
 
+/// Three sentinels, a master and two replicas.
+struct OnSentinels {
+    name: &'static str,
+    options: &'static str,
+}
+
+#[async_trait]
+impl Harness for OnSentinels {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        let options =
+            RedisOptions::new().line("min-replicas-to-write 1").line("min-replicas-max-lag 10");
+        let group = Sentinels::start_patient(2, options, Duration::from_secs(60)).await?;
+        let hosts: Vec<_> = group.endpoints().iter().map(ToString::to_string).collect();
+        let (hosts, options) = (hosts.join(","), self.options);
+        let url = format!("redis+sentinel://{hosts}/{}{options}", Sentinels::MASTER);
+        let first_use = Init { first_use: true, ..Init::default() };
+        backend_redis::connect(&url).await?.init(&first_use).await?;
+        Ok(Store::new(url, group))
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        backend_redis::connect(address).await
+    }
+}
+
+/// Three masters with a replica each.
+struct OnCluster;
+
+#[async_trait]
+impl Harness for OnCluster {
+    fn name(&self) -> &'static str {
+        "redis/cluster"
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        // No failover because the machine is busy.
+        let options = RedisOptions::new().line("cluster-node-timeout 60000");
+        let cluster = RedisCluster::start(3, 1, options).await?;
+        let hosts: Vec<_> = cluster.endpoints().iter().map(ToString::to_string).collect();
+        let url = format!("redis+cluster://{}", hosts.join(","));
+        let first_use = Init { first_use: true, ..Init::default() };
+        backend_redis::connect(&url).await?.init(&first_use).await?;
+        Ok(Store::new(url, cluster))
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        backend_redis::connect(address).await
+    }
+}
+
 fn main() -> ExitCode {
     let on =
         |name, protocol, tls| -> Arc<dyn Harness> { Arc::new(OnRedis { name, protocol, tls }) };
@@ -55,5 +110,8 @@ fn main() -> ExitCode {
         on("redis/resp2", "resp2", false),
         on("redis/resp3/tls", "resp3", true),
         on("redis/resp2/tls", "resp2", true),
+        Arc::new(OnSentinels { name: "redis/sentinel", options: "" }),
+        Arc::new(OnSentinels { name: "redis/sentinel/wait", options: "?wait_replicas=1" }),
+        Arc::new(OnCluster),
     ])
 }

@@ -17,7 +17,7 @@ use crate::{
 
 /// A waiter's poll behind its looks.
 pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
-/// A sweep every so many releases of a client, the first somewhere among them.
+/// A sweep every so many releases and clean-ups of a client, the first somewhere among them.
 const SWEEP_EVERY: u64 = 1_000;
 const PAGE: u32 = 200;
 
@@ -143,6 +143,11 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         D::KIND
     }
 
+    async fn identity(&self) -> Result<String, Error> {
+        let own = self.dialect.identity().await.during::<D>("identity")?;
+        Ok(format!("{}:{own}", D::KIND))
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.dialect.guarantees()
     }
@@ -168,7 +173,9 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        self.dialect.abandon(request).await.during::<D>("abandon")
+        self.dialect.abandon(request).await.during::<D>("abandon")?;
+        self.count().await;
+        Ok(())
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {

@@ -100,6 +100,9 @@ pub(crate) fn token_of(stored: i64) -> Result<FencingToken, Error> {
 pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     const KIND: &'static str;
 
+    /// What tells this store from every other.
+    async fn identity(&self) -> Result<String, Error>;
+
     fn guarantees(&self) -> Arc<Guarantees>;
 
     /// The largest floor that may be asked for now.

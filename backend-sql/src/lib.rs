@@ -8,6 +8,13 @@
 //! |---|---|---|
 //! | `sqlite` | SQLite, compiled in | [`sqlite`] |
 //! | `postgres` | PostgreSQL | [`postgres`] |
+//! | `mysql` | MySQL, MariaDB | [`mysql`] |
+
+// Without a database nothing uses the flow.
+#![cfg_attr(
+    not(any(feature = "mysql", feature = "postgres", feature = "sqlite")),
+    allow(dead_code, unused_imports, unused_macros)
+)]
 
 mod backend;
 mod dialect;
@@ -18,6 +25,8 @@ mod strategy;
 mod tables;
 mod turn;
 
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]

@@ -24,13 +24,13 @@ impl Patience {
     /// Runs a statement, again and again while others are in its way, up to the time limit.
     ///
     /// A statement that writes must be read to its end: a commit that fails is told only there.
-    pub(crate) async fn patiently<T, Fut>(
+    pub(crate) async fn patiently<T, E, Fut>(
         &self,
-        judge: impl Fn(sqlx::Error) -> Failure,
+        judge: impl Fn(E) -> Failure,
         run: impl Fn() -> Fut,
     ) -> Result<T, Error>
     where
-        Fut: Future<Output = Result<T, sqlx::Error>>,
+        Fut: Future<Output = Result<T, E>>,
     {
         let end = Instant::now() + self.timeout;
         loop {
@@ -54,15 +54,15 @@ impl Patience {
     /// The same for a statement that may be carried out twice: where a connection turns out to be
     /// broken, such as all of a pool are after a restart of the server, up to `connections` more are
     /// tried.
-    #[cfg(feature = "postgres")]
-    pub(crate) async fn again<T, Fut>(
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) async fn again<T, E, Fut>(
         &self,
         connections: u32,
-        judge: impl Fn(sqlx::Error) -> Failure,
+        judge: impl Fn(E) -> Failure,
         run: impl Fn() -> Fut,
     ) -> Result<T, Error>
     where
-        Fut: Future<Output = Result<T, sqlx::Error>>,
+        Fut: Future<Output = Result<T, E>>,
     {
         let end = Instant::now() + self.timeout;
         for _ in 0..connections {

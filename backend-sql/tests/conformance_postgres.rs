@@ -43,6 +43,11 @@ impl Harness for OnPostgres {
     async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
         backend_sql::postgres::connect(address).await
     }
+
+    fn skips(&self) -> &'static [&'static str] {
+        // Nothing is told through a pooler.
+        if self.pooled { &["a_release_does_not_wake_the_whole_herd"] } else { &[] }
+    }
 }
 
 fn main() -> ExitCode {

@@ -174,6 +174,37 @@ async fn a_sweep_forgets_names_and_no_tokens() {
     assert!(grant.token > ahead);
 }
 
+/// By the clock that leases count on, which nobody steps; an epoch that is over, by the day.
+#[tokio::test]
+async fn abandoned_owners_are_forgotten_when_no_statement_of_theirs_can_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let store = open(&path, Strategy::PrimaryKey).await;
+    let fresh = request("job");
+    store.abandon(&fresh).await.unwrap();
+    let file = &mut raw(&path).await;
+    let row = "INSERT INTO leasehold_abandoned SELECT $1, at + $2, coalesce($3, epoch), day + $4 \
+               FROM leasehold_abandoned LIMIT 1";
+    let (hour, none) = (3_600_000_000_000_i64, None::<&str>);
+    for (owner, after, epoch, days) in [
+        ("an hour ago", -hour, none, 0),
+        // The wall clock was stepped.
+        ("just now", 0, none, -400),
+        ("another's just now", -hour, Some("another"), 0),
+        ("another's long ago", hour, Some("another"), -2),
+    ] {
+        let row = sqlx::query(row).bind(owner).bind(after).bind(epoch).bind(days);
+        row.execute(&mut *file).await.unwrap();
+    }
+    let left = "SELECT owner FROM leasehold_abandoned WHERE owner LIKE '% %' ORDER BY owner";
+    // As many as bring a sweep for sure.
+    for _ in 0..1_000 {
+        store.abandon(&fresh).await.unwrap();
+    }
+    let left: Vec<String> = sqlx::query_scalar(left).fetch_all(&mut *file).await.unwrap();
+    assert_eq!(left, ["another's just now", "just now"]);
+}
+
 #[tokio::test]
 async fn a_fence_refuses_a_stale_token_with_the_write_that_it_came_with() {
     let folder = tempfile::tempdir().unwrap();

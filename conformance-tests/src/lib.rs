@@ -27,6 +27,7 @@ pub mod history;
 pub mod kit;
 mod memory;
 pub mod mutants;
+mod observed;
 mod runner;
 mod setting;
 pub mod sim;

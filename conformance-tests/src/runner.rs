@@ -27,6 +27,8 @@ const AT_ONCE: usize = 4;
 pub(crate) enum Outcome {
     Passed,
     Failed(String),
+    /// No end within the limit.
+    Hung(Duration),
     Skipped(&'static str),
 }
 
@@ -103,6 +105,7 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, table: &mut Table) {
         let word = match &outcome {
             Outcome::Passed => format!("ok ({:.2} s)", took.as_secs_f64()),
             Outcome::Failed(why) => format!("FAILED ({:.2} s)\n    {why}", took.as_secs_f64()),
+            Outcome::Hung(limit) => format!("FAILED\n    hung: no end within {limit:?}"),
             Outcome::Skipped(reason) => format!("skipped: {reason}"),
         };
         println!("test {}::{case} ... {word}", harness.name());
@@ -133,7 +136,7 @@ pub(crate) async fn one(case: &Case, setting: Setting, limit: Duration) -> Outco
         }),
         Err(_) => {
             abort.abort();
-            Outcome::Failed(format!("hung: no end within {limit:?}"))
+            Outcome::Hung(limit)
         }
     }
 }
@@ -174,7 +177,7 @@ impl Table {
                         passed += 1;
                         "ok"
                     }
-                    Some(Outcome::Failed(_)) => {
+                    Some(Outcome::Failed(_) | Outcome::Hung(_)) => {
                         failed += 1;
                         "FAILED"
                     }

@@ -7,7 +7,10 @@ use lock_core::{
     OwnerLabel, Request, Signal, SystemEnv, Turn,
 };
 
-use crate::harness::Harness;
+use crate::{
+    harness::Harness,
+    observed::{Observed, Waits},
+};
 
 /// A case's view of a store.
 #[derive(Clone)]
@@ -51,6 +54,12 @@ impl Setting {
     /// A client with a connection of its own, as another process would have.
     pub async fn client(&self) -> LockClient {
         LockClient::new(self.connect().await)
+    }
+
+    /// A client whose waiting can be seen.
+    pub(crate) async fn observed_client(&self) -> (LockClient, Waits) {
+        let (backend, waits) = Observed::over(self.connect().await);
+        (LockClient::new(backend), waits)
     }
 
     /// A name that no other case uses.

@@ -28,7 +28,8 @@ Exit codes:
   64  bad usage: arguments, names, durations or URLs that can never work
   69  the store cannot be reached or opened
   75  the lock was not acquired in time, or the store is in quarantine and grants
-      nothing yet (run --conflict-exit-code changes it)
+      nothing yet (run --conflict-exit-code changes it); or a step of migrate has
+      to wait
   79  the lock was lost, and COMMAND was ended for it
   else COMMAND's own: its code, 128+n if signal n ended it, 126 if it cannot be
   executed, 127 if it is not found
@@ -66,6 +67,22 @@ Examples:
   leasehold run report -- sh -c 'echo my token is $LEASEHOLD_TOKEN'
 
 Exit codes: see 'leasehold --help'.";
+
+const MIGRATE: &str = "\
+Processes are restarted one by one, at any pace, through these store URLs:
+  FROM                            as before
+  migrate:old?from=FROM&to=TO     uses FROM, and is seen
+  migrate:both?from=FROM&to=TO    holds each lock in both stores
+  migrate:new?from=FROM&to=TO     uses TO, and is seen
+  TO                              done
+where FROM and TO are percent-encoded. Each step begins when all processes have
+made the one before; to go back, take the same steps the other way.
+
+  status  shows who is in which phase, and what may come next
+  next    tells the next step towards TO, or exits with 75 while it has to wait
+  back    the same towards FROM
+
+A process that uses FROM or TO itself is not seen. docs/migration.md tells more.";
 
 /// Run a job under a distributed lock.
 ///
@@ -121,6 +138,9 @@ pub enum Action {
     Schema(Output),
     /// Connect, and print what the store guarantees and how far its clock is off
     Check(Output),
+    /// Move the locks of many processes from one store to another while they run
+    #[command(after_long_help = MIGRATE)]
+    Migrate(Migrate),
 }
 
 /// Arguments of `run`.
@@ -205,6 +225,37 @@ pub struct Release {
     /// How to print.
     #[command(flatten)]
     pub output: Output,
+}
+
+/// Arguments of `migrate`.
+#[derive(Debug, Args)]
+pub struct Migrate {
+    /// What is asked
+    #[arg(value_name = "status|next|back", hide_possible_values = true)]
+    pub way: Way,
+
+    /// The store that is left
+    #[arg(long, value_name = "URL")]
+    pub from: String,
+
+    /// The store that is moved to
+    #[arg(long, value_name = "URL")]
+    pub to: String,
+
+    /// How to print.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// What is asked of a migration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    /// Who is in which phase.
+    Status,
+    /// The next step.
+    Next,
+    /// The next step back.
+    Back,
 }
 
 /// How to print an answer.

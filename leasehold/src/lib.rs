@@ -24,8 +24,11 @@
 //! |---|---|---|
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` | clients of one etcd cluster, and `etcdctl lock` |
 //! | `memory` (default) | `memory:` | tasks of one process |
+//! | `migrate` (default) | `migrate:PHASE?from=URL&to=URL` | what its stores lock out: see [`migration`] |
+//! | `mysql` | `mysql://USER@HOST/DATABASE`, also `mariadb:` | clients of one MySQL or MariaDB server |
 //! | `postgres` | `postgres://USER@HOST/DATABASE` | clients of one PostgreSQL server |
 //! | `redis` | `redis://HOST:PORT`, `rediss://HOST:PORT`, `unix:PATH` | clients of one Redis |
+//! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT` | clients of the same independent Redis servers |
 //! | `sqlite` (default) | `sqlite:PATH` | processes of one machine |
 //!
 //! [`connect`] takes such a URL, [`Config`] one from a configuration file, and [`LockClient::new`]
@@ -58,6 +61,20 @@ pub mod memory {
     pub use lock_core::Memory;
 }
 
+/// Locks in a MySQL or MariaDB database, its fence, and a builder that takes a pool of yours.
+#[cfg(feature = "mysql")]
+pub mod mysql {
+    pub use backend_sql::{
+        Strategy,
+        mysql::{MysqlBuilder, MysqlFence},
+    };
+}
+
+/// From one store to another while everything runs: the backend over both, and who is how far.
+pub mod migration {
+    pub use lock_core::{Direction, Fleet, Member, Migration, Phase, Refusal, Step};
+}
+
 /// Locks in a PostgreSQL database, its fence, and a builder that takes a pool of yours.
 #[cfg(feature = "postgres")]
 pub mod postgres {
@@ -67,16 +84,25 @@ pub mod postgres {
     };
 }
 
-/// Locks in an etcd cluster, and a builder.
+/// Locks in an etcd cluster, its fence, and a builder.
 #[cfg(feature = "etcd")]
 pub mod etcd {
-    pub use backend_etcd::EtcdBuilder;
+    pub use backend_etcd::{
+        EtcdBuilder, Fence as EtcdFence, FenceError, HeldKey as EtcdHeldKey, etcd_client,
+    };
 }
 
 /// Locks in one Redis, its fence, and a builder.
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use backend_redis::{Fence as RedisFence, FenceError, Protocol, RedisBuilder};
+}
+
+/// Locks in a quorum of independent Redis servers, and a builder.
+#[cfg(feature = "redlock")]
+pub mod redlock {
+    pub use backend_redis::RedisBuilder;
+    pub use backend_redlock::RedlockBuilder;
 }
 
 /// Locks in a SQLite file, its fence, and a builder that takes a pool of yours.

@@ -82,8 +82,12 @@ fn redacted(url: &str) -> String {
 fn parameter(pair: &str) -> String {
     const SECRET: [&str; 6] = ["pass", "secret", "token", "auth", "key", "cred"];
     let Some((key, value)) = pair.split_once('=') else { return pair.to_owned() };
-    let lower = key.to_ascii_lowercase();
-    if SECRET.iter().any(|word| lower.contains(word)) || value.contains("%40") {
+    let secret = |text: &str| {
+        let lower = text.to_ascii_lowercase();
+        SECRET.iter().any(|word| lower.contains(word))
+    };
+    // A value with escapes may be a URL with parameters of its own.
+    if secret(key) || value.contains("%40") || (value.contains('%') && secret(value)) {
         format!("{key}=***")
     } else {
         pair.to_owned()
@@ -146,6 +150,8 @@ mod tests {
             ("redlock://u:hunter2@a,u:hunter2@b", "redlock://***@b"),
             ("etcd://h?Password=hunter2&prefix=p", "etcd://h?Password=***&prefix=p"),
             ("migrate:both?from=redis%3A%2F%2Fu%3Ahunter2%40h", "migrate:both?from=***"),
+            ("migrate:new?to=unix%3A%2Fs%3Fpassword%3Dhunter2", "migrate:new?to=***"),
+            ("migrate:new?to=sqlite%3Aa.db", "migrate:new?to=sqlite%3Aa.db"),
             ("sqlite:/var/lib/locks.db?strategy=x", "sqlite:/var/lib/locks.db?strategy=x"),
             ("memory:", "memory:"),
         ] {

@@ -58,7 +58,8 @@ pub(crate) fn spread(bits: u128, span: Duration) -> Duration {
     span - span / 1024 * (u32::from(bits as u8) + 1)
 }
 
-/// The real clock, the operating system's randomness and the current tokio runtime.
+/// The real clock, the operating system's randomness and the current tokio runtime, which must have
+/// its I/O and time drivers enabled (`enable_all`): sleeps wait on a timer of the suspend-proof clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemEnv;
 

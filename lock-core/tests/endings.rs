@@ -88,3 +88,23 @@ async fn a_wait_that_ends_before_the_store_has_a_place_names_the_holder() {
     let Some(Blocked::Busy(busy)) = error.blocked() else { panic!("{error}") };
     assert_eq!(busy.holder.as_ref().unwrap().owner, held.owner());
 }
+
+#[tokio::test]
+async fn a_waiter_whose_question_hangs_takes_another_place() {
+    let gate = Gate::new();
+    let holder = LockClient::new(Arc::new(gate.memory.clone()));
+    let held = holder.lock("job").acquire().await.unwrap();
+    let client = client(&gate, Duration::from_millis(50));
+    gate.deaf.store(true, Ordering::SeqCst);
+    let lock = client.lock("job").lease(Duration::from_secs(1)).wait(Duration::from_secs(30));
+    let waiter = tokio::spawn(lock.acquire());
+    // The first attempt is answered; the place, which hears nothing, then asks, and that hangs.
+    gate.next_attempt().await;
+    gate.shut.store(true, Ordering::SeqCst);
+    gate.next_attempt().await;
+    gate.deaf.store(false, Ordering::SeqCst);
+    gate.shut.store(false, Ordering::SeqCst);
+    held.release().await.unwrap();
+    let served = tokio::time::timeout(Duration::from_secs(20), waiter).await.unwrap().unwrap();
+    served.expect("another place was taken").release().await.unwrap();
+}

@@ -4,6 +4,8 @@
 do
   local e = redis.call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'mark')
   if e[1] == ARGV[1] and e[2] == ARGV[2] and e[3] == ARGV[3] and e[4] == ARGV[4]
+    and (ARGV[#ARGV] == ''
+      or string.find(redis.call('INFO', 'replication'), 'master_replid:' .. e[2], 1, true))
     and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[5]) == 0 then
     local time, longest = redis.call('TIME'), tonumber(ARGV[3])
     local now, floor = time[1] * 1000000 + time[2], tonumber(ARGV[8])

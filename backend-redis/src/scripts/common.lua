@@ -5,6 +5,9 @@
 -- ARGV: 1 run id and 2 replication id that this connection was told
 --       3 the longest lease that the client believes in   4 its quarantine setting, on or off
 --       from 5 on: each script's own
+--       last, where a replica may be promoted: by how many microseconds a quarantine is longer, for
+--       what an old master may still do; otherwise ''. With it the role is not taken on trust: two
+--       failovers in a row may have gone unnoticed since the client was told.
 --
 -- A lock is "owner token state label", with Redis's own expiry; state 0 held, 1 released and kept
 -- for a last while, 2 handed over and not claimed. A place is "until lease floor channel label".
@@ -36,16 +39,19 @@ local function gate(now)
   local e = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from', 'mark', 'longest', 'quarantine',
     'span', 'why')
   local from, span = tonumber(e[3] or 0), tonumber(e[7] or 0)
-  if e[1] ~= ARGV[1] or e[2] ~= ARGV[2] then
+  local margin = ARGV[#ARGV]
+  if e[1] ~= ARGV[1] or e[2] ~= ARGV[2] or margin ~= '' then
     -- Only who knows the truth may write the record; a client that was told long ago asks again.
     local run, replid = identity()
     if run ~= ARGV[1] or replid ~= ARGV[2] then return nil, {'stale'} end
+  end
+  if e[1] ~= ARGV[1] or e[2] ~= ARGV[2] then
     local longest, quarantine = e[5] or ARGV[3], e[6] or ARGV[4]
     e[8] = e[1] and 'the server restarted or changed its role'
       or 'the epoch record was missing: a first use, or the data were lost'
-    span = math.max(span, tonumber(longest), tonumber(ARGV[3]))
+    span = math.max(span, math.max(tonumber(longest), tonumber(ARGV[3])) + (tonumber(margin) or 0))
     from = quarantine == 'on' and now + span or 0
-    redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
+    redis.call('HSET', KEYS[1], 'run', ARGV[1], 'replid', ARGV[2], 'from', text(from), 'span', text(span),
       'longest', longest, 'quarantine', quarantine, 'why', e[8])
     e[5], e[6] = longest, quarantine
   end
@@ -94,7 +100,8 @@ local function pass_on(now, mark, me)
         if not token then return nil end
         if owner == me then return hold(owner, token, '0', label, lease) end
         local record = hold(owner, token, '2', label, CLAIM_MS)
-        redis.call('PUBLISH', channel, owner .. ' ' .. text(token) .. ' ' .. CLAIM_MS)
+        local sharded = string.find(channel, '}:spush:', 1, true)
+        redis.call(sharded and 'SPUBLISH' or 'PUBLISH', channel, owner .. ' ' .. text(token) .. ' ' .. CLAIM_MS)
         return record
       end
     end

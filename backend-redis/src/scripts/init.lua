@@ -16,7 +16,7 @@ elseif e[5] ~= longest then
   why = 'the longest lease was changed'
 end
 if why then
-  span = math.max(span, tonumber(old), tonumber(longest))
+  span = math.max(span, math.max(tonumber(old), tonumber(longest)) + (tonumber(ARGV[#ARGV]) or 0))
   from = now + span
   redis.call('HSET', KEYS[1], 'why', why)
 elseif from - now > span then

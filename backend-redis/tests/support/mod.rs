@@ -1,6 +1,10 @@
 //! What the tests on real servers share.
 #![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
 
+pub(crate) mod belief;
+pub(crate) mod clusters;
+pub(crate) mod sentinels;
+
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Redis, RedisOptions, Server as _};

@@ -8,8 +8,8 @@ use std::{
 
 use async_trait::async_trait;
 use lock_core::{
-    Env as _, Error, FencingToken, Grant, Guarantees, Init, LockName, Quarantined, Request,
-    StoreSettings, SystemEnv, Turn,
+    Env as _, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Quarantined,
+    Request, StoreSettings, SystemEnv, Turn,
 };
 use sqlx::{Row as _, SqlStr, postgres::PgRow};
 use tokio::sync::{OnceCell, watch};
@@ -205,6 +205,12 @@ impl Postgres {
 #[async_trait]
 impl Dialect for Postgres {
     const KIND: &'static str = "postgres";
+
+    async fn identity(&self) -> Result<String, Error> {
+        let rows = self.again(&self.server.sql.identity, &[]).await?;
+        let missing = || Error::new(ErrorKind::Config, "the server shows no system identifier");
+        first(&rows)?.ok_or_else(missing)
+    }
 
     fn guarantees(&self) -> Arc<Guarantees> {
         let push = *self.told().borrow();

@@ -49,7 +49,8 @@ impl PostgresBuilder {
 
     /// The database of a pool that you have. A statement of ours takes one of its connections for
     /// less than a millisecond; a waiter keeps none. Unless the pool was made with
-    /// `test_before_acquire(false)`, each statement costs a second round trip.
+    /// `test_before_acquire(false)`, each statement costs a second round trip. One more connection, with
+    /// the pool's options, is opened for messages to waiters (see [`listen`](Self::listen)).
     #[must_use]
     pub fn with_pool(pool: PgPool) -> Self {
         Self::new(Database::Pool(pool))

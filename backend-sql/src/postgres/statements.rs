@@ -57,7 +57,7 @@ macro_rules! statements {
 statements! {
     insert create take retake claim ask look free renew release release_and_tell hand_on keep raise force leave abandon list
     raise_watermark sweep settings set_longest_lease set_quarantine open_at_once mark quarantine clock
-    exists notify
+    exists notify identity
 }
 
 fn filled(tables: &Tables, text: &str) -> String {

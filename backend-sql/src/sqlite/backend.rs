@@ -14,7 +14,7 @@ use sqlx::{Row as _, SqlitePool, sqlite::SqliteRow};
 
 use super::{
     config::SqliteBuilder,
-    epoch::{self, now, wall_micros},
+    epoch::{self, now, today, wall_micros},
     open::File,
     promises::promises,
     statements::Statements,
@@ -27,7 +27,7 @@ use crate::{
 
 /// An abandoned owner is remembered for so long: far longer than a statement of its can be on its
 /// way.
-const REMEMBERED_SECONDS: i64 = 3600;
+const REMEMBERED: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
 pub(super) struct Sqlite {
@@ -192,6 +192,14 @@ fn nanos(span: Duration) -> i64 {
 impl Dialect for Sqlite {
     const KIND: &'static str = "sqlite";
 
+    async fn identity(&self) -> Result<String, Error> {
+        let pool = self.file.pool().await?;
+        let read = || async {
+            sqlx::query_scalar::<_, String>(self.sql.identity.clone()).fetch_one(pool).await
+        };
+        self.file.patiently(read).await
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -279,7 +287,7 @@ impl Dialect for Sqlite {
         // First the tombstone, so that a late statement finds it, then whatever an earlier one took.
         let write = || {
             let query = sqlx::query(self.sql.abandon.clone()).bind(&owner);
-            let query = query.bind(wall_micros() / 1_000_000);
+            let query = query.bind(now()).bind(&self.epoch).bind(today());
             async { query.execute(pool).await }
         };
         self.file.patiently(write).await?;
@@ -322,9 +330,10 @@ impl Dialect for Sqlite {
                 self.file.patiently(write).await?;
             }
         }
-        let before = wall_micros() / 1_000_000 - REMEMBERED_SECONDS;
+        let before = now().saturating_sub(nanos(REMEMBERED));
         let write = || {
             let query = sqlx::query(self.sql.forget.clone()).bind(before);
+            let query = query.bind(&self.epoch).bind(today());
             async { query.execute(pool).await }
         };
         self.file.patiently(write).await.map(drop)

@@ -21,6 +21,11 @@ pub(super) fn now() -> i64 {
     i64::try_from(SystemEnv.now().as_nanos()).unwrap_or(i64::MAX)
 }
 
+/// The day by the wall clock, from 1970 on.
+pub(super) fn today() -> i64 {
+    wall_micros() / 86_400_000_000
+}
+
 /// Microseconds of the wall clock.
 pub(super) fn wall_micros() -> i64 {
     i64::try_from(SystemEnv.wall_micros()).unwrap_or(i64::MAX)

@@ -8,6 +8,7 @@ use std::{
 };
 
 use lock_core::{LockClient, LockName, Release};
+use tokio::sync::oneshot;
 
 use super::{always, cases};
 use crate::setting::{Setting, granted, refused};
@@ -15,6 +16,8 @@ use crate::setting::{Setting, granted, refused};
 cases! {
     "S6" an_acquire_dropped_at_any_poll_leaves_nothing always;
     "S6" a_waiting_acquire_dropped_at_any_poll_leaves_nothing always;
+    "S6" a_served_acquire_dropped_at_any_poll_leaves_nothing always;
+    "S6" a_connect_dropped_at_any_poll_changes_nothing always;
     "S6" a_try_acquire_dropped_at_any_poll_leaves_nothing always;
     "S6" a_release_dropped_at_any_poll_still_releases always;
     "S6" a_with_dropped_at_any_poll_leaves_nothing always;
@@ -109,7 +112,7 @@ async fn a_with_dropped_at_any_poll_leaves_nothing(setting: Setting) {
 }
 
 async fn a_waiting_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
-    for polls in 0..12 {
+    for polls in 0..MOST {
         let (holder, client) = (setting.client().await, setting.client().await);
         let name = setting.name(&format!("wait {polls}"));
         let guard = holder.lock(&name).acquire().await.unwrap();
@@ -118,7 +121,61 @@ async fn a_waiting_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) 
         assert!(!matches!(ended, Some(Ok(_))), "granted while another holds it");
         guard.release().await.unwrap();
         is_free(&setting, &name).await;
+        if ended.is_some() {
+            println!("    a wait that times out: dropped after 0 to {polls} polls");
+            return;
+        }
     }
+    panic!("a wait of 100 ms did not end within {MOST} polls");
+}
+
+/// The lock is handed over while the future is polled: a drop may meet the grant on its way.
+async fn a_served_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
+    for polls in 0..MOST {
+        let (holder, (client, mut waits)) =
+            (setting.client().await, setting.observed_client().await);
+        let name = setting.name(&format!("served {polls}"));
+        let guard = holder.lock(&name).acquire().await.unwrap();
+        let (dropped, gone) = oneshot::channel::<()>();
+        let release = tokio::spawn(async move {
+            tokio::select! {
+                () = waits.reach(1) => {}
+                _ = gone => {}
+            }
+            guard.release().await.unwrap();
+        });
+        let lock = client.lock(&name).lease(setting.long_lease()).wait(setting.patience());
+        let ended = poll_times(lock.acquire(), polls).await;
+        let done = ended.is_some();
+        if let Some(served) = ended {
+            drop(served.expect("the waiter is served"));
+        }
+        drop(dropped);
+        release.await.unwrap();
+        is_free(&setting, &name).await;
+        if done {
+            println!("    a wait that is served: dropped after 0 to {polls} polls");
+            return;
+        }
+    }
+    panic!("a waiter was not served within {MOST} polls");
+}
+
+/// A connection that is given up half-made neither holds the store up nor leaves anything there.
+async fn a_connect_dropped_at_any_poll_changes_nothing(setting: Setting) {
+    let client = setting.client().await;
+    for polls in 0..MOST {
+        let name = setting.name(&format!("connect {polls}"));
+        let ended = poll_times(setting.harness().connect(setting.address()), polls).await;
+        let guard = client.lock(&name).acquire().await.expect("the store is not held up");
+        guard.release().await.unwrap();
+        if let Some(backend) = ended {
+            drop(LockClient::new(backend.unwrap()).lock(&name).acquire().await.unwrap());
+            println!("    connect: dropped after 0 to {polls} polls");
+            return;
+        }
+    }
+    panic!("a connect did not end within {MOST} polls");
 }
 
 async fn a_release_dropped_at_any_poll_still_releases(setting: Setting) {

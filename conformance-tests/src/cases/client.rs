@@ -76,11 +76,11 @@ async fn close_releases_and_refuses(setting: Setting) {
 }
 
 async fn close_turns_waiters_away(setting: Setting) {
-    let (holder, client) = (setting.client().await, setting.client().await);
+    let (holder, (client, mut waits)) = (setting.client().await, setting.observed_client().await);
     let name = setting.name("job");
     let guard = holder.lock(&name).acquire().await.unwrap();
     let waiter = tokio::spawn(client.lock(&name).acquire());
-    tokio::task::yield_now().await;
+    waits.reach(1).await;
     client.close().await;
     let error = waiter.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");

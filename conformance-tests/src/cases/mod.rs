@@ -3,7 +3,8 @@
 //! A case is a function of a [`Setting`] that panics when the store does not keep what it promises. Its
 //! `requirement` is the one of the contract that it tries: S1 exclusion, S2 tokens, S3 validity, S4
 //! ownership, S5 no resurrection, S6 unknown outcomes; L1 crash, L2 waking, L3 fairness, L4 traffic,
-//! L5 loss, L6 close.
+//! L5 loss, L6 close. Besides: `names`, which a store must tell apart, and `operation`, what operators
+//! see and do.
 
 mod cancellation;
 mod client;
@@ -76,6 +77,10 @@ fn always(_: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
 
 fn fair(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
     if promised.fair { Ok(()) } else { Err("the store does not call itself fair") }
+}
+
+fn pushes(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
+    if promised.push { Ok(()) } else { Err("waiters look at a rate of their own: none is woken") }
 }
 
 fn raises(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {

@@ -8,9 +8,9 @@ use super::{always, cases};
 use crate::setting::{Setting, granted};
 
 cases! {
-    "S1" names_are_kept_apart always;
-    "S1" the_longest_name_works always;
-    "S1" a_bad_name_is_refused_before_the_store_is_touched always;
+    "names" names_are_kept_apart always;
+    "names" the_longest_name_works always;
+    "names" a_bad_name_is_refused_before_the_store_is_touched always;
 }
 
 /// Each means something to some store, or looks like its neighbour to one.

@@ -17,15 +17,15 @@ cases! {
 }
 
 async fn a_release_serves_a_waiter(setting: Setting) {
-    let (one, other) = (setting.client().await, setting.client().await);
+    let (one, (other, mut waits)) = (setting.client().await, setting.observed_client().await);
     let name = setting.name("job");
-    for _ in 0..5 {
+    for round in 1..=5 {
         let guard = one.lock(&name).lease(setting.long_lease()).acquire().await.unwrap();
         let first = guard.token();
         let lock =
             other.lock(&name).wait(setting.promised().longest_poll * 2 + Duration::from_secs(10));
         let waiter = tokio::spawn(lock.acquire());
-        tokio::task::yield_now().await;
+        waits.reach(round).await;
         guard.release().await.unwrap();
         let second = waiter.await.unwrap().expect("the waiter is served");
         assert!(second.token() > first);
@@ -34,7 +34,7 @@ async fn a_release_serves_a_waiter(setting: Setting) {
 }
 
 async fn a_waiter_of_the_same_client_is_served(setting: Setting) {
-    let client = setting.client().await;
+    let (client, mut waits) = setting.observed_client().await;
     let name = setting.name("job");
     let guard = client.lock(&name).acquire().await.unwrap();
     let waiters: Vec<_> = (0..5)
@@ -43,7 +43,8 @@ async fn a_waiter_of_the_same_client_is_served(setting: Setting) {
             tokio::spawn(async { lock.acquire().await.unwrap().release().await.unwrap() })
         })
         .collect();
-    tokio::task::yield_now().await;
+    // One place for all of them.
+    waits.reach(1).await;
     guard.release().await.unwrap();
     for waiter in waiters {
         waiter.await.unwrap();

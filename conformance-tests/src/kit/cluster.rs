@@ -12,7 +12,7 @@ use super::{
 
 /// The number of slots of every Redis Cluster.
 const SLOTS: usize = 16_384;
-/// A master that is silent for this long is replaced by a replica.
+/// A master that is silent for this long is replaced by a replica, unless the options say otherwise.
 const NODE_TIMEOUT_MS: u32 = 1_000;
 
 /// A running Redis Cluster.
@@ -41,7 +41,7 @@ impl RedisCluster {
                 .clone()
                 .line("cluster-enabled yes")
                 .line(format!("cluster-port {}", port.number()))
-                .line(format!("cluster-node-timeout {NODE_TIMEOUT_MS}"))
+                .default_line(format!("cluster-node-timeout {NODE_TIMEOUT_MS}"))
                 .line("repl-diskless-sync-delay 0");
             nodes.push(Redis::start(options).await?);
             bus.push(port);

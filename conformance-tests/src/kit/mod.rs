@@ -8,6 +8,7 @@
 //! - Every server is a [`Server`]: pause, resume, kill, restart with or without its data.
 //! - [`Proxy`] stands between a client and a server: cut, black hole, lost replies, delay, reset; and
 //!   counts, so that a test can assert that its fault happened.
+//! - [`Streams`] does so for single calls of gRPC; [`SlowFlush`] makes a server's disk slow.
 //! - [`Clock`] sets a server's clocks while it runs.
 //!
 //! A missing program is an error that names the Debian package to install, never a skipped test.
@@ -28,6 +29,7 @@ mod redis;
 mod sentinel;
 mod server;
 mod session;
+mod slow_flush;
 pub mod tls;
 mod tree;
 pub mod wait;
@@ -37,7 +39,7 @@ pub use self::{
     clock_shim::{Clock, Offsets},
     cluster::RedisCluster,
     error::{KitError, Result},
-    etcd::{Etcd, EtcdOptions, Member},
+    etcd::{Etcd, EtcdOptions, Member, Streams},
     mariadb::{Mariadb, MariadbOptions},
     pgbouncer::Pgbouncer,
     postgres::{Postgres, PostgresOptions},
@@ -46,6 +48,7 @@ pub use self::{
     redis::{Redis, RedisOptions},
     sentinel::Sentinels,
     server::{Data, Server},
+    slow_flush::SlowFlush,
     tls::{Certificates, ClientCertificates},
     tree::is_alive,
 };

@@ -46,6 +46,12 @@ impl RedisOptions {
         self
     }
 
+    /// Adds a line that those given by [`line`](Self::line) win over.
+    pub(super) fn default_line(mut self, line: impl Into<String>) -> Self {
+        self.lines.insert(0, line.into());
+        self
+    }
+
     /// The default user's password (default: none).
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {

@@ -14,7 +14,7 @@ use super::{
     wait::{READY_WITHIN, until},
 };
 
-/// Sentinels call a master dead that has been silent for this long.
+/// Sentinels call a master dead that has been silent for this long, unless told otherwise.
 const DOWN_AFTER: Duration = Duration::from_millis(500);
 const MAJORITY: usize = 2;
 
@@ -43,6 +43,20 @@ impl Sentinels {
     ///
     /// [`KitError`], with the end of a server's log where it has one.
     pub async fn start(replicas: usize, options: RedisOptions) -> Result<Self> {
+        Self::start_patient(replicas, options, DOWN_AFTER).await
+    }
+
+    /// The same, with a master called dead only after `down_after` of silence: for tests in which none
+    /// is to be replaced because the machine is busy.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_patient(
+        replicas: usize,
+        options: RedisOptions,
+        down_after: Duration,
+    ) -> Result<Self> {
         // Without it a replica waits five seconds for others that might want the same snapshot.
         let options = options.line("repl-diskless-sync-delay 0");
         let master = Redis::start(options.clone()).await?;
@@ -51,7 +65,7 @@ impl Sentinels {
         wait_online(&master, replicas).await?;
 
         let address = master.address();
-        let sentinels = try_join_all((0..3).map(|_| Sentinel::start(address))).await?;
+        let sentinels = try_join_all((0..3).map(|_| Sentinel::start(address, down_after))).await?;
         let mut servers = vec![master];
         servers.extend(others);
         let group = Self { servers, sentinels };
@@ -62,6 +76,11 @@ impl Sentinels {
     /// Where the sentinels listen.
     pub fn endpoints(&self) -> Vec<SocketAddr> {
         self.sentinels.iter().map(|each| each.port.address()).collect()
+    }
+
+    /// A sentinel, to pause or kill it.
+    pub fn sentinel(&mut self, index: usize) -> &mut Process {
+        &mut self.sentinels[index].process
     }
 
     /// The data servers, the first master first.
@@ -131,11 +150,11 @@ impl Sentinels {
 }
 
 impl Sentinel {
-    async fn start(master: SocketAddr) -> Result<Self> {
-        ports::retry_taken(|| Self::try_start(master)).await
+    async fn start(master: SocketAddr, down_after: Duration) -> Result<Self> {
+        ports::retry_taken(|| Self::try_start(master, down_after)).await
     }
 
-    async fn try_start(master: SocketAddr) -> Result<Self> {
+    async fn try_start(master: SocketAddr, down_after: Duration) -> Result<Self> {
         let program = programs::find("redis-server", "redis-server")?;
         let port = Port::reserve()?;
         let folder = Process::folder_for(None)?;
@@ -150,7 +169,7 @@ impl Sentinel {
             port.number(),
             folder.path().display(),
             master.port(),
-            DOWN_AFTER.as_millis(),
+            down_after.as_millis(),
         );
         std::fs::write(&config, text).doing(|| format!("write {}", config.display()))?;
         let spec = Spec::new(format!("sentinel on port {}", port.number()), program)

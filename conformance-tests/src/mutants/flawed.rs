@@ -96,6 +96,10 @@ impl Backend for Flawed {
         self.sound.kind()
     }
 
+    async fn identity(&self) -> Result<String, Error> {
+        self.sound.identity().await
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.sound.guarantees()
     }

@@ -198,7 +198,7 @@ async fn pump(link: Link, mut turn: Box<dyn Turn>, pushes: mpsc::UnboundedSender
         let calm = link.net.state().calm;
         let lost = !told && !calm && world.chance(plan.lost_pushes);
         if !lost && !link.net.is(Mutant::NeverWakes) {
-            let slow = !calm && world.chance(plan.slow);
+            let slow = !calm && world.chance(plan.late_pushes);
             let most = Duration::from_millis(if slow { 4_000 } else { 3 });
             let way = world.sleep(world.span(Duration::ZERO, most));
             let (pushes, link) = (pushes.clone(), link.clone());

@@ -114,7 +114,10 @@ fn start(world: &World, net: &Arc<Net>) -> (Vec<Recorder>, Vec<Weak<Link>>) {
         let label = OwnerLabel::new(format!("process {process}"));
         let mut options = ClientOptions::default();
         options.label = label.unwrap_or(options.label);
-        options.call_timeout = Duration::from_millis(if world.chance(500) { 300 } else { 2_000 });
+        // Shorter or longer than a call's patience. A short one gives up the places that are to hear
+        // of old pushes.
+        let short = world.chance(500) && !net.is(Mutant::OldPushes);
+        options.call_timeout = Duration::from_millis(if short { 300 } else { 2_000 });
         let Ok(client) = LockClient::with_options(link, Arc::new(env.clone()), options) else {
             unreachable!("these options are valid")
         };

@@ -65,6 +65,8 @@ pub struct Plan {
     pub silent_renewals: u64,
     /// Pushes that are lost.
     pub lost_pushes: u64,
+    /// Pushes that take up to four seconds, which is more than a claim window.
+    pub late_pushes: u64,
     /// Whether a release carries the next request.
     pub carries: bool,
     /// Acquire futures that are dropped.
@@ -102,6 +104,7 @@ impl Plan {
             alarms: often(300),
             silent_renewals: often(200),
             lost_pushes: often(500),
+            late_pushes: often(300),
             carries: world.chance(700),
             cancelled: often(400),
             disasters: often(6),
@@ -111,8 +114,10 @@ impl Plan {
             mutant,
         };
         if mutant == Some(Mutant::OldPushes) {
-            // It takes a process that slept through its claim window and hears of it late.
-            (plan.calm, plan.slow, plan.disasters) = (false, 400, 6);
+            // It takes a push that comes after its claim window, to a place that has asked since.
+            (plan.calm, plan.lost_pushes, plan.late_pushes) = (false, 0, 900);
+            (plan.slow, plan.alarms, plan.cancelled) = (0, 0, 0);
+            (plan.processes, plan.names, plan.rounds) = (3, 1, 4);
         }
         plan
     }

@@ -1,5 +1,6 @@
 //! What each action does.
 
+mod migrate;
 mod operate;
 mod run;
 mod tell;
@@ -14,20 +15,26 @@ use crate::place::Place;
 ///
 /// A failure of our own, to be reported on stderr.
 pub fn perform(cli: Cli) -> Result<u8, Failure> {
-    let place = Place::of(cli.store.as_deref())?;
+    // A migration names its two stores itself.
+    let place = match &cli.action {
+        Action::Migrate(_) => None,
+        _ => Some(Place::of(cli.store.as_deref())?),
+    };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
             Failure::unavailable(format_args!("cannot start the runtime: {}", cause(&error)))
         })?;
     let code = runtime.block_on(async {
-        match cli.action {
-            Action::Run(args) => run::run(&place, args).await,
-            Action::Init(args) => operate::init(&place, &args).await,
-            Action::Inspect(args) => operate::inspect(&place, &args).await,
-            Action::List(output) => operate::list(&place, output).await,
-            Action::Release(args) => operate::release(&place, &args).await,
-            Action::Schema(output) => tell::schema(place.url(), output),
-            Action::Check(output) => tell::check(&place, output).await,
+        match (cli.action, place) {
+            (Action::Migrate(args), _) => migrate::migrate(&args).await,
+            (_, None) => Err(Failure::usage("no store is named")),
+            (Action::Run(args), Some(place)) => run::run(&place, args).await,
+            (Action::Init(args), Some(place)) => operate::init(&place, &args).await,
+            (Action::Inspect(args), Some(place)) => operate::inspect(&place, &args).await,
+            (Action::List(output), Some(place)) => operate::list(&place, output).await,
+            (Action::Release(args), Some(place)) => operate::release(&place, &args).await,
+            (Action::Schema(output), Some(place)) => tell::schema(place.url(), output),
+            (Action::Check(output), Some(place)) => tell::check(&place, output).await,
         }
     });
     // A look-up of a host name that hangs must not keep us.

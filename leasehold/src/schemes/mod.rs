@@ -13,8 +13,14 @@ schemes! {
     // Module and feature, URL schemes, how a URL looks.
     etcd "etcd": ["etcd"], "etcd://HOST:PORT,HOST:PORT";
     memory "memory": ["memory"], "memory:";
+    migrate "migrate": ["migrate"], "migrate:PHASE?from=URL&to=URL";
+    mysql "mysql": ["mysql", "mariadb"], "mysql://USER@HOST/DATABASE";
     postgres "postgres": ["postgres", "postgresql"], "postgres://USER@HOST/DATABASE";
-    redis "redis": ["redis", "rediss", "unix", "redis+unix"], "redis://HOST:PORT";
+    redis "redis": [
+        "redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster",
+        "rediss+cluster"
+    ], "redis://HOST:PORT";
+    redlock "redlock": ["redlock", "redlocks"], "redlock://HOST:PORT,HOST:PORT,HOST:PORT";
     sqlite "sqlite": ["sqlite"], "sqlite:PATH";
 }
 

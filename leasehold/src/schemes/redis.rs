@@ -1,4 +1,5 @@
-//! `redis://HOST:PORT`, `rediss://`, `unix:PATH` — locks in one Redis.
+//! `redis://HOST:PORT`, `rediss://`, `unix:PATH` — locks in one Redis; `redis+sentinel://…/MASTER` —
+//! in one that sentinels fail over; `redis+cluster://` — in a Redis Cluster.
 
 use std::sync::Arc;
 

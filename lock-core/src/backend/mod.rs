@@ -57,6 +57,20 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// A short word for the kind of store, such as `redis`.
     fn kind(&self) -> &'static str;
 
+    /// A name of the store itself, the same for every client of it and different for every other store.
+    ///
+    /// *Guarantees*: it stays the same while the store keeps its locks; two addresses of one store give
+    /// one identity. A migration orders its two stores by it.
+    ///
+    /// *Errors*: `Unsupported` where the backend has none, as by default; otherwise as a call of the
+    /// store.
+    ///
+    /// *Cancel safety*: it changes nothing.
+    async fn identity(&self) -> Result<String, Error> {
+        let refusal = Error::new(ErrorKind::Unsupported, "this store has no identity of its own");
+        Err(refusal.at(self.kind(), "identity"))
+    }
+
     /// What holds, in the present configuration and under which assumptions.
     fn guarantees(&self) -> Arc<Guarantees>;
 

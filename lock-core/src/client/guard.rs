@@ -11,7 +11,7 @@ use super::{
     inner::{Handle, Inner},
     release,
 };
-use crate::{Error, ErrorKind, FencingToken, LockName, LossReason, Outcome, OwnerId};
+use crate::{Error, ErrorKind, FencingToken, Grant, LockName, LossReason, Outcome, OwnerId};
 
 /// A held lock. It is renewed in the background until it is released, dropped, or lost.
 ///
@@ -52,6 +52,12 @@ impl Guard {
     #[must_use]
     pub fn owner(&self) -> OwnerId {
         self.held.grant.owner
+    }
+
+    /// What the store granted, with its opaque state: for what a backend offers beyond the trait.
+    #[must_use]
+    pub fn grant(&self) -> &Grant {
+        &self.held.grant
     }
 
     /// Whether the lock may still be relied on. Needs only the clock: no task, no store.

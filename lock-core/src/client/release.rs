@@ -163,6 +163,14 @@ pub(crate) fn after_doubtful_enqueue(
     Box::pin(async move { abandon(&inner, request).await })
 }
 
+/// Gives a place up whose question had no answer in time, and what it may have been granted.
+pub(crate) fn after_asking(
+    inner: Arc<Inner>,
+    (request, _): (Request, Result<Attempt, Error>),
+) -> BoxFuture {
+    Box::pin(async move { abandon(&inner, request).await })
+}
+
 /// Nothing is left to do after a release.
 pub(crate) fn after_release(_: Arc<Inner>, _: Result<Outcome, Error>) -> BoxFuture {
     Box::pin(async {})

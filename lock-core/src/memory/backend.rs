@@ -62,6 +62,10 @@ impl Backend for Memory {
         "memory"
     }
 
+    async fn identity(&self) -> Result<String, Error> {
+        Ok(format!("memory:{}", self.number))
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         Arc::clone(&self.store().promised)
     }

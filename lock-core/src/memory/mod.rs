@@ -5,7 +5,10 @@ mod store;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,7 +20,11 @@ use crate::{Env, Guarantees, Promise, StoreSettings, SystemEnv};
 pub struct Memory {
     store: Arc<Mutex<Store>>,
     env: Arc<dyn Env>,
+    number: u64,
 }
+
+/// Stores are told apart by their numbers: none is seen outside its process.
+static STORES: AtomicU64 = AtomicU64::new(0);
 
 impl Memory {
     /// How often a place must be heard of; a poll of its owner is its heartbeat.
@@ -52,7 +59,8 @@ impl Memory {
         promised.dead_place_delay = Self::CLAIM;
         // Grants faster than one a microsecond push tokens ahead of the clock.
         promised.token_lead = Duration::from_secs(1);
-        Self { store: Arc::new(Mutex::new(Store::new(promised))), env }
+        let number = STORES.fetch_add(1, Ordering::Relaxed);
+        Self { store: Arc::new(Mutex::new(Store::new(promised))), env, number }
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {

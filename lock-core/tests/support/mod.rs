@@ -1,17 +1,35 @@
 //! A backend whose answers a test can hold back.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Init,
     Instant, LockName, LockState, Memory, Outcome, Page, Release, Released, Renewal, Request,
-    StoreSettings,
+    Signal, StoreSettings, Turn,
 };
 use tokio::sync::Notify;
+
+/// A place whose signals are not passed on.
+#[derive(Debug)]
+struct Deaf(Box<dyn Turn>);
+
+#[async_trait]
+impl Turn for Deaf {
+    async fn next(&mut self) -> Signal {
+        std::future::pending().await
+    }
+
+    async fn leave(self: Box<Self>) -> Result<(), Error> {
+        self.0.leave().await
+    }
+}
 
 /// The memory backend behind a gate.
 #[derive(Debug, Default)]
@@ -24,6 +42,8 @@ pub(crate) struct Gate {
     pub(crate) open: Notify,
     /// Requests for a place are never answered.
     pub(crate) mute: AtomicBool,
+    /// Places hear nothing and are to ask at once.
+    pub(crate) deaf: AtomicBool,
     /// How many attempts have been made.
     pub(crate) attempts: AtomicUsize,
     pub(crate) attempted: Notify,
@@ -67,7 +87,13 @@ impl Backend for Gate {
         if self.mute.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
-        self.memory.enqueue(request).await
+        match self.memory.enqueue(request).await? {
+            Enqueued::Waiting(turn, mut busy) if self.deaf.load(Ordering::SeqCst) => {
+                busy.retry_after = Duration::ZERO;
+                Ok(Enqueued::Waiting(Box::new(Deaf(turn)), busy))
+            }
+            other => Ok(other),
+        }
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {

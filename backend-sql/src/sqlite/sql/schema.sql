@@ -14,17 +14,21 @@ CREATE TABLE IF NOT EXISTS {locks} (
     kept    INTEGER NOT NULL     -- 1: released, and kept for a last while
 ) STRICT, WITHOUT ROWID;
 
--- Owners that must never be granted anything any more; seconds of the wall clock.
+-- Owners that must never be granted anything any more.
 CREATE TABLE IF NOT EXISTS {abandoned} (
     owner TEXT    NOT NULL PRIMARY KEY,
-    at    INTEGER NOT NULL
+    at    INTEGER NOT NULL, -- as {locks}.expires
+    epoch TEXT    NOT NULL,
+    day   INTEGER NOT NULL  -- of the wall clock, from 1970 on
 ) STRICT, WITHOUT ROWID;
 
 -- What all clients agree on. No row of a name that is gone had a token above the watermark.
 CREATE TABLE IF NOT EXISTS {settings} (
     id            INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     longest_lease INTEGER NOT NULL, -- milliseconds
-    watermark     INTEGER NOT NULL
+    watermark     INTEGER NOT NULL,
+    -- Tells this store from every other, also under another path.
+    identity      TEXT    NOT NULL DEFAULT (lower(hex(randomblob(16))))
 ) STRICT;
 
 INSERT INTO {settings} (id, longest_lease, watermark) VALUES (1, {longest_lease}, 0)

@@ -4,12 +4,13 @@
 
 mod member;
 mod snapshot;
+mod streams;
 
 use std::{net::SocketAddr, path::Path, process::Command};
 
 use futures_util::future::{join_all, try_join_all};
 
-pub use self::member::Member;
+pub use self::{member::Member, streams::Streams};
 use super::{
     error::Result,
     ports, programs,

@@ -213,7 +213,13 @@ impl Driver {
     async fn ask(&mut self, mut place: Place) -> Step {
         let inner = Arc::clone(&self.handle.0);
         place.asked.request.sent = inner.env.now();
-        match inner.backend.try_acquire(&place.asked.request).await {
+        let work = release::attempt(Arc::clone(&inner), place.asked.request.clone());
+        let call = Call::new(&inner, work, release::after_asking);
+        let Some((_, answer)) = call.within(inner.options.call_timeout).await else {
+            // The end of the call gives the place up; only a fresh owner is safe.
+            return Step::Pause(self.next_pause(), None);
+        };
+        match answer {
             Ok(Attempt::Granted(grant)) => self.deliver(grant, place.asked.doubtful).await,
             Ok(Attempt::Busy(busy)) => {
                 self.pause = Duration::ZERO;
@@ -264,8 +270,13 @@ impl Driver {
     /// Renews a pushed grant before anybody gets it.
     async fn confirm(&mut self, mut grant: Grant, place: Place) -> Step {
         let inner = Arc::clone(&self.handle.0);
-        let sent = inner.env.now();
-        match inner.backend.renew(&[&grant], sent).await.pop() {
+        let (renewing, sent) = (Arc::clone(&inner), inner.env.now());
+        let claimed = grant.clone();
+        let work = async move { renewing.backend.renew(&[&claimed], sent).await.pop() };
+        let limit = inner.options.call_timeout;
+        // A renewal that comes late harms nobody: whoever gets the grant gives it back.
+        let call = Call::new(&inner, work, |_, _| Box::pin(async {})).within(limit);
+        match call.await.flatten() {
             Some(Renewal::Renewed { from, lease }) => {
                 (grant.from, grant.lease, grant.claim) = (from, lease, None);
                 self.deliver(grant, place.asked.doubtful).await

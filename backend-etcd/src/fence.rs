@@ -1,0 +1,185 @@
+//! A fence for data in etcd, in the user's own transaction.
+
+use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse, TxnResponse};
+use lock_core::{Error, ErrorKind, FencingToken, Guard, Stale};
+
+use crate::place::Held;
+
+/// Why a fenced transaction did not write.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FenceError {
+    /// A newer holder has written: nothing was changed.
+    #[error(transparent)]
+    Stale(#[from] Stale),
+    /// The answer is not that of a fenced transaction, or the fence's key holds something else.
+    #[error(transparent)]
+    Unreadable(#[from] Error),
+}
+
+/// Guards writes by a fencing token: a token older than one that was admitted writes nothing.
+///
+/// The highest token of a resource is kept in a key of its own, and is compared and written in the
+/// transaction that writes the data. Whose token is older than one that was admitted is refused, for
+/// ever, whichever store the tokens came from.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use backend_etcd::{
+///     Fence,
+///     etcd_client::{Client, TxnOp},
+/// };
+///
+/// let locks = lock_core::LockClient::new(backend_etcd::connect("etcd://127.0.0.1:2379").await?);
+/// let etcd = Client::connect(["127.0.0.1:2379"], None).await?;
+/// let fence = Fence::new("fences/");
+///
+/// let guard = locks.lock("nightly-report").acquire().await?;
+/// let write = TxnOp::put("report/today", "42 orders", None);
+/// let guarded = fence.guard("report", guard.token(), [write]);
+/// let answer = etcd.kv_client().txn(guarded).await?;
+/// // An error if a later holder has written: then nothing was changed.
+/// fence.admitted("report", guard.token(), &answer)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    prefix: String,
+}
+
+impl Fence {
+    /// A fence whose keys all start with `prefix`, such as `fences/`. All who write a resource must use
+    /// the same.
+    #[must_use]
+    pub fn new(prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into() }
+    }
+
+    /// The key that holds a resource's highest token.
+    #[must_use]
+    pub fn key(&self, resource: &str) -> String {
+        format!("{}{resource}", self.prefix)
+    }
+
+    /// A transaction that carries out `operations` if no token above `token` was admitted for `resource`.
+    /// The same token may come again: a holder writes more than once. To be sent by the caller's own
+    /// client; its answer is for [`admitted`](Self::admitted).
+    ///
+    /// etcd allows an operation on each key once in a transaction, and none on the fence's own key.
+    #[must_use]
+    pub fn guard(
+        &self,
+        resource: &str,
+        token: FencingToken,
+        operations: impl Into<Vec<TxnOp>>,
+    ) -> Txn {
+        let key = self.key(resource);
+        let mut writes: Vec<TxnOp> = operations.into();
+        writes.push(TxnOp::put(key.as_str(), digits(token.get()), None));
+        // A comparison of the value fails for a key that is not there.
+        let first = Txn::new()
+            .when([Compare::version(key.as_str(), CompareOp::Equal, 0)])
+            .and_then(writes.clone())
+            .or_else([TxnOp::get(key.as_str(), None)]);
+        Txn::new()
+            .when([Compare::value(key.as_str(), CompareOp::Less, digits(token.get() + 1))])
+            .and_then(writes)
+            .or_else([TxnOp::txn(first)])
+    }
+
+    /// Whether a guarded transaction was carried out.
+    ///
+    /// # Errors
+    /// [`FenceError::Stale`]: nothing was changed. [`FenceError::Unreadable`] for an answer of another
+    /// transaction.
+    pub fn admitted(
+        &self,
+        resource: &str,
+        token: FencingToken,
+        answer: &TxnResponse,
+    ) -> Result<(), FenceError> {
+        if answer.succeeded() {
+            return Ok(());
+        }
+        let first = answer.op_responses().into_iter().find_map(|response| match response {
+            TxnOpResponse::Txn(first) => Some(first),
+            _ => None,
+        });
+        let Some(first) = first else { return Err(unreadable(&self.key(resource))) };
+        if first.succeeded() {
+            return Ok(());
+        }
+        let read = first.op_responses().into_iter().find_map(|response| match response {
+            TxnOpResponse::Get(got) => got.kvs().first()?.value_str().ok()?.parse().ok(),
+            _ => None,
+        });
+        match read.and_then(FencingToken::new) {
+            Some(admitted) => {
+                Err(Stale { resource: resource.to_owned(), offered: token, admitted }.into())
+            }
+            None => Err(unreadable(&self.key(resource))),
+        }
+    }
+}
+
+fn unreadable(key: &str) -> FenceError {
+    let message = format!("{key} in etcd holds no fencing token, or the answer is another's");
+    Error::new(ErrorKind::Config, message).at("etcd", "fence").into()
+}
+
+/// etcd compares values byte by byte: all numbers below 2^53 have at most 16 digits.
+fn digits(token: u64) -> String {
+    format!("{token:016}")
+}
+
+/// The key of a lock that is held in etcd: a condition for transactions that are to be carried out only
+/// while it is.
+///
+/// Stricter than [`Fence`]: a write is refused as soon as the lock is gone, also where nobody has it yet. It
+/// needs the data in the same cluster as the lock.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use backend_etcd::{
+///     HeldKey,
+///     etcd_client::{Client, Txn, TxnOp},
+/// };
+///
+/// let locks = lock_core::LockClient::new(backend_etcd::connect("etcd://127.0.0.1:2379").await?);
+/// let etcd = Client::connect(["127.0.0.1:2379"], None).await?;
+///
+/// let guard = locks.lock("nightly-report").acquire().await?;
+/// let held = HeldKey::of(&guard).ok_or("the lock is not in etcd")?;
+/// let write = TxnOp::put("report/today", "42 orders", None);
+/// let answer = etcd.kv_client().txn(Txn::new().when([held.is_held()]).and_then([write])).await?;
+/// assert!(answer.succeeded(), "the lock was lost, and nothing was written");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldKey {
+    key: String,
+    created: i64,
+}
+
+impl HeldKey {
+    /// The key of a guard; `None` if its lock is not in etcd, or in etcd and another store as well.
+    #[must_use]
+    pub fn of(guard: &Guard) -> Option<Self> {
+        let held: &Held = guard.grant().state.as_ref()?.downcast_ref()?;
+        Some(Self { key: held.key.clone(), created: held.created })
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The condition that the lock is still held by that guard.
+    #[must_use]
+    pub fn is_held(&self) -> Compare {
+        Compare::create_revision(self.key.as_str(), CompareOp::Equal, self.created)
+    }
+}

@@ -1,0 +1,233 @@
+//! The way to the members of a cluster: one at a time, and every new connection is counted.
+//!
+//! The client library spreads its calls over all members, so that a member that hangs swallows its share
+//! of them for as long as its connection lives; and it reconnects silently. Here all calls go to one
+//! member until that one fails or hangs. While no connection was opened, the process at its other end
+//! is the same one: what was learnt of it still holds (see `history`).
+
+use std::{
+    error::Error,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use etcd_client::{BalancedChannelBuilder, Channel};
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use lock_core::{Env as _, SystemEnv};
+use tokio::{
+    net::TcpStream,
+    sync::{
+        OnceCell,
+        mpsc::{Receiver, Sender, channel},
+    },
+};
+use tonic::{
+    body::Body,
+    transport::{self, Endpoint, channel::Change},
+};
+use tower::{
+    BoxError, Service, ServiceExt as _,
+    util::{BoxCloneSyncService, service_fn},
+};
+
+/// gRPC's number for a member that cannot serve now, such as one without a leader.
+const UNAVAILABLE: &str = "14";
+
+type Request = http::Request<Body>;
+type Response = http::Response<Body>;
+type Updates = Sender<Change<Uri, Endpoint>>;
+
+/// No member took a connection: nothing was sent.
+#[derive(Debug)]
+pub(crate) struct NoMember(Option<BoxError>);
+
+impl fmt::Display for NoMember {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no member of the cluster takes a connection")
+    }
+}
+
+impl Error for NoMember {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.as_ref().map(|error| &**error as _)
+    }
+}
+
+/// The members; clones share all.
+#[derive(Clone, Default)]
+pub(crate) struct Members(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    list: Mutex<List>,
+    /// How often a member was given up, from a random start: which one is used.
+    turn: AtomicUsize,
+    /// How many connections were begun.
+    opened: AtomicU64,
+}
+
+#[derive(Default)]
+struct List {
+    updates: Option<Receiver<Change<Uri, Endpoint>>>,
+    members: Vec<Member>,
+}
+
+#[derive(Clone)]
+struct Member {
+    endpoint: Endpoint,
+    /// Made anew after a failure, so that its connection is then known to stand or not.
+    channel: Arc<OnceCell<transport::Channel>>,
+}
+
+impl Members {
+    pub(crate) fn new() -> Self {
+        let members = Self::default();
+        // Clients of one program are not to crowd on its first member.
+        members.0.turn.store(SystemEnv.random() as u16 as usize, Ordering::Relaxed);
+        members
+    }
+
+    /// How many connections were begun so far: counted before the first byte of a connection.
+    pub(crate) fn opened(&self) -> u64 {
+        self.0.opened.load(Ordering::SeqCst)
+    }
+
+    /// Which member is used now, to be told [`give_up`](Self::give_up).
+    pub(crate) fn turn(&self) -> usize {
+        self.0.turn.load(Ordering::Acquire)
+    }
+
+    /// Goes on to the next member, if the one of that turn is still used.
+    pub(crate) fn give_up(&self, turn: usize) {
+        let next = turn.wrapping_add(1);
+        let _ = self.0.turn.compare_exchange(turn, next, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    fn list(&self) -> MutexGuard<'_, List> {
+        let mut list = self.0.list.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(Ok(update)) = list.updates.as_mut().map(Receiver::try_recv) {
+            match update {
+                Change::Insert(_, endpoint) => {
+                    list.members.push(Member { endpoint, channel: Arc::default() });
+                }
+                Change::Remove(uri) => list.members.retain(|member| *member.endpoint.uri() != uri),
+            }
+        }
+        list
+    }
+
+    /// The member of a turn, and how many there are.
+    fn member(&self, turn: usize) -> Option<(Member, usize)> {
+        let list = self.list();
+        let at = turn.checked_rem(list.members.len())?;
+        Some((list.members[at].clone(), list.members.len()))
+    }
+
+    /// The channel to the member of this turn, or to the next that takes a connection.
+    async fn connected(&self) -> Result<(usize, Member, transport::Channel), NoMember> {
+        let (mut tried, mut last) = (0, None);
+        loop {
+            let turn = self.turn();
+            let Some((member, count)) = self.member(turn) else { return Err(NoMember(last)) };
+            let connecting = || member.endpoint.connect_with_connector(self.connector());
+            match member.channel.get_or_try_init(connecting).await.cloned() {
+                Ok(channel) => return Ok((turn, member, channel)),
+                Err(error) => {
+                    self.give_up(turn);
+                    tried += 1;
+                    if tried >= count {
+                        return Err(NoMember(Some(error.into())));
+                    }
+                    last = Some(error.into());
+                }
+            }
+        }
+    }
+
+    /// Opens connections, and counts them.
+    fn connector(
+        &self,
+    ) -> impl Service<
+        Uri,
+        Response = TokioIo<TcpStream>,
+        Error = std::io::Error,
+        Future: Send + 'static,
+    > + Send
+    + 'static {
+        let members = self.clone();
+        service_fn(move |uri: Uri| {
+            members.0.opened.fetch_add(1, Ordering::SeqCst);
+            async move {
+                let stream = TcpStream::connect(address(&uri)).await?;
+                stream.set_nodelay(true)?;
+                Ok(TokioIo::new(stream))
+            }
+        })
+    }
+
+    /// The connection of a member has failed.
+    fn forget(&self, failed: &Member) {
+        for member in &mut self.list().members {
+            if Arc::ptr_eq(&member.channel, &failed.channel) {
+                member.channel = Arc::default();
+            }
+        }
+    }
+
+    async fn send(self, request: Request) -> Result<Response, BoxError> {
+        let (turn, member, mut channel) = self.connected().await?;
+        let answer = async { channel.ready().await?.call(request).await };
+        let answer = answer.await;
+        match &answer {
+            Err(_) => {
+                self.forget(&member);
+                self.give_up(turn);
+            }
+            Ok(answer) => {
+                let status = answer.headers().get("grpc-status");
+                if status.is_some_and(|status| status == UNAVAILABLE) {
+                    self.give_up(turn);
+                }
+            }
+        }
+        Ok(answer?)
+    }
+}
+
+/// Host and port as a socket takes them.
+fn address(uri: &Uri) -> String {
+    let port = uri.port_u16().unwrap_or(2379);
+    format!("{}:{port}", uri.host().unwrap_or_default())
+}
+
+impl Service<Request> for Members {
+    type Response = Response;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        // Which member is asked is decided by the call, and so is whether it is ready.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        Box::pin(self.clone().send(request))
+    }
+}
+
+impl BalancedChannelBuilder for Members {
+    type Error = etcd_client::Error;
+
+    fn balanced_channel(self, buffer_size: usize) -> Result<(Channel, Updates), Self::Error> {
+        let (updates, received) = channel(buffer_size);
+        self.list().updates = Some(received);
+        Ok((Channel::Custom(BoxCloneSyncService::new(self)), updates))
+    }
+}

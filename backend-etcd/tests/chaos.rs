@@ -1,0 +1,211 @@
+//! Eight clients contend while the network and the members of a cluster fail at random.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use conformance_tests::{
+    history::{ALL_RULES, Recorder, What, assert_clean},
+    kit::{Etcd, EtcdOptions, Mode, Proxy, Server as _},
+};
+use lock_core::{Env as _, LockClient, LockName, SystemEnv};
+
+const CLIENTS: u32 = 8;
+const NAMES: u64 = 2;
+/// Short, so that some are lost.
+const LEASE: Duration = Duration::from_secs(2);
+/// How many faults there are.
+const FAULTS: u64 = 24;
+/// Far more than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Small numbers of a seed (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (bits ^ (bits >> 31)) % limit
+    }
+
+    fn millis(&mut self, least: u64, most: u64) -> Duration {
+        Duration::from_millis(least + self.below(most - least))
+    }
+}
+
+/// What befell the cluster.
+#[derive(Debug, Default)]
+struct Befell {
+    network: u64,
+    paused: u64,
+    killed: u64,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_clients_under_random_faults_leave_a_clean_history() {
+    let seed = match std::env::var("LEASEHOLD_CHAOS_SEED") {
+        Ok(seed) => seed.parse().unwrap(),
+        Err(_) => SystemEnv.random() as u64,
+    };
+    println!("LEASEHOLD_CHAOS_SEED={seed}");
+    let mut etcd = Etcd::three(EtcdOptions::new()).await.unwrap();
+    let mut proxies = Vec::new();
+    for member in etcd.endpoints() {
+        proxies.push(Proxy::start(member).await.unwrap());
+    }
+    let members: Vec<_> = proxies.iter().map(|proxy| proxy.address().to_string()).collect();
+    let url = format!("etcd://{}?timeout=1s", members.join(","));
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut tasks = Vec::new();
+    for each in 0..CLIENTS {
+        let client = LockClient::new(backend_etcd::connect(&url).await.unwrap());
+        let dice = Dice(seed ^ u64::from(each) << 32);
+        tasks.push(tokio::spawn(contend(client, each, dice, Arc::clone(&stop))));
+    }
+    let befell = befall(&mut etcd, &proxies, Dice(seed)).await;
+    assert!(befell.network > 0 && befell.paused > 0 && befell.killed > 0, "{befell:?}");
+    stop.store(true, Ordering::Relaxed);
+    let mut history = Recorder::new(CLIENTS).history();
+    for task in tasks {
+        let recorder = tokio::time::timeout(PATIENCE, task).await.expect("nobody is stuck");
+        history = history.join(recorder.unwrap().history());
+    }
+    let count = |wanted: fn(&What) -> bool| {
+        history.events().iter().filter(|event| wanted(&event.what)).count()
+    };
+    let acquired = count(|what| matches!(what, What::Acquired { .. }));
+    let failed = count(|what| matches!(what, What::NotAcquired { .. } | What::Cancelled));
+    let lost = count(|what| matches!(what, What::Lost { .. }));
+    println!("{acquired} acquired, {failed} not, {lost} lost; {befell:?}");
+    assert!(acquired > 20, "too little happened: {acquired}");
+    assert_clean(&history, ALL_RULES);
+
+    // Nothing is left, and nothing was taken for a restore.
+    let empty = async {
+        for name in 0..NAMES {
+            let places = format!("leasehold/job {name}/");
+            while !etcd.ctl(&["get", "--prefix", "--keys-only", &places]).await.unwrap().is_empty()
+            {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, empty).await.expect("every place ends");
+    let key = "leasehold/%leasehold/quarantine";
+    assert_eq!(etcd.ctl(&["get", key, "--keys-only"]).await.unwrap(), "");
+}
+
+/// One fault after the other, of one member at a time: the majority lives.
+async fn befall(etcd: &mut Etcd, proxies: &[Proxy], mut dice: Dice) -> Befell {
+    let mut befell = Befell::default();
+    for _ in 0..FAULTS {
+        let member = dice.below(3) as usize;
+        // Now and then for longer than the lease.
+        let most = if dice.below(6) == 0 { 4_000 } else { 1_000 };
+        let span = dice.millis(100, most);
+        match dice.below(8) {
+            0 => {
+                etcd.members()[member].pause().unwrap();
+                tokio::time::sleep(span).await;
+                etcd.members()[member].resume().unwrap();
+                befell.paused += 1;
+            }
+            1 => {
+                etcd.member_mut(member).process_mut().kill().unwrap();
+                tokio::time::sleep(span).await;
+                etcd.member_mut(member).process_mut().start_again().unwrap();
+                befell.killed += 1;
+            }
+            kind => {
+                let to_server = dice.millis(1, 300);
+                let mode = match kind {
+                    2 => Mode::Cut,
+                    3 => Mode::Reset,
+                    4 => Mode::BlackHole,
+                    5 => Mode::HalfCut,
+                    6 => Mode::Hold,
+                    _ => Mode::Delay { to_server, to_client: to_server / 2 },
+                };
+                // Now and then of all members: nobody reaches any.
+                let all = dice.below(4) == 0;
+                for (at, proxy) in proxies.iter().enumerate() {
+                    if all || at == member {
+                        proxy.set(mode).await.unwrap();
+                    }
+                }
+                tokio::time::sleep(span).await;
+                for proxy in proxies {
+                    proxy.set(Mode::Pass).await.unwrap();
+                }
+                befell.network += 1;
+            }
+        }
+        etcd.wait_healthy().await.unwrap();
+    }
+    // A die may show no six in many throws.
+    etcd.members()[0].pause().unwrap();
+    etcd.members()[0].resume().unwrap();
+    etcd.member_mut(1).process_mut().kill().unwrap();
+    etcd.member_mut(1).process_mut().start_again().unwrap();
+    etcd.wait_healthy().await.unwrap();
+    befell.paused += 1;
+    befell.killed += 1;
+    befell
+}
+
+async fn contend(
+    client: LockClient,
+    number: u32,
+    mut dice: Dice,
+    stop: Arc<AtomicBool>,
+) -> Recorder {
+    let recorder = Recorder::new(number);
+    while !stop.load(Ordering::Relaxed) {
+        let name = LockName::new(format!("job {}", dice.below(NAMES))).unwrap();
+        let wait = dice.millis(50, 6_000);
+        let op = recorder.ask(&name);
+        let acquire = client.lock(name).lease(LEASE).wait(wait).acquire();
+        // Some go away before they are answered.
+        let acquired = match dice.below(6) {
+            0 => tokio::time::timeout(wait / 4, acquire).await,
+            _ => Ok(acquire.await),
+        };
+        let guard = match acquired {
+            Err(_) => {
+                op.cancelled();
+                continue;
+            }
+            Ok(Err(error)) => {
+                op.failed(&error);
+                continue;
+            }
+            Ok(Ok(guard)) => guard,
+        };
+        op.acquired(&guard);
+        // Most hold it for a moment, some for longer than a lease.
+        let most = if dice.below(24) == 0 { 3_000 } else { 30 };
+        let until = SystemEnv.now() + dice.millis(1, most);
+        while SystemEnv.now() < until && op.look(&guard) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        if !guard.is_valid() {
+            op.lost(guard.lost().await);
+        }
+        op.given_up();
+        if dice.below(4) == 0 {
+            drop(guard);
+        } else {
+            op.released(&guard.release().await);
+        }
+    }
+    client.close().await;
+    recorder
+}

@@ -1,0 +1,90 @@
+//! A disk that is slow to flush, and one that is full.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use conformance_tests::kit::{Etcd, EtcdOptions, Server as _, SlowFlush};
+use lock_core::{Env as _, ErrorKind, LockClient, SystemEnv};
+
+use self::support::{WAIT, connect, held_and_waited_for, request, served, somebody_waits};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_disk_makes_locks_slow_and_loses_none() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let address = etcd.endpoints()[0];
+    let lease = Duration::from_secs(3);
+    let client = LockClient::new(connect(address, "10s").await);
+    let short = client.lock("short").lease(lease).acquire().await.unwrap();
+    let holder = connect(address, "10s").await;
+    let (guard, waiting) = held_and_waited_for(holder, connect(address, "10s").await).await;
+    let delay = Duration::from_millis(200);
+    let slow = SlowFlush::start(etcd.members()[0].process(), delay).await.unwrap();
+    let began = SystemEnv.now();
+    client.lock("other").acquire().await.unwrap().release().await.unwrap();
+    assert!(SystemEnv.now().since(began) >= delay * 2, "the fault did not happen");
+    let token = guard.token();
+    guard.release().await.unwrap();
+    assert!(served(waiting).await.token() > token);
+    // Renewals flush nothing.
+    while SystemEnv.now() < began + lease {
+        assert!(short.is_valid());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(slow.held_up().unwrap() > 2, "the fault did not happen");
+    drop(slow);
+    short.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_full_quota_locks_are_kept_and_given_back_and_none_is_granted() {
+    let etcd = Etcd::single(EtcdOptions::new().quota_bytes(3_000_000)).await.unwrap();
+    let address = etcd.endpoints()[0];
+    let (holder, waiter) = (connect(address, "5s").await, connect(address, "5s").await);
+    let client = LockClient::new(connect(address, "5s").await);
+    let lease = Duration::from_secs(3);
+    let short = client.lock("short").lease(lease).acquire().await.unwrap();
+    let guard = LockClient::new(holder).lock("job").acquire().await.unwrap();
+    let waiting = tokio::spawn(LockClient::new(waiter).lock("job").wait(WAIT).acquire());
+    somebody_waits(&**client.backend()).await;
+    let mut abandoned = request();
+    abandoned.name = lock_core::LockName::new("abandoned").unwrap();
+    client.backend().try_acquire(&abandoned).await.unwrap().granted().unwrap();
+    let value = "x".repeat(100_000);
+    let mut keys = Vec::new();
+    while etcd.ctl(&["put", &format!("fill/{}", keys.len()), &value]).await.is_ok() {
+        keys.push(format!("fill/{}", keys.len()));
+        assert!(keys.len() < 100, "the fault did not happen");
+    }
+    assert!(etcd.ctl(&["alarm", "list"]).await.unwrap().contains("NOSPACE"));
+    let full = SystemEnv.now();
+
+    // No wait is waited out: an operator is needed.
+    let error = client.lock("other").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("quota"), "{error}");
+    while SystemEnv.now() + short.remaining() <= full + lease {
+        assert!(short.is_valid(), "lost");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    short.release().await.unwrap();
+    let refused = client.backend().abandon(&abandoned).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config, "there is no room for its tombstone: {refused}");
+    assert_eq!(client.backend().inspect(&abandoned.name).await.unwrap(), None);
+    // A place that was there before needs no room, unless its token does.
+    guard.release().await.unwrap();
+    match tokio::time::timeout(WAIT, waiting).await.expect("an answer").unwrap() {
+        Ok(guard) => guard.release().await.unwrap(),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Config, "{error}"),
+    }
+    assert_eq!(etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await.unwrap(), "");
+
+    etcd.ctl(&["del", "--prefix", "fill/"]).await.unwrap();
+    let status = etcd.ctl(&["endpoint", "status", "--write-out=fields"]).await.unwrap();
+    let line = status.lines().find(|line| line.starts_with("\"Revision\"")).unwrap();
+    etcd.ctl(&["compact", line.rsplit(' ').next().unwrap()]).await.unwrap();
+    etcd.ctl(&["defrag"]).await.unwrap();
+    etcd.ctl(&["alarm", "disarm"]).await.unwrap();
+    client.lock("other").wait(WAIT).acquire().await.unwrap().release().await.unwrap();
+}

@@ -1,0 +1,260 @@
+//! A snapshot of etcd is restored with the same names, URLs and cluster token, as an operator does who
+//! repeats the flags of the installation: locks are lost, and the revision goes back.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::{sync::Arc, time::Duration};
+
+use conformance_tests::kit::{Etcd, EtcdOptions, Server as _};
+use lock_core::{
+    Attempt, Backend, Env as _, FencingToken, Init, LockClient, LockName, OwnerId, OwnerLabel,
+    Promise, QuarantineUse, Quarantined, Release, Renewal, Request, SystemEnv,
+};
+
+/// What a quarantine lasts here.
+const LONGEST: Duration = Duration::from_secs(4);
+/// Far more than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+struct Cluster {
+    etcd: Etcd,
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    async fn start(members: usize) -> Self {
+        let options = EtcdOptions::new();
+        let etcd = match members {
+            1 => Etcd::single(options).await.unwrap(),
+            _ => Etcd::three(options).await.unwrap(),
+        };
+        let cluster = Self { etcd, folder: tempfile::tempdir().unwrap() };
+        let longest_lease = Some(LONGEST);
+        let init = Init { first_use: true, longest_lease, ..Init::default() };
+        cluster.connect().await.init(&init).await.unwrap();
+        cluster
+    }
+
+    async fn connect(&self) -> Arc<dyn Backend> {
+        let members: Vec<_> = self.etcd.endpoints().iter().map(ToString::to_string).collect();
+        backend_etcd::connect(&format!("etcd://{}", members.join(","))).await.unwrap()
+    }
+
+    async fn save(&self) {
+        self.etcd.save_snapshot(&self.folder.path().join("snapshot")).await.unwrap();
+    }
+
+    async fn restore(&mut self) {
+        let before = self.revision().await;
+        self.etcd.restore_snapshot(&self.folder.path().join("snapshot")).await.unwrap();
+        assert!(self.revision().await < before, "the fault did not happen");
+    }
+
+    async fn revision(&self) -> i64 {
+        let text = self.etcd.ctl(&["get", "k", "-w", "json"]).await.unwrap();
+        let (_, rest) = text.split_once("\"revision\":").unwrap();
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap()
+    }
+
+    async fn is_quarantined(&self) -> bool {
+        let key = "leasehold/%leasehold/quarantine";
+        !self.etcd.ctl(&["get", key, "--keys-only"]).await.unwrap().is_empty()
+    }
+}
+
+fn request(name: &str) -> Request {
+    let owner = OwnerId::from_bits(SystemEnv.random());
+    let label = OwnerLabel::new("restore").unwrap();
+    Request::new(LockName::new(name).unwrap(), owner, label, LONGEST, SystemEnv.now())
+}
+
+/// Asks until the members serve again after a restore.
+async fn attempt(backend: &dyn Backend, request: &Request) -> Attempt {
+    let asking = async {
+        loop {
+            match backend.try_acquire(request).await {
+                Ok(attempt) => return attempt,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.expect("an answer")
+}
+
+async fn held_back(backend: &dyn Backend, name: &str) -> Quarantined {
+    match attempt(backend, &request(name)).await {
+        Attempt::Quarantined(held_back) => held_back,
+        other => panic!("two holders: {other:?}"),
+    }
+}
+
+async fn a_lock_lost_in_a_restore_is_waited_out(members: usize) {
+    let mut cluster = Cluster::start(members).await;
+    let (known, idle) = (cluster.connect().await, cluster.connect().await);
+    cluster.save().await;
+    let lost = known.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    let ended = lost.from + lost.lease;
+    cluster.restore().await;
+    // One that has seen the lock, one that has not, and one that comes later.
+    let fresh = cluster.connect().await;
+    for backend in [&idle, &fresh, &known] {
+        let held_back = held_back(&**backend, "job").await;
+        assert!(held_back.remaining <= LONGEST, "{held_back:?}");
+        assert!(held_back.why.contains("restored"), "{held_back:?}");
+    }
+    let answer = known.renew(&[&lost], SystemEnv.now()).await.pop().unwrap();
+    assert!(matches!(answer, Renewal::Lost(_)), "{answer:?}");
+    // The core waits for its end.
+    let client = LockClient::new(fresh);
+    let next = client.lock("job").lease(LONGEST).wait(PATIENCE).acquire().await.unwrap();
+    assert!(SystemEnv.now() >= ended, "granted while the lost one may be believed in");
+    assert!(next.token() > lost.token, "{} after {}", next.token(), lost.token);
+    // The others find no second restore.
+    for (backend, name) in [(&idle, "another"), (&known, "a third")] {
+        assert!(attempt(&**backend, &request(name)).await.granted().is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_lost_in_a_restore_of_one_member_is_waited_out() {
+    a_lock_lost_in_a_restore_is_waited_out(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_lost_in_a_restore_of_three_members_is_waited_out() {
+    a_lock_lost_in_a_restore_is_waited_out(3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_snapshot_has_is_kept_held_and_waited_for() {
+    let mut cluster = Cluster::start(1).await;
+    let client = LockClient::new(cluster.connect().await);
+    let guard = client.lock("job").lease(LONGEST).acquire().await.unwrap();
+    let other = LockClient::new(cluster.connect().await);
+    let waiting = tokio::spawn(other.lock("job").lease(LONGEST).wait(PATIENCE).acquire());
+    let waits = async {
+        let backend = client.backend();
+        while backend.inspect(guard.name()).await.unwrap().unwrap().waiting != Some(1) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waits).await.expect("it waits");
+    cluster.save().await;
+    // Something to be lost.
+    client.lock("other").lease(LONGEST).acquire().await.unwrap().release().await.unwrap();
+    cluster.restore().await;
+    held_back(&*cluster.connect().await, "other").await;
+    // It is renewed although nothing is granted.
+    let renewed = async {
+        let before = guard.remaining();
+        while guard.remaining() <= before {
+            assert!(guard.is_valid());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, renewed).await.expect("it is renewed");
+    assert!(cluster.is_quarantined().await);
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let next = tokio::time::timeout(PATIENCE, waiting).await.expect("it is served");
+    assert!(next.unwrap().unwrap().token() > token);
+}
+
+/// Tokens may be ahead of the clock, and what put them there may be lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_increase_over_a_restore_also_with_the_quarantine_off() {
+    let mut cluster = Cluster::start(1).await;
+    let backend = cluster.connect().await;
+    let off = Init { quarantine: Some(false), ..Init::default() };
+    let settings = backend.init(&off).await.unwrap();
+    assert_eq!(settings.quarantine, Some(false));
+    let promised = backend.guarantees();
+    assert_eq!(promised.quarantine, QuarantineUse::Off);
+    assert!(matches!(promised.exclusion, Promise::Withheld { .. }));
+    cluster.save().await;
+    let mut ahead = request("job");
+    ahead.floor = FencingToken::new(SystemEnv.wall_micros() + 3_000_000).unwrap();
+    let lost = backend.try_acquire(&ahead).await.unwrap().granted().unwrap();
+    cluster.restore().await;
+    // This is what the quarantine is for.
+    let second = attempt(&*backend, &request("job")).await.granted().expect("a second holder");
+    assert!(SystemEnv.now() < lost.from + lost.lease, "too slow to show two holders");
+    assert!(second.token > lost.token, "{} after {}", second.token, lost.token);
+    let fresh = cluster.connect().await;
+    let third = attempt(&*fresh, &request("other")).await.granted().unwrap();
+    assert!(third.token > lost.token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_are_gone_are_a_loss_to_whoever_knew_them() {
+    let cluster = Cluster::start(1).await;
+    let backend = cluster.connect().await;
+    let grant = backend.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    cluster.etcd.ctl(&["del", "leasehold/%leasehold/settings"]).await.unwrap();
+    let held_back = held_back(&*backend, "other").await;
+    assert!(held_back.why.contains("gone"), "{held_back:?}");
+    assert_eq!(backend.guarantees().longest_lease, LONGEST);
+    backend.release(&grant, Release::default()).await.unwrap();
+    // An operator who knows that nothing is held opens at once.
+    let open = Init { first_use: true, ..Init::default() };
+    assert_eq!(backend.init(&open).await.unwrap().grants_in, Duration::ZERO);
+    assert!(backend.try_acquire(&request("other")).await.unwrap().granted().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_longest_lease_waits_the_old_one_out() {
+    let cluster = Cluster::start(1).await;
+    let (backend, other) = (cluster.connect().await, cluster.connect().await);
+    let longest_lease = Some(Duration::from_secs(7));
+    let init = Init { longest_lease, ..Init::default() };
+    let settings = backend.init(&init).await.unwrap();
+    assert!(!settings.grants_in.is_zero() && settings.grants_in <= LONGEST, "{settings:?}");
+    let held_back = held_back(&*other, "job").await;
+    assert!(held_back.remaining <= LONGEST && held_back.why.contains("longest lease"));
+    let began = SystemEnv.now();
+    let client = LockClient::new(other);
+    let _guard = client.lock("job").wait(PATIENCE).lease(LONGEST).acquire().await.unwrap();
+    assert!(SystemEnv.now().since(began) >= LONGEST - Duration::from_secs(2), "it did not wait");
+    assert_eq!(client.guarantees().longest_lease, Duration::from_secs(7));
+}
+
+/// What is no restore, and must not be taken for one.
+#[tokio::test(flavor = "multi_thread")]
+async fn crashes_elections_compactions_and_defragmentation_are_no_restore() {
+    let mut cluster = Cluster::start(3).await;
+    let clients = [cluster.connect().await, cluster.connect().await];
+    let mut last = FencingToken::ZERO;
+    for round in 0..4 {
+        match round {
+            0 => {
+                let leader = cluster.etcd.leader().await.unwrap();
+                cluster.etcd.member_mut(leader).process_mut().kill().unwrap();
+                cluster.etcd.leader().await.unwrap();
+                cluster.etcd.member_mut(leader).process_mut().start_again().unwrap();
+            }
+            1 => {
+                for member in 0..3 {
+                    cluster.etcd.member_mut(member).process_mut().kill().unwrap();
+                }
+                for member in 0..3 {
+                    cluster.etcd.member_mut(member).process_mut().start_again().unwrap();
+                }
+            }
+            2 => {
+                let revision = cluster.revision().await.to_string();
+                cluster.etcd.ctl(&["compact", &revision]).await.unwrap();
+            }
+            _ => drop(cluster.etcd.ctl(&["defrag"]).await.unwrap()),
+        }
+        cluster.etcd.wait_healthy().await.unwrap();
+        let fresh = cluster.connect().await;
+        for backend in [&clients[0], &clients[1], &fresh] {
+            let request = request("job");
+            let grant = attempt(&**backend, &request).await.granted().expect("no quarantine");
+            assert!(grant.token > last);
+            last = grant.token;
+            backend.release(&grant, Release::default()).await.unwrap();
+        }
+        assert!(!cluster.is_quarantined().await);
+    }
+}

@@ -1,0 +1,64 @@
+//! etcd forgets the tokens by which its users are known: they are renewed, and no lock is lost.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::{sync::Arc, time::Duration};
+
+use conformance_tests::kit::{Etcd, EtcdOptions};
+use etcd_client::{Client, ConnectOptions};
+use lock_core::{Backend, Env as _, LockClient, SystemEnv};
+
+use self::support::{WAIT, held_and_waited_for, served};
+
+async fn connect(etcd: &Etcd) -> Arc<dyn Backend> {
+    let url = format!("etcd://root:sesame@{}", etcd.endpoints()[0]);
+    backend_etcd::connect(&url).await.unwrap()
+}
+
+/// A client that authenticates once.
+async fn once(etcd: &Etcd) -> Client {
+    let options = ConnectOptions::new().with_user("root", "sesame");
+    Client::connect([etcd.endpoints()[0].to_string()], Some(options)).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_expired_is_renewed() {
+    let options = EtcdOptions::new().root_password("sesame").flag("--auth-token-ttl=1");
+    let etcd = Etcd::single(options).await.unwrap();
+    let backend = connect(&etcd).await;
+    let client = LockClient::new(Arc::clone(&backend));
+    client.lock("job").acquire().await.unwrap().release().await.unwrap();
+    let witness = once(&etcd).await;
+    // A token lives for its time from its last use: this is what is tested, so it must pass unused.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(witness.kv_client().get("k", None).await.is_err(), "the fault did not happen");
+    client.lock("job").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_that_are_void_cost_neither_lock_nor_place() {
+    let etcd = Etcd::single(EtcdOptions::new().root_password("sesame")).await.unwrap();
+    let (guard, waiting) = held_and_waited_for(connect(&etcd).await, connect(&etcd).await).await;
+    let lease = Duration::from_secs(6);
+    let short = LockClient::new(connect(&etcd).await);
+    let short = short.lock("short").lease(lease).acquire().await.unwrap();
+    let witness = once(&etcd).await;
+    witness.kv_client().get("k", None).await.unwrap();
+    // All tokens at once; a restart would bring them back from the log.
+    etcd.ctl(&["auth", "disable"]).await.unwrap();
+    etcd.ctl(&["auth", "enable"]).await.unwrap();
+    let back = SystemEnv.now();
+    assert!(witness.kv_client().get("k", None).await.is_err(), "the fault did not happen");
+    let renewed = async {
+        while SystemEnv.now() + short.remaining() <= back + lease {
+            assert!(short.is_valid(), "lost");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(WAIT, renewed).await.expect("it is renewed");
+    let token = guard.token();
+    guard.release().await.unwrap();
+    assert!(served(waiting).await.token() > token);
+    short.release().await.unwrap();
+}

@@ -1,0 +1,259 @@
+//! One Redis server as a part of a store over several, for backends that are built on this one.
+//!
+//! A [`Node`] brings the connection, the handshake, the epoch record with its quarantine, settings,
+//! and the subscription; what is stored, and in which scripts, is the caller's. A connection is made
+//! when the first call needs one, and again after it broke.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use lock_core::{Error, ErrorKind, Init, LockName, OwnerId, StoreSettings};
+pub use redis::Value;
+
+pub use crate::reply::{list, not_understood, number, text};
+use crate::{
+    backend::Redis,
+    config::RedisBuilder,
+    error,
+    identity::Identity,
+    keys::{Bucket, Keys},
+    pushes::Pushes,
+    reply::Reply,
+    scripts,
+    store::{Agreed, Answer, Store},
+    topology::Topology,
+};
+
+/// Who hears what a node publishes on this client's channel.
+pub trait Listener: fmt::Debug + Send + Sync + 'static {
+    /// Whether a subscription is wanted now; it is made with the next call that may grant, and
+    /// dropped some time after nobody wants it.
+    fn listens(&self) -> bool;
+
+    /// A message.
+    fn hear(&self, message: &[u8]);
+
+    /// Messages may have been missed, since the connection broke or the server changed its role.
+    fn missed(&self);
+}
+
+/// A Lua script, sent by its hash.
+#[derive(Debug)]
+pub struct Script(scripts::Script);
+
+impl Script {
+    /// A script that grants nothing: [`Node::call`] passes just the caller's arguments.
+    #[must_use]
+    pub fn plain(source: &str) -> Self {
+        Self(scripts::Script::new(source.to_owned()))
+    }
+
+    /// A script for [`Node::call_in_epoch`], made of the file `fast`, which may answer before
+    /// anything is defined, the functions that this crate's own scripts begin with (`text`, `clock`,
+    /// `gate` and others: see `scripts/common.lua`), and `rest`.
+    ///
+    /// It must ask `gate` before it grants, and answer what `gate` refuses with. `KEYS[1]` is the
+    /// epoch record; `ARGV[1]` to `ARGV[4]` are set, the caller's arguments follow, and one for `gate`
+    /// is the last.
+    #[must_use]
+    pub fn in_epoch(fast: &str, rest: &str) -> Self {
+        Self(scripts::Script::new([fast, scripts::COMMON, rest].join("\n")))
+    }
+}
+
+/// What a node's epoch record says for all clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The longest lease.
+    pub longest_lease: Duration,
+    /// Whether a loss of data is followed by a quarantine.
+    pub quarantine: bool,
+}
+
+/// The run id of a server: two nodes with the same one are the same server.
+#[derive(Clone, Debug)]
+pub struct RunId(Arc<Identity>);
+
+impl PartialEq for RunId {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.run == other.0.run
+    }
+}
+
+impl RunId {
+    /// The id, 40 hexadecimal digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0.run
+    }
+}
+
+/// One server. Clones share its connection.
+#[derive(Clone)]
+pub struct Node(Redis);
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Node").field(&self.address()).finish()
+    }
+}
+
+impl Node {
+    /// A node by its description; `client` is a random number of this client's. Does not connect.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a setting that is not allowed, and for sentinels, a cluster or
+    /// `wait_replicas`.
+    pub fn new(
+        builder: RedisBuilder,
+        client: u128,
+        listener: Arc<dyn Listener>,
+    ) -> Result<Self, Error> {
+        builder.check()?;
+        if !matches!(builder.settings.topology, Topology::Single(_)) {
+            let message = format!(
+                "{} is more than one server, and a failover may lose locks; allowed is one server",
+                builder.settings.topology
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        if builder.settings.acknowledgement().is_some() {
+            let message = "a node of several waits for no replicas; allowed is wait_replicas=0";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        let keys = Keys::new(&builder.settings.prefix);
+        let pushes = Pushes::heard_by(&keys, client, listener);
+        Ok(Self(Redis(Arc::new(Store::new(builder.settings, keys, pushes)))))
+    }
+
+    fn store(&self) -> &Store {
+        &self.0.0
+    }
+
+    /// Host and port, or the path of its socket, for messages.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.store().settings.topology.to_string()
+    }
+
+    /// The channel that scripts publish to.
+    #[must_use]
+    pub fn channel(&self) -> &str {
+        self.0.pushes().channel(Bucket::FIRST)
+    }
+
+    /// The keys of a script about one name and one owner: epoch record, lock, queue, places, and the
+    /// owner's tombstone.
+    #[must_use]
+    pub fn keys(&self, name: &LockName, owner: OwnerId) -> [String; 5] {
+        self.store().keys.of(name, owner)
+    }
+
+    /// The key of the epoch record.
+    #[must_use]
+    pub fn epoch_key(&self) -> String {
+        self.store().keys.epoch(Bucket::FIRST)
+    }
+
+    /// The keys of a lock and its queue.
+    #[must_use]
+    pub fn lock_and_queue(&self, name: &LockName) -> [String; 2] {
+        [self.store().keys.lock(name), self.store().keys.queue(name)]
+    }
+
+    /// What the server said of itself on the present connection, if there is one.
+    #[must_use]
+    pub fn known_run_id(&self) -> Option<RunId> {
+        self.store().identity(Bucket::FIRST).map(RunId)
+    }
+
+    /// What this client takes the node's settings to be.
+    #[must_use]
+    pub fn believed(&self) -> Settings {
+        let Agreed { longest, quarantine } = self.store().agreed();
+        Settings { longest_lease: longest, quarantine }
+    }
+
+    /// Tells the client what the settings are, for a node that has lost its record.
+    pub fn believe(&self, settings: Settings) {
+        let Settings { longest_lease, quarantine } = settings;
+        self.store().set_agreed(Agreed { longest: longest_lease, quarantine });
+    }
+
+    /// Runs a script that grants nothing.
+    ///
+    /// # Errors
+    /// Those of the connection and of the server; `OutcomeUnknown` where it may have run.
+    pub async fn call(
+        &self,
+        script: &Script,
+        keys: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<Value, Error> {
+        self.store().run(Bucket::FIRST, &script.0, keys, arguments).await
+    }
+
+    /// Runs a script that may grant, with what `gate` needs to know. Answers of `gate` that mean "you
+    /// are not up to date" are dealt with here; the others, such as `quarantine`, come back.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call); `Config` where the node has other settings than this client was told.
+    pub async fn call_in_epoch(
+        &self,
+        script: &Script,
+        keys: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<Value, Error> {
+        let read = |value: Value| -> Result<Answer, Error> {
+            if let Value::Array(parts) = &value
+                && let Some(word) = parts.first()
+                && matches!(text(word), Ok("stale" | "settings"))
+            {
+                return Answer::plain(value);
+            }
+            Ok(Answer { first: None, reply: Some(Reply::Foreign(value)) })
+        };
+        let answer =
+            self.store().run_in_epoch(Bucket::FIRST, &script.0, keys, arguments, read).await?;
+        match answer.reply {
+            Some(Reply::Foreign(value)) => Ok(value),
+            _ => Err(not_understood()),
+        }
+    }
+
+    /// A part of a listing of the names that have a lock's key on this node: from the cursor `0`
+    /// until the returned one is `0` again. A name may come twice.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn scan(&self, cursor: u64) -> Result<(u64, Vec<LockName>), Error> {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor)
+            .arg("MATCH")
+            .arg(self.store().keys.all_locks(Bucket::FIRST))
+            .arg("COUNT")
+            .arg(500);
+        let answer = self.store().link(Bucket::FIRST).await?.send(&scan).await?;
+        let answer = list(answer.map_err(|error| error::of_command(&error))?)?;
+        let [next, found] = answer.as_slice() else { return Err(not_understood()) };
+        let mut names = Vec::new();
+        for key in list(found.clone())? {
+            if let Value::BulkString(key) = key {
+                names.extend(self.store().keys.name_of(Bucket::FIRST, &key));
+            }
+        }
+        Ok((number(next)?, names))
+    }
+
+    /// Creates or changes the node's settings.
+    ///
+    /// # Errors
+    /// As [`Backend::init`](lock_core::Backend::init).
+    pub async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        self.0.set_up(init).await
+    }
+
+    /// Drops the connection, and makes no other.
+    pub fn close(&self) {
+        self.store().close();
+    }
+}

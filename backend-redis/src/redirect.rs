@@ -1,0 +1,36 @@
+//! What a refused command says about where to go.
+
+use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
+
+use crate::topology::Place;
+
+/// None of these commands was carried out.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Redirect {
+    /// The slot is served there, from now on.
+    Moved(Place),
+    /// The slot is on the move, and these keys have gone there already.
+    Ask(Place),
+    /// The slot is on the move, with some of the keys here and some there.
+    Again,
+    /// The server has become a replica.
+    Demoted,
+}
+
+impl Redirect {
+    /// What an error of the server at `place` says.
+    pub(crate) fn of(error: &RedisError, place: &Place) -> Option<Self> {
+        let there = || {
+            let (address, _) = error.redirect_node()?;
+            let (host, port) = address.rsplit_once(':')?;
+            place.beside(host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?)
+        };
+        match error.kind() {
+            Driver::Server(Server::Moved) => there().map(Self::Moved),
+            Driver::Server(Server::Ask) => there().map(Self::Ask),
+            Driver::Server(Server::TryAgain) => Some(Self::Again),
+            Driver::Server(Server::ReadOnly) => Some(Self::Demoted),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Scripts, on the server that serves their bucket.
+
+use std::{sync::Arc, time::Duration};
+
+use lock_core::{Error, ErrorKind};
+use redis::{Cmd, ErrorKind as Driver, RedisError, ServerErrorKind, Value};
+
+use crate::{
+    error,
+    failover::Failover,
+    keys::Bucket,
+    link::Link,
+    redirect::Redirect,
+    reply::Reply,
+    scripts::Script,
+    store::{Answer, Store},
+};
+
+/// How often a command is sent on before the cluster is taken to be in disorder.
+const TURNS: u32 = 8;
+/// The first pause while a slot is on the move; each is twice the one before, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The search for the server that takes a command.
+struct Way {
+    bucket: Bucket,
+    /// Where this command is to be asked for, and no other.
+    ask: Option<Arc<Link>>,
+    turns: u32,
+}
+
+impl Way {
+    fn to(bucket: Bucket) -> Self {
+        Self { bucket, ask: None, turns: 0 }
+    }
+}
+
+impl Store {
+    async fn on(&self, way: &Way) -> Result<Arc<Link>, Error> {
+        match &way.ask {
+            Some(link) => Ok(Arc::clone(link)),
+            None => self.link(way.bucket).await,
+        }
+    }
+
+    /// Goes where a refusal points; the error itself if it points nowhere.
+    async fn turn(&self, way: &mut Way, from: &Link, refusal: RedisError) -> Result<(), Error> {
+        let error = error::of_command(&refusal);
+        let redirect = Redirect::of(&refusal, &from.place);
+        if let Some(Redirect::Demoted) = redirect {
+            from.retire();
+        }
+        // One server that has no others knows no way.
+        let Some(redirect) = redirect.filter(|_| self.settings.topology.fails_over()) else {
+            return Err(error);
+        };
+        way.ask = None;
+        way.turns += 1;
+        if way.turns > TURNS {
+            return Err(error);
+        }
+        match redirect {
+            Redirect::Moved(place) => {
+                self.finder.moved(way.bucket, &place);
+                self.routes.set(way.bucket, None);
+            }
+            Redirect::Ask(place) => way.ask = Some(self.link_to(&place, way.bucket).await?),
+            Redirect::Again => {
+                let pause = FIRST_PAUSE * (1 << (way.turns - 1).min(8));
+                tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+            }
+            Redirect::Demoted => {
+                self.finder.doubt(&from.place);
+            }
+        }
+        Ok(())
+    }
+
+    /// One command about a bucket.
+    pub(crate) async fn send(&self, bucket: Bucket, command: &Cmd) -> Result<Value, Error> {
+        let mut way = Way::to(bucket);
+        loop {
+            let link = self.on(&way).await?;
+            match link.ask(way.ask.is_some(), command).await? {
+                Ok(value) => return Ok(value),
+                Err(refusal) => self.turn(&mut way, &link, refusal).await?,
+            }
+        }
+    }
+
+    /// Runs a script that asks for nothing but keys and arguments of its own.
+    pub(crate) async fn run(
+        &self,
+        bucket: Bucket,
+        script: &Script,
+        keys: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<Value, Error> {
+        Ok(self.run_somewhere(bucket, script, keys, arguments).await?.0)
+    }
+
+    /// The same, and on which connection it ran.
+    pub(crate) async fn run_somewhere(
+        &self,
+        bucket: Bucket,
+        script: &Script,
+        keys: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<(Value, Arc<Link>), Error> {
+        let mut way = Way::to(bucket);
+        loop {
+            let link = self.on(&way).await?;
+            match call(&link, way.ask.is_some(), script, keys, arguments).await? {
+                Ok(value) => return Ok((value, link)),
+                Err(refusal) => self.turn(&mut way, &link, refusal).await?,
+            }
+        }
+    }
+
+    /// Runs a script that may grant: it is told who the server said it is on this connection.
+    pub(crate) async fn run_in_epoch(
+        &self,
+        bucket: Bucket,
+        script: &Script,
+        keys: &[String],
+        own: &[&[u8]],
+        read: impl Fn(Value) -> Result<Answer, Error>,
+    ) -> Result<Answer, Error> {
+        Ok(self.run_in_epoch_somewhere(bucket, script, keys, own, read).await?.0)
+    }
+
+    /// The same, and on which connection it ran.
+    pub(crate) async fn run_in_epoch_somewhere(
+        &self,
+        bucket: Bucket,
+        script: &Script,
+        keys: &[String],
+        own: &[&[u8]],
+        read: impl Fn(Value) -> Result<Answer, Error>,
+    ) -> Result<(Answer, Arc<Link>), Error> {
+        let waiting_for_places = self.pushes.waits_in(bucket);
+        let (mut way, mut tries) = (Way::to(bucket), 0);
+        while tries < 4 {
+            let link = self.on(&way).await?;
+            if waiting_for_places {
+                link.listening.subscribe(bucket).await?;
+            }
+            let identity = link.identity().await?;
+            let agreed = self.agreed();
+            let longest = agreed.longest.as_micros().to_string();
+            let quarantine = if agreed.quarantine { "on" } else { "off" };
+            let mut arguments: Vec<&[u8]> = vec![
+                identity.run.as_bytes(),
+                identity.replid.as_bytes(),
+                longest.as_bytes(),
+                quarantine.as_bytes(),
+            ];
+            arguments.extend_from_slice(own);
+            let failover = Failover::of(&self.settings, &identity).argument();
+            arguments.push(failover.as_bytes());
+            let answer = match call(&link, way.ask.is_some(), script, keys, &arguments).await? {
+                Ok(value) => read(value)?,
+                Err(refusal) => {
+                    self.turn(&mut way, &link, refusal).await?;
+                    continue;
+                }
+            };
+            tries += 1;
+            match answer.reply {
+                Some(Reply::Stale) if answer.first.is_none() => {
+                    let identity = link.confirm().await?;
+                    self.promise(Some((&link.place, &identity)));
+                }
+                Some(Reply::Settings(longest, quarantine)) if answer.first.is_none() => {
+                    self.adopt(longest, quarantine)?;
+                }
+                _ => return Ok((answer, link)),
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "the server changes its role again and again"))
+    }
+}
+
+/// Runs a script on this connection.
+async fn call(
+    link: &Link,
+    asking: bool,
+    script: &Script,
+    keys: &[String],
+    arguments: &[&[u8]],
+) -> Result<Result<Value, RedisError>, Error> {
+    let command = |name: &str, script: &str| -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg(script).arg(keys.len()).arg(keys).arg(arguments);
+        command
+    };
+    let answer = link.ask(asking, &command("EVALSHA", &script.hash)).await?;
+    if answer.as_ref().is_err_and(is_noscript) {
+        // The whole text runs it and loads it in one.
+        return link.ask(asking, &command("EVAL", &script.source)).await;
+    }
+    Ok(answer)
+}
+
+fn is_noscript(error: &RedisError) -> bool {
+    error.kind() == Driver::Server(ServerErrorKind::NoScript)
+}

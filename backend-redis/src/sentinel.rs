@@ -1,0 +1,208 @@
+//! Finding the master that sentinels watch.
+//!
+//! Every sentinel is asked, and of those that answer the one with the newest configuration is believed:
+//! one that is cut off goes on naming an old master. What is found is only where to look: whether it is a
+//! master, the handshake with it tells.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use lock_core::{Error, ErrorKind};
+use redis::{
+    AsyncConnectionConfig, ProtocolVersion, RedisError, Value, aio::MultiplexedConnection,
+};
+
+use crate::{
+    config::{Login, Settings},
+    error,
+    topology::Place,
+};
+
+/// How long the other sentinels are waited for after the first has answered.
+const OTHERS: Duration = Duration::from_millis(100);
+
+/// The sentinels of one master.
+#[derive(Clone)]
+pub(crate) struct Group {
+    pub(crate) master: String,
+    pub(crate) sentinels: Vec<Place>,
+    pub(crate) login: Login,
+}
+
+impl fmt::Debug for Group {
+    /// Without user and password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Group");
+        shown.field("master", &self.master).field("sentinels", &self.sentinels).finish()
+    }
+}
+
+/// What a sentinel says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Told {
+    epoch: u64,
+    place: Place,
+}
+
+/// Asks the sentinels, on connections that are kept.
+pub(crate) struct Watch {
+    group: Group,
+    /// TLS and times are those of the data servers.
+    settings: Settings,
+    connections: Box<[Mutex<Option<MultiplexedConnection>>]>,
+    /// The newest answer.
+    known: Mutex<Option<Told>>,
+    next: AtomicUsize,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("group", &self.group).finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    pub(crate) fn new(group: &Group, settings: &Settings) -> Arc<Self> {
+        Arc::new(Self {
+            connections: group.sentinels.iter().map(|_| Mutex::default()).collect(),
+            group: group.clone(),
+            settings: settings.clone(),
+            known: Mutex::default(),
+            next: AtomicUsize::new(0),
+        })
+    }
+
+    /// Where the master is, by all sentinels that answer.
+    pub(crate) async fn locate(&self) -> Result<Place, Error> {
+        let count = self.group.sentinels.len();
+        let mut asked: FuturesUnordered<_> = (0..count).map(|at| self.ask(at)).collect();
+        let mut best: Option<Told> = None;
+        let mut failure = None;
+        loop {
+            let answer = match best {
+                None => asked.next().await,
+                Some(_) => tokio::time::timeout(OTHERS, asked.next()).await.ok().flatten(),
+            };
+            match answer {
+                Some(Ok(told)) if best.as_ref().is_none_or(|best| told.epoch > best.epoch) => {
+                    best = Some(told);
+                }
+                Some(Ok(_)) => {}
+                // What an operator has to mend says more than a sentinel that is down.
+                Some(Err(error)) => match &failure {
+                    Some(known) if !Error::is_retryable(known) => {}
+                    _ => failure = Some(error),
+                },
+                None => break,
+            }
+        }
+        let failed = || {
+            let none = || Error::new(ErrorKind::Unavailable, "no sentinel answered");
+            failure.unwrap_or_else(none)
+        };
+        let told = best.ok_or_else(failed)?;
+        self.learn(&told);
+        Ok(told.place)
+    }
+
+    fn learn(&self, told: &Told) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.as_ref().is_none_or(|known| told.epoch >= known.epoch) {
+            *known = Some(told.clone());
+        }
+    }
+
+    /// Whether the master has moved away from `place`; asks one sentinel, the next one each time.
+    pub(crate) async fn has_left(&self, place: &Place) -> bool {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.group.sentinels.len();
+        if let Ok(told) = self.ask(at).await {
+            self.learn(&told);
+        }
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().is_some_and(|known| known.place != *place)
+    }
+
+    fn slot(&self, at: usize) -> std::sync::MutexGuard<'_, Option<MultiplexedConnection>> {
+        self.connections[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn ask(&self, at: usize) -> Result<Told, Error> {
+        let answer = tokio::time::timeout(self.settings.timeout, self.exchange(at)).await;
+        let answer = answer.unwrap_or_else(|_| {
+            let shown = humantime::format_duration(self.settings.timeout);
+            let message = format!("no answer of a sentinel within {shown}");
+            Err(Error::new(ErrorKind::Unavailable, message))
+        });
+        if answer.as_ref().is_err_and(Error::is_retryable) {
+            *self.slot(at) = None;
+        }
+        answer
+    }
+
+    async fn exchange(&self, at: usize) -> Result<Told, Error> {
+        let known = self.slot(at).clone();
+        let mut connection = match known {
+            Some(connection) => connection,
+            None => self.dial(at).await.map_err(|error| error::of_connecting(&error))?,
+        };
+        *self.slot(at) = Some(connection.clone());
+        let mut question = redis::pipe();
+        // During a failover the first already tells the new one, the second its configuration's number.
+        question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.group.master);
+        question.cmd("SENTINEL").arg("MASTER").arg(&self.group.master);
+        let answers = connection.send_packed_commands(&question, 0, 2).await;
+        let answers = answers.map_err(|error| error::of_connecting(&error))?;
+        self.read(answers)
+    }
+
+    async fn dial(&self, at: usize) -> Result<MultiplexedConnection, RedisError> {
+        let place = &self.group.sentinels[at];
+        let client =
+            self.settings.client_of(place, ProtocolVersion::RESP2, &self.group.login, 0)?;
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(Some(self.settings.timeout));
+        client.get_multiplexed_async_connection_with_config(&config).await
+    }
+
+    fn read(&self, answers: Vec<Value>) -> Result<Told, Error> {
+        let mut answers = answers.into_iter().map(Value::extract_error);
+        let (Some(address), Some(state)) = (answers.next(), answers.next()) else {
+            return Err(not_understood());
+        };
+        let address = address.map_err(|error| error::of_connecting(&error))?;
+        if address == Value::Nil {
+            return Err(self.unknown_master());
+        }
+        let state = state.map_err(|error| error::of_connecting(&error))?;
+        let (host, port): (String, u16) =
+            redis::from_redis_value(address).map_err(|_| not_understood())?;
+        let state: Vec<String> = redis::from_redis_value(state).map_err(|_| not_understood())?;
+        let epoch = state.chunks(2).find(|pair| pair[0] == "config-epoch");
+        let epoch = epoch.and_then(|pair| pair.get(1)?.parse().ok()).ok_or_else(not_understood)?;
+        let place = match self.group.sentinels[0] {
+            Place::Tls(..) => Place::Tls(host, port),
+            _ => Place::Tcp(host, port),
+        };
+        Ok(Told { epoch, place })
+    }
+
+    fn unknown_master(&self) -> Error {
+        let message = format!(
+            "the sentinels watch no master named {:?}; allowed is a name of `sentinel monitor`",
+            self.group.master
+        );
+        Error::new(ErrorKind::Config, message)
+    }
+}
+
+fn not_understood() -> Error {
+    Error::new(ErrorKind::Config, "a sentinel's answer was not understood; is it a sentinel?")
+}

@@ -1,0 +1,262 @@
+//! How pushes reach this process.
+//!
+//! With RESP3 they come on the connection of the commands, otherwise on a second one. Sharded channels
+//! always have a second one: a server that gives a slot away ends their subscriptions of its own
+//! accord, and the driver would take that message for the answer to the oldest command.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::StreamExt as _;
+use lock_core::{Error, ErrorKind};
+use redis::{
+    AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError, Value,
+    aio::MultiplexedConnection,
+};
+use tokio::task::AbortHandle;
+
+use crate::{error, keys::Bucket, pushes::Pushes};
+
+/// On which connection pushes come.
+pub(crate) enum Way {
+    /// That of the commands.
+    Shared(MultiplexedConnection),
+    /// One of its own.
+    Second(Client),
+    /// One of its own, with RESP3, for sharded channels.
+    Sharded(Client),
+}
+
+/// The subscriptions beside one connection.
+pub(crate) struct Listening {
+    way: Way,
+    /// Set when pushes can be missed: the next caller then makes a new connection.
+    dead: Arc<AtomicBool>,
+    pushes: Arc<Pushes>,
+    timeout: Duration,
+    /// A bit for each bucket.
+    subscribed: Arc<AtomicU64>,
+    /// Serialises subscribing.
+    second: tokio::sync::Mutex<Second>,
+}
+
+/// The connection of subscriptions only.
+#[derive(Default)]
+enum Second {
+    #[default]
+    None,
+    /// Under RESP2, its task.
+    Task(AbortHandle),
+    /// With sharded channels, and whether the server has ended one: then it is used no more.
+    Sharded(MultiplexedConnection, Arc<AtomicBool>),
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let Second::Task(task) = std::mem::take(self.second.get_mut()) {
+            task.abort();
+        }
+    }
+}
+
+impl Listening {
+    pub(crate) fn new(
+        way: Way,
+        dead: Arc<AtomicBool>,
+        pushes: Arc<Pushes>,
+        timeout: Duration,
+    ) -> Self {
+        Self { way, dead, pushes, timeout, subscribed: Arc::default(), second: Default::default() }
+    }
+
+    fn has(&self, bucket: Bucket) -> bool {
+        self.subscribed.load(Ordering::SeqCst) & bit(bucket) != 0
+    }
+
+    async fn limited<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::time::timeout(self.timeout, work).await.map_err(|_| {
+            self.dead.store(true, Ordering::SeqCst);
+            let shown = humantime::format_duration(self.timeout);
+            Error::new(ErrorKind::Unavailable, format!("no subscription within {shown}"))
+        })
+    }
+
+    /// Makes sure that pushes of a bucket arrive.
+    pub(crate) async fn subscribe(&self, bucket: Bucket) -> Result<(), Error> {
+        if self.has(bucket) {
+            return Ok(());
+        }
+        let mut second = self.second.lock().await;
+        if self.has(bucket) {
+            return Ok(());
+        }
+        let channel = self.pushes.channel(bucket);
+        match &self.way {
+            Way::Shared(shared) => {
+                let mut connection = shared.clone();
+                let done = self.limited(connection.subscribe(channel)).await?;
+                done.map_err(|error| self.refused(&error))?;
+            }
+            Way::Second(client) => {
+                let task = self.limited(self.listen(client, channel)).await?;
+                *second = Second::Task(task.map_err(|error| self.refused(&error))?);
+            }
+            Way::Sharded(client) => {
+                let done = self.limited(self.subscribe_sharded(client, &mut second, channel));
+                match done.await? {
+                    Ok(()) => {}
+                    // The slot is elsewhere, as the script will learn.
+                    Err(error) if error.redirect_node().is_some() => return Ok(()),
+                    Err(error) => return Err(error::of_connecting(&error)),
+                }
+            }
+        }
+        self.subscribed.fetch_or(bit(bucket), Ordering::SeqCst);
+        Ok(())
+    }
+
+    async fn listen(&self, client: &Client, channel: &str) -> Result<AbortHandle, RedisError> {
+        let mut pubsub = client.get_async_pubsub().await?;
+        pubsub.subscribe(channel).await?;
+        let mut messages = pubsub.into_on_message();
+        let (dead, pushes) = (Arc::clone(&self.dead), Arc::clone(&self.pushes));
+        let listening = tokio::spawn(async move {
+            while let Some(message) = messages.next().await {
+                pushes.deliver(message.get_payload_bytes());
+            }
+            // Subscribing anew belongs to a new connection, and the state must be read again.
+            dead.store(true, Ordering::SeqCst);
+            pushes.recheck_all();
+        });
+        Ok(listening.abort_handle())
+    }
+
+    async fn subscribe_sharded(
+        &self,
+        client: &Client,
+        second: &mut Second,
+        channel: &str,
+    ) -> Result<(), RedisError> {
+        let known = match second {
+            Second::Sharded(connection, ended) if !ended.load(Ordering::SeqCst) => {
+                Some(connection.clone())
+            }
+            _ => None,
+        };
+        let mut connection = match known {
+            Some(connection) => connection,
+            None => {
+                let ended = Arc::new(AtomicBool::new(false));
+                let connection = self.open_sharded(client, &ended).await?;
+                *second = Second::Sharded(connection.clone(), ended);
+                connection
+            }
+        };
+        let mut subscribe = redis::cmd("SSUBSCRIBE");
+        connection.send_packed_command(subscribe.arg(channel)).await?.extract_error()?;
+        Ok(())
+    }
+
+    async fn open_sharded(
+        &self,
+        client: &Client,
+        ended: &Arc<AtomicBool>,
+    ) -> Result<MultiplexedConnection, RedisError> {
+        self.subscribed.store(0, Ordering::SeqCst);
+        let (pushes, subscribed) = (Arc::clone(&self.pushes), Arc::clone(&self.subscribed));
+        let ended = Arc::clone(ended);
+        let end = move || {
+            if !ended.swap(true, Ordering::SeqCst) {
+                subscribed.store(0, Ordering::SeqCst);
+                // Whoever asks again subscribes again, where the slot is then.
+                pushes.recheck_all();
+            }
+        };
+        let pushes = Arc::clone(&self.pushes);
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(Some(self.timeout))
+            .set_push_sender(move |push: PushInfo| -> Result<(), ()> {
+                match push.kind {
+                    PushKind::SMessage => deliver(&push, &pushes),
+                    PushKind::SUnsubscribe | PushKind::Disconnection => end(),
+                    _ => {}
+                }
+                Ok(())
+            });
+        client.get_multiplexed_async_connection_with_config(&config).await
+    }
+
+    fn refused(&self, error: &RedisError) -> Error {
+        if error.is_io_error() {
+            self.dead.store(true, Ordering::SeqCst);
+        }
+        error::of_connecting(error)
+    }
+
+    /// Drops the subscriptions for which nobody waits.
+    pub(crate) async fn unsubscribe_if_idle(&self) {
+        let subscribed = self.subscribed.load(Ordering::SeqCst);
+        if subscribed == 0 {
+            return;
+        }
+        let mut second = self.second.lock().await;
+        let buckets = || (0..64).map(Bucket).filter(|bucket| subscribed & bit(*bucket) != 0);
+        if let Way::Sharded(_) = self.way {
+            // One that is not needed costs nothing while another one is.
+            self.subscribed.fetch_and(!subscribed, Ordering::SeqCst);
+            if buckets().any(|bucket| self.pushes.waits_in(bucket)) {
+                self.subscribed.fetch_or(subscribed, Ordering::SeqCst);
+            } else {
+                *second = Second::None;
+            }
+            return;
+        }
+        for bucket in buckets() {
+            // A place is entered before the bit is read, so one of the two sees the other.
+            self.subscribed.fetch_and(!bit(bucket), Ordering::SeqCst);
+            if self.pushes.waits_in(bucket) {
+                self.subscribed.fetch_or(bit(bucket), Ordering::SeqCst);
+                continue;
+            }
+            if let Second::Task(task) = std::mem::take(&mut *second) {
+                task.abort();
+            }
+            if let Way::Shared(shared) = &self.way {
+                let mut connection = shared.clone();
+                let leaving = connection.unsubscribe(self.pushes.channel(bucket));
+                if !matches!(self.limited(leaving).await, Ok(Ok(()))) {
+                    self.dead.store(true, Ordering::SeqCst);
+                }
+            }
+        }
+    }
+}
+
+fn bit(bucket: Bucket) -> u64 {
+    1 << bucket.0
+}
+
+fn deliver(push: &PushInfo, pushes: &Pushes) {
+    if let Some(Value::BulkString(payload)) = push.data.get(1) {
+        pushes.deliver(payload);
+    }
+}
+
+/// What a server sent of its own accord on the connection of the commands.
+pub(crate) fn received(push: PushInfo, dead: &AtomicBool, pushes: &Pushes) {
+    match push.kind {
+        PushKind::Message => deliver(&push, pushes),
+        PushKind::Disconnection => {
+            dead.store(true, Ordering::SeqCst);
+            pushes.recheck_all();
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,158 @@
+//! Where the servers of a store are, and which of them serves a bucket.
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use lock_core::{Error, ErrorKind};
+
+use crate::{
+    cluster::Map,
+    config::Settings,
+    keys::Bucket,
+    sentinel::{Group, Watch},
+};
+
+/// Where one server is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    Tcp(String, u16),
+    Tls(String, u16),
+    Unix(PathBuf),
+}
+
+impl Place {
+    /// Another server of the same store, as this one names it; without a name it is on the same host.
+    pub(crate) fn beside(&self, host: &str, port: u16) -> Option<Self> {
+        match self {
+            // A node that does not know.
+            _ if host == "?" => None,
+            Self::Tcp(here, _) => Some(Self::Tcp(named(host, here), port)),
+            Self::Tls(here, _) => Some(Self::Tls(named(host, here), port)),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+fn named(host: &str, here: &str) -> String {
+    if host.is_empty() { here.to_owned() } else { host.to_owned() }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) | Self::Tls(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// How a store is made of servers.
+#[derive(Clone, Debug)]
+pub(crate) enum Topology {
+    Single(Place),
+    Sentinel(Group),
+    /// Nodes to ask first.
+    Cluster(Vec<Place>),
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Single(place) => place.fmt(f),
+            Self::Sentinel(group) => write!(f, "the master {:?} of sentinels", group.master),
+            Self::Cluster(seeds) => {
+                let seeds: Vec<_> = seeds.iter().map(ToString::to_string).collect();
+                write!(f, "the cluster of {}", seeds.join(","))
+            }
+        }
+    }
+}
+
+impl Topology {
+    /// Whether connections are with TLS.
+    pub(crate) fn tls(&self) -> bool {
+        let place = match self {
+            Self::Single(place) => Some(place),
+            Self::Sentinel(group) => group.sentinels.first(),
+            Self::Cluster(seeds) => seeds.first(),
+        };
+        matches!(place, Some(Place::Tls(..)))
+    }
+
+    /// # Errors
+    /// `InvalidInput` for what cannot be meant.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let refuse = |message: &str| Err(Error::new(ErrorKind::InvalidInput, message));
+        match self {
+            Self::Single(_) => Ok(()),
+            Self::Sentinel(group) if group.sentinels.is_empty() => {
+                refuse("no sentinel is given; allowed are one or more")
+            }
+            Self::Sentinel(group) if group.master.is_empty() => {
+                refuse("the master's name is empty; allowed is a name of `sentinel monitor`")
+            }
+            Self::Cluster(seeds) if seeds.is_empty() => {
+                refuse("no node of the cluster is given; allowed are one or more")
+            }
+            Self::Sentinel(_) | Self::Cluster(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
+    /// Whether a replica may be promoted without anybody's asking us.
+    pub(crate) fn fails_over(&self) -> bool {
+        !matches!(self, Self::Single(_))
+    }
+}
+
+/// Finds the server of a bucket. Clones share what they know.
+#[derive(Clone, Debug)]
+pub(crate) enum Finder {
+    Fixed(Place),
+    Sentinel(Arc<Watch>),
+    Cluster(Arc<Map>),
+}
+
+impl Finder {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        match &settings.topology {
+            Topology::Single(place) => Self::Fixed(place.clone()),
+            Topology::Sentinel(group) => Self::Sentinel(Watch::new(group, settings)),
+            Topology::Cluster(seeds) => Self::Cluster(Map::new(seeds, settings)),
+        }
+    }
+
+    /// Where the bucket is served, as far as is known now.
+    pub(crate) async fn locate(&self, bucket: Bucket) -> Result<Place, Error> {
+        match self {
+            Self::Fixed(place) => Ok(place.clone()),
+            Self::Sentinel(watch) => watch.locate().await,
+            Self::Cluster(map) => map.locate(bucket).await,
+        }
+    }
+
+    /// Whether a server that still calls itself a master was replaced by another.
+    pub(crate) async fn has_left(&self, place: &Place) -> bool {
+        match self {
+            Self::Fixed(_) | Self::Cluster(_) => false,
+            Self::Sentinel(watch) => watch.has_left(place).await,
+        }
+    }
+
+    /// A node said that another one serves this bucket.
+    pub(crate) fn moved(&self, bucket: Bucket, place: &Place) {
+        if let Self::Cluster(map) = self {
+            map.moved(bucket, place);
+        }
+    }
+
+    /// A server cannot be used; tells whether another may be known by asking.
+    pub(crate) fn doubt(&self, place: &Place) -> bool {
+        if let Self::Cluster(map) = self {
+            map.doubt(place);
+        }
+        matches!(self, Self::Cluster(_))
+    }
+}

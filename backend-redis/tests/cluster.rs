@@ -1,0 +1,277 @@
+//! A Redis Cluster whose slots move and whose masters die. Each test asserts that its fault happened.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use conformance_tests::{
+    history::{ALL_RULES, Recorder, Rule, assert_clean, check},
+    kit::{Server as _, wait::until},
+};
+use lock_core::{Attempt, Backend, Env as _, ErrorKind, Grant, LockClient, Renewal, SystemEnv};
+
+use self::support::{
+    belief::hold,
+    calls,
+    clusters::{BUCKET, cluster, deafen_replica, fail_over, owner, taken_over, url},
+    connect, granted, name, request,
+};
+
+const SOON: Duration = Duration::from_secs(60);
+const LEASE: Duration = Duration::from_secs(20);
+
+/// What a store says until it is no more busy with the failover.
+async fn quarantined(store: &dyn Backend) -> lock_core::Quarantined {
+    let asking = async {
+        loop {
+            match store.try_acquire(&request("a", Duration::from_millis(100))).await {
+                Ok(Attempt::Quarantined(told)) => return told,
+                Err(error) if error.is_retryable() => tokio::task::yield_now().await,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    tokio::time::timeout(SOON, asking).await.expect("no quarantine")
+}
+
+async fn renewed(store: &dyn Backend, grants: &[&Grant]) {
+    let answers = store.renew(grants, SystemEnv.now()).await;
+    let all = answers.iter().all(|answer| matches!(answer, Renewal::Renewed { .. }));
+    assert!(all && answers.len() == grants.len(), "{answers:?}");
+}
+
+#[tokio::test]
+async fn a_slot_that_moves_while_held_and_waited_for_is_one_quarantine() {
+    let options = "longest_lease=2s&failover_margin=0s";
+    let cluster = cluster(0, options).await;
+    let (slot, from) = owner(&cluster, 0).await;
+    let to = (from + 1) % 3;
+    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(2));
+    let first = LockClient::new(connect(&url(&cluster, options)).await);
+    let second = LockClient::new(connect(&url(&cluster, options)).await);
+    let other = connect(&url(&cluster, options)).await;
+    let holder = hold(&recorder, &first, lease).await;
+    let token = holder.token;
+    let waiting = {
+        let recorder = recorder.clone();
+        tokio::spawn(async move { hold(&recorder, &second, lease).await })
+    };
+    queued(&cluster.nodes()[from]).await;
+    cluster.move_slot(slot, to).await.unwrap();
+    let told = quarantined(&*other).await;
+    assert!(told.why.contains("changed its role"), "{told:?}");
+    // The holder goes on, with renewals at the new node.
+    let before = renewals(&cluster.nodes()[to]).await;
+    until("a renewal at the new node", SOON, || async {
+        Ok((renewals(&cluster.nodes()[to]).await > before).then_some(()))
+    })
+    .await
+    .unwrap();
+    assert_eq!(holder.end().await, None, "the holder lost the lock");
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    assert!(next.token > token);
+    next.end().await;
+    assert_clean(&recorder.history(), ALL_RULES);
+}
+
+/// Waits until somebody waits for `a` on this node.
+async fn queued(node: &conformance_tests::kit::Redis) {
+    until("somebody to wait", SOON, || async {
+        let length = node.cli(&["LLEN", &format!("{BUCKET}queue:a")]).await?;
+        Ok((length == "1").then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// How often keys of the node got a new time to live.
+async fn renewals(node: &conformance_tests::kit::Redis) -> u64 {
+    calls(node, "pexpire").await
+}
+
+#[tokio::test]
+async fn renewals_find_their_keys_on_either_side_of_a_move() {
+    let cluster = cluster(0, "").await;
+    let store = connect(&url(&cluster, "")).await;
+    let (slot, from) = owner(&cluster, 0).await;
+    let to = (from + 1) % 3;
+    // Some names of the bucket of `a`.
+    let one = granted(&*store, &request("a", LEASE)).await;
+    let mut two = None;
+    for number in 0..10_000 {
+        let text = format!("job {number}");
+        let key = format!("{BUCKET}lock:{text}");
+        let grant = granted(&*store, &request(&text, LEASE)).await;
+        if cluster.nodes()[from].cli(&["EXISTS", &key]).await.unwrap() == "1" {
+            two = Some((grant, key));
+            break;
+        }
+    }
+    let (two, moved) = two.expect("no second name in the bucket");
+    let [source, target] = [from, to].map(|at| &cluster.nodes()[at]);
+    let (from_id, to_id) = (
+        source.cli(&["CLUSTER", "MYID"]).await.unwrap(),
+        target.cli(&["CLUSTER", "MYID"]).await.unwrap(),
+    );
+    let (slot_text, port) = (slot.to_string(), target.address().port().to_string());
+    let step = |node: &'static str, words: Vec<String>| {
+        let node = if node == "source" { source } else { target };
+        async move {
+            let words: Vec<_> = words.iter().map(String::as_str).collect();
+            assert_eq!(node.cli(&words).await.unwrap(), "OK", "{words:?}");
+        }
+    };
+    let words = |text: String| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    step("target", words(format!("CLUSTER SETSLOT {slot_text} IMPORTING {from_id}"))).await;
+    step("source", words(format!("CLUSTER SETSLOT {slot_text} MIGRATING {to_id}"))).await;
+    let mut migrate = words(format!("MIGRATE 127.0.0.1 {port}"));
+    migrate.extend([moved, "0".to_owned(), "5000".to_owned()]);
+    step("source", migrate).await;
+
+    // One key is here, the other one there, and both are renewed.
+    renewed(&*store, &[&one, &two]).await;
+    assert!(calls(target, "asking").await > 0, "nobody was sent to the other node");
+    // Nothing is granted on half of the bucket.
+    let error = store.try_acquire(&request("a", LEASE)).await.unwrap_err();
+    assert!(error.is_retryable() && !error.is_ambiguous(), "{error}");
+    // The rest follows.
+    cluster.move_slot(slot, to).await.unwrap();
+    renewed(&*store, &[&one, &two]).await;
+    assert!(quarantined(&*store).await.remaining > Duration::from_secs(20));
+}
+
+#[tokio::test]
+async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder_also_where_its_slot_moved()
+ {
+    let options = "longest_lease=3s";
+    let mut cluster = cluster(1, options).await;
+    let (slot, old) = owner(&cluster, 0).await;
+    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(3));
+    let first = LockClient::new(connect(&url(&cluster, options)).await);
+    let other = connect(&url(&cluster, options)).await;
+    assert!(other.guarantees().exclusion.holds(), "{:?}", other.guarantees());
+    deafen_replica(&cluster, old).await;
+    let holder = hold(&recorder, &first, lease).await;
+    let token = holder.token;
+    let killed = Instant::now();
+    fail_over(&mut cluster, old).await;
+    let promoted = killed.elapsed();
+    let kept = cluster.nodes()[old + 3].cli(&["EXISTS", &format!("{BUCKET}lock:a")]).await.unwrap();
+    assert_eq!(kept, "0", "the last write was not lost");
+    // Before anybody has asked there, its bucket goes on to a third node.
+    let to = (old + 1) % 3;
+    cluster.wait_whole().await.unwrap();
+    cluster.move_slot(slot, to).await.unwrap();
+    let told = quarantined(&*other).await;
+    assert!(told.remaining > Duration::from_secs(3), "{told:?}");
+    let next = hold(&recorder, &LockClient::new(other), lease).await;
+    println!("promoted after {promoted:?}, first grant after {:?}", killed.elapsed());
+    assert!(next.token > token);
+    holder.lost().await;
+    next.end().await;
+    assert_clean(&recorder.history(), ALL_RULES);
+}
+
+#[tokio::test]
+async fn with_the_quarantine_off_a_failover_gives_a_second_holder_a_larger_token() {
+    let options = "quarantine=off&longest_lease=2m";
+    let mut cluster = cluster(1, options).await;
+    let (_, old) = owner(&cluster, 0).await;
+    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(120));
+    let first = LockClient::new(connect(&url(&cluster, options)).await);
+    let second = LockClient::new(connect(&url(&cluster, options)).await);
+    assert!(!first.guarantees().exclusion.holds(), "a promise that cannot be kept");
+    deafen_replica(&cluster, old).await;
+    let holder = hold(&recorder, &first, lease).await;
+    let token = holder.token;
+    fail_over(&mut cluster, old).await;
+    let next = hold(&recorder, &second, lease).await;
+    assert!(next.token > token);
+    next.end().await;
+    holder.end().await;
+    let found = check(&recorder.history(), ALL_RULES);
+    assert!(found.iter().any(|violation| violation.rule == Rule::Exclusion), "{found:?}");
+    assert!(found.iter().all(|violation| violation.rule == Rule::Exclusion), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_master_that_hung_and_was_replaced_gives_nothing_away_when_it_goes_on() {
+    let options = "longest_lease=3s&timeout=1s";
+    let cluster = cluster(1, options).await;
+    let (_, old) = owner(&cluster, 0).await;
+    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(3));
+    let first = LockClient::new(connect(&url(&cluster, options)).await);
+    let second = LockClient::new(connect(&url(&cluster, options)).await);
+    let holder = hold(&recorder, &first, lease).await;
+    let token = holder.token;
+    cluster.nodes()[old].pause().unwrap();
+    taken_over(&cluster, old).await;
+    let waiting = {
+        let recorder = recorder.clone();
+        tokio::spawn(async move { hold(&recorder, &second, lease).await })
+    };
+    cluster.nodes()[old].resume().unwrap();
+    until("the old master to follow", SOON, || async {
+        Ok((cluster.nodes()[old].info("role").await? == "slave").then_some(()))
+    })
+    .await
+    .unwrap();
+    holder.end().await;
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    assert!(next.token > token);
+    next.end().await;
+    assert_clean(&recorder.history(), ALL_RULES);
+}
+
+#[tokio::test]
+async fn pushes_go_to_sharded_channels_and_a_listing_finds_every_bucket() {
+    let cluster = cluster(0, "").await;
+    let store = connect(&url(&cluster, "")).await;
+    let names = 200;
+    for number in 0..names {
+        granted(&*store, &request(&format!("job {number}"), LEASE)).await;
+    }
+    let (mut found, mut cursor, mut pages) = (std::collections::BTreeSet::new(), None, 0);
+    loop {
+        let page = store.list(cursor).await.unwrap();
+        found.extend(page.locks.into_iter().map(|state| state.name));
+        pages += 1;
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!((found.len(), pages), (names, 64));
+    for node in cluster.nodes() {
+        assert_ne!(node.cli(&["DBSIZE"]).await.unwrap(), "0", "a node has no bucket");
+    }
+
+    let (_, at) = owner(&cluster, 0).await;
+    let holder = LockClient::new(store);
+    let guard = holder.lock(name("a")).acquire().await.unwrap();
+    let waiter = LockClient::new(connect(&url(&cluster, "")).await);
+    let waiting = tokio::spawn(async move { waiter.lock(name("a")).wait(SOON).acquire().await });
+    queued(&cluster.nodes()[at]).await;
+    guard.release().await.unwrap();
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    assert!(next.is_valid());
+    assert_eq!(calls(&cluster.nodes()[at], "spublish").await, 1);
+    assert_eq!(calls(&cluster.nodes()[at], "publish").await, 0);
+}
+
+#[tokio::test]
+async fn what_is_no_cluster_or_one_node_of_it_is_told_apart() {
+    let cluster = cluster(0, "").await;
+    // Also the node that serves the bucket of a single server: other clients spread their names.
+    for node in cluster.endpoints() {
+        let error = backend_redis::connect(&format!("redis://{node}")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("redis+cluster://"), "{error}");
+    }
+    let single = support::server().await;
+    let url = format!("redis+cluster://{}", single.address());
+    let error = backend_redis::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("no part of a cluster"), "{error}");
+}

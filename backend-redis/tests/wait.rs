@@ -1,0 +1,139 @@
+//! Grants and renewals that replicas have to acknowledge.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use conformance_tests::kit::{Data, Redis, RedisOptions, Server as _, wait::until};
+use lock_core::{Env as _, ErrorKind, LockClient, LossReason, Release, Renewal, SystemEnv};
+
+use self::support::{calls, connect, first_use, granted, name, request};
+
+const SOON: Duration = Duration::from_secs(60);
+const LEASE: Duration = Duration::from_secs(20);
+
+/// A master, two replicas, and the URL of a store that waits for both.
+async fn replicated(options: &str) -> (Redis, Vec<Redis>, String) {
+    let quick = RedisOptions::new().line("repl-diskless-sync-delay 0");
+    let master = Redis::start(quick.clone()).await.unwrap();
+    let follow = format!("replicaof 127.0.0.1 {}", master.address().port());
+    let replicas = Redis::start_many(2, quick.line(follow)).await.unwrap();
+    until("replicas in step", SOON, || async {
+        let known = master.cli(&["INFO", "replication"]).await?;
+        Ok((known.matches("state=online").count() == 2).then_some(()))
+    })
+    .await
+    .unwrap();
+    let url = format!("{}?wait_replicas=2&{options}", support::url(&master));
+    first_use(&*connect(&url).await).await;
+    (master, replicas, url)
+}
+
+#[tokio::test]
+async fn what_is_granted_renewed_or_handed_over_is_on_all_replicas() {
+    let (master, replicas, url) = replicated("").await;
+    let store = connect(&url).await;
+    assert!(store.guarantees().exclusion.holds(), "{:?}", store.guarantees());
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    for replica in &replicas {
+        let kept = replica.cli(&["GET", "leasehold:{0}:lock:a"]).await.unwrap();
+        assert!(kept.contains(&grant.token.to_string()), "{kept}");
+    }
+    let before = calls(&master, "wait").await;
+    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+    assert_eq!(calls(&master, "wait").await, before + 1);
+    store.release(&grant, Release::default()).await.unwrap();
+
+    // A push is not believed before it is acknowledged, and still wakes at once.
+    let [first, second] = [connect(&url).await, connect(&url).await].map(LockClient::new);
+    let guard = first.lock(name("a")).acquire().await.unwrap();
+    let waiting = tokio::spawn(async move {
+        let guard = second.lock(name("a")).wait(SOON).acquire().await.unwrap();
+        guard.token()
+    });
+    until("somebody to wait", SOON, || async {
+        Ok((master.cli(&["LLEN", "leasehold:{0}:queue:a"]).await? == "1").then_some(()))
+    })
+    .await
+    .unwrap();
+    let (before, token) = (calls(&master, "wait").await, guard.token());
+    guard.release().await.unwrap();
+    assert!(tokio::time::timeout(SOON, waiting).await.unwrap().unwrap() > token);
+    assert!(calls(&master, "wait").await > before);
+}
+
+#[tokio::test]
+async fn what_too_few_acknowledge_is_given_back_and_a_renewal_is_not_believed() {
+    let (master, mut replicas, url) = replicated("wait_timeout=300ms").await;
+    let store = connect(&url).await;
+    let held = granted(&*store, &request("held", LEASE)).await;
+    let client = LockClient::new(connect(&url).await);
+    let short = Duration::from_secs(2);
+    let guard = client.lock(name("short")).lease(short).acquire().await.unwrap();
+    replicas[1].kill().unwrap();
+
+    let error = store.try_acquire(&request("a", LEASE)).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unavailable && !error.is_ambiguous(), "{error}");
+    assert!(error.to_string().contains("1 replicas acknowledged within 300ms"), "{error}");
+    assert_eq!(store.inspect(&name("a")).await.unwrap(), None);
+    let answer = store.renew(&[&held], SystemEnv.now()).await.pop();
+    assert!(matches!(answer, Some(Renewal::Unknown(_))), "{answer:?}");
+    let state = store.inspect(&name("held")).await.unwrap().unwrap();
+    assert_eq!(state.holder.unwrap().owner, held.owner, "an unacknowledged renewal was a release");
+    let reason = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    assert!(matches!(reason, LossReason::Unreachable | LossReason::Expired), "{reason:?}");
+    assert!(calls(&master, "wait").await > 3);
+}
+
+#[tokio::test]
+async fn a_replica_restarted_during_the_wait_acknowledges_after_it() {
+    let (master, mut replicas, url) = replicated("timeout=50s&wait_timeout=40s").await;
+    let store = connect(&url).await;
+    let before = replicas[1].info("run_id").await.unwrap();
+    replicas[1].pause().unwrap();
+    let asked = request("a", Duration::from_secs(30));
+    let began = Instant::now();
+    let waiting = {
+        let store = store.clone();
+        tokio::spawn(async move { store.try_acquire(&asked).await })
+    };
+    until("the client to be blocked", SOON, || async {
+        let clients = master.cli(&["CLIENT", "LIST"]).await?;
+        Ok(clients.lines().any(|line| line.contains("cmd=wait")).then_some(()))
+    })
+    .await
+    .unwrap();
+    assert!(!waiting.is_finished());
+    replicas[1].restart(Data::Lose).await.unwrap();
+    assert_ne!(replicas[1].info("run_id").await.unwrap(), before);
+    let answer = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    assert!(matches!(answer, lock_core::Attempt::Granted(_)), "{answer:?}");
+    println!("granted {:?} after the wait began", began.elapsed());
+    let kept = replicas[1].cli(&["EXISTS", "leasehold:{0}:lock:a"]).await.unwrap();
+    assert_eq!(kept, "1");
+}
+
+/// One WAIT serves all who wrote before it, so that a replica that is down costs all of them one time limit,
+/// not one each.
+#[tokio::test]
+async fn many_grants_at_once_share_their_waits() {
+    let (master, mut replicas, url) = replicated("wait_timeout=1s&timeout=20s").await;
+    let store = connect(&url).await;
+    let all = |text: &'static str| {
+        let attempts = (0..50).map(move |number| request(&format!("{text} {number}"), LEASE));
+        let store = &store;
+        let tries = attempts.map(|asked| async move { store.try_acquire(&asked).await.is_ok() });
+        futures_util::future::join_all(tries)
+    };
+    let before = calls(&master, "wait").await;
+    assert!(all("a").await.iter().all(|granted| *granted));
+    let waits = calls(&master, "wait").await - before;
+    assert!(waits < 25, "{waits} waits for 50 grants");
+    replicas[0].kill().unwrap();
+    let began = Instant::now();
+    assert!(all("b").await.iter().all(|granted| !granted));
+    println!("{waits} waits for 50 grants; 50 refused after {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(15));
+}

@@ -1,0 +1,324 @@
+//! One attempt: votes, the token, and what becomes of who was late.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use lock_core::{
+    Attempt, Env as _, Error, ErrorKind, FencingToken, Grant, Instant, LockName, OwnerId, Request,
+    SystemEnv,
+};
+
+use crate::{
+    ballot::{Ballot, Said, Verdict},
+    peer::micros,
+    quorum::{Call, Quorum, Round},
+    scripts,
+    token::{self, Token},
+    vote::{Tally, tally},
+    wake::Ticket,
+};
+
+/// How often an attempt is made again, where too little was known of the clocks or votes were split.
+const TRIES: u32 = 10;
+/// How many watermarks a node keeps; names that share one only cost each other a round trip now and
+/// then.
+const WATERMARKS: u64 = 1024;
+
+/// What the client keeps of a grant: a node's part in it, for each node.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The number of the attempt.
+    pub(crate) attempt: u64,
+    parts: Mutex<Parts>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) nodes: Vec<Part>,
+    /// It was given back: what comes late is taken back.
+    pub(crate) released: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Part {
+    /// Until when the node keeps the lock, at least, as far as counted replies tell.
+    pub(crate) until: Option<Instant>,
+    /// The attempt may have been carried out, or may yet be, and nothing tells when.
+    pub(crate) doubtful: bool,
+}
+
+impl Held {
+    pub(crate) fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn of(grant: &Grant) -> Option<Arc<Self>> {
+        Arc::clone(grant.state.as_ref()?).downcast().ok()
+    }
+}
+
+/// Rounded up: a lease is never shorter than its holder believes.
+pub(crate) fn millis(span: Duration) -> String {
+    span.as_nanos().div_ceil(1_000_000).max(1).to_string()
+}
+
+/// Which of a node's watermarks is this name's; the same for all clients (FNV-1a).
+pub(crate) fn watermark(name: &LockName) -> String {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = name.as_str().bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    format!("mark{}", hash % WATERMARKS)
+}
+
+/// Two attempts of one owner never have the same number.
+struct Try<'a> {
+    request: &'a Request,
+    number: u64,
+    sent: Instant,
+    limit: Duration,
+    placed: bool,
+}
+
+impl Quorum {
+    /// Makes one attempt, with a place in the queues if `ticket` is given.
+    pub(crate) async fn attempt(
+        self: &Arc<Self>,
+        request: &Request,
+        ticket: Option<&Ticket>,
+    ) -> Result<Attempt, Error> {
+        for tried in 1.. {
+            let verdict = match self.try_once(request, ticket).await? {
+                Ok(grant) => return Ok(Attempt::Granted(grant)),
+                Err(verdict) => verdict,
+            };
+            match verdict {
+                Verdict::Busy(busy) => return Ok(Attempt::Busy(busy)),
+                Verdict::Quarantined(quarantined) => return Ok(Attempt::Quarantined(quarantined)),
+                Verdict::Error(error) => return Err(error),
+                Verdict::Split(busy) if tried == TRIES => return Ok(Attempt::Busy(busy)),
+                Verdict::Clocks(error) if tried == TRIES => return Err(error),
+                Verdict::Split(_) => {
+                    tracing::debug!(name = %request.name, tried, "the votes were split");
+                    // Who comes back alone has all votes.
+                    let most = 1_000_u64 << tried.min(5);
+                    let pause = Duration::from_micros(SystemEnv.random() as u64 % most);
+                    tokio::time::sleep(pause).await;
+                }
+                Verdict::Clocks(error) => {
+                    tracing::debug!(name = %request.name, tried, %error, "asked again");
+                }
+            }
+        }
+        Err(backend_redis::node::not_understood())
+    }
+
+    async fn try_once(
+        self: &Arc<Self>,
+        request: &Request,
+        ticket: Option<&Ticket>,
+    ) -> Result<Result<Grant, Verdict>, Error> {
+        self.settings()?;
+        let limit = self.options.wait(request.lease);
+        let unknown = || Error::new(ErrorKind::Unavailable, "no node's clock is known yet");
+        let clock = self.clock().ok_or_else(unknown)?;
+        let sent = SystemEnv.now();
+        let attempt = Try { request, number: micros(sent), sent, limit, placed: ticket.is_some() };
+        let contacts = self.contacts();
+        let call = self.call(&attempt, clock, ticket);
+        let mut round = self.ask(&contacts, &call, limit);
+        let mut ballot = Ballot::new(&self.peers, self.options.clock_bound, &contacts);
+        let decided = loop {
+            let votes = ballot.votes();
+            match tally(&votes) {
+                Tally::Failed if ballot.is_clear() => break None,
+                Tally::Failed => {}
+                Tally::Won => {
+                    // A repeat is to find the token that was agreed on before, if there is one.
+                    let token = token::decide(&votes);
+                    let agreed = matches!(token, Token::Agreed(_));
+                    if agreed || !ballot.repeated() || !round.any_open() {
+                        break Some(token);
+                    }
+                }
+                Tally::Undecided => {}
+            }
+            match round.next().await {
+                Some((at, answer)) => ballot.hear(at, answer),
+                None => {
+                    let why = format!("no answer within {}", humantime::format_duration(limit));
+                    for at in round.silent() {
+                        ballot.said[*at] = Said::Silent(why.clone());
+                    }
+                }
+            }
+        };
+        let token = match &decided {
+            Some(Token::Agreed(number)) => Some(*number),
+            Some(Token::WriteBack { number, nodes, needed }) => {
+                self.write_back(&attempt, *number, nodes, *needed).await.then_some(*number)
+            }
+            _ => None,
+        };
+        if let Some(token) = token.and_then(FencingToken::new) {
+            return Ok(Ok(self.won(&attempt, &ballot, round, token)));
+        }
+        let verdict = if decided.is_some() {
+            let message = "the token could not be written to a majority of the nodes";
+            Verdict::Clocks(Error::new(ErrorKind::Unavailable, message))
+        } else {
+            ballot.verdict()
+        };
+        self.failed(&attempt, &ballot, round);
+        Ok(Err(verdict))
+    }
+
+    fn call(&self, attempt: &Try<'_>, clock: u64, ticket: Option<&Ticket>) -> Arc<Call> {
+        let Try { request, number, limit, .. } = attempt;
+        let bound = self.options.clock_bound;
+        let late = clock + u64::try_from((*limit + bound).as_micros()).unwrap_or(u64::MAX / 4);
+        let arguments = vec![
+            request.owner.to_string(),
+            millis(request.lease),
+            request.label.to_string(),
+            request.floor.to_string(),
+            self.propose(clock).to_string(),
+            bound.as_micros().to_string(),
+            number.to_string(),
+            late.to_string(),
+            watermark(&request.name),
+            clock.to_string(),
+            ticket.map(|ticket| ticket.channel.clone()).unwrap_or_default(),
+            ticket.map_or(0, |ticket| ticket.rank).to_string(),
+        ];
+        let keys = self.peers[0].node.keys(&request.name, request.owner).to_vec();
+        Arc::new(Call { script: &scripts::ACQUIRE, in_epoch: true, keys, arguments })
+    }
+
+    /// Writes the largest number back, only to nodes whose vote was counted; each takes it only while
+    /// the lock is still ours there.
+    async fn write_back(
+        self: &Arc<Self>,
+        attempt: &Try<'_>,
+        number: u64,
+        nodes: &[usize],
+        needed: usize,
+    ) -> bool {
+        let request = attempt.request;
+        let [epoch, lock, ..] = self.peers[0].node.keys(&request.name, request.owner);
+        let arguments = vec![
+            request.owner.to_string(),
+            number.to_string(),
+            watermark(&request.name),
+            String::new(),
+        ];
+        let call = Call::plain(&scripts::WRITE, [epoch, lock], arguments);
+        let mut round = self.ask(nodes, &call, attempt.limit);
+        let mut taken = 0;
+        while taken < needed {
+            match round.next().await {
+                Some((_, Ok(answer))) if answer.word == "written" => {
+                    taken += usize::from(answer.number(2).ok() == Some(1));
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        round.finish(self, |_, _| {});
+        taken >= needed
+    }
+
+    fn won(
+        self: &Arc<Self>,
+        attempt: &Try<'_>,
+        ballot: &Ballot<'_>,
+        round: Round,
+        token: FencingToken,
+    ) -> Grant {
+        let request = attempt.request;
+        let until = attempt.sent + request.lease;
+        let votes = ballot.votes();
+        let part = |at: usize| Part {
+            until: matches!(votes[at], crate::vote::Vote::Ours(_)).then_some(until),
+            doubtful: ballot.doubtful(at),
+        };
+        let nodes = (0..self.peers.len()).map(part).collect();
+        let parts = Mutex::new(Parts { nodes, released: false });
+        let held = Arc::new(Held { attempt: attempt.number, parts });
+        if attempt.placed {
+            // Where the lock was not given, the place would stand in the way of the next.
+            for at in (0..self.peers.len()).filter(|at| !ballot.gave(*at) && !round.is_open(*at)) {
+                if ballot.said[at].answer().is_some() {
+                    self.leave_place(at, &request.name, request.owner);
+                }
+            }
+        }
+        let (quorum, kept) = (Arc::clone(self), Arc::clone(&held));
+        let request = request.clone();
+        let Try { number, sent, limit, placed, .. } = *attempt;
+        round.finish(self, move |at, answer| {
+            let given = matches!(&answer, Some(Ok(answer)) if answer.word == "ours");
+            let known = matches!(&answer, Some(Ok(_)))
+                || matches!(&answer, Some(Err(error)) if !error.is_ambiguous());
+            let released = {
+                let mut parts = kept.parts();
+                parts.nodes[at].doubtful = !known;
+                parts.released
+            };
+            if released && (given || !known) {
+                let attempt = Try { request: &request, number, sent, limit, placed };
+                quorum.undo(at, &request.name, request.owner, &attempt, !known);
+            } else if placed && !given && known {
+                quorum.leave_place(at, &request.name, request.owner);
+            }
+        });
+        let request = attempt.request;
+        let mut grant = Grant::new(request, token).with_state(held);
+        grant.margin = 2 * self.options.clock_bound;
+        grant
+    }
+
+    /// Takes back what a failed attempt was given, also by who answers later or not at all.
+    fn failed(self: &Arc<Self>, attempt: &Try<'_>, ballot: &Ballot<'_>, round: Round) {
+        let (name, owner) = (&attempt.request.name, attempt.request.owner);
+        for at in 0..self.peers.len() {
+            if ballot.gave(at) || ballot.doubtful(at) {
+                self.undo(at, name, owner, attempt, ballot.doubtful(at));
+            }
+        }
+        let (quorum, request) = (Arc::clone(self), attempt.request.clone());
+        let Try { number, sent, limit, placed, .. } = *attempt;
+        round.finish(self, move |at, answer| {
+            let attempt = Try { request: &request, number, sent, limit, placed };
+            let bury = match answer {
+                Some(Ok(answer)) if answer.word == "ours" => false,
+                Some(Err(error)) if error.is_ambiguous() => true,
+                // At once: on the connection that may yet carry the attempt.
+                None => true,
+                Some(_) => return,
+            };
+            quorum.undo(at, &request.name, request.owner, &attempt, bury);
+        });
+    }
+
+    /// Takes one node's part in an attempt back, behind. Later attempts of the same owner keep theirs.
+    fn undo(
+        self: &Arc<Self>,
+        at: usize,
+        name: &LockName,
+        owner: OwnerId,
+        attempt: &Try<'_>,
+        bury: bool,
+    ) {
+        let number = attempt.number.to_string();
+        let tombstone = if bury { number.clone() } else { String::new() };
+        let call = self.freeing(name, owner, ["", &number, &tombstone, ""]);
+        self.free_behind(at, call, attempt.request.lease);
+    }
+
+    fn leave_place(self: &Arc<Self>, at: usize, name: &LockName, owner: OwnerId) {
+        // No record is older than attempt 0.
+        let call = self.freeing(name, owner, ["", "0", "", "1"]);
+        self.free_behind(at, call, Duration::from_secs(3));
+    }
+}

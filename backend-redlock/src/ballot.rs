@@ -1,0 +1,303 @@
+//! What the nodes said to one attempt, and what follows from it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use lock_core::{
+    Busy, Env as _, Error, ErrorKind, FencingToken, Holder, OwnerId, OwnerLabel, Quarantined,
+    SystemEnv,
+};
+
+use crate::{
+    clock::may_vote,
+    peer::{Answer, Peer},
+    vote::{Vote, majority},
+};
+
+/// One node's part.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// It may still answer.
+    Nothing,
+    /// It is not asked, or did not answer in time: why.
+    Silent(String),
+    Failed(Error),
+    Answer(Answer),
+}
+
+#[derive(Debug)]
+pub(crate) struct Ballot<'a> {
+    peers: &'a [Peer],
+    bound: Duration,
+    pub(crate) said: Vec<Said>,
+}
+
+/// What a failed attempt comes to.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Busy(Busy),
+    /// Several asked at once, and nobody has a majority.
+    Split(Busy),
+    Quarantined(Quarantined),
+    Error(Error),
+    /// No majority could vote, only because too little was known of clocks: the answers tell more.
+    Clocks(Error),
+}
+
+impl<'a> Ballot<'a> {
+    pub(crate) fn new(peers: &'a [Peer], bound: Duration, contacts: &[usize]) -> Self {
+        let why = |peer: &Peer| peer.suspected().unwrap_or_default();
+        let mut said: Vec<_> = peers.iter().map(|peer| Said::Silent(why(peer))).collect();
+        for at in contacts {
+            said[*at] = Said::Nothing;
+        }
+        Self { peers, bound, said }
+    }
+
+    pub(crate) fn hear(&mut self, at: usize, answer: Result<Answer, Error>) {
+        self.said[at] = match answer {
+            Ok(answer) => Said::Answer(answer),
+            Err(error) => Said::Failed(error),
+        };
+    }
+
+    /// Whose clock is in line, of those that have answered.
+    fn in_line(&self) -> Vec<bool> {
+        let spans: Vec<_> = self.said.iter().map(|said| said.answer()?.span).collect();
+        may_vote(&spans, u64::try_from(self.bound.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    fn open(&self) -> bool {
+        self.said.iter().any(|said| matches!(said, Said::Nothing))
+    }
+
+    /// The votes so far. While any node is open, a clock that is off now may be in line later.
+    pub(crate) fn votes(&self) -> Vec<Vote> {
+        let (in_line, open) = (self.in_line(), self.open());
+        let vote = |(at, said): (usize, &Said)| match said {
+            Said::Nothing => Vote::Open,
+            Said::Answer(answer) if answer.word == "ours" && self.peers[at].twin().is_none() => {
+                match answer.number(2) {
+                    Ok(number) if in_line[at] => Vote::Ours(number),
+                    Ok(_) if open => Vote::Open,
+                    _ => Vote::No,
+                }
+            }
+            _ => Vote::No,
+        };
+        self.said.iter().enumerate().map(vote).collect()
+    }
+
+    /// Whether a node had the attempt's lock before: it is a repeat.
+    pub(crate) fn repeated(&self) -> bool {
+        let again = |answer: &Answer| answer.word == "ours" && answer.number(3).ok() == Some(1);
+        self.said.iter().filter_map(Said::answer).any(again)
+    }
+
+    /// Who gave the lock, whether or not that counts.
+    pub(crate) fn gave(&self, at: usize) -> bool {
+        self.said[at].answer().is_some_and(|answer| answer.word == "ours")
+    }
+
+    /// Whether the node may have given the lock without our knowing.
+    pub(crate) fn doubtful(&self, at: usize) -> bool {
+        matches!(&self.said[at], Said::Failed(error) if error.is_ambiguous())
+    }
+
+    fn count(&self, word: &str) -> usize {
+        let same = |answer: &&Answer| answer.word == word;
+        self.said.iter().filter_map(Said::answer).filter(same).count()
+    }
+
+    /// What a lost vote means.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let needed = majority(self.peers.len());
+        let ours = self.votes().iter().filter(|vote| matches!(vote, Vote::Ours(_))).count();
+        let (busy, held_back) = (self.count("busy"), self.count("quarantine"));
+        if busy > 0 && ours + busy >= needed {
+            return self.contended();
+        }
+        if held_back > 0 && ours + busy + held_back >= needed {
+            return Verdict::Quarantined(self.quarantined(needed - ours - busy));
+        }
+        if busy > 0 && busy + self.not_heard() >= needed && self.holder().is_some() {
+            return Verdict::Busy(self.busy());
+        }
+        self.refused(needed)
+    }
+
+    fn contended(&self) -> Verdict {
+        let busy = self.busy();
+        let given = (0..self.said.len()).any(|at| self.gave(at));
+        let split = busy.holder.is_none() && (given || self.names().next().is_some());
+        if split { Verdict::Split(busy) } else { Verdict::Busy(busy) }
+    }
+
+    /// Whether a lost vote needs no more answers to be understood.
+    pub(crate) fn is_clear(&self) -> bool {
+        let needed = majority(self.peers.len());
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for answer in self.said.iter().filter_map(Said::answer).filter(|a| a.word == "busy") {
+            *counts.entry(answer.text(2).unwrap_or_default()).or_default() += 1;
+        }
+        !self.open() || counts.values().any(|count| *count >= needed)
+    }
+
+    /// The owners that refusals name.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let busy = self.said.iter().filter_map(Said::answer).filter(|a| a.word == "busy");
+        busy.filter_map(|answer| answer.text(2).ok().filter(|owner| !owner.is_empty()))
+    }
+
+    fn not_heard(&self) -> usize {
+        self.said.iter().filter(|said| said.answer().is_none()).count()
+    }
+
+    /// Whom most nodes name, if with the nodes that were not heard they may be a majority; with the
+    /// number that most of them have.
+    fn holder(&self) -> Option<(Holder, u64)> {
+        let mut named: BTreeMap<&str, Vec<&Answer>> = BTreeMap::new();
+        for answer in self.said.iter().filter_map(Said::answer).filter(|a| a.word == "busy") {
+            if let Ok(owner) = answer.text(2)
+                && !owner.is_empty()
+            {
+                named.entry(owner).or_default().push(answer);
+            }
+        }
+        let (owner, answers) = named.into_iter().max_by_key(|(_, answers)| answers.len())?;
+        if answers.len() + self.not_heard() < majority(self.peers.len()) {
+            return None;
+        }
+        let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
+        for answer in &answers {
+            *numbers.entry(answer.number(5).ok()?).or_default() += 1;
+        }
+        let (number, _) = numbers.into_iter().max_by_key(|(_, count)| *count)?;
+        let owner: OwnerId = owner.parse().ok()?;
+        let label = OwnerLabel::new(answers[0].text(3).ok()?).ok()?;
+        let left = answers.iter().filter_map(|answer| answer.number(4).ok()).max()?;
+        Some((Holder { owner, label, remaining: Duration::from_millis(left) }, number))
+    }
+
+    fn busy(&self) -> Busy {
+        let busy = || self.said.iter().filter_map(Said::answer).filter(|a| a.word == "busy");
+        let highest = busy().filter_map(|answer| answer.number(5).ok()).max().unwrap_or(0);
+        // A place behind others comes later, so that not all ask at once when a lease ends.
+        let place = busy().filter_map(position).min();
+        let step = Duration::from_millis(10 * place.unwrap_or(0).min(50));
+        let far = place.is_none_or(|place| place >= 8);
+        let longest = Duration::from_millis(if far { 1000 } else { 500 });
+        let (holder, number) = match self.holder() {
+            Some((holder, number)) => (Some(holder), number),
+            None => (None, highest),
+        };
+        let retry_after = match &holder {
+            Some(holder) => holder.remaining + Duration::from_millis(1) + step,
+            // Nobody has a majority: others try, too, and who comes back first may have all.
+            None => Duration::from_micros(1_000 + SystemEnv.random() as u64 % 20_000) + step,
+        };
+        let token = FencingToken::new(number).unwrap_or(FencingToken::ZERO);
+        Busy { holder, token, retry_after: retry_after.min(longest) }
+    }
+
+    fn quarantined(&self, missing: usize) -> Quarantined {
+        let mut waits: Vec<(u64, String)> = Vec::new();
+        for (peer, said) in self.peers.iter().zip(&self.said) {
+            if let Some(answer) = said.answer().filter(|answer| answer.word == "quarantine") {
+                let why = format!("{}: {}", peer.address, answer.text(3).unwrap_or_default());
+                waits.push((answer.number(2).unwrap_or_default(), why));
+            }
+        }
+        waits.sort_unstable();
+        let remaining = waits.get(missing.max(1) - 1).map_or(0, |(micros, _)| *micros);
+        let why: Vec<_> = waits.into_iter().map(|(_, why)| why).collect();
+        let why = format!("too few nodes vote; {}", why.join("; "));
+        Quarantined { remaining: Duration::from_micros(remaining), why }
+    }
+
+    /// No majority, and not because somebody holds the lock.
+    fn refused(&self, needed: usize) -> Verdict {
+        let in_line = self.in_line();
+        let (mut reasons, mut kind, mut clocks) = (Vec::new(), None, 0);
+        let mut votes = 0;
+        for (at, said) in self.said.iter().enumerate() {
+            let (worse, why) = match self.why(at, said, in_line[at]) {
+                Some(reason) => reason,
+                None => {
+                    votes += 1;
+                    continue;
+                }
+            };
+            let by_clock = said.answer().is_some_and(|answer| answer.word != "quarantine");
+            clocks += usize::from(by_clock && worse.is_none());
+            kind = kind.or(worse);
+            reasons.push(format!("{} {why}", self.peers[at].address));
+        }
+        let message = format!(
+            "{votes} of {} nodes could vote, and {needed} are needed: {}",
+            self.peers.len(),
+            reasons.join("; ")
+        );
+        let error = Error::new(kind.unwrap_or(ErrorKind::Unavailable), message);
+        if kind.is_none() && votes + clocks >= needed {
+            Verdict::Clocks(error)
+        } else {
+            Verdict::Error(error)
+        }
+    }
+
+    /// Why a node has no vote, and the kind of error where trying again does not help.
+    fn why(&self, at: usize, said: &Said, in_line: bool) -> Option<(Option<ErrorKind>, String)> {
+        let limit = |answer: &Answer| answer.number(2).unwrap_or_default();
+        let bound = humantime::format_duration(self.bound);
+        Some(match said {
+            Said::Nothing => (None, "did not answer in time".into()),
+            Said::Silent(why) => (None, format!("is not waited for ({why})")),
+            Said::Failed(error) => {
+                (Some(error.kind()).filter(|_| !error.is_retryable()), format!("failed ({error})"))
+            }
+            Said::Answer(answer) => match answer.word.as_str() {
+                "ours" | "busy" => match self.peers[at].twin() {
+                    Some(error) => (Some(ErrorKind::Config), error.to_string()),
+                    None if !in_line && answer.span.is_none() => {
+                        (None, "has a clock that went back".into())
+                    }
+                    None if !in_line => {
+                        (None, format!("has a clock that may be off by more than {bound}"))
+                    }
+                    None => return None,
+                },
+                "late" | "clock" => (None, format!("has a clock that is off by more than {bound}")),
+                "quarantine" => (None, "is in quarantine".into()),
+                "floor" => (
+                    Some(ErrorKind::InvalidInput),
+                    format!(
+                        "refuses a floor so far ahead of its clock; allowed is up to {}",
+                        limit(answer)
+                    ),
+                ),
+                "lease" => (
+                    Some(ErrorKind::InvalidInput),
+                    "refuses a lease above its longest lease".into(),
+                ),
+                "exhausted" => (Some(ErrorKind::Config), "has used up its fencing tokens".into()),
+                word => (None, format!("answered {word:?}")),
+            },
+        })
+    }
+}
+
+fn position(answer: &Answer) -> Option<u64> {
+    match answer.part(6).ok()? {
+        backend_redis::node::Value::Int(place) => u64::try_from(*place).ok(),
+        _ => None,
+    }
+}
+
+impl Said {
+    pub(crate) fn answer(&self) -> Option<&Answer> {
+        match self {
+            Self::Answer(answer) => Some(answer),
+            _ => None,
+        }
+    }
+}

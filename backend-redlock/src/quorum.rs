@@ -1,0 +1,362 @@
+//! All nodes together: asking many at once, waiting for few, finishing the rest behind.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, PoisonError, RwLock, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use backend_redis::node::{Script, Settings};
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use lock_core::{BoxFuture, Env as _, Error, ErrorKind, Guarantees, SystemEnv, jittered};
+use tokio::time::Sleep;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    clock,
+    config::Options,
+    guarantees,
+    peer::{Answer, Peer, micros},
+    scripts,
+    vote::majority,
+    wake::Wake,
+};
+
+/// The nodes and what this client knows of them.
+pub(crate) struct Quorum {
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) options: Options,
+    pub(crate) wake: Arc<Wake>,
+    /// The last number that this client proposed: two attempts of one client never propose the same.
+    proposed: AtomicU64,
+    promised: RwLock<(Settings, Arc<Guarantees>)>,
+    tasks: TaskTracker,
+    closing: CancellationToken,
+}
+
+impl fmt::Debug for Quorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redlock")
+            .field("peers", &self.peers)
+            .field("options", &self.options)
+            .finish()
+    }
+}
+
+/// One script call, the same for every node.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) script: &'static Script,
+    /// Whether it may grant.
+    pub(crate) in_epoch: bool,
+    pub(crate) keys: Vec<String>,
+    pub(crate) arguments: Vec<String>,
+}
+
+impl Call {
+    pub(crate) fn plain(
+        script: &'static Script,
+        keys: impl Into<Vec<String>>,
+        arguments: Vec<String>,
+    ) -> Arc<Self> {
+        Arc::new(Self { script, in_epoch: false, keys: keys.into(), arguments })
+    }
+}
+
+impl Quorum {
+    pub(crate) fn new(peers: Vec<Peer>, options: Options, wake: Arc<Wake>) -> Self {
+        let settings = peers[0].node.believed();
+        let promised = guarantees::of(settings, &options, peers.len());
+        Self {
+            peers,
+            options,
+            wake,
+            proposed: AtomicU64::new(0),
+            promised: RwLock::new((settings, Arc::new(promised))),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) fn majority(&self) -> usize {
+        majority(self.peers.len())
+    }
+
+    /// Whom to ask: who is worth waiting for, or all where those are too few.
+    pub(crate) fn contacts(&self) -> Vec<usize> {
+        let all = 0..self.peers.len();
+        let trusted: Vec<_> = all.clone().filter(|at| self.peers[*at].is_trusted()).collect();
+        if trusted.len() >= self.majority() { trusted } else { all.collect() }
+    }
+
+    /// The nodes' clock now, as far as this client knows it, in microseconds.
+    pub(crate) fn clock(&self) -> Option<u64> {
+        let now = i64::try_from(micros(SystemEnv.now())).unwrap_or(i64::MAX);
+        u64::try_from(self.offset()? + now).ok()
+    }
+
+    /// A number to propose: the clock, and above all that this client has proposed.
+    pub(crate) fn propose(&self, clock: u64) -> u64 {
+        let next = |last: u64| Some(clock.max(last + 1));
+        let last = self.proposed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
+        clock.max(last.unwrap_or_default() + 1)
+    }
+
+    /// How far the nodes' clock is ahead of this process's, in microseconds.
+    pub(crate) fn offset(&self) -> Option<i64> {
+        clock::median(&self.peers.iter().map(Peer::span).collect::<Vec<_>>())
+    }
+
+    /// Reads the nodes' clocks.
+    ///
+    /// # Errors
+    /// Where no majority answers.
+    pub(crate) async fn refresh(self: &Arc<Self>) -> Result<(), Error> {
+        let keys = vec![self.peers[0].node.epoch_key()];
+        let call = Call::plain(&scripts::HELLO, keys, Vec::new());
+        let mut round = self.ask(&self.contacts(), &call, self.options.patient_wait());
+        let (mut answered, mut failure) = (0, None);
+        while let Some((_, answer)) = round.next().await {
+            match answer {
+                Ok(_) => answered += 1,
+                Err(error) => failure = Some(error),
+            }
+        }
+        round.finish(self, |_, _| {});
+        if answered < self.majority() { Err(self.too_few(answered, failure)) } else { Ok(()) }
+    }
+
+    /// Asks these nodes at once; `limit` is how long anybody waits.
+    pub(crate) fn ask(self: &Arc<Self>, who: &[usize], call: &Arc<Call>, limit: Duration) -> Round {
+        self.ask_each(who, |_| Arc::clone(call), limit)
+    }
+
+    /// The same with a call for each.
+    pub(crate) fn ask_each(
+        self: &Arc<Self>,
+        who: &[usize],
+        call: impl Fn(usize) -> Arc<Call>,
+        limit: Duration,
+    ) -> Round {
+        let asking = who.iter().map(|&at| -> BoxFuture<_> {
+            let (quorum, call) = (Arc::clone(self), call(at));
+            Box::pin(async move { (at, quorum.put(at, &call).await) })
+        });
+        Round {
+            asking: asking.collect(),
+            pending: who.to_vec(),
+            alarm: Box::pin(tokio::time::sleep(limit)),
+            limit,
+        }
+    }
+
+    /// One call to one node. Who cannot be reached is probed.
+    pub(crate) async fn put(self: &Arc<Self>, at: usize, call: &Call) -> Result<Answer, Error> {
+        let peer = &self.peers[at];
+        let arguments: Vec<&[u8]> = call.arguments.iter().map(String::as_bytes).collect();
+        let before = peer.before();
+        let value = if call.in_epoch {
+            peer.node.call_in_epoch(call.script, &call.keys, &arguments).await
+        } else {
+            peer.node.call(call.script, &call.keys, &arguments).await
+        };
+        match value {
+            Ok(value) => {
+                let known = peer.run();
+                let answer = peer.after(before, value);
+                if known != peer.run() {
+                    self.compare_runs();
+                }
+                answer
+            }
+            Err(error) => {
+                if error.is_retryable() {
+                    self.suspect(at, &error.to_string());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Two addresses of one server would count one vote twice.
+    fn compare_runs(&self) {
+        let runs: Vec<_> = self.peers.iter().map(Peer::run).collect();
+        for (at, run) in runs.iter().enumerate() {
+            let same = |other: &usize| *other != at && run.is_some() && runs[*other] == *run;
+            let twin = (0..runs.len()).find(same);
+            self.peers[at].set_twin(twin.map(|other| self.peers[other].address.clone()));
+        }
+    }
+
+    /// Nobody waits for this node any more, until it has answered a probe.
+    pub(crate) fn suspect(self: &Arc<Self>, at: usize, why: &str) {
+        if self.peers[at].suspect(why) {
+            let (quorum, closing) = (Arc::downgrade(self), self.closing.clone());
+            self.behind(async move {
+                tokio::select! {
+                    () = closing.cancelled() => {}
+                    () = probe(quorum, at) => {}
+                }
+            });
+        }
+    }
+
+    /// Does something in the background; `close` waits for it.
+    pub(crate) fn behind(&self, work: impl Future<Output = ()> + Send + 'static) {
+        // Without a runtime there is nobody to do it, and the lease is the bound.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            self.tasks.spawn(work);
+        }
+    }
+
+    /// Ends what runs behind, after at most `limit`.
+    pub(crate) async fn close(&self, limit: Duration) {
+        self.closing.cancel();
+        self.tasks.close();
+        let _ = tokio::time::timeout(limit, self.tasks.wait()).await;
+        for peer in &self.peers {
+            peer.node.close();
+        }
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.is_cancelled()
+    }
+
+    /// The settings that all nodes have.
+    ///
+    /// # Errors
+    /// `Config` where they differ.
+    pub(crate) fn settings(&self) -> Result<Settings, Error> {
+        let first = self.peers[0].node.believed();
+        let Some(other) = self.peers.iter().find(|peer| peer.node.believed() != first) else {
+            return Ok(first);
+        };
+        let show = |settings: Settings| {
+            let lease = humantime::format_duration(settings.longest_lease);
+            let quarantine = if settings.quarantine { "on" } else { "off" };
+            format!("longest lease {lease}, quarantine {quarantine}")
+        };
+        let message = format!(
+            "the nodes' settings differ: {} has {}, {} has {}; allowed is the same for all, set them \
+             with init",
+            self.peers[0].address,
+            show(first),
+            other.address,
+            show(other.node.believed())
+        );
+        Err(Error::new(ErrorKind::Config, message))
+    }
+
+    pub(crate) fn promised(&self) -> Arc<Guarantees> {
+        let settings = self.peers[0].node.believed();
+        let (known, promised) =
+            self.promised.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if known == settings {
+            return promised;
+        }
+        let promised = Arc::new(guarantees::of(settings, &self.options, self.peers.len()));
+        let entry = (settings, Arc::clone(&promised));
+        *self.promised.write().unwrap_or_else(PoisonError::into_inner) = entry;
+        promised
+    }
+
+    /// Asks a node for its clock and settings.
+    pub(crate) async fn hello(self: &Arc<Self>, at: usize) -> Result<Option<Settings>, Error> {
+        let keys = vec![self.peers[at].node.epoch_key()];
+        let answer = self.put(at, &Call::plain(&scripts::HELLO, keys, Vec::new())).await?;
+        if answer.text(2)?.is_empty() {
+            return Ok(None);
+        }
+        let longest_lease = Duration::from_micros(answer.number(2)?);
+        Ok(Some(Settings { longest_lease, quarantine: answer.text(3)? == "on" }))
+    }
+}
+
+/// Asks until the node answers within the time that calls are given.
+async fn probe(quorum: Weak<Quorum>, at: usize) {
+    let mut pause = Duration::from_millis(20);
+    loop {
+        let Some(quorum) = quorum.upgrade() else { return };
+        let start = SystemEnv.now();
+        let limit = quorum.options.longest_wait();
+        if quorum.hello(at).await.is_ok() && SystemEnv.now().since(start) <= limit {
+            quorum.peers[at].trust();
+            return;
+        }
+        drop(quorum);
+        tokio::time::sleep(jittered(&SystemEnv, pause)).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}
+
+type Asking = FuturesUnordered<BoxFuture<(usize, Result<Answer, Error>)>>;
+
+/// One question to several nodes.
+pub(crate) struct Round {
+    asking: Asking,
+    pending: Vec<usize>,
+    alarm: Pin<Box<Sleep>>,
+    limit: Duration,
+}
+
+impl Round {
+    /// The next answer; `None` when all have answered or nobody waits any longer.
+    pub(crate) async fn next(&mut self) -> Option<(usize, Result<Answer, Error>)> {
+        tokio::select! {
+            biased;
+            answer = self.asking.next() => {
+                let (at, answer) = answer?;
+                self.pending.retain(|other| *other != at);
+                Some((at, answer))
+            }
+            () = &mut self.alarm => None,
+        }
+    }
+
+    /// Whether the node may still answer in time.
+    pub(crate) fn is_open(&self, at: usize) -> bool {
+        !self.alarm.is_elapsed() && self.pending.contains(&at)
+    }
+
+    /// Whether any node may.
+    pub(crate) fn any_open(&self) -> bool {
+        !self.alarm.is_elapsed() && !self.pending.is_empty()
+    }
+
+    /// Whom nothing was heard of.
+    pub(crate) fn silent(&self) -> &[usize] {
+        &self.pending
+    }
+
+    /// Lets the stragglers finish behind. What they answer goes to `then`; who is still silent when the
+    /// time is over is suspected and comes to it with `None`, and later again with its answer.
+    pub(crate) fn finish(
+        mut self,
+        quorum: &Arc<Quorum>,
+        mut then: impl FnMut(usize, Option<Result<Answer, Error>>) + Send + 'static,
+    ) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let stragglers = Arc::clone(quorum);
+        quorum.behind(async move {
+            while let Some((at, answer)) = self.next().await {
+                then(at, Some(answer));
+            }
+            let why = format!("no answer within {}", humantime::format_duration(self.limit));
+            for at in &self.pending {
+                stragglers.suspect(*at, &why);
+                then(*at, None);
+            }
+            while let Some((at, answer)) = self.asking.next().await {
+                then(at, Some(answer));
+            }
+        });
+    }
+}

@@ -1,0 +1,188 @@
+//! Giving back: on all nodes, also on those that never answered.
+
+use std::{sync::Arc, time::Duration};
+
+use lock_core::{
+    Env as _, Error, ErrorKind, Grant, LockName, Outcome, OwnerId, Request, SystemEnv, jittered,
+};
+
+use crate::{
+    acquire::{Held, millis},
+    quorum::{Call, Quorum},
+    scripts,
+};
+
+/// How long an abandoned owner is remembered.
+const TOMBSTONE: Duration = Duration::from_secs(60);
+/// Higher than the number of any attempt.
+const EVERY_ATTEMPT: &str = "9007199254740991";
+
+/// What the nodes said to a release.
+#[derive(Default)]
+struct Count {
+    held: usize,
+    not_held: usize,
+}
+
+impl Count {
+    fn add(&mut self, held: bool) {
+        if held {
+            self.held += 1;
+        } else {
+            self.not_held += 1;
+        }
+    }
+
+    fn outcome(&self, majority: usize) -> Option<Outcome> {
+        if self.held >= majority {
+            Some(Outcome::Released)
+        } else if self.not_held >= majority {
+            Some(Outcome::NotHeld)
+        } else {
+            None
+        }
+    }
+}
+
+impl Quorum {
+    /// A call of `free.lua`; `how`: ms to keep it, last attempt meant, last attempt to bury, place.
+    pub(crate) fn freeing(&self, name: &LockName, owner: OwnerId, how: [&str; 4]) -> Arc<Call> {
+        let mut arguments = vec![owner.to_string()];
+        arguments.extend(how.iter().map(|word| (*word).to_owned()));
+        arguments.push(millis(TOMBSTONE));
+        Call::plain(&scripts::FREE, self.peers[0].node.keys(name, owner), arguments)
+    }
+
+    /// Repeats a call on one node until it is answered, or `limit` is over and with it the lease.
+    pub(crate) fn free_behind(self: &Arc<Self>, at: usize, call: Arc<Call>, limit: Duration) {
+        let quorum = Arc::clone(self);
+        self.behind(async move {
+            let end = SystemEnv.now() + limit;
+            let mut pause = Duration::from_millis(10);
+            while quorum.put(at, &call).await.is_err() {
+                if SystemEnv.now() >= end || quorum.is_closing() {
+                    return;
+                }
+                tokio::time::sleep(jittered(&SystemEnv, pause)).await;
+                pause = (pause * 2).min(Duration::from_secs(1));
+            }
+        });
+    }
+
+    /// Releases a grant, or keeps it for a last while.
+    pub(crate) async fn release(
+        self: &Arc<Self>,
+        grant: &Grant,
+        keep: Option<Duration>,
+    ) -> Result<Outcome, Error> {
+        let keep = keep.map(millis).unwrap_or_default();
+        let call = self.freeing(&grant.name, grant.owner, [&keep, "", "", ""]);
+        let limit = self.options.wait(grant.lease);
+        // Where the attempt may yet be carried out, the release leaves a tombstone, and a place that a
+        // lost attempt may have taken goes with it.
+        let held = Held::of(grant);
+        if let Some(held) = &held {
+            held.parts().released = true;
+        }
+        let doubtful =
+            |at: usize| held.as_ref().is_some_and(|held| held.parts().nodes[at].doubtful);
+        let burying = held.as_ref().map(|held| {
+            let number = held.attempt.to_string();
+            self.freeing(&grant.name, grant.owner, [&keep, "", &number, "1"])
+        });
+        let calls = |at: usize| match &burying {
+            Some(burying) if doubtful(at) => burying,
+            _ => &call,
+        };
+        let contacts = self.contacts();
+        for at in (0..self.peers.len()).filter(|at| !contacts.contains(at)) {
+            self.free_behind(at, Arc::clone(calls(at)), grant.lease);
+        }
+        let mut round = self.ask_each(&contacts, |at| Arc::clone(calls(at)), limit);
+        let mut count = Count::default();
+        let outcome = loop {
+            if let Some(outcome) = count.outcome(self.majority()) {
+                break Some(outcome);
+            }
+            match round.next().await {
+                Some((_, Ok(answer))) => count.add(answer.number(2)? == 1),
+                Some((at, Err(_))) => {
+                    self.free_behind(at, Arc::clone(calls(at)), grant.lease);
+                }
+                None => break None,
+            }
+        };
+        let (quorum, again, lease) = (Arc::clone(self), Arc::clone(&call), grant.lease);
+        round.finish(self, move |at, answer| {
+            if matches!(answer, Some(Err(_))) {
+                quorum.free_behind(at, Arc::clone(&again), lease);
+            }
+        });
+        outcome.ok_or_else(|| {
+            let message = format!(
+                "{} of {} nodes answered, and {} with the same answer are needed",
+                count.held + count.not_held,
+                self.peers.len(),
+                self.majority()
+            );
+            Error::new(ErrorKind::OutcomeUnknown, message)
+        })
+    }
+
+    /// Makes sure that an owner has nothing on a majority of the nodes and never will; on the others
+    /// behind, as soon as they answer.
+    pub(crate) async fn abandon(self: &Arc<Self>, request: &Request) -> Result<(), Error> {
+        let call = self.freeing(&request.name, request.owner, ["", "", EVERY_ATTEMPT, "1"]);
+        self.on_a_majority(&call, request.lease).await.map(drop)
+    }
+
+    /// Frees a name on a majority of the nodes whoever holds it.
+    pub(crate) async fn force(self: &Arc<Self>, name: &LockName) -> Result<Outcome, Error> {
+        let keys = self.peers[0].node.keys(name, OwnerId::from_bits(0));
+        let mut arguments = vec![String::new(); 5];
+        arguments.push(millis(TOMBSTONE));
+        let call = Call::plain(&scripts::FREE, keys, arguments);
+        let freed = self.on_a_majority(&call, self.promised().longest_lease).await?;
+        Ok(if freed > 0 { Outcome::Released } else { Outcome::NotHeld })
+    }
+
+    /// Runs a call of `free.lua` on all nodes; how many of the majority that answered first had
+    /// something.
+    async fn on_a_majority(
+        self: &Arc<Self>,
+        call: &Arc<Call>,
+        lease: Duration,
+    ) -> Result<usize, Error> {
+        let contacts = self.contacts();
+        for at in (0..self.peers.len()).filter(|at| !contacts.contains(at)) {
+            self.free_behind(at, Arc::clone(call), lease);
+        }
+        let mut round = self.ask(&contacts, call, self.options.wait(lease));
+        let (mut answered, mut freed) = (0, 0);
+        while answered < self.majority() {
+            match round.next().await {
+                Some((_, Ok(answer))) => {
+                    answered += 1;
+                    freed += usize::from(answer.number(2)? == 1);
+                }
+                Some((at, Err(_))) => self.free_behind(at, Arc::clone(call), lease),
+                None => break,
+            }
+        }
+        let (quorum, again) = (Arc::clone(self), Arc::clone(call));
+        round.finish(self, move |at, answer| {
+            if matches!(answer, Some(Err(_))) {
+                quorum.free_behind(at, Arc::clone(&again), lease);
+            }
+        });
+        if answered >= self.majority() {
+            return Ok(freed);
+        }
+        let message = format!(
+            "{answered} of {} nodes answered, and {} are needed",
+            self.peers.len(),
+            self.majority()
+        );
+        Err(Error::new(ErrorKind::OutcomeUnknown, message))
+    }
+}

@@ -1,0 +1,77 @@
+-- One node's vote on an attempt. Behind acquire_fast.lua and the functions of backend-redis.
+--
+-- KEYS: 1 epoch record   2 lock   3 queue (sorted set of owners by rank)
+--       4 places (hash: owner to "until channel"; `turn` to "owner until")   5 tombstone
+-- ARGV: 1 to 4 as for `gate`
+--       5 owner   6 lease ms   7 label   8 floor   9 proposed number   10 clock bound, µs
+--       11 number of the attempt, rising for one owner   12 the clock past which it is late
+--       13 which watermark   14 what the client takes this clock to be
+--       15 channel, or '' for no place   16 rank of the place
+-- Answers: {word, clock, ...}; words: ours, busy, late, clock, quarantine, floor, lease, exhausted.
+--
+-- A lock is "owner number state attempt label", with Redis's own expiry; state 0 held, 1 released and
+-- kept for a last while. A tombstone holds the number of the last attempt that is to take nothing.
+local owner, lease, floor, bound = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8]), tonumber(ARGV[10])
+local attempt, estimated = tonumber(ARGV[11]), tonumber(ARGV[14])
+local TURN_US = 100000
+local now = clock()
+local stamp = text(now)
+-- A ghost, or a clock that is ahead; and a clock that is behind.
+if now > tonumber(ARGV[12]) then return {'late', stamp} end
+if now < estimated - bound then return {'clock', stamp} end
+-- A deadline written by a wrong clock could end a quarantine too early.
+local epoch = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from')
+if epoch[1] ~= ARGV[1] or epoch[2] ~= ARGV[2] or tonumber(epoch[3] or 0) > now then
+  if math.abs(now - estimated) > bound then return {'clock', stamp} end
+end
+local mark, refusal = gate(now)
+if not mark then
+  if refusal[1] == 'quarantine' then table.insert(refusal, 2, stamp) end
+  return refusal
+end
+mark = tonumber(redis.call('HGET', KEYS[1], ARGV[13]) or 0)
+-- Room for the clocks after a loss of data: they may be the bound behind what they were.
+local highest = now + tonumber(ARGV[3]) - 2 * bound
+if floor > highest then return {'floor', stamp, text(highest)} end
+if lease * 1000 > tonumber(ARGV[3]) then return {'lease', stamp} end
+local record = redis.call('GET', KEYS[2])
+local holder, number, state, last, label
+if record then
+  holder, number, state, last, label = string.match(record, '^(%x+) (%d+) (%d) (%d+) (.*)$')
+end
+local function busy()
+  local left = record and redis.call('PTTL', KEYS[2]) or 0
+  local place = redis.call('ZRANK', KEYS[3], owner)
+  return {'busy', stamp, holder or '', label or '', left, number or text(mark), place or -1}
+end
+local gone = redis.call('GET', KEYS[5])
+if gone and tonumber(gone) >= attempt then return busy() end
+if holder == owner and state == '0' then
+  -- A repeat sets the lease anew. It may be a late one: it never shortens.
+  local left = math.max(lease, redis.call('PTTL', KEYS[2]))
+  last = math.max(attempt, tonumber(last))
+  redis.call('SET', KEYS[2], table.concat({owner, number, '0', text(last), label}, ' '), 'PX', left)
+  return {'ours', stamp, number, 1}
+end
+local turn, ends = string.match(redis.call('HGET', KEYS[4], 'turn') or '', '^(%x+) (%d+)$')
+ends = tonumber(ends or 0)
+-- For a moment after a release only the head of the queue is served.
+local others = turn and turn ~= owner and ends > now and ends <= now + TURN_US
+if record or others then
+  if ARGV[15] ~= '' then
+    redis.call('ZADD', KEYS[3], 'NX', ARGV[16], owner)
+    redis.call('HSET', KEYS[4], owner, text(now + LIFE_US) .. ' ' .. ARGV[15])
+    redis.call('PEXPIRE', KEYS[3], TOMB_MS)
+    redis.call('PEXPIRE', KEYS[4], TOMB_MS)
+  end
+  return busy()
+end
+number = math.min(math.max(tonumber(ARGV[9]), now - bound), now + bound)
+number = math.max(number, mark + 1, floor + 1)
+if number > 9007199254740991 then return {'exhausted', stamp} end
+redis.call('HSET', KEYS[1], ARGV[13], text(number))
+redis.call('SET', KEYS[2], table.concat({owner, text(number), '0', text(attempt), ARGV[7]}, ' '),
+  'PX', lease)
+redis.call('ZREM', KEYS[3], owner)
+redis.call('HDEL', KEYS[4], owner, 'turn')
+return {'ours', stamp, text(number), 0}

@@ -1,0 +1,61 @@
+-- Gives a lock back on one node, or makes sure that an owner has nothing there; then wakes the head
+-- of the queue. It grants nothing, so it asks for no epoch.
+--
+-- KEYS: those of acquire.lua
+-- ARGV: 1 owner, or '' for whoever holds it   2 ms to keep it, or ''
+--       3 the last attempt whose record is meant, or '' for any
+--       4 the last attempt that is to take nothing any more, or '' to leave no tombstone
+--       5 1 to give its place up, too   6 how long a tombstone stays, ms
+-- Answer: {'freed', clock, 1 if it was held}
+local TURN_US, LIFE_US = 100000, 3000000
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local function text(number) return string.format('%.0f', number) end
+if ARGV[4] ~= '' then
+  local gone = redis.call('GET', KEYS[5])
+  if not gone or tonumber(gone) < tonumber(ARGV[4]) then
+    redis.call('SET', KEYS[5], ARGV[4], 'PX', ARGV[6])
+  end
+end
+local head_left = false
+if ARGV[5] == '1' and redis.call('ZREM', KEYS[3], ARGV[1]) == 1 then
+  redis.call('HDEL', KEYS[4], ARGV[1])
+  local turn = redis.call('HGET', KEYS[4], 'turn')
+  if turn and string.sub(turn, 1, 32) == ARGV[1] then
+    redis.call('HDEL', KEYS[4], 'turn')
+    head_left = true
+  end
+end
+local record, mine = redis.call('GET', KEYS[2]), false
+if record then
+  local owner, number, state, last, label =
+    string.match(record, '^(%x+) (%d+) (%d) (%d+) (.*)$')
+  mine = ARGV[1] == '' or owner == ARGV[1]
+  if ARGV[3] ~= '' and mine and tonumber(last) > tonumber(ARGV[3]) then mine = false end
+  -- What was released and is kept stays until its time or force ends it; a late repeat of the release
+  -- that keeps it is one, too.
+  if mine and ARGV[1] ~= '' and state == '1' then mine = false end
+  if mine and ARGV[2] ~= '' then
+    redis.call('SET', KEYS[2], table.concat({owner, number, '1', last, label}, ' '), 'PX', ARGV[2])
+  elseif mine then
+    redis.call('DEL', KEYS[2])
+    record = false
+  end
+end
+if not record and (mine or head_left) and redis.call('EXISTS', KEYS[3]) == 1 then
+  while true do
+    local head = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+    if not head then break end
+    local ends, channel = string.match(redis.call('HGET', KEYS[4], head) or '', '^(%d+) (.*)$')
+    ends = tonumber(ends or 0)
+    -- Beyond a life ahead: the clock went back, and the place may be long dead.
+    if ends > now and ends <= now + LIFE_US then
+      redis.call('HSET', KEYS[4], 'turn', head .. ' ' .. text(now + TURN_US))
+      redis.call('PUBLISH', channel, head)
+      break
+    end
+    redis.call('ZREM', KEYS[3], head)
+    redis.call('HDEL', KEYS[4], head)
+  end
+end
+return {'freed', text(now), mine and 1 or 0}

@@ -1,0 +1,22 @@
+-- Raises the number of a lock on one node, while it is still the asker's, and only upwards.
+-- KEYS: 1 epoch record   2 lock.
+-- ARGV: 1 owner   2 number   3 which watermark   4 how far it may lead the clock, µs, or ''
+-- Answer: {'written', clock, 1} if the lock is the asker's and has at least this number now, with 0 if
+-- not; {'floor', clock, the highest allowed}
+local time = redis.call('TIME')
+local now, number = time[1] * 1000000 + time[2], tonumber(ARGV[2])
+local stamp = string.format('%.0f', now)
+if ARGV[4] ~= '' and number > now + ARGV[4] then
+  return {'floor', stamp, string.format('%.0f', now + ARGV[4])}
+end
+local owner, own, state, rest =
+  string.match(redis.call('GET', KEYS[2]) or '', '^(%x+) (%d+) (%d) (.*)$')
+if owner ~= ARGV[1] or state ~= '0' then return {'written', stamp, 0} end
+if number > tonumber(own) then
+  local left = math.max(1, redis.call('PTTL', KEYS[2]))
+  redis.call('SET', KEYS[2], table.concat({owner, ARGV[2], state, rest}, ' '), 'PX', left)
+  if number > tonumber(redis.call('HGET', KEYS[1], ARGV[3]) or 0) then
+    redis.call('HSET', KEYS[1], ARGV[3], ARGV[2])
+  end
+end
+return {'written', stamp, 1}

@@ -1,0 +1,64 @@
+//! The suite over five Redis servers and over three.
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use conformance_tests::{
+    Harness, SetUpError, Store,
+    kit::{Redis, RedisOptions, Server as _},
+};
+use lock_core::{Backend, Error, Init};
+
+struct OnNodes {
+    name: &'static str,
+    nodes: usize,
+    options: &'static str,
+}
+
+#[async_trait]
+impl Harness for OnNodes {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        let servers = Redis::start_many(self.nodes, RedisOptions::new()).await?;
+        let hosts: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
+        // A machine that is busy is not to look like nodes that are down.
+        let url =
+            format!("redlock://{}?timeout=10s&node_timeout=5s{}", hosts.join(","), self.options);
+        let first_use = Init { first_use: true, ..Init::default() };
+        backend_redlock::connect(&url).await?.init(&first_use).await?;
+        Ok(Store::new(url, servers))
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        backend_redlock::connect(address).await
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_millis(1000)
+    }
+
+    fn skips(&self) -> &'static [&'static str] {
+        // The queues are advisory: no place is served by right.
+        &[
+            "places_are_served_in_order",
+            "nobody_barges_past_a_place",
+            "a_withdrawn_place_is_passed_over",
+            "a_dead_place_is_passed_over_in_time",
+            "a_request_that_a_release_carries_goes_to_the_end",
+            "leaving_a_place_gives_back_what_it_was_granted",
+        ]
+    }
+}
+
+fn main() -> ExitCode {
+    let on =
+        |name, nodes, options| -> Arc<dyn Harness> { Arc::new(OnNodes { name, nodes, options }) };
+    conformance_tests::main(vec![
+        on("redlock/5", 5, ""),
+        on("redlock/3", 3, ""),
+        on("redlock/3/resp2", 3, "&protocol=resp2"),
+    ])
+}

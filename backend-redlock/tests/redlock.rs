@@ -1,0 +1,156 @@
+//! What is particular to a quorum: who may be a node, permissions, the queue.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use backend_redis::RedisBuilder;
+use backend_redlock::RedlockBuilder;
+use conformance_tests::kit::{ClientCertificates, RedisOptions, Server as _};
+use lock_core::{Env as _, ErrorKind, FencingToken, Outcome, Release, Renewal, Signal, SystemEnv};
+
+use self::support::{
+    LEASE, Nodes, PATIENT, SOON, busy, connect, first_use, granted, name, place, request,
+};
+
+#[tokio::test]
+async fn the_same_server_under_two_names_is_refused() {
+    let nodes = Nodes::bare(vec![RedisOptions::new(); 2]).await;
+    let (one, two) = (nodes.servers[0].address(), nodes.servers[1].address());
+    let url = format!("redlock://{one},localhost:{},{two}?{PATIENT}&protocol=resp2", one.port());
+    let error = backend_redlock::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    let told = error.to_string();
+    assert!(told.contains("localhost") && told.contains("independent"), "{told}");
+}
+
+/// The user of the crates' documentation, as it stands there.
+fn documented_acl() -> String {
+    let source = include_str!("../../backend-redis/src/lib.rs");
+    let lines = source.lines().skip_while(|line| !line.starts_with("//! user NAME"));
+    let lines = lines.take_while(|line| !line.starts_with("//! ```"));
+    let base: Vec<_> = lines.map(|line| line.trim_start_matches("//!").trim()).collect();
+    let own = include_str!("../src/lib.rs").split('`').find(|part| part.starts_with("+zadd"));
+    format!("{} {}", base.join(" "), own.unwrap())
+        .replace("NAME", "app")
+        .replace("PASSWORD", "hunter2")
+        .replace("PREFIX", "leasehold-redlock")
+}
+
+#[tokio::test]
+async fn the_documented_permissions_are_enough_and_no_other_key_is_touched() {
+    let nodes = Nodes::bare(vec![RedisOptions::new().line(documented_acl()); 3]).await;
+    for protocol in ["resp2", "resp3"] {
+        let hosts: Vec<_> =
+            nodes.servers.iter().map(|each| format!("app:hunter2@{}", each.address())).collect();
+        let url = format!("redlock://{}?{PATIENT}&protocol={protocol}", hosts.join(","));
+        let store = connect(&url).await;
+        assert!(!format!("{store:?}").contains("hunter2"));
+        first_use(&*store).await;
+        let grant = granted(&*store, &request("a", LEASE)).await;
+        let asked = request("a", LEASE);
+        let (mut turn, _) = place(&*store, &asked).await;
+        let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+        assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+        store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
+        assert_eq!(store.inspect(&grant.name).await.unwrap().unwrap().waiting, Some(1));
+        assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
+        store.clock_difference_micros().await.unwrap().unwrap();
+        store.release(&grant, Release::default()).await.unwrap();
+        tokio::time::timeout(SOON, turn.next()).await.unwrap();
+        granted(&*store, &asked).await;
+        assert_eq!(store.force_release(&asked.name).await.unwrap(), Outcome::Released);
+        store.abandon(&asked).await.unwrap();
+    }
+    for server in &nodes.servers {
+        assert_eq!(server.cli(&["ACL", "LOG"]).await.unwrap(), "", "something was refused");
+        // The test would pass with a user who may do anything.
+        let refused = server.cli(&["ACL", "DRYRUN", "app", "GET", "elsewhere"]).await.unwrap();
+        assert!(refused.contains("no permissions") || refused.contains("NOPERM"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_refuses_the_user_is_named() {
+    let mut options = vec![RedisOptions::new(); 3];
+    options[1] = options[1].clone().password("right");
+    let nodes = Nodes::bare(options).await;
+    let error = backend_redlock::connect(&nodes.url(PATIENT)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
+    assert!(error.to_string().contains(&nodes.servers[1].address().to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn each_node_may_have_tls_and_a_user_of_its_own() {
+    let mut options = vec![RedisOptions::new(); 3];
+    options[0] = options[0].clone().tls(ClientCertificates::Required);
+    options[1] = options[1].clone().password("hunter2");
+    let nodes = Nodes::bare(options).await;
+    let tls = &nodes.servers[0];
+    let (port, files) = (tls.tls_address().unwrap().port(), tls.certificates().unwrap());
+    let read = |path| std::fs::read(path).unwrap();
+    let builders = [
+        RedisBuilder::tls("127.0.0.1", port)
+            .roots(read(&files.ca))
+            .certificate(read(&files.client_cert), read(&files.client_key)),
+        RedisBuilder::tcp("127.0.0.1", nodes.servers[1].address().port()).password("hunter2"),
+        RedisBuilder::tcp("127.0.0.1", nodes.servers[2].address().port()),
+    ];
+    let patient = std::time::Duration::from_secs(2);
+    let builder = RedlockBuilder::new(builders).timeout(2 * patient).node_timeout(patient);
+    let store = builder.build().await.unwrap();
+    first_use(&*store).await;
+    granted(&*store, &request("a", LEASE)).await;
+    assert!(!format!("{store:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_release_calls_the_first_place_and_no_other() {
+    for protocol in ["resp2", "resp3"] {
+        let nodes = Nodes::start(3).await;
+        let options = format!("{PATIENT}&protocol={protocol}");
+        let store = connect(&nodes.url(&options)).await;
+        let others = [connect(&nodes.url(&options)).await, connect(&nodes.url(&options)).await];
+        let grant = granted(&*store, &request("a", LEASE)).await;
+        let (first, second) = (request("a", LEASE), request("a", LEASE));
+        let (mut one, _) = place(&*others[0], &first).await;
+        let (mut two, _) = place(&*others[1], &second).await;
+        store.release(&grant, Release::default()).await.unwrap();
+        // No poll is behind a turn: only a push ends this.
+        let called = tokio::time::timeout(SOON, one.next()).await.unwrap();
+        assert!(matches!(called, Signal::Recheck), "{called:?}");
+        let next = granted(&*others[0], &first).await;
+        // Had the second been called, too, its word would have come before this one.
+        others[0].release(&next, Release::default()).await.unwrap();
+        let called = tokio::time::timeout(SOON, two.next()).await.unwrap();
+        assert!(matches!(called, Signal::Recheck), "{called:?}");
+        granted(&*others[1], &second).await;
+        assert_eq!(busy(&*store, &request("a", LEASE)).await.holder.unwrap().owner, second.owner);
+    }
+}
+
+#[tokio::test]
+async fn memory_is_that_of_live_names() {
+    let nodes = Nodes::start(3).await;
+    let store = nodes.direct().await;
+    let warm = granted(&*store, &request("warm", LEASE)).await;
+    store.release(&warm, Release::default()).await.unwrap();
+    let cycles = (0..3_000).map(|number| {
+        let store = store.clone();
+        async move {
+            let grant = granted(&*store, &request(&format!("job {number}"), LEASE)).await;
+            store.release(&grant, Release::default()).await.unwrap();
+        }
+    });
+    use futures_util::StreamExt as _;
+    futures_util::stream::iter(cycles).buffer_unordered(50).collect::<Vec<_>>().await;
+    support::eventually("only the epoch record to be left", || async {
+        for server in &nodes.servers {
+            if server.cli(&["DBSIZE"]).await.unwrap() != "1" {
+                return None;
+            }
+        }
+        Some(())
+    })
+    .await;
+    assert_eq!(nodes.keeping(&name("job 1")).await, 0);
+}

@@ -1,0 +1,367 @@
+//! MySQL's side of the seam.
+
+use std::{
+    collections::HashSet,
+    fmt::Write as _,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use lock_core::{
+    Env as _, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request,
+    StoreSettings, SystemEnv,
+};
+use sqlx::{
+    AssertSqlSafe, Row as _, SqlSafeStr as _,
+    mysql::{MySqlQueryResult, MySqlRow},
+};
+use tokio::sync::OnceCell;
+
+use super::{
+    config::MysqlBuilder,
+    promises::{Durability, promises},
+    server::Server,
+    statements::{
+        self,
+        Argument::{self, Bytes, Number},
+        Statement, Statements,
+    },
+};
+use crate::{
+    dialect::{Dialect, Row, token_of},
+    error::general,
+    settings::{Settings, agree, check_longest},
+    tables::Tables,
+};
+
+/// So many names are swept in one statement, and so many statements make one sweep.
+const SWEPT: usize = 1_000;
+const SWEEPS: usize = 10;
+
+#[derive(Debug)]
+pub(super) struct Mysql {
+    server: Server,
+    sql: Statements,
+    tables: Tables,
+    settings: Settings,
+    promised: RwLock<Arc<Guarantees>>,
+    agreed: OnceCell<()>,
+}
+
+impl Mysql {
+    pub(super) async fn new(
+        server: Server,
+        tables: Tables,
+        settings: Settings,
+    ) -> Result<Self, Error> {
+        let longest = settings.longest_lease_of_new();
+        let promised = RwLock::new(Arc::new(promises(longest, &Durability::default())));
+        let (sql, agreed) = (Statements::new(&tables), OnceCell::new());
+        let this = Self { server, sql, tables, settings, promised, agreed };
+        this.promise(longest).await?;
+        if this.is_there().await? {
+            this.ready().await?;
+        }
+        Ok(this)
+    }
+
+    async fn is_there(&self) -> Result<bool, Error> {
+        let table = self.tables.fill("{settings}", '`');
+        let table = Bytes(table.trim_matches('`').as_bytes());
+        Ok(self.number(&self.sql.exists, &[table]).await? > Some(0))
+    }
+
+    /// Takes the store's longest lease over, once, or refuses the store if it is not what we were
+    /// told.
+    async fn ready(&self) -> Result<&Server, Error> {
+        self.agreed.get_or_try_init(|| self.agree()).await?;
+        Ok(&self.server)
+    }
+
+    async fn agree(&self) -> Result<(), Error> {
+        let longest = self.longest_lease().await?;
+        agree(self.settings.longest_lease, longest)?;
+        self.promise(longest).await
+    }
+
+    async fn longest_lease(&self) -> Result<Duration, Error> {
+        let rows = self.server.rows(&self.sql.settings, &[]).await?;
+        let Some(row) = rows.first() else {
+            return Err(Error::new(ErrorKind::Config, "the row of settings is gone"));
+        };
+        if row.try_get::<i64, _>(1).map_err(general)? == 0 {
+            let message = "autocommit is off in the sessions of this pool, so that no statement would \
+                           ever end its transaction; allowed is on";
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        row.try_get(0).map(span).map_err(general)
+    }
+
+    /// States the promises by what the server's settings are now.
+    async fn promise(&self, longest: Duration) -> Result<(), Error> {
+        let rows = self.server.rows(&self.sql.durability, &[]).await?;
+        let pair = |row: &MySqlRow| Ok((text(row, 0)?, text(row, 1)?));
+        let variables: Result<Vec<_>, sqlx::Error> = rows.iter().map(pair).collect();
+        let variables = variables.map_err(general)?;
+        let pairs = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let promised = promises(longest, &Durability::read(pairs));
+        *self.promised.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(promised);
+        Ok(())
+    }
+
+    /// A statement that only reads, and tells one number.
+    async fn number(
+        &self,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<Option<i64>, Error> {
+        let rows = self.server.rows(statement, arguments).await?;
+        rows.first().map(|row| row.try_get(0)).transpose().map_err(general)
+    }
+
+    /// A statement that changes one owner's live grant and tells its new version.
+    async fn change(
+        &self,
+        statement: &Statement,
+        grant: &Grant,
+        last: Option<i64>,
+    ) -> Result<Option<i64>, Error> {
+        let owner = grant.owner.to_string();
+        let mut arguments = vec![Bytes(grant.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
+        arguments.extend(last.map(Number));
+        let answer = self.ready().await?.execute(statement, &arguments).await?;
+        Ok(told(&answer))
+    }
+
+    /// A statement that takes a lock and tells the token.
+    async fn grant(
+        &self,
+        statement: &Statement,
+        request: &Request,
+        version: Option<i64>,
+    ) -> Result<Option<FencingToken>, Error> {
+        let owner = request.owner.to_string();
+        let mut arguments = vec![
+            Bytes(request.name.as_str().as_bytes()),
+            Bytes(owner.as_bytes()),
+            Bytes(request.label.as_str().as_bytes()),
+            Number(micros(request.lease)),
+            Number(request.floor.get().cast_signed() + 1),
+        ];
+        arguments.extend(version.map(Number));
+        let answer = self.ready().await?.execute_again(statement, &arguments).await?;
+        told(&answer).map(token_of).transpose()
+    }
+}
+
+/// What a statement has told by its insert id: a token or a version; none where it did nothing.
+fn told(answer: &MySqlQueryResult) -> Option<i64> {
+    Some(answer.last_insert_id().cast_signed()).filter(|told| *told != 0)
+}
+
+/// Microseconds, rounded up.
+pub(super) fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
+}
+
+fn span(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// A column of text, which may come as bytes.
+fn text(row: &MySqlRow, at: usize) -> Result<String, sqlx::Error> {
+    let bytes: Vec<u8> = row.try_get_unchecked(at)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The argument of a batch, as in `{batch}`: a JSON array of arrays.
+fn batch<'a>(entries: impl Iterator<Item = (&'a LockName, Option<&'a Grant>)>) -> String {
+    let mut json = String::from("[");
+    for (name, grant) in entries {
+        json.push_str(if json.len() > 1 { ",[\"" } else { "[\"" });
+        for byte in name.as_str().as_bytes() {
+            let _ = write!(json, "{byte:02x}");
+        }
+        json.push('"');
+        if let Some(grant) = grant {
+            let _ = write!(json, ",\"{}\",{}", grant.owner, micros(grant.lease));
+        }
+        json.push(']');
+    }
+    json.push(']');
+    json
+}
+
+fn row(row: &MySqlRow) -> Result<Row, Error> {
+    read(row).map_err(general)?
+}
+
+fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
+    let text = |column| {
+        let bytes: Option<Vec<u8>> = row.try_get(column)?;
+        Ok::<_, sqlx::Error>(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    };
+    let remaining = span(row.try_get("remaining")?);
+    let (name, owner, label) = (text("name")?, text("owner")?, text("label")?);
+    let (token, version) = (row.try_get("token")?, row.try_get("version")?);
+    let name = name.unwrap_or_default();
+    Ok(Row::read(&name, owner.as_deref(), label.as_deref(), token, version, remaining))
+}
+
+#[async_trait]
+impl Dialect for Mysql {
+    const KIND: &'static str = "mysql";
+
+    async fn identity(&self) -> Result<String, Error> {
+        let rows = self.ready().await?.rows(&self.sql.identity, &[]).await?;
+        let missing = || Error::new(ErrorKind::Config, "the store's settings are missing");
+        let row = rows.first().ok_or_else(missing)?;
+        text(row, 0).map_err(general)
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn highest_floor(&self) -> FencingToken {
+        let ahead = self.guarantees().longest_lease.as_micros() as u64;
+        FencingToken::new(SystemEnv.wall_micros() + ahead).unwrap_or(FencingToken::MAX)
+    }
+
+    async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
+        self.grant(&self.sql.insert, request, None).await
+    }
+
+    async fn create(&self, name: &LockName) -> Result<(), Error> {
+        let name = Bytes(name.as_str().as_bytes());
+        self.ready().await?.execute_again(&self.sql.create, &[name]).await.map(drop)
+    }
+
+    async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
+        self.grant(&self.sql.take, request, Some(version)).await
+    }
+
+    async fn extend(&self, request: &Request) -> Result<bool, Error> {
+        let grant = Grant::new(request, FencingToken::ZERO);
+        Ok(self.renew(&[&grant]).await?.first() == Some(&true))
+    }
+
+    async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
+        let name = Bytes(name.as_str().as_bytes());
+        let rows = self.ready().await?.rows(&self.sql.look, &[name]).await?;
+        rows.first().map(row).transpose()
+    }
+
+    async fn is_free(&self, name: &LockName) -> Result<bool, Error> {
+        self.ready().await?;
+        let name = Bytes(name.as_str().as_bytes());
+        Ok(self.number(&self.sql.free, &[name]).await? == Some(1))
+    }
+
+    async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error> {
+        let server = self.ready().await?;
+        // In one order, so that two batches never wait for each other's rows.
+        let mut sorted = grants.to_vec();
+        sorted.sort_unstable_by_key(|grant| grant.name.as_str());
+        let batch = batch(sorted.iter().map(|grant| (&grant.name, Some(*grant))));
+        let batch = [Bytes(batch.as_bytes())];
+        let answer = server.execute_again(&self.sql.renew, &batch).await?;
+        if answer.rows_affected() == grants.len() as u64 {
+            return Ok(vec![true; grants.len()]);
+        }
+        let rows = server.rows(&self.sql.renewed, &batch).await?;
+        let owners: Result<HashSet<_>, _> = rows.iter().map(|row| text(row, 0)).collect();
+        let owners = owners.map_err(general)?;
+        Ok(grants.iter().map(|grant| owners.contains(&grant.owner.to_string())).collect())
+    }
+
+    async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Option<i64>, Error> {
+        match keep {
+            Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))).await,
+            None => self.change(&self.sql.release, grant, None).await,
+        }
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        let server = self.ready().await?;
+        let owner = request.owner.to_string();
+        let (name, owner) = (Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes()));
+        server.execute_again(&self.sql.abandon, &[owner]).await?;
+        server.execute_again(&self.sql.chase, &[name, owner]).await.map(drop)
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
+        let token = token.get().cast_signed();
+        Ok(self.change(&self.sql.raise, grant, Some(token)).await?.is_some())
+    }
+
+    async fn force(&self, name: &LockName) -> Result<bool, Error> {
+        let name = Bytes(name.as_str().as_bytes());
+        let answer = self.ready().await?.execute(&self.sql.force, &[name]).await?;
+        Ok(told(&answer).is_some())
+    }
+
+    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error> {
+        // No name is before this; MariaDB can be told to take what is empty for null.
+        let after = if after.is_empty() { "\0" } else { after };
+        let arguments = [Bytes(after.as_bytes()), Number(limit.into())];
+        let rows = self.ready().await?.rows(&self.sql.list, &arguments).await?;
+        rows.iter().map(row).collect()
+    }
+
+    async fn sweep(&self, rows: bool) -> Result<(), Error> {
+        let server = self.ready().await?;
+        // Read anew now and then: an operator may have changed them.
+        self.promise(self.guarantees().longest_lease).await?;
+        for _ in 0..if rows { SWEEPS } else { 0 } {
+            let dead = server.rows(&self.sql.dead, &[Number(SWEPT as i64)]).await?;
+            let dead: Vec<Row> = dead.iter().map(row).collect::<Result<_, _>>()?;
+            let Some(highest) = dead.iter().map(|row| row.token).max() else { break };
+            let highest = Number(highest.get().cast_signed());
+            server.execute_again(&self.sql.raise_watermark, &[highest]).await?;
+            let names = batch(dead.iter().map(|row| (&row.name, None)));
+            let names = Bytes(names.as_bytes());
+            server.execute_again(&self.sql.sweep, &[names, highest]).await?;
+            if dead.len() < SWEPT {
+                break;
+            }
+        }
+        server.execute_again(&self.sql.forget, &[]).await.map(drop)
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        if init.quarantine.is_some() {
+            let message = "this store has no quarantine to turn on or off: what it commits is flushed, \
+                           or exclusion is not promised";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if let Some(longest) = init.longest_lease {
+            check_longest(longest, MysqlBuilder::SHORTEST_LEASE)?;
+        }
+        if !self.is_there().await? {
+            let longest = init.longest_lease.unwrap_or(self.settings.longest_lease_of_new());
+            let schema: Arc<str> = statements::schema(&self.tables, micros(longest)).into();
+            self.server.script(&AssertSqlSafe(schema).into_sql_str()).await?;
+        } else if let Some(longest) = init.longest_lease {
+            let longest = Number(micros(longest));
+            self.server.execute_again(&self.sql.set_longest_lease, &[longest]).await?;
+        }
+        let longest = self.longest_lease().await?;
+        self.promise(longest).await?;
+        Ok(StoreSettings::new(longest, None))
+    }
+
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+        let before = SystemEnv.wall_micros();
+        let Some(server) = self.number(&self.sql.clock, &[]).await? else { return Ok(None) };
+        let middle = before.midpoint(SystemEnv.wall_micros());
+        Ok(Some(server - middle.cast_signed()))
+    }
+
+    async fn close(&self) {
+        if !self.server.given {
+            self.server.pool.close().await;
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! How a store is described: by a builder or a URL.
+
+use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
+
+use lock_core::{Backend, Error};
+use sqlx::{
+    ConnectOptions as _, MySqlPool,
+    mysql::{MySqlConnectOptions, MySqlPoolOptions},
+};
+use url::Url;
+
+use super::{
+    backend::{Mysql, micros},
+    server::Server,
+    statements,
+};
+use crate::{
+    backend::SqlBackend,
+    patience::Patience,
+    settings::{Settings, refusal, setters},
+};
+
+/// Describes a store in a MySQL or MariaDB database.
+#[derive(Clone, Debug)]
+pub struct MysqlBuilder {
+    reached: Reached,
+    settings: Settings,
+}
+
+setters!(MysqlBuilder);
+
+/// Its `Debug` shows no options, among which is the password.
+#[derive(Clone)]
+enum Reached {
+    Pool(MySqlPool),
+    Options(Box<MySqlConnectOptions>),
+}
+
+/// What sqlx understands behind the `?` of a URL.
+const DRIVERS: [&str; 6] =
+    ["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "socket", "statement-cache-capacity"];
+
+impl fmt::Debug for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pool(_) => "Pool",
+            Self::Options(_) => "Options",
+        })
+    }
+}
+
+impl MysqlBuilder {
+    /// The shortest lease.
+    pub(super) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+
+    /// The database of a pool that you have. A statement of ours takes one of its connections for
+    /// less than a millisecond; a waiter keeps none. Unless the pool was made with
+    /// `test_before_acquire(false)`, each statement costs a second round trip.
+    #[must_use]
+    pub fn with_pool(pool: MySqlPool) -> Self {
+        Self::new(Reached::Pool(pool))
+    }
+
+    /// A database by its connection's options, with a pool of our own of up to 4 connections.
+    #[must_use]
+    pub fn with_options(options: MySqlConnectOptions) -> Self {
+        Self::new(Reached::Options(Box::new(options)))
+    }
+
+    fn new(reached: Reached) -> Self {
+        Self { reached, settings: Settings::default() }
+    }
+
+    /// Connects, and compares settings if the tables are there. It makes no tables:
+    /// [`Backend::init`] does, and so does the SQL of [`schema`].
+    ///
+    /// # Errors
+    /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Auth` or `Config` for a
+    /// server that cannot be used.
+    pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
+        self.open().await.map_err(|error| error.at("mysql", "connect"))
+    }
+
+    async fn open(self) -> Result<Arc<dyn Backend>, Error> {
+        let tables = self.settings.check(Self::SHORTEST_LEASE)?;
+        let (pool, given) = match self.reached {
+            Reached::Pool(pool) => (pool, true),
+            Reached::Options(options) => {
+                let pool = MySqlPoolOptions::new()
+                    .max_connections(Server::CONNECTIONS)
+                    .acquire_timeout(self.settings.timeout)
+                    // A test would cost each statement a second round trip. One that meets a broken
+                    // connection is repeated on another, where that is harmless.
+                    .test_before_acquire(false)
+                    .connect_lazy_with(options.disable_statement_logging());
+                (pool, false)
+            }
+        };
+        let strategy = self.settings.strategy;
+        let patience = Patience { timeout: self.settings.timeout, whom: "the server".into() };
+        let server = Server { pool, given, patience };
+        let store = Mysql::new(server, tables, self.settings).await?;
+        Ok(Arc::new(SqlBackend::new(store, strategy)))
+    }
+}
+
+/// Opens the store that a URL describes:
+/// `mysql://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
+/// longest_lease=30s&timeout=5s`, also with `mariadb:`, where the options may be left out. Of the
+/// driver's own options `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` and
+/// `statement-cache-capacity` are passed on.
+///
+/// # Errors
+/// As [`MysqlBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message
+/// shows the URL.
+pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
+    parse(url).map_err(|error| error.at("mysql", "connect"))?.build().await
+}
+
+/// The SQL that makes the tables of the store that a URL describes. Does not connect.
+///
+/// # Errors
+/// `InvalidInput` as [`connect`].
+pub fn schema(url: &str) -> Result<String, Error> {
+    let schema = || {
+        let settings = parse(url)?.settings;
+        let tables = settings.check(MysqlBuilder::SHORTEST_LEASE)?;
+        let longest = settings.longest_lease_of_new();
+        let locks = statements::schema(&tables, micros(longest));
+        Ok(format!("{locks}\n{}", statements::fence_schema(&tables)))
+    };
+    schema().map_err(|error: Error| error.at("mysql", "schema"))
+}
+
+fn parse(url: &str) -> Result<MysqlBuilder, Error> {
+    let form = "the URL of a MySQL store is mysql://USER@HOST:PORT/DATABASE?options";
+    let mut url = Url::parse(url).map_err(|_| refusal(form.to_owned()))?;
+    if !["mysql", "mariadb"].contains(&url.scheme()) || url.cannot_be_a_base() {
+        return Err(refusal(form.to_owned()));
+    }
+    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    let drivers = pairs.iter().filter(|(key, _)| DRIVERS.contains(&key.as_str()));
+    let drivers: Vec<_> = drivers.cloned().collect();
+    url.set_query(None);
+    if !drivers.is_empty() {
+        url.query_pairs_mut().extend_pairs(&drivers);
+    }
+    // The driver's message may repeat a value, and a value may be a password.
+    let options = MySqlConnectOptions::from_str(url.as_str())
+        .map_err(|_| refusal("an option of the MySQL URL is not understood".to_owned()))?;
+    let mut builder = MysqlBuilder::with_options(options);
+    for (key, value) in pairs {
+        if !builder.settings.set(&key, &value)? && !DRIVERS.contains(&key.as_str()) {
+            return Err(refusal(format!(
+                "{key} in the URL of a MySQL store is not known; allowed are {}, {}",
+                Settings::KEYS,
+                DRIVERS.join(", ")
+            )));
+        }
+    }
+    Ok(builder)
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::ErrorKind;
+
+    use super::*;
+    use crate::Strategy;
+
+    #[test]
+    fn a_url_says_what_a_builder_can() {
+        let url =
+            "mariadb://me:secret@db:3307/app?ssl-mode=disabled&strategy=optimistic&timeout=2s";
+        let builder = parse(url).unwrap();
+        assert_eq!(builder.settings.strategy, Strategy::Optimistic);
+        assert_eq!(builder.settings.timeout, Duration::from_secs(2));
+        assert!(!format!("{builder:?}").contains("secret"), "{builder:?}");
+        let Reached::Options(options) = builder.reached else { panic!("no options") };
+        assert_eq!((options.get_host(), options.get_port()), ("db", 3307));
+        assert_eq!(options.get_database(), Some("app"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_is_named_and_no_password_is() {
+        for (url, part) in [
+            ("mysql:", "mysql://USER@HOST"),
+            ("mysql://me:secret@db/a?mode=rw", "mode"),
+            ("mysql://me:secret@db/a?ssl-mode=secret", "not understood"),
+            ("mysql://me:secret@db/a?strategy=x", "allowed are primary-key and optimistic"),
+        ] {
+            let error = parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            let (shown, debug) = (error.to_string(), format!("{error:?}"));
+            assert!(shown.contains(part), "{url}: {error}");
+            assert!(!shown.contains("secret") && !debug.contains("secret"), "{debug}");
+        }
+    }
+
+    #[test]
+    fn the_schema_names_the_tables() {
+        let sql = schema("mysql://db/a?table_prefix=app&longest_lease=1m").unwrap();
+        assert!(sql.contains("`app_locks`") && sql.contains("`app_fence`"), "{sql}");
+        assert!(sql.contains("(1, 60000000, 0, ") && !sql.contains('{'), "{sql}");
+    }
+}

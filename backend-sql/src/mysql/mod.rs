@@ -1,0 +1,53 @@
+//! MySQL and MariaDB: locks in tables of a server that you have.
+//!
+//! ```no_run
+//! # async fn example(pool: sqlx::MySqlPool) -> Result<(), lock_core::Error> {
+//! use lock_core::{Init, LockClient};
+//!
+//! let backend = backend_sql::mysql::MysqlBuilder::with_pool(pool).build().await?;
+//! backend.init(&Init::default()).await?; // Once: makes the tables.
+//! let client = LockClient::new(backend);
+//! # Ok(()) }
+//! ```
+//!
+//! Leases run on the server's clock. Each attempt, release and batch of renewals is one statement in a
+//! transaction of its own, whatever the session's time zone, SQL mode and isolation level; its
+//! autocommit has to be on, and its variable `timestamp` not set. Conflicts are repeated inside.
+//!
+//! There is no quarantine: exclusion rests on grants outliving a crash. What the server's settings say
+//! of that is read into [`Guarantees`](lock_core::Guarantees), and exclusion is withheld where
+//! `innodb_flush_log_at_trx_commit` is not 1, where there is a binary log and `sync_binlog` is not 1, and
+//! in a Galera cluster. Nor does it hold over a failover to a replica or a restore.
+//!
+//! # Privileges
+//!
+//! A client's user needs, and `leasehold` is what the tables' names begin with:
+//!
+//! ```sql
+//! GRANT SELECT, INSERT, UPDATE, DELETE ON app.leasehold_locks TO worker;
+//! GRANT SELECT, INSERT, DELETE ON app.leasehold_abandoned TO worker;
+//! GRANT SELECT, UPDATE (watermark) ON app.leasehold_settings TO worker;
+//! ```
+//!
+//! and for [`MysqlFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. `init` needs CREATE, and UPDATE
+//! of the settings.
+//!
+//! # MySQL
+//!
+//! Tested on MariaDB. It needs JSON_TABLE: MySQL 8.0.4 or MariaDB 10.6. By its manual MySQL 8 differs in
+//! that its users by default have `caching_sha2_password`, which this driver supports over TLS and
+//! Unix sockets; in that `sync_binlog` is 1 by default, and the binary log on; and in that row locks are
+//! not given in the order in which they were asked for, which nothing here relies on.
+
+mod backend;
+mod config;
+mod error;
+mod fence;
+mod promises;
+mod server;
+mod statements;
+
+pub use self::{
+    config::{MysqlBuilder, connect, schema},
+    fence::MysqlFence,
+};

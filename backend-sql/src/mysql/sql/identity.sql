@@ -1,0 +1,2 @@
+-- Which store this is.
+SELECT identity FROM {settings} WHERE id = 1

@@ -1,0 +1,30 @@
+-- Takes a name that is not there, released, or expired; sets the lease of our own anew. The token is
+-- the insert id of the answer, 0 if the name is another's: there is no RETURNING.
+-- ?1 name, ?2 owner, ?3 label, ?4 lease, ?5 floor + 1.
+--
+-- The assignments are made one after the other, or all at once (SIMULTANEOUS_ASSIGNMENT of MariaDB).
+-- So each is written to mean the same in both: {takes} is as true before as after the columns above
+-- `expires` have been set. The tombstone of {buried} is looked for when the row is locked, since the
+-- subquery depends on the row, and in the present, since it reads for sharing: see chase.sql. A repeat
+-- may come after a renewal that was sent later: it never shortens.
+INSERT INTO {locks} (name, owner, label, token, version, lease, expires, kept)
+SELECT ?1, ?2, ?3, LAST_INSERT_ID(GREATEST({now}, s.watermark + 1, ?5)), 1, ?4, {now} + ?4, 0
+FROM {settings} AS s
+WHERE s.id = 1 AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = ?2)
+LOCK IN SHARE MODE
+ON DUPLICATE KEY UPDATE
+    token = IF(
+        {takes} AND NOT {buried},
+        LAST_INSERT_ID(
+            IF({locks}.expires <= {now}, GREATEST({now}, {locks}.token + 1, ?5), {locks}.token)
+        ),
+        {locks}.token + LAST_INSERT_ID(0)
+    ),
+    owner = IF({takes} AND NOT {buried}, ?2, {locks}.owner),
+    label = IF({takes}, ?3, {locks}.label),
+    version = IF({takes}, {locks}.version + 1, {locks}.version),
+    lease = IF({takes}, ?4, {locks}.lease),
+    kept = IF({takes}, 0, {locks}.kept),
+    expires = IF(
+        {takes} AND NOT {buried}, GREATEST({locks}.expires, {now} + ?4), {locks}.expires
+    )

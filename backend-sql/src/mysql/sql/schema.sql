@@ -1,0 +1,31 @@
+-- The tables of leasehold in MySQL and MariaDB. Times are microseconds of the server's clock. Names
+-- and owners are bytes: no collation makes two of them one.
+CREATE TABLE IF NOT EXISTS {settings} (
+    id            INT    NOT NULL PRIMARY KEY, -- 1
+    longest_lease BIGINT NOT NULL,
+    -- No row of a name that is gone had a token above the watermark.
+    watermark     BIGINT NOT NULL,
+    -- Which store this is: made once.
+    identity      VARBINARY(32) NOT NULL
+) ENGINE = InnoDB;
+
+CREATE TABLE IF NOT EXISTS {locks} (
+    name    VARBINARY(255) NOT NULL PRIMARY KEY,
+    owner   VARBINARY(32),           -- hexadecimal digits; NULL when released
+    label   VARBINARY(255),          -- the owner's, for people
+    token   BIGINT         NOT NULL, -- of the holder, or of the last one
+    version BIGINT         NOT NULL, -- one more with every change
+    lease   BIGINT         NOT NULL,
+    expires BIGINT         NOT NULL, -- 0 when released
+    kept    TINYINT        NOT NULL  -- 1: released, and kept for a last while
+) ENGINE = InnoDB;
+
+-- Owners that must never be granted anything any more.
+CREATE TABLE IF NOT EXISTS {abandoned} (
+    owner VARBINARY(32) NOT NULL PRIMARY KEY,
+    at    BIGINT        NOT NULL,
+    KEY (at)
+) ENGINE = InnoDB;
+
+INSERT IGNORE INTO {settings} (id, longest_lease, watermark, identity)
+VALUES (1, {longest_lease}, 0, MD5(UUID()));

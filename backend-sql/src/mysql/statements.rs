@@ -1,0 +1,137 @@
+//! The statements, with the tables' names in them.
+
+use std::sync::Arc;
+
+use sqlx::{
+    AssertSqlSafe, MySql, SqlSafeStr as _, SqlStr, mysql::MySqlArguments, query, query::Query,
+};
+
+use crate::tables::Tables;
+
+/// The server's clock when it began with the statement, whatever the session's time zone. It is the
+/// same all through a statement. One that had to wait for a row therefore counts from before its wait,
+/// as its client does.
+const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
+
+/// Whether the row may be taken, or is our own.
+const TAKES: &str = "({locks}.expires <= {now} OR ({locks}.owner = ?2 AND {locks}.kept = 0))";
+
+/// Whether the owner has a tombstone now that the row is locked.
+const BURIED: &str = "EXISTS (SELECT 1 FROM {abandoned} AS a \
+    WHERE a.owner = IF({locks}.version < 0, NULL, ?2) LOCK IN SHARE MODE)";
+
+/// A batch of locks in one argument.
+const BATCH: &str = "JSON_TABLE(?1, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', \
+    owner VARCHAR(32) PATH '$[1]', lease BIGINT PATH '$[2]')) AS g";
+
+/// What is put in the place of `?1` and so on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Argument<'a> {
+    Bytes(&'a [u8]),
+    Number(i64),
+}
+
+/// A statement and which argument goes where: MySQL's own have no numbers.
+#[derive(Debug)]
+pub(super) struct Statement {
+    text: SqlStr,
+    order: Vec<usize>,
+}
+
+impl Statement {
+    fn new(tables: &Tables, text: &str) -> Self {
+        let (text, order) = unnumbered(&filled(tables, text));
+        // Our own text but for the tables' names, which were checked. Shared: a clone copies nothing.
+        Self { text: AssertSqlSafe(Arc::<str>::from(text)).into_sql_str(), order }
+    }
+
+    /// Ready to run. An argument that is missing is null.
+    pub(super) fn with<'q>(&self, arguments: &[Argument<'_>]) -> Query<'q, MySql, MySqlArguments> {
+        let each = self.order.iter().map(|at| arguments.get(*at));
+        each.fold(query(self.text.clone()), |query, argument| match argument {
+            Some(Argument::Bytes(bytes)) => query.bind(bytes.to_vec()),
+            Some(Argument::Number(number)) => query.bind(*number),
+            None => query.bind(None::<i64>),
+        })
+    }
+}
+
+/// Turns `?1` and so on into `?`; and the places from 0 of what was there.
+fn unnumbered(text: &str) -> (String, Vec<usize>) {
+    let (mut plain, mut order) = (String::with_capacity(text.len()), Vec::new());
+    let mut rest = text;
+    while let Some(at) = rest.find('?') {
+        plain.push_str(&rest[..=at]);
+        rest = &rest[at + 1..];
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        order.push(rest[..digits].parse::<usize>().map_or(usize::MAX, |number| number - 1));
+        rest = &rest[digits..];
+    }
+    plain.push_str(rest);
+    (plain, order)
+}
+
+/// The statements of one store.
+macro_rules! statements {
+    ($($name:ident)*) => {
+        #[derive(Debug)]
+        pub(super) struct Statements {
+            $(pub(super) $name: Statement,)*
+        }
+
+        impl Statements {
+            pub(super) fn new(tables: &Tables) -> Self {
+                Self {
+                    $($name: Statement::new(
+                        tables,
+                        include_str!(concat!("sql/", stringify!($name), ".sql")),
+                    ),)*
+                }
+            }
+        }
+    };
+}
+
+statements! {
+    insert create take look free renew renewed release keep raise force list abandon chase dead
+    raise_watermark sweep forget settings set_longest_lease durability clock exists identity
+}
+
+/// Without comments, which would be sent each time and hold marks of arguments.
+fn filled(tables: &Tables, text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.starts_with("--"));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let text = text.replace("{takes}", TAKES).replace("{buried}", BURIED);
+    tables.fill(&text.replace("{batch}", BATCH).replace("{now}", NOW), '`')
+}
+
+/// The SQL that makes the tables.
+pub(super) fn schema(tables: &Tables, longest_lease: i64) -> String {
+    let text = include_str!("sql/schema.sql");
+    tables.fill(&text.replace("{longest_lease}", &longest_lease.to_string()), '`')
+}
+
+/// The SQL that makes the table of the fence.
+pub(super) fn fence_schema(tables: &Tables) -> String {
+    format!("{};\n", tables.fill(include_str!("sql/fence.sql"), '`').trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_go_where_their_numbers_are() {
+        let (plain, order) = unnumbered("a = ?2 AND b = ?10 OR c = ?1");
+        assert_eq!((plain.as_str(), order), ("a = ? AND b = ? OR c = ?", vec![1, 9, 0]));
+    }
+
+    #[test]
+    fn nothing_is_left_to_fill_in() {
+        let statements = Statements::new(&Tables::new("app").unwrap());
+        let text = statements.insert.text.as_str();
+        assert!(!text.contains(['{', '}']) && !text.contains("--"), "{text}");
+        assert!(text.contains("`app_locks`.version < 0, NULL, ?)"), "{text}");
+        assert!(statements.insert.order.iter().all(|at| *at < 5));
+    }
+}

@@ -1,0 +1,2 @@
+-- The store's name, made with it.
+SELECT identity FROM {settings}

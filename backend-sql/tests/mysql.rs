@@ -1,0 +1,236 @@
+//! MySQL, on real MariaDB servers, beyond what the suite asks of every store.
+#![allow(clippy::unwrap_used)]
+
+mod on_mariadb;
+
+use std::time::Duration;
+
+use backend_sql::{
+    Strategy,
+    mysql::{MysqlBuilder, connect, schema},
+};
+use conformance_tests::kit::{Clock, Data, Mariadb, MariadbOptions, Server as _};
+use lock_core::{
+    Attempt, Env as _, ErrorKind, FencingToken, Init, LossReason, Outcome, QuarantineUse, Release,
+    Renewal, SystemEnv,
+};
+use on_mariadb::{BOTH, LEASE, granted, made, open, prefix, request, start, url};
+use sqlx::mysql::MySqlPoolOptions;
+
+#[tokio::test]
+async fn a_batch_is_renewed_in_its_order_whatever_the_names() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey).await;
+    let mut grants = Vec::new();
+    for on in ["a\"b\\c", "'; DROP TABLE primary_key_locks; --", "schloß 🔒", "A", "a", "{now}?1"]
+    {
+        grants.push(granted(&store, &request(on)).await);
+    }
+    store.force_release(&grants[3].name).await.unwrap();
+    // A lease is what is asked for, also by a renewal.
+    grants[4].lease = LEASE * 2;
+    let borrowed: Vec<_> = grants.iter().collect();
+    let answers = store.renew(&borrowed, SystemEnv.now()).await;
+    for (at, answer) in answers.iter().enumerate() {
+        match answer {
+            Renewal::Renewed { .. } => assert_ne!(at, 3),
+            Renewal::Lost(LossReason::Gone) => assert_eq!(at, 3),
+            other => panic!("{at}: {other:?}"),
+        }
+    }
+    let state = store.inspect(&grants[4].name).await.unwrap().unwrap();
+    assert!(state.holder.unwrap().remaining > LEASE);
+}
+
+#[tokio::test]
+async fn a_store_without_tables_says_how_to_make_them() {
+    let server = start().await;
+    let url = url(server.address());
+    let store = connect(&url).await.unwrap();
+    let error = store.try_acquire(&request("job")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("`init`"), "{error}");
+    // The printed schema does as well, and twice does no harm.
+    for _ in 0..2 {
+        server.sql(&schema(&url).unwrap()).await.unwrap();
+    }
+    granted(&store, &request("job")).await;
+    let error = connect(&format!("{url}&longest_lease=1m")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    for (wrong, kind) in [
+        (url.replace("/test", "/nothing"), ErrorKind::Config),
+        (url.replace("root@", "nobody:secret@"), ErrorKind::Auth),
+    ] {
+        let error = connect(&wrong).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    }
+}
+
+/// What the server flushes decides on whether exclusion is promised.
+#[tokio::test]
+async fn exclusion_is_promised_by_what_the_server_flushes() {
+    let server = start().await;
+    let promised = made(&server, Strategy::PrimaryKey).await.guarantees();
+    assert!(promised.exclusion.holds() && promised.tokens.holds());
+    assert_eq!(promised.quarantine, QuarantineUse::Unavailable);
+    for value in ["2", "0"] {
+        let set = format!("SET GLOBAL innodb_flush_log_at_trx_commit = {value}");
+        server.sql(&set).await.unwrap();
+        let promised = open(&server, Strategy::PrimaryKey).await.guarantees();
+        let said = promised.exclusion.to_string();
+        let part = format!("innodb_flush_log_at_trx_commit is {value}");
+        assert!(said.contains(&part), "{said}");
+        assert!(promised.tokens.holds());
+    }
+    let options = MariadbOptions::new().flag("--log-bin=binlog").flag("--server-id=1");
+    let server = Mariadb::start(options).await.unwrap();
+    let promised = made(&server, Strategy::PrimaryKey).await.guarantees();
+    assert!(promised.exclusion.to_string().contains("sync_binlog"), "{}", promised.exclusion);
+    server.sql("SET GLOBAL sync_binlog = 1").await.unwrap();
+    assert!(open(&server, Strategy::PrimaryKey).await.guarantees().exclusion.holds());
+}
+
+#[tokio::test]
+async fn sessions_without_autocommit_are_refused() {
+    let server = start().await;
+    made(&server, Strategy::PrimaryKey).await;
+    server.sql("SET GLOBAL autocommit = 0").await.unwrap();
+    let error = connect(&format!("{}&table_prefix=primary_key", url(server.address()))).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("autocommit"), "{error}");
+}
+
+#[tokio::test]
+async fn tokens_rise_over_a_clock_that_is_set_back() {
+    let clock = Clock::new().await.unwrap();
+    let server = Mariadb::start(MariadbOptions::new().clock(&clock)).await.unwrap();
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let first = granted(&store, &request("job")).await;
+        store.release(&first, Release::default()).await.unwrap();
+        clock.step(-3600.0).unwrap();
+        let behind = store.clock_difference_micros().await.unwrap().unwrap();
+        assert!(behind < -1_800_000_000, "the fault did not happen: {behind}");
+        let second = granted(&store, &request("job")).await;
+        assert!(second.token > first.token, "{strategy}");
+        clock.step(3600.0).unwrap();
+        // A step forward ends leases early, which is an assumption; their holders are told.
+        let answers = store.renew(&[&second], SystemEnv.now()).await;
+        assert!(matches!(answers[..], [Renewal::Lost(LossReason::Gone)]), "{answers:?}");
+        let third = granted(&store, &request("job")).await;
+        assert!(third.token > second.token, "{strategy}");
+    }
+}
+
+/// A swept name's token is remembered by the watermark, also where the clock does not help.
+#[tokio::test]
+async fn a_sweep_forgets_free_names_and_no_token() {
+    let clock = Clock::new().await.unwrap();
+    let options = MariadbOptions::new().clock(&clock);
+    let quick = options.flag("--innodb-flush-log-at-trx-commit=2");
+    let server = Mariadb::start(quick).await.unwrap();
+    let store = made(&server, Strategy::PrimaryKey).await;
+    let held = granted(&store, &request("held")).await;
+    let swept = granted(&store, &request("swept")).await;
+    store.release(&swept, Release::default()).await.unwrap();
+    // As many as bring a sweep for sure.
+    for _ in 0..1_000 {
+        let grant = granted(&store, &request("other")).await;
+        store.release(&grant, Release::default()).await.unwrap();
+    }
+    let names = "SELECT GROUP_CONCAT(name) FROM primary_key_locks WHERE name IN ('held', 'swept')";
+    assert_eq!(server.sql(names).await.unwrap(), "held");
+    clock.step(-3600.0).unwrap();
+    assert!(granted(&store, &request("swept")).await.token > swept.token);
+    let answers = store.renew(&[&held], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+}
+
+/// A user that may use the tables of locks and nothing else.
+#[tokio::test]
+async fn the_least_privilege_is_enough() {
+    let server = start().await;
+    for strategy in BOTH {
+        made(&server, strategy).await;
+        let prefix = prefix(strategy);
+        let grants = format!(
+            "CREATE USER IF NOT EXISTS worker@'127.0.0.1';
+             GRANT SELECT, INSERT, UPDATE, DELETE ON test.{prefix}_locks TO worker@'127.0.0.1';
+             GRANT SELECT, INSERT, DELETE ON test.{prefix}_abandoned TO worker@'127.0.0.1';
+             GRANT SELECT, UPDATE (watermark) ON test.{prefix}_settings TO worker@'127.0.0.1'"
+        );
+        server.sql(&grants).await.unwrap();
+        let url = url(server.address()).replace("root@", "worker@");
+        let url = format!("{url}&strategy={strategy}&table_prefix={prefix}");
+        let store = connect(&url).await.unwrap();
+        let ours = request("job");
+        let grant = granted(&store, &ours).await;
+        let answers = store.renew(&[&grant], SystemEnv.now()).await;
+        assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+        assert!(store.guarantees().exclusion.holds(), "it may read what is flushed");
+        // As many as bring a sweep for sure, quickly.
+        server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 2").await.unwrap();
+        for _ in 0..1_000 {
+            let grant = granted(&store, &ours).await;
+            store.raise(&grant, grant.token).await.unwrap();
+            store.release(&grant, Release::default()).await.unwrap();
+        }
+        store.abandon(&ours).await.unwrap();
+        assert_eq!(store.force_release(&ours.name).await.unwrap(), Outcome::NotHeld);
+        assert!(store.list(None).await.unwrap().locks.is_empty());
+        let init = Init { longest_lease: Some(LEASE * 2), ..Init::default() };
+        assert_eq!(store.init(&init).await.unwrap_err().kind(), ErrorKind::Auth);
+        server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1").await.unwrap();
+    }
+}
+
+/// Both strategies exclude each other on the same tables.
+#[tokio::test]
+async fn the_strategies_share_their_tables() {
+    let server = start().await;
+    let one = made(&server, Strategy::PrimaryKey).await;
+    let pool = MySqlPoolOptions::new().connect(&url(server.address())).await.unwrap();
+    let other = MysqlBuilder::with_pool(pool).strategy(Strategy::Optimistic);
+    let other = other.table_prefix(prefix(Strategy::PrimaryKey)).build().await.unwrap();
+    let mut last = FencingToken::ZERO;
+    for (ours, theirs) in [(&one, &other), (&other, &one), (&one, &other)] {
+        let grant = granted(ours, &request("job")).await;
+        assert!(grant.token > last);
+        last = grant.token;
+        let answer = theirs.try_acquire(&request("job")).await.unwrap();
+        assert!(matches!(answer, Attempt::Busy(_)), "{answer:?}");
+        ours.release(&grant, Release::default()).await.unwrap();
+    }
+}
+
+/// What was committed outlives a crash of the server: no quarantine is needed.
+#[tokio::test]
+async fn a_killed_server_keeps_its_locks() {
+    let mut server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let grant = granted(&store, &request("job")).await;
+        let before = server.process().pid().unwrap();
+        server.restart(Data::Keep).await.unwrap();
+        assert_ne!(server.process().pid().unwrap(), before, "the fault did not happen");
+        // By the connections from before, too, all of which are broken.
+        for store in [&store, &open(&server, strategy).await] {
+            let Attempt::Busy(busy) = store.try_acquire(&request("job")).await.unwrap() else {
+                panic!("{strategy}: a lock was lost");
+            };
+            assert_eq!(busy.token, grant.token);
+        }
+        let answers = store.renew(&[&grant], SystemEnv.now()).await;
+        assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+        store.release(&grant, Release::default()).await.unwrap();
+        assert!(granted(&store, &request("job")).await.token > grant.token);
+    }
+    let longest = Duration::from_secs(60);
+    let init = Init { longest_lease: Some(longest), ..Init::default() };
+    let store = open(&server, Strategy::PrimaryKey).await;
+    assert_eq!(store.init(&init).await.unwrap().longest_lease, longest);
+    let quarantine = Init { quarantine: Some(true), ..Init::default() };
+    assert_eq!(store.init(&quarantine).await.unwrap_err().kind(), ErrorKind::Unsupported);
+}

@@ -1,0 +1,42 @@
+//! The fence on a real MariaDB server.
+#![allow(clippy::unwrap_used)]
+
+use backend_sql::mysql::MysqlFence;
+use conformance_tests::kit::{Mariadb, MariadbOptions, Server as _};
+use lock_core::{ErrorKind, FencingToken};
+use sqlx::{Connection as _, MySqlConnection};
+
+fn token(number: u64) -> FencingToken {
+    FencingToken::new(number).unwrap()
+}
+
+#[tokio::test]
+async fn the_fence_refuses_stale_tokens_and_goes_with_its_transaction() {
+    let server = Mariadb::start(MariadbOptions::new()).await.unwrap();
+    let url = format!("mysql://root@{}/test?ssl-mode=disabled", server.address());
+    let mut connection = MySqlConnection::connect(&url).await.unwrap();
+    let fence = MysqlFence::new("app").unwrap();
+    fence.create(&mut connection).await.unwrap();
+    fence.create(&mut connection).await.unwrap();
+
+    fence.admit(&mut connection, "a", token(5)).await.unwrap().unwrap();
+    fence.admit(&mut connection, "a", token(5)).await.unwrap().unwrap();
+    let stale = fence.admit(&mut connection, "a", token(4)).await.unwrap().unwrap_err();
+    assert_eq!((stale.offered, stale.admitted), (token(4), token(5)));
+
+    // Neither case nor spaces at the end make two resources one.
+    for other in ["A", "a ", "ä"] {
+        fence.admit(&mut connection, other, token(1)).await.unwrap().unwrap();
+    }
+
+    let mut transaction = connection.begin().await.unwrap();
+    fence.admit(&mut transaction, "a", token(9)).await.unwrap().unwrap();
+    transaction.rollback().await.unwrap();
+    fence.admit(&mut connection, "a", token(6)).await.unwrap().unwrap();
+    assert_eq!(server.sql("SELECT token FROM app_fence WHERE resource = 'a'").await.unwrap(), "6");
+
+    let long = "x".repeat(513);
+    let error = fence.admit(&mut connection, &long, token(1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    connection.close().await.unwrap();
+}

@@ -1,0 +1,224 @@
+//! MySQL's row locks: statements that wait for one, and deadlocks, each scripted.
+#![allow(clippy::unwrap_used)]
+
+mod on_mariadb;
+
+use std::{sync::Arc, time::Duration};
+
+use backend_sql::Strategy;
+use conformance_tests::kit::{Mariadb, Server as _, wait::until};
+use lock_core::{Attempt, Backend, Env as _, ErrorKind, Release, Request, SystemEnv};
+use on_mariadb::{
+    BOTH, SECOND, WAIT, counted, granted, made, no_transaction_is_open, open, prefix, request,
+    session, single, start, waiting_for_rows,
+};
+use sqlx::{AssertSqlSafe, Executor as _, MySqlConnection};
+use tokio::task::JoinHandle;
+
+const LEVELS: [&str; 4] = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+
+async fn run(session: &mut MySqlConnection, sql: String) {
+    session.execute(AssertSqlSafe(sql)).await.unwrap();
+}
+
+/// Another transaction that has the row of `name`.
+async fn lock_row(session: &mut MySqlConnection, strategy: Strategy, name: &str) {
+    run(session, "BEGIN".into()).await;
+    let prefix = prefix(strategy);
+    let lock = format!("SELECT * FROM {prefix}_locks WHERE name = '{name}' FOR UPDATE");
+    run(session, lock).await;
+}
+
+fn attempt(store: &Arc<dyn Backend>, request: &Request) -> JoinHandle<Attempt> {
+    let (store, request) = (Arc::clone(store), request.clone());
+    tokio::spawn(async move { store.try_acquire(&request).await.unwrap() })
+}
+
+async fn isolate(server: &Mariadb, level: &str) {
+    let level = level.replace(' ', "-");
+    server.sql(&format!("SET GLOBAL tx_isolation = '{level}'")).await.unwrap();
+}
+
+/// The attempt is read before its tombstone, and gets the row only after the clean-up has asked for it.
+#[tokio::test]
+async fn a_ghost_that_waits_for_its_row_takes_nothing() {
+    let server = start().await;
+    let mut operator = session(&server).await;
+    for (level, strategy) in LEVELS.iter().flat_map(|level| BOTH.map(|each| (*level, each))) {
+        isolate(&server, level).await;
+        let direct = made(&server, strategy).await;
+        let (behind, _) = single(server.address(), strategy, SECOND / 2).await;
+        lock_row(&mut operator, strategy, "warm").await;
+        let ghost = request("warm");
+        let error = behind.try_acquire(&ghost).await.unwrap_err();
+        assert!(error.is_ambiguous(), "{error}");
+        waiting_for_rows(&server, 1).await;
+        // Another one, which finds the row as it is once the operator and the ghost have gone.
+        let cleaner = Arc::clone(&direct);
+        let (late, buried) = (ghost.clone(), ghost.owner);
+        let cleaning = tokio::spawn(async move { cleaner.abandon(&late).await.unwrap() });
+        let prefix = prefix(strategy);
+        let tombstone = format!("SELECT COUNT(*) FROM {prefix}_abandoned WHERE owner = '{buried}'");
+        // At higher levels the tombstone waits for the ghost.
+        let waits = ["REPEATABLE READ", "SERIALIZABLE"].contains(&level);
+        if waits && strategy == Strategy::PrimaryKey {
+            waiting_for_rows(&server, 2).await;
+        } else {
+            let there = || async { Ok((server.sql(&tombstone).await? == "1").then_some(())) };
+            until("the tombstone", WAIT, there).await.unwrap();
+        }
+        run(&mut operator, "COMMIT".into()).await;
+        cleaning.await.unwrap();
+        no_transaction_is_open(&server).await;
+        let state = direct.inspect(&ghost.name).await.unwrap().unwrap();
+        assert!(state.holder.is_none(), "{level}, {strategy}: {state:?}");
+        let next = granted(&direct, &request("warm")).await;
+        direct.release(&next, Release::default()).await.unwrap();
+    }
+}
+
+/// The tombstone and the clean-up are through before the ghost has the row: so it is where the server
+/// does not give row locks in order. Played by writing both by hand while the row is locked.
+#[tokio::test]
+async fn a_ghost_overtaken_by_its_clean_up_takes_nothing() {
+    let server = start().await;
+    let mut operator = session(&server).await;
+    for (level, strategy) in LEVELS[..2].iter().flat_map(|level| BOTH.map(|each| (level, each))) {
+        isolate(&server, level).await;
+        let direct = made(&server, strategy).await;
+        let (behind, _) = single(server.address(), strategy, SECOND / 2).await;
+        lock_row(&mut operator, strategy, "warm").await;
+        let ghost = request("warm");
+        behind.try_acquire(&ghost).await.unwrap_err();
+        waiting_for_rows(&server, 1).await;
+        let prefix = prefix(strategy);
+        let owner = ghost.owner;
+        let bury = format!("INSERT INTO {prefix}_abandoned VALUES ('{owner}', 1e16)");
+        run(&mut session(&server).await, bury).await;
+        let chase = format!("UPDATE {prefix}_locks SET version = version + 1 WHERE name = 'warm'");
+        run(&mut operator, chase).await;
+        run(&mut operator, "COMMIT".into()).await;
+        no_transaction_is_open(&server).await;
+        let state = direct.inspect(&ghost.name).await.unwrap().unwrap();
+        assert!(state.holder.is_none(), "{level}, {strategy}: {state:?}");
+    }
+}
+
+/// A statement counts from before its wait for a row, as its client does.
+#[tokio::test]
+async fn a_grant_that_waited_for_its_row_is_not_valid_for_longer_than_it_is_stored() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let first = granted(&store, &request("job")).await;
+        store.release(&first, Release::default()).await.unwrap();
+        let mut operator = session(&server).await;
+        lock_row(&mut operator, strategy, "job").await;
+        let wanted = request("job");
+        let waiting = attempt(&store, &wanted);
+        waiting_for_rows(&server, 1).await;
+        run(&mut operator, "COMMIT".into()).await;
+        let grant = waiting.await.unwrap().granted().unwrap();
+        let state = store.inspect(&wanted.name).await.unwrap().unwrap();
+        let believed = (grant.from + grant.lease).since(SystemEnv.now());
+        assert!(state.holder.unwrap().remaining >= believed.saturating_sub(SECOND / 100));
+    }
+}
+
+/// Two attempts wait for a third's insert of the same name; it rolls back, both then lock the gap, and
+/// neither may insert into it.
+#[tokio::test]
+async fn a_gap_lock_deadlock_is_repeated_and_not_shown() {
+    let server = start().await;
+    let mut operator = session(&server).await;
+    let mut seen = 0;
+    for (level, strategy) in LEVELS.iter().flat_map(|level| BOTH.map(|each| (*level, each))) {
+        isolate(&server, level).await;
+        let (one, other) = (made(&server, strategy).await, open(&server, strategy).await);
+        let name = format!("new at {level}");
+        let prefix = prefix(strategy);
+        run(&mut operator, "BEGIN".into()).await;
+        let insert =
+            format!("INSERT INTO {prefix}_locks VALUES ('{name}', NULL, NULL, 1, 1, 1, 0, 0)");
+        run(&mut operator, insert).await;
+        let before = counted(&server, "Innodb_deadlocks").await;
+        let attempts = [attempt(&one, &request(&name)), attempt(&other, &request(&name))];
+        waiting_for_rows(&server, 2).await;
+        run(&mut operator, "ROLLBACK".into()).await;
+        let mut granted = 0;
+        for attempt in attempts {
+            granted += usize::from(attempt.await.unwrap().granted().is_some());
+        }
+        assert_eq!(granted, 1, "{level}, {strategy}");
+        seen += counted(&server, "Innodb_deadlocks").await - before;
+        no_transaction_is_open(&server).await;
+    }
+    assert!(seen > 0, "the fault did not happen");
+}
+
+/// A user's own transaction that locks our rows in the wrong order.
+#[tokio::test]
+async fn a_deadlock_with_a_users_transaction_is_repeated_and_not_shown() {
+    let server = start().await;
+    let mut operator = session(&server).await;
+    let strategy = Strategy::PrimaryKey;
+    let store = made(&server, strategy).await;
+    let first = granted(&store, &request("job")).await;
+    store.release(&first, Release::default()).await.unwrap();
+    run(&mut operator, "CREATE TABLE heavy (x INT PRIMARY KEY) ENGINE = InnoDB".into()).await;
+    lock_row(&mut operator, strategy, "job").await;
+    // Of two in a deadlock the one that has changed less is rolled back.
+    run(&mut operator, "INSERT INTO heavy SELECT seq FROM seq_1_to_1000".into()).await;
+    let before = counted(&server, "Innodb_deadlocks").await;
+    let waiting = attempt(&store, &request("job"));
+    waiting_for_rows(&server, 1).await;
+    run(&mut operator, "UPDATE primary_key_settings SET watermark = watermark + 1".into()).await;
+    assert_eq!(counted(&server, "Innodb_deadlocks").await, before + 1, "the fault did not happen");
+    run(&mut operator, "COMMIT".into()).await;
+    assert!(waiting.await.unwrap().granted().is_some());
+}
+
+/// The server's own time limit of a wait for a row is an error that is repeated, too.
+#[tokio::test]
+async fn a_wait_that_the_server_ends_is_repeated_and_not_shown() {
+    let server = start().await;
+    server.sql("SET GLOBAL innodb_lock_wait_timeout = 1").await.unwrap();
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let first = granted(&store, &request("job")).await;
+        store.release(&first, Release::default()).await.unwrap();
+        let mut operator = session(&server).await;
+        lock_row(&mut operator, strategy, "job").await;
+        // It waits, is sent away, and waits again.
+        let before = counted(&server, "Innodb_row_lock_waits").await;
+        let waiting = attempt(&store, &request("job"));
+        until("the next try", WAIT, async || {
+            Ok((counted(&server, "Innodb_row_lock_waits").await > before + 1).then_some(()))
+        })
+        .await
+        .unwrap();
+        run(&mut operator, "COMMIT".into()).await;
+        assert!(waiting.await.unwrap().granted().is_some(), "{strategy}");
+    }
+}
+
+/// A statement that hangs does not take a place in the pool for as long as it hangs.
+#[tokio::test]
+async fn a_statement_that_is_given_up_takes_its_connection_along() {
+    let server = start().await;
+    for strategy in BOTH {
+        made(&server, strategy).await;
+        let (store, _) = single(server.address(), strategy, Duration::from_millis(300)).await;
+        let mut operator = session(&server).await;
+        lock_row(&mut operator, strategy, "warm").await;
+        let hanging = request("warm");
+        let error = store.try_acquire(&hanging).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        waiting_for_rows(&server, 1).await;
+        granted(&store, &request("other")).await;
+        waiting_for_rows(&server, 1).await;
+        run(&mut operator, "COMMIT".into()).await;
+        store.abandon(&hanging).await.unwrap();
+        no_transaction_is_open(&server).await;
+    }
+}

@@ -1,0 +1,178 @@
+//! MySQL in sessions of any time zone, SQL mode and isolation level.
+#![allow(clippy::unwrap_used)]
+
+mod on_mariadb;
+
+use std::{sync::Arc, time::Duration};
+
+use backend_sql::{Strategy, mysql::MysqlBuilder};
+use conformance_tests::kit::{Mariadb, Server as _};
+use lock_core::{
+    Attempt, Backend, Env as _, FencingToken, Grant, LockClient, LossReason, Outcome, OwnerLabel,
+    Release, Renewal, SystemEnv,
+};
+use on_mariadb::{BOTH, LEASE, granted, made, prefix, request, start, url};
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+
+const LEVELS: [&str; 4] = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+/// MySQL's default, nothing, and all at once that changes the meaning of SQL.
+const MODES: [&str; 3] = [
+    "STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO",
+    "",
+    "ORACLE,EMPTY_STRING_IS_NULL,SIMULTANEOUS_ASSIGNMENT,HIGH_NOT_PRECEDENCE,NO_BACKSLASH_ESCAPES,\
+     PAD_CHAR_TO_FULL_LENGTH,TIME_ROUND_FRACTIONAL,NO_UNSIGNED_SUBTRACTION",
+];
+
+/// By a pool whose sessions are as the server makes them.
+async fn plain(server: &Mariadb, strategy: Strategy) -> Arc<dyn Backend> {
+    let options: MySqlConnectOptions = url(server.address()).parse().unwrap();
+    let options = options.timezone(None).pipes_as_concat(false).no_engine_substitution(false);
+    let pool = MySqlPoolOptions::new().max_connections(2).connect_with(options).await.unwrap();
+    let builder = MysqlBuilder::with_pool(pool).strategy(strategy);
+    builder.table_prefix(prefix(strategy)).build().await.unwrap()
+}
+
+/// Each step of the contract, with answers that depend on how a statement's parts are evaluated.
+async fn steps(ours: &Arc<dyn Backend>, theirs: &Arc<dyn Backend>) {
+    let mut mine = request("job");
+    let grant = granted(ours, &mine).await;
+    let wall = SystemEnv.wall_micros();
+    assert!(grant.token.get().abs_diff(wall) < 60_000_000, "{} at {wall}", grant.token);
+    // A repeat is the same grant, with the lease anew, and never shorter.
+    mine.lease = LEASE * 2;
+    assert_eq!(granted(ours, &mine).await.token, grant.token);
+    mine.lease = LEASE;
+    assert_eq!(granted(ours, &mine).await.token, grant.token);
+    let mut stranger = request("job");
+    stranger.label = OwnerLabel::new("").unwrap();
+    let Attempt::Busy(busy) = theirs.try_acquire(&stranger).await.unwrap() else {
+        panic!("granted twice");
+    };
+    let holder = busy.holder.unwrap();
+    assert_eq!((holder.owner, busy.token), (mine.owner, grant.token));
+    assert_eq!(holder.label, mine.label);
+    assert!(holder.remaining > LEASE && holder.remaining <= LEASE * 2);
+
+    let answers = ours.renew(&[&grant], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+    let ahead = FencingToken::new(grant.token.get() + 500_000).unwrap();
+    ours.raise(&grant, ahead).await.unwrap();
+    let not_theirs = Grant::new(&stranger, grant.token);
+    let released = theirs.release(&not_theirs, Release::default()).await.unwrap();
+    assert_eq!(released.outcome, Outcome::NotHeld);
+    let released = ours.release(&grant, Release::default()).await.unwrap();
+    assert_eq!(released.outcome, Outcome::Released);
+
+    // One with an empty label, whose lease ends by itself, and then somebody else's.
+    stranger.lease = Duration::from_millis(100);
+    let next = granted(theirs, &stranger).await;
+    assert!(next.token > ahead);
+    let answers = ours.renew(&[&grant], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Lost(LossReason::TakenOver)]), "{answers:?}");
+    let third = loop {
+        let third = request("job");
+        if let Attempt::Granted(grant) = ours.try_acquire(&third).await.unwrap() {
+            break grant;
+        }
+    };
+    assert!(third.token > next.token);
+    let answers = theirs.renew(&[&next], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Lost(LossReason::TakenOver)]), "{answers:?}");
+
+    // Kept for a last while: nothing of its owner's lengthens or ends that.
+    let keep = Release { keep: Some(LEASE), next: None };
+    assert_eq!(ours.release(&third, keep).await.unwrap().outcome, Outcome::Released);
+    let answers = ours.renew(&[&third], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Lost(LossReason::Gone)]), "{answers:?}");
+    let mut again = request("job");
+    again.owner = third.owner;
+    assert!(ours.try_acquire(&again).await.unwrap().granted().is_none());
+    ours.abandon(&again).await.unwrap();
+    assert!(theirs.try_acquire(&request("job")).await.unwrap().granted().is_none());
+    assert_eq!(ours.list(None).await.unwrap().locks.len(), 1);
+    assert_eq!(ours.force_release(&third.name).await.unwrap(), Outcome::Released);
+    assert_eq!(ours.force_release(&third.name).await.unwrap(), Outcome::NotHeld);
+
+    abandoned(ours, theirs).await;
+}
+
+/// Abandoned owners take nothing: on a name that is not there, one that is free, one that they hold.
+async fn abandoned(ours: &Arc<dyn Backend>, theirs: &Arc<dyn Backend>) {
+    for name in ["new", "new", "job"] {
+        let ghost = request(name);
+        ours.abandon(&ghost).await.unwrap();
+        assert!(ours.try_acquire(&ghost).await.unwrap().granted().is_none());
+        let held = request(name);
+        granted(ours, &held).await;
+        ours.abandon(&held).await.unwrap();
+        assert!(ours.try_acquire(&held).await.unwrap().granted().is_none());
+        let free = granted(theirs, &request(name)).await;
+        assert!(ours.try_acquire(&ghost).await.unwrap().granted().is_none());
+        ours.abandon(&held).await.unwrap();
+        let answers = theirs.renew(&[&free], SystemEnv.now()).await;
+        assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+        theirs.release(&free, Release::default()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn each_step_means_the_same_in_any_session() {
+    let server = start().await;
+    for strategy in BOTH {
+        for (at, level) in LEVELS.iter().enumerate() {
+            for mode in MODES {
+                let zone = ["+13:00", "-12:00", "+05:45", "SYSTEM"][at];
+                let set = format!(
+                    "SET GLOBAL tx_isolation = '{}', GLOBAL sql_mode = '{mode}', \
+                     GLOBAL time_zone = '{zone}'",
+                    level.replace(' ', "-")
+                );
+                server.sql(&set).await.unwrap();
+                println!("{strategy}, {level}, {mode}");
+                let prefix = prefix(strategy);
+                let drop = ["locks", "abandoned", "settings"]
+                    .map(|table| format!("DROP TABLE IF EXISTS {prefix}_{table};"));
+                server.sql(&drop.concat()).await.unwrap();
+                let identity = made(&server, strategy).await.identity().await.unwrap();
+                assert!(identity.len() >= 32, "{identity}");
+                let (ours, theirs) =
+                    (plain(&server, strategy).await, plain(&server, strategy).await);
+                steps(&ours, &theirs).await;
+            }
+        }
+    }
+}
+
+/// Conflicts are repeated inside.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_clients_count_without_losing_one_at_any_isolation_level() {
+    let server = start().await;
+    for (level, strategy) in LEVELS.iter().flat_map(|level| BOTH.map(|each| (level, each))) {
+        let set = format!("SET GLOBAL tx_isolation = '{}'", level.replace(' ', "-"));
+        server.sql(&set).await.unwrap();
+        made(&server, strategy).await;
+        let folder = tempfile::tempdir().unwrap();
+        let counter = folder.path().join("counter");
+        std::fs::write(&counter, "0").unwrap();
+        let mut tasks = Vec::new();
+        for _ in 0..4 {
+            let client = LockClient::new(plain(&server, strategy).await);
+            for _ in 0..2 {
+                let (client, counter) = (client.clone(), counter.clone());
+                tasks.push(tokio::spawn(async move {
+                    for _ in 0..5 {
+                        let guard = client.lock("counter").acquire().await.unwrap();
+                        let value: u64 =
+                            std::fs::read_to_string(&counter).unwrap().parse().unwrap();
+                        std::fs::write(&counter, (value + 1).to_string()).unwrap();
+                        guard.release().await.unwrap();
+                    }
+                }));
+            }
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&counter).unwrap(), "40", "{level}, {strategy}");
+    }
+}

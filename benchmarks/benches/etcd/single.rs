@@ -1,0 +1,114 @@
+//! One lock that nobody else wants.
+
+use std::time::Instant;
+
+use conformance_tests::kit::Etcd;
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+
+use crate::{median, peers};
+
+const ROUNDS: usize = 40;
+const TIMES: usize = 25;
+/// As large as what a place holds.
+const VALUE: &str = "{\"owner\":\"0123456789abcdef0123456789abcdef\",\"label\":\"some.host:12345\",\
+                     \"offset\":1760000000000000,\"granted\":true,\"kept\":false}";
+
+#[derive(Default)]
+struct Figures {
+    get: Vec<f64>,
+    put: Vec<f64>,
+    two: Vec<f64>,
+    acquire: Vec<f64>,
+    both: Vec<f64>,
+    plain_acquire: Vec<f64>,
+    plain_both: Vec<f64>,
+}
+
+pub(crate) async fn run(etcd: &Etcd) {
+    let address = peers::address(etcd);
+    let (client, ours) = (peers::plain(&address).await, peers::ours(&address).await);
+    let mut all = Figures::default();
+    let mut proposals = (0.0, 0.0);
+    for round in 0..=ROUNDS {
+        let mut one = Figures::default();
+        for _ in 0..TIMES {
+            let began = Instant::now();
+            client.kv_client().get("bare", None).await.unwrap();
+            one.get.push(micros(began));
+            let began = Instant::now();
+            client.kv_client().put("bare", VALUE, None).await.unwrap();
+            one.put.push(micros(began));
+        }
+        for _ in 0..TIMES {
+            let began = Instant::now();
+            let free = Compare::version("bare/lock", CompareOp::Equal, 0);
+            let take = Txn::new().when([free]).and_then([TxnOp::put("bare/lock", VALUE, None)]);
+            assert!(client.kv_client().txn(take).await.unwrap().succeeded());
+            let held = Compare::version("bare/lock", CompareOp::Equal, 1);
+            let give = Txn::new().when([held]).and_then([TxnOp::delete("bare/lock", None)]);
+            assert!(client.kv_client().txn(give).await.unwrap().succeeded());
+            one.two.push(micros(began));
+        }
+        let before = applied(etcd).await;
+        for _ in 0..TIMES {
+            let began = Instant::now();
+            let guard = ours.lock("job").acquire().await.unwrap();
+            one.acquire.push(micros(began));
+            guard.release().await.unwrap();
+            one.both.push(micros(began));
+        }
+        let middle = applied(etcd).await;
+        for _ in 0..TIMES {
+            let began = Instant::now();
+            let lease = peers::lock(&client, "plain").await;
+            one.plain_acquire.push(micros(began));
+            peers::unlock(&client, lease).await;
+            one.plain_both.push(micros(began));
+        }
+        // The first round warms up.
+        if round == 0 {
+            continue;
+        }
+        proposals.0 += middle - before;
+        proposals.1 += applied(etcd).await - middle;
+        all.get.push(median(one.get));
+        all.put.push(median(one.put));
+        all.two.push(median(one.two));
+        all.acquire.push(median(one.acquire));
+        all.both.push(median(one.both));
+        all.plain_acquire.push(median(one.plain_acquire));
+        all.plain_both.push(median(one.plain_both));
+    }
+    let [get, put, two] = [all.get, all.put, all.two].map(median);
+    let [acquire, both] = [all.acquire, all.both].map(median);
+    let [plain_acquire, plain_both] = [all.plain_acquire, all.plain_both].map(median);
+    let times = (ROUNDS * TIMES) as f64;
+    println!("uncontended, medians of {ROUNDS} rounds of {TIMES}");
+    println!("  get, a read by majority      {get:8.0} µs");
+    println!("  put                          {put:8.0} µs");
+    println!("  two bare transactions        {two:8.0} µs");
+    println!("  acquire                      {acquire:8.0} µs  {:5.2} x a put", acquire / put);
+    println!("  acquire + release            {both:8.0} µs  {:5.2} x two transactions", both / two);
+    println!(
+        "  plain: acquire               {plain_acquire:8.0} µs  {:5.2} x ours",
+        plain_acquire / acquire
+    );
+    println!(
+        "  plain: acquire + release     {plain_both:8.0} µs  {:5.2} x ours",
+        plain_both / both
+    );
+    println!(
+        "  log entries per lock         {:8.2}     plain: {:.2}",
+        proposals.0 / times,
+        proposals.1 / times
+    );
+}
+
+fn micros(began: Instant) -> f64 {
+    began.elapsed().as_secs_f64() * 1e6
+}
+
+/// How many log entries the member has carried out.
+async fn applied(etcd: &Etcd) -> f64 {
+    etcd.members()[0].metric("etcd_server_proposals_applied_total").await.unwrap()
+}

@@ -1,0 +1,133 @@
+//! A backend that tells when a place of its is really waited in, so that a case need not guess.
+
+#![deny(clippy::missing_trait_methods)]
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lock_core::{
+    Attempt, Backend, Cursor, Enqueued, Error, FencingToken, Grant, Guarantees, Init, Instant,
+    LockName, LockState, Outcome, Page, Release, Released, Renewal, Request, Signal, StoreSettings,
+    Turn,
+};
+use tokio::sync::watch;
+
+/// How many places of one connection somebody has begun to wait in.
+#[derive(Clone, Debug)]
+pub(crate) struct Waits(watch::Receiver<u64>);
+
+impl Waits {
+    /// Waits until `count` places have been waited in since the connection was made: the store had
+    /// refused them, and their signals are listened for.
+    pub(crate) async fn reach(&mut self, count: u64) {
+        self.0.wait_for(|begun| *begun >= count).await.expect("the connection lives");
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Observed {
+    inner: Arc<dyn Backend>,
+    begun: watch::Sender<u64>,
+}
+
+impl Observed {
+    pub(crate) fn over(inner: Arc<dyn Backend>) -> (Arc<dyn Backend>, Waits) {
+        let (begun, waits) = watch::channel(0);
+        (Arc::new(Self { inner, begun }), Waits(waits))
+    }
+
+    fn enqueued(&self, answer: Enqueued) -> Enqueued {
+        match answer {
+            Enqueued::Waiting(turn, busy) => {
+                let begun = Some(self.begun.clone());
+                Enqueued::Waiting(Box::new(ObservedTurn { turn, begun }), busy)
+            }
+            other => other,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ObservedTurn {
+    turn: Box<dyn Turn>,
+    /// Taken by the first wait.
+    begun: Option<watch::Sender<u64>>,
+}
+
+#[async_trait]
+impl Turn for ObservedTurn {
+    async fn next(&mut self) -> Signal {
+        if let Some(begun) = self.begun.take() {
+            begun.send_modify(|count| *count += 1);
+        }
+        self.turn.next().await
+    }
+
+    async fn leave(self: Box<Self>) -> Result<(), Error> {
+        self.turn.leave().await
+    }
+}
+
+#[async_trait]
+impl Backend for Observed {
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+
+    async fn identity(&self) -> Result<String, Error> {
+        self.inner.identity().await
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.inner.guarantees()
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        self.inner.try_acquire(request).await
+    }
+
+    async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        self.inner.enqueue(request).await.map(|answer| self.enqueued(answer))
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        self.inner.abandon(request).await
+    }
+
+    async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        self.inner.renew(grants, sent).await
+    }
+
+    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+        let Released { outcome, next } = self.inner.release(grant, how).await?;
+        Ok(Released { outcome, next: next.map(|answer| self.enqueued(answer)) })
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
+        self.inner.raise(grant, token).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
+        self.inner.inspect(name).await
+    }
+
+    async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
+        self.inner.list(from).await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
+        self.inner.force_release(name).await
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        self.inner.init(init).await
+    }
+
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+        self.inner.clock_difference_micros().await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}

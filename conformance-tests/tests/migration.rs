@@ -1,0 +1,130 @@
+//! The suite through a migration: between two stores in memory in each phase, and in phase `Both`
+//! between pairs of stores, by their URLs.
+
+#![allow(clippy::unwrap_used)]
+
+mod pairs;
+
+use std::{
+    collections::HashMap,
+    process::ExitCode,
+    sync::{Arc, LazyLock, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use conformance_tests::{Harness, SetUpError, Store};
+use leasehold::{
+    Backend, Error,
+    memory::Memory,
+    migration::{Migration, Phase},
+};
+
+use self::pairs::Kind;
+
+/// Cases about order: a migration does not promise any in phase `Both`. The last is about waking,
+/// which not all pairs do.
+const UNFAIR: [&str; 7] = [
+    "places_are_served_in_order",
+    "nobody_barges_past_a_place",
+    "a_withdrawn_place_is_passed_over",
+    "a_dead_place_is_passed_over_in_time",
+    "a_request_that_a_release_carries_goes_to_the_end",
+    "leaving_a_place_gives_back_what_it_was_granted",
+    "a_release_does_not_wake_the_whole_herd",
+];
+
+/// Phase `Both` between two stores by their URLs.
+struct Pair {
+    name: &'static str,
+    from: Kind,
+    to: Kind,
+    /// Whether both wake their waiters.
+    push: bool,
+}
+
+#[async_trait]
+impl Harness for Pair {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        let (from, to) = (self.from.start(None).await?, self.to.start(None).await?);
+        Ok(Store::new(pairs::url(Phase::Both, &from.0, &to.0), (from.1, to.1)))
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        leasehold::open(address).await
+    }
+
+    fn lease(&self) -> Duration {
+        match (self.from, self.to) {
+            // With the kit's fast timers, etcd's smallest.
+            (Kind::Etcd, _) | (_, Kind::Etcd) => Duration::from_secs(1),
+            _ => Duration::from_millis(600),
+        }
+    }
+
+    fn skips(&self) -> &'static [&'static str] {
+        if self.push { &UNFAIR[..6] } else { &UNFAIR }
+    }
+}
+
+/// Pairs of stores in memory, by address.
+static PAIRS: LazyLock<Mutex<HashMap<String, [Memory; 2]>>> = LazyLock::new(Mutex::default);
+
+struct InMemory(&'static str, Phase);
+
+#[async_trait]
+impl Harness for InMemory {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        PAIRS.lock().unwrap().insert(self.0.into(), [Memory::new(), Memory::new()]);
+        Ok(Store::new(self.0, ()))
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        let [old, new] = PAIRS.lock().unwrap().get(address).unwrap().clone();
+        Ok(Arc::new(Migration::new(Arc::new(old), Arc::new(new), self.1).await?))
+    }
+
+    fn reaches_processes(&self) -> bool {
+        false
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_millis(300)
+    }
+
+    fn skips(&self) -> &'static [&'static str] {
+        // The first three need processes.
+        const SKIPS: [&str; 9] = [
+            "a_killed_holders_lock_is_free_within_its_lease",
+            "a_paused_holder_learns_of_its_loss_and_is_fenced",
+            "processes_count_without_losing_an_update",
+            UNFAIR[0],
+            UNFAIR[1],
+            UNFAIR[2],
+            UNFAIR[3],
+            UNFAIR[4],
+            UNFAIR[5],
+        ];
+        if self.1 == Phase::Both { &SKIPS } else { &SKIPS[..3] }
+    }
+}
+
+fn main() -> ExitCode {
+    let (sqlite, postgres) = (Kind::Sqlite, Kind::Postgres);
+    let (redis, etcd) = (Kind::Redis, Kind::Etcd);
+    conformance_tests::main(vec![
+        Arc::new(InMemory("memory-memory/old", Phase::Old)),
+        Arc::new(InMemory("memory-memory/both", Phase::Both)),
+        Arc::new(InMemory("memory-memory/new", Phase::New)),
+        Arc::new(Pair { name: "redis-etcd/both", from: redis, to: etcd, push: true }),
+        Arc::new(Pair { name: "sqlite-postgres/both", from: sqlite, to: postgres, push: false }),
+    ])
+}

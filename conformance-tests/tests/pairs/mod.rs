@@ -1,0 +1,68 @@
+//! Pairs of stores that a migration goes between, each by its URL.
+// Each test uses its part.
+#![allow(dead_code)]
+
+use std::{any::Any, time::Duration};
+
+use conformance_tests::{
+    SetUpError,
+    kit::{Etcd, EtcdOptions, Postgres, PostgresOptions, Redis, RedisOptions, Server as _},
+};
+use leasehold::Init;
+
+/// A kind of store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Sqlite,
+    Redis,
+    Etcd,
+    Postgres,
+}
+
+/// A store that runs: its URL, and what keeps it running.
+pub(crate) type Running = (String, Box<dyn Any + Send + Sync>);
+
+impl Kind {
+    /// Starts one whose longest lease is `longest`; without, the kind's own.
+    pub(crate) async fn start(self, longest: Option<Duration>) -> Result<Running, SetUpError> {
+        let running: Running = match self {
+            Self::Sqlite => {
+                let folder = tempfile::tempdir()?;
+                let url = format!("sqlite:{}", folder.path().join("locks.db").display());
+                (url, Box::new(folder))
+            }
+            Self::Redis => {
+                let server = Redis::start(RedisOptions::new()).await?;
+                (format!("redis://{}", server.address()), Box::new(server))
+            }
+            Self::Etcd => {
+                let etcd = Etcd::single(EtcdOptions::new()).await?;
+                let endpoints: Vec<_> = etcd.endpoints().iter().map(ToString::to_string).collect();
+                (format!("etcd://{}", endpoints.join(",")), Box::new(etcd))
+            }
+            Self::Postgres => {
+                let server = Postgres::start(PostgresOptions::new()).await?;
+                let url = format!("postgres://postgres@{}/postgres", server.address());
+                (url, Box::new(server))
+            }
+        };
+        let init = Init { first_use: true, longest_lease: longest, ..Init::default() };
+        let store = leasehold::open(&running.0).await?;
+        store.init(&init).await?;
+        store.close().await;
+        Ok(running)
+    }
+}
+
+/// The URL of a migration between two stores.
+pub(crate) fn url(phase: leasehold::migration::Phase, from: &str, to: &str) -> String {
+    format!("migrate:{phase}?from={}&to={}", encoded(from), encoded(to))
+}
+
+/// Percent-encodes all but the plainest characters.
+fn encoded(url: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric();
+    url.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}

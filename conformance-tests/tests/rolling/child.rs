@@ -1,0 +1,140 @@
+//! One process of the fleet: it acquires one name after the other until its standard input closes, or
+//! it is killed.
+
+use std::{
+    env,
+    fs::{File, OpenOptions},
+    io::Write as _,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use conformance_tests::history::Recorder;
+use leasehold::{ErrorKind, LockClient, LockName};
+use lock_core::{Env as _, SystemEnv};
+
+use super::resource;
+
+/// The variable that tells a process that it is a child.
+const PART: &str = "LEASEHOLD_ROLLING_PART";
+pub(crate) const NAMES: u32 = 20;
+pub(crate) const LEASE: Duration = Duration::from_secs(1);
+
+/// Which process it is, in which phase, and where the files are.
+pub(crate) struct Part {
+    pub(crate) number: u32,
+    pub(crate) url: String,
+    pub(crate) folder: PathBuf,
+}
+
+impl Part {
+    pub(crate) fn of_this_process() -> Option<Self> {
+        let fields: Vec<String> = serde_json::from_str(&env::var(PART).ok()?).ok()?;
+        let [number, url, folder] = <[String; 3]>::try_from(fields).ok()?;
+        Some(Self { number: number.parse().ok()?, url, folder: folder.into() })
+    }
+
+    /// The variable of a child with this part.
+    pub(crate) fn variable(&self) -> (&'static str, String) {
+        let folder = self.folder.to_str().unwrap();
+        let fields = [&self.number.to_string(), &self.url, folder];
+        (PART, serde_json::to_string(&fields).unwrap())
+    }
+
+    /// Says `ready`, and a line for each lock that it had.
+    pub(crate) async fn play(self) {
+        let told = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&told);
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            end.store(true, Ordering::SeqCst);
+        });
+        let Some(client) = self.connect(&told).await else { return };
+        println!("ready");
+        let mut log = Log::of(&self);
+        while !told.load(Ordering::SeqCst) {
+            self.hold_one(&client, &mut log).await;
+        }
+        client.close().await;
+    }
+
+    /// Where a process two phases away was killed, its record is waited for.
+    async fn connect(&self, told: &AtomicBool) -> Option<LockClient> {
+        while !told.load(Ordering::SeqCst) {
+            match leasehold::connect(&self.url).await {
+                Ok(client) => return Some(client),
+                Err(error) if error.kind() == ErrorKind::Config => {
+                    let text = error.to_string();
+                    assert!(text.contains("two phases away"), "{text}");
+                    println!("refused");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                Err(error) => panic!("no connection: {error}"),
+            }
+        }
+        None
+    }
+
+    async fn hold_one(&self, client: &LockClient, log: &mut Log) {
+        let random = SystemEnv.random();
+        let name = LockName::new(format!("job-{}", random as u32 % NAMES)).unwrap();
+        let file = self.folder.join(name.as_str());
+        let op = log.recorder.ask(&name);
+        // Not for ever: the way out is to be taken, too.
+        let wait = Duration::from_millis(if random >> 64 & 3 == 0 { 20 } else { 10_000 });
+        let guard = match client.lock(&name).lease(LEASE).wait(wait).acquire().await {
+            Ok(guard) => guard,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+                op.failed(&error);
+                return log.flush();
+            }
+        };
+        op.acquired(&guard);
+        log.flush();
+        let read = resource::read(&file);
+        tokio::time::sleep(Duration::from_micros(random as u64 >> 32 & 0xfff)).await;
+        if op.look(&guard) {
+            let wrote = format!("{}.{}", self.number, op.op().number);
+            if !resource::write(&file, guard.token(), &read, &wrote) {
+                println!("stale");
+            }
+        }
+        op.given_up();
+        // Before another can have it: a kill behind the release must not look like a hold.
+        log.flush();
+        op.released(&guard.release().await);
+        log.flush();
+        println!("held");
+    }
+}
+
+/// The history of this process, written so that what was seen before a kill is there.
+struct Log {
+    recorder: Recorder,
+    file: File,
+    written: usize,
+}
+
+impl Log {
+    fn of(part: &Part) -> Self {
+        let path = part.folder.join(format!("history-{}", part.number));
+        let file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        Self { recorder: Recorder::new(part.number), file, written: 0 }
+    }
+
+    fn flush(&mut self) {
+        let history = self.recorder.history();
+        let mut text = String::new();
+        for event in &history.events()[self.written..] {
+            text.push_str(&serde_json::to_string(event).unwrap());
+            text.push('\n');
+        }
+        self.written = history.events().len();
+        self.file.write_all(text.as_bytes()).unwrap();
+    }
+}

@@ -1,0 +1,42 @@
+//! What the processes saw, and what the locks protected, judged together.
+
+use std::path::Path;
+
+use conformance_tests::history::{History, Rule, What, check};
+
+use super::{child::NAMES, resource};
+
+/// How much was tried.
+pub(crate) struct Tried {
+    pub(crate) grants: usize,
+    pub(crate) writes: usize,
+}
+
+/// Exclusion, increasing tokens, no stale write, and no lost update.
+pub(crate) fn judge(folder: &Path, processes: u32) -> Tried {
+    let mut all = History::default();
+    for number in 0..processes {
+        let text = std::fs::read_to_string(folder.join(format!("history-{number}")));
+        // One that was killed at once has written nothing, and one in the midst of a line half of it.
+        let text = text.unwrap_or_default();
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        all = all.join(History::from_lines(whole).expect("a history"));
+    }
+    let rules = [Rule::WellFormed, Rule::Exclusion, Rule::Tokens, Rule::Resurrection];
+    let found = check(&all, &rules);
+    let told: String = found.iter().map(|violation| violation.with_events(&all)).collect();
+    assert!(found.is_empty(), "{} violations:\n{told}", found.len());
+
+    let mut writes = 0;
+    for name in 0..NAMES {
+        let lines = resource::lines(&folder.join(format!("job-{name}")));
+        writes += lines.len();
+        for pair in lines.windows(2) {
+            assert!(pair[0].token < pair[1].token, "a stale write to {name}: {pair:?}");
+            assert_eq!(pair[1].read, pair[0].wrote, "a lost update of {name}: {pair:?}");
+        }
+    }
+    let grants =
+        all.events().iter().filter(|event| matches!(event.what, What::Acquired { .. })).count();
+    Tried { grants, writes }
+}

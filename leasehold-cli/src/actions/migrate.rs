@@ -1,0 +1,73 @@
+//! `migrate`: how far a fleet is on its way from one store to another, and what may come next.
+
+use std::fmt::Write as _;
+
+use leasehold::migration::{Direction, Fleet, Member, Phase, Step};
+use serde_json::json;
+
+use crate::args::{Migrate, Way};
+use crate::exit::{Failure, NOT_ACQUIRED};
+use crate::place::{Place, close};
+use crate::show::{self, print};
+
+pub(super) async fn migrate(args: &Migrate) -> Result<u8, Failure> {
+    let places = [Place::of(Some(&args.from))?, Place::of(Some(&args.to))?];
+    let stores = [places[0].open().await?, places[1].open().await?];
+    let fleet = Fleet::survey(&*stores[0], &*stores[1]).await;
+    for store in &stores {
+        close(&**store).await;
+    }
+    let fleet = fleet.map_err(|error| Failure::of(&error))?;
+    match args.way {
+        Way::Status => status(&fleet, args),
+        Way::Next => step(&fleet, Direction::Forward, args),
+        Way::Back => step(&fleet, Direction::Back, args),
+    }
+}
+
+fn status(fleet: &Fleet, args: &Migrate) -> Result<u8, Failure> {
+    let told = |direction| match fleet.next(direction) {
+        Ok(step) => words(step, direction),
+        Err(refusal) => format!("not yet: {refusal}"),
+    };
+    let (next, back) = (told(Direction::Forward), told(Direction::Back));
+    print(&if args.output.json {
+        show::json(&json!({ "members": fleet.members, "next": next, "back": back }))?
+    } else {
+        format!("{}next  {next}\nback  {back}\n", table(&fleet.members))
+    })
+}
+
+fn step(fleet: &Fleet, direction: Direction, args: &Migrate) -> Result<u8, Failure> {
+    match fleet.next(direction) {
+        Ok(step) if args.output.json => print(&show::json(&json!({
+            "step": step, "do": words(step, direction)
+        }))?),
+        Ok(step) => print(&format!("{}\n", words(step, direction))),
+        Err(refusal) => Err(Failure { code: NOT_ACQUIRED, message: refusal.to_string() }),
+    }
+}
+
+/// What the operator is to do. URLs may hold passwords, and are not repeated.
+fn words(step: Step, direction: Direction) -> String {
+    match (step, direction) {
+        (Step::Enter(phase), _) => {
+            format!("restart each process with migrate:{phase}?from=FROM&to=TO")
+        }
+        (Step::Leave, Direction::Forward) => "restart each process with the URL TO".into(),
+        (Step::Leave, Direction::Back) => "restart each process with the URL FROM".into(),
+    }
+}
+
+fn table(members: &[Member]) -> String {
+    if members.is_empty() {
+        return "no process is seen; those that use one store by its own URL are not\n".into();
+    }
+    let mut text = format!("{:<6} {:<12} PROCESS\n", "PHASE", "RECORD ENDS");
+    for member in members {
+        let phase = member.phase.as_ref().map_or_else(|| "?".into(), Phase::to_string);
+        let left = show::rounded(member.remaining);
+        let _ = writeln!(text, "{phase:<6} {left:<12} {}", member.label);
+    }
+    text
+}

@@ -1,0 +1,90 @@
+//! `migrate:PHASE?from=URL&to=URL` — two stores as one, while a fleet moves from the first to the
+//! second.
+
+use std::sync::Arc;
+
+use lock_core::{Backend, Error, ErrorKind, Migration, Phase};
+use percent_encoding::percent_decode_str;
+
+use crate::{StoreUrl, open as open_store};
+
+const FORM: &str = "the URL of a migration is migrate:PHASE?from=URL&to=URL, where PHASE is old, \
+                    both or new, and each URL is that of a store, percent-encoded";
+
+pub(super) async fn open(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    let (phase, [from, to]) = parse(url.expose()).map_err(|error| error.at("migrate", "connect"))?;
+    let old = open_store(from).await?;
+    let new = open_store(to).await?;
+    Ok(Arc::new(Migration::new(old, new, phase).await?))
+}
+
+pub(super) fn schema(_: &StoreUrl) -> Result<String, Error> {
+    let message = "a migration has no schema of its own; each of its two stores may have one";
+    Err(Error::new(ErrorKind::Unsupported, message).at("migrate", "schema"))
+}
+
+fn refuse(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidInput, message)
+}
+
+fn parse(url: &str) -> Result<(Phase, [StoreUrl; 2]), Error> {
+    let (_, rest) = url.split_once(':').ok_or_else(|| refuse(FORM))?;
+    let (phase, query) = rest.split_once('?').ok_or_else(|| refuse(FORM))?;
+    let phase = match phase {
+        "old" => Phase::Old,
+        "both" => Phase::Both,
+        "new" => Phase::New,
+        _ => return Err(refuse(FORM)),
+    };
+    let (mut from, mut to) = (None, None);
+    for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        let place = match key {
+            "from" => &mut from,
+            "to" => &mut to,
+            _ => return Err(refuse(format!("{FORM}; there is no option {key:?}"))),
+        };
+        let text = percent_decode_str(value).decode_utf8().map_err(|_| refuse(FORM))?;
+        let store = StoreUrl::new(&*text)?;
+        if store.scheme() == "migrate" || place.replace(store).is_some() {
+            return Err(refuse(FORM));
+        }
+    }
+    match (from, to) {
+        (Some(from), Some(to)) => Ok((phase, [from, to])),
+        _ => Err(refuse(FORM)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anything_else_is_refused_with_what_is_allowed() {
+        for url in [
+            "migrate:",
+            "migrate:both",
+            "migrate:half?from=memory%3A&to=memory%3A",
+            "migrate:both?from=memory%3A",
+            "migrate:both?from=memory%3A&from=memory%3A&to=memory%3A",
+            "migrate:both?from=memory%3A&to=memory%3A&lease=1s",
+            "migrate:both?from=memory%3A&to=migrate%3Anew%3Ffrom%3Dmemory%253A%26to%3Dmemory%253A",
+        ] {
+            let error = parse(url).err().unwrap_or_else(|| panic!("{url} was taken"));
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
+            assert!(error.to_string().contains("migrate:PHASE?from=URL&to=URL"), "{error}");
+        }
+        let error = parse("migrate:both?from=nowhere%3A%2F%2Fu%3Ahunter2%40h&to=memory%3A");
+        assert!(!error.unwrap_err().to_string().contains("hunter2"));
+    }
+
+    #[test]
+    fn each_phase_is_read_with_both_stores() {
+        for (word, phase) in [("old", Phase::Old), ("both", Phase::Both), ("new", Phase::New)] {
+            let url = format!("migrate:{word}?from=memory%3A&to=memory%3A");
+            let (read, stores) = parse(&url).unwrap();
+            assert_eq!(read, phase);
+            assert!(stores.iter().all(|store| store.expose() == "memory:"));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A lock that is held in both stores: its two grants, renewed and given back together.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use futures_util::future::join;
+
+use super::both::Both;
+use crate::{
+    Backend, Error, ErrorKind, FencingToken, Grant, Instant, LossReason, Outcome, Release, Renewal,
+    Request,
+};
+
+/// The grants of both stores, in the order of acquisition.
+pub(super) struct Pair {
+    pub(super) grants: [Grant; 2],
+    /// Which of them a release has given back: a repeat, after the other failed, finds those gone.
+    released: [AtomicBool; 2],
+}
+
+impl Pair {
+    /// The two as one grant: with the token that both stores have, and what is left of both leases.
+    pub(super) fn together(request: &Request, token: FencingToken, grants: [Grant; 2]) -> Grant {
+        let mut grant = Grant::new(request, token);
+        grant.from = grants[0].from.min(grants[1].from);
+        grant.lease = grants[0].lease.min(grants[1].lease);
+        grant.margin = grants[0].margin.max(grants[1].margin);
+        grant.claim = grants.iter().filter_map(|grant| grant.claim).min();
+        grant.with_state(Arc::new(Self { grants, released: Default::default() }))
+    }
+
+    pub(super) fn of(grant: &Grant) -> Result<&Self, Error> {
+        let state = grant.state.as_ref().and_then(|state| state.downcast_ref::<Self>());
+        state.ok_or_else(|| {
+            let message = "the grant was not made in phase both";
+            Error::new(ErrorKind::InvalidInput, message).at("migration", "find").on(&grant.name)
+        })
+    }
+
+    async fn release(
+        &self,
+        side: usize,
+        store: &dyn Backend,
+        how: Release<'_>,
+    ) -> Result<Outcome, Error> {
+        let outcome = store.release(&self.grants[side], how).await?.outcome;
+        if outcome == Outcome::Released {
+            self.released[side].store(true, Ordering::SeqCst);
+        }
+        Ok(outcome)
+    }
+}
+
+impl Both {
+    pub(super) async fn renew_both(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        // A grant of another phase has no halves here: it is answered without asking a store.
+        let pairs: Vec<_> = grants.iter().map(|grant| Pair::of(grant)).collect();
+        let known = || pairs.iter().filter_map(|pair| pair.as_ref().ok());
+        let firsts: Vec<_> = known().map(|pair| &pair.grants[0]).collect();
+        let seconds: Vec<_> = known().map(|pair| &pair.grants[1]).collect();
+        let (firsts, seconds) =
+            join(self.stores[0].renew(&firsts, sent), self.stores[1].renew(&seconds, sent)).await;
+        let mut answers = firsts.into_iter().zip(seconds);
+        let one = |pair| match pair {
+            Ok(pair) => match answers.next() {
+                Some(answers) => self.one_answer(pair, answers),
+                None => Renewal::Unknown(Error::new(ErrorKind::Unavailable, "no answer")),
+            },
+            Err(error) => Renewal::Unknown(error),
+        };
+        pairs.into_iter().map(one).collect()
+    }
+
+    /// Held while both stores say so; what one of them does not tell is not a loss.
+    fn one_answer(&self, pair: &Pair, answers: (Renewal, Renewal)) -> Renewal {
+        match answers {
+            (Renewal::Lost(one), Renewal::Lost(two)) => {
+                let taken = [one, two].contains(&LossReason::TakenOver);
+                Renewal::Lost(if taken { LossReason::TakenOver } else { one })
+            }
+            (Renewal::Lost(why), _) => self.lost(1, &pair.grants[1], why),
+            (_, Renewal::Lost(why)) => self.lost(0, &pair.grants[0], why),
+            (Renewal::Unknown(error), _) | (_, Renewal::Unknown(error)) => Renewal::Unknown(error),
+            (
+                Renewal::Renewed { from: one, lease: short },
+                Renewal::Renewed { from: two, lease: long },
+            ) => Renewal::Renewed { from: one.min(two), lease: short.min(long) },
+        }
+    }
+
+    /// What is left of a lost lock would only keep others waiting. It is given back beside the
+    /// answers, which are not to wait for a store that may hang; if that fails, the lease is the
+    /// bound.
+    fn lost(&self, left: usize, grant: &Grant, why: LossReason) -> Renewal {
+        let (store, grant) = (Arc::clone(&self.stores[left]), grant.clone());
+        let _ = self.env.spawn(Box::pin(async move {
+            if let Err(error) = store.release(&grant, Release::default()).await {
+                tracing::debug!(name = %grant.name, %error, "half of a lost lock is left behind");
+            }
+        }));
+        Renewal::Lost(why)
+    }
+
+    /// In reverse order. Both are tried, whatever the other says.
+    pub(super) async fn release_both(
+        &self,
+        grant: &Grant,
+        how: Release<'_>,
+    ) -> Result<Outcome, Error> {
+        let pair = Pair::of(grant)?;
+        // The next request is left to the core: one half of it could not stay queued alone.
+        let how = Release { keep: how.keep, next: None };
+        let before = [0, 1].map(|side: usize| pair.released[side].load(Ordering::SeqCst));
+        let second = pair.release(1, &*self.stores[1], how).await;
+        let first = pair.release(0, &*self.stores[0], how).await;
+        let now = [first?, second?].map(|outcome| outcome == Outcome::Released);
+        let ours = |side: usize| now[side] || before[side];
+        let released = now.contains(&true) && ours(0) && ours(1);
+        Ok(if released { Outcome::Released } else { Outcome::NotHeld })
+    }
+}

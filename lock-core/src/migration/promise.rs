@@ -1,0 +1,100 @@
+//! What two stores promise together.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{Assumption, Backend, Guarantees, Promise, QuarantineUse};
+
+/// What was made of which promises: they seldom change, and each acquire asks.
+#[derive(Debug, Default)]
+pub(super) struct Made(Mutex<Option<Last>>);
+
+#[derive(Debug)]
+struct Last {
+    parts: Vec<Arc<Guarantees>>,
+    together: Arc<Guarantees>,
+}
+
+impl Made {
+    fn of(
+        &self,
+        parts: Vec<Arc<Guarantees>>,
+        make: impl Fn(&[Arc<Guarantees>]) -> Guarantees,
+    ) -> Arc<Guarantees> {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |known: &[Arc<Guarantees>]| {
+            known.iter().zip(&parts).all(|(one, two)| Arc::ptr_eq(one, two))
+        };
+        match made.as_ref() {
+            Some(last) if same(&last.parts) => Arc::clone(&last.together),
+            _ => {
+                let together = Arc::new(make(&parts));
+                *made = Some(Last { parts, together: Arc::clone(&together) });
+                together
+            }
+        }
+    }
+}
+
+/// In phase `Old` or `New`.
+pub(super) fn of_one(store: &dyn Backend, made: &Made) -> Arc<Guarantees> {
+    made.of(vec![store.guarantees()], |parts| {
+        let mut promised = (*parts[0]).clone();
+        promised.exclusion = both(promised.exclusion, phases());
+        promised.tokens = both(promised.tokens, phases());
+        promised
+    })
+}
+
+/// In phase `Both`.
+pub(super) fn of_both(stores: &[Arc<dyn Backend>; 2], made: &Made) -> Arc<Guarantees> {
+    made.of(stores.iter().map(|store| store.guarantees()).collect(), |parts| {
+        let (one, two) = (&parts[0], &parts[1]);
+        let mut promised = Guarantees::new(
+            one.shortest_lease.max(two.shortest_lease),
+            one.longest_lease.min(two.longest_lease),
+        );
+        promised.exclusion = both(both(one.exclusion.clone(), two.exclusion.clone()), phases());
+        promised.tokens = both(both(one.tokens.clone(), two.tokens.clone()), phases());
+        promised.lease_step = one.lease_step.max(two.lease_step);
+        promised.quarantine = weaker(one.quarantine, two.quarantine);
+        // A waiter is woken by the first store, or by the second while it holds the first.
+        promised.push = one.push && two.push;
+        promised.fair = false;
+        promised.expiry_slack = one.expiry_slack.max(two.expiry_slack);
+        promised.longest_poll = one.longest_poll.max(two.longest_poll);
+        // A waiter that dies while it holds the first store keeps that for its lease.
+        promised.dead_place_delay = promised.longest_lease.saturating_add(
+            one.dead_place_delay.max(two.dead_place_delay).max(promised.expiry_slack),
+        );
+        promised.raise = one.raise && two.raise;
+        promised.token_lead = one.token_lead.max(two.token_lead);
+        promised
+    })
+}
+
+fn phases() -> Promise {
+    let text = "all processes that share these locks are in neighbouring phases of one migration; \
+                each is seen by its record in both stores, unless it uses one of them by a URL of \
+                its own";
+    Promise::Holds { assuming: vec![Assumption::new("neighbouring-phases", text)] }
+}
+
+fn both(one: Promise, two: Promise) -> Promise {
+    match (one, two) {
+        (Promise::Holds { mut assuming }, Promise::Holds { assuming: more }) => {
+            for assumption in more {
+                if !assuming.contains(&assumption) {
+                    assuming.push(assumption);
+                }
+            }
+            Promise::Holds { assuming }
+        }
+        (withheld @ Promise::Withheld { .. }, _) | (_, withheld) => withheld,
+    }
+}
+
+fn weaker(one: QuarantineUse, two: QuarantineUse) -> QuarantineUse {
+    use QuarantineUse::{NotNeeded, Off, On, Unavailable};
+    let either = |which| one == which || two == which;
+    [Off, Unavailable, On].into_iter().find(|&which| either(which)).unwrap_or(NotNeeded)
+}

@@ -1,0 +1,276 @@
+//! The record of this process's phase: a lock under a reserved name in both stores, kept like any
+//! other lock.
+//!
+//! A process writes its record to both stores, then reads the records of the others, then acts. Of two
+//! that enter the two end phases at once, at least one sees the other and does not enter. In an end
+//! phase a process acquires and renews only while it may believe its record in its own store, and
+//! believes no lock for longer: so when a record has ended, all locks under it have.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use futures_util::future::select_all;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Phase,
+    fleet::{Use, digests, records},
+};
+use crate::{
+    Backend, ClientOptions, Env, Error, ErrorKind, FencingToken, Guard, Instant, LockClient,
+    LockName, Monitor, OwnerLabel, env::BoxFuture, jittered,
+};
+
+/// How long one part of entering may take.
+const LIMIT: Duration = Duration::from_secs(5);
+/// The longest pause before a lost record is written again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A record, and what keeps it.
+#[derive(Debug)]
+pub(super) struct Record {
+    phase: Phase,
+    /// The old and the new store.
+    stores: [Arc<dyn Backend>; 2],
+    clients: [LockClient; 2],
+    env: Arc<dyn Env>,
+    kept: Mutex<Kept>,
+    ended: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    name: Option<LockName>,
+    guards: [Option<Guard>; 2],
+    /// The other store's clock, when nobody used that store alone any more.
+    floor: FencingToken,
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
+}
+
+impl Record {
+    /// Enters the phase, and keeps the record until it is dropped or left.
+    pub(super) async fn open(
+        stores: [Arc<dyn Backend>; 2],
+        phase: Phase,
+        label: OwnerLabel,
+        env: Arc<dyn Env>,
+    ) -> Result<Arc<Self>, Error> {
+        let client = |store: &Arc<dyn Backend>| {
+            let options = ClientOptions { label: label.clone(), ..ClientOptions::default() };
+            LockClient::with_options(Arc::clone(store), Arc::clone(&env), options)
+        };
+        let clients = [client(&stores[0])?, client(&stores[1])?];
+        let (kept, ended) = (Mutex::default(), CancellationToken::new());
+        let record = Arc::new(Self { phase, stores, clients, env, kept, ended });
+        record.enter().await?;
+        let keeping = keep(Arc::downgrade(&record), record.ended.clone());
+        record.env.spawn(Box::pin(keeping)).map_err(|error| {
+            Error::new(ErrorKind::Config, "a migration needs a tokio runtime").with_source(error)
+        })?;
+        Ok(record)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store that alone is used.
+    fn own(&self) -> Option<usize> {
+        match self.phase {
+            Phase::Old => Some(0),
+            Phase::Both => None,
+            Phase::New => Some(1),
+        }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.env.now()
+    }
+
+    /// Until when the process may believe its record in the store that it uses, and the floor of its
+    /// tokens.
+    ///
+    /// # Errors
+    /// `Unavailable` while the record is lost.
+    pub(super) fn standing(&self) -> Result<(Instant, FencingToken), Error> {
+        let now = self.env.now();
+        let kept = self.kept();
+        let guard = self.own().and_then(|own| kept.guards[own].as_ref());
+        match guard.map(Guard::remaining).filter(|left| !left.is_zero()) {
+            Some(left) => Ok((now + left, kept.floor)),
+            None => {
+                let message = format!(
+                    "the record that this process is in phase {} was lost, and is not yet written \
+                     anew: until then it neither acquires nor renews",
+                    self.phase
+                );
+                Err(Error::new(ErrorKind::Unavailable, message).at("migration", "record"))
+            }
+        }
+    }
+
+    async fn enter(&self) -> Result<(), Error> {
+        let [old, new] = &self.stores;
+        let digests = digests([&**old, &**new]).await?;
+        let uses = Use::of(self.phase, &digests);
+        let name = uses.record(&*self.env)?;
+        let Some(own) = self.own() else {
+            // Its neighbours are all: it is only to be seen, and what cannot be written now is later.
+            self.kept().name = Some(name);
+            for side in 0..2 {
+                if let Err(error) = self.write(side).await {
+                    tracing::warn!(%error, "the record of phase both is not written yet");
+                }
+            }
+            return Ok(());
+        };
+        // Before anything is written: a record of ours would turn others away.
+        self.alone(uses).await?;
+        *self.kept() = Kept { name: Some(name), ..Kept::default() };
+        let entered = async {
+            self.write(1 - own).await?;
+            self.write(own).await?;
+            self.alone(uses).await?;
+            // Only now nobody uses the other store alone, and nobody can begin to. Written again, the
+            // record has a token above all that were granted there.
+            let early = self.kept().guards[1 - own].take();
+            if let Some(early) = early {
+                early.release().await?;
+            }
+            self.write(1 - own).await?;
+            self.raise_floor(own)
+        };
+        let entered = entered.await;
+        if entered.is_err() {
+            self.leave().await;
+        }
+        entered
+    }
+
+    /// Refuses a phase while somebody is two phases away.
+    async fn alone(&self, uses: Use) -> Result<(), Error> {
+        let [old, new] = &self.stores;
+        let records = records([&**old, &**new]).await?;
+        let far = records.into_values().find(|(other, _)| !uses.is_neighbour(*other));
+        let Some((_, holder)) = far else { return Ok(()) };
+        let left = Duration::from_millis(holder.remaining.as_millis() as u64);
+        let message = format!(
+            "this process cannot be in phase {} while {} is two phases away; restart that one in \
+             phase both, or if it has ended, wait for {} until its record has",
+            self.phase,
+            holder.label,
+            humantime::format_duration(left)
+        );
+        Err(Error::new(ErrorKind::Config, message).at("migration", "enter"))
+    }
+
+    async fn write(&self, side: usize) -> Result<(), Error> {
+        let Some(name) = self.kept().name.clone() else { return Ok(()) };
+        let lease = self.stores[side].guarantees().longest_lease;
+        let guard = self.clients[side].lock(name).lease(lease).wait(LIMIT).acquire().await?;
+        let old = self.kept().guards[side].replace(guard);
+        drop(old);
+        Ok(())
+    }
+
+    /// From now on tokens of the own store are to be above the record's in the other.
+    fn raise_floor(&self, own: usize) -> Result<(), Error> {
+        let mut kept = self.kept();
+        let token =
+            |side: usize| kept.guards[side].as_ref().map_or(FencingToken::ZERO, Guard::token);
+        let (floor, ours) = (token(1 - own), token(own));
+        let behind = Duration::from_micros(floor.get().saturating_sub(ours.get()));
+        let longest = self.stores[own].guarantees().longest_lease;
+        if behind >= longest {
+            let show = humantime::format_duration;
+            let message = format!(
+                "the clock of the {} store is {} behind that of the other; allowed is less than its \
+                 longest lease, {}",
+                self.stores[own].kind(),
+                show(behind),
+                show(longest)
+            );
+            return Err(Error::new(ErrorKind::Config, message).at("migration", "enter"));
+        }
+        kept.floor = floor;
+        Ok(())
+    }
+
+    /// Writes anew what was lost.
+    async fn mend(&self) -> Result<(), Error> {
+        if let Some(own) = self.own()
+            && !self.is_valid(own)
+        {
+            // It may have been lost for long: others may have gone on meanwhile.
+            return self.enter().await;
+        }
+        for side in 0..2 {
+            if !self.is_valid(side) {
+                self.write(side).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_valid(&self, side: usize) -> bool {
+        self.kept().guards[side].as_ref().is_some_and(Guard::is_valid)
+    }
+
+    /// Ends when something is to be written anew.
+    fn lost(&self) -> BoxFuture {
+        let monitors: Option<Vec<Monitor>> =
+            self.kept().guards.iter().map(|guard| guard.as_ref().map(Guard::monitor)).collect();
+        let Some(monitors) = monitors else { return Box::pin(async {}) };
+        Box::pin(async move {
+            let lost = monitors.iter().map(|monitor| Box::pin(monitor.lost()));
+            select_all(lost).await;
+        })
+    }
+
+    /// Ends the record, so that others need not wait for its lease.
+    pub(super) async fn leave(&self) {
+        let guards = std::mem::take(&mut *self.kept()).guards;
+        for guard in guards.into_iter().flatten() {
+            if let Err(error) = guard.release().await {
+                tracing::debug!(%error, "a record is left to its lease");
+            }
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        self.ended.cancel();
+        self.leave().await;
+    }
+}
+
+async fn keep(record: Weak<Record>, ended: CancellationToken) {
+    loop {
+        let Some((lost, env)) = record.upgrade().map(|this| (this.lost(), Arc::clone(&this.env)))
+        else {
+            return;
+        };
+        tokio::select! {
+            () = ended.cancelled() => return,
+            () = lost => {}
+        }
+        let mending = async {
+            let Some(this) = record.upgrade() else { return };
+            if let Err(error) = this.mend().await {
+                tracing::warn!(%error, "the record of a migration's phase is lost and not yet written anew");
+                drop(this);
+                env.sleep(jittered(&*env, PAUSE)).await;
+            }
+        };
+        tokio::select! {
+            () = ended.cancelled() => return,
+            () = mending => {}
+        }
+    }
+}

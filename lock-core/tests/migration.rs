@@ -1,0 +1,149 @@
+//! Two stores in memory as one.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{sync::Arc, time::Duration};
+
+use lock_core::{
+    Attempt, Backend, Env as _, ErrorKind, FencingToken, Grant, LockClient, LockName, Memory,
+    Migration, Outcome, OwnerId, OwnerLabel, Phase, Release, Renewal, Request, SystemEnv,
+};
+use tokio::task::JoinSet;
+
+const LEASE: Duration = Duration::from_secs(10);
+
+fn name() -> LockName {
+    LockName::new("job").unwrap()
+}
+
+fn request(owner: u128) -> Request {
+    let label = OwnerLabel::new("test").unwrap();
+    Request::new(name(), OwnerId::from_bits(owner), label, LEASE, SystemEnv.now())
+}
+
+async fn granted(store: &dyn Backend, owner: u128) -> Grant {
+    store.try_acquire(&request(owner)).await.unwrap().granted().unwrap()
+}
+
+async fn is_free(store: &dyn Backend) -> bool {
+    store.inspect(&name()).await.unwrap().is_none_or(|state| state.holder.is_none())
+}
+
+async fn migration(old: &Memory, new: &Memory, phase: Phase) -> Arc<Migration> {
+    let [old, new] = [old, new].map(|store| Arc::new(store.clone()) as Arc<dyn Backend>);
+    Arc::new(Migration::new(old, new, phase).await.unwrap())
+}
+
+#[tokio::test]
+async fn a_grant_of_both_excludes_old_and_new_and_leaves_its_token_in_each() {
+    for ahead_is_old in [true, false] {
+        let (old, new) = (Memory::new(), Memory::new());
+        // One store's tokens are far ahead of the other's.
+        let ahead = if ahead_is_old { &old } else { &new };
+        let mut early = request(1);
+        early.floor = FencingToken::new(SystemEnv.wall_micros() + 5_000_000).unwrap();
+        let far = ahead.try_acquire(&early).await.unwrap().granted().unwrap();
+        ahead.release(&far, Release::default()).await.unwrap();
+
+        let both = migration(&old, &new, Phase::Both).await;
+        let grant = granted(&*both, 2).await;
+        assert!(grant.token > far.token);
+        for phase in [Phase::Old, Phase::New, Phase::Both] {
+            let other = migration(&old, &new, phase).await;
+            let attempt = other.try_acquire(&request(3)).await.unwrap();
+            assert!(matches!(attempt, Attempt::Busy(_)), "{phase}: {attempt:?}");
+            other.close().await;
+        }
+        let released = both.release(&grant, Release::default()).await.unwrap();
+        assert_eq!(released.outcome, Outcome::Released);
+        for (owner, store) in [(4, &old), (5, &new)] {
+            assert!(granted(store, owner).await.token > grant.token);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_by_either_store_leaves_the_other_free() {
+    for held_is_old in [true, false] {
+        let (old, new) = (Memory::new(), Memory::new());
+        let (held, other) = if held_is_old { (&old, &new) } else { (&new, &old) };
+        let grant = granted(held, 1).await;
+        let both = migration(&old, &new, Phase::Both).await;
+        for _ in 0..2 {
+            assert!(both.try_acquire(&request(2)).await.unwrap().granted().is_none());
+            assert!(is_free(other).await);
+        }
+        held.release(&grant, Release::default()).await.unwrap();
+        granted(&*both, 2).await;
+    }
+}
+
+#[tokio::test]
+async fn a_loss_in_either_store_is_a_loss_and_frees_the_other() {
+    for lost_is_old in [true, false] {
+        let (old, new) = (Memory::new(), Memory::new());
+        let both = migration(&old, &new, Phase::Both).await;
+        let grant = granted(&*both, 1).await;
+        let (lost, other) = if lost_is_old { (&old, &new) } else { (&new, &old) };
+        lost.force_release(&name()).await.unwrap();
+        let answers = both.renew(&[&grant], SystemEnv.now()).await;
+        assert!(matches!(answers[..], [Renewal::Lost(_)]), "{answers:?}");
+        // Given back beside the answer.
+        while !is_free(other).await {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_abandoned_owner_holds_nothing_in_either_store_and_never_will() {
+    let (old, new) = (Memory::new(), Memory::new());
+    let both = migration(&old, &new, Phase::Both).await;
+    granted(&*both, 1).await;
+    both.abandon(&request(1)).await.unwrap();
+    assert!(is_free(&old).await && is_free(&new).await);
+    assert!(both.try_acquire(&request(1)).await.unwrap().granted().is_none());
+    assert!(is_free(&old).await && is_free(&new).await);
+}
+
+#[tokio::test]
+async fn a_repeat_keeps_the_token_and_other_stores_are_refused() {
+    let (old, new) = (Memory::new(), Memory::new());
+    let both = migration(&old, &new, Phase::Both).await;
+    assert_eq!(granted(&*both, 1).await.token, granted(&*both, 1).await.token);
+    let twice: [Arc<dyn Backend>; 2] = [Arc::new(old.clone()), Arc::new(old)];
+    let [one, two] = twice;
+    let refused = Migration::new(one, two, Phase::Both).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config);
+}
+
+/// Roll forward and roll back at once: the roles differ, the order of acquisition does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_opposite_roles_exclude_each_other_and_all_get_on() {
+    let (old, new) = (Memory::new(), Memory::new());
+    let last = Arc::new(std::sync::Mutex::new(FencingToken::ZERO));
+    let inside = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let mut clients = JoinSet::new();
+    for number in 0..4 {
+        let (from, to) = if number % 2 == 0 { (&old, &new) } else { (&new, &old) };
+        let client = LockClient::new(migration(from, to, Phase::Both).await);
+        let (last, inside) = (last.clone(), inside.clone());
+        clients.spawn(async move {
+            for _ in 0..5 {
+                let lock = client.lock("job").lease(LEASE).wait(Duration::from_secs(60));
+                let guard = lock.acquire().await.unwrap();
+                assert!(!inside.swap(true, std::sync::atomic::Ordering::SeqCst));
+                {
+                    let mut last = last.lock().unwrap();
+                    assert!(guard.token() > *last);
+                    *last = guard.token();
+                }
+                inside.store(false, std::sync::atomic::Ordering::SeqCst);
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    while let Some(ended) = clients.join_next().await {
+        ended.unwrap();
+    }
+}
