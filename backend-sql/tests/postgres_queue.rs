@@ -210,3 +210,22 @@ async fn sixty_four_clients_on_one_name_and_on_a_name_each() {
         }
     }
 }
+
+/// The answer to a request for a place was lost, and the request is repeated: it is the same grant, and
+/// no place is left behind that would stand in the way.
+#[tokio::test]
+async fn who_holds_the_lock_already_gets_no_place() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy, LEASE).await;
+        let request = request("job", LEASE);
+        let first = granted(&store, &request).await;
+        for _ in 0..2 {
+            match store.enqueue(&request).await.unwrap() {
+                Enqueued::Granted(grant) => assert_eq!(grant.token, first.token),
+                other => panic!("{strategy}: {other:?}"),
+            }
+        }
+        assert_eq!(server.sql(WAITING).await.unwrap(), "0");
+    }
+}

@@ -1,6 +1,7 @@
--- The place $2 of the name $1 says that it is there; it goes to the end if it is not in the queue. With
--- no $2 the queue is only looked after. Places that were not heard of for $4 are gone, and so is a
--- first one that left what is free lie for $3; a clock that was set back does not make it longer.
+-- The place $2 of the name $1 says that it is there; it goes to the end if it is not in the queue and
+-- does not hold the lock already. With no $2 the queue is only looked after. Places that were not heard
+-- of for $4 are gone, and so is a first one that left what is free lie for $3; a clock that was set back
+-- does not make it longer.
 UPDATE {locks} AS l SET (waiters, heard, turn) = (
     SELECT array_agg(q.place ORDER BY q.at), array_agg(q.heard ORDER BY q.at), CASE
         WHEN l.owner IS NOT NULL AND l.expires > {now} THEN NULL
@@ -20,6 +21,7 @@ UPDATE {locks} AS l SET (waiters, heard, turn) = (
         UNION ALL
         SELECT $2, {now}, 2147483647
         WHERE $2 IS NOT NULL AND NOT coalesce($2 = ANY (l.waiters), false)
+            AND NOT coalesce(l.owner = left($2, 32) AND l.expires > {now}, false)
     ) AS q
 )
 WHERE name = $1
