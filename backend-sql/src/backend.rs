@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
     Guarantees, Init, Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released,
-    Renewal, Request, StoreSettings, SystemEnv,
+    Renewal, Request, StoreSettings, SystemEnv, Turn,
 };
 
 use crate::{
-    dialect::{Dialect, Row},
+    dialect::{Dialect, Handed, Row},
     strategy::{self, Strategy, Taken, Versions},
     turn::{Lines, Looking},
 };
@@ -46,14 +46,16 @@ impl<D: Dialect> SqlBackend<D> {
     async fn attempt(&self, request: &Request) -> Result<Attempt, Error> {
         self.check_token(request.floor)?;
         let taken = match self.strategy {
-            Strategy::PrimaryKey => strategy::primary_key(&*self.dialect, request).await?,
+            Strategy::PrimaryKey => {
+                strategy::primary_key(&*self.dialect, &self.versions, request).await?
+            }
             Strategy::Optimistic => {
                 strategy::optimistic(&*self.dialect, &self.versions, request).await?
             }
         };
         Ok(match taken {
             Taken::Yes(token) => Attempt::Granted(Grant::new(request, token)),
-            Taken::No(row) if row.as_ref().is_some_and(Row::is_held) => Attempt::Busy(busy(row)),
+            Taken::No(row) if row.as_ref().is_some_and(Row::is_taken) => Attempt::Busy(busy(row)),
             Taken::No(row) => match self.dialect.quarantine().await? {
                 Some(quarantined) => Attempt::Quarantined(quarantined),
                 None => Attempt::Busy(busy(row)),
@@ -80,11 +82,27 @@ impl<D: Dialect> SqlBackend<D> {
         let Some(version) = self.dialect.release(grant, keep).await? else {
             return Ok(Outcome::NotHeld);
         };
-        if self.strategy == Strategy::Optimistic && keep.is_none() {
+        if keep.is_none() {
             self.versions.note(&grant.name, version);
         }
         self.count().await;
         Ok(Outcome::Released)
+    }
+
+    /// The same, with the next request of this process.
+    async fn hand_on(&self, grant: &Grant, next: &Request) -> Result<Option<Released>, Error> {
+        self.check_token(next.floor)?;
+        let Some(Handed { row, turn }) = Arc::clone(&self.dialect).hand_on(grant, next).await?
+        else {
+            return Ok(None);
+        };
+        self.count().await;
+        let next = if row.is_held() && row.owner == Some(next.owner) {
+            Enqueued::Granted(Grant::new(next, row.token))
+        } else {
+            Enqueued::Waiting(turn, busy(Some(row)))
+        };
+        Ok(Some(Released { outcome: Outcome::Released, next: Some(next) }))
     }
 
     /// Sweeps now and then.
@@ -100,7 +118,7 @@ impl<D: Dialect> SqlBackend<D> {
 
 fn busy(row: Option<Row>) -> Busy {
     let holder = row.as_ref().and_then(Row::holder);
-    let left = holder.as_ref().map_or(Duration::ZERO, |holder| holder.remaining);
+    let left = row.as_ref().map_or(Duration::ZERO, |row| row.remaining.max(row.others_first));
     Busy {
         holder,
         token: row.map_or(FencingToken::ZERO, |row| row.token),
@@ -139,13 +157,17 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        // Before the attempt, which then queues if it is refused.
+        let place = Arc::clone(&self.dialect).place(request);
         Ok(match self.attempt(request).await.during::<D>("enqueue")? {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
             Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
             Attempt::Busy(busy) => {
-                let dialect = Arc::clone(&self.dialect);
-                let turn = Looking::new(dialect, &self.lines, request.clone());
-                Enqueued::Waiting(Box::new(turn), busy)
+                let look = || -> Box<dyn Turn> {
+                    let dialect = Arc::clone(&self.dialect);
+                    Box::new(Looking::new(dialect, &self.lines, request.clone()))
+                };
+                Enqueued::Waiting(place.unwrap_or_else(look), busy)
             }
         })
     }
@@ -176,6 +198,11 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+        if let (None, Some(next)) = (how.keep, how.next)
+            && let Some(released) = self.hand_on(grant, next).await.during::<D>("release")?
+        {
+            return Ok(released);
+        }
         let outcome = self.give_back(grant, how.keep).await.during::<D>("release")?;
         Ok(Released::plain(outcome))
     }

@@ -5,7 +5,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use lock_core::{
     Error, ErrorKind, FencingToken, Grant, Guarantees, Holder, Init, LockName, LockState, OwnerId,
-    OwnerLabel, Quarantined, Request, StoreSettings,
+    OwnerLabel, Quarantined, Request, StoreSettings, Turn,
 };
 
 /// One name's row.
@@ -19,6 +19,18 @@ pub(crate) struct Row {
     pub(crate) version: i64,
     /// What is left of the lease; zero when the name is free.
     pub(crate) remaining: Duration,
+    /// For how long others, who wait, go first once it is free; zero if nobody does.
+    pub(crate) others_first: Duration,
+    /// How many wait, where there is a queue.
+    pub(crate) waiting: Option<u64>,
+}
+
+/// A release that took the process's next request along.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    /// The row after it: the next one's, or its place is at the end of the queue.
+    pub(crate) row: Row,
+    pub(crate) turn: Box<dyn Turn>,
 }
 
 impl Row {
@@ -42,11 +54,23 @@ impl Row {
             token: token_of(token)?,
             version,
             remaining: if owner.is_some() { remaining } else { Duration::ZERO },
+            others_first: Duration::ZERO,
+            waiting: None,
         })
     }
 
     pub(crate) fn is_held(&self) -> bool {
         self.owner.is_some() && !self.remaining.is_zero()
+    }
+
+    /// Whether others hold it or go first.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.is_held() || !self.others_first.is_zero()
+    }
+
+    /// The same row, when those who waited have turned out to be gone.
+    pub(crate) fn nobody_first(self) -> Self {
+        Self { others_first: Duration::ZERO, ..self }
     }
 
     pub(crate) fn holder(&self) -> Option<Holder> {
@@ -56,7 +80,11 @@ impl Row {
 
     pub(crate) fn into_state(self) -> LockState {
         let holder = self.holder();
-        LockState::new(self.name, holder, self.token)
+        let state = LockState::new(self.name, holder, self.token);
+        match self.waiting {
+            Some(places) => state.with_waiting(places),
+            None => state,
+        }
     }
 }
 
@@ -80,7 +108,8 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// The largest floor that may be asked for now.
     fn highest_floor(&self) -> FencingToken;
 
-    /// Takes a free name, or sets the lease of our own anew; `None` if it is another's.
+    /// Takes a free name; `None` if it is another's, or ours already and this does not set the lease
+    /// of our own anew.
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error>;
 
     /// Makes a free row with version 0, if there is none.
@@ -89,16 +118,36 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// Takes a row that has this version; `None` if it has another.
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error>;
 
+    /// Takes a row that this client left behind, if it has this version or if any will do. A database in
+    /// which this is no cheaper than to take a free name does nothing where any will do.
+    async fn retake(
+        &self,
+        request: &Request,
+        version: Option<i64>,
+    ) -> Result<Option<FencingToken>, Error> {
+        match version {
+            Some(version) => self.take(request, version).await,
+            None => Ok(None),
+        }
+    }
+
     /// Sets the lease of our own anew; `false` if it is not ours any more.
     async fn extend(&self, request: &Request) -> Result<bool, Error>;
 
     /// What is known of a name. Changes nothing.
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error>;
 
-    /// The same for somebody who wants the lock. A database that meets rows of clocks that it does
-    /// not share lets their leases count from here on, which writes.
-    async fn look_to_take(&self, name: &LockName) -> Result<Option<Row>, Error> {
-        self.look(name).await
+    /// The same for somebody who wants the lock, which may write: a database that meets rows of clocks
+    /// that it does not share lets their leases count from here on; one that has a queue looks after
+    /// it, and enters the request if that has a [`place`](Dialect::place).
+    async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
+        self.look(&request.name).await
+    }
+
+    /// Gives a request a place in this client, with which its attempts then queue; `None` where
+    /// waiters have to look for themselves.
+    fn place(self: Arc<Self>, _request: &Request) -> Option<Box<dyn Turn>> {
+        None
     }
 
     /// Whether a name is worth asking for; cheap.
@@ -109,6 +158,16 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
 
     /// Frees a grant, or lets it run out in `keep`; the row's new version if it was there.
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Option<i64>, Error>;
+
+    /// Frees a grant, and gives the lock to the next request of the same process if nobody waits, or
+    /// queues it. `None`: nothing was done.
+    async fn hand_on(
+        self: Arc<Self>,
+        _grant: &Grant,
+        _next: &Request,
+    ) -> Result<Option<Handed>, Error> {
+        Ok(None)
+    }
 
     /// Forbids an owner, so that no statement of its that is still under way takes anything, and
     /// takes away what it has.

@@ -15,6 +15,10 @@ pub(crate) enum Failure {
 pub(crate) fn general(error: sqlx::Error) -> Error {
     use sqlx::Error as E;
     let (kind, message) = match &error {
+        // So a handshake fails, as for a certificate that is not trusted.
+        E::Io(io) if io.kind() == std::io::ErrorKind::InvalidData => {
+            (ErrorKind::Unavailable, "no TLS connection to the database")
+        }
         E::Io(_) | E::WorkerCrashed => {
             (ErrorKind::OutcomeUnknown, "the connection to the database broke")
         }

@@ -66,19 +66,35 @@ const TRIES: usize = 3;
 /// The primary key: one statement takes the lock or does nothing.
 pub(crate) async fn primary_key<D: Dialect>(
     dialect: &D,
+    versions: &Versions,
     request: &Request,
 ) -> Result<Taken, Error> {
+    if versions.recall(&request.name).is_some()
+        && let Some(token) = dialect.retake(request, None).await?
+    {
+        return Ok(Taken::Yes(token));
+    }
     let mut last = None;
     for _ in 0..TRIES {
         if let Some(token) = dialect.insert(request).await? {
             return Ok(Taken::Yes(token));
         }
-        last = dialect.look_to_take(&request.name).await?;
-        if last.as_ref().is_some_and(Row::is_held) {
-            break;
+        match dialect.look_to_take(request).await? {
+            Some(row) if row.is_taken() => return held(dialect, request, row).await,
+            row => last = row,
         }
     }
     Ok(Taken::No(last))
+}
+
+/// A row that is held, or that others take first. Where it is our own by an earlier attempt, that is
+/// the same grant, with the lease anew.
+async fn held<D: Dialect>(dialect: &D, request: &Request, row: Row) -> Result<Taken, Error> {
+    let ours = row.is_held() && row.owner == Some(request.owner);
+    match ours && dialect.extend(request).await? {
+        true => Ok(Taken::Yes(row.token)),
+        false => Ok(Taken::No(Some(row))),
+    }
 }
 
 /// The version: read, decide here, and change the row only if nobody has meanwhile.
@@ -89,29 +105,22 @@ pub(crate) async fn optimistic<D: Dialect>(
 ) -> Result<Taken, Error> {
     let mut last = None;
     for _ in 0..TRIES {
-        let version = match versions.recall(&request.name) {
-            Some(version) => version,
-            None => match dialect.look_to_take(&request.name).await? {
+        let taken = match versions.recall(&request.name) {
+            Some(version) => dialect.retake(request, Some(version)).await?,
+            None => match dialect.look_to_take(request).await? {
                 None => {
                     dialect.create(&request.name).await?;
-                    0
+                    dialect.take(request, 0).await?
                 }
-                Some(row) if row.is_held() => {
-                    let ours = row.owner == Some(request.owner);
-                    // Our own earlier attempt: the same grant, with the lease anew.
-                    return match ours && dialect.extend(request).await? {
-                        true => Ok(Taken::Yes(row.token)),
-                        false => Ok(Taken::No(Some(row))),
-                    };
-                }
+                Some(row) if row.is_taken() => return held(dialect, request, row).await,
                 Some(row) => {
                     let version = row.version;
                     last = Some(row);
-                    version
+                    dialect.take(request, version).await?
                 }
             },
         };
-        if let Some(token) = dialect.take(request, version).await? {
+        if let Some(token) = taken {
             return Ok(Taken::Yes(token));
         }
     }
@@ -119,7 +128,7 @@ pub(crate) async fn optimistic<D: Dialect>(
 }
 
 /// The versions at which this client left names behind, so that it need not look before it takes one
-/// again. A version that is out of date costs a look.
+/// again, and knows that there is a row. What is out of date costs a statement.
 #[derive(Debug, Default)]
 pub(crate) struct Versions(Mutex<HashMap<LockName, i64>>);
 

@@ -1,17 +1,19 @@
-//! The suite over PostgreSQL, by both strategies, each on a server of its own.
+//! The suite over PostgreSQL, by both strategies, each on a server of its own; and once through a pooler
+//! that gives each transaction another session and tracks no prepared statements.
 
 use std::{process::ExitCode, sync::Arc};
 
 use async_trait::async_trait;
 use conformance_tests::{
     Harness, SetUpError, Store,
-    kit::{Postgres, PostgresOptions, Server as _},
+    kit::{Pgbouncer, Postgres, PostgresOptions, Server as _},
 };
 use lock_core::{Backend, Error, Init};
 
 struct OnPostgres {
     name: &'static str,
-    strategy: &'static str,
+    options: &'static str,
+    pooled: bool,
 }
 
 #[async_trait]
@@ -22,10 +24,20 @@ impl Harness for OnPostgres {
 
     async fn start(&self) -> Result<Store, SetUpError> {
         let server = Postgres::start(PostgresOptions::new()).await?;
-        let (address, strategy) = (server.address(), self.strategy);
-        let url = format!("postgres://postgres@{address}/postgres?strategy={strategy}");
-        backend_sql::postgres::connect(&url).await?.init(&Init::default()).await?;
-        Ok(Store::new(url, server))
+        let pooler = match self.pooled {
+            true => Some(Pgbouncer::start(&server, 3).await?),
+            false => None,
+        };
+        let address = pooler.as_ref().map_or(server.address(), |pooler| pooler.address());
+        let url = format!("postgres://postgres@{address}/postgres?{}", self.options);
+        let store = backend_sql::postgres::connect(&url).await?;
+        store.init(&Init::default()).await?;
+        let promised = store.guarantees();
+        if promised.push == self.pooled || !promised.fair {
+            return Err(format!("not what was to be promised: {promised:?}").into());
+        }
+        // The pooler goes first.
+        Ok(Store::new(url, (pooler, server)))
     }
 
     async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
@@ -33,22 +45,18 @@ impl Harness for OnPostgres {
     }
 
     fn skips(&self) -> &'static [&'static str] {
-        // Waiters look for themselves: there is no queue.
-        &[
-            "places_are_served_in_order",
-            "nobody_barges_past_a_place",
-            "a_withdrawn_place_is_passed_over",
-            "a_dead_place_is_passed_over_in_time",
-            "a_request_that_a_release_carries_goes_to_the_end",
-            "leaving_a_place_gives_back_what_it_was_granted",
-            "a_release_does_not_wake_the_whole_herd",
-        ]
+        // Nothing is told through a pooler.
+        if self.pooled { &["a_release_does_not_wake_the_whole_herd"] } else { &[] }
     }
 }
 
 fn main() -> ExitCode {
+    let harness = |name, options, pooled| -> Arc<dyn Harness> {
+        Arc::new(OnPostgres { name, options, pooled })
+    };
     conformance_tests::main(vec![
-        Arc::new(OnPostgres { name: "postgres/primary-key", strategy: "primary-key" }),
-        Arc::new(OnPostgres { name: "postgres/optimistic", strategy: "optimistic" }),
+        harness("postgres/primary-key", "strategy=primary-key", false),
+        harness("postgres/optimistic", "strategy=optimistic", false),
+        harness("postgres/pooled", "prepare=off", true),
     ])
 }

@@ -49,8 +49,11 @@ async fn warmed(proxy: SocketAddr, strategy: Strategy) -> Arc<dyn Backend> {
     let pool = pool.connect(&address).await.unwrap();
     let builder = PostgresBuilder::with_pool(pool.clone()).strategy(strategy);
     let store = builder.timeout(Duration::from_millis(500)).build().await.unwrap();
-    let grant = store.try_acquire(&request("warm")).await.unwrap().granted().unwrap();
-    store.release(&grant, Release::default()).await.unwrap();
+    // Twice: a name that was left behind is taken by another statement than a new one.
+    for _ in 0..2 {
+        let grant = store.try_acquire(&request("warm")).await.unwrap().granted().unwrap();
+        store.release(&grant, Release::default()).await.unwrap();
+    }
     // The pool looks at a connection that is given back before it lies ready.
     let ready = || async { Ok((pool.num_idle() == 1).then_some(())) };
     until("the connection to be idle", WAIT, ready).await.unwrap();
@@ -216,9 +219,8 @@ async fn the_least_privilege_is_enough() {
         .sql(
             "CREATE ROLE worker LOGIN;
              REVOKE CREATE ON SCHEMA public FROM PUBLIC;
-             GRANT SELECT, INSERT, UPDATE, DELETE
-                ON leasehold_locks, leasehold_abandoned, leasehold_marker TO worker;
-             GRANT SELECT, UPDATE (watermark, raised) ON leasehold_settings TO worker",
+             GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_locks, leasehold_marker TO worker;
+             GRANT SELECT ON leasehold_settings TO worker",
         )
         .await
         .unwrap();

@@ -2,196 +2,204 @@
 
 use std::{
     collections::HashSet,
-    future::Future,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use lock_core::{
     Env as _, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Quarantined,
-    Request, StoreSettings, SystemEnv,
+    Request, StoreSettings, SystemEnv, Turn,
 };
-use sqlx::{AssertSqlSafe, PgPool, Row as _, SqlStr, postgres::PgRow};
-use tokio::sync::OnceCell;
+use sqlx::{Row as _, SqlStr, postgres::PgRow};
+use tokio::sync::{OnceCell, watch};
 
 use super::{
-    config::PostgresBuilder,
-    error::failure,
-    promises::promises,
-    statements::{self, Statements},
+    arg::Arg::{self, MaybeNumber, MaybeText, Number, Span, Spans, Text, Texts},
+    listen::Listening,
+    places::{Place, Places, Waited},
+    promises::{Terms, promises},
+    server::{Server, first, span},
+    turn::Queued,
 };
 use crate::{
-    dialect::{Dialect, Row, token_of},
+    dialect::{Dialect, Handed, Row, token_of},
     error::general,
-    patience::Patience,
-    settings::{Settings, agree, check_longest},
-    tables::Tables,
+    settings::{Settings, agree},
 };
 
 #[derive(Debug)]
 pub(super) struct Postgres {
-    pool: PgPool,
-    /// Whether the pool is the user's, and stays open.
-    given: bool,
-    sql: Statements,
-    tables: Tables,
-    settings: Settings,
-    patience: Patience,
-    promised: RwLock<Arc<Guarantees>>,
+    pub(super) server: Arc<Server>,
+    pub(super) settings: Settings,
+    listens: bool,
+    places: Arc<Places>,
+    waited: Waited,
+    listening: OnceCell<Listening>,
+    promised: Mutex<(Terms, Arc<Guarantees>)>,
     agreed: OnceCell<()>,
 }
 
 impl Postgres {
-    /// Of a pool of our own, at most.
-    pub(super) const CONNECTIONS: u32 = 4;
+    /// How long what is free waits for the first place.
+    pub(super) const TURN: Duration = Duration::from_secs(1);
+    /// A place that was not heard of for this long is gone: it asks every half second.
+    const PLACE_LIFE: Duration = Duration::from_secs(3);
 
     pub(super) async fn new(
-        pool: PgPool,
-        given: bool,
-        tables: Tables,
+        server: Server,
         settings: Settings,
+        listens: bool,
     ) -> Result<Self, Error> {
-        let promised = RwLock::new(Arc::new(promises(settings.longest_lease_of_new())));
-        let patience = Patience { timeout: settings.timeout, whom: "the server".into() };
-        let sql = Statements::new(&tables);
-        let agreed = OnceCell::new();
-        let this = Self { pool, given, sql, tables, settings, patience, promised, agreed };
+        let longest_lease = settings.longest_lease_of_new();
+        let terms = Terms { longest_lease, quarantined: true, push: false };
+        let this = Self {
+            server: Arc::new(server),
+            settings,
+            listens,
+            places: Arc::new(Places::new()),
+            waited: Waited::default(),
+            listening: OnceCell::new(),
+            promised: Mutex::new((terms, Arc::new(promises(terms)))),
+            agreed: OnceCell::new(),
+        };
         if this.is_there().await? {
             this.ready().await?;
         }
+        this.listening().await;
         Ok(this)
     }
 
-    async fn is_there(&self) -> Result<bool, Error> {
-        let table = self.tables.fill("{settings}", '"');
-        let read = || {
-            let query = sqlx::query_scalar::<_, bool>(self.sql.exists.clone()).bind(&table);
-            query.fetch_all(&self.pool)
+    async fn listening(&self) -> &Listening {
+        let start = || async {
+            if !self.listens {
+                return Listening::off();
+            }
+            Listening::start(&self.server, &self.places).await
         };
-        Ok(self.again(read).await?.first() == Some(&true))
+        self.listening.get_or_init(start).await
     }
 
-    /// Takes the store's longest lease over, once, or refuses the store if it is not what we were
-    /// told.
-    async fn ready(&self) -> Result<&PgPool, Error> {
-        self.agreed.get_or_try_init(|| self.agree()).await?;
-        Ok(&self.pool)
+    pub(super) fn places(&self) -> &Places {
+        &self.places
     }
 
-    async fn agree(&self) -> Result<(), Error> {
-        let longest = self.longest_lease().await?;
-        agree(self.settings.longest_lease, longest)?;
-        self.set_promises(longest);
-        Ok(())
+    /// Whether this client is told when it is its turn, and when that changes.
+    pub(super) fn told(&self) -> watch::Receiver<bool> {
+        self.listening.get().map_or_else(|| watch::channel(false).1, Listening::heard)
     }
 
-    async fn longest_lease(&self) -> Result<Duration, Error> {
-        match self.number(&self.sql.settings).await? {
-            Some(longest) => Ok(span(longest)),
-            None => Err(Error::new(ErrorKind::Config, "the row of settings is gone")),
-        }
+    /// Takes the store's settings over, once, or refuses the store if they are not what we were told.
+    async fn ready(&self) -> Result<(), Error> {
+        let settle = || async {
+            let (longest, quarantined) = self.stored().await?;
+            agree(self.settings.longest_lease, longest)?;
+            self.set_promises(longest, quarantined);
+            Ok::<_, Error>(())
+        };
+        self.agreed.get_or_try_init(settle).await.copied()
     }
 
-    fn set_promises(&self, longest: Duration) {
-        *self.promised.write().unwrap_or_else(PoisonError::into_inner) =
-            Arc::new(promises(longest));
+    pub(super) fn set_promises(&self, longest_lease: Duration, quarantined: bool) {
+        let terms = Terms { longest_lease, quarantined, push: *self.told().borrow() };
+        *self.promised.lock().unwrap_or_else(PoisonError::into_inner) =
+            (terms, Arc::new(promises(terms)));
     }
 
-    async fn patiently<T, Fut>(&self, run: impl Fn() -> Fut) -> Result<T, Error>
-    where
-        Fut: Future<Output = Result<T, sqlx::Error>>,
-    {
-        self.patience.patiently(failure, run).await
+    /// Runs a statement of a store that is ready.
+    async fn once(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Error> {
+        self.ready().await?;
+        self.server.once(statement, args).await
     }
 
     /// The same for a statement that may be carried out twice.
-    async fn again<T, Fut>(&self, run: impl Fn() -> Fut) -> Result<T, Error>
-    where
-        Fut: Future<Output = Result<T, sqlx::Error>>,
-    {
-        self.patience.again(Self::CONNECTIONS, failure, run).await
+    async fn again(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Error> {
+        self.ready().await?;
+        self.server.again(statement, args).await
     }
 
-    /// A statement without arguments that tells one number.
-    async fn number(&self, statement: &SqlStr) -> Result<Option<i64>, Error> {
-        let read = || sqlx::query_scalar::<_, i64>(statement.clone()).fetch_all(&self.pool);
-        Ok(self.again(read).await?.pop())
-    }
-
-    /// A statement without arguments that changes something.
-    async fn execute(&self, statement: &SqlStr) -> Result<(), Error> {
-        let write = || sqlx::query(statement.clone()).execute(&self.pool);
-        self.patiently(write).await.map(drop)
-    }
-
-    /// A statement that changes one owner's live grant and tells its new version.
-    async fn change(
-        &self,
-        statement: &SqlStr,
-        grant: &Grant,
-        last: Option<i64>,
-    ) -> Result<Option<i64>, Error> {
-        let pool = self.ready().await?;
-        let write = || {
-            let query = sqlx::query_scalar::<_, i64>(statement.clone());
-            let query = query.bind(grant.name.as_str()).bind(grant.owner.to_string());
-            let query = match last {
-                Some(last) => query.bind(last),
-                None => query,
-            };
-            query.fetch_all(pool)
-        };
-        Ok(self.patiently(write).await?.pop())
-    }
-
-    /// A statement that takes a lock and tells the token.
+    /// A statement that takes a lock and tells the token. `last` is its argument besides the request.
     async fn grant(
         &self,
         statement: &SqlStr,
         request: &Request,
-        version: Option<i64>,
+        last: Option<Arg<'_>>,
     ) -> Result<Option<FencingToken>, Error> {
-        let pool = self.ready().await?;
-        let write = || {
-            let query = sqlx::query_scalar::<_, i64>(statement.clone())
-                .bind(request.name.as_str())
-                .bind(request.owner.to_string())
-                .bind(request.label.as_str())
-                .bind(micros(request.lease))
-                .bind(request.floor.get().cast_signed() + 1);
-            let query = match version {
-                Some(version) => query.bind(version),
-                None => query,
-            };
-            query.fetch_all(pool)
-        };
-        self.again(write).await?.pop().map(token_of).transpose()
+        let owner = request.owner.to_string();
+        let args = [
+            Text(request.name.as_str()),
+            Text(&owner),
+            Text(request.label.as_str()),
+            Span(request.lease),
+            Number(request.floor.get().cast_signed() + 1),
+            last.unwrap_or(Number(0)),
+        ];
+        let args = if last.is_some() { &args[..] } else { &args[..5] };
+        first(&self.again(statement, args).await?)?.map(token_of).transpose()
     }
 
-    fn row(row: &PgRow) -> Result<Row, Error> {
-        Self::read(row).map_err(general)?
+    /// Takes what is free for a place that is in the queue; `None` for a request that is not.
+    async fn claim(&self, request: &Request) -> Option<Result<Option<FencingToken>, Error>> {
+        let place = self.places.of(request.owner)?;
+        if !place.queued.load(Ordering::Relaxed) {
+            return None;
+        }
+        let claimed = self.grant(&self.server.sql.claim, request, Some(Text(&place.id))).await;
+        if let Ok(Some(_)) = claimed {
+            self.waited.note(request.owner);
+        }
+        Some(claimed)
     }
 
-    fn read(row: &PgRow) -> Result<Result<Row, Error>, sqlx::Error> {
-        Ok(Row::read(
+    /// Looks after the queue of a name, and tells that a place of ours in it lives. `None` if the
+    /// name is free and nobody waits for it.
+    async fn ask(&self, name: &LockName, place: Option<&Place>) -> Result<Option<Row>, Error> {
+        let place = place.map(|place| place.id.as_str());
+        let args =
+            [Text(name.as_str()), MaybeText(place), Span(Self::TURN), Span(Self::PLACE_LIFE)];
+        let rows = self.again(&self.server.sql.ask, &args).await?;
+        rows.first().map(|row| Self::row(row, place)).transpose()
+    }
+
+    /// Whether it is the turn of the place with this id.
+    pub(super) async fn is_turn(&self, name: &LockName, id: &str) -> Result<bool, Error> {
+        let args = [Text(name.as_str()), Text(id)];
+        Ok(first(&self.again(&self.server.sql.free, &args).await?)? == Some(true))
+    }
+
+    /// Gives up the place with this id, and what it was granted.
+    pub(super) async fn leave(&self, request: &Request, id: &str) -> Result<(), Error> {
+        let owner = request.owner.to_string();
+        let args = [Text(request.name.as_str()), Text(&owner), Text(id)];
+        let left = self.again(&self.server.sql.leave, &args).await;
+        left.map(drop).map_err(|error| error.at(Self::KIND, "leave"))
+    }
+
+    /// A row as somebody sees it who has this place, if any, in its queue.
+    fn row(row: &PgRow, place: Option<&str>) -> Result<Row, Error> {
+        Self::read(row, place).map_err(general)?
+    }
+
+    fn read(row: &PgRow, place: Option<&str>) -> Result<Result<Row, Error>, sqlx::Error> {
+        let read = Row::read(
             row.try_get("name")?,
             row.try_get("owner")?,
             row.try_get("label")?,
             row.try_get("token")?,
             row.try_get("version")?,
             span(row.try_get("remaining")?),
-        ))
+        );
+        let waiting: Option<i32> = row.try_get("waiting")?;
+        let first: Option<&str> = row.try_get("first")?;
+        let turn = span(row.try_get("turn")?);
+        Ok(read.map(|mut read| {
+            read.waiting = Some(waiting.unwrap_or(0).unsigned_abs().into());
+            if first.is_some() && first != place {
+                read.others_first = turn.max(Duration::from_millis(1));
+            }
+            read
+        }))
     }
-}
-
-/// Microseconds, rounded up.
-fn micros(span: Duration) -> i64 {
-    i64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
-}
-
-fn span(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
 #[async_trait]
@@ -199,14 +207,19 @@ impl Dialect for Postgres {
     const KIND: &'static str = "postgres";
 
     async fn identity(&self) -> Result<String, Error> {
-        let pool = self.ready().await?;
-        let read = || sqlx::query_scalar::<_, String>(self.sql.identity.clone()).fetch_all(pool);
+        let rows = self.again(&self.server.sql.identity, &[]).await?;
         let missing = || Error::new(ErrorKind::Config, "the server shows no system identifier");
-        self.again(read).await?.pop().ok_or_else(missing)
+        first(&rows)?.ok_or_else(missing)
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
-        Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
+        let push = *self.told().borrow();
+        let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
+        if promised.0.push != push {
+            let terms = Terms { push, ..promised.0 };
+            *promised = (terms, Arc::new(promises(terms)));
+        }
+        Arc::clone(&promised.1)
     }
 
     fn highest_floor(&self) -> FencingToken {
@@ -215,17 +228,33 @@ impl Dialect for Postgres {
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
-        self.grant(&self.sql.insert, request, None).await
+        match self.claim(request).await {
+            Some(claimed) => claimed,
+            None => self.grant(&self.server.sql.insert, request, None).await,
+        }
     }
 
     async fn create(&self, name: &LockName) -> Result<(), Error> {
-        let pool = self.ready().await?;
-        let write = || sqlx::query(self.sql.create.clone()).bind(name.as_str()).execute(pool);
-        self.patiently(write).await.map(drop)
+        self.once(&self.server.sql.create, &[Text(name.as_str())]).await.map(drop)
     }
 
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
-        self.grant(&self.sql.take, request, Some(version)).await
+        match self.claim(request).await {
+            Some(claimed) => claimed,
+            None => self.grant(&self.server.sql.take, request, Some(Number(version))).await,
+        }
+    }
+
+    async fn retake(
+        &self,
+        request: &Request,
+        version: Option<i64>,
+    ) -> Result<Option<FencingToken>, Error> {
+        let statement = &self.server.sql.retake;
+        match self.claim(request).await {
+            Some(claimed) => claimed,
+            None => self.grant(statement, request, Some(MaybeNumber(version))).await,
+        }
     }
 
     async fn extend(&self, request: &Request) -> Result<bool, Error> {
@@ -234,26 +263,43 @@ impl Dialect for Postgres {
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
-        let pool = self.ready().await?;
-        let read = || sqlx::query(self.sql.look.clone()).bind(name.as_str()).fetch_all(pool);
-        self.again(read).await?.first().map(Self::row).transpose()
+        let rows = self.again(&self.server.sql.look, &[Text(name.as_str())]).await?;
+        rows.first().map(|row| Self::row(row, None)).transpose()
+    }
+
+    async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
+        if let Some(place) = self.places.of(request.owner) {
+            let row = self.ask(&request.name, Some(&place)).await?;
+            place.queued.store(row.is_some(), Ordering::Relaxed);
+            return match row {
+                Some(row) => Ok(Some(row)),
+                None => self.look(&request.name).await,
+            };
+        }
+        match self.look(&request.name).await? {
+            Some(row) if !row.is_held() && row.is_taken() => {
+                Ok(self.ask(&request.name, None).await?.or(Some(row.nobody_first())))
+            }
+            row => Ok(row),
+        }
     }
 
     async fn is_free(&self, name: &LockName) -> Result<bool, Error> {
-        let pool = self.ready().await?;
-        let read = || {
-            sqlx::query_scalar::<_, bool>(self.sql.free.clone()).bind(name.as_str()).fetch_all(pool)
-        };
-        Ok(self.again(read).await?.first() == Some(&true))
+        self.is_turn(name, "").await
+    }
+
+    fn place(self: Arc<Self>, request: &Request) -> Option<Box<dyn Turn>> {
+        Some(Box::new(Queued::new(self, request)))
     }
 
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
         self.ready().await?;
-        let remaining = match self.number(&self.sql.quarantine).await? {
+        let (server, sql) = (&self.server, &self.server.sql);
+        let remaining = match server.number(&sql.quarantine).await? {
             Some(remaining) => remaining,
             None => {
-                self.execute(&self.sql.mark).await?;
-                self.number(&self.sql.quarantine).await?.unwrap_or(1)
+                server.once(&sql.mark, &[]).await?;
+                server.number(&sql.quarantine).await?.unwrap_or(1)
             }
         };
         let why = "the server has crashed, was promoted or was restored, and may have lost locks";
@@ -261,114 +307,107 @@ impl Dialect for Postgres {
     }
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error> {
-        let pool = self.ready().await?;
         let names: Vec<_> = grants.iter().map(|grant| grant.name.as_str()).collect();
         let owners: Vec<_> = grants.iter().map(|grant| grant.owner.to_string()).collect();
-        let leases: Vec<_> = grants.iter().map(|grant| micros(grant.lease)).collect();
-        let write = || {
-            let query = sqlx::query_scalar::<_, String>(self.sql.renew.clone());
-            query.bind(&names).bind(&owners).bind(&leases).fetch_all(pool)
-        };
-        let there: HashSet<String> = self.again(write).await?.into_iter().collect();
+        let owners: Vec<_> = owners.iter().map(String::as_str).collect();
+        let leases: Vec<_> = grants.iter().map(|grant| grant.lease).collect();
+        let args = [Texts(&names), Texts(&owners), Spans(&leases)];
+        let rows = self.again(&self.server.sql.renew, &args).await?;
+        let there = rows.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<&str>, _>>();
+        let there = there.map_err(general)?;
         Ok(owners.iter().map(|owner| there.contains(owner)).collect())
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Option<i64>, Error> {
-        match keep {
-            Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))).await,
-            None => self.change(&self.sql.release, grant, None).await,
+        let owner = grant.owner.to_string();
+        let whose = [Text(grant.name.as_str()), Text(&owner)];
+        let sql = &self.server.sql;
+        if let Some(keep) = keep {
+            return first(&self.once(&sql.keep, &[whose[0], whose[1], Span(keep)]).await?);
         }
+        // Where somebody waited a moment ago, somebody may wait now.
+        if !self.waited.forget(grant.owner)
+            && let Some(version) = first(&self.once(&sql.release, &whose).await?)?
+        {
+            return Ok(Some(version));
+        }
+        first(&self.once(&sql.release_and_tell, &whose).await?)
+    }
+
+    async fn hand_on(
+        self: Arc<Self>,
+        grant: &Grant,
+        next: &Request,
+    ) -> Result<Option<Handed>, Error> {
+        let turn = Queued::new(Arc::clone(&self), next);
+        let place = turn.place();
+        let (owner, next_owner) = (grant.owner.to_string(), next.owner.to_string());
+        let args = [
+            Text(grant.name.as_str()),
+            Text(&owner),
+            Text(&next_owner),
+            Text(next.label.as_str()),
+            Span(next.lease),
+            Number(next.floor.get().cast_signed() + 1),
+            Text(&place.id),
+        ];
+        let rows = self.once(&self.server.sql.hand_on, &args).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        place.queued.store(true, Ordering::Relaxed);
+        let row = Self::row(row, Some(&place.id))?;
+        self.waited.note(next.owner);
+        self.waited.forget(grant.owner);
+        Ok(Some(Handed { row, turn: Box::new(turn) }))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        let pool = self.ready().await?;
         let owner = request.owner.to_string();
-        let bury = || sqlx::query(self.sql.abandon.clone()).bind(&owner).execute(pool);
-        self.again(bury).await?;
-        let chase = || {
-            let query = sqlx::query(self.sql.chase.clone());
-            query.bind(request.name.as_str()).bind(&owner).execute(pool)
-        };
-        self.again(chase).await.map(drop)
+        let args = [Text(request.name.as_str()), Text(&owner)];
+        self.again(&self.server.sql.abandon, &args).await.map(drop)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
-        let token = token.get().cast_signed();
-        Ok(self.change(&self.sql.raise, grant, Some(token)).await?.is_some())
+        let owner = grant.owner.to_string();
+        let token = Number(token.get().cast_signed());
+        let args = [Text(grant.name.as_str()), Text(&owner), token];
+        Ok(!self.once(&self.server.sql.raise, &args).await?.is_empty())
     }
 
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
-        let pool = self.ready().await?;
-        let write = || {
-            let query = sqlx::query_scalar::<_, i64>(self.sql.force.clone());
-            query.bind(name.as_str()).fetch_all(pool)
-        };
-        Ok(!self.patiently(write).await?.is_empty())
+        Ok(!self.once(&self.server.sql.force, &[Text(name.as_str())]).await?.is_empty())
     }
 
     async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error> {
-        let pool = self.ready().await?;
-        let read = || {
-            let query = sqlx::query(self.sql.list.clone());
-            query.bind(after).bind(i64::from(limit)).fetch_all(pool)
-        };
-        self.again(read).await?.iter().map(Self::row).collect()
+        let rows = self.again(&self.server.sql.list, &[Text(after), Number(limit.into())]).await?;
+        rows.iter().map(|row| Self::row(row, None)).collect()
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
-        self.ready().await?;
         if rows {
             // In this order: what is deleted was below the watermark before this raise.
-            self.execute(&self.sql.sweep).await?;
-            self.execute(&self.sql.raise_watermark).await?;
+            self.once(&self.server.sql.sweep, &[]).await?;
+            self.once(&self.server.sql.raise_watermark, &[]).await?;
         }
-        self.execute(&self.sql.forget).await
+        Ok(())
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        if init.quarantine == Some(false) {
-            let message = "the quarantine of this store cannot be turned off; allowed is on";
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        if let Some(longest) = init.longest_lease {
-            check_longest(longest, PostgresBuilder::SHORTEST_LEASE)?;
-        }
-        if !self.is_there().await? {
-            let longest =
-                init.longest_lease.unwrap_or_else(|| self.settings.longest_lease_of_new());
-            let schema: Arc<str> = statements::schema(&self.tables, micros(longest)).into();
-            let make = || async {
-                sqlx::raw_sql(AssertSqlSafe(Arc::clone(&schema))).execute(&self.pool).await
-            };
-            self.patiently(make).await?;
-        } else if let Some(longest) = init.longest_lease {
-            let query = || {
-                let query = sqlx::query(self.sql.set_longest_lease.clone());
-                query.bind(micros(longest)).execute(&self.pool)
-            };
-            self.patiently(query).await?;
-        }
-        let longest = self.longest_lease().await?;
-        self.set_promises(longest);
-        if init.first_use {
-            self.execute(&self.sql.open_at_once).await?;
-        }
-        let mut settings = StoreSettings::new(longest, Some(true));
-        settings.grants_in =
-            self.quarantine().await?.map_or(Duration::ZERO, |held_back| held_back.remaining);
-        Ok(settings)
+        self.settle(init).await
     }
 
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
         let before = SystemEnv.wall_micros();
-        let Some(server) = self.number(&self.sql.clock).await? else { return Ok(None) };
+        let Some(server) = self.server.number(&self.server.sql.clock).await? else {
+            return Ok(None);
+        };
         let middle = before.midpoint(SystemEnv.wall_micros());
         Ok(Some(server - middle.cast_signed()))
     }
 
     async fn close(&self) {
-        if !self.given {
-            self.pool.close().await;
+        if let Some(listening) = self.listening.get() {
+            listening.stop();
         }
+        self.server.close().await;
     }
 }

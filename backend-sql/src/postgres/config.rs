@@ -9,7 +9,7 @@ use sqlx::{
 };
 use url::Url;
 
-use super::{backend::Postgres, statements};
+use super::{backend::Postgres, server::Server, statements};
 use crate::{
     backend::SqlBackend,
     settings::{Settings, refusal, setters},
@@ -18,14 +18,16 @@ use crate::{
 /// Describes a store in a PostgreSQL database.
 #[derive(Clone, Debug)]
 pub struct PostgresBuilder {
-    server: Server,
+    database: Database,
     settings: Settings,
+    listens: bool,
+    prepares: bool,
 }
 
 setters!(PostgresBuilder);
 
 #[derive(Clone, Debug)]
-enum Server {
+enum Database {
     Pool(PgPool),
     Options(Box<PgConnectOptions>),
 }
@@ -47,20 +49,39 @@ impl PostgresBuilder {
 
     /// The database of a pool that you have. A statement of ours takes one of its connections for
     /// less than a millisecond; a waiter keeps none. Unless the pool was made with
-    /// `test_before_acquire(false)`, each statement costs a second round trip.
+    /// `test_before_acquire(false)`, each statement costs a second round trip. One more connection, with
+    /// the pool's options, is opened for messages to waiters (see [`listen`](Self::listen)).
     #[must_use]
     pub fn with_pool(pool: PgPool) -> Self {
-        Self::new(Server::Pool(pool))
+        Self::new(Database::Pool(pool))
     }
 
     /// A database by its connection's options, with a pool of our own of up to 4 connections.
     #[must_use]
     pub fn with_options(options: PgConnectOptions) -> Self {
-        Self::new(Server::Options(Box::new(options)))
+        Self::new(Database::Options(Box::new(options)))
     }
 
-    fn new(server: Server) -> Self {
-        Self { server, settings: Settings::default() }
+    /// Whether waiters are told by NOTIFY, on a connection of their own besides the pool's. Default:
+    /// `true`, and where nothing arrives they look every 10 ms; `false` does that without trying.
+    #[must_use]
+    pub fn listen(mut self, listens: bool) -> Self {
+        self.listens = listens;
+        self
+    }
+
+    /// Whether statements are prepared. Default: `true`. With `false` their arguments are written into
+    /// them, and each is one message: for a pooler in transaction mode that does not track prepared
+    /// statements, such as pgbouncer before 1.21 or with `max_prepared_statements=0`. The driver's
+    /// `statement-cache-capacity=0` does not do for such a one. Nor are waiters told by NOTIFY then.
+    #[must_use]
+    pub fn prepare(mut self, prepares: bool) -> Self {
+        self.prepares = prepares;
+        self
+    }
+
+    fn new(database: Database) -> Self {
+        Self { database, settings: Settings::default(), listens: true, prepares: true }
     }
 
     /// Connects, and compares settings if the tables are there. It makes no tables:
@@ -75,11 +96,11 @@ impl PostgresBuilder {
 
     async fn open(self) -> Result<Arc<dyn Backend>, Error> {
         let tables = self.settings.check(Self::SHORTEST_LEASE)?;
-        let (pool, given) = match self.server {
-            Server::Pool(pool) => (pool, true),
-            Server::Options(options) => {
+        let (pool, given) = match self.database {
+            Database::Pool(pool) => (pool, true),
+            Database::Options(options) => {
                 let pool = PgPoolOptions::new()
-                    .max_connections(Postgres::CONNECTIONS)
+                    .max_connections(Server::CONNECTIONS)
                     .acquire_timeout(self.settings.timeout)
                     // A test would cost each statement a second round trip. One that meets a broken
                     // connection is repeated on another, where that is harmless.
@@ -89,14 +110,17 @@ impl PostgresBuilder {
             }
         };
         let strategy = self.settings.strategy;
-        let store = Postgres::new(pool, given, tables, self.settings).await?;
+        let server = Server::new(pool, given, self.prepares, tables, self.settings.timeout);
+        // Who does not prepare has a pooler, through which nothing must be listened for.
+        let listens = self.listens && self.prepares;
+        let store = Postgres::new(server, self.settings, listens).await?;
         Ok(Arc::new(SqlBackend::new(store, strategy)))
     }
 }
 
 /// Opens the store that a URL describes:
 /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
-/// longest_lease=30s&timeout=5s`, where all after the host may be left out. Of the driver's own
+/// longest_lease=30s&timeout=5s&listen=on&prepare=on`, where all after the host may be left out. Of the driver's own
 /// options `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `application_name`, `host` and
 /// `statement-cache-capacity` are passed on.
 ///
@@ -140,9 +164,18 @@ fn parse(url: &str) -> Result<PostgresBuilder, Error> {
         .map_err(|_| refusal("an option of the PostgreSQL URL is not understood".to_owned()))?;
     let mut builder = PostgresBuilder::with_options(options);
     for (key, value) in pairs {
-        if !builder.settings.set(&key, &value)? && !DRIVERS.contains(&key.as_str()) {
+        let switch = || match value.as_str() {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            _ => Err(refusal(format!("{key}={value} is not allowed; allowed are on and off"))),
+        };
+        if key == "listen" {
+            builder.listens = switch()?;
+        } else if key == "prepare" {
+            builder.prepares = switch()?;
+        } else if !builder.settings.set(&key, &value)? && !DRIVERS.contains(&key.as_str()) {
             return Err(refusal(format!(
-                "{key} in the URL of a PostgreSQL store is not known; allowed are {}, {}",
+                "{key} in the URL of a PostgreSQL store is not known; allowed are {}, listen, prepare, {}",
                 Settings::KEYS,
                 DRIVERS.join(", ")
             )));
@@ -164,7 +197,7 @@ mod tests {
         let builder = parse(url).unwrap();
         assert_eq!(builder.settings.strategy, Strategy::Optimistic);
         assert_eq!(builder.settings.timeout, Duration::from_secs(2));
-        let Server::Options(options) = builder.server else { panic!("no options") };
+        let Database::Options(options) = builder.database else { panic!("no options") };
         assert_eq!((options.get_host(), options.get_port()), ("db", 5433));
         assert_eq!(options.get_database(), Some("app"));
     }
@@ -189,6 +222,6 @@ mod tests {
     fn the_schema_names_the_tables() {
         let sql = schema("postgres://db/a?table_prefix=app&longest_lease=1m").unwrap();
         assert!(sql.contains("\"app_locks\"") && sql.contains("\"app_fence\""), "{sql}");
-        assert!(sql.contains("60000000, 60000000") && !sql.contains('{'), "{sql}");
+        assert!(sql.contains("'60000000 microseconds'") && !sql.contains('{'), "{sql}");
     }
 }

@@ -12,17 +12,32 @@
 //!
 //! Leases run on the server's clock. A crash of the server, a promotion or a restore empties the
 //! tables, and nothing is then granted for one longest lease. Each attempt, release and batch of
-//! renewals is one statement in a transaction of its own.
+//! renewals is one statement in a transaction of its own, and no session keeps anything that another
+//! could not do without: poolers in transaction mode are fine. For one that does not track prepared
+//! statements set `prepare=off` in the URL: arguments are then written into the statements.
 //!
-//! Waiters poll: LISTEN/NOTIFY is not used yet. Nor are transaction-mode poolers supported that do
-//! not track prepared statements.
+//! Waiters stand in a queue in the lock's row, and are told by NOTIFY when it is their turn, on one
+//! connection per client besides the pool's. Where NOTIFY does not arrive, as behind a pooler in
+//! transaction mode, they look every 10 ms; `Guarantees::push` says which it is.
+//!
+//! A role needs SELECT, INSERT, UPDATE and DELETE on `leasehold_locks` and `leasehold_marker`, and SELECT on
+//! `leasehold_settings`; `init` needs the tables' owner, and so does changing a setting.
+//!
+//! The quarantine can be turned off for the whole store (`init` with `quarantine` false): then a crash of
+//! the server makes a second holder possible for up to a lease, and `Guarantees` withholds exclusion.
 
+mod arg;
 mod backend;
 mod config;
 mod error;
 mod fence;
+mod init;
+mod listen;
+mod places;
 mod promises;
+mod server;
 mod statements;
+mod turn;
 
 pub use self::{
     config::{PostgresBuilder, connect, schema},

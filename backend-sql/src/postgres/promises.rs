@@ -4,12 +4,48 @@ use std::time::Duration;
 
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
-use super::config::PostgresBuilder;
+use super::{backend::Postgres, config::PostgresBuilder};
 use crate::backend::LONGEST_POLL;
 
-pub(super) fn promises(longest_lease: Duration) -> Guarantees {
+/// The store's own settings, and how its clients wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) longest_lease: Duration,
+    pub(super) quarantined: bool,
+    /// Whether this client is told when it is its turn.
+    pub(super) push: bool,
+}
+
+pub(super) fn promises(terms: Terms) -> Guarantees {
+    let Terms { longest_lease, quarantined, push } = terms;
     let mut promised = Guarantees::new(PostgresBuilder::SHORTEST_LEASE, longest_lease);
-    promised.exclusion = Promise::Holds {
+    promised.exclusion = exclusion(quarantined);
+    promised.tokens = Promise::Holds {
+        assuming: vec![Assumption::new(
+            "clock-after-loss",
+            "after a crash, a promotion or a restore the server's clock is past the tokens granted \
+             before; the quarantine leaves it the longest lease for that",
+        )],
+    };
+    promised.quarantine = if quarantined { QuarantineUse::On } else { QuarantineUse::Off };
+    promised.push = push;
+    promised.fair = true;
+    promised.raise = true;
+    promised.longest_poll = LONGEST_POLL;
+    promised.expiry_slack = LONGEST_POLL;
+    promised.dead_place_delay = Postgres::TURN + LONGEST_POLL;
+    promised.token_lead = longest_lease;
+    promised
+}
+
+fn exclusion(quarantined: bool) -> Promise {
+    if !quarantined {
+        let why = "the quarantine is off: after a crash, a promotion or a restore of the server a \
+                   lock may be granted while its former holder still believes in it, for up to its \
+                   lease; `init` with the quarantine on ends that";
+        return Promise::Withheld { why: why.into() };
+    }
+    Promise::Holds {
         assuming: vec![
             Assumption::new(
                 "server-clock",
@@ -24,18 +60,5 @@ pub(super) fn promises(longest_lease: Duration) -> Guarantees {
                 "no copy of the data folder made while the server was stopped is put back",
             ),
         ],
-    };
-    promised.tokens = Promise::Holds {
-        assuming: vec![Assumption::new(
-            "clock-after-loss",
-            "after a crash, a promotion or a restore the server's clock is past the tokens granted \
-             before; the quarantine leaves it the longest lease for that",
-        )],
-    };
-    promised.quarantine = QuarantineUse::On;
-    promised.raise = true;
-    promised.longest_poll = LONGEST_POLL;
-    promised.expiry_slack = LONGEST_POLL;
-    promised.token_lead = longest_lease;
-    promised
+    }
 }

@@ -6,19 +6,35 @@ use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::tables::Tables;
 
-/// The server's clock at the moment at which it is read, not at the start of the transaction.
-const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-
-/// Which cluster, database and marker these are. A table that was made anew has another oid; a
-/// replica has its primary's cluster, but its unlogged tables are empty.
-const HERE: &str = "(SELECT system_identifier AS system, \
-    (SELECT oid FROM pg_database WHERE datname = current_database()) AS database, \
-    '{marker}'::regclass::oid AS itself FROM pg_control_system())";
-
-/// Whether the marker is this store's, and its time has come.
-const GRANTING: &str = "EXISTS (SELECT 1 FROM {marker} AS m, {here} AS here \
-    WHERE (m.system, m.database, m.itself) = (here.system, here.database, here.itself) \
-    AND m.grants_from <= {now})";
+/// What stands in braces in the statements; the later may stand in the earlier.
+const PARTS: [(&str, &str); 7] = [
+    // Whether the marker is this store's, and its time has come.
+    ("{granting}", "m.store = {here} AND m.itself = m.tableoid AND m.grants_from <= {now}"),
+    // Whether the owner was not abandoned.
+    ("{unburied}", "(l.buried IS NULL OR $2 <> ALL (l.buried))"),
+    (
+        "{columns}",
+        "name, owner, label, token, version, \
+         greatest((date_part('epoch', expires - {now}) * 1000000)::bigint, 0) AS remaining, \
+         greatest((date_part('epoch', turn - {now}) * 1000000)::bigint, 0) AS turn, \
+         cardinality(waiters) AS waiting, waiters[1] AS first",
+    ),
+    // A place is its owner's 32 digits and its client's.
+    ("{tell_first}", "pg_notify('leasehold_' || right(waiters[1], 32), left(waiters[1], 32))"),
+    // The cluster and the database. A table that was made anew has another oid; a replica has its
+    // primary's cluster, but its unlogged tables are empty. Neither ever changes for a session, and
+    // both are dear to ask for (the control file is read), so a session asks once. Another client's
+    // session behind a pooler does just as well.
+    (
+        "{here}",
+        "coalesce(nullif(current_setting('leasehold.here', true), ''), \
+         set_config('leasehold.here', (pg_control_system()).system_identifier || '/' || \
+         substring(pg_relation_filepath('{marker}') from '([0-9]+)/[0-9]+$'), false))",
+    ),
+    ("{micros}", "(date_part('epoch', {now}) * 1000000)::bigint"),
+    // The server's clock at the moment at which it is read, not at the start of the transaction.
+    ("{now}", "clock_timestamp()"),
+];
 
 /// The statements of one store. Their text is ours but for the tables' names, which were checked.
 macro_rules! statements {
@@ -39,19 +55,20 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take look free renew release keep raise force list abandon chase raise_watermark
-    sweep forget settings set_longest_lease open_at_once mark quarantine clock exists
-    identity
+    insert create take retake claim ask look free renew release release_and_tell hand_on keep raise force leave abandon list
+    raise_watermark sweep settings set_longest_lease set_quarantine open_at_once mark quarantine clock
+    exists notify identity
 }
 
 fn filled(tables: &Tables, text: &str) -> String {
-    let text = text.replace("{granting}", GRANTING).replace("{here}", HERE).replace("{now}", NOW);
+    let text = PARTS.iter().fold(text.to_owned(), |text, (part, sql)| text.replace(part, sql));
     tables.fill(&text, '"')
 }
 
-/// Cloning it does not copy the text.
+/// Cloning it does not copy the text. The comments, which name the arguments, are left out.
 pub(super) fn shared(tables: &Tables, text: &str) -> SqlStr {
-    let text: Arc<str> = filled(tables, text).into();
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let text: Arc<str> = filled(tables, &lines.collect::<Vec<_>>().join("\n")).into();
     AssertSqlSafe(text).into_sql_str()
 }
 

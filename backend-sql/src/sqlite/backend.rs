@@ -236,8 +236,8 @@ impl Dialect for Sqlite {
         row.map(|row| self.row(&row)).transpose()
     }
 
-    async fn look_to_take(&self, name: &LockName) -> Result<Option<Row>, Error> {
-        let Some(row) = self.fetch(name).await? else { return Ok(None) };
+    async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
+        let Some(row) = self.fetch(&request.name).await? else { return Ok(None) };
         let foreign = self.is_foreign(&row).map_err(general)?;
         let row = self.row(&row)?;
         if foreign && row.is_held() {

@@ -50,3 +50,30 @@ pub(super) fn fence(tables: &Tables) -> (SqlStr, SqlStr) {
     let admit = shared(tables, include_str!("sql/admit.sql"));
     (admit, shared(tables, include_str!("sql/admitted.sql")))
 }
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{Connection as _, SqliteConnection};
+
+    use super::*;
+
+    /// A holder in another time namespace may renew between a look at its row and the adoption: the
+    /// clock read before must not cut that lease short.
+    #[tokio::test]
+    async fn a_row_that_has_changed_since_it_was_seen_is_not_adopted() {
+        let tables = Tables::new("x").unwrap();
+        let sql = Statements::new(&tables);
+        let mut file = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(schema(&tables, 30_000))).execute(&mut file).await.unwrap();
+        let row = "INSERT INTO x_locks (name, owner, label, token, version, lease, expires, epoch, kept) \
+             VALUES ('job', '0', 'l', 1, 7, 100, 5000, 'theirs', 0)";
+        sqlx::query(row).execute(&mut file).await.unwrap();
+        for (seen, adopted) in [(6_i64, 0), (7, 1), (7, 0)] {
+            let adopt = sqlx::query(sql.adopt.clone()).bind("job").bind(10_i64).bind("ours");
+            let done = adopt.bind(seen).execute(&mut file).await.unwrap();
+            assert_eq!(done.rows_affected(), adopted, "version {seen}");
+        }
+        let expires = sqlx::query_scalar::<_, i64>("SELECT expires FROM x_locks");
+        assert_eq!(expires.fetch_one(&mut file).await.unwrap(), 110);
+    }
+}

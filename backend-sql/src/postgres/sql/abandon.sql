@@ -1,2 +1,30 @@
--- No attempt of $1 that is read from now on may succeed.
-INSERT INTO {abandoned} (owner, at) VALUES ($1, {now}) ON CONFLICT DO NOTHING
+-- No attempt of $2 at $1 may succeed any more, and what it has is taken away, its place too. An
+-- attempt that was read before this statement holds the row's lock, and this one waits for it; a later
+-- one finds the tombstone in the row itself. Those of an hour ago are forgotten: no statement of theirs
+-- is under way. No more than a thousand are kept.
+INSERT INTO {locks} AS l (name, token, version, expires, kept, buried, buried_at)
+SELECT $1, coalesce(max(m.watermark), 0), 0, {now}, false, ARRAY[$2], ARRAY[{now}]
+FROM {marker} AS m
+ON CONFLICT (name) DO UPDATE SET
+    owner = CASE WHEN l.owner = $2 THEN NULL ELSE l.owner END,
+    turn = CASE WHEN left(l.waiters[1], 32) = $2 THEN NULL ELSE l.turn END,
+    (waiters, heard) = (
+        SELECT array_agg(p.place ORDER BY p.at), array_agg(p.heard ORDER BY p.at)
+        FROM unnest(l.waiters, l.heard) WITH ORDINALITY AS p (place, heard, at)
+        WHERE left(p.place, 32) <> $2
+    ),
+    (buried, buried_at) = (
+        SELECT array_agg(b.owner), array_agg(b.at)
+        FROM (
+            SELECT $2 AS owner, {now} AS at
+            UNION ALL
+            (
+                SELECT o.owner, o.at FROM unnest(l.buried, l.buried_at) AS o (owner, at)
+                WHERE o.owner <> $2 AND o.at > {now} - interval '1 hour'
+                ORDER BY o.at DESC LIMIT 999
+            )
+        ) AS b
+    )
+RETURNING CASE
+    WHEN (owner IS NULL OR expires <= {now}) AND waiters IS NOT NULL THEN {tell_first}
+END

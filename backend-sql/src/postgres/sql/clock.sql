@@ -1,2 +1,2 @@
 -- The server's clock.
-SELECT {now}
+SELECT {micros}

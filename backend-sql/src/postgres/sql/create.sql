@@ -1,4 +1,4 @@
 -- Makes a free row of $1, for the optimistic strategy.
-INSERT INTO {locks} (name, token, version, lease, expires, kept)
-SELECT $1, s.watermark, 0, 0, 0, false FROM {settings} AS s
+INSERT INTO {locks} (name, token, version, expires, kept)
+SELECT $1, m.watermark, 0, 'epoch', false FROM {marker} AS m
 ON CONFLICT DO NOTHING

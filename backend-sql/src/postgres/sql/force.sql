@@ -1,4 +1,4 @@
--- Frees $1 whoever has it.
-UPDATE {locks} SET owner = NULL, label = NULL, version = version + 1
+-- Frees $1 whoever has it, and tells the first who waits.
+UPDATE {locks} SET owner = NULL
 WHERE name = $1 AND owner IS NOT NULL AND expires > {now}
-RETURNING version
+RETURNING version, CASE WHEN waiters IS NOT NULL THEN {tell_first} END

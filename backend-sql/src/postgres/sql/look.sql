@@ -1,3 +1,2 @@
 -- What is known of $1.
-SELECT name, owner, label, token, version, greatest(expires - {now}, 0) AS remaining
-FROM {locks} WHERE name = $1
+SELECT {columns} FROM {locks} WHERE name = $1

@@ -1,8 +1,16 @@
--- After a loss: nothing is granted for the longest lease. Leaves a marker alone that is right.
-INSERT INTO {marker} AS m (id, system, database, itself, grants_from)
-SELECT 1, here.system, here.database, here.itself, {now} + s.quarantine
-FROM {here} AS here, {settings} AS s
+-- After a loss: nothing is granted for the longest lease, unless the quarantine is off. Leaves a
+-- marker alone that is right. Rows that are there all the same are no proof of anything any more.
+WITH doubted AS (
+    UPDATE {locks} SET store = NULL WHERE store IS NOT NULL
+)
+INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised)
+SELECT 1, {here}, '{marker}'::regclass, {now} + s.held_back, 0, 'epoch'
+FROM (
+    SELECT CASE WHEN quarantined THEN quarantine ELSE interval '0' END AS held_back FROM {settings}
+) AS s
 ON CONFLICT (id) DO UPDATE SET
-    system = excluded.system, database = excluded.database, itself = excluded.itself,
-    grants_from = {now} + (SELECT quarantine FROM {settings})
-WHERE (m.system, m.database, m.itself) <> (excluded.system, excluded.database, excluded.itself)
+    store = excluded.store, itself = excluded.itself,
+    grants_from = {now} + (
+        SELECT CASE WHEN quarantined THEN quarantine ELSE interval '0' END FROM {settings}
+    )
+WHERE (m.store, m.itself) <> (excluded.store, excluded.itself)

@@ -1,4 +1,3 @@
 -- How long nothing is granted; no row where the marker is missing or another store's.
-SELECT greatest(m.grants_from - {now}, 0)
-FROM {marker} AS m, {here} AS here
-WHERE (m.system, m.database, m.itself) = (here.system, here.database, here.itself)
+SELECT greatest((date_part('epoch', m.grants_from - {now}) * 1000000)::bigint, 0)
+FROM {marker} AS m WHERE m.store = {here} AND m.itself = m.tableoid

@@ -1,4 +1,4 @@
--- Gives $1 back if it is $2's. The row stays for its token.
-UPDATE {locks} SET owner = NULL, label = NULL, version = version + 1
-WHERE name = $1 AND owner = $2 AND expires > {now}
+-- Gives $1 back if it is $2's and nobody waits for it. The row stays for its token.
+UPDATE {locks} SET owner = NULL
+WHERE name = $1 AND owner = $2 AND expires > {now} AND waiters IS NULL
 RETURNING version

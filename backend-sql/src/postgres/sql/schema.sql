@@ -1,50 +1,53 @@
--- The tables of leasehold in PostgreSQL. Times are microseconds of the server's clock.
+-- The tables of leasehold in PostgreSQL. Tokens are microseconds of the server's clock.
 --
 -- Locks are unlogged: nobody waits for the disk, and a crash, a promotion or a restore empties them.
 -- That is told by the marker, which goes with them; every statement that grants reads it.
 CREATE TABLE IF NOT EXISTS {settings} (
-    id            integer NOT NULL PRIMARY KEY CHECK (id = 1),
-    longest_lease bigint  NOT NULL,
+    id            integer  NOT NULL PRIMARY KEY CHECK (id = 1),
+    longest_lease interval NOT NULL,
     -- How long nothing is granted after a loss: the longest that longest_lease ever was.
-    quarantine    bigint  NOT NULL,
-    -- No row of a name that is gone had a token above the watermark.
-    watermark     bigint  NOT NULL,
-    -- When the watermark was raised last.
-    raised        bigint  NOT NULL
+    quarantine    interval NOT NULL,
+    quarantined   boolean  NOT NULL -- whether a loss is followed by one
 );
 
 CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
-    name    text   COLLATE "C" NOT NULL PRIMARY KEY,
-    owner   text,            -- 32 hexadecimal digits; null when released
-    label   text,            -- the owner's, for people
-    token   bigint NOT NULL, -- of the holder, or of the last one
-    version bigint NOT NULL, -- one more with every change
-    lease   bigint NOT NULL,
-    expires bigint NOT NULL,
-    kept    boolean NOT NULL -- released, and kept for a last while
-) WITH (fillfactor = 50);    -- room to update a row in its page
-
--- Owners that must never be granted anything any more.
-CREATE UNLOGGED TABLE IF NOT EXISTS {abandoned} (
-    owner text   COLLATE "C" NOT NULL PRIMARY KEY,
-    at    bigint NOT NULL
-);
+    name      text        COLLATE "C" NOT NULL PRIMARY KEY,
+    owner     text,                 -- 32 hexadecimal digits; null when released
+    label     text,                 -- the owner's, for people
+    token     bigint      NOT NULL, -- of the holder, or of the last one
+    version   bigint      NOT NULL, -- one more with every grant
+    expires   timestamptz NOT NULL,
+    kept      boolean     NOT NULL, -- released, and kept for a last while
+    -- Where it was granted last: the marker's store, and this table. As long as this row is there, so
+    -- is the marker, and nothing was lost; if these are not right, it was copied here.
+    store     text,
+    itself    oid,
+    -- Places in order, the first to be served first, each the owner and the client that it is of;
+    -- and when each was last heard of. Null when nobody waits.
+    waiters   text[],
+    heard     timestamptz[],
+    turn      timestamptz,          -- until when the first place alone may take what is free
+    -- Owners that must never be granted anything any more, and since when.
+    buried    text[],
+    buried_at timestamptz[]
+) WITH (fillfactor = 50);           -- room to update a row in its page
 
 CREATE UNLOGGED TABLE IF NOT EXISTS {marker} (
-    id          integer NOT NULL PRIMARY KEY CHECK (id = 1),
-    system      bigint  NOT NULL,
-    database    oid     NOT NULL,
-    itself      oid     NOT NULL,
-    grants_from bigint  NOT NULL
+    id          integer     NOT NULL PRIMARY KEY CHECK (id = 1),
+    store       text        NOT NULL, -- the cluster and the database that it was made in
+    itself      oid         NOT NULL, -- this table
+    grants_from timestamptz NOT NULL,
+    watermark   bigint      NOT NULL, -- no row of a name that is gone had a token above it
+    raised      timestamptz NOT NULL  -- when that was raised last
 );
 
 -- The settings outlive what empties the marker: making them is the first use, which grants at once.
 WITH first AS (
-    INSERT INTO {settings} (id, longest_lease, quarantine, watermark, raised)
-    VALUES (1, {longest_lease}, {longest_lease}, 0, 0)
+    INSERT INTO {settings} (id, longest_lease, quarantine, quarantined)
+    VALUES (1, '{longest_lease} microseconds', '{longest_lease} microseconds', true)
     ON CONFLICT DO NOTHING
     RETURNING id
 )
-INSERT INTO {marker} (id, system, database, itself, grants_from)
-SELECT first.id, here.system, here.database, here.itself, 0 FROM first, {here} AS here
+INSERT INTO {marker} (id, store, itself, grants_from, watermark, raised)
+SELECT first.id, {here}, '{marker}'::regclass, 'epoch', 0, 'epoch' FROM first
 ON CONFLICT DO NOTHING;

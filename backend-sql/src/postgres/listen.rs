@@ -1,0 +1,211 @@
+//! The one connection on which a client is told that it is a place's turn.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use lock_core::{Error, ErrorKind, SystemEnv, jittered};
+use sqlx::{
+    PgPool, Row as _,
+    postgres::{PgListener, PgPoolOptions},
+};
+use tokio::{
+    sync::watch,
+    task::AbortHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{arg::Arg::Text, places::Places, server::Server};
+use crate::error::general;
+
+/// How long a message to ourselves may take before we count as deaf.
+const ECHO: Duration = Duration::from_secs(1);
+/// How often we send one while somebody waits: a connection may be gone without a word.
+const CHECK: Duration = Duration::from_secs(5);
+/// The longest pause before a connection is tried anew.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Keeps the connection until it is dropped.
+#[derive(Debug)]
+pub(super) struct Listening {
+    heard: watch::Receiver<bool>,
+    task: Option<AbortHandle>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Listening {
+    /// Never listens.
+    pub(super) fn off() -> Self {
+        Self { heard: watch::channel(false).1, task: None }
+    }
+
+    /// Begins, and waits until it is known whether messages arrive: a pooler that gives each
+    /// transaction another session passes none on.
+    pub(super) async fn start(server: &Arc<Server>, places: &Arc<Places>) -> Self {
+        let (tell, mut heard) = watch::channel(false);
+        let listener = Listener {
+            own: PgPoolOptions::new()
+                .max_connections(1)
+                .acquire_timeout(ECHO * 5)
+                .test_before_acquire(false)
+                .connect_lazy_with((*server.pool.connect_options()).clone()),
+            server: Arc::clone(server),
+            channel: places.channel(),
+            places: Arc::downgrade(places),
+            tell,
+        };
+        heard.mark_unchanged();
+        let task = tokio::spawn(listener.run()).abort_handle();
+        // An error of the other side would be its end.
+        let _ = heard.changed().await;
+        Self { heard, task: Some(task) }
+    }
+
+    pub(super) fn stop(&self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+
+    pub(super) fn heard(&self) -> watch::Receiver<bool> {
+        self.heard.clone()
+    }
+}
+
+struct Listener {
+    /// A pool for one connection, since that is what the driver listens on.
+    own: PgPool,
+    server: Arc<Server>,
+    channel: String,
+    places: Weak<Places>,
+    tell: watch::Sender<bool>,
+}
+
+impl Listener {
+    async fn run(self) {
+        let mut pause = Duration::from_millis(100);
+        while self.places.strong_count() > 0 {
+            let began = Instant::now();
+            let ended = self.listen().await;
+            self.tell.send_replace(false);
+            if let Err(error) = &ended {
+                tracing::debug!(%error, "not told of turns; places are looked after instead");
+            }
+            // One that worked for a while is tried again at once.
+            pause = if began.elapsed() > CHECK { Duration::from_millis(100) } else { pause * 2 };
+            pause = pause.min(PAUSE);
+            sleep(jittered(&SystemEnv, pause)).await;
+        }
+    }
+
+    /// Listens until the connection is lost or deaf.
+    async fn listen(&self) -> Result<(), Error> {
+        let mut listener = PgListener::connect_with(&self.own).await.map_err(general)?;
+        listener.eager_reconnect(false);
+        self.refuse_pooler(&mut listener).await?;
+        listener.listen(&self.channel).await.map_err(general)?;
+        if let Err(error) = self.echo(&mut listener).await {
+            // Before the session is somebody else's.
+            let _ = listener.unlisten_all().await;
+            return Err(error);
+        }
+        self.tell.send_replace(true);
+        if let Some(places) = self.places.upgrade() {
+            places.tell_all();
+        }
+        loop {
+            let message = timeout(CHECK, listener.try_recv()).await;
+            let Some(places) = self.places.upgrade() else { return Ok(()) };
+            match message {
+                Ok(Ok(Some(message))) => places.tell(message.payload()),
+                Ok(Ok(None)) => return Ok(()),
+                Ok(Err(error)) => return Err(general(error)),
+                Err(_) if places.is_empty() => {}
+                Err(_) => self.echo(&mut listener).await?,
+            }
+        }
+    }
+
+    /// Behind a pooler that gives each transaction another session nothing must be listened for: the
+    /// messages would be told to whoever has the session then, whose driver may not expect them.
+    ///
+    /// A session of our own is always the same, and never that of another connection. The order of the
+    /// questions is such that neither the pooler that gives out the session that was last given back
+    /// nor one that gives out each in turn can answer all of them so.
+    async fn refuse_pooler(&self, listener: &mut PgListener) -> Result<(), Error> {
+        let mut ours = None;
+        for on_listener in [true, true, false, false, true, false, true, false, false, true] {
+            let ask = sqlx::raw_sql("SELECT pg_backend_pid()");
+            let row = match on_listener {
+                true => ask.fetch_one(&mut *listener).await,
+                false => ask.fetch_one(&self.server.pool).await,
+            };
+            let session: i32 = row.and_then(|row| row.try_get(0)).map_err(general)?;
+            let known = *ours.get_or_insert(session);
+            if (session == known) != on_listener {
+                let why = "a pooler gives each transaction another session";
+                return Err(Error::new(ErrorKind::Unsupported, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a message to ourselves by a connection of the pool, and waits for it.
+    async fn echo(&self, listener: &mut PgListener) -> Result<(), Error> {
+        self.server.once(&self.server.sql.notify, &[Text(&self.channel)]).await?;
+        let heard = async {
+            loop {
+                match listener.try_recv().await.map_err(general)? {
+                    Some(message) if message.payload().is_empty() => return Ok(()),
+                    Some(message) => {
+                        if let Some(places) = self.places.upgrade() {
+                            places.tell(message.payload());
+                        }
+                    }
+                    None => return Err(general(sqlx::Error::WorkerCrashed)),
+                }
+            }
+        };
+        timeout(ECHO, heard).await.unwrap_or_else(|_| {
+            let why = "messages do not arrive: is there a pooler between?";
+            Err(Error::new(ErrorKind::Unavailable, why))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conformance_tests::kit::{Pgbouncer, Postgres, PostgresOptions, Server as _};
+
+    use super::*;
+    use crate::tables::Tables;
+
+    /// A session that was left listening would tell others' connections of messages, which the driver
+    /// takes for a broken protocol.
+    #[tokio::test]
+    async fn nothing_is_listened_for_through_a_pooler() {
+        let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
+        let listens = async |address: std::net::SocketAddr| {
+            let pool = PgPoolOptions::new().max_connections(2).test_before_acquire(false);
+            let url = format!("postgres://postgres@{address}/postgres");
+            let pool = pool.connect(&url).await.unwrap();
+            let tables = Tables::new("x").unwrap();
+            let server = Server::new(pool, true, false, tables, ECHO * 10);
+            let listening = Listening::start(&Arc::new(server), &Arc::new(Places::new())).await;
+            *listening.heard().borrow()
+        };
+        assert!(listens(postgres.address()).await);
+        let commands = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+        for sessions in 1..4 {
+            let pooler = Pgbouncer::start(&postgres, sessions).await.unwrap();
+            assert!(!listens(pooler.address()).await, "{sessions} sessions");
+            assert_eq!(postgres.sql(commands).await.unwrap(), "0");
+        }
+    }
+}

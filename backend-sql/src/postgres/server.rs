@@ -1,0 +1,107 @@
+//! The pool, and statements on it that end in time.
+
+use std::{sync::Arc, time::Duration};
+
+use lock_core::Error;
+use sqlx::{AssertSqlSafe, Decode, PgPool, Postgres, Row as _, SqlStr, Type, postgres::PgRow};
+
+use super::{
+    arg::{Arg, inline},
+    error::failure,
+    statements::Statements,
+};
+use crate::{error::general, patience::Patience, tables::Tables};
+
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) pool: PgPool,
+    /// Whether the pool is the user's, and stays open.
+    given: bool,
+    /// Whether statements are prepared, and their arguments bound.
+    prepares: bool,
+    pub(super) sql: Statements,
+    pub(super) tables: Tables,
+    patience: Patience,
+}
+
+impl Server {
+    /// Of a pool of our own, at most.
+    pub(super) const CONNECTIONS: u32 = 4;
+
+    pub(super) fn new(
+        pool: PgPool,
+        given: bool,
+        prepares: bool,
+        tables: Tables,
+        timeout: Duration,
+    ) -> Self {
+        let patience = Patience { timeout, whom: "the server".into() };
+        Self { pool, given, prepares, sql: Statements::new(&tables), tables, patience }
+    }
+
+    /// Runs a statement, again and again while it loses conflicts with others, up to the time limit.
+    pub(super) async fn once(
+        &self,
+        statement: &SqlStr,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<PgRow>, Error> {
+        self.patience.patiently(failure, || self.send(statement, args)).await
+    }
+
+    /// The same for a statement that may be carried out twice.
+    pub(super) async fn again(
+        &self,
+        statement: &SqlStr,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<PgRow>, Error> {
+        self.patience.again(Self::CONNECTIONS, failure, || self.send(statement, args)).await
+    }
+
+    async fn send(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, sqlx::Error> {
+        if self.prepares {
+            let query = sqlx::query(statement.clone());
+            let query = args.iter().fold(query, |query, arg| arg.bind(query));
+            return query.fetch_all(&self.pool).await;
+        }
+        // In one message: the driver sends a statement and its arguments in two, between which a
+        // pooler may change the session.
+        let text = AssertSqlSafe(inline(statement.as_str(), args));
+        sqlx::raw_sql(text).fetch_all(&self.pool).await
+    }
+
+    /// Runs several statements without arguments, in one transaction.
+    pub(super) async fn script(&self, text: String) -> Result<(), Error> {
+        let text: Arc<str> = text.into();
+        let run =
+            || async { sqlx::raw_sql(AssertSqlSafe(Arc::clone(&text))).execute(&self.pool).await };
+        self.patience.patiently(failure, run).await.map(drop)
+    }
+
+    /// A statement without arguments that tells one number.
+    pub(super) async fn number(&self, statement: &SqlStr) -> Result<Option<i64>, Error> {
+        first(&self.again(statement, &[]).await?)
+    }
+
+    pub(super) async fn close(&self) {
+        if !self.given {
+            self.pool.close().await;
+        }
+    }
+}
+
+/// Microseconds, rounded up.
+pub(super) fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
+}
+
+pub(super) fn span(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// The first column of the first row.
+pub(super) fn first<'r, T>(rows: &'r [PgRow]) -> Result<Option<T>, Error>
+where
+    T: Decode<'r, Postgres> + Type<Postgres>,
+{
+    rows.first().map(|row| row.try_get(0)).transpose().map_err(general)
+}

@@ -1,0 +1,2 @@
+-- Sends a word without meaning to the channel $1.
+SELECT pg_notify($1, '')

@@ -1,0 +1,76 @@
+//! A place in a queue on the server.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use async_trait::async_trait;
+use lock_core::{Error, Request, Signal, SystemEnv, Turn, jittered};
+use tokio::sync::watch;
+
+use super::{backend::Postgres, places::Place};
+use crate::turn::LOOK;
+
+#[derive(Debug)]
+pub(super) struct Queued {
+    store: Arc<Postgres>,
+    request: Request,
+    place: Arc<Place>,
+    /// Whether this client is told when it is its turn; where not, it looks.
+    told: watch::Receiver<bool>,
+}
+
+impl Queued {
+    pub(super) fn new(store: Arc<Postgres>, request: &Request) -> Self {
+        let place = store.places().enter(request.owner);
+        let told = store.told();
+        Self { store, request: request.clone(), place, told }
+    }
+
+    pub(super) fn place(&self) -> Arc<Place> {
+        Arc::clone(&self.place)
+    }
+
+    /// Ends when it is this place's turn, by looking now and then.
+    async fn look(&self) {
+        loop {
+            tokio::time::sleep(jittered(&SystemEnv, LOOK)).await;
+            match self.store.is_turn(&self.request.name, &self.place.id).await {
+                Ok(true) => return,
+                Ok(false) => {}
+                // The core's own poll is behind this, and reports what it meets.
+                Err(error) => {
+                    tracing::debug!(name = %self.request.name, %error, "look failed");
+                    tokio::time::sleep(LOOK * 20).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.store.places().remove(self.request.owner, &self.place);
+    }
+}
+
+#[async_trait]
+impl Turn for Queued {
+    async fn next(&mut self) -> Signal {
+        loop {
+            let told = *self.told.borrow_and_update();
+            let mut changes = self.told.clone();
+            tokio::select! {
+                () = self.place.wake.notified() => return Signal::Recheck,
+                () = self.look(), if !told => return Signal::Recheck,
+                Ok(()) = changes.changed() => {}
+            }
+        }
+    }
+
+    async fn leave(self: Box<Self>) -> Result<(), Error> {
+        // Every attempt of it was answered: one that never got as far as the queue has left nothing.
+        if !self.place.queued.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.store.leave(&self.request, &self.place.id).await
+    }
+}

@@ -1,0 +1,69 @@
+//! What the tests on a PostgreSQL server share.
+#![allow(dead_code)] // each target uses a part
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use backend_sql::{Strategy, postgres::connect};
+use conformance_tests::kit::{Postgres, PostgresOptions, Server as _, wait::until};
+use lock_core::{
+    Attempt, Backend, Env as _, Grant, Init, LockName, OwnerId, OwnerLabel, Request, SystemEnv,
+};
+
+pub(crate) const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
+/// With much room for a loaded machine.
+pub(crate) const WAIT: Duration = Duration::from_secs(60);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+pub(crate) async fn start() -> Postgres {
+    Postgres::start(PostgresOptions::new().line("max_connections = 500")).await.unwrap()
+}
+
+pub(crate) fn url(server: &Postgres) -> String {
+    format!("postgres://postgres@{}/postgres", server.address())
+}
+
+pub(crate) async fn open(server: &Postgres, strategy: Strategy) -> Arc<dyn Backend> {
+    connect(&format!("{}?strategy={strategy}", url(server))).await.unwrap()
+}
+
+/// A fresh store with this longest lease.
+pub(crate) async fn made(
+    server: &Postgres,
+    strategy: Strategy,
+    longest: Duration,
+) -> Arc<dyn Backend> {
+    let drop = "DROP TABLE IF EXISTS leasehold_locks, leasehold_marker, leasehold_settings";
+    server.sql(drop).await.unwrap();
+    let store = open(server, strategy).await;
+    let init = Init { longest_lease: Some(longest), ..Init::default() };
+    assert_eq!(store.init(&init).await.unwrap().grants_in, Duration::ZERO);
+    store
+}
+
+pub(crate) fn request(name: &str, lease: Duration) -> Request {
+    let owner = OwnerId::from_bits(SystemEnv.random());
+    let label = OwnerLabel::new("test").unwrap();
+    Request::new(LockName::new(name).unwrap(), owner, label, lease, SystemEnv.now())
+}
+
+pub(crate) async fn granted(store: &Arc<dyn Backend>, request: &Request) -> Grant {
+    match store.try_acquire(request).await.unwrap() {
+        Attempt::Granted(grant) => grant,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+/// Asks the server until it says so.
+pub(crate) async fn says(server: &Postgres, sql: &str, answer: &str) {
+    let ask = || async { Ok((server.sql(sql).await? == answer).then_some(())) };
+    until(sql, WAIT, ask).await.unwrap();
+}
+
+/// Asks until it is so.
+pub(crate) async fn is_so<Fut: Future<Output = bool>>(what: &str, ask: impl Fn() -> Fut) {
+    until(what, WAIT, || async { Ok(ask().await.then_some(())) }).await.unwrap();
+}
+
+/// How many places wait for `job`.
+pub(crate) const WAITING: &str =
+    "SELECT coalesce(max(cardinality(waiters)), 0) FROM leasehold_locks";
