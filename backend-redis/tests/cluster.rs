@@ -227,6 +227,42 @@ async fn a_master_that_hung_and_was_replaced_gives_nothing_away_when_it_goes_on(
     assert_clean(&recorder.history(), ALL_RULES);
 }
 
+/// What the margin of the quarantine rests on: a master that hears of no other one stops writing.
+#[tokio::test]
+async fn an_isolated_master_stops_within_the_margin() {
+    let cluster = cluster(0, "").await;
+    let (_, at) = owner(&cluster, 0).await;
+    let store = connect(&url(&cluster, "")).await;
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    for (other, node) in cluster.nodes().iter().enumerate() {
+        if other != at {
+            node.pause().unwrap();
+        }
+    }
+    let began = Instant::now();
+    let mut last = began;
+    let refused = async {
+        loop {
+            let sent = Instant::now();
+            match store.renew(&[&grant], SystemEnv.now()).await.pop().unwrap() {
+                Renewal::Renewed { .. } => last = sent,
+                Renewal::Unknown(error) => return error,
+                other => panic!("{other:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let error = tokio::time::timeout(SOON, refused).await.unwrap();
+    assert!(error.to_string().contains("cannot answer now"), "{error}");
+    println!("the last renewal was accepted {:?} after the others fell silent", last - began);
+    // Twice the node timeout, and what else the margin has.
+    assert!(last - began < Duration::from_secs(7), "{:?}", last - began);
+    assert!(last > began, "nothing was renewed at all");
+    for node in cluster.nodes() {
+        node.resume().unwrap();
+    }
+}
+
 #[tokio::test]
 async fn pushes_go_to_sharded_channels_and_a_listing_finds_every_bucket() {
     let cluster = cluster(0, "").await;
