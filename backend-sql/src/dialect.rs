@@ -69,6 +69,7 @@ impl Row {
     }
 
     /// The same row, when those who waited have turned out to be gone.
+    #[cfg(feature = "postgres")]
     pub(crate) fn nobody_first(self) -> Self {
         Self { others_first: Duration::ZERO, ..self }
     }
