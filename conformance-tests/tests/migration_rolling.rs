@@ -1,6 +1,7 @@
 //! Twelve processes move from one store to another and back while they contend, and some are killed.
 //!
-//! The test is its own child: see [`child`]. What the children saw is judged as one history.
+//! The test is its own child: see [`child`]. What the children saw is judged as one history. With
+//! `LEASEHOLD_SOAK=1` it goes between every two families of stores, both ways.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -20,14 +21,20 @@ fn main() -> ExitCode {
         runtime.block_on(part.play());
         return ExitCode::SUCCESS;
     }
-    let pairs = [
-        ("redis-etcd", Kind::Redis, Kind::Etcd),
-        ("redis-redlock", Kind::Redis, Kind::Redlock),
-        ("sqlite-postgres", Kind::Sqlite, Kind::Postgres),
-    ];
+    let gate =
+        [(Kind::Redis, Kind::Etcd), (Kind::Redis, Kind::Redlock), (Kind::Sqlite, Kind::Postgres)];
+    // The soak profile: every ordered pair.
+    let all = Kind::ALL.into_iter().flat_map(|from| Kind::ALL.map(|to| (from, to)));
+    let soak = env::var_os("LEASEHOLD_SOAK").is_some();
+    let pairs: Vec<_> =
+        if soak { all.filter(|(from, to)| from != to).collect() } else { gate.into() };
     let filter = env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let list = env::args().any(|arg| arg == "--list");
-    for (name, from, to) in pairs.into_iter().filter(|(name, ..)| name.contains(&filter)) {
+    for (from, to) in pairs {
+        let name = format!("{from:?}-{to:?}").to_lowercase();
+        if !name.contains(&filter) {
+            continue;
+        }
         if list {
             println!("rolling::{name}: test");
             continue;

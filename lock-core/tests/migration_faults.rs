@@ -298,6 +298,9 @@ async fn a_place_is_woken_by_either_store_and_lost_with_the_first() {
     let mut later = waiting.clone();
     later.sent = later.sent + LEASE / 2;
     two.both.try_acquire(&later).await.unwrap_err();
+    // Who asks all the same takes nothing.
+    two.both.try_acquire(&later).await.unwrap_err();
+    assert!(two.is_free(0).await);
     assert!(matches!(turn.next().await, Signal::Lost(_)));
     turn.leave().await.unwrap();
     two.all_but_the_second(&second).await;

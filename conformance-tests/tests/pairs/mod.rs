@@ -6,7 +6,10 @@ use std::{any::Any, time::Duration};
 
 use conformance_tests::{
     SetUpError,
-    kit::{Etcd, EtcdOptions, Postgres, PostgresOptions, Redis, RedisOptions, Server as _},
+    kit::{
+        Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions,
+        Server as _,
+    },
 };
 use leasehold::Init;
 
@@ -18,12 +21,17 @@ pub(crate) enum Kind {
     Redlock,
     Etcd,
     Postgres,
+    Mysql,
 }
 
 /// A store that runs: its URL, and what keeps it running.
 pub(crate) type Running = (String, Box<dyn Any + Send + Sync>);
 
 impl Kind {
+    /// One of each family.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Sqlite, Self::Redis, Self::Redlock, Self::Etcd, Self::Postgres, Self::Mysql];
+
     /// Starts one whose longest lease is `longest`; without, the kind's own.
     pub(crate) async fn start(self, longest: Option<Duration>) -> Result<Running, SetUpError> {
         let running: Running = match self {
@@ -52,6 +60,11 @@ impl Kind {
             Self::Postgres => {
                 let server = Postgres::start(PostgresOptions::new()).await?;
                 let url = format!("postgres://postgres@{}/postgres", server.address());
+                (url, Box::new(server))
+            }
+            Self::Mysql => {
+                let server = Mariadb::start(MariadbOptions::new()).await?;
+                let url = format!("mysql://root@{}/test?ssl-mode=disabled", server.address());
                 (url, Box::new(server))
             }
         };

@@ -73,6 +73,10 @@ impl Part {
                     println!("refused");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
+                // As when the machine stood still while the record was written.
+                Err(error) if error.is_retryable() => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
                 Err(error) => panic!("no connection: {error}"),
             }
         }
@@ -89,7 +93,8 @@ impl Part {
         let guard = match client.lock(&name).lease(LEASE).wait(wait).acquire().await {
             Ok(guard) => guard,
             Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+                // On a machine that stands still for a lease, halves are lost on the way.
+                assert!(error.is_retryable(), "{error}");
                 op.failed(&error);
                 return log.flush();
             }

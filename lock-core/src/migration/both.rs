@@ -120,7 +120,7 @@ impl Both {
 
     /// The attempt of an owner that waits, in the first store or, holding that, in the second.
     async fn advance(&self, request: &Request, place: &Place) -> Result<Attempt, Error> {
-        let second = match place.held() {
+        let second = match place.held()? {
             None => match self.stores[0].try_acquire(request).await? {
                 Attempt::Granted(first) => self.queue_second(request, first).await,
                 refused => return Ok(refused),

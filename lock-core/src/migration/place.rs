@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use crate::{Backend, Error, Grant, OwnerId, Release, Request, Signal, Turn};
+use crate::{Backend, Error, ErrorKind, Grant, OwnerId, Release, Request, Signal, Turn};
 
 /// Those who wait, by owner.
 #[derive(Debug, Default)]
@@ -77,8 +77,19 @@ impl Place {
         Self::new(None, None, Some(why))
     }
 
-    pub(super) fn held(&self) -> Option<Grant> {
-        locked(&self.state).held.clone()
+    /// The first store's grant, if it is there by now.
+    ///
+    /// # Errors
+    /// `Unavailable` once the place is lost: its owner asks for nothing more.
+    pub(super) fn held(&self) -> Result<Option<Grant>, Error> {
+        let state = locked(&self.state);
+        match &state.lost {
+            Some(why) => {
+                Err(Error::new(ErrorKind::Unavailable, format!("the place is lost: {why}"))
+                    .at("migration", "acquire"))
+            }
+            None => Ok(state.held.clone()),
+        }
     }
 
     /// Keeps the first store's grant. `turn` is the place in the second, if it is new.

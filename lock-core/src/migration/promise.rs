@@ -76,7 +76,14 @@ fn phases() -> Promise {
     let text = "all processes that share these locks are in neighbouring phases of one migration; \
                 each is seen by its record in both stores, unless it uses one of them by a URL of \
                 its own";
-    Promise::Holds { assuming: vec![Assumption::new("neighbouring-phases", text)] }
+    let kept = "the two stores do not both lose the record of one process within a third of a \
+                longest lease, or a quarantine follows";
+    Promise::Holds {
+        assuming: vec![
+            Assumption::new("neighbouring-phases", text),
+            Assumption::new("records-are-kept", kept),
+        ],
+    }
 }
 
 fn both(one: Promise, two: Promise) -> Promise {
