@@ -1,27 +1,81 @@
 //! A place in etcd's own queue: the oldest create revision is served.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use etcd_client::{
     Compare, CompareOp, GetOptions, GetResponse, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
     TxnResponse,
 };
-use lock_core::{Attempt, Enqueued, Error, ErrorKind, FencingToken, LockName, Request};
+use lock_core::{
+    Attempt, Busy, Enqueued, Error, ErrorKind, FencingToken, Grant, LockName, Quarantined, Request,
+};
 
 use crate::{
     acquire::{TRIES, granted, is_ours},
-    backend::FAR,
+    backend::{FAR, POLL},
     error::Failure,
     place::{Held, Place, Seen},
-    queue::{NoTurn, Waiting},
+    queue::{EtcdTurn, NoTurn, Waiting},
     rpc::Lease,
     settings::Record,
     store::{EtcdBackend, gets, only, put, read_settings, revision},
 };
 
+/// What came of lining up.
+pub(crate) enum Lined {
+    Granted(Grant),
+    /// A place was made; the one that stands first is told, too.
+    Waiting(EtcdTurn, Option<Seen>),
+    /// The owner was abandoned: no place was made.
+    Refused(Option<Seen>),
+    HeldBack(Quarantined),
+}
+
 impl EtcdBackend {
     /// Takes the lock if no place is there, and otherwise makes one, in one transaction.
     pub(crate) async fn queue(&self, request: &Request) -> Result<Enqueued, Error> {
+        Ok(match self.stand(request).await? {
+            Lined::Granted(grant) => Enqueued::Granted(grant),
+            Lined::HeldBack(held_back) => Enqueued::Quarantined(held_back),
+            Lined::Refused(first) => Enqueued::Waiting(Box::new(NoTurn), self.busy(first).await?),
+            // The settings had changed, or an earlier try made the place.
+            Lined::Waiting(turn, first) if turn.is_first(first.as_ref()) => {
+                self.try_place(request, turn, first).await
+            }
+            Lined::Waiting(turn, first) => {
+                let told = self.busy(first.clone()).await;
+                let busy = told.unwrap_or_else(|_| self.untimed(first));
+                Enqueued::Waiting(Box::new(turn), busy)
+            }
+        })
+    }
+
+    /// Claims a place that was just made. Whatever fails, the place is there, and waits.
+    pub(crate) async fn try_place(
+        &self,
+        request: &Request,
+        turn: EtcdTurn,
+        first: Option<Seen>,
+    ) -> Enqueued {
+        match self.claim(request).await {
+            Ok(Attempt::Granted(grant)) => Enqueued::Granted(grant),
+            Ok(Attempt::Busy(busy)) => Enqueued::Waiting(Box::new(turn), busy),
+            // The core asks again, and is told.
+            Ok(Attempt::Quarantined(_)) | Err(_) => {
+                Enqueued::Waiting(Box::new(turn), self.untimed(first))
+            }
+        }
+    }
+
+    /// Who stands first, without what is left of its lease.
+    pub(crate) fn untimed(&self, first: Option<Seen>) -> Busy {
+        let token = first.as_ref().map_or(FencingToken::ZERO, Seen::token);
+        let holder = first.and_then(|first| first.holder(&self.layout, Duration::ZERO));
+        Busy { holder, token, retry_after: POLL }
+    }
+
+    /// Lines up; repeats of one request find the place of the first.
+    pub(crate) async fn stand(&self, request: &Request) -> Result<Lined, Error> {
         if request.floor > FencingToken::ZERO {
             self.check_token(request.floor)?;
         }
@@ -35,9 +89,9 @@ impl EtcdBackend {
             };
             self.note_try(request.owner, lease);
             match self.line_up(request, lease).await {
-                Ok(Some(enqueued)) => {
+                Ok(Some(lined)) => {
                     self.forget_try(request.owner);
-                    return Ok(enqueued);
+                    return Ok(lined);
                 }
                 Ok(None) | Err(Failure::LeaseGone) => self.forget_try(request.owner),
                 Err(Failure::Error(error)) => {
@@ -52,7 +106,7 @@ impl EtcdBackend {
     }
 
     /// `None` if it is to be tried anew, with another lease.
-    async fn line_up(&self, request: &Request, lease: Lease) -> Result<Option<Enqueued>, Failure> {
+    async fn line_up(&self, request: &Request, lease: Lease) -> Result<Option<Lined>, Failure> {
         let pass = self.pass().await?;
         let name = &request.name;
         let key = self.layout.place(name, lease.id);
@@ -78,7 +132,7 @@ impl EtcdBackend {
             }
             self.note(take.record.map(|record| (record, now)), now);
             let held = Held { key, lease, created: now, place: take.place, history: pass.history };
-            return Ok(Some(Enqueued::Granted(granted(request, held))));
+            return Ok(Some(Lined::Granted(granted(request, held))));
         }
         let got = gets(&answer);
         let (Some(nested), [first, found, quarantine, tombstone]) = (nested(&answer), &got[..])
@@ -88,13 +142,12 @@ impl EtcdBackend {
         self.note_found(found, now)?;
         if let Some(held_back) = self.held_back(quarantine).await? {
             self.spare(lease);
-            return Ok(Some(Enqueued::Quarantined(held_back)));
+            return Ok(Some(Lined::HeldBack(held_back)));
         }
         let first = only(first);
         if !tombstone.kvs().is_empty() {
             self.spare(lease);
-            let busy = self.busy(first).await?;
-            return Ok(Some(Enqueued::Waiting(Box::new(NoTurn), busy)));
+            return Ok(Some(Lined::Refused(first)));
         }
         let read = gets(&nested);
         let (stands, predecessor) = if nested.succeeded() {
@@ -106,19 +159,9 @@ impl EtcdBackend {
             ((ours.created, ours.place.map_or(0, |place| place.offset)), None)
         };
         let places = self.layout.places(name);
-        let stands_first = first.as_ref().is_none_or(|first| first.key == key);
         let waiting = Waiting::new(request.owner, places, key, stands, lease, predecessor);
         let turn = self.places.add(waiting, &self.keepalives, &self.rpc);
-        if !stands_first {
-            let busy = self.busy(first).await?;
-            return Ok(Some(Enqueued::Waiting(Box::new(turn), busy)));
-        }
-        // The settings had changed, or an earlier try made the place.
-        Ok(Some(match self.claim(request).await? {
-            Attempt::Granted(grant) => Enqueued::Granted(grant),
-            Attempt::Busy(busy) => Enqueued::Waiting(Box::new(turn), busy),
-            Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
-        }))
+        Ok(Some(Lined::Waiting(turn, first)))
     }
 
     /// The attempt of an owner that has a place here: the lock is its own if the place stands first.

@@ -76,14 +76,13 @@ struct Shared {
 #[derive(Default)]
 struct List {
     updates: Option<Receiver<Change<Uri, Endpoint>>>,
-    members: Vec<Member>,
+    members: Vec<Arc<Member>>,
 }
 
-#[derive(Clone)]
+/// Made anew after a failure, so that its connection is then known to stand or not.
 struct Member {
     endpoint: Endpoint,
-    /// Made anew after a failure, so that its connection is then known to stand or not.
-    channel: Arc<OnceCell<transport::Channel>>,
+    channel: OnceCell<transport::Channel>,
 }
 
 impl Members {
@@ -115,7 +114,7 @@ impl Members {
         while let Some(Ok(update)) = list.updates.as_mut().map(Receiver::try_recv) {
             match update {
                 Change::Insert(_, endpoint) => {
-                    list.members.push(Member { endpoint, channel: Arc::default() });
+                    list.members.push(Arc::new(Member { endpoint, channel: OnceCell::new() }));
                 }
                 Change::Remove(uri) => list.members.retain(|member| *member.endpoint.uri() != uri),
             }
@@ -124,14 +123,14 @@ impl Members {
     }
 
     /// The member of a turn, and how many there are.
-    fn member(&self, turn: usize) -> Option<(Member, usize)> {
+    fn member(&self, turn: usize) -> Option<(Arc<Member>, usize)> {
         let list = self.list();
         let at = turn.checked_rem(list.members.len())?;
-        Some((list.members[at].clone(), list.members.len()))
+        Some((Arc::clone(&list.members[at]), list.members.len()))
     }
 
     /// The channel to the member of this turn, or to the next that takes a connection.
-    async fn connected(&self) -> Result<(usize, Member, transport::Channel), NoMember> {
+    async fn connected(&self) -> Result<(usize, Arc<Member>, transport::Channel), NoMember> {
         let (mut tried, mut last) = (0, None);
         loop {
             let turn = self.turn();
@@ -173,10 +172,11 @@ impl Members {
     }
 
     /// The connection of a member has failed.
-    fn forget(&self, failed: &Member) {
+    fn forget(&self, failed: &Arc<Member>) {
         for member in &mut self.list().members {
-            if Arc::ptr_eq(&member.channel, &failed.channel) {
-                member.channel = Arc::default();
+            if Arc::ptr_eq(member, failed) {
+                let endpoint = failed.endpoint.clone();
+                *member = Arc::new(Member { endpoint, channel: OnceCell::new() });
             }
         }
     }

@@ -6,11 +6,12 @@ use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use futures_util::{StreamExt as _, future::join, stream};
 use lock_core::{
     Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Init, LockName, LockState, LossReason,
-    Outcome, Page, Released, Request, StoreSettings,
+    Outcome, Page, Released, Request, StoreSettings, Turn as _,
 };
 
 use crate::{
     config::check_longest,
+    enqueue::Lined,
     error::Failure,
     place::{Held, Place, Seen},
     store::{EtcdBackend, gets, only, put, revision},
@@ -50,39 +51,47 @@ impl EtcdBackend {
     /// The same, and a place for the next request of this process, side by side: whichever etcd carries
     /// out first, others that wait come before it.
     pub(crate) async fn hand_on(&self, held: &Held, next: &Request) -> Result<Released, Error> {
-        let (outcome, queued) = join(self.give_back(held, None), self.queue(next)).await;
-        match (outcome, queued) {
-            (Ok(outcome), Ok(enqueued)) => {
-                // Its own release is the end that it may wait for.
-                self.places.ended(&held.key);
-                Ok(Released { outcome, next: Some(enqueued) })
-            }
+        let (outcome, lined) = join(self.give_back(held, None), self.stand(next)).await;
+        let (outcome, lined) = match (outcome, lined) {
+            (Ok(outcome), Ok(lined)) => (outcome, lined),
             // It may stand in the queue: the core repeats all.
-            (_, Err(error)) if error.is_ambiguous() => Err(error),
-            (Ok(outcome), Err(_)) => Ok(Released::plain(outcome)),
-            (Err(error), Ok(enqueued)) => {
-                self.take_back(next, enqueued).await?;
-                Err(error)
+            (_, Err(error)) if error.is_ambiguous() => return Err(error),
+            (Ok(outcome), Err(_)) => return Ok(Released::plain(outcome)),
+            (Err(error), Ok(lined)) => {
+                self.take_back(lined).await?;
+                return Err(error);
             }
-            (Err(error), Err(_)) => Err(error),
-        }
+            (Err(error), Err(_)) => return Err(error),
+        };
+        let next = match lined {
+            Lined::Granted(grant) => Some(Enqueued::Granted(grant)),
+            Lined::HeldBack(held_back) => Some(Enqueued::Quarantined(held_back)),
+            Lined::Refused(_) => None,
+            // Its own release is the end that it waited for.
+            Lined::Waiting(turn, first) if turn.is_behind(&held.key) => {
+                self.places.ended(&held.key);
+                Some(self.try_place(next, turn, first.filter(|first| first.key != held.key)).await)
+            }
+            Lined::Waiting(turn, first) => {
+                let busy = self.untimed(first);
+                Some(Enqueued::Waiting(Box::new(turn), busy))
+            }
+        };
+        Ok(Released { outcome, next })
     }
 
     /// Gives up what was asked for beside a release that failed: the release is repeated with it.
-    async fn take_back(&self, request: &Request, enqueued: Enqueued) -> Result<(), Error> {
-        match enqueued {
-            Enqueued::Granted(grant) => {
+    async fn take_back(&self, lined: Lined) -> Result<(), Error> {
+        match lined {
+            Lined::Granted(grant) => {
                 let held = grant.state.as_ref().and_then(|state| state.downcast_ref::<Held>());
                 match held {
                     Some(held) => self.give_back(held, None).await.map(drop),
                     None => Ok(()),
                 }
             }
-            Enqueued::Waiting(turn, _) => turn.leave().await,
-            Enqueued::Quarantined(_) => {
-                self.forget_try(request.owner);
-                Ok(())
-            }
+            Lined::Waiting(turn, _) => Box::new(turn).leave().await,
+            Lined::Refused(_) | Lined::HeldBack(_) => Ok(()),
         }
     }
 

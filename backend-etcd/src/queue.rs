@@ -1,7 +1,7 @@
 //! The places of this client: what keeps them alive, and what wakes them.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -16,6 +16,7 @@ use tokio::{sync::Notify, task::AbortHandle};
 use crate::{
     keepalive::Keepalives,
     ledger::Credit,
+    place::Seen,
     rpc::{Lease, Rpc},
 };
 
@@ -79,8 +80,16 @@ impl Waiting {
         self.wake.notify_one();
     }
 
+    /// The same as [`ended`](Self::ended) for an end that was told before the place was known. A lease is
+    /// used for one place after the other, and so is its key: such an end is never this place's own.
+    fn missed(&self, key: &str) {
+        if locked(&self.predecessor).as_deref() == Some(key) {
+            self.ended(key);
+        }
+    }
+
     /// A place of the name is gone from the store.
-    pub(crate) fn ended(&self, key: &str) {
+    fn ended(&self, key: &str) {
         if self.key == key {
             return self.lose();
         }
@@ -113,35 +122,55 @@ impl Waiting {
 
 /// All places of a client, by owner.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places(Arc<Mutex<HashMap<OwnerId, Arc<Waiting>>>>);
+pub(crate) struct Places(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    places: HashMap<OwnerId, Arc<Waiting>>,
+    /// The last that ended: the watch may tell of an end before the answer that tells of the place behind
+    /// it.
+    ended: VecDeque<String>,
+}
+
+/// How many ends are remembered.
+const ENDS: usize = 64;
 
 impl Places {
     pub(crate) fn get(&self, owner: OwnerId) -> Option<Arc<Waiting>> {
-        locked(&self.0).get(&owner).cloned()
+        locked(&self.0).places.get(&owner).cloned()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        locked(&self.0).is_empty()
+        locked(&self.0).places.is_empty()
     }
 
     /// A turn for a place that was just made.
     pub(crate) fn add(&self, waiting: Waiting, keepalives: &Keepalives, rpc: &Rpc) -> EtcdTurn {
         let waiting = Arc::new(waiting);
-        locked(&self.0).insert(waiting.owner, Arc::clone(&waiting));
+        {
+            let mut known = locked(&self.0);
+            known.places.insert(waiting.owner, Arc::clone(&waiting));
+            known.ended.iter().for_each(|key| waiting.missed(key));
+        }
         let beat = tokio::spawn(Arc::clone(&waiting).beat(keepalives.clone())).abort_handle();
         EtcdTurn { waiting, beat, places: self.clone(), rpc: rpc.clone() }
     }
 
     /// Tells whoever waited for the end of `key`.
     pub(crate) fn ended(&self, key: &str) {
-        for waiting in locked(&self.0).values() {
+        let mut known = locked(&self.0);
+        if known.ended.len() >= ENDS {
+            known.ended.pop_front();
+        }
+        known.ended.push_back(key.to_owned());
+        for waiting in known.places.values() {
             waiting.ended(key);
         }
     }
 
     /// An end may have been missed: all are to look.
     pub(crate) fn wake_all(&self) {
-        for waiting in locked(&self.0).values() {
+        for waiting in locked(&self.0).places.values() {
             waiting.wake.notify_one();
         }
     }
@@ -160,11 +189,23 @@ pub(crate) struct EtcdTurn {
     rpc: Rpc,
 }
 
+impl EtcdTurn {
+    /// Whether no other place stands first.
+    pub(crate) fn is_first(&self, first: Option<&Seen>) -> bool {
+        first.is_none_or(|first| first.key == self.waiting.key)
+    }
+
+    /// Whether its turn comes with the end of this key.
+    pub(crate) fn is_behind(&self, key: &str) -> bool {
+        locked(&self.waiting.predecessor).as_deref().is_none_or(|predecessor| predecessor == key)
+    }
+}
+
 impl Drop for EtcdTurn {
     fn drop(&mut self) {
         // Once granted, the lock's renewals keep the lease; else the place is to die.
         self.beat.abort();
-        locked(&self.places.0).remove(&self.waiting.owner);
+        locked(&self.places.0).places.remove(&self.waiting.owner);
     }
 }
 

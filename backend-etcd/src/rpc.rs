@@ -1,6 +1,6 @@
 //! Single calls, each with a time limit.
 
-use std::{fmt, future::Future, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use etcd_client::{
     Client, LeaseKeepAliveStream, LeaseKeeper, StatusResponse, Txn, TxnResponse, WatchOptions,
@@ -16,7 +16,8 @@ use crate::{
 /// A connection to etcd. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Rpc {
-    client: Client,
+    /// Large, and cloned with every turn.
+    client: Arc<Client>,
     pub(crate) members: Members,
     pub(crate) limit: Duration,
 }
@@ -33,7 +34,7 @@ pub(crate) struct Lease {
 
 impl Rpc {
     pub(crate) fn new(client: Client, members: Members, limit: Duration) -> Self {
-        Self { client, members, limit }
+        Self { client: Arc::new(client), members, limit }
     }
 
     async fn within<T>(

@@ -152,6 +152,35 @@ async fn a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost() {
     println!("lost because {reason}; {left}");
 }
 
+/// With a lease in stock, the transaction that takes the lock is the first that a client sends over the
+/// connection to the restored cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_meets_a_restored_cluster_is_given_back() {
+    let mut cluster = Cluster::start(1).await;
+    let longest_lease = Some(Duration::from_secs(60));
+    let init = Init { first_use: true, longest_lease, ..Init::default() };
+    let (other, backend) = (cluster.connect().await, cluster.connect().await);
+    other.init(&init).await.unwrap();
+    let long = |name: &str| {
+        let mut request = request(name);
+        request.lease = Duration::from_secs(60);
+        request
+    };
+    for _ in 0..10 {
+        let grant = backend.try_acquire(&long("job")).await.unwrap().granted().unwrap();
+        backend.release(&grant, Release::default()).await.unwrap();
+    }
+    cluster.save().await;
+    other.try_acquire(&long("job")).await.unwrap().granted().unwrap();
+    cluster.restore().await;
+    match attempt(&*backend, &long("job")).await {
+        Attempt::Quarantined(held_back) => assert!(held_back.why.contains("restored")),
+        granted => panic!("two holders: {granted:?}"),
+    }
+    let left = cluster.etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await;
+    assert_eq!(left.unwrap(), "");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_snapshot_has_is_kept_held_and_waited_for() {
     let mut cluster = Cluster::start(1).await;

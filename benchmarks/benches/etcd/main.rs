@@ -15,7 +15,7 @@ mod single;
 use conformance_tests::kit::{Etcd, EtcdOptions};
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let args: Vec<String> = std::env::args().collect();
     if let Some(at) = args.iter().position(|arg| arg == contended::CHILD) {
         return runtime.block_on(contended::child(&args[at + 1..]));
