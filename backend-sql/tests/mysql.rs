@@ -148,6 +148,21 @@ async fn a_sweep_forgets_free_names_and_no_token() {
     assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
 }
 
+/// A client may know a name whose row another has swept.
+#[tokio::test]
+async fn a_name_is_taken_also_where_its_row_has_gone() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        for _ in 0..2 {
+            let grant = granted(&store, &request("job")).await;
+            store.release(&grant, Release::default()).await.unwrap();
+            let prefix = prefix(strategy);
+            server.sql(&format!("DELETE FROM {prefix}_locks")).await.unwrap();
+        }
+    }
+}
+
 /// A user that may use the tables of locks and nothing else.
 #[tokio::test]
 async fn the_least_privilege_is_enough() {

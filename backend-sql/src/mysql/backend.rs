@@ -20,6 +20,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     config::MysqlBuilder,
+    known::Known,
     promises::{Durability, promises},
     server::Server,
     statements::{
@@ -47,6 +48,7 @@ pub(super) struct Mysql {
     settings: Settings,
     promised: RwLock<Arc<Guarantees>>,
     agreed: OnceCell<()>,
+    known: Known,
 }
 
 impl Mysql {
@@ -58,7 +60,8 @@ impl Mysql {
         let longest = settings.longest_lease_of_new();
         let promised = RwLock::new(Arc::new(promises(longest, &Durability::default())));
         let (sql, agreed) = (Statements::new(&tables), OnceCell::new());
-        let this = Self { server, sql, tables, settings, promised, agreed };
+        let known = Known::default();
+        let this = Self { server, sql, tables, settings, promised, agreed, known };
         this.promise(longest).await?;
         if this.is_there().await? {
             this.ready().await?;
@@ -230,7 +233,13 @@ impl Dialect for Mysql {
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
-        self.grant(&self.sql.insert, request, None).await
+        if self.known.has(&request.name) {
+            // Where there is no row any more, whoever looks next is told.
+            return self.grant(&self.sql.retake, request, None).await;
+        }
+        let token = self.grant(&self.sql.insert, request, None).await?;
+        self.known.note(&request.name, true);
+        Ok(token)
     }
 
     async fn create(&self, name: &LockName) -> Result<(), Error> {
@@ -248,8 +257,9 @@ impl Dialect for Mysql {
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
-        let name = Bytes(name.as_str().as_bytes());
-        let rows = self.ready().await?.rows(&self.sql.look, &[name]).await?;
+        let bytes = Bytes(name.as_str().as_bytes());
+        let rows = self.ready().await?.rows(&self.sql.look, &[bytes]).await?;
+        self.known.note(name, !rows.is_empty());
         rows.first().map(row).transpose()
     }
 

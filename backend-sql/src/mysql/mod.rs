@@ -43,6 +43,7 @@ mod backend;
 mod config;
 mod error;
 mod fence;
+mod known;
 mod promises;
 mod server;
 mod statements;

@@ -93,7 +93,7 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take look free renew renewed release keep raise force list abandon chase dead
+    insert retake create take look free renew renewed release keep raise force list abandon chase dead
     raise_watermark sweep forget settings set_longest_lease durability clock exists identity
 }
 
