@@ -25,7 +25,7 @@ use super::{
     server::Server,
     statements::{
         self,
-        Argument::{self, Bytes, Number},
+        Argument::{self, Bytes, Number, Text},
         Statement, Statements,
     },
 };
@@ -275,7 +275,7 @@ impl Dialect for Mysql {
         let mut sorted = grants.to_vec();
         sorted.sort_unstable_by_key(|grant| grant.name.as_str());
         let batch = batch(sorted.iter().map(|grant| (&grant.name, Some(*grant))));
-        let batch = [Bytes(batch.as_bytes())];
+        let batch = [Text(&batch)];
         let answer = server.execute_again(&self.sql.renew, &batch).await?;
         if answer.rows_affected() == grants.len() as u64 {
             return Ok(vec![true; grants.len()]);
@@ -331,8 +331,7 @@ impl Dialect for Mysql {
             let highest = Number(highest.get().cast_signed());
             server.execute_again(&self.sql.raise_watermark, &[highest]).await?;
             let names = batch(dead.iter().map(|row| (&row.name, None)));
-            let names = Bytes(names.as_bytes());
-            server.execute_again(&self.sql.sweep, &[names, highest]).await?;
+            server.execute_again(&self.sql.sweep, &[Text(&names), highest]).await?;
             if dead.len() < SWEPT {
                 break;
             }
