@@ -11,10 +11,10 @@ use backend_sql::{
 };
 use conformance_tests::kit::{Clock, Data, Mariadb, MariadbOptions, Server as _};
 use lock_core::{
-    Attempt, Env as _, ErrorKind, FencingToken, Init, LossReason, Outcome, QuarantineUse, Release,
-    Renewal, SystemEnv,
+    Attempt, Env as _, ErrorKind, FencingToken, Init, LockClient, LossReason, Outcome,
+    QuarantineUse, Release, Renewal, SystemEnv,
 };
-use on_mariadb::{BOTH, LEASE, granted, made, open, prefix, request, start, url};
+use on_mariadb::{BOTH, LEASE, counted, granted, made, open, prefix, request, start, url};
 use sqlx::mysql::MySqlPoolOptions;
 
 #[tokio::test]
@@ -248,4 +248,25 @@ async fn a_killed_server_keeps_its_locks() {
     assert_eq!(store.init(&init).await.unwrap().longest_lease, longest);
     let quarantine = Init { quarantine: Some(true), ..Init::default() };
     assert_eq!(store.init(&quarantine).await.unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+/// One round trip for an uncontended acquire, and one for a release.
+#[tokio::test]
+async fn a_lock_that_nobody_else_wants_costs_two_statements() {
+    let server = start().await;
+    for strategy in BOTH {
+        let client = LockClient::new(made(&server, strategy).await);
+        for _ in 0..5 {
+            client.lock("job").acquire().await.unwrap().release().await.unwrap();
+        }
+        for (kind, most) in [("Com_stmt_execute", 200), ("Com_stmt_prepare", 60)] {
+            let before = counted(&server, kind).await;
+            for _ in 0..100 {
+                client.lock("job").acquire().await.unwrap().release().await.unwrap();
+            }
+            let count = counted(&server, kind).await - before;
+            println!("{strategy}: {count} {kind}");
+            assert!(count <= most, "{strategy}: {count} {kind}");
+        }
+    }
 }
