@@ -259,14 +259,12 @@ async fn a_lock_that_nobody_else_wants_costs_two_statements() {
         for _ in 0..5 {
             client.lock("job").acquire().await.unwrap().release().await.unwrap();
         }
-        for (kind, most) in [("Com_stmt_execute", 200), ("Com_stmt_prepare", 60)] {
-            let before = counted(&server, kind).await;
-            for _ in 0..100 {
-                client.lock("job").acquire().await.unwrap().release().await.unwrap();
-            }
-            let count = counted(&server, kind).await - before;
-            println!("{strategy}: {count} {kind}");
-            assert!(count <= most, "{strategy}: {count} {kind}");
+        let before = counted(&server, "Com_stmt_execute").await;
+        for _ in 0..100 {
+            client.lock("job").acquire().await.unwrap().release().await.unwrap();
         }
+        let count = counted(&server, "Com_stmt_execute").await - before;
+        // There may be one sweep among them.
+        assert!((200..=210).contains(&count), "{strategy}: {count} statements");
     }
 }

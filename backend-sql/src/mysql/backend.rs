@@ -20,7 +20,6 @@ use tokio::sync::OnceCell;
 
 use super::{
     config::MysqlBuilder,
-    known::Known,
     promises::{Durability, promises},
     server::Server,
     statements::{
@@ -48,7 +47,6 @@ pub(super) struct Mysql {
     settings: Settings,
     promised: RwLock<Arc<Guarantees>>,
     agreed: OnceCell<()>,
-    known: Known,
 }
 
 impl Mysql {
@@ -60,8 +58,7 @@ impl Mysql {
         let longest = settings.longest_lease_of_new();
         let promised = RwLock::new(Arc::new(promises(longest, &Durability::default())));
         let (sql, agreed) = (Statements::new(&tables), OnceCell::new());
-        let known = Known::default();
-        let this = Self { server, sql, tables, settings, promised, agreed, known };
+        let this = Self { server, sql, tables, settings, promised, agreed };
         this.promise(longest).await?;
         if this.is_there().await? {
             this.ready().await?;
@@ -233,13 +230,7 @@ impl Dialect for Mysql {
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
-        if self.known.has(&request.name) {
-            // Where there is no row any more, whoever looks next is told.
-            return self.grant(&self.sql.retake, request, None).await;
-        }
-        let token = self.grant(&self.sql.insert, request, None).await?;
-        self.known.note(&request.name, true);
-        Ok(token)
+        self.grant(&self.sql.insert, request, None).await
     }
 
     async fn create(&self, name: &LockName) -> Result<(), Error> {
@@ -251,15 +242,25 @@ impl Dialect for Mysql {
         self.grant(&self.sql.take, request, Some(version)).await
     }
 
+    async fn retake(
+        &self,
+        request: &Request,
+        version: Option<i64>,
+    ) -> Result<Option<FencingToken>, Error> {
+        match version {
+            Some(version) => self.take(request, version).await,
+            None => self.grant(&self.sql.retake, request, None).await,
+        }
+    }
+
     async fn extend(&self, request: &Request) -> Result<bool, Error> {
         let grant = Grant::new(request, FencingToken::ZERO);
         Ok(self.renew(&[&grant]).await?.first() == Some(&true))
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
-        let bytes = Bytes(name.as_str().as_bytes());
-        let rows = self.ready().await?.rows(&self.sql.look, &[bytes]).await?;
-        self.known.note(name, !rows.is_empty());
+        let name = Bytes(name.as_str().as_bytes());
+        let rows = self.ready().await?.rows(&self.sql.look, &[name]).await?;
         rows.first().map(row).transpose()
     }
 

@@ -43,7 +43,6 @@ mod backend;
 mod config;
 mod error;
 mod fence;
-mod known;
 mod promises;
 mod server;
 mod statements;
