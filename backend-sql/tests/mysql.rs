@@ -11,10 +11,10 @@ use backend_sql::{
 };
 use conformance_tests::kit::{Clock, Data, Mariadb, MariadbOptions, Server as _};
 use lock_core::{
-    Attempt, Env as _, ErrorKind, FencingToken, Init, LossReason, Outcome, QuarantineUse, Release,
-    Renewal, SystemEnv,
+    Attempt, Env as _, ErrorKind, FencingToken, Init, LockClient, LossReason, Outcome,
+    QuarantineUse, Release, Renewal, SystemEnv,
 };
-use on_mariadb::{BOTH, LEASE, granted, made, open, prefix, request, start, url};
+use on_mariadb::{BOTH, LEASE, counted, granted, made, open, prefix, request, start, url};
 use sqlx::mysql::MySqlPoolOptions;
 
 #[tokio::test]
@@ -148,6 +148,21 @@ async fn a_sweep_forgets_free_names_and_no_token() {
     assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
 }
 
+/// A client may know a name whose row another has swept.
+#[tokio::test]
+async fn a_name_is_taken_also_where_its_row_has_gone() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        for _ in 0..2 {
+            let grant = granted(&store, &request("job")).await;
+            store.release(&grant, Release::default()).await.unwrap();
+            let prefix = prefix(strategy);
+            server.sql(&format!("DELETE FROM {prefix}_locks")).await.unwrap();
+        }
+    }
+}
+
 /// A user that may use the tables of locks and nothing else.
 #[tokio::test]
 async fn the_least_privilege_is_enough() {
@@ -233,4 +248,23 @@ async fn a_killed_server_keeps_its_locks() {
     assert_eq!(store.init(&init).await.unwrap().longest_lease, longest);
     let quarantine = Init { quarantine: Some(true), ..Init::default() };
     assert_eq!(store.init(&quarantine).await.unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+/// One round trip for an uncontended acquire, and one for a release.
+#[tokio::test]
+async fn a_lock_that_nobody_else_wants_costs_two_statements() {
+    let server = start().await;
+    for strategy in BOTH {
+        let client = LockClient::new(made(&server, strategy).await);
+        for _ in 0..5 {
+            client.lock("job").acquire().await.unwrap().release().await.unwrap();
+        }
+        let before = counted(&server, "Com_stmt_execute").await;
+        for _ in 0..100 {
+            client.lock("job").acquire().await.unwrap().release().await.unwrap();
+        }
+        let count = counted(&server, "Com_stmt_execute").await - before;
+        // There may be one sweep among them.
+        assert!((200..=210).contains(&count), "{strategy}: {count} statements");
+    }
 }

@@ -34,6 +34,18 @@ fn attempt(store: &Arc<dyn Backend>, request: &Request) -> JoinHandle<Attempt> {
     tokio::spawn(async move { store.try_acquire(&request).await.unwrap() })
 }
 
+/// Each isolation level, strategy, and a name that the client of [`single`] has had and one that it has
+/// not: the statements differ.
+fn everything(levels: &[&'static str]) -> Vec<(&'static str, Strategy, &'static str)> {
+    let mut all = Vec::new();
+    for level in levels {
+        for strategy in BOTH {
+            all.extend(["warm", "cold"].map(|name| (*level, strategy, name)));
+        }
+    }
+    all
+}
+
 async fn isolate(server: &Mariadb, level: &str) {
     let level = level.replace(' ', "-");
     server.sql(&format!("SET GLOBAL tx_isolation = '{level}'")).await.unwrap();
@@ -44,12 +56,14 @@ async fn isolate(server: &Mariadb, level: &str) {
 async fn a_ghost_that_waits_for_its_row_takes_nothing() {
     let server = start().await;
     let mut operator = session(&server).await;
-    for (level, strategy) in LEVELS.iter().flat_map(|level| BOTH.map(|each| (*level, each))) {
+    for (level, strategy, name) in everything(&LEVELS) {
         isolate(&server, level).await;
         let direct = made(&server, strategy).await;
         let (behind, _) = single(server.address(), strategy, SECOND / 2).await;
-        lock_row(&mut operator, strategy, "warm").await;
-        let ghost = request("warm");
+        let first = granted(&direct, &request(name)).await;
+        direct.release(&first, Release::default()).await.unwrap();
+        lock_row(&mut operator, strategy, name).await;
+        let ghost = request(name);
         let error = behind.try_acquire(&ghost).await.unwrap_err();
         assert!(error.is_ambiguous(), "{error}");
         waiting_for_rows(&server, 1).await;
@@ -71,8 +85,8 @@ async fn a_ghost_that_waits_for_its_row_takes_nothing() {
         cleaning.await.unwrap();
         no_transaction_is_open(&server).await;
         let state = direct.inspect(&ghost.name).await.unwrap().unwrap();
-        assert!(state.holder.is_none(), "{level}, {strategy}: {state:?}");
-        let next = granted(&direct, &request("warm")).await;
+        assert!(state.holder.is_none(), "{level}, {strategy}, {name}: {state:?}");
+        let next = granted(&direct, &request(name)).await;
         direct.release(&next, Release::default()).await.unwrap();
     }
 }
@@ -83,24 +97,27 @@ async fn a_ghost_that_waits_for_its_row_takes_nothing() {
 async fn a_ghost_overtaken_by_its_clean_up_takes_nothing() {
     let server = start().await;
     let mut operator = session(&server).await;
-    for (level, strategy) in LEVELS[..2].iter().flat_map(|level| BOTH.map(|each| (level, each))) {
+    for (level, strategy, name) in everything(&LEVELS[..2]) {
         isolate(&server, level).await;
         let direct = made(&server, strategy).await;
         let (behind, _) = single(server.address(), strategy, SECOND / 2).await;
-        lock_row(&mut operator, strategy, "warm").await;
-        let ghost = request("warm");
+        let first = granted(&direct, &request(name)).await;
+        direct.release(&first, Release::default()).await.unwrap();
+        lock_row(&mut operator, strategy, name).await;
+        let ghost = request(name);
         behind.try_acquire(&ghost).await.unwrap_err();
         waiting_for_rows(&server, 1).await;
         let prefix = prefix(strategy);
         let owner = ghost.owner;
         let bury = format!("INSERT INTO {prefix}_abandoned VALUES ('{owner}', 1e16)");
         run(&mut session(&server).await, bury).await;
-        let chase = format!("UPDATE {prefix}_locks SET version = version + 1 WHERE name = 'warm'");
+        let chase =
+            format!("UPDATE {prefix}_locks SET version = version + 1 WHERE name = '{name}'");
         run(&mut operator, chase).await;
         run(&mut operator, "COMMIT".into()).await;
         no_transaction_is_open(&server).await;
         let state = direct.inspect(&ghost.name).await.unwrap().unwrap();
-        assert!(state.holder.is_none(), "{level}, {strategy}: {state:?}");
+        assert!(state.holder.is_none(), "{level}, {strategy}, {name}: {state:?}");
     }
 }
 
@@ -170,7 +187,8 @@ async fn a_deadlock_with_a_users_transaction_is_repeated_and_not_shown() {
     // Of two in a deadlock the one that has changed less is rolled back.
     run(&mut operator, "INSERT INTO heavy SELECT seq FROM seq_1_to_1000".into()).await;
     let before = counted(&server, "Innodb_deadlocks").await;
-    let waiting = attempt(&store, &request("job"));
+    // By a client that does not know the name: its statement reads the settings, too.
+    let waiting = attempt(&open(&server, strategy).await, &request("job"));
     waiting_for_rows(&server, 1).await;
     run(&mut operator, "UPDATE primary_key_settings SET watermark = watermark + 1".into()).await;
     assert_eq!(counted(&server, "Innodb_deadlocks").await, before + 1, "the fault did not happen");

@@ -68,7 +68,7 @@ async fn steps(ours: &Arc<dyn Backend>, theirs: &Arc<dyn Backend>) {
     let next = granted(theirs, &stranger).await;
     assert!(next.token > ahead);
     let answers = ours.renew(&[&grant], SystemEnv.now()).await;
-    assert!(matches!(answers[..], [Renewal::Lost(LossReason::TakenOver)]), "{answers:?}");
+    assert!(matches!(answers[..], [Renewal::Lost(_)]), "{answers:?}");
     let third = loop {
         let third = request("job");
         if let Attempt::Granted(grant) = ours.try_acquire(&third).await.unwrap() {
@@ -147,6 +147,9 @@ async fn each_step_means_the_same_in_any_session() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_clients_count_without_losing_one_at_any_isolation_level() {
     let server = start().await;
+    // The default of later versions: a statement that would change a row that was changed since it
+    // began is refused.
+    server.sql("SET GLOBAL innodb_snapshot_isolation = ON").await.unwrap();
     for (level, strategy) in LEVELS.iter().flat_map(|level| BOTH.map(|each| (level, each))) {
         let set = format!("SET GLOBAL tx_isolation = '{}'", level.replace(' ', "-"));
         server.sql(&set).await.unwrap();

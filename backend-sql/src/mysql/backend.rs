@@ -24,7 +24,7 @@ use super::{
     server::Server,
     statements::{
         self,
-        Argument::{self, Bytes, Number},
+        Argument::{self, Bytes, Number, Text},
         Statement, Statements,
     },
 };
@@ -242,6 +242,17 @@ impl Dialect for Mysql {
         self.grant(&self.sql.take, request, Some(version)).await
     }
 
+    async fn retake(
+        &self,
+        request: &Request,
+        version: Option<i64>,
+    ) -> Result<Option<FencingToken>, Error> {
+        match version {
+            Some(version) => self.take(request, version).await,
+            None => self.grant(&self.sql.retake, request, None).await,
+        }
+    }
+
     async fn extend(&self, request: &Request) -> Result<bool, Error> {
         let grant = Grant::new(request, FencingToken::ZERO);
         Ok(self.renew(&[&grant]).await?.first() == Some(&true))
@@ -265,7 +276,7 @@ impl Dialect for Mysql {
         let mut sorted = grants.to_vec();
         sorted.sort_unstable_by_key(|grant| grant.name.as_str());
         let batch = batch(sorted.iter().map(|grant| (&grant.name, Some(*grant))));
-        let batch = [Bytes(batch.as_bytes())];
+        let batch = [Text(&batch)];
         let answer = server.execute_again(&self.sql.renew, &batch).await?;
         if answer.rows_affected() == grants.len() as u64 {
             return Ok(vec![true; grants.len()]);
@@ -321,8 +332,7 @@ impl Dialect for Mysql {
             let highest = Number(highest.get().cast_signed());
             server.execute_again(&self.sql.raise_watermark, &[highest]).await?;
             let names = batch(dead.iter().map(|row| (&row.name, None)));
-            let names = Bytes(names.as_bytes());
-            server.execute_again(&self.sql.sweep, &[names, highest]).await?;
+            server.execute_again(&self.sql.sweep, &[Text(&names), highest]).await?;
             if dead.len() < SWEPT {
                 break;
             }

@@ -28,6 +28,8 @@ const BATCH: &str = "JSON_TABLE(?1, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Argument<'a> {
     Bytes(&'a [u8]),
+    /// JSON, which MySQL does not take as bytes.
+    Text(&'a str),
     Number(i64),
 }
 
@@ -50,6 +52,7 @@ impl Statement {
         let each = self.order.iter().map(|at| arguments.get(*at));
         each.fold(query(self.text.clone()), |query, argument| match argument {
             Some(Argument::Bytes(bytes)) => query.bind(bytes.to_vec()),
+            Some(Argument::Text(text)) => query.bind((*text).to_owned()),
             Some(Argument::Number(number)) => query.bind(*number),
             None => query.bind(None::<i64>),
         })
@@ -93,7 +96,7 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take look free renew renewed release keep raise force list abandon chase dead
+    insert retake create take look free renew renewed release keep raise force list abandon chase dead
     raise_watermark sweep forget settings set_longest_lease durability clock exists identity
 }
 
