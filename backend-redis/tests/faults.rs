@@ -5,10 +5,11 @@ mod support;
 
 use std::time::Duration;
 
+use backend_redis::{Fence, FenceError};
 use conformance_tests::kit::{Clock, Data, Mode, Proxy, RedisOptions, Server as _};
 use lock_core::{
-    Attempt, Env as _, ErrorKind, LockClient, LossReason, Outcome, Release, Renewal, Signal,
-    SystemEnv,
+    Attempt, Env as _, ErrorKind, FencingToken, LockClient, LossReason, Outcome, Release, Renewal,
+    Signal, SystemEnv,
 };
 
 use self::support::{
@@ -75,6 +76,29 @@ async fn a_restart_with_data_is_a_quarantine_and_holders_go_on() {
     assert!(quarantined(&*other).await.why.contains("restarted"));
     let answer = other.renew(&[&grant], SystemEnv.now()).await.pop();
     assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_fence_is_as_durable_as_its_server() {
+    for data in [Data::Keep, Data::Lose] {
+        let mut server = server_with(RedisOptions::new().aof().line("appendfsync always")).await;
+        let [one, two] = [1, 2].map(|token| FencingToken::new(token).unwrap());
+        Fence::connect(&url(&server)).await.unwrap().set("data", "new", two).await.unwrap();
+        let before = server.info("run_id").await.unwrap();
+        server.restart(data).await.unwrap();
+        assert_ne!(server.info("run_id").await.unwrap(), before);
+        let fence = Fence::connect(&url(&server)).await.unwrap();
+        let late = fence.set("data", "late", one).await;
+        let kept = server.cli(&["GET", "data"]).await.unwrap();
+        match data {
+            Data::Keep => {
+                assert!(matches!(late, Err(FenceError::Stale(stale)) if stale.admitted == two));
+                assert_eq!(kept, "new");
+            }
+            // What its documentation warns of.
+            Data::Lose => assert_eq!((late.is_ok(), kept.as_str()), (true, "late")),
+        }
+    }
 }
 
 #[tokio::test]
