@@ -55,6 +55,7 @@ pub(crate) struct Settings {
     pub(crate) failover_margin: Option<Duration>,
     pub(crate) wait_replicas: u32,
     pub(crate) wait_timeout: Duration,
+    pub(crate) late_after: Duration,
     pub(crate) roots: Option<Vec<u8>>,
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -74,6 +75,7 @@ impl fmt::Debug for Settings {
             .field("failover_margin", &self.failover_margin)
             .field("wait_replicas", &self.wait_replicas)
             .field("wait_timeout", &self.wait_timeout)
+            .field("late_after", &self.late_after)
             .finish_non_exhaustive()
     }
 }
@@ -147,6 +149,8 @@ pub struct RedisBuilder {
 
 impl RedisBuilder {
     const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+    /// Tombstones live for 60 s: see `TOMB_MS` in scripts/common.lua.
+    const LATEST: Duration = Duration::from_secs(50);
 
     /// A server without TLS.
     #[must_use]
@@ -240,6 +244,15 @@ impl RedisBuilder {
         self
     }
 
+    /// When an attempt that waited on its way to the server, and whose caller has long given up, no
+    /// longer takes effect. At most 50 s, so that the trace of a given-up attempt, which stops an
+    /// earlier one, lives longer. Default: 30 s.
+    #[must_use]
+    pub fn late_after(mut self, span: Duration) -> Self {
+        self.settings.late_after = span;
+        self
+    }
+
     pub(crate) fn at(topology: Topology) -> Self {
         Self {
             settings: Settings {
@@ -255,6 +268,7 @@ impl RedisBuilder {
                 failover_margin: None,
                 wait_replicas: 0,
                 wait_timeout: Duration::from_millis(500),
+                late_after: Duration::from_secs(30),
                 roots: None,
                 identity: None,
             },
@@ -395,6 +409,14 @@ impl RedisBuilder {
                 "wait timeout {} is not allowed; allowed is 1ms to less than the timeout, {}",
                 show(within),
                 show(*timeout)
+            ));
+        }
+        let late = self.settings.late_after;
+        if late < Duration::from_millis(10) || late > RedisBuilder::LATEST {
+            return refuse(format!(
+                "late_after {} is not allowed; allowed are 10ms to {}",
+                show(late),
+                show(RedisBuilder::LATEST)
             ));
         }
         if let Some(margin) = margin.filter(|margin| *margin > RedisBuilder::LONGEST) {

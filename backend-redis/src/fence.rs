@@ -26,7 +26,10 @@ pub enum FenceError {
 /// Sets keys with a fencing token, and refuses a token older than one that it has seen.
 ///
 /// The check and the write are one script. The highest token of a key is kept beside it, without
-/// expiry: as durable as the server is. After a loss of data both are gone together.
+/// expiry, and is as durable as the server is: what is lost of one is lost of both. For both to outlive
+/// a crash the server needs `appendonly yes` and `appendfsync always`; with `everysec` a crash of the
+/// machine may take the last second. A failover may lose what no replica had. After such a loss nothing
+/// remembers the newer token, and an old one is admitted.
 pub struct Fence {
     store: Store,
 }

@@ -5,12 +5,12 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use lock_core::{Env as _, Error, ErrorKind, Instant, SystemEnv};
+use lock_core::{Env as _, Error, ErrorKind, FencingToken, Instant, SystemEnv};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind as Driver, ProtocolVersion, PushInfo, RedisError,
     Value, aio::MultiplexedConnection,
@@ -36,6 +36,8 @@ pub(crate) struct Link {
     connection: MultiplexedConnection,
     timeout: Duration,
     identity: Mutex<(Arc<Identity>, Instant)>,
+    /// The server's clock in µs, at the instant of the handshake or later.
+    clock: AtomicU64,
     /// A command had no answer in time, or the connection ended: the next caller makes a new one.
     dead: Arc<AtomicBool>,
     /// Whether the server may be replaced by a replica, also when it has none now.
@@ -107,6 +109,7 @@ impl Link {
             connection,
             timeout,
             identity: Mutex::default(),
+            clock: AtomicU64::new(0),
             dead,
         };
         let identity = link.confirm().await?;
@@ -162,11 +165,22 @@ impl Link {
         self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The server's time, in µs, from which on an attempt sent now is too late to take effect. It is no
+    /// earlier than the server's clock says, unless that was stepped since the handshake.
+    pub(crate) fn deadline(&self, late_after: Duration) -> u64 {
+        let passed = SystemEnv.now().since(self.known().1) + late_after;
+        match self.clock.load(Ordering::Relaxed) {
+            0 => FencingToken::MAX.get(),
+            micros => micros.saturating_add(passed.as_micros() as u64),
+        }
+    }
+
     /// Asks the server who it is, on this connection.
     pub(crate) async fn confirm(&self) -> Result<Arc<Identity>, Error> {
         let before = SystemEnv.now();
         let (server, replication) =
             tokio::try_join!(self.info("server"), self.info("replication"))?;
+        let clock = identity::field(&server, "server_time_usec").and_then(|time| time.parse().ok());
         let mut identity = Identity::read(&(server + &replication))?;
         if identity.role != "master" {
             self.retire();
@@ -177,6 +191,8 @@ impl Link {
             identity.limits = self.limits().await?;
         }
         let identity = Arc::new(identity);
+        // An older server does not tell: then only tombstones stop what is late.
+        self.clock.store(clock.unwrap_or(0), Ordering::Relaxed);
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) =
             (Arc::clone(&identity), before);
         Ok(identity)

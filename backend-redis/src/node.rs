@@ -52,8 +52,8 @@ impl Script {
     /// `gate` and others: see `scripts/common.lua`), and `rest`.
     ///
     /// It must ask `gate` before it grants, and answer what `gate` refuses with. `KEYS[1]` is the
-    /// epoch record; `ARGV[1]` to `ARGV[4]` are set, the caller's arguments follow, and one for `gate`
-    /// is the last.
+    /// epoch record; `ARGV[1]` to `ARGV[4]` are set, the caller's arguments follow, and two more: the
+    /// time from which on it is too late (`late`), and one for `gate`.
     #[must_use]
     pub fn in_epoch(fast: &str, rest: &str) -> Self {
         Self(scripts::Script::new([fast, scripts::COMMON, rest].join("\n")))

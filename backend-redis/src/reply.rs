@@ -16,6 +16,8 @@ pub(crate) enum Reply {
     Quarantined(Quarantined),
     /// The client's handshake is older than a change of the server's role.
     Stale,
+    /// The attempt reached the server after its deadline.
+    Late,
     /// The store has other settings than the client thought: the longest lease in µs, quarantine.
     Settings(u64, bool),
     Floor(u64),
@@ -114,6 +116,7 @@ impl Reply {
                 why: text(part(2)?)?.to_owned(),
             }),
             "stale" => Self::Stale,
+            "late" => Self::Late,
             "settings" => Self::Settings(number(part(1)?)?, text(part(2)?)? == "on"),
             "floor" => Self::Floor(number(part(1)?)?),
             "lease" => Self::LeaseTooLong,

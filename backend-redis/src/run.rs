@@ -157,6 +157,8 @@ impl Store {
                 quarantine.as_bytes(),
             ];
             arguments.extend_from_slice(own);
+            let deadline = link.deadline(self.settings.late_after).to_string();
+            arguments.push(deadline.as_bytes());
             let failover = Failover::of(&self.settings, &identity).argument();
             arguments.push(failover.as_bytes());
             let answer = match call(&link, way.ask.is_some(), script, keys, &arguments).await? {
@@ -168,7 +170,8 @@ impl Store {
             };
             tries += 1;
             match answer.reply {
-                Some(Reply::Stale) if answer.first.is_none() => {
+                // Late by a clock that was stepped, since the answer has come in time.
+                Some(Reply::Stale | Reply::Late) if answer.first.is_none() => {
                     let identity = link.confirm().await?;
                     self.promise(Some((&link.place, &identity)));
                 }
@@ -178,7 +181,10 @@ impl Store {
                 _ => return Ok((answer, link)),
             }
         }
-        Err(Error::new(ErrorKind::Unavailable, "the server changes its role again and again"))
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            "the server changes its role or its clock again and again",
+        ))
     }
 }
 

@@ -31,8 +31,8 @@ const FORM: &str = "the URL of a Redis store is redis://USER:PASSWORD@HOST:PORT/
 ///
 /// Options: `prefix=leasehold`, `longest_lease=30s`, `quarantine=on|off`, `protocol=resp2|resp3`,
 /// `timeout=5s`, `allow_eviction=true|false`, `failover_margin=15s`,
-/// `wait_replicas=1`, `wait_timeout=500ms`; with TLS `ca=FILE`, and `cert=FILE` with `key=FILE`, in
-/// PEM.
+/// `wait_replicas=1`, `wait_timeout=500ms`, `late_after=30s`; with TLS `ca=FILE`, and `cert=FILE`
+/// with `key=FILE`, in PEM.
 ///
 /// # Errors
 /// As [`RedisBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message shows the
@@ -127,6 +127,7 @@ fn options(mut builder: RedisBuilder, url: &Url, socket: bool) -> Result<RedisBu
             "prefix" => builder.prefix(value),
             "longest_lease" => builder.longest_lease(span("longest_lease", value)?),
             "timeout" => builder.timeout(span("timeout", value)?),
+            "late_after" => builder.late_after(span("late_after", value)?),
             "failover_margin" => builder.failover_margin(span("failover_margin", value)?),
             "wait_replicas" => builder.wait_replicas(value.parse().map_err(|_| {
                 refuse(format!("wait_replicas {value:?} is not allowed; allowed is 0 or more"))
@@ -165,7 +166,7 @@ fn options(mut builder: RedisBuilder, url: &Url, socket: bool) -> Result<RedisBu
                 return Err(refuse(format!(
                     "unknown option {other:?}; allowed are prefix, longest_lease, quarantine, \
                      protocol, timeout, allow_eviction, failover_margin, wait_replicas, wait_timeout, \
-                     ca, cert, key, for a socket user, password, db, with sentinels sentinel_user, \
+                     late_after, ca, cert, key, for a socket user, password, db, with sentinels sentinel_user, \
                      sentinel_password"
                 )));
             }

@@ -5,10 +5,11 @@ mod support;
 
 use std::time::Duration;
 
+use backend_redis::{Fence, FenceError};
 use conformance_tests::kit::{Clock, Data, Mode, Proxy, RedisOptions, Server as _};
 use lock_core::{
-    Attempt, Env as _, ErrorKind, LockClient, LossReason, Outcome, Release, Renewal, Signal,
-    SystemEnv,
+    Attempt, Env as _, ErrorKind, FencingToken, LockClient, LossReason, Outcome, Release, Renewal,
+    Signal, SystemEnv,
 };
 
 use self::support::{
@@ -75,6 +76,29 @@ async fn a_restart_with_data_is_a_quarantine_and_holders_go_on() {
     assert!(quarantined(&*other).await.why.contains("restarted"));
     let answer = other.renew(&[&grant], SystemEnv.now()).await.pop();
     assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_fence_is_as_durable_as_its_server() {
+    for data in [Data::Keep, Data::Lose] {
+        let mut server = server_with(RedisOptions::new().aof().line("appendfsync always")).await;
+        let [one, two] = [1, 2].map(|token| FencingToken::new(token).unwrap());
+        Fence::connect(&url(&server)).await.unwrap().set("data", "new", two).await.unwrap();
+        let before = server.info("run_id").await.unwrap();
+        server.restart(data).await.unwrap();
+        assert_ne!(server.info("run_id").await.unwrap(), before);
+        let fence = Fence::connect(&url(&server)).await.unwrap();
+        let late = fence.set("data", "late", one).await;
+        let kept = server.cli(&["GET", "data"]).await.unwrap();
+        match data {
+            Data::Keep => {
+                assert!(matches!(late, Err(FenceError::Stale(stale)) if stale.admitted == two));
+                assert_eq!(kept, "new");
+            }
+            // What its documentation warns of.
+            Data::Lose => assert_eq!((late.is_ok(), kept.as_str()), (true, "late")),
+        }
+    }
 }
 
 #[tokio::test]
@@ -185,6 +209,65 @@ async fn a_ghost_of_an_abandoned_attempt_takes_nothing() {
     };
     tokio::time::timeout(SOON, arrived).await.expect("the ghost did not come");
     assert_eq!(direct.inspect(&asked.name).await.unwrap(), None);
+}
+
+/// Tombstones live for a minute. What comes later than that finds its own deadline.
+#[tokio::test]
+async fn a_ghost_that_outlived_its_tombstone_takes_nothing() {
+    const LATE: Duration = Duration::from_secs(1);
+    for late in [true, false] {
+        let server = server().await;
+        let proxy = Proxy::start(server.address()).await.unwrap();
+        let direct = connect(&url(&server)).await;
+        let through = format!("redis://{}?timeout=200ms&late_after=1s", proxy.address());
+        let store = connect(&through).await;
+        let holder = granted(&*direct, &request("held", LEASE)).await;
+        let warm: Vec<_> = (0..9).map(|number| request(&format!("warm {number}"), LEASE)).collect();
+        let warm = warm.iter().map(|request| store.try_acquire(request));
+        futures_util::future::join_all(warm).await; // the scripts are known from here on
+
+        // With one waiting already, the subscription is there.
+        let (_turn, _) = place(&*store, &request("held", LEASE)).await;
+
+        // One alone, others in a batch, and a place.
+        let asked: Vec<_> = (0..9).map(|number| request(&format!("job {number}"), LEASE)).collect();
+        let wants_place = request("held", LEASE);
+        proxy.set(Mode::Hold).await.unwrap();
+        let attempts = asked.iter().map(|request| store.try_acquire(request));
+        let attempts = futures_util::future::join_all(attempts);
+        let (attempts, place) = tokio::join!(attempts, store.enqueue(&wants_place));
+        assert!(attempts.iter().all(|answer| answer.as_ref().is_err_and(|e| e.is_ambiguous())));
+        assert!(place.unwrap_err().is_ambiguous());
+        for request in asked.iter().chain([&wants_place]) {
+            direct.abandon(request).await.unwrap();
+            let tombstone = format!("leasehold:{{0}}:gone:{}", request.owner);
+            // As if a minute had passed.
+            assert_eq!(server.cli(&["DEL", &tombstone]).await.unwrap(), "1");
+        }
+        if late {
+            tokio::time::sleep(LATE).await;
+        }
+        let before = calls(&server, "evalsha").await;
+        proxy.set(Mode::Pass).await.unwrap();
+        let arrived = async {
+            // The one alone, a batch, the place.
+            while calls(&server, "evalsha").await < before + 3 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(SOON, arrived).await.expect("the ghosts did not come");
+        let mut taken = 0;
+        for request in &asked {
+            taken += usize::from(direct.inspect(&request.name).await.unwrap().is_some());
+        }
+        let waiting = direct.inspect(&holder.name).await.unwrap().unwrap().waiting;
+        if late {
+            assert_eq!((taken, waiting), (0, Some(1)));
+        } else {
+            // Before the deadline nothing but a tombstone stops them: the deadline did it.
+            assert_eq!((taken, waiting), (asked.len(), Some(2)), "the ghosts were none");
+        }
+    }
 }
 
 #[tokio::test]

@@ -85,8 +85,10 @@ async fn soak(names: usize) {
         "{names} names: data {data_before} to {data_after} bytes, client {resident_before} to \
          {resident_after} KiB"
     );
-    // Buffers of connections come and go; a single byte per name would show in a million.
-    assert!(data_after < data_before + 200_000, "{data_before} bytes, then {data_after}");
+    // No key is left (see `data`). Buffers come and go, and tables stay sized for the tombstones of the
+    // last minute; a byte per name would show in a million.
+    let limit = data_before + 150_000 + names as u64 / 2;
+    assert!(data_after < limit, "{data_before} bytes, then {data_after}");
     assert!(resident_after < resident_before + 30_000, "{resident_before}, then {resident_after}");
 }
 

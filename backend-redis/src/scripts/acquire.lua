@@ -14,6 +14,7 @@ if record and string.sub(record, 1, 32) == owner then
     return {'granted', text(token)}
   end
 end
+if late(now) then return {'late'} end
 local mark, refusal = gate(now)
 if not mark then return refusal end
 if tonumber(floor) > now + tonumber(ARGV[3]) then return {'floor', text(now + tonumber(ARGV[3]))} end

@@ -2,7 +2,7 @@
 -- and acquire_fast.lua. Any other is answered -1, and goes its own way in a script of its own.
 -- KEYS: 1 epoch record, then the locks of the releases, their queues, the locks of the attempts, their
 --       queues, their owners' tombstones
--- ARGV: 1 to 4 and the last as in common.lua   5 how many releases   6 label of all attempts, then the
+-- ARGV: 1 to 4 and the last two as in common.lua   5 how many releases   6 label of all attempts, then the
 --       owner of each release, then owner and lease ms of each attempt
 -- Answers: 1 or 0 for each release, whether it was held; a token for each attempt.
 local answers, call = {}, redis.call
@@ -34,7 +34,7 @@ if open then
   local time = call('TIME')
   local now = time[1] * 1000000 + time[2]
   token = math.max(now, (e[6] or 0) + 1)
-  open = e[5] + 0 <= now and token + attempts <= 9007199254740991
+  open = e[5] + 0 <= now and now <= ARGV[#ARGV - 1] + 0 and token + attempts <= 9007199254740991
 end
 -- Before the first grant, as if there were one for each: should a later step fail, no token comes twice.
 if open then call('HSET', KEYS[1], 'mark', string.format('%.0f', token + attempts - 1)) end

@@ -5,6 +5,7 @@
 -- ARGV: 1 run id and 2 replication id that this connection was told
 --       3 the longest lease that the client believes in   4 its quarantine setting, on or off
 --       from 5 on: each script's own
+--       last but one, the time from which on an attempt is too late: its caller has given up
 --       last, where a replica may be promoted: by how many microseconds a quarantine is longer, for
 --       what an old master may still do; otherwise ''. With it the role is not taken on trust: two
 --       failovers in a row may have gone unnoticed since the client was told.
@@ -22,6 +23,8 @@ local function clock()
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]
 end
+
+local function late(now) return now > ARGV[#ARGV - 1] + 0 end
 
 local function parse(record)
   if not record then return nil end

@@ -6,7 +6,7 @@
 -- Answer: 0 if it was not held, 1 if it was, or the token that the next request was granted in its
 -- place; with any other answer to a next request {0 or 1, that answer}.
 local keep, next_ = '', ''
-if #ARGV > 6 then keep, next_ = ARGV[6], ARGV[7] end
+if #ARGV > 7 then keep, next_ = ARGV[6], ARGV[7] end
 local now = clock()
 local record = redis.call('GET', KEYS[2])
 local owner, token, state, label = parse(record)
@@ -27,7 +27,9 @@ local mark, refusal = gate(now)
 if not mark then return next_ ~= '' and {mine, refusal} or mine end
 local placed = false
 if next_ ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
-  if tonumber(ARGV[10]) > now + tonumber(ARGV[3]) or ARGV[8] * 1000 > tonumber(ARGV[3]) then
+  -- Then it asks for itself.
+  if late(now) or tonumber(ARGV[10]) > now + tonumber(ARGV[3])
+    or ARGV[8] * 1000 > tonumber(ARGV[3]) then
     next_ = ''
   else
     placed = heard(now, next_, table.concat({ARGV[8], ARGV[10], ARGV[11], ARGV[9]}, ' '))

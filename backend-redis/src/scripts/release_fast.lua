@@ -3,7 +3,7 @@
 if redis.call('EXISTS', KEYS[3]) == 0 then
   local record = redis.call('GET', KEYS[2])
   local mine = record and string.sub(record, 1, 32) == ARGV[5]
-  if #ARGV == 6 then
+  if #ARGV == 7 then
     -- It grants nothing, so it asks for no epoch.
     if mine then redis.call('DEL', KEYS[2]) end
     return mine and 1 or 0

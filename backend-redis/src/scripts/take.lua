@@ -1,5 +1,5 @@
--- Takes the lock for an owner where nothing can be said against it: this epoch, no quarantine, a lease
--- and a floor that are allowed. Returns the token, or nil where it is not as simple. What is in the way,
+-- Takes the lock for an owner where nothing can be said against it: this epoch, no quarantine, in time,
+-- a lease and a floor that are allowed. Returns the token, or nil where it is not as simple. What is in the way,
 -- such as a queue or a tombstone, is the caller's to see. KEYS and ARGV are those of common.lua.
 local function take(owner, label, lease, floor)
   local e = redis.call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'mark')
@@ -11,7 +11,7 @@ local function take(owner, label, lease, floor)
   local time, longest = redis.call('TIME'), ARGV[3] + 0
   local now = time[1] * 1000000 + time[2]
   local token = math.max(now, (e[6] or 0) + 1, floor + 1)
-  if e[5] + 0 > now or floor + 0 > now + longest or lease * 1000 > longest
+  if now > ARGV[#ARGV - 1] + 0 or e[5] + 0 > now or floor + 0 > now + longest or lease * 1000 > longest
     or token > 9007199254740991 then
     return nil
   end
