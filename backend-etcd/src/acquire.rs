@@ -102,7 +102,7 @@ impl EtcdBackend {
                 return Ok(Err(Found::Restored));
             }
             self.note(record.map(|record| (record, now)), now);
-            let held = Held { key, lease, created: now, place };
+            let held = Held { key, lease, created: now, place, history: pass.history };
             return Ok(Ok(granted(request, held)));
         }
         let got = gets(&answer);
@@ -160,7 +160,8 @@ impl EtcdBackend {
             return Ok(None);
         };
         let lease = Lease { id: seen.lease, ttl: Duration::from_secs(seconds), from };
-        let held = Held { key: seen.key, lease, created: seen.created, place };
+        let held =
+            Held { key: seen.key, lease, created: seen.created, place, history: pass.history };
         Ok(Some(granted(request, held)))
     }
 

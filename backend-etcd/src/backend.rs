@@ -45,7 +45,14 @@ impl EtcdBackend {
         let Some(held) = held(grant) else { return Renewal::Unknown(foreign()) };
         match self.keepalives.ask(held.lease.id).await.during("renew") {
             Ok(Credit::Alive { from, seconds }) => {
-                Renewal::Renewed { from: from.min(sent), lease: Duration::from_secs(seconds) }
+                match self.is_there(held).await.during("renew") {
+                    Ok(true) => Renewal::Renewed {
+                        from: from.min(sent),
+                        lease: Duration::from_secs(seconds),
+                    },
+                    Ok(false) => Renewal::Lost(self.why_lost(grant).await),
+                    Err(error) => Renewal::Unknown(error),
+                }
             }
             Ok(_) => Renewal::Lost(self.why_lost(grant).await),
             Err(error) => Renewal::Unknown(error),

@@ -77,7 +77,7 @@ impl EtcdBackend {
                 return Ok(None);
             }
             self.note(take.record.map(|record| (record, now)), now);
-            let held = Held { key, lease, created: now, place: take.place };
+            let held = Held { key, lease, created: now, place: take.place, history: pass.history };
             return Ok(Some(Enqueued::Granted(granted(request, held))));
         }
         let got = gets(&answer);
@@ -213,7 +213,7 @@ impl EtcdBackend {
             }
             self.note(record.map(|record| (record, now)), now);
             let key = waiting.key.clone();
-            let held = Held { key, lease, created: waiting.created, place };
+            let held = Held { key, lease, created: waiting.created, place, history: pass.history };
             return Ok(Some(Attempt::Granted(granted(request, held))));
         }
         let got = gets(&answer);

@@ -167,6 +167,16 @@ impl EtcdBackend {
         }
     }
 
+    /// Whether a grant whose lease lives has its place. It has, unless the cluster was restored since: a
+    /// snapshot may have the lease, which was in stock then, and not the place.
+    pub(crate) async fn is_there(&self, held: &Held) -> Result<bool, Error> {
+        if self.pass().await?.history == held.history {
+            return Ok(true);
+        }
+        let same = Compare::create_revision(held.key.as_str(), CompareOp::Equal, held.created);
+        Ok(self.rpc.txn(Txn::new().when([same])).await?.succeeded())
+    }
+
     /// Why a grant whose lease is gone was lost; a failure to look does not make it less so.
     pub(crate) async fn why_lost(&self, grant: &Grant) -> LossReason {
         match self.look(&grant.name).await {

@@ -85,6 +85,8 @@ pub(crate) struct Held {
     pub(crate) lease: Lease,
     pub(crate) created: i64,
     pub(crate) place: Place,
+    /// In which history of the cluster it was granted.
+    pub(crate) history: u64,
 }
 
 /// The token of a place created at `revision`.

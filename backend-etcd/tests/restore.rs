@@ -125,6 +125,33 @@ async fn a_lock_lost_in_a_restore_of_three_members_is_waited_out() {
     a_lock_lost_in_a_restore_is_waited_out(3).await;
 }
 
+/// The stock of leases is in the snapshot, and the lock that was taken with one of them later is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost() {
+    let mut cluster = Cluster::start(1).await;
+    let backend = cluster.connect().await;
+    for _ in 0..10 {
+        let grant = backend.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+        backend.release(&grant, Release::default()).await.unwrap();
+    }
+    cluster.save().await;
+    let before = cluster.etcd.ctl(&["lease", "list"]).await.unwrap();
+    let client = LockClient::new(Arc::clone(&backend));
+    let guard = client.lock("job").lease(LONGEST).acquire().await.unwrap();
+    let keys = cluster.etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await;
+    let lease = keys.unwrap().trim().rsplit('/').next().unwrap().to_owned();
+    assert!(before.contains(&lease), "{lease} is not of the stock: {before}");
+    cluster.restore().await;
+    let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("it is told");
+    let lost = SystemEnv.now();
+    let next = LockClient::new(cluster.connect().await).lock("job").lease(LONGEST);
+    let next = next.wait(PATIENCE).acquire().await.unwrap();
+    assert!(SystemEnv.now() >= lost && !guard.is_valid(), "{reason}");
+    assert!(next.token() > guard.token());
+    let left = cluster.etcd.ctl(&["lease", "list"]).await.unwrap();
+    println!("lost because {reason}; {left}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_snapshot_has_is_kept_held_and_waited_for() {
     let mut cluster = Cluster::start(1).await;

@@ -10,6 +10,7 @@ use lock_core::{
 };
 
 use crate::{
+    batch::Job,
     error,
     keys::Bucket,
     link::Link,
@@ -33,7 +34,7 @@ impl fmt::Debug for Redis {
 /// How many renewals go into one script call: a script holds the whole server up.
 const BATCH: usize = 200;
 
-fn millis(span: std::time::Duration) -> String {
+pub(crate) fn millis(span: std::time::Duration) -> String {
     // Rounded up: a lease is never shorter than its holder believes.
     span.as_nanos().div_ceil(1_000_000).max(1).to_string()
 }
@@ -79,6 +80,27 @@ impl Redis {
         Err(error)
     }
 
+    /// An attempt that wants no place: in a batch with others, if there are others.
+    async fn plain_attempt(&self, request: &Request) -> Result<Reply, Error> {
+        let bucket = self.0.keys.bucket(&request.name);
+        // Who has a place comes to be heard of, and finds a queue.
+        let placed = self.pushes().waits_in(bucket) && self.pushes().has(request.owner);
+        // Who waits for replicas learns of its own write only.
+        let waits = self.0.settings.acknowledgement().is_some();
+        if placed || waits || request.floor != FencingToken::ZERO {
+            return self.attempt(request, "").await;
+        }
+        let alone = self.0.gathering(bucket).alone();
+        if alone.is_none() {
+            let job = Job::attempt(&self.0.keys, request);
+            if let Some(token) = self.0.gather(bucket, job).await? {
+                let token = FencingToken::new(token).ok_or_else(reply::not_understood)?;
+                return Ok(Reply::Granted(token));
+            }
+        }
+        self.attempt(request, "").await
+    }
+
     fn failed(&self, reply: Reply) -> Error {
         reply.into_error(self.0.agreed().longest)
     }
@@ -116,17 +138,25 @@ impl Redis {
     }
 
     async fn free(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+        let bucket = self.0.keys.bucket(&grant.name);
+        let plain = how.keep.is_none() && how.next.is_none();
+        let alone = if plain { self.0.gathering(bucket).alone() } else { None };
+        if plain && alone.is_none() {
+            let job = Job::release(&self.0.keys, grant);
+            if let Some(held) = self.0.gather(bucket, job).await? {
+                return Ok(Released::plain(outcome(held == 1)));
+            }
+        }
         let turn = how.next.map(|next| self.turn(next));
         let next_owner = how.next.map_or(grant.owner, |next| next.owner);
         let keys = self.0.keys.of(&grant.name, next_owner);
-        let bucket = self.0.keys.bucket(&grant.name);
         let owner = grant.owner.to_string();
         let keep = how.keep.map(millis).unwrap_or_default();
         let next = how.next.map(|next| {
             (next.owner.to_string(), millis(next.lease), next.floor.to_string(), &next.label)
         });
-        let own: [&[u8]; 7] = match &next {
-            Some((next, lease, floor, label)) => [
+        let own: &[&[u8]] = match &next {
+            Some((next, lease, floor, label)) => &[
                 owner.as_bytes(),
                 keep.as_bytes(),
                 next.as_bytes(),
@@ -135,13 +165,16 @@ impl Redis {
                 floor.as_bytes(),
                 self.pushes().channel(bucket).as_bytes(),
             ],
-            None => [owner.as_bytes(), keep.as_bytes(), b"", b"", b"", b"", b""],
+            None if how.keep.is_some() => {
+                &[owner.as_bytes(), keep.as_bytes(), b"", b"", b"", b"", b""]
+            }
+            None => &[owner.as_bytes()],
         };
         let release = &scripts::RELEASE;
         let read = Answer::after_number;
-        let freed = self.0.run_in_epoch_somewhere(bucket, release, &keys, &own, read);
+        let freed = self.0.run_in_epoch_somewhere(bucket, release, &keys, own, read);
         let (answer, link) = freed.await?;
-        let outcome = if answer.first == Some(1) { Outcome::Released } else { Outcome::NotHeld };
+        let outcome = outcome(answer.first == Some(1));
         let next = match (how.next, turn, answer.reply) {
             // With what stood in its way, the core asks on its own.
             (Some(request), Some(turn), Some(reply)) => {
@@ -195,6 +228,10 @@ impl Redis {
     }
 }
 
+fn outcome(held: bool) -> Outcome {
+    if held { Outcome::Released } else { Outcome::NotHeld }
+}
+
 fn unknown(grants: &[&Grant], error: &Error) -> Vec<Renewal> {
     let told =
         |grant: &&Grant| Renewal::Unknown(error.clone().at("redis", "renew").on(&grant.name));
@@ -217,7 +254,7 @@ impl Backend for Redis {
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
         let asked = async {
-            match self.attempt(request, "").await? {
+            match self.plain_attempt(request).await? {
                 Reply::Granted(token) => Ok(Attempt::Granted(Grant::new(request, token))),
                 Reply::Busy { busy, placed } => {
                     if !placed {
@@ -303,7 +340,7 @@ impl Backend for Redis {
         let bucket = self.0.keys.bucket(name);
         let answer = self.0.run_in_epoch(bucket, &scripts::FORCE, &keys, &[], Answer::number).await;
         let answer = answer.map_err(|error| error.at("redis", "force-release").on(name))?;
-        Ok(if answer.first == Some(1) { Outcome::Released } else { Outcome::NotHeld })
+        Ok(outcome(answer.first == Some(1)))
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {

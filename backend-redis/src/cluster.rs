@@ -26,6 +26,9 @@ use crate::{
 /// How long other nodes are waited for after the first has answered.
 const OTHERS: Duration = Duration::from_millis(100);
 
+/// A large cluster is not asked as a whole.
+const ASKED_AT_ONCE: usize = 6;
+
 /// What is known of a cluster.
 pub(crate) struct Map {
     settings: Settings,
@@ -105,9 +108,32 @@ impl Map {
     }
 
     async fn refresh(&self, wanted: Bucket) -> Result<(), Error> {
-        let nodes: Vec<Place> = self.known().nodes.iter().cloned().collect();
+        let nodes = {
+            let known = self.known();
+            let mut nodes: Vec<Place> = known.nodes.iter().cloned().collect();
+            nodes.sort_by_key(|node| known.doubted.contains(node));
+            nodes
+        };
+        let mut failure = None;
+        for some in nodes.chunks(ASKED_AT_ONCE) {
+            if let Some(map) = self.ask_some(some, wanted, &mut failure).await {
+                self.learn(&map);
+                return Ok(());
+            }
+        }
+        let none = || Error::new(ErrorKind::Unavailable, "no node of the cluster answered");
+        Err(failure.unwrap_or_else(none))
+    }
+
+    /// The map of one of these nodes: of one that names a usable owner, if there is one.
+    async fn ask_some(
+        &self,
+        nodes: &[Place],
+        wanted: Bucket,
+        failure: &mut Option<Error>,
+    ) -> Option<Vec<Owned>> {
         let mut asked: FuturesUnordered<_> = nodes.iter().map(|node| self.ask(node)).collect();
-        let (mut best, mut failure): (Option<Vec<Owned>>, Option<Error>) = (None, None);
+        let mut best: Option<Vec<Owned>> = None;
         loop {
             let answer = match best {
                 None => asked.next().await,
@@ -127,15 +153,12 @@ impl Map {
                 // What an operator has to mend says more than a node that is down.
                 Some(Err(error)) => match &failure {
                     Some(known) if !Error::is_retryable(known) => {}
-                    _ => failure = Some(error),
+                    _ => *failure = Some(error),
                 },
                 None => break,
             }
         }
-        let none = || Error::new(ErrorKind::Unavailable, "no node of the cluster answered");
-        let map = best.ok_or_else(|| failure.unwrap_or_else(none))?;
-        self.learn(&map);
-        Ok(())
+        best
     }
 
     fn learn(&self, map: &[Owned]) {

@@ -90,8 +90,10 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
 
 fn old_master_stops(settings: &Settings, server: &Identity, margin: Duration) -> Assumption {
     let margin = humantime::format_duration(margin);
-    let waits =
-        format!("it has stopped writing {margin} after it, and the quarantine is longer by that");
+    let waits = format!(
+        "it has stopped writing {margin} after it, and the quarantine is longer by that; a master that \
+         hung hears of its replacement before it grants anything"
+    );
     let text = if settings.topology.is_cluster() {
         format!(
             "a master that is replaced in a failover is cut off from the majority of masters or knows \

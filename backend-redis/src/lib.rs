@@ -1,4 +1,4 @@
-//! Locks of leasehold in one Redis.
+//! Locks of leasehold in Redis: one server, one that sentinels watch, or a cluster.
 //!
 //! Every operation is one Lua script, one round trip. A release hands the lock to the first waiter in
 //! the same step and tells it by push; tokens come from the server's clock and never go back; after a
@@ -10,18 +10,60 @@
 //! ```text
 //! user NAME on >PASSWORD resetchannels &PREFIX:{0}:push:* resetkeys ~PREFIX:{0}:* -@all +hello
 //!   +auth +select +ping +info +time +eval +evalsha +scan +subscribe
-//!   +unsubscribe +publish +get +set +del +exists +pttl +pexpire +hget +hmget +hset +hdel +llen +lpop
+//!   +unsubscribe +publish +get +mget +set +del +exists +pttl +pexpire +hget +hmget +hset +hdel +llen +lpop
 //!   +lpos +lrem +rpush
 //! ```
 //!
 //! Where replicas are, `+config|get` lets the client read how long a master that is cut off goes on
-//! writing; without it set `failover_margin`. A user for sentinels needs `+hello +auth
-//! +sentinel|get-master-addr-by-name +sentinel|master`.
+//! writing; without it set `failover_margin`. `wait_replicas` needs `+wait`. A user for sentinels needs
+//! `+hello +auth +sentinel|get-master-addr-by-name +sentinel|master`.
 //!
-//! A [`Fence`] needs the user's own keys besides. `init` needs nothing more.
+//! In a cluster:
+//!
+//! ```text
+//! user NAME on >PASSWORD resetchannels &PREFIX:{*}:spush:* resetkeys ~PREFIX:{*}:* -@all +hello
+//!   +auth +ping +info +time +eval +evalsha +cluster|slots +cluster|countkeysinslot
+//!   +cluster|getkeysinslot +config|get +asking +ssubscribe +spublish +get +set +del +exists +pttl
+//!   +pexpire +hget +hmget +hset +hdel +llen +lpop +lpos +lrem +rpush
+//! ```
+//!
+//! A [`Fence`] needs the user's own keys besides; there is none for a cluster yet. `init` needs nothing
+//! more.
+//!
+//! # Failover
+//! Redis replicates behind the master's back, so that a replica may be promoted without the last grants.
+//! Nothing is granted by the new master until every lease that could have been given is over; holders may
+//! renew what it has. That alone does not keep an *old* master from granting and renewing for clients
+//! that still reach it. Exclusion across failover is promised only where it is known to stop, or not to
+//! be believed:
+//!
+//! | | set on the servers | quarantine of the new master |
+//! |---|---|---|
+//! | sentinels | `min-replicas-to-write` so high that a failover leaves the old master fewer, and `min-replicas-max-lag` | longest lease + `min-replicas-max-lag` + 5 s |
+//! | cluster | `cluster-node-timeout`; no `CLUSTER FAILOVER TAKEOVER` | longest lease + 2 × `cluster-node-timeout` + 4 s |
+//! | either | nothing, but all clients use `wait_replicas=N`, with N so high that a failover leaves the old master fewer | longest lease |
+//!
+//! `failover_margin` replaces what is added to the longest lease, for who knows better or may not ask
+//! CONFIG GET. A master that hung and goes on is taken to hear of its replacement before it grants
+//! anything. [`Guarantees`](lock_core::Guarantees) and `leasehold check` say what is promised with the
+//! servers as they are, and if nothing is, what to set. With `wait_replicas` each grant and renewal
+//! costs a round trip to the replicas, and nothing is granted while too few answer.
+//!
+//! *From the loss of a master until the first new grant* it takes the detection
+//! (`down-after-milliseconds` or `cluster-node-timeout`), one or two seconds for votes and promotion, at
+//! most one second until waiting clients ask, and the quarantine. Measured with a longest lease of 3 s:
+//! sentinels (1.5 s) promote after 2.8 s and the first grant comes after 5.9 s, with
+//! `min-replicas-max-lag 1` after 12 s; a cluster (1.5 s) promotes after 3 s and grants after 13 s.
+//! It is shortened most by a shorter longest lease (`leasehold init --longest-lease`), then by
+//! `wait_replicas` in place of the margin. Detection that is too quick backfires: sentinels that
+//! replace a busy master again and again start a new quarantine each time.
+//!
+//! A slot of a cluster that moves to another node, and the first replica that a server ever gets, cost a
+//! quarantine, too; a slot that is on the move grants nothing, and renews.
 
 mod acks;
 mod backend;
+mod batch;
 mod cluster;
 mod config;
 mod error;

@@ -96,6 +96,11 @@ impl Pushes {
         self.count(bucket).load(Ordering::SeqCst) > 0
     }
 
+    /// Whether this owner waits.
+    pub(crate) fn has(&self, owner: OwnerId) -> bool {
+        self.places().contains_key(&owner)
+    }
+
     fn count(&self, bucket: Bucket) -> &AtomicUsize {
         &self.waiting[bucket.index()]
     }

@@ -73,12 +73,23 @@ pub fn number(value: &Value) -> Result<u64, Error> {
     }
 }
 
+/// A number that may be missing: -1.
+pub(crate) fn known_number(value: &Value) -> Result<Option<u64>, Error> {
+    match value {
+        Value::Int(number) => Ok(u64::try_from(*number).ok()),
+        _ => Err(not_understood()),
+    }
+}
+
 pub(crate) fn token(value: &Value) -> Result<FencingToken, Error> {
     FencingToken::new(number(value)?).ok_or_else(not_understood)
 }
 
 impl Reply {
     pub(crate) fn read(value: Value) -> Result<Self, Error> {
+        if let Value::Int(_) = value {
+            return Ok(Self::Granted(token(&value)?));
+        }
         let parts = list(value)?;
         let part = |at: usize| parts.get(at).ok_or_else(not_understood);
         Ok(match text(part(0)?)? {

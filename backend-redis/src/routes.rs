@@ -5,21 +5,31 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
+use lock_core::{Error, Instant};
+
 use crate::{keys::Bucket, link::Link, topology::Place};
 
 /// At most one connection to a server; whoever needs one holds the lock while it is made.
 pub(crate) type Line = Arc<tokio::sync::Mutex<Option<Arc<Link>>>>;
 
+/// The last failure to find a bucket's server, and when; whoever looks for it holds the lock.
+pub(crate) type Search = tokio::sync::Mutex<Option<(Instant, Error)>>;
+
 /// The connections in use: for each bucket the one to its server, and for each server its line.
 #[derive(Debug)]
 pub(crate) struct Routes {
     buckets: Box<[RwLock<Option<Arc<Link>>>]>,
+    searches: Box<[Search]>,
     lines: Mutex<HashMap<Place, Line>>,
 }
 
 impl Routes {
     pub(crate) fn new(buckets: usize) -> Self {
-        Self { buckets: (0..buckets).map(|_| RwLock::default()).collect(), lines: Mutex::default() }
+        Self {
+            buckets: (0..buckets).map(|_| RwLock::default()).collect(),
+            searches: (0..buckets).map(|_| Search::default()).collect(),
+            lines: Mutex::default(),
+        }
     }
 
     /// The connection of a bucket, if it is alive.
@@ -30,6 +40,10 @@ impl Routes {
 
     pub(crate) fn set(&self, bucket: Bucket, link: Option<Arc<Link>>) {
         *self.buckets[bucket.index()].write().unwrap_or_else(PoisonError::into_inner) = link;
+    }
+
+    pub(crate) fn search(&self, bucket: Bucket) -> &Search {
+        &self.searches[bucket.index()]
     }
 
     /// The line to a server.

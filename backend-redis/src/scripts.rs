@@ -29,8 +29,9 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "acquire_fast.lua" "common.lua" "acquire.lua";
-    RELEASE = "release_fast.lua" "common.lua" "release.lua";
+    ACQUIRE = "take.lua" "acquire_fast.lua" "common.lua" "acquire.lua";
+    RELEASE = "take.lua" "release_fast.lua" "common.lua" "release.lua";
+    BATCH = "batch.lua";
     ABANDON = "common.lua" "abandon.lua";
     FORCE = "common.lua" "force.lua";
     RAISE = "common.lua" "raise.lua";

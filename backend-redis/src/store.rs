@@ -9,10 +9,11 @@ use std::{
     time::Duration,
 };
 
-use lock_core::{Error, ErrorKind, Guarantees};
+use lock_core::{Env as _, Error, ErrorKind, Guarantees, SystemEnv};
 use redis::Value;
 
 use crate::{
+    batch::Gathering,
     config::Settings,
     error, guarantees,
     identity::Identity,
@@ -38,6 +39,7 @@ pub(crate) struct Store {
     pub(crate) keys: Keys,
     pub(crate) pushes: Arc<Pushes>,
     pub(crate) routes: Routes,
+    gatherings: Box<[Gathering]>,
     pub(crate) finder: Finder,
     agreed: Mutex<Agreed>,
     promised: RwLock<Arc<Guarantees>>,
@@ -65,6 +67,7 @@ impl Store {
         Self {
             promised: RwLock::new(Arc::new(guarantees::of(agreed, &settings, &[]))),
             identities: Mutex::default(),
+            gatherings: keys.buckets().map(|_| Gathering::default()).collect(),
             routes: Routes::new(keys.buckets().count()),
             finder: Finder::new(&settings),
             settings,
@@ -102,8 +105,24 @@ impl Store {
     pub(crate) async fn link(&self, bucket: Bucket) -> Result<Arc<Link>, Error> {
         match self.routes.current(bucket) {
             Some(link) => Ok(link),
-            None => self.find(bucket).await,
+            None => self.search(bucket).await,
         }
+    }
+
+    /// One looks for the server, and all who have asked meanwhile have what it found: a server that
+    /// hangs costs each of them one time limit, not one after the other.
+    async fn search(&self, bucket: Bucket) -> Result<Arc<Link>, Error> {
+        let asked = SystemEnv.now();
+        let mut last = self.routes.search(bucket).lock().await;
+        if let Some(link) = self.routes.current(bucket) {
+            return Ok(link);
+        }
+        if let Some((_, error)) = last.as_ref().filter(|(failed, _)| *failed >= asked) {
+            return Err(error.clone());
+        }
+        let found = self.find(bucket).await;
+        *last = found.as_ref().err().map(|error| (SystemEnv.now(), error.clone()));
+        found
     }
 
     async fn find(&self, bucket: Bucket) -> Result<Arc<Link>, Error> {
@@ -201,6 +220,11 @@ impl Store {
         *self.agreed.lock().unwrap_or_else(PoisonError::into_inner) = agreed;
         self.promise(None);
     }
+
+    /// The calls of a bucket that may go together.
+    pub(crate) fn gathering(&self, bucket: Bucket) -> &Gathering {
+        &self.gatherings[bucket.index()]
+    }
 }
 
 /// The answer of a script that may grant; `first` is what [`crate::scripts::RELEASE`] puts before it.
@@ -216,6 +240,11 @@ impl Answer {
     }
 
     pub(crate) fn after_number(value: Value) -> Result<Self, Error> {
+        if let Value::Int(number) = value {
+            // Above 1 it is the token that the next request was granted.
+            let reply = if number > 1 { Some(Reply::read(value)?) } else { None };
+            return Ok(Self { first: Some(number.clamp(0, 1).unsigned_abs()), reply });
+        }
         let mut parts = reply::list(value)?.into_iter();
         let first = reply::number(&parts.next().ok_or_else(reply::not_understood)?)?;
         let reply = match parts.next() {

@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 
 use conformance_tests::{
     history::{ALL_RULES, Recorder, Rule, assert_clean, check},
-    kit::{Server as _, wait::until},
+    kit::{RedisCluster, RedisOptions, Server as _, wait::until},
 };
-use lock_core::{Attempt, Backend, Env as _, ErrorKind, Grant, LockClient, Renewal, SystemEnv};
+use lock_core::{
+    Attempt, Backend, Env as _, ErrorKind, FencingToken, Grant, LockClient, Outcome, Release,
+    Renewal, Signal, SystemEnv,
+};
 
 use self::support::{
     belief::hold,
@@ -224,6 +227,42 @@ async fn a_master_that_hung_and_was_replaced_gives_nothing_away_when_it_goes_on(
     assert_clean(&recorder.history(), ALL_RULES);
 }
 
+/// What the margin of the quarantine rests on: a master that hears of no other one stops writing.
+#[tokio::test]
+async fn an_isolated_master_stops_within_the_margin() {
+    let cluster = cluster(0, "").await;
+    let (_, at) = owner(&cluster, 0).await;
+    let store = connect(&url(&cluster, "")).await;
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    for (other, node) in cluster.nodes().iter().enumerate() {
+        if other != at {
+            node.pause().unwrap();
+        }
+    }
+    let began = Instant::now();
+    let mut last = began;
+    let refused = async {
+        loop {
+            let sent = Instant::now();
+            match store.renew(&[&grant], SystemEnv.now()).await.pop().unwrap() {
+                Renewal::Renewed { .. } => last = sent,
+                Renewal::Unknown(error) => return error,
+                other => panic!("{other:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let error = tokio::time::timeout(SOON, refused).await.unwrap();
+    assert!(error.to_string().contains("cannot answer now"), "{error}");
+    println!("the last renewal was accepted {:?} after the others fell silent", last - began);
+    // Twice the node timeout, and what else the margin has.
+    assert!(last - began < Duration::from_secs(7), "{:?}", last - began);
+    assert!(last > began, "nothing was renewed at all");
+    for node in cluster.nodes() {
+        node.resume().unwrap();
+    }
+}
+
 #[tokio::test]
 async fn pushes_go_to_sharded_channels_and_a_listing_finds_every_bucket() {
     let cluster = cluster(0, "").await;
@@ -258,6 +297,51 @@ async fn pushes_go_to_sharded_channels_and_a_listing_finds_every_bucket() {
     assert!(next.is_valid());
     assert_eq!(calls(&cluster.nodes()[at], "spublish").await, 1);
     assert_eq!(calls(&cluster.nodes()[at], "publish").await, 0);
+}
+
+/// The user of a cluster of the crate's documentation, as it stands there.
+fn documented_acl() -> String {
+    let source = include_str!("../src/lib.rs");
+    let (_, part) = source.split_once("//! In a cluster:").unwrap();
+    let lines = part.lines().skip_while(|line| !line.starts_with("//! user NAME"));
+    let lines: Vec<_> = lines
+        .take_while(|line| !line.starts_with("//! ```"))
+        .map(|line| line.trim_start_matches("//!").trim())
+        .collect();
+    let text = lines.join(" ").replace("NAME", "app").replace("PASSWORD", "hunter2");
+    text.replace("PREFIX", "leasehold")
+}
+
+#[tokio::test]
+async fn the_documented_permissions_are_enough() {
+    let options = RedisOptions::new().line(documented_acl());
+    let cluster = RedisCluster::start(3, 0, options).await.unwrap();
+    for protocol in support::PROTOCOLS {
+        let hosts: Vec<_> = cluster.endpoints().iter().map(ToString::to_string).collect();
+        let url = format!("redis+cluster://app:hunter2@{}?protocol={protocol}", hosts.join(","));
+        let store = connect(&url).await;
+        support::first_use(&*store).await;
+        assert!(store.guarantees().exclusion.holds(), "{:?}", store.guarantees());
+        let grant = granted(&*store, &request("a", LEASE)).await;
+        let asked = request("a", LEASE);
+        let (mut turn, _) = support::place(&*store, &asked).await;
+        renewed(&*store, &[&grant]).await;
+        store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
+        assert!(store.inspect(&grant.name).await.unwrap().is_some());
+        assert_eq!(store.list(Some("0".into())).await.unwrap().locks.len(), 1);
+        store.clock_difference_micros().await.unwrap();
+        store.release(&grant, Release::default()).await.unwrap();
+        let signal = tokio::time::timeout(SOON, turn.next()).await.unwrap();
+        assert!(matches!(signal, Signal::Granted(_)), "{protocol}: {signal:?}");
+        assert_eq!(store.force_release(&asked.name).await.unwrap(), Outcome::Released);
+        store.abandon(&asked).await.unwrap();
+    }
+    for node in cluster.nodes() {
+        assert_eq!(node.cli(&["ACL", "LOG"]).await.unwrap(), "", "something was refused");
+        assert_eq!(node.cli(&["ACL", "DRYRUN", "app", "ASKING"]).await.unwrap(), "OK");
+        let refused = node.cli(&["ACL", "DRYRUN", "app", "GET", "elsewhere"]).await.unwrap();
+        assert!(refused.contains("no permissions") || refused.contains("NOPERM"), "{refused}");
+    }
 }
 
 #[tokio::test]

@@ -48,6 +48,9 @@ impl Harness for OnRedis {
     }
 }
 
+/// More than enough for a busy machine.
+const WAIT: &str = "?wait_replicas=1&wait_timeout=4s";
+
 /// Three sentinels, a master and two replicas.
 struct OnSentinels {
     name: &'static str,
@@ -111,7 +114,7 @@ fn main() -> ExitCode {
         on("redis/resp3/tls", "resp3", true),
         on("redis/resp2/tls", "resp2", true),
         Arc::new(OnSentinels { name: "redis/sentinel", options: "" }),
-        Arc::new(OnSentinels { name: "redis/sentinel/wait", options: "?wait_replicas=1" }),
+        Arc::new(OnSentinels { name: "redis/sentinel/wait", options: WAIT }),
         Arc::new(OnCluster),
     ])
 }

@@ -102,6 +102,25 @@ async fn a_paused_server_hides_no_loss_and_blocks_no_close() {
 }
 
 #[tokio::test]
+async fn many_callers_of_a_server_that_hangs_wait_together_and_not_in_turn() {
+    let server = server().await;
+    let store = connect(&format!("{}?timeout=1s", url(&server))).await;
+    server.pause().unwrap();
+    // The first find the old connection dead, the others make no new one.
+    for _ in 0..2 {
+        let began = std::time::Instant::now();
+        let all = (0..100).map(|_| {
+            let asked = request("a", LEASE);
+            let store = &store;
+            async move { store.try_acquire(&asked).await.is_err() }
+        });
+        assert!(futures_util::future::join_all(all).await.into_iter().all(|failed| failed));
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+    server.resume().unwrap();
+}
+
+#[tokio::test]
 async fn lost_replies_change_nothing_but_what_was_asked() {
     let server = server().await;
     let proxy = Proxy::start(server.address()).await.unwrap();

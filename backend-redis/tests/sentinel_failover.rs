@@ -30,6 +30,17 @@ async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder() {
     deafen_replicas(&group, old).await;
     let holder = hold(&recorder, &first, lease).await;
     let token = holder.token;
+    // One who waits already finds the new master by himself.
+    let waiting = {
+        let (recorder, client) = (recorder.clone(), connect(&url(&group, options)).await);
+        tokio::spawn(async move { hold(&recorder, &LockClient::new(client), lease).await })
+    };
+    conformance_tests::kit::wait::until("somebody to wait", SOON, || async {
+        let length = group.servers()[old].cli(&["LLEN", "leasehold:{0}:queue:a"]).await?;
+        Ok((length == "1").then_some(()))
+    })
+    .await
+    .unwrap();
     let killed = Instant::now();
     let new = fail_over(&mut group, old).await;
     let promoted = killed.elapsed();
@@ -39,7 +50,7 @@ async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder() {
     // Whoever asks now is told why, and for how long.
     let told = quarantined(&*other).await;
     assert!(told.why.contains("changed its role"), "{told:?}");
-    let next = hold(&recorder, &LockClient::new(other), lease).await;
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
     println!("promoted after {promoted:?}, first grant after {:?}", killed.elapsed());
     assert!(next.token > token);
     holder.lost().await;

@@ -77,7 +77,10 @@ async fn partition(master_options: RedisOptions, options: &str, promised: bool) 
     // Its partition has no sentinel in it.
     let inside = LockClient::new(connect(&url_through(&through, options)).await);
     let outside = LockClient::new(connect(&url(&group, options)).await);
-    assert_eq!(outside.guarantees().exclusion.holds(), promised, "{:?}", outside.guarantees());
+    let told = outside.guarantees().exclusion.to_string();
+    assert_eq!(outside.guarantees().exclusion.holds(), promised, "{told}");
+    let part = if promised { "fewer than 1 replicas" } else { "set min-replicas-to-write" };
+    assert!(told.contains(part), "{told}");
     let holder = hold(&recorder, &inside, lease).await;
     for proxy in &proxies {
         proxy.set(Mode::Cut).await.unwrap();
@@ -126,7 +129,7 @@ async fn an_old_master_that_goes_on_writing_has_a_holder_of_its_own() {
 async fn logins_of_sentinels_and_master_are_used_and_their_refusal_is_told() {
     let app = "user app on >hunter2 resetchannels &leasehold:{0}:push:* ~leasehold:{0}:* -@all +hello \
                +auth +select +ping +info +time +eval +evalsha +scan +subscribe +unsubscribe +publish \
-               +get +set +del +exists +pttl +pexpire +hget +hmget +hset +hdel +llen +lpop +lpos +lrem \
+               +get +mget +set +del +exists +pttl +pexpire +hget +hmget +hset +hdel +llen +lpop +lpos +lrem \
                +rpush +config|get";
     let group = Sentinels::start(1, RedisOptions::new().line(app)).await.unwrap();
     for sentinel in group.endpoints() {
@@ -146,6 +149,20 @@ async fn logins_of_sentinels_and_master_are_used_and_their_refusal_is_told() {
     let store = connect_as(app, watcher, Sentinels::MASTER).await.unwrap();
     support::first_use(&*store).await;
     granted(&*store, &request("a", Duration::from_secs(10))).await;
+    // Without CONFIG GET nobody knows for how long an old master goes on.
+    for server in group.servers() {
+        for (setting, value) in [("min-replicas-to-write", "1"), ("min-replicas-max-lag", "3")] {
+            assert_eq!(server.cli(&["CONFIG", "SET", setting, value]).await.unwrap(), "OK");
+        }
+    }
+    let told = |store: &dyn lock_core::Backend| store.guarantees().exclusion.to_string();
+    let seeing = connect_as(app, watcher, Sentinels::MASTER).await.unwrap();
+    assert!(told(&*seeing).contains("has stopped writing 8s after"), "{}", told(&*seeing));
+    for server in group.servers() {
+        server.cli(&["ACL", "SETUSER", "app", "-config|get"]).await.unwrap();
+    }
+    let blind = connect_as(app, watcher, Sentinels::MASTER).await.unwrap();
+    assert!(told(&*blind).contains("permit CONFIG GET"), "{}", told(&*blind));
     for (login, sentinel, master, kind, part) in [
         ("app:wrong", watcher, Sentinels::MASTER, ErrorKind::Auth, "refuses the user"),
         (app, "watcher&sentinel_password=wrong", Sentinels::MASTER, ErrorKind::Auth, "refuses"),

@@ -32,7 +32,7 @@ async fn replicated(options: &str) -> (Redis, Vec<Redis>, String) {
 
 #[tokio::test]
 async fn what_is_granted_renewed_or_handed_over_is_on_all_replicas() {
-    let (master, replicas, url) = replicated("").await;
+    let (master, replicas, url) = replicated("wait_timeout=4s").await;
     let store = connect(&url).await;
     assert!(store.guarantees().exclusion.holds(), "{:?}", store.guarantees());
     let grant = granted(&*store, &request("a", LEASE)).await;
@@ -66,17 +66,17 @@ async fn what_is_granted_renewed_or_handed_over_is_on_all_replicas() {
 
 #[tokio::test]
 async fn what_too_few_acknowledge_is_given_back_and_a_renewal_is_not_believed() {
-    let (master, mut replicas, url) = replicated("wait_timeout=300ms").await;
+    let (master, mut replicas, url) = replicated("wait_timeout=2s").await;
     let store = connect(&url).await;
     let held = granted(&*store, &request("held", LEASE)).await;
     let client = LockClient::new(connect(&url).await);
-    let short = Duration::from_secs(2);
+    let short = Duration::from_secs(5);
     let guard = client.lock(name("short")).lease(short).acquire().await.unwrap();
     replicas[1].kill().unwrap();
 
     let error = store.try_acquire(&request("a", LEASE)).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Unavailable && !error.is_ambiguous(), "{error}");
-    assert!(error.to_string().contains("1 replicas acknowledged within 300ms"), "{error}");
+    assert!(error.to_string().contains("1 replicas acknowledged within 2s"), "{error}");
     assert_eq!(store.inspect(&name("a")).await.unwrap(), None);
     let answer = store.renew(&[&held], SystemEnv.now()).await.pop();
     assert!(matches!(answer, Some(Renewal::Unknown(_))), "{answer:?}");
@@ -119,7 +119,7 @@ async fn a_replica_restarted_during_the_wait_acknowledges_after_it() {
 /// not one each.
 #[tokio::test]
 async fn many_grants_at_once_share_their_waits() {
-    let (master, mut replicas, url) = replicated("wait_timeout=1s&timeout=20s").await;
+    let (master, mut replicas, url) = replicated("wait_timeout=4s&timeout=30s").await;
     let store = connect(&url).await;
     let all = |text: &'static str| {
         let attempts = (0..50).map(move |number| request(&format!("{text} {number}"), LEASE));
@@ -135,5 +135,6 @@ async fn many_grants_at_once_share_their_waits() {
     let began = Instant::now();
     assert!(all("b").await.iter().all(|granted| !granted));
     println!("{waits} waits for 50 grants; 50 refused after {:?}", began.elapsed());
-    assert!(began.elapsed() < Duration::from_secs(15));
+    // In turn it would be 200 s.
+    assert!(began.elapsed() < Duration::from_secs(60));
 }

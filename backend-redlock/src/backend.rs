@@ -21,6 +21,12 @@ impl Backend for Redlock {
         "redlock"
     }
 
+    /// The nodes as they are named, in any order: all clients name the same, and what a node itself
+    /// knows may be lost while the others go on.
+    async fn identity(&self) -> Result<String, Error> {
+        Ok(self.0.name_of_store())
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.0.promised()
     }

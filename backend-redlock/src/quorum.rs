@@ -69,6 +69,12 @@ impl Call {
 }
 
 impl Quorum {
+    pub(crate) fn name_of_store(&self) -> String {
+        let mut nodes: Vec<_> = self.peers.iter().map(|peer| peer.address.as_str()).collect();
+        nodes.sort_unstable();
+        format!("redlock:{}:{}", nodes.join(","), self.peers[0].node.epoch_key())
+    }
+
     pub(crate) fn new(peers: Vec<Peer>, options: Options, wake: Arc<Wake>) -> Self {
         let settings = peers[0].node.believed();
         let promised = guarantees::of(settings, &options, peers.len());

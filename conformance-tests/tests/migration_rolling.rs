@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     }
     let pairs = [
         ("redis-etcd", Kind::Redis, Kind::Etcd),
+        ("redis-redlock", Kind::Redis, Kind::Redlock),
         ("sqlite-postgres", Kind::Sqlite, Kind::Postgres),
     ];
     let filter = env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();

@@ -24,7 +24,7 @@
 //! |---|---|---|
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` | clients of one etcd cluster, and `etcdctl lock` |
 //! | `memory` (default) | `memory:` | tasks of one process |
-//! | `migrate` (default) | `migrate:PHASE?from=URL&to=URL` | what its stores lock out: see [`migration`] |
+//! | `migrate` | `migrate:PHASE?from=URL&to=URL` | what its stores lock out: see [`migration`] |
 //! | `mysql` | `mysql://USER@HOST/DATABASE`, also `mariadb:` | clients of one MySQL or MariaDB server |
 //! | `postgres` | `postgres://USER@HOST/DATABASE` | clients of one PostgreSQL server |
 //! | `redis` | `redis://HOST:PORT`, `rediss://HOST:PORT`, `unix:PATH` | clients of one Redis |

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use lock_core::{
     Backend, Direction, Env as _, ErrorKind, FencingToken, Fleet, LockClient, LockName, Memory,
-    Migration, OwnerId, OwnerLabel, Phase, Release, Request, Step, SystemEnv,
+    Migration, OwnerId, OwnerLabel, Phase, Release, Request, Step, SystemEnv, drift_margin,
 };
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -145,7 +145,9 @@ async fn a_lease_is_believed_no_longer_than_the_record() {
     let client = LockClient::new(Arc::new(migration));
     let guard = client.lock("job").lease(longest).acquire().await.unwrap();
     let fleet = Fleet::survey(&old, &new).await.unwrap();
-    assert!(guard.remaining() < fleet.members[0].remaining, "{:?}", guard.remaining());
+    // The record ends in the store that much later than its process believes in it.
+    let sooner = fleet.members[0].remaining - guard.remaining();
+    assert!(sooner >= drift_margin(longest), "{sooner:?}");
     client.close().await;
 }
 

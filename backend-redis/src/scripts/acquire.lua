@@ -18,7 +18,7 @@ local mark, refusal = gate(now)
 if not mark then return refusal end
 if tonumber(floor) > now + tonumber(ARGV[3]) then return {'floor', text(now + tonumber(ARGV[3]))} end
 if lease * 1000 > tonumber(ARGV[3]) then return {'lease'} end
-if redis.call('EXISTS', KEYS[5]) == 1 then return busy(owner, false, mark) end
+if redis.call('EXISTS', KEYS[5]) == 1 then return busy(owner, nil, mark, record) end
 if not record then
   -- Nobody barges past a live place. The asker's own one counts as heard of.
   if redis.call('EXISTS', KEYS[3]) == 1 then
@@ -37,4 +37,4 @@ if not record then
   end
 end
 local place = channel ~= '' and table.concat({lease, floor, channel, label}, ' ') or nil
-return busy(owner, heard(now, owner, place), mark)
+return busy(owner, heard(now, owner, place), mark, record)

@@ -119,27 +119,32 @@ local function try_pass_on(now, mark, me)
 end
 
 -- Puts a place at the end of the queue, or hears of the one that is there; only hears with
--- `place` nil.
+-- `place` nil. Returns nil if there is none, true for an old one, or the number of a new one.
 local function heard(now, owner, place)
-  local known = redis.call('HGET', KEYS[4], owner)
-  if not known and not place then return false end
-  if not known then redis.call('RPUSH', KEYS[3], owner) end
-  place = known and string.match(known, '^%d+ (.*)$') or place
-  redis.call('HSET', KEYS[4], owner, text(now + LIFE_US) .. ' ' .. place)
-  redis.call('PEXPIRE', KEYS[3], TOMB_MS)
-  redis.call('PEXPIRE', KEYS[4], TOMB_MS)
-  return true
+  local known = not place and redis.call('HGET', KEYS[4], owner)
+  if not known and not place then return nil end
+  -- A repeat has the same request, and so the same place.
+  place = place or string.match(known, '^%d+ (.*)$')
+  local number = true
+  if redis.call('HSET', KEYS[4], owner, text(now + LIFE_US) .. ' ' .. place) == 1 then
+    number = redis.call('RPUSH', KEYS[3], owner)
+  end
+  -- Both live much longer than a place; what nobody comes back to goes away by itself.
+  if redis.call('PTTL', KEYS[3]) < TOMB_MS / 2 then
+    redis.call('PEXPIRE', KEYS[3], TOMB_MS)
+    redis.call('PEXPIRE', KEYS[4], TOMB_MS)
+  end
+  return number
 end
 
--- {'busy', owner, label, remaining ms, token, retry ms, has a place}
-local function busy(me, placed, mark)
-  local record = redis.call('GET', KEYS[2])
+-- {'busy', owner, label, remaining ms, token, retry ms, has a place}, with the record that is there
+-- and what `heard` says of the asker.
+local function busy(me, placed, mark, record)
   local owner, token, _, label = parse(record)
   local left = record and redis.call('PTTL', KEYS[2]) or 0
-  local retry = FAR_MS
-  if not placed or redis.call('LPOS', KEYS[3], me, 'MAXLEN', NEAR) then
-    -- Who stands near the head comes when the lease ends, if the holder has crashed.
-    retry = math.max(1, math.min(NEAR_MS, left + 1))
-  end
+  local near = not placed or placed ~= true and placed <= NEAR
+    or placed == true and redis.call('LPOS', KEYS[3], me, 'MAXLEN', NEAR)
+  -- Who stands near the head comes when the lease ends, if the holder has crashed.
+  local retry = near and math.max(1, math.min(NEAR_MS, left + 1)) or FAR_MS
   return {'busy', owner or '', label or '', left, text(token or mark), retry, placed and 1 or 0}
 end

@@ -76,3 +76,28 @@ pub(crate) async fn calls(server: &Redis, command: &str) -> u64 {
     let value = stats.lines().find_map(|line| line.strip_prefix(&field));
     value.map_or(0, |value| value.split(',').next().unwrap().parse().unwrap())
 }
+
+/// Waits until nothing is known of a name: no holder, nobody waiting.
+pub(crate) async fn free(store: &dyn Backend, text: &str) {
+    until(text, "still held", || async { store.inspect(&name(text)).await.unwrap().is_none() })
+        .await;
+}
+
+/// Waits until that many places wait for a name.
+pub(crate) async fn queued(store: &dyn Backend, text: &str, places: u64) {
+    let there = || async {
+        let state = store.inspect(&name(text)).await.unwrap();
+        state.is_some_and(|state| state.waiting == Some(places))
+    };
+    until(text, "nobody queued", there).await;
+}
+
+async fn until<F: Future<Output = bool>>(text: &str, otherwise: &str, holds: impl Fn() -> F) {
+    let asking = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let limit = Duration::from_secs(60);
+    assert!(tokio::time::timeout(limit, asking).await.is_ok(), "{text}: {otherwise}");
+}

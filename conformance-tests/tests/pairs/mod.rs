@@ -15,6 +15,7 @@ use leasehold::Init;
 pub(crate) enum Kind {
     Sqlite,
     Redis,
+    Redlock,
     Etcd,
     Postgres,
 }
@@ -34,6 +35,14 @@ impl Kind {
             Self::Redis => {
                 let server = Redis::start(RedisOptions::new()).await?;
                 (format!("redis://{}", server.address()), Box::new(server))
+            }
+            Self::Redlock => {
+                let servers = Redis::start_many(3, RedisOptions::new()).await?;
+                let hosts: Vec<_> =
+                    servers.iter().map(|server| server.address().to_string()).collect();
+                // A machine that is busy is not to look like nodes that are down.
+                let options = "timeout=10s&node_timeout=5s";
+                (format!("redlock://{}?{options}", hosts.join(",")), Box::new(servers))
             }
             Self::Etcd => {
                 let etcd = Etcd::single(EtcdOptions::new()).await?;

@@ -146,11 +146,18 @@ impl Inner {
         doubtful: bool,
     ) -> Result<Guard, Grant> {
         let now = self.env.now();
-        // A pushed grant is confirmed by a renewal at once, off the caller's path; so is one with
-        // another lease than the caller's.
-        let unconfirmed = grant.claim.is_some() || grant.lease < wanted.lease;
+        let (pushed, shorter) = (grant.claim.is_some(), grant.lease < wanted.lease);
         let held = Arc::new(Held::new(grant, self.keeper.next_id(), wanted, doubtful, now)?);
-        let at = if unconfirmed { now } else { renewal::due(&held.grant, held.grant.from) };
+        let at = if pushed {
+            // Confirmed by a renewal, off the caller's path and early in its claim window; not at once,
+            // since what is held for a moment is given back before and needs none.
+            held.valid_until().map_or(now, |until| now + until.since(now) / 16)
+        } else if shorter {
+            // The store has another lease than the caller's.
+            now
+        } else {
+            renewal::due(&held.grant, held.grant.from)
+        };
         if !self.keep(&held, at) {
             return Err(held.grant.clone());
         }

@@ -43,6 +43,7 @@ pub(crate) async fn release(
     let carry = inner.waiting.carry(&inner, grant);
     let mut backoff = Backoff::until(now + grant.lease);
     let mut doubtful = false;
+    let carried = carry.is_some();
     let result = loop {
         let how = Release { keep, next: carry.as_ref().map(|carry| &carry.request) };
         match inner.backend.release(grant, how).await {
@@ -69,7 +70,10 @@ pub(crate) async fn release(
             }
         }
     };
-    inner.waiting.poke(&grant.name);
+    if !carried {
+        // Otherwise whoever waits here has just been answered.
+        inner.waiting.poke(&grant.name);
+    }
     if held.doubtful {
         Box::pin(bury(&inner, grant)).await;
     }

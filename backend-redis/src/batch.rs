@@ -1,0 +1,195 @@
+//! Plain attempts and releases of many tasks, gathered into one script call.
+//!
+//! A script costs the server several times what is done in it. So while one task's call is on its way,
+//! others wait for the next batch instead of sending a script each. A task alone waits for nobody.
+
+use std::sync::{
+    Arc, Mutex, PoisonError, Weak,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use lock_core::{Error, ErrorKind, Grant, OwnerId, OwnerLabel, Request};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    backend::millis,
+    keys::{Bucket, Keys},
+    reply::{self, Reply},
+    scripts,
+    store::{Answer, Store},
+};
+
+/// Calls that go by themselves at a time.
+const ALONE: usize = 1;
+/// Batches on their way at a time: more than one, so that a distant server is not waited for twice.
+const BATCHES: usize = 4;
+/// A script holds the whole server up.
+const MOST: usize = 100;
+
+/// An attempt or a release in its plainest form.
+pub(crate) struct Job {
+    owner: OwnerId,
+    lock: String,
+    queue: String,
+    /// What an attempt has besides.
+    attempt: Option<Wanted>,
+    answer: oneshot::Sender<Result<Option<u64>, Error>>,
+}
+
+struct Wanted {
+    tombstone: String,
+    lease: String,
+    label: OwnerLabel,
+}
+
+type Answered = oneshot::Receiver<Result<Option<u64>, Error>>;
+
+impl Job {
+    pub(crate) fn attempt(keys: &Keys, request: &Request) -> (Self, Answered) {
+        let [_, lock, queue, _, tombstone] = keys.of(&request.name, request.owner);
+        let (lease, label) = (millis(request.lease), request.label.clone());
+        let attempt = Some(Wanted { tombstone, lease, label });
+        let (answer, answered) = oneshot::channel();
+        (Self { owner: request.owner, lock, queue, attempt, answer }, answered)
+    }
+
+    pub(crate) fn release(keys: &Keys, grant: &Grant) -> (Self, Answered) {
+        let (lock, queue) = (keys.lock(&grant.name), keys.queue(&grant.name));
+        let (answer, answered) = oneshot::channel();
+        (Self { owner: grant.owner, lock, queue, attempt: None, answer }, answered)
+    }
+}
+
+/// The calls of one bucket.
+#[derive(Debug, Default)]
+pub(crate) struct Gathering {
+    alone: AtomicUsize,
+    jobs: Mutex<Option<mpsc::UnboundedSender<Job>>>,
+}
+
+/// The right to make a call of one's own.
+#[derive(Debug)]
+pub(crate) struct Alone<'a>(&'a AtomicUsize);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Gathering {
+    /// The right to go alone, while few do.
+    pub(crate) fn alone(&self) -> Option<Alone<'_>> {
+        let alone = Alone(&self.alone);
+        (self.alone.fetch_add(1, Ordering::Relaxed) < ALONE).then_some(alone)
+    }
+
+    fn join(&self, store: &Arc<Store>, bucket: Bucket, job: Job) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let job = match &*jobs {
+            Some(sender) => match sender.send(job) {
+                Ok(()) => return,
+                // The runtime of the last task has ended.
+                Err(unsent) => unsent.0,
+            },
+            None => job,
+        };
+        let (sender, receiver) = mpsc::unbounded_channel();
+        // The receiver is here: it cannot fail.
+        sender.send(job).ok();
+        tokio::spawn(run(Arc::downgrade(store), bucket, receiver));
+        *jobs = Some(sender);
+    }
+}
+
+impl Store {
+    /// Puts a job into the next batch: the number that the script answers, or `None` where it is not
+    /// plain and needs its own script.
+    pub(crate) async fn gather(
+        self: &Arc<Self>,
+        bucket: Bucket,
+        (job, answered): (Job, Answered),
+    ) -> Result<Option<u64>, Error> {
+        self.gathering(bucket).join(self, bucket, job);
+        answered.await.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::OutcomeUnknown, "the runtime of the call has ended"))
+        })
+    }
+}
+
+/// Sends batches until the store is gone.
+async fn run(store: Weak<Store>, bucket: Bucket, mut jobs: mpsc::UnboundedReceiver<Job>) {
+    let mut calls = FuturesUnordered::new();
+    loop {
+        let mut batch = Vec::new();
+        tokio::select! {
+            count = jobs.recv_many(&mut batch, MOST), if calls.len() < BATCHES => {
+                let Some(store) = store.upgrade().filter(|_| count > 0) else { return };
+                calls.push(async move { call(&store, bucket, batch).await });
+            }
+            Some(()) = calls.next() => {}
+        }
+    }
+}
+
+async fn call(store: &Store, bucket: Bucket, mut batch: Vec<Job>) {
+    // Whoever has gone meanwhile wants nothing done.
+    batch.retain(|job| !job.answer.is_closed());
+    // One label for all; who has another, as by a second client on the same store, asks for itself.
+    let label = batch.iter().find_map(|job| Some(job.attempt.as_ref()?.label.clone()));
+    let fits =
+        |job: &Job| job.attempt.as_ref().is_none_or(|own| Some(&own.label) == label.as_ref());
+    let (mut batch, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(fits);
+    for job in others {
+        job.answer.send(Ok(None)).ok();
+    }
+    if batch.is_empty() {
+        return;
+    }
+    let mut answers = ask(store, bucket, &mut batch).await.map(Vec::into_iter);
+    for job in batch {
+        let answer = match &mut answers {
+            Ok(answers) => Ok(answers.next().flatten()),
+            Err(error) => Err(error.clone()),
+        };
+        job.answer.send(answer).ok();
+    }
+}
+
+async fn ask(store: &Store, bucket: Bucket, batch: &mut [Job]) -> Result<Vec<Option<u64>>, Error> {
+    store.link(bucket).await?;
+    batch.sort_by_key(|job| job.attempt.is_some());
+    let owners: Vec<_> = batch.iter().map(|job| job.owner.to_string()).collect();
+    let (releases, attempts) = batch.split_at(batch.partition_point(|job| job.attempt.is_none()));
+    let mut keys = vec![store.keys.epoch(bucket)];
+    for jobs in [releases, attempts] {
+        keys.extend(jobs.iter().map(|job| job.lock.clone()));
+        keys.extend(jobs.iter().map(|job| job.queue.clone()));
+    }
+    let wanted = attempts.iter().filter_map(|job| job.attempt.as_ref());
+    keys.extend(wanted.clone().map(|attempt| attempt.tombstone.clone()));
+    let count = releases.len().to_string();
+    let label = attempts.first().and_then(|job| job.attempt.as_ref());
+    let label = label.map_or("", |attempt| attempt.label.as_str());
+    let mut own = vec![count.as_bytes(), label.as_bytes()];
+    let (free, take) = owners.split_at(releases.len());
+    own.extend(free.iter().map(String::as_bytes));
+    for (owner, attempt) in take.iter().zip(wanted) {
+        own.extend([owner.as_bytes(), attempt.lease.as_bytes()]);
+    }
+    let read = |value| Ok(Answer { first: None, reply: Some(Reply::Foreign(value)) });
+    match store.run_in_epoch(bucket, &scripts::BATCH, &keys, &own, read).await {
+        Ok(Answer { reply: Some(Reply::Foreign(value)), .. }) => {
+            let answers = reply::list(value)?;
+            if answers.len() != batch.len() {
+                return Err(reply::not_understood());
+            }
+            answers.iter().map(reply::known_number).collect()
+        }
+        Ok(_) => Err(reply::not_understood()),
+        Err(error) if error.is_ambiguous() => Err(error),
+        // Refused: each asks for itself, and is told what concerns it.
+        Err(_) => Ok(Vec::new()),
+    }
+}

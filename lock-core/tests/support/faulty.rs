@@ -1,0 +1,191 @@
+//! A store in memory whose next answers a test may spoil.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use lock_core::{
+    Attempt, Backend, BoxFuture, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant,
+    Guarantees, Init, Instant, LockName, LockState, Memory, Outcome, Page, Quarantined, Release,
+    Released, Renewal, Request, StoreSettings,
+};
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// None: it goes well.
+    Fine,
+    /// It does not reach the store.
+    Refused(ErrorKind),
+    /// It is carried out, and its answer is lost.
+    Unheard,
+    /// It is carried out when the test says so; its caller has no answer.
+    Late,
+    /// The store grants nothing for now.
+    Quarantined,
+    /// It is answered as if it had been carried out.
+    Forgotten,
+}
+
+/// The memory backend with faults by operation.
+#[derive(Default)]
+pub(crate) struct Faulty {
+    pub(crate) memory: Memory,
+    /// What stands in for the store's own identity.
+    pub(crate) identity: Option<&'static str>,
+    faults: Mutex<HashMap<&'static str, VecDeque<Fault>>>,
+    late: Mutex<Vec<BoxFuture>>,
+    calls: Mutex<Vec<&'static str>>,
+}
+
+impl std::fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Faulty")
+    }
+}
+
+impl Faulty {
+    pub(crate) fn of(memory: &Memory) -> Self {
+        Self { memory: memory.clone(), ..Self::default() }
+    }
+
+    /// The next call of `operation` fails so, after those that were told before.
+    pub(crate) fn next(&self, operation: &'static str, fault: Fault) {
+        self.faults.lock().unwrap().entry(operation).or_default().push_back(fault);
+    }
+
+    /// Carries out what is late.
+    pub(crate) async fn deliver(&self) {
+        let late = std::mem::take(&mut *self.late.lock().unwrap());
+        assert!(!late.is_empty(), "nothing is late");
+        for call in late {
+            call.await;
+        }
+    }
+
+    /// Whether all faults have happened.
+    pub(crate) fn spent(&self) -> bool {
+        self.faults.lock().unwrap().values().all(VecDeque::is_empty)
+    }
+
+    /// The calls since the last question.
+    pub(crate) fn calls(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.calls.lock().unwrap())
+    }
+
+    fn fault(&self, operation: &'static str) -> Option<Fault> {
+        self.calls.lock().unwrap().push(operation);
+        self.faults.lock().unwrap().get_mut(operation)?.pop_front()
+    }
+
+    /// Applies the next fault of an operation to a call.
+    async fn call<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, Error>> + Send + 'static,
+        forgotten: Option<T>,
+        quarantined: impl FnOnce(Quarantined) -> Option<T>,
+    ) -> Result<T, Error> {
+        let failed = |kind| Err(Error::new(kind, "planted").at("faulty", operation));
+        match self.fault(operation) {
+            None | Some(Fault::Fine) => call.await,
+            Some(Fault::Refused(kind)) => failed(kind),
+            Some(Fault::Unheard) => {
+                call.await?;
+                failed(ErrorKind::Timeout)
+            }
+            Some(Fault::Late) => {
+                self.late.lock().unwrap().push(Box::pin(async move { drop(call.await) }));
+                failed(ErrorKind::Timeout)
+            }
+            Some(Fault::Forgotten) => Ok(forgotten.expect("an answer")),
+            Some(Fault::Quarantined) => {
+                let remaining = Duration::from_millis(1);
+                Ok(quarantined(Quarantined { remaining, why: "planted".into() }).expect("a word"))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Faulty {
+    fn kind(&self) -> &'static str {
+        "faulty"
+    }
+
+    async fn identity(&self) -> Result<String, Error> {
+        match self.identity {
+            Some(identity) => Ok(identity.into()),
+            None => self.memory.identity().await,
+        }
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.memory.guarantees()
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        let (memory, request) = (self.memory.clone(), request.clone());
+        let call = async move { memory.try_acquire(&request).await };
+        self.call("acquire", call, None, |why| Some(Attempt::Quarantined(why))).await
+    }
+
+    async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        let (memory, request) = (self.memory.clone(), request.clone());
+        let call = async move { memory.enqueue(&request).await };
+        self.call("enqueue", call, None, |why| Some(Enqueued::Quarantined(why))).await
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        let (memory, request) = (self.memory.clone(), request.clone());
+        let call = async move { memory.abandon(&request).await };
+        self.call("abandon", call, Some(()), |_| None).await
+    }
+
+    async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        match self.fault("renew") {
+            None => self.memory.renew(grants, sent).await,
+            Some(_) => {
+                let error = || Error::new(ErrorKind::Timeout, "planted");
+                grants.iter().map(|_| Renewal::Unknown(error())).collect()
+            }
+        }
+    }
+
+    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+        let (memory, grant, keep) = (self.memory.clone(), grant.clone(), how.keep);
+        let call = async move { memory.release(&grant, Release { keep, next: None }).await };
+        self.call("release", call, Some(Released::plain(Outcome::Released)), |_| None).await
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
+        let (memory, grant) = (self.memory.clone(), grant.clone());
+        let call = async move { memory.raise(&grant, token).await };
+        self.call("raise", call, Some(()), |_| None).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
+        self.memory.inspect(name).await
+    }
+
+    async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
+        self.memory.list(from).await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
+        self.memory.force_release(name).await
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        self.memory.init(init).await
+    }
+
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+        Ok(None)
+    }
+
+    async fn close(&self) {}
+}
