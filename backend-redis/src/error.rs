@@ -13,6 +13,9 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
         (_, "OOM") => (ErrorKind::Unavailable, "the server has reached its maxmemory"),
         (_, "MISCONF") => (ErrorKind::Unavailable, "the server cannot persist and takes no writes"),
         (_, "NOREPLICAS") => (ErrorKind::Unavailable, "the server has too few good replicas"),
+        (_, "UNBLOCKED") => {
+            (ErrorKind::Unavailable, "the server became a replica while it waited for its replicas")
+        }
         (_, "BUSY") => (ErrorKind::Unavailable, "the server is busy with somebody's script"),
         (_, "NOAUTH" | "WRONGPASS") | (Driver::AuthenticationFailed, _) => {
             (ErrorKind::Auth, "the server refuses the user or the password")

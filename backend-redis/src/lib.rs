@@ -23,7 +23,7 @@
 //! ```text
 //! user NAME on >PASSWORD resetchannels &PREFIX:{*}:spush:* resetkeys ~PREFIX:{*}:* -@all +hello
 //!   +auth +ping +info +time +eval +evalsha +cluster|slots +cluster|countkeysinslot
-//!   +cluster|getkeysinslot +config|get +asking +ssubscribe +spublish +get +set +del +exists +pttl
+//!   +cluster|getkeysinslot +config|get +asking +ssubscribe +spublish +get +mget +set +del +exists +pttl
 //!   +pexpire +hget +hmget +hset +hdel +llen +lpop +lpos +lrem +rpush
 //! ```
 //!

@@ -10,33 +10,19 @@ use conformance_tests::{
     kit::{RedisCluster, RedisOptions, Server as _, wait::until},
 };
 use lock_core::{
-    Attempt, Backend, Env as _, ErrorKind, FencingToken, Grant, LockClient, Outcome, Release,
-    Renewal, Signal, SystemEnv,
+    Backend, Env as _, ErrorKind, FencingToken, Grant, LockClient, Outcome, Release, Renewal,
+    Signal, SystemEnv,
 };
 
 use self::support::{
     belief::hold,
     calls,
     clusters::{BUCKET, cluster, deafen_replica, fail_over, owner, taken_over, url},
-    connect, granted, name, request,
+    connect, granted, name, quarantined, request,
 };
 
 const SOON: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(20);
-
-/// What a store says until it is no more busy with the failover.
-async fn quarantined(store: &dyn Backend) -> lock_core::Quarantined {
-    let asking = async {
-        loop {
-            match store.try_acquire(&request("a", Duration::from_millis(100))).await {
-                Ok(Attempt::Quarantined(told)) => return told,
-                Err(error) if error.is_retryable() => tokio::task::yield_now().await,
-                other => panic!("{other:?}"),
-            }
-        }
-    };
-    tokio::time::timeout(SOON, asking).await.expect("no quarantine")
-}
 
 async fn renewed(store: &dyn Backend, grants: &[&Grant]) {
     let answers = store.renew(grants, SystemEnv.now()).await;
@@ -330,6 +316,15 @@ async fn the_documented_permissions_are_enough() {
         assert!(store.inspect(&grant.name).await.unwrap().is_some());
         assert_eq!(store.list(Some("0".into())).await.unwrap().locks.len(), 1);
         store.clock_difference_micros().await.unwrap();
+        // Many at once go in batches.
+        let many = (0..300).map(|number| {
+            let (store, asked) = (store.clone(), request(&format!("job {number}"), LEASE));
+            async move {
+                let grant = granted(&*store, &asked).await;
+                store.release(&grant, Release::default()).await.unwrap();
+            }
+        });
+        futures_util::future::join_all(many).await;
         store.release(&grant, Release::default()).await.unwrap();
         let signal = tokio::time::timeout(SOON, turn.next()).await.unwrap();
         assert!(matches!(signal, Signal::Granted(_)), "{protocol}: {signal:?}");

@@ -13,7 +13,7 @@ use lock_core::{Attempt, Env as _, LockClient, Renewal, SystemEnv};
 
 use self::support::{
     belief::hold,
-    connect, granted, name, request,
+    connect, granted, name, quarantined, request,
     sentinels::{deafen_replicas, fail_over, group, url},
 };
 
@@ -56,20 +56,6 @@ async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder() {
     holder.lost().await;
     next.end().await;
     assert_clean(&recorder.history(), ALL_RULES);
-}
-
-/// What a store says until it is no more busy with the failover.
-async fn quarantined(store: &dyn lock_core::Backend) -> lock_core::Quarantined {
-    let asking = async {
-        loop {
-            match store.try_acquire(&request("a", Duration::from_millis(100))).await {
-                Ok(Attempt::Quarantined(told)) => return told,
-                Err(error) if error.is_retryable() => tokio::task::yield_now().await,
-                other => panic!("{other:?}"),
-            }
-        }
-    };
-    tokio::time::timeout(SOON, asking).await.expect("no quarantine")
 }
 
 #[tokio::test]

@@ -3,10 +3,15 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use conformance_tests::kit::{Data, Redis, RedisOptions, Server as _, wait::until};
-use lock_core::{Env as _, ErrorKind, LockClient, LossReason, Release, Renewal, SystemEnv};
+use lock_core::{
+    Attempt, Backend, Env as _, ErrorKind, LockClient, LossReason, Release, Renewal, SystemEnv,
+};
 
 use self::support::{calls, connect, first_use, granted, name, request};
 
@@ -93,26 +98,48 @@ async fn a_replica_restarted_during_the_wait_acknowledges_after_it() {
     let store = connect(&url).await;
     let before = replicas[1].info("run_id").await.unwrap();
     replicas[1].pause().unwrap();
-    let asked = request("a", Duration::from_secs(30));
     let began = Instant::now();
-    let waiting = {
-        let store = store.clone();
-        tokio::spawn(async move { store.try_acquire(&asked).await })
-    };
+    let waiting = blocked(&master, &store).await;
+    assert!(!waiting.is_finished());
+    replicas[1].restart(Data::Lose).await.unwrap();
+    assert_ne!(replicas[1].info("run_id").await.unwrap(), before);
+    let answer = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
+    println!("granted {:?} after the wait began", began.elapsed());
+    let kept = replicas[1].cli(&["EXISTS", "leasehold:{0}:lock:a"]).await.unwrap();
+    assert_eq!(kept, "1");
+}
+
+/// An attempt that waits for a replica's acknowledgement.
+async fn blocked(
+    master: &Redis,
+    store: &Arc<dyn Backend>,
+) -> tokio::task::JoinHandle<Result<Attempt, lock_core::Error>> {
+    let (store, asked) = (store.clone(), request("a", Duration::from_secs(30)));
+    let waiting = tokio::spawn(async move { store.try_acquire(&asked).await });
     until("the client to be blocked", SOON, || async {
         let clients = master.cli(&["CLIENT", "LIST"]).await?;
         Ok(clients.lines().any(|line| line.contains("cmd=wait")).then_some(()))
     })
     .await
     .unwrap();
-    assert!(!waiting.is_finished());
-    replicas[1].restart(Data::Lose).await.unwrap();
-    assert_ne!(replicas[1].info("run_id").await.unwrap(), before);
-    let answer = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
-    assert!(matches!(answer, lock_core::Attempt::Granted(_)), "{answer:?}");
-    println!("granted {:?} after the wait began", began.elapsed());
-    let kept = replicas[1].cli(&["EXISTS", "leasehold:{0}:lock:a"]).await.unwrap();
-    assert_eq!(kept, "1");
+    waiting
+}
+
+#[tokio::test]
+async fn a_master_demoted_during_the_wait_has_granted_nothing() {
+    let (master, replicas, url) = replicated("timeout=50s&wait_timeout=40s").await;
+    let store = connect(&url).await;
+    replicas[1].pause().unwrap();
+    let waiting = blocked(&master, &store).await;
+    assert_eq!(replicas[0].cli(&["REPLICAOF", "NO", "ONE"]).await.unwrap(), "OK");
+    let follow = ["REPLICAOF", "127.0.0.1", &replicas[0].address().port().to_string()];
+    assert_eq!(master.cli(&follow).await.unwrap(), "OK");
+    let error = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap_err();
+    // It may be held there, and the core asks again or abandons it.
+    assert!(error.is_retryable() && error.is_ambiguous(), "{error}");
+    assert!(error.to_string().contains("became a replica"), "{error}");
+    replicas[1].resume().unwrap();
 }
 
 /// One WAIT serves all who wrote before it, so that a replica that is down costs all of them one time limit,

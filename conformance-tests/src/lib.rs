@@ -16,7 +16,9 @@
 //! - [`cases`]: the list; [`history`]: what clients saw, and a checker that sweeps over it;
 //! - [`sim`]: the real core in simulated time, over a store that loses, delays and repeats messages;
 //! - [`kit`]: real servers, and the faults that befall them; [`mutants`]: broken backends, each of
-//!   which must be caught by the case meant for it.
+//!   which must be caught by the case meant for it;
+//! - [`proof`]: client processes that lock for a while under one fault after the other, and a table of
+//!   what held; [`stores`] has this project's stores for it.
 // Cases, and what helps them, fail by a panic: that is their answer.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -28,9 +30,12 @@ pub mod kit;
 mod memory;
 pub mod mutants;
 mod observed;
+pub mod proof;
 mod runner;
 mod setting;
 pub mod sim;
+#[cfg(feature = "proof")]
+pub mod stores;
 
 pub use self::{
     harness::{Harness, Needs, SetUpError, Store},

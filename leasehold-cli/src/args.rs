@@ -4,6 +4,7 @@
 
 use std::error::Error as _;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -141,6 +142,11 @@ pub enum Action {
     /// Move the locks of many processes from one store to another while they run
     #[command(after_long_help = MIGRATE)]
     Migrate(Migrate),
+    /// Measure stores side by side
+    ///
+    /// Without a STORE: those that need no server. Each store is loaded, so that one in which a lock
+    /// is held is refused. In builds with the cargo feature 'compare'.
+    Compare(Compare),
 }
 
 /// Arguments of `run`.
@@ -241,6 +247,26 @@ pub struct Migrate {
     /// The store that is moved to
     #[arg(long, value_name = "URL")]
     pub to: String,
+
+    /// How to print.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// The stores
+    #[arg(value_name = "STORE")]
+    pub stores: Vec<String>,
+
+    /// About how long to measure, all stores together
+    #[arg(long = "for", value_name = "DURATION", default_value = "30s", value_parser = positive)]
+    pub span: Duration,
+
+    /// Write the report as an HTML page, too
+    #[arg(long, value_name = "FILE")]
+    pub page: Option<PathBuf>,
 
     /// How to print.
     #[command(flatten)]

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use conformance_tests::kit::{Redis, RedisOptions, Server as _};
 use lock_core::{
     Attempt, Backend, Busy, Enqueued, Env as _, Grant, Init, LockName, OwnerId, OwnerLabel,
-    Request, SystemEnv, Turn,
+    Quarantined, Request, SystemEnv, Turn,
 };
 
 pub(crate) const PROTOCOLS: [&str; 2] = ["resp2", "resp3"];
@@ -100,4 +100,18 @@ async fn until<F: Future<Output = bool>>(text: &str, otherwise: &str, holds: imp
     };
     let limit = Duration::from_secs(60);
     assert!(tokio::time::timeout(limit, asking).await.is_ok(), "{text}: {otherwise}");
+}
+
+/// What a store says of `a` once it is no more busy with a failover.
+pub(crate) async fn quarantined(store: &dyn Backend) -> Quarantined {
+    let asking = async {
+        loop {
+            match store.try_acquire(&request("a", Duration::from_millis(100))).await {
+                Ok(Attempt::Quarantined(told)) => return told,
+                Err(error) if error.is_retryable() => tokio::task::yield_now().await,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), asking).await.unwrap()
 }

@@ -24,6 +24,8 @@ struct Shared {
     env: Arc<dyn Env>,
     numbers: AtomicU64,
     events: Mutex<Vec<Event>>,
+    /// Told of each event as it is recorded.
+    sink: Option<fn(&Event)>,
 }
 
 impl Recorder {
@@ -36,8 +38,19 @@ impl Recorder {
     /// A recorder that takes the time from `env`.
     #[must_use]
     pub fn with_env(process: u32, env: Arc<dyn Env>) -> Self {
+        Self::build(process, env, None)
+    }
+
+    /// A recorder on the machine's clock that hands each event to `sink` at once: what a process saw
+    /// before it was killed is then known to somebody else.
+    #[must_use]
+    pub fn with_sink(process: u32, sink: fn(&Event)) -> Self {
+        Self::build(process, Arc::new(SystemEnv), Some(sink))
+    }
+
+    fn build(process: u32, env: Arc<dyn Env>, sink: Option<fn(&Event)>) -> Self {
         let (numbers, events) = (AtomicU64::new(0), Mutex::default());
-        Self { shared: Arc::new(Shared { process, env, numbers, events }) }
+        Self { shared: Arc::new(Shared { process, env, numbers, events, sink }) }
     }
 
     /// The present time, for [`What::Updated`] and [`What::Forced`].
@@ -103,7 +116,11 @@ impl Acquisition {
 
     /// Records what was seen at `at`.
     pub fn record_at(&self, at: Instant, what: What) {
-        self.recorder.events().push(Event { at, op: self.op, what });
+        let event = Event { at, op: self.op, what };
+        if let Some(sink) = self.recorder.shared.sink {
+            sink(&event);
+        }
+        self.recorder.events().push(event);
     }
 
     /// Records the guard that the acquire returned.

@@ -31,7 +31,7 @@ mod server;
 mod session;
 mod slow_flush;
 pub mod tls;
-mod tree;
+pub(crate) mod tree;
 pub mod wait;
 
 pub use self::{

@@ -90,6 +90,11 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::ReleasesNothing, "L6", "close_releases_and_refuses"),
 ];
 
+/// `sound` with a flaw, for whoever wants to see whether it is caught.
+pub fn flawed(sound: Arc<dyn Backend>, flaw: Flaw) -> Arc<dyn Backend> {
+    Arc::new(Flawed::new(sound, Some(flaw)))
+}
+
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What a case said of a mutant.

@@ -1,5 +1,7 @@
 //! What each action does.
 
+#[cfg(feature = "compare")]
+mod compare;
 mod migrate;
 mod operate;
 mod run;
@@ -15,9 +17,9 @@ use crate::place::Place;
 ///
 /// A failure of our own, to be reported on stderr.
 pub fn perform(cli: Cli) -> Result<u8, Failure> {
-    // A migration names its two stores itself.
+    // A migration and a comparison name their stores themselves.
     let place = match &cli.action {
-        Action::Migrate(_) => None,
+        Action::Migrate(_) | Action::Compare(_) => None,
         _ => Some(Place::of(cli.store.as_deref())?),
     };
     let runtime =
@@ -27,6 +29,12 @@ pub fn perform(cli: Cli) -> Result<u8, Failure> {
     let code = runtime.block_on(async {
         match (cli.action, place) {
             (Action::Migrate(args), _) => migrate::migrate(&args).await,
+            #[cfg(feature = "compare")]
+            (Action::Compare(args), _) => compare::compare(&args).await,
+            #[cfg(not(feature = "compare"))]
+            (Action::Compare(_), _) => Err(Failure::usage(
+                "this build cannot compare: add the cargo feature \"compare\" of leasehold-cli",
+            )),
             (_, None) => Err(Failure::usage("no store is named")),
             (Action::Run(args), Some(place)) => run::run(&place, args).await,
             (Action::Init(args), Some(place)) => operate::init(&place, &args).await,

@@ -1,0 +1,104 @@
+//! What one measurement saw, and what several of them come to.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::Measure;
+
+/// One measurement of one store in one round.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// How many operations it saw end.
+    pub count: u64,
+    /// Operations per second.
+    pub per_second: f64,
+    /// Half of them took at most this long, in microseconds.
+    pub p50_us: f64,
+    /// 99 of 100 took at most this long, in microseconds.
+    pub p99_us: f64,
+    /// The times at [`QUANTILES`], in microseconds.
+    pub quantiles_us: [f64; 5],
+}
+
+/// Which parts of the operations took at most [`Sample::quantiles_us`].
+pub const QUANTILES: [f64; 5] = [0.1, 0.5, 0.9, 0.99, 0.999];
+
+/// The longest time that is told apart.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// Times of single operations, in nanoseconds, to three digits.
+pub(crate) struct Times(Histogram<u64>);
+
+impl Times {
+    pub(crate) fn new() -> Self {
+        let times = Histogram::new_with_bounds(1, LONGEST.as_nanos() as u64, 3);
+        Self(times.unwrap_or_else(|_| unreachable!("these bounds are allowed")))
+    }
+
+    pub(crate) fn add(&mut self, time: Duration) {
+        self.0.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1));
+    }
+
+    pub(crate) fn join(&mut self, other: &Self) {
+        let _ = self.0.add(&other.0);
+    }
+
+    /// What they come to within `span`; `None` if there were none.
+    pub(crate) fn sample(&self, span: Duration) -> Option<Sample> {
+        let micros = |quantile| self.0.value_at_quantile(quantile) as f64 / 1_000.0;
+        (!self.0.is_empty()).then(|| Sample {
+            count: self.0.len(),
+            per_second: self.0.len() as f64 / span.as_secs_f64(),
+            p50_us: micros(0.5),
+            p99_us: micros(0.99),
+            quantiles_us: QUANTILES.map(micros),
+        })
+    }
+}
+
+/// The samples of one store, by what was measured.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Samples(BTreeMap<Measure, Vec<Sample>>);
+
+impl Samples {
+    pub(crate) fn add(&mut self, measure: Measure, sample: Sample) {
+        self.0.entry(measure).or_default().push(sample);
+    }
+
+    pub(crate) fn of(&self, measure: Measure) -> &[Sample] {
+        self.0.get(&measure).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The middle one, and how far the others lie apart: the difference of the quartiles over the median.
+pub(crate) fn median_and_spread(mut values: Vec<f64>) -> Option<(f64, f64)> {
+    values.sort_unstable_by(f64::total_cmp);
+    let at = |part: usize| values.get((values.len().saturating_sub(1) * part + 2) / 4).copied();
+    let (low, middle, high) = (at(1)?, at(2)?, at(3)?);
+    let spread = if middle > 0.0 { (high - low) / middle } else { 0.0 };
+    Some((middle, spread))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_and_the_spread_its_quartiles() {
+        assert_eq!(median_and_spread(vec![]), None);
+        assert_eq!(median_and_spread(vec![7.0]), Some((7.0, 0.0)));
+        assert_eq!(median_and_spread(vec![5.0, 1.0, 4.0, 2.0, 3.0]), Some((3.0, 2.0 / 3.0)));
+    }
+
+    #[test]
+    fn times_come_to_rates_and_quantiles() {
+        let mut times = Times::new();
+        assert!(times.sample(Duration::from_secs(1)).is_none());
+        (1..=100).for_each(|each| times.add(Duration::from_micros(each)));
+        let sample = times.sample(Duration::from_secs(2)).unwrap_or_else(|| unreachable!());
+        assert_eq!((sample.count, sample.per_second), (100, 50.0));
+        assert!((sample.p50_us - 50.0).abs() < 0.1 && (sample.p99_us - 99.0).abs() < 0.1);
+    }
+}

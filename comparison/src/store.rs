@@ -1,0 +1,113 @@
+//! A store that is compared, and the connections to it.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use leasehold::{StoreUrl, open};
+use lock_core::{Backend, Env as _, Error, ErrorKind, LockClient, LockName, OwnerId, SystemEnv};
+use tempfile::TempDir;
+
+use crate::floor::{self, Floor};
+
+/// A store, and what the report calls it.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// A short name, such as the URL's scheme.
+    pub name: String,
+    /// Where it is.
+    pub url: StoreUrl,
+}
+
+/// The stores that need no server: memory, and SQLite in a file that goes with what is returned.
+///
+/// # Errors
+/// `Unavailable` where no file can be made in the folder for temporary files.
+pub fn embedded() -> Result<(Vec<Store>, TempDir), Error> {
+    let unavailable = |error: std::io::Error| {
+        Error::new(ErrorKind::Unavailable, "no folder for a temporary file").with_source(error)
+    };
+    let folder = tempfile::tempdir().map_err(unavailable)?;
+    let mut stores = vec![Store::new(StoreUrl::new("memory:")?)];
+    if cfg!(feature = "sqlite") {
+        let file = folder.path().join("locks.db");
+        stores.push(Store::new(StoreUrl::new(format!("sqlite:{}", file.display()))?));
+    }
+    Ok((stores, folder))
+}
+
+impl Store {
+    /// A store that is called by its URL's scheme.
+    #[must_use]
+    pub fn new(url: StoreUrl) -> Self {
+        Self { name: url.scheme().to_owned(), url }
+    }
+}
+
+/// Clients of one store that stand for as many processes.
+const CLIENTS: usize = 4;
+
+/// A store in a run.
+pub(crate) struct Subject {
+    pub(crate) store: Store,
+    /// Each with a connection of its own.
+    pub(crate) clients: Vec<LockClient>,
+    pub(crate) floor: Option<Box<dyn Floor>>,
+    /// Why there is no floor.
+    pub(crate) no_floor: Option<String>,
+    run: OwnerId,
+}
+
+impl Subject {
+    pub(crate) async fn open(store: Store) -> Result<Self, Error> {
+        let first = open(store.url.clone()).await?;
+        refuse_if_in_use(&store, &*first).await?;
+        let more = try_join_all((1..CLIENTS).map(|_| open(store.url.clone()))).await?;
+        let clients = std::iter::once(first).chain(more).map(LockClient::new).collect();
+        let (floor, no_floor) = match floor::of(&store.url).await {
+            Ok(floor) => (Some(floor), None),
+            Err(why) => (None, Some(why)),
+        };
+        let run = OwnerId::from_bits(SystemEnv.random());
+        Ok(Self { store, clients, floor, no_floor, run })
+    }
+
+    /// A name that nobody else uses.
+    pub(crate) fn name(&self, part: impl std::fmt::Display) -> LockName {
+        let name = LockName::new(format!("leasehold compare {}: {part}", self.run));
+        name.unwrap_or_else(|_| unreachable!("short, and without control characters"))
+    }
+
+    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
+        self.clients[0].backend()
+    }
+
+    pub(crate) async fn close(&self) {
+        for client in &self.clients {
+            client.close().await;
+        }
+        if let Some(floor) = &self.floor {
+            floor.close().await;
+        }
+    }
+}
+
+async fn refuse_if_in_use(store: &Store, backend: &dyn Backend) -> Result<(), Error> {
+    let mut from = None;
+    loop {
+        let page = backend.list(from).await?;
+        if let Some(held) = page.locks.iter().find(|lock| lock.holder.is_some()) {
+            let message = format!(
+                "{} is in use: {:?} is held; allowed is a store, a prefix or a database in which \
+                 nobody holds a lock, since a comparison loads it",
+                store.url,
+                held.name.as_str()
+            );
+            backend.close().await;
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        match page.next {
+            Some(next) => from = Some(next),
+            None => return Ok(()),
+        }
+    }
+}

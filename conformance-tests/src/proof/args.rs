@@ -1,0 +1,173 @@
+//! The command line.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::{Fault, Subject, profile::Profile};
+
+pub(super) const USAGE: &str = "\
+Tries stores under faults, and prints what held.
+
+usage: cargo run -p conformance-tests -- (--store STORE… | --all | --list) [options]
+
+  --store STORE     a kind of store, with servers of its own, or the URL of a store of yours, under
+                    which names of this program's are locked, and its clients killed and paused;
+                    may be given more than once
+  --all             every kind of store
+  --list            the kinds of stores and the faults of each
+  --fault FAULT     only this fault; may be given more than once
+  --profile NAME    quick (default): seconds per fault; soak: again and again, with other seeds
+  --for DURATION    how long the soak of a store lasts; default 30m
+  --seed N          the first seed; default: drawn, and printed
+  --json FILE       also writes the results there
+
+It ends with 0 if all that is promised held, and all that is not was seen to break where it must be;
+with 1 if not, and with 2 for a command line that it does not understand.";
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    Run(Args),
+    List,
+    Help,
+}
+
+/// What is to be tried.
+#[derive(Debug)]
+pub(super) struct Args {
+    pub(super) stores: Vec<Subject>,
+    pub(super) faults: Vec<Fault>,
+    pub(super) profile: Profile,
+    pub(super) seed: Option<u64>,
+    pub(super) json: Option<PathBuf>,
+}
+
+impl Args {
+    /// Every fault of these stores, once.
+    pub(super) fn quick(stores: Vec<Subject>) -> Self {
+        Self { stores, faults: Vec::new(), profile: Profile::QUICK, seed: None, json: None }
+    }
+}
+
+impl std::fmt::Debug for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Subject").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Reads the command line.
+///
+/// # Errors
+/// In words: what is not understood, and what is allowed.
+pub(super) fn parse(
+    args: impl IntoIterator<Item = String>,
+    subjects: &[Subject],
+) -> Result<Wanted, String> {
+    let mut parsed = Args::quick(Vec::new());
+    let mut lasts = None;
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--store" => parsed.stores.push(store(&value()?, subjects)?),
+            "--all" => parsed.stores = subjects.to_vec(),
+            "--list" => return Ok(Wanted::List),
+            "--help" | "-h" => return Ok(Wanted::Help),
+            "--fault" => parsed.faults.push(fault(&value()?)?),
+            "--profile" => parsed.profile = profile(&value()?)?,
+            "--for" => {
+                let text = value()?;
+                let span = humantime::parse_duration(&text);
+                lasts = Some(span.map_err(|_| format!("--for {text}: allowed is such as 30m"))?);
+            }
+            "--seed" => {
+                let text = value()?;
+                let seed = text.parse();
+                parsed.seed =
+                    Some(seed.map_err(|_| format!("--seed {text}: allowed is a number"))?);
+            }
+            "--json" => parsed.json = Some(value()?.into()),
+            other => return Err(format!("{other} is not understood")),
+        }
+    }
+    limit(&mut parsed.profile, lasts)?;
+    if parsed.stores.is_empty() {
+        return Err("no store is named".to_owned());
+    }
+    Ok(Wanted::Run(parsed))
+}
+
+fn limit(profile: &mut Profile, lasts: Option<Duration>) -> Result<(), String> {
+    match (&mut profile.lasts, lasts) {
+        (None, Some(_)) => Err("--for is for --profile soak".to_owned()),
+        (Some(span), Some(lasts)) => {
+            *span = lasts;
+            Ok(())
+        }
+        (_, None) => Ok(()),
+    }
+}
+
+fn store(text: &str, subjects: &[Subject]) -> Result<Subject, String> {
+    if let Some(subject) = subjects.iter().find(|subject| subject.name == text) {
+        return Ok(subject.clone());
+    }
+    if text.contains(':') {
+        return Ok(Subject::at(text));
+    }
+    let names: Vec<_> = subjects.iter().map(|subject| subject.name.as_str()).collect();
+    Err(format!("--store {text}: allowed are a URL and {}", names.join(", ")))
+}
+
+fn fault(text: &str) -> Result<Fault, String> {
+    let same = |fault: &&Fault| fault.name() == text || fault.name().replace(' ', "-") == text;
+    let names: Vec<_> = Fault::ALL.iter().map(|fault| fault.name().replace(' ', "-")).collect();
+    let found = Fault::ALL.iter().find(same).copied();
+    found.ok_or_else(|| format!("--fault {text}: allowed are {}", names.join(", ")))
+}
+
+fn profile(text: &str) -> Result<Profile, String> {
+    let known = [Profile::QUICK, Profile::SOAK];
+    let found = known.into_iter().find(|profile| profile.name == text);
+    found.ok_or_else(|| format!("--profile {text}: allowed are quick and soak"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Result<Args, String> {
+        match parse(line.split_whitespace().map(str::to_owned), &[Subject::at("kind:")])? {
+            Wanted::Run(args) => Ok(args),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_refused_with_what_is() {
+        for (line, word) in [
+            ("", "no store"),
+            ("--store mongo", "kind"),
+            ("--store kind --fault fire", "client-killed"),
+            ("--store kind --profile long", "soak"),
+            ("--store kind --for 1m", "soak"),
+            ("--store kind --seed x", "number"),
+            ("--store", "value"),
+            ("--store kind --help", "Help"),
+            ("--list", "List"),
+            ("--stor kind", "not understood"),
+        ] {
+            let error = of(line).unwrap_err();
+            assert!(error.contains(word), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_understood() {
+        let args =
+            of("--store kind --store redis://h --fault client-paused --profile soak --for 2h")
+                .unwrap();
+        assert_eq!(args.stores.len(), 2);
+        assert_eq!(args.faults, [Fault::ClientPaused]);
+        assert_eq!(args.profile.lasts, Some(Duration::from_secs(7200)));
+    }
+}

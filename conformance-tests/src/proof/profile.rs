@@ -1,0 +1,51 @@
+//! How much is tried.
+
+use std::time::Duration;
+
+/// The size of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Profile {
+    pub(super) name: &'static str,
+    pub(super) processes: u32,
+    /// Tasks of each process.
+    pub(super) tasks: u32,
+    /// Operations of each task, at least: it goes on until the fault is over.
+    pub(super) operations: u32,
+    pub(super) names: u32,
+    /// How long a waiter waits. Whoever waits for longer was not served.
+    pub(super) wait: Duration,
+    /// How often a fault is tried that must be seen to break something.
+    pub(super) tries: u32,
+    /// How long the faults of a store are gone through again and again, with other seeds; `None` for
+    /// once.
+    pub(super) lasts: Option<Duration>,
+}
+
+impl Profile {
+    /// For the gate: seconds per fault.
+    pub(super) const QUICK: Self = Self {
+        name: "quick",
+        processes: 3,
+        tasks: 2,
+        operations: 10,
+        names: 3,
+        wait: Duration::from_secs(40),
+        tries: 8,
+        lasts: None,
+    };
+
+    /// For hours.
+    pub(super) const SOAK: Self = Self {
+        name: "soak",
+        processes: 4,
+        tasks: 3,
+        operations: 100,
+        names: 5,
+        wait: Duration::from_secs(60),
+        tries: 20,
+        lasts: Some(Duration::from_secs(30 * 60)),
+    };
+}
+
+/// What a loaded machine may take longer than was promised.
+pub(super) const TOLERANCE: Duration = Duration::from_secs(2);

@@ -1,0 +1,173 @@
+//! One run: a store, a workload and a fault.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use lock_core::{Backend, Env as _, FencingToken, Guarantees, Instant, LockName, SystemEnv};
+
+use super::{
+    Fault,
+    part::{Client, Order, Part, Role},
+    profile::{Profile, TOLERANCE},
+    record::Record,
+    register::Registers,
+    script::{self, Script},
+    subject::{Connect, Guarantee, Stage, Subject, lease},
+};
+use crate::{
+    SetUpError,
+    history::{History, Op},
+};
+
+/// How long the clients may take to end once the fault is over.
+const ENDED_WITHIN: Duration = Duration::from_secs(90);
+
+/// Something that was seen and should not be.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    pub(super) guarantee: Guarantee,
+    pub(super) what: String,
+    /// The acquisitions that took part.
+    pub(super) ops: Vec<Op>,
+}
+
+impl Finding {
+    pub(super) fn new(guarantee: Guarantee, what: impl Into<String>) -> Self {
+        Self { guarantee, what: what.into(), ops: Vec::new() }
+    }
+}
+
+/// What a run has shown.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) seed: u64,
+    pub(super) fault: Fault,
+    pub(super) history: History,
+    pub(super) promised: Arc<Guarantees>,
+    pub(super) wait: Duration,
+    /// When the victim's process was stopped and when it went on.
+    pub(super) pause: Option<(Instant, Instant)>,
+    /// The time from the fault until another held the victim's lock.
+    pub(super) freed_after: Option<Duration>,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Tries `subject` under `fault` once.
+///
+/// # Errors
+/// In words, if the run itself could not be made: a server that does not start, a fault that did not
+/// happen.
+pub(super) async fn run(
+    subject: &Subject,
+    fault: Fault,
+    seed: u64,
+    profile: &Profile,
+    connect: Connect,
+) -> Result<Shown, SetUpError> {
+    let mut stage = (subject.start)().await?;
+    let observer = connect(stage.url.clone()).await?;
+    let promised = observer.guarantees();
+    let record = Record::new();
+    let registers = Registers::start(record.clone()).await?;
+    // Different from those of every other run, also in a store that is somebody's.
+    let unique = SystemEnv.random() as u32;
+    let names: Vec<LockName> = (0..profile.names)
+        .map(|number| LockName::new(format!("proof {seed} {unique:08x} {number}")))
+        .collect::<Result<_, _>>()?;
+    let part = Part {
+        process: 0,
+        url: url(&stage, fault)?,
+        registers: registers.address,
+        seed,
+        names: names.clone(),
+        lease: lease(&promised),
+        wait: profile.wait,
+        tasks: profile.tasks,
+        operations: profile.operations,
+        careless: fault != Fault::None,
+        role: Role::Victim,
+    };
+    let mut clients = vec![Client::start(&part, &record).await?];
+    for process in 1..profile.processes {
+        let role = if process == 1 { Role::Heir } else { Role::Other };
+        let other = Part { process, role, url: stage.url.clone(), ..part.clone() };
+        clients.push(Client::start(&other, &record).await?);
+    }
+
+    let mut script = Script::new(&record, &names[0], part.lease, &promised);
+    let played = script::play(&mut script, fault, &mut stage, &mut clients).await;
+    let Script { pause, freed_after, mut findings, .. } = script;
+    played?;
+    if fault == Fault::ClientKilled {
+        drop(clients.remove(0));
+    }
+    for client in &mut clients {
+        client.order(Order::Enough).await?;
+    }
+    for client in clients {
+        match client.ended(ENDED_WITHIN).await? {
+            Some(status) if status.success() => {}
+            Some(status) => return Err(format!("a client ended with {status}").into()),
+            None => {
+                let what = format!("a client had not ended {ENDED_WITHIN:?} after the fault");
+                findings.push(Finding::new(Guarantee::Served, what));
+            }
+        }
+    }
+    findings.extend(left_behind(&*observer, &names, fault, &promised).await);
+    observer.close().await;
+    let (history, wait) = (record.history(), profile.wait);
+    Ok(Shown { seed, fault, history, promised, wait, pause, freed_after, findings })
+}
+
+/// The victim's way to the store.
+fn url(stage: &Stage, fault: Fault) -> Result<String, SetUpError> {
+    if !fault.is_on_the_way() {
+        return Ok(stage.url.clone());
+    }
+    let proxied = stage.proxy.as_ref().map(|(url, _)| url.clone());
+    proxied.ok_or_else(|| format!("{fault} needs a proxy, and this store has none").into())
+}
+
+/// Locks of the run that are left when all clients have closed.
+async fn left_behind(
+    store: &dyn Backend,
+    names: &[LockName],
+    fault: Fault,
+    promised: &Guarantees,
+) -> Option<Finding> {
+    let since = SystemEnv.now();
+    // Who could clean up has; who was killed or cut off leaves it to the lease.
+    let bound = match fault {
+        Fault::None | Fault::ClientPaused => Duration::ZERO,
+        _ => promised.longest_lease + promised.lease_step + promised.expiry_slack + TOLERANCE,
+    };
+    loop {
+        let asked = SystemEnv.now();
+        let left = match held(store, names).await {
+            Ok(left) if left.is_empty() => return None,
+            Ok(left) => format!("{left:?}"),
+            Err(error) => error.to_string(),
+        };
+        if asked.since(since) > bound {
+            let what = format!("{:?} after the last client had closed: {left}", asked.since(since));
+            return Some(Finding::new(Guarantee::NothingLeft, what));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn held(
+    store: &dyn Backend,
+    names: &[LockName],
+) -> Result<BTreeSet<(LockName, FencingToken)>, lock_core::Error> {
+    let (mut held, mut from) = (BTreeSet::new(), None);
+    loop {
+        let page = store.list(from).await?;
+        let ours = page.locks.into_iter().filter(|lock| names.contains(&lock.name));
+        held.extend(ours.map(|lock| (lock.name, lock.token)));
+        from = page.next;
+        if from.is_none() {
+            return Ok(held);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The course of each fault: planted while the victim holds a lock, and over when it has shown.
+
+use std::time::Duration;
+
+use lock_core::{Env as _, FencingToken, Guarantees, Instant, LockName, SystemEnv};
+
+use super::{
+    Fault,
+    part::{Client, Order},
+    profile::TOLERANCE,
+    record::Record,
+    scene::Finding,
+    subject::{Guarantee, Stage},
+};
+use crate::{
+    SetUpError,
+    history::Op,
+    kit::{Data, Mode, Proxy, Server},
+};
+
+/// What is waited for in any case, so that a library that never tells fails the run and not hangs it.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// A fault in course.
+pub(super) struct Script<'a> {
+    record: &'a Record,
+    name: &'a LockName,
+    lease: Duration,
+    promised: &'a Guarantees,
+    pub(super) pause: Option<(Instant, Instant)>,
+    pub(super) freed_after: Option<Duration>,
+    pub(super) findings: Vec<Finding>,
+}
+
+impl<'a> Script<'a> {
+    pub(super) fn new(
+        record: &'a Record,
+        name: &'a LockName,
+        lease: Duration,
+        promised: &'a Guarantees,
+    ) -> Self {
+        let (pause, freed_after, findings) = (None, None, Vec::new());
+        Self { record, name, lease, promised, pause, freed_after, findings }
+    }
+
+    /// Waits until the victim's loss was told.
+    async fn loss(&mut self, victim: Op) {
+        if self.record.until(PATIENCE, |seen| seen.loss(victim)).await.is_none() {
+            let what = format!("the holder was not told of its loss within {PATIENCE:?}");
+            let finding = Finding::new(Guarantee::LossTold, what);
+            self.findings.push(Finding { ops: vec![victim], ..finding });
+        }
+    }
+
+    /// Waits until a later holder of the victim's lock has written; returns when.
+    async fn successor(&mut self, above: FencingToken, since: Instant) -> Option<Instant> {
+        let name = self.name.as_str();
+        let later = self.record.until(PATIENCE, |seen| seen.successor(name, above, since)).await;
+        if later.is_none() {
+            let what = format!("nobody held {name:?} within {PATIENCE:?} after the fault");
+            self.findings.push(Finding::new(Guarantee::Served, what));
+        }
+        later
+    }
+
+    /// The same, where the lock's holder is gone: within its lease and what the store says.
+    async fn freed(&mut self, above: FencingToken, since: Instant) {
+        let Some(at) = self.successor(above, since).await else { return };
+        let promised = self.promised;
+        let bound = self.lease + promised.lease_step + promised.expiry_slack;
+        let bound = bound + promised.longest_poll + promised.dead_place_delay + TOLERANCE;
+        let took = at.since(since);
+        self.freed_after = Some(took);
+        if took > bound {
+            let what = format!("the lock was free after {took:?}; promised is {bound:?}");
+            self.findings.push(Finding::new(Guarantee::Served, what));
+        }
+    }
+}
+
+/// Plays the fault; the victim's process is the first client.
+///
+/// # Errors
+/// In words, if the fault did not happen.
+pub(super) async fn play(
+    script: &mut Script<'_>,
+    fault: Fault,
+    stage: &mut Stage,
+    clients: &mut [Client],
+) -> Result<(), SetUpError> {
+    let count = clients.len();
+    let ready = script.record.until(PATIENCE, |seen| (seen.ready == count).then_some(())).await;
+    ready.ok_or_else(|| format!("the clients were not connected within {PATIENCE:?}"))?;
+    let Some((victim, token)) = script.record.until(PATIENCE, |seen| seen.victim).await else {
+        let what = format!("the first lock was not had within {PATIENCE:?}");
+        script.findings.push(Finding::new(Guarantee::Served, what));
+        return Ok(());
+    };
+    let began = SystemEnv.now();
+    match fault {
+        Fault::None => {}
+        Fault::ClientKilled => {
+            clients[0].kill().await?;
+            script.freed(token, began).await;
+            return Ok(());
+        }
+        Fault::ClientPaused => {
+            clients[0].pause().await?;
+            let stopped = SystemEnv.now();
+            script.freed(token, began).await;
+            clients[0].resume()?;
+            script.pause = Some((stopped, SystemEnv.now()));
+            script.loss(victim).await;
+        }
+        Fault::ConnectionCut | Fault::HalfCut | Fault::Delayed => {
+            let (_, proxy) = stage.proxy.as_ref().ok_or("no proxy")?;
+            let before = proxy.counters();
+            proxy.set(mode(fault, script.lease)).await?;
+            script.loss(victim).await;
+            script.freed(token, began).await;
+            happened(fault, proxy, before).await?;
+            proxy.set(Mode::Pass).await?;
+        }
+        Fault::ServerPaused => {
+            // It returns when none of the server's processes runs.
+            server(stage)?.pause()?;
+            script.loss(victim).await;
+            server(stage)?.resume()?;
+        }
+        Fault::ServerRestarted | Fault::DataLost => {
+            let data = if fault == Fault::DataLost { Data::Lose } else { Data::Keep };
+            let before = server(stage)?.process().pid()?;
+            server(stage)?.restart(data).await?;
+            if server(stage)?.process().pid()? == before {
+                return Err("the server was to be restarted and is the same process".into());
+            }
+            // A holder that is not told may go on: what was kept may be renewed.
+            let beyond = script.promised.longest_lease + Duration::from_millis(500);
+            script.record.until(beyond, |seen| seen.loss(victim)).await;
+        }
+    }
+    let over = SystemEnv.now();
+    clients[0].order(Order::GoOn).await?;
+    script.successor(token, over).await;
+    Ok(())
+}
+
+fn server(stage: &mut Stage) -> Result<&mut Box<dyn Server>, SetUpError> {
+    stage.server.as_mut().ok_or_else(|| "this store has no server of ours".into())
+}
+
+fn mode(fault: Fault, lease: Duration) -> Mode {
+    match fault {
+        Fault::ConnectionCut => Mode::Cut,
+        Fault::HalfCut => Mode::HalfCut,
+        _ => Mode::Delay {
+            to_server: Duration::from_millis(50),
+            to_client: lease + Duration::from_millis(200),
+        },
+    }
+}
+
+/// Waits until the proxy has done what it was set to.
+async fn happened(
+    fault: Fault,
+    proxy: &Proxy,
+    before: crate::kit::Counters,
+) -> Result<(), SetUpError> {
+    proxy
+        .until("its fault to happen", PATIENCE, |now| match fault {
+            Fault::ConnectionCut => now.cut > before.cut,
+            Fault::HalfCut => now.to_client.swallowed > before.to_client.swallowed,
+            _ => now.to_client.waiting > 0,
+        })
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! The proof over stores that are broken on purpose: each flaw is seen, by the guarantee that it breaks.
+
+use std::{process::ExitCode, sync::Arc};
+
+use conformance_tests::{
+    SetUpError,
+    mutants::{Flaw, flawed},
+    proof::{self, Cell, Fault, Guarantee, Stage, Subject},
+    stores,
+};
+use lock_core::{Backend, BoxFuture, Error};
+
+const MUTANTS: &[(Flaw, Fault, Guarantee)] = &[
+    (Flaw::GrantsToAll, Fault::None, Guarantee::Exclusion),
+    (Flaw::TokensStandStill, Fault::None, Guarantee::Tokens),
+    (Flaw::ReleasesNothing, Fault::None, Guarantee::NothingLeft),
+    (Flaw::HalvesTheLease, Fault::ClientPaused, Guarantee::Exclusion),
+];
+
+/// `FLAW+URL`: the store at the URL, with that flaw in each client's own connection.
+fn connect(url: String) -> BoxFuture<Result<Arc<dyn Backend>, Error>> {
+    Box::pin(async move {
+        let known = MUTANTS.iter().find_map(|(flaw, ..)| {
+            url.strip_prefix(&format!("{flaw:?}+")).map(|url| (*flaw, url.to_owned()))
+        });
+        match known {
+            Some((flaw, url)) => Ok(flawed(stores::connect(url).await?, flaw)),
+            None => stores::connect(url).await,
+        }
+    })
+}
+
+async fn start(flaw: Flaw) -> Result<Stage, SetUpError> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("locks.db");
+    let url = format!("{flaw:?}+sqlite:{}?longest_lease=2s", path.display());
+    Ok(Stage::of_clients(url, folder))
+}
+
+fn main() -> ExitCode {
+    let subjects: Vec<_> = MUTANTS
+        .iter()
+        .map(|(flaw, fault, _)| {
+            let flaw = *flaw;
+            Subject {
+                name: format!("{flaw:?}"),
+                faults: vec![*fault],
+                withheld: Vec::new(),
+                start: Arc::new(move || Box::pin(start(flaw))),
+            }
+        })
+        .collect();
+    proof::tried(&subjects, connect, |reports, _| {
+        let mut survived = Vec::new();
+        for report in reports {
+            let known = MUTANTS.iter().find(|(flaw, ..)| format!("{flaw:?}") == report.store);
+            let caught = known.is_some_and(|(.., guarantee)| {
+                let cell = report.faults.first().and_then(|fault| fault.cells.get(guarantee));
+                cell == Some(&Cell::Violated)
+            });
+            if !caught {
+                survived.push(report.store.as_str());
+            }
+        }
+        println!("{} mutants; not seen: {survived:?}", reports.len());
+        match survived.is_empty() && !reports.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        }
+    })
+}
