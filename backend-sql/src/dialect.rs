@@ -68,12 +68,6 @@ impl Row {
         self.is_held() || !self.others_first.is_zero()
     }
 
-    /// The same row, when those who waited have turned out to be gone.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn nobody_first(self) -> Self {
-        Self { others_first: Duration::ZERO, ..self }
-    }
-
     pub(crate) fn holder(&self) -> Option<Holder> {
         let owner = self.owner.filter(|_| self.is_held())?;
         Some(Holder { owner, label: self.label.clone(), remaining: self.remaining })

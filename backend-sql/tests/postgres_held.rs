@@ -6,12 +6,13 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
+use backend_sql::Strategy;
 use conformance_tests::kit::{Clock, Data, Postgres, PostgresOptions, Server as _};
 use lock_core::{
-    Attempt, Env as _, Init, Instant, LockClient, LossReason, QuarantineUse, Release, Renewal,
-    SystemEnv,
+    Attempt, Env as _, Guard, Init, Instant, LockClient, LossReason, QuarantineUse, Release,
+    Renewal, SystemEnv,
 };
-use tokio::time::timeout;
+use tokio::{task::JoinHandle, time::timeout};
 
 use self::support::{
     BOTH, SECOND, WAIT, WAITING, granted, is_so, made, open, request, says, start, url,
@@ -20,9 +21,41 @@ use self::support::{
 const LEASE: Duration = Duration::from_secs(3);
 const ROWS: &str = "SELECT count(*) FROM leasehold_locks";
 
+/// A lock that one client holds and another waits for.
+struct Scene {
+    guard: Guard,
+    /// Its guard, and when it had it.
+    waiter: JoinHandle<(Guard, Instant)>,
+}
+
+impl Scene {
+    async fn set(server: &Postgres, strategy: Strategy, lease: Duration) -> Self {
+        let ours = LockClient::new(made(server, strategy, LEASE).await);
+        let theirs = LockClient::new(open(server, strategy).await);
+        let guard = ours.lock("job").lease(lease).acquire().await.unwrap();
+        let lock = theirs.lock("job").lease(LEASE);
+        let waiter = tokio::spawn(async {
+            let guard = lock.acquire().await.unwrap();
+            (guard, SystemEnv.now())
+        });
+        says(server, WAITING, "1").await;
+        Self { guard, waiter }
+    }
+
+    /// The holder learns that it has lost, and the waiter is served, with a larger token.
+    async fn end(self) -> (LossReason, Instant) {
+        let why = timeout(WAIT, self.guard.lost()).await.unwrap();
+        assert!(!self.guard.is_valid(), "{why}");
+        let (next, at) = timeout(WAIT, self.waiter).await.unwrap().unwrap();
+        assert!(next.token() > self.guard.token());
+        next.release().await.unwrap();
+        (why, at)
+    }
+}
+
 /// Nobody was granted anything while a lost lease may have been believed in.
-fn waited_out(lost: Instant) {
-    assert!(SystemEnv.now().since(lost) >= LEASE, "granted while a lease may have been running");
+fn waited_out(lost: Instant, granted: Instant) {
+    assert!(granted.since(lost) >= LEASE, "granted while a lease may have been running");
 }
 
 /// The whole server, killed while a guard is held and another client waits for it.
@@ -30,21 +63,12 @@ fn waited_out(lost: Instant) {
 async fn killed_while_held_and_waited_for() {
     let mut server = start().await;
     for strategy in BOTH {
-        let ours = LockClient::new(made(&server, strategy, LEASE).await);
-        let theirs = LockClient::new(open(&server, strategy).await);
-        let guard = ours.lock("job").lease(LEASE).acquire().await.unwrap();
-        let waiter = tokio::spawn(theirs.lock("job").lease(LEASE).acquire());
-        says(&server, WAITING, "1").await;
-
+        let scene = Scene::set(&server, strategy, LEASE).await;
         let killed = SystemEnv.now();
         server.restart(Data::Keep).await.unwrap();
         assert_eq!(server.sql(ROWS).await.unwrap(), "0", "the fault did not happen");
-        let why = timeout(WAIT, guard.lost()).await.unwrap();
-        assert!(!guard.is_valid(), "{why}");
-        let next = timeout(WAIT, waiter).await.unwrap().unwrap().unwrap();
-        waited_out(killed);
-        assert!(next.token() > guard.token(), "{strategy}");
-        next.release().await.unwrap();
+        let (_, granted) = scene.end().await;
+        waited_out(killed, granted);
     }
 }
 
@@ -55,12 +79,7 @@ async fn one_session_killed_while_another_holds() {
     let server = start().await;
     let started = server.sql("SELECT pg_postmaster_start_time()").await.unwrap();
     for strategy in BOTH {
-        let ours = LockClient::new(made(&server, strategy, LEASE).await);
-        let theirs = LockClient::new(open(&server, strategy).await);
-        let guard = ours.lock("job").lease(LEASE).acquire().await.unwrap();
-        let waiter = tokio::spawn(theirs.lock("job").lease(LEASE).acquire());
-        says(&server, WAITING, "1").await;
-
+        let scene = Scene::set(&server, strategy, LEASE).await;
         let pool = sqlx::PgPool::connect(&url(&server)).await.unwrap();
         let pid = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&pool).await;
         let pid: i32 = pid.unwrap();
@@ -69,11 +88,8 @@ async fn one_session_killed_while_another_holds() {
         assert_eq!(server.sql(ROWS).await.unwrap(), "0", "the fault did not happen");
         let now = server.sql("SELECT pg_postmaster_start_time()").await.unwrap();
         assert_eq!(now, started, "the whole server has restarted");
-        timeout(WAIT, guard.lost()).await.unwrap();
-        let next = timeout(WAIT, waiter).await.unwrap().unwrap().unwrap();
-        waited_out(killed);
-        assert!(next.token() > guard.token(), "{strategy}");
-        next.release().await.unwrap();
+        let (_, granted) = scene.end().await;
+        waited_out(killed, granted);
     }
 }
 
@@ -83,19 +99,12 @@ async fn one_session_killed_while_another_holds() {
 async fn paused_while_held_and_waited_for() {
     let server = start().await;
     for strategy in BOTH {
-        let ours = LockClient::new(made(&server, strategy, LEASE).await);
-        let theirs = LockClient::new(open(&server, strategy).await);
-        let guard = ours.lock("job").lease(SECOND).acquire().await.unwrap();
-        let waiter = tokio::spawn(theirs.lock("job").lease(LEASE).acquire());
-        says(&server, WAITING, "1").await;
+        let scene = Scene::set(&server, strategy, SECOND).await;
         server.pause().unwrap();
-        let why = timeout(WAIT, guard.lost()).await.unwrap();
-        assert_eq!(why, LossReason::Unreachable);
-        assert!(!guard.is_valid());
+        timeout(WAIT, scene.guard.lost()).await.unwrap();
+        assert!(!scene.waiter.is_finished(), "granted by a server that stands still");
         server.resume().unwrap();
-        let next = timeout(WAIT, waiter).await.unwrap().unwrap().unwrap();
-        assert!(next.token() > guard.token(), "{strategy}");
-        next.release().await.unwrap();
+        assert_eq!(scene.end().await.0, LossReason::Unreachable);
     }
 }
 
@@ -124,7 +133,7 @@ async fn promoted_while_held() {
         assert!(matches!(attempt, Attempt::Quarantined(_)), "{attempt:?}");
         let next = LockClient::new(store).lock("job").lease(LEASE).acquire();
         let next = timeout(WAIT, next).await.unwrap().unwrap();
-        waited_out(cut);
+        waited_out(cut, SystemEnv.now());
         assert!(!guard.is_valid() && next.token() > guard.token(), "{strategy}");
         next.release().await.unwrap();
     }

@@ -15,9 +15,9 @@ use sqlx::{Row as _, SqlStr, postgres::PgRow};
 use tokio::sync::{OnceCell, watch};
 
 use super::{
-    arg::Arg::{self, MaybeNumber, MaybeText, Number, Span, Spans, Text, Texts},
+    arg::Arg::{self, MaybeNumber, Number, Span, Spans, Text, Texts},
     listen::Listening,
-    places::{Place, Places, Waited},
+    places::{Places, Waited},
     promises::{Terms, promises},
     server::{Server, first, span},
     turn::Queued,
@@ -34,7 +34,7 @@ pub(super) struct Postgres {
     pub(super) settings: Settings,
     listens: bool,
     places: Arc<Places>,
-    waited: Waited,
+    pub(super) waited: Waited,
     listening: OnceCell<Listening>,
     promised: Mutex<(Terms, Arc<Guarantees>)>,
     agreed: OnceCell<()>,
@@ -44,7 +44,7 @@ impl Postgres {
     /// How long what is free waits for the first place.
     pub(super) const TURN: Duration = Duration::from_secs(1);
     /// A place that was not heard of for this long is gone: it asks every half second.
-    const PLACE_LIFE: Duration = Duration::from_secs(3);
+    pub(super) const PLACE_LIFE: Duration = Duration::from_secs(3);
 
     pub(super) async fn new(
         server: Server,
@@ -113,13 +113,17 @@ impl Postgres {
     }
 
     /// The same for a statement that may be carried out twice.
-    async fn again(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Error> {
+    pub(super) async fn again(
+        &self,
+        statement: &SqlStr,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<PgRow>, Error> {
         self.ready().await?;
         self.server.again(statement, args).await
     }
 
     /// A statement that takes a lock and tells the token. `last` is its argument besides the request.
-    async fn grant(
+    pub(super) async fn grant(
         &self,
         statement: &SqlStr,
         request: &Request,
@@ -136,69 +140,6 @@ impl Postgres {
         ];
         let args = if last.is_some() { &args[..] } else { &args[..5] };
         first(&self.again(statement, args).await?)?.map(token_of).transpose()
-    }
-
-    /// Takes what is free for a place that is in the queue; `None` for a request that is not.
-    async fn claim(&self, request: &Request) -> Option<Result<Option<FencingToken>, Error>> {
-        let place = self.places.of(request.owner)?;
-        if !place.queued.load(Ordering::Relaxed) {
-            return None;
-        }
-        let claimed = self.grant(&self.server.sql.claim, request, Some(Text(&place.id))).await;
-        if let Ok(Some(_)) = claimed {
-            self.waited.note(request.owner);
-        }
-        Some(claimed)
-    }
-
-    /// Looks after the queue of a name, and tells that a place of ours in it lives. `None` if the
-    /// name is free and nobody waits for it.
-    async fn ask(&self, name: &LockName, place: Option<&Place>) -> Result<Option<Row>, Error> {
-        let place = place.map(|place| place.id.as_str());
-        let args =
-            [Text(name.as_str()), MaybeText(place), Span(Self::TURN), Span(Self::PLACE_LIFE)];
-        let rows = self.again(&self.server.sql.ask, &args).await?;
-        rows.first().map(|row| Self::row(row, place)).transpose()
-    }
-
-    /// Whether it is the turn of the place with this id.
-    pub(super) async fn is_turn(&self, name: &LockName, id: &str) -> Result<bool, Error> {
-        let args = [Text(name.as_str()), Text(id)];
-        Ok(first(&self.again(&self.server.sql.free, &args).await?)? == Some(true))
-    }
-
-    /// Gives up the place with this id, and what it was granted.
-    pub(super) async fn leave(&self, request: &Request, id: &str) -> Result<(), Error> {
-        let owner = request.owner.to_string();
-        let args = [Text(request.name.as_str()), Text(&owner), Text(id)];
-        let left = self.again(&self.server.sql.leave, &args).await;
-        left.map(drop).map_err(|error| error.at(Self::KIND, "leave"))
-    }
-
-    /// A row as somebody sees it who has this place, if any, in its queue.
-    fn row(row: &PgRow, place: Option<&str>) -> Result<Row, Error> {
-        Self::read(row, place).map_err(general)?
-    }
-
-    fn read(row: &PgRow, place: Option<&str>) -> Result<Result<Row, Error>, sqlx::Error> {
-        let read = Row::read(
-            row.try_get("name")?,
-            row.try_get("owner")?,
-            row.try_get("label")?,
-            row.try_get("token")?,
-            row.try_get("version")?,
-            span(row.try_get("remaining")?),
-        );
-        let waiting: Option<i32> = row.try_get("waiting")?;
-        let first: Option<&str> = row.try_get("first")?;
-        let turn = span(row.try_get("turn")?);
-        Ok(read.map(|mut read| {
-            read.waiting = Some(waiting.unwrap_or(0).unsigned_abs().into());
-            if first.is_some() && first != place {
-                read.others_first = turn.max(Duration::from_millis(1));
-            }
-            read
-        }))
     }
 }
 
@@ -278,7 +219,8 @@ impl Dialect for Postgres {
         }
         match self.look(&request.name).await? {
             Some(row) if !row.is_held() && row.is_taken() => {
-                Ok(self.ask(&request.name, None).await?.or(Some(row.nobody_first())))
+                let free = Row { others_first: Duration::ZERO, ..row };
+                Ok(self.ask(&request.name, None).await?.or(Some(free)))
             }
             row => Ok(row),
         }

@@ -35,6 +35,7 @@ mod init;
 mod listen;
 mod places;
 mod promises;
+mod queue;
 mod server;
 mod statements;
 mod turn;

@@ -1,0 +1,89 @@
+//! The queue in a lock's row, seen from here.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use lock_core::{Error, FencingToken, LockName, Request};
+use sqlx::{Row as _, postgres::PgRow};
+
+use super::{
+    arg::Arg::{MaybeText, Span, Text},
+    backend::Postgres,
+    places::Place,
+    server::{first, span},
+};
+use crate::{
+    dialect::{Dialect as _, Row},
+    error::general,
+};
+
+impl Postgres {
+    /// Takes what is free for a place that is in the queue; `None` for a request that is not.
+    pub(super) async fn claim(
+        &self,
+        request: &Request,
+    ) -> Option<Result<Option<FencingToken>, Error>> {
+        let place = self.places().of(request.owner)?;
+        if !place.queued.load(Ordering::Relaxed) {
+            return None;
+        }
+        let claimed = self.grant(&self.server.sql.claim, request, Some(Text(&place.id))).await;
+        if let Ok(Some(_)) = claimed {
+            self.waited.note(request.owner);
+        }
+        Some(claimed)
+    }
+
+    /// Looks after the queue of a name, and tells that a place of ours in it lives. `None` if the
+    /// name is free and nobody waits for it.
+    pub(super) async fn ask(
+        &self,
+        name: &LockName,
+        place: Option<&Place>,
+    ) -> Result<Option<Row>, Error> {
+        let place = place.map(|place| place.id.as_str());
+        let args =
+            [Text(name.as_str()), MaybeText(place), Span(Self::TURN), Span(Self::PLACE_LIFE)];
+        let rows = self.again(&self.server.sql.ask, &args).await?;
+        rows.first().map(|row| Self::row(row, place)).transpose()
+    }
+
+    /// Whether it is the turn of the place with this id.
+    pub(super) async fn is_turn(&self, name: &LockName, id: &str) -> Result<bool, Error> {
+        let args = [Text(name.as_str()), Text(id)];
+        Ok(first(&self.again(&self.server.sql.free, &args).await?)? == Some(true))
+    }
+
+    /// Gives up the place with this id, and what it was granted.
+    pub(super) async fn leave(&self, request: &Request, id: &str) -> Result<(), Error> {
+        let owner = request.owner.to_string();
+        let args = [Text(request.name.as_str()), Text(&owner), Text(id)];
+        let left = self.again(&self.server.sql.leave, &args).await;
+        left.map(drop).map_err(|error| error.at(Self::KIND, "leave"))
+    }
+
+    /// A row as somebody sees it who has this place, if any, in its queue.
+    pub(super) fn row(row: &PgRow, place: Option<&str>) -> Result<Row, Error> {
+        Self::read(row, place).map_err(general)?
+    }
+
+    fn read(row: &PgRow, place: Option<&str>) -> Result<Result<Row, Error>, sqlx::Error> {
+        let read = Row::read(
+            row.try_get("name")?,
+            row.try_get("owner")?,
+            row.try_get("label")?,
+            row.try_get("token")?,
+            row.try_get("version")?,
+            span(row.try_get("remaining")?),
+        );
+        let waiting: Option<i32> = row.try_get("waiting")?;
+        let first: Option<&str> = row.try_get("first")?;
+        let turn = span(row.try_get("turn")?);
+        Ok(read.map(|mut read| {
+            read.waiting = Some(waiting.unwrap_or(0).unsigned_abs().into());
+            if first.is_some() && first != place {
+                read.others_first = turn.max(Duration::from_millis(1));
+            }
+            read
+        }))
+    }
+}
