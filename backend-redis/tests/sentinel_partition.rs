@@ -12,7 +12,7 @@ use conformance_tests::{
     history::{ALL_RULES, Recorder, Rule, assert_clean, check},
     kit::{Mode, Proxy, RedisOptions, Sentinels, Server as _},
 };
-use lock_core::{ErrorKind, LockClient, LossReason};
+use lock_core::{Attempt, ErrorKind, LockClient, LossReason};
 use redis::aio::MultiplexedConnection;
 
 use self::support::{
@@ -123,6 +123,25 @@ async fn an_old_master_that_goes_on_writing_has_a_holder_of_its_own() {
     assert_eq!(seen.loss, None, "the holder in the partition was told");
     let found = check(&seen.recorder.history(), ALL_RULES);
     assert!(found.iter().any(|violation| violation.rule == Rule::Exclusion), "{found:?}");
+}
+
+/// A client that still reaches an old master leaves it when the sentinels name another.
+#[tokio::test]
+async fn a_client_leaves_an_old_master_that_still_answers() {
+    let group = group(RedisOptions::new(), "").await;
+    let old = group.master().await.unwrap();
+    let store = connect(&url(&group, "")).await;
+    granted(&*store, &request("first", Duration::from_secs(1))).await;
+    let mut inside = cut_off(&group, old).await;
+    group.failed_over(old).await.unwrap();
+    conformance_tests::kit::wait::until("the client to leave the old master", SOON, || async {
+        let answer = store.try_acquire(&request("a", Duration::from_millis(100))).await;
+        Ok(matches!(answer, Ok(Attempt::Quarantined(_))).then_some(()))
+    })
+    .await
+    .unwrap();
+    let role = say(&mut inside, &["INFO", "replication"]).await;
+    assert!(role.contains("role:master"), "{role}");
 }
 
 #[tokio::test]
