@@ -47,6 +47,8 @@ pub(crate) struct Part {
     pub(crate) until: Option<Instant>,
     /// The attempt may have been carried out, or may yet be, and nothing tells when.
     pub(crate) doubtful: bool,
+    /// It was asked at all.
+    pub(crate) asked: bool,
 }
 
 impl Held {
@@ -100,15 +102,15 @@ impl Quorum {
                 Verdict::Clocks(error) if tried == TRIES => return Err(error),
                 Verdict::Split(_) => {
                     tracing::debug!(name = %request.name, tried, "the votes were split");
-                    // Who comes back alone has all votes.
-                    let most = 1_000_u64 << tried.min(5);
-                    let pause = Duration::from_micros(SystemEnv.random() as u64 % most);
-                    tokio::time::sleep(pause).await;
                 }
                 Verdict::Clocks(error) => {
                     tracing::debug!(name = %request.name, tried, %error, "asked again");
                 }
             }
+            // Who comes back alone has all votes, and finds nodes that answer faster.
+            let most = 1_000_u64 << tried.min(6);
+            let pause = Duration::from_micros(SystemEnv.random() as u64 % most);
+            tokio::time::sleep(pause).await;
         }
         Err(backend_redis::node::not_understood())
     }
@@ -161,7 +163,7 @@ impl Quorum {
             _ => None,
         };
         if let Some(token) = token.and_then(FencingToken::new) {
-            return Ok(Ok(self.won(&attempt, &ballot, round, token)));
+            return Ok(Ok(self.won(&attempt, &ballot, round, &contacts, token)));
         }
         let verdict = if decided.is_some() {
             let message = "the token could not be written to a majority of the nodes";
@@ -176,7 +178,7 @@ impl Quorum {
     fn call(&self, attempt: &Try<'_>, clock: u64, ticket: Option<&Ticket>) -> Arc<Call> {
         let Try { request, number, limit, .. } = attempt;
         let bound = self.options.clock_bound;
-        let late = clock + u64::try_from((*limit + bound).as_micros()).unwrap_or(u64::MAX / 4);
+        let late = self.late(clock, *limit);
         let arguments = vec![
             request.owner.to_string(),
             millis(request.lease),
@@ -193,6 +195,12 @@ impl Quorum {
         ];
         let keys = self.peers[0].node.keys(&request.name, request.owner).to_vec();
         Arc::new(Call { script: &scripts::ACQUIRE, in_epoch: true, keys, arguments })
+    }
+
+    /// The clock past which a node is ahead, or a call of now a ghost.
+    pub(crate) fn late(&self, clock: u64, limit: Duration) -> u64 {
+        let room = u64::try_from((limit + self.options.clock_bound).as_micros());
+        clock.saturating_add(room.unwrap_or(u64::MAX))
     }
 
     /// Writes the largest number back, only to nodes whose vote was counted; each takes it only while
@@ -233,6 +241,7 @@ impl Quorum {
         attempt: &Try<'_>,
         ballot: &Ballot<'_>,
         round: Round,
+        contacts: &[usize],
         token: FencingToken,
     ) -> Grant {
         let request = attempt.request;
@@ -241,6 +250,7 @@ impl Quorum {
         let part = |at: usize| Part {
             until: matches!(votes[at], crate::vote::Vote::Ours(_)).then_some(until),
             doubtful: ballot.doubtful(at),
+            asked: contacts.contains(&at),
         };
         let nodes = (0..self.peers.len()).map(part).collect();
         let parts = Mutex::new(Parts { nodes, released: false });
