@@ -158,7 +158,9 @@ impl Quorum {
         let token = match &decided {
             Some(Token::Agreed(number)) => Some(*number),
             Some(Token::WriteBack { number, nodes, needed }) => {
-                self.write_back(&attempt, *number, nodes, *needed).await.then_some(*number)
+                let waiting = (&mut round, &mut ballot);
+                let done = self.write_back(&attempt, *number, nodes, *needed, waiting).await;
+                done.then_some(*number)
             }
             _ => None,
         };
@@ -211,6 +213,7 @@ impl Quorum {
         number: u64,
         nodes: &[usize],
         needed: usize,
+        (asked, ballot): (&mut Round, &mut Ballot<'_>),
     ) -> bool {
         let request = attempt.request;
         let [epoch, lock, ..] = self.peers[0].node.keys(&request.name, request.owner);
@@ -224,12 +227,17 @@ impl Quorum {
         let mut round = self.ask(nodes, &call, attempt.limit);
         let mut taken = 0;
         while taken < needed {
-            match round.next().await {
-                Some((_, Ok(answer))) if answer.word == "written" => {
-                    taken += usize::from(answer.number(2).ok() == Some(1));
-                }
-                Some(_) => {}
-                None => break,
+            tokio::select! {
+                biased;
+                written = round.next() => match written {
+                    Some((_, Ok(answer))) if answer.word == "written" => {
+                        taken += usize::from(answer.number(2).ok() == Some(1));
+                    }
+                    Some(_) => {}
+                    None => break,
+                },
+                // Calls that are not polled could hold the connection's queue up for all.
+                Some((at, answer)) = asked.next(), if asked.any_open() => ballot.hear(at, answer),
             }
         }
         round.finish(self, |_, _| {});
