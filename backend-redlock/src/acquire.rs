@@ -47,6 +47,8 @@ pub(crate) struct Part {
     pub(crate) until: Option<Instant>,
     /// The attempt may have been carried out, or may yet be, and nothing tells when.
     pub(crate) doubtful: bool,
+    /// It was asked at all.
+    pub(crate) asked: bool,
 }
 
 impl Held {
@@ -100,15 +102,15 @@ impl Quorum {
                 Verdict::Clocks(error) if tried == TRIES => return Err(error),
                 Verdict::Split(_) => {
                     tracing::debug!(name = %request.name, tried, "the votes were split");
-                    // Who comes back alone has all votes.
-                    let most = 1_000_u64 << tried.min(5);
-                    let pause = Duration::from_micros(SystemEnv.random() as u64 % most);
-                    tokio::time::sleep(pause).await;
                 }
                 Verdict::Clocks(error) => {
                     tracing::debug!(name = %request.name, tried, %error, "asked again");
                 }
             }
+            // Who comes back alone has all votes, and finds nodes that answer faster.
+            let most = 1_000_u64 << tried.min(6);
+            let pause = Duration::from_micros(SystemEnv.random() as u64 % most);
+            tokio::time::sleep(pause).await;
         }
         Err(backend_redis::node::not_understood())
     }
@@ -156,12 +158,14 @@ impl Quorum {
         let token = match &decided {
             Some(Token::Agreed(number)) => Some(*number),
             Some(Token::WriteBack { number, nodes, needed }) => {
-                self.write_back(&attempt, *number, nodes, *needed).await.then_some(*number)
+                let waiting = (&mut round, &mut ballot);
+                let done = self.write_back(&attempt, *number, nodes, *needed, waiting).await;
+                done.then_some(*number)
             }
             _ => None,
         };
         if let Some(token) = token.and_then(FencingToken::new) {
-            return Ok(Ok(self.won(&attempt, &ballot, round, token)));
+            return Ok(Ok(self.won(&attempt, &ballot, round, &contacts, token)));
         }
         let verdict = if decided.is_some() {
             let message = "the token could not be written to a majority of the nodes";
@@ -176,7 +180,7 @@ impl Quorum {
     fn call(&self, attempt: &Try<'_>, clock: u64, ticket: Option<&Ticket>) -> Arc<Call> {
         let Try { request, number, limit, .. } = attempt;
         let bound = self.options.clock_bound;
-        let late = clock + u64::try_from((*limit + bound).as_micros()).unwrap_or(u64::MAX / 4);
+        let late = self.late(clock, *limit);
         let arguments = vec![
             request.owner.to_string(),
             millis(request.lease),
@@ -195,6 +199,12 @@ impl Quorum {
         Arc::new(Call { script: &scripts::ACQUIRE, in_epoch: true, keys, arguments })
     }
 
+    /// The clock past which a node is ahead, or a call of now a ghost.
+    pub(crate) fn late(&self, clock: u64, limit: Duration) -> u64 {
+        let room = u64::try_from((limit + self.options.clock_bound).as_micros());
+        clock.saturating_add(room.unwrap_or(u64::MAX))
+    }
+
     /// Writes the largest number back, only to nodes whose vote was counted; each takes it only while
     /// the lock is still ours there.
     async fn write_back(
@@ -203,6 +213,7 @@ impl Quorum {
         number: u64,
         nodes: &[usize],
         needed: usize,
+        (asked, ballot): (&mut Round, &mut Ballot<'_>),
     ) -> bool {
         let request = attempt.request;
         let [epoch, lock, ..] = self.peers[0].node.keys(&request.name, request.owner);
@@ -216,12 +227,17 @@ impl Quorum {
         let mut round = self.ask(nodes, &call, attempt.limit);
         let mut taken = 0;
         while taken < needed {
-            match round.next().await {
-                Some((_, Ok(answer))) if answer.word == "written" => {
-                    taken += usize::from(answer.number(2).ok() == Some(1));
-                }
-                Some(_) => {}
-                None => break,
+            tokio::select! {
+                biased;
+                written = round.next() => match written {
+                    Some((_, Ok(answer))) if answer.word == "written" => {
+                        taken += usize::from(answer.number(2).ok() == Some(1));
+                    }
+                    Some(_) => {}
+                    None => break,
+                },
+                // Calls that are not polled could hold the connection's queue up for all.
+                Some((at, answer)) = asked.next(), if asked.any_open() => ballot.hear(at, answer),
             }
         }
         round.finish(self, |_, _| {});
@@ -233,6 +249,7 @@ impl Quorum {
         attempt: &Try<'_>,
         ballot: &Ballot<'_>,
         round: Round,
+        contacts: &[usize],
         token: FencingToken,
     ) -> Grant {
         let request = attempt.request;
@@ -241,6 +258,7 @@ impl Quorum {
         let part = |at: usize| Part {
             until: matches!(votes[at], crate::vote::Vote::Ours(_)).then_some(until),
             doubtful: ballot.doubtful(at),
+            asked: contacts.contains(&at),
         };
         let nodes = (0..self.peers.len()).map(part).collect();
         let parts = Mutex::new(Parts { nodes, released: false });

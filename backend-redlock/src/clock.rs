@@ -23,6 +23,12 @@ impl Span {
         self.low + (self.high - self.low) / 2
     }
 
+    /// Whether both can be true of a clock that did not step.
+    #[must_use]
+    pub fn agrees(self, other: Self) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+
     /// How much is not known: the time that the call took.
     #[must_use]
     pub fn width(self) -> u64 {
@@ -101,6 +107,8 @@ mod tests {
         assert_eq!(median(&[None]), None);
         let span = Span::new(1_000, 100, 120);
         assert_eq!((span.low, span.high, span.middle(), span.width()), (880, 900, 890, 20));
+        assert!(span.agrees(Span { low: 900, high: 950 }));
+        assert!(!span.agrees(Span { low: 901, high: 950 }));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::{
 pub(crate) struct Options {
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) clock_bound: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl Options {
@@ -59,7 +60,6 @@ pub struct RedlockBuilder {
     nodes: Vec<RedisBuilder>,
     options: Options,
     prefix: String,
-    timeout: Duration,
 }
 
 impl RedlockBuilder {
@@ -71,14 +71,17 @@ impl RedlockBuilder {
     pub fn new(nodes: impl IntoIterator<Item = RedisBuilder>) -> Self {
         Self {
             nodes: nodes.into_iter().collect(),
-            options: Options { node_timeout: None, clock_bound: Duration::from_millis(100) },
+            options: Options {
+                node_timeout: None,
+                clock_bound: Duration::from_millis(100),
+                timeout: Duration::from_secs(1),
+            },
             prefix: "leasehold-redlock".to_owned(),
-            timeout: Duration::from_secs(1),
         }
     }
 
-    /// How long an operation waits for a node that has not answered before it goes on without it.
-    /// Default: a hundredth of the lease, at least 5 ms and at most 50 ms.
+    /// How long an operation waits for a node that has not answered before it goes on without it; ten
+    /// times as long, but no longer than half the timeout, where more than a minority is silent. Default: a hundredth of the lease, at least 5 ms and at most 50 ms.
     #[must_use]
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.options.node_timeout = Some(timeout);
@@ -105,7 +108,7 @@ impl RedlockBuilder {
     /// Default: 1 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.options.timeout = timeout;
         self
     }
 
@@ -147,13 +150,13 @@ impl RedlockBuilder {
     }
 
     pub(crate) fn quorum(self) -> Result<Quorum, Error> {
-        let Self { nodes, options, prefix, timeout } = self;
-        check(nodes.len(), &options, timeout)?;
+        let Self { nodes, options, prefix } = self;
+        check(nodes.len(), &options)?;
         let (wake, client) = (Arc::new(Wake::default()), SystemEnv.random());
         let mut peers: Vec<Peer> = Vec::new();
         for (at, node) in nodes.into_iter().enumerate() {
             let ear: Arc<dyn Listener> = Arc::new(Ear { wake: Arc::clone(&wake), at });
-            let node = node.prefix(prefix.clone()).timeout(timeout);
+            let node = node.prefix(prefix.clone()).timeout(options.timeout);
             let peer = Peer::new(Node::new(node, client, ear)?);
             if peers.iter().any(|other| other.address == peer.address) {
                 return Err(refuse(format!(
@@ -171,7 +174,8 @@ fn refuse(message: String) -> Error {
     Error::new(ErrorKind::InvalidInput, message)
 }
 
-fn check(nodes: usize, options: &Options, timeout: Duration) -> Result<(), Error> {
+fn check(nodes: usize, options: &Options) -> Result<(), Error> {
+    let timeout = options.timeout;
     let show = humantime::format_duration;
     if nodes < 3 || nodes.is_multiple_of(2) {
         let why = if nodes < 3 {

@@ -24,11 +24,15 @@ struct State {
     probing: bool,
     /// The highest clock heard of.
     stamp: u64,
-    span: Option<Span>,
+    /// The narrowest of the last while, and when it was heard.
+    span: Option<(Span, Instant)>,
     run: Option<RunId>,
     /// The address of another node that is the same server.
     twin: Option<String>,
 }
+
+/// For how long a narrow span is better than a wide new one: clocks drift.
+const SPAN_KEPT: Duration = Duration::from_secs(10);
 
 /// What is known before a call.
 #[derive(Clone, Copy)]
@@ -96,7 +100,12 @@ impl Peer {
         let run = self.node.known_run_id();
         let mut state = self.state();
         state.stamp = if back { stamp } else { state.stamp.max(stamp) };
-        state.span = Some(span);
+        let keep = |(old, at): &(Span, Instant)| {
+            old.agrees(span) && old.width() < span.width() && heard.since(*at) < SPAN_KEPT
+        };
+        if !state.span.as_ref().is_some_and(keep) {
+            state.span = Some((span, heard));
+        }
         if state.run != run {
             state.run = run;
         }
@@ -109,7 +118,7 @@ impl Peer {
     }
 
     pub(crate) fn span(&self) -> Option<Span> {
-        self.state().span
+        self.state().span.map(|(span, _)| span)
     }
 
     pub(crate) fn run(&self) -> Option<RunId> {

@@ -158,6 +158,9 @@ impl Quorum {
             pending: who.to_vec(),
             alarm: Box::pin(tokio::time::sleep(limit)),
             limit,
+            minority: self.peers.len() - self.majority(),
+            // Before the connections are given up, so that what is taken back goes the same way.
+            patience: (limit * PATIENCE).min(self.options.timeout / 2).saturating_sub(limit),
         }
     }
 
@@ -309,19 +312,34 @@ pub(crate) struct Round {
     pending: Vec<usize>,
     alarm: Pin<Box<Sleep>>,
     limit: Duration,
+    minority: usize,
+    /// How much longer it waits, once, if more than a minority was silent when the time was over.
+    patience: Duration,
 }
+
+/// How many times as long a round waits where more than a minority is silent: that is rather this
+/// process or its network than the nodes, and without a majority there is nothing to go on with.
+const PATIENCE: u32 = 10;
 
 impl Round {
     /// The next answer; `None` when all have answered or nobody waits any longer.
     pub(crate) async fn next(&mut self) -> Option<(usize, Result<Answer, Error>)> {
-        tokio::select! {
-            biased;
-            answer = self.asking.next() => {
-                let (at, answer) = answer?;
-                self.pending.retain(|other| *other != at);
-                Some((at, answer))
+        loop {
+            tokio::select! {
+                biased;
+                answer = self.asking.next() => {
+                    let (at, answer) = answer?;
+                    self.pending.retain(|other| *other != at);
+                    return Some((at, answer));
+                }
+                () = &mut self.alarm => {
+                    let more = std::mem::take(&mut self.patience);
+                    if more.is_zero() || self.pending.len() <= self.minority {
+                        return None;
+                    }
+                    self.alarm.as_mut().reset(tokio::time::Instant::now() + more);
+                }
             }
-            () = &mut self.alarm => None,
         }
     }
 

@@ -95,7 +95,9 @@ impl Quorum {
             _ => &call,
         };
         let contacts = self.contacts();
-        for at in (0..self.peers.len()).filter(|at| !contacts.contains(at)) {
+        // Whom the attempt never asked has nothing to give back.
+        let asked = |at: usize| held.as_ref().is_none_or(|held| held.parts().nodes[at].asked);
+        for at in (0..self.peers.len()).filter(|at| !contacts.contains(at) && asked(*at)) {
             self.free_behind(at, Arc::clone(calls(at)), grant.lease);
         }
         let mut round = self.ask_each(&contacts, |at| Arc::clone(calls(at)), limit);

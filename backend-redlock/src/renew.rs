@@ -84,20 +84,16 @@ impl Quorum {
         sent: Instant,
     ) -> Vec<Renewal> {
         let node = &self.peers[0].node;
-        let keys: Vec<_> = grants
-            .iter()
-            .map(|grant| {
-                let [lock, _] = node.lock_and_queue(&grant.name);
-                lock
-            })
-            .collect();
-        let arguments = grants
-            .iter()
-            .flat_map(|grant| [grant.owner.to_string(), millis(grant.lease)])
-            .collect();
-        let call = Call::plain(&scripts::RENEW, keys, arguments);
         let shortest = grants.iter().map(|grant| grant.lease).min().unwrap_or_default();
         let limit = self.options.wait(shortest);
+        let late = self.clock().map(|clock| self.late(clock, limit)).unwrap_or(u64::MAX >> 11);
+        let (mut keys, mut arguments) = (vec![node.epoch_key()], vec![late.to_string()]);
+        for grant in grants {
+            let [lock, _] = node.lock_and_queue(&grant.name);
+            keys.push(lock);
+            arguments.extend([grant.owner.to_string(), millis(grant.lease)]);
+        }
+        let call = Call::plain(&scripts::RENEW, keys, arguments);
         let mut round = self.ask(&self.contacts(), &call, limit);
         let nodes = self.peers.len();
         let mut answers = Answers { spans: vec![None; nodes], words: vec![None; nodes] };

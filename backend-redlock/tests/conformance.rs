@@ -25,8 +25,11 @@ impl Harness for OnNodes {
         let servers = Redis::start_many(self.nodes, RedisOptions::new()).await?;
         let hosts: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
         // A machine that is busy is not to look like nodes that are down.
-        let url =
-            format!("redlock://{}?timeout=10s&node_timeout=5s{}", hosts.join(","), self.options);
+        let url = format!(
+            "redlock://{}?timeout=10s&node_timeout=5s&clock_bound=200ms{}",
+            hosts.join(","),
+            self.options
+        );
         let first_use = Init { first_use: true, ..Init::default() };
         backend_redlock::connect(&url).await?.init(&first_use).await?;
         Ok(Store::new(url, servers))
@@ -37,7 +40,7 @@ impl Harness for OnNodes {
     }
 
     fn lease(&self) -> Duration {
-        Duration::from_millis(1000)
+        Duration::from_millis(1200)
     }
 
     fn skips(&self) -> &'static [&'static str] {

@@ -46,9 +46,9 @@ async fn a_majority_down_is_told_and_the_same_client_recovers() {
     let mut nodes = Nodes::bare(vec![RedisOptions::new(); 3]).await;
     let store = nodes.direct().await;
     let short =
-        Init { first_use: true, longest_lease: Some(Duration::from_secs(2)), ..Init::default() };
+        Init { first_use: true, longest_lease: Some(Duration::from_secs(4)), ..Init::default() };
     store.init(&short).await.unwrap();
-    let lease = Duration::from_secs(1);
+    let lease = Duration::from_secs(2);
     let client = LockClient::new(store.clone());
     let first = granted(&*store, &request("a", lease)).await;
     for server in &mut nodes.servers[..2] {
@@ -69,7 +69,7 @@ async fn a_majority_down_is_told_and_the_same_client_recovers() {
 
 #[tokio::test]
 async fn a_paused_minority_is_waited_for_once() {
-    const LONG: &str = "timeout=30s&node_timeout=3s";
+    const LONG: &str = "timeout=30s&node_timeout=3s&clock_bound=400ms";
     let nodes = Nodes::start(5).await;
     let (store, other) = (connect(&nodes.url(LONG)).await, nodes.direct().await);
     for server in &nodes.servers[..2] {
@@ -182,10 +182,37 @@ async fn a_clock_that_jumps_past_the_lease_admits_no_second_holder() {
 }
 
 #[tokio::test]
+async fn a_node_whose_clock_was_ahead_and_came_back_is_in_quarantine() {
+    let Clocked { nodes, clock, grant, next } = clocked(LEASE).await;
+    clock.step(3600.0).unwrap();
+    eventually("the jumped node to forget", || async {
+        (nodes.keeping(&grant.name).await == 1).then_some(())
+    })
+    .await;
+    // Anybody's call is enough for the node to remember.
+    let answer = next.try_acquire(&request("other", LEASE)).await;
+    assert!(matches!(answer, Ok(Attempt::Granted(_))), "{answer:?}");
+    const EPOCH: &str = "leasehold-redlock:{0}:epoch";
+    eventually("the node to have been called", || async {
+        let seen = nodes.servers[1].cli(&["HGET", EPOCH, "clock"]).await.unwrap();
+        let ahead = seen.parse::<u64>().unwrap() > grant.token.get() + 3_000_000_000;
+        ahead.then_some(())
+    })
+    .await;
+    clock.step(-3600.0).unwrap();
+    let answer = next.try_acquire(&request("a", LEASE)).await;
+    assert!(matches!(answer, Ok(Attempt::Busy(_) | Attempt::Quarantined(_))), "{answer:?}");
+    let told = nodes.servers[1].cli(&["HGET", EPOCH, "why"]).await.unwrap();
+    assert!(told.contains("came back"), "{told}");
+    let believed = grant.lease - grant.margin - drift_margin(grant.lease);
+    assert!(SystemEnv.now() < grant.from + believed, "too slow to show anything");
+}
+
+#[tokio::test]
 async fn a_clock_that_jumps_within_the_bound_is_covered_by_the_margin() {
-    let lease = Duration::from_secs(2);
+    let lease = Duration::from_secs(4);
     let Clocked { nodes, clock, grant, next } = clocked(lease).await;
-    clock.step(0.09).unwrap();
+    clock.step(0.35).unwrap();
     let asked = request("a", lease);
     let second = eventually("the lease to end", || async {
         next.try_acquire(&asked).await.unwrap().granted()
@@ -220,7 +247,7 @@ async fn a_clock_that_goes_back_has_no_vote() {
 async fn lost_replies_change_nothing_but_what_was_asked() {
     let nodes = Nodes::start(3).await;
     let direct = nodes.direct().await;
-    let store = nodes.proxied("timeout=1s&node_timeout=300ms").await;
+    let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
     let lose = async |mode| {
         for proxy in &nodes.proxies[..2] {
             proxy.set(mode).await.unwrap();
@@ -287,7 +314,7 @@ async fn lost_replies_change_nothing_but_what_was_asked() {
 #[tokio::test]
 async fn replies_lost_on_a_minority_are_not_missed_and_leave_nothing() {
     let nodes = Nodes::start(3).await;
-    let store = nodes.proxied("timeout=1s&node_timeout=300ms").await;
+    let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
     nodes.proxies[0].set(Mode::HalfCut).await.unwrap();
     let grant = granted(&*store, &request("a", LEASE)).await;
     renewed(&*store, &grant).await;

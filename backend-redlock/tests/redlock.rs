@@ -6,6 +6,7 @@ mod support;
 use backend_redis::RedisBuilder;
 use backend_redlock::RedlockBuilder;
 use conformance_tests::kit::{ClientCertificates, RedisOptions, Server as _};
+use futures_util::FutureExt as _;
 use lock_core::{Env as _, ErrorKind, FencingToken, Outcome, Release, Renewal, Signal, SystemEnv};
 
 use self::support::{
@@ -104,7 +105,7 @@ async fn each_node_may_have_tls_and_a_user_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_release_calls_the_first_place_and_no_other() {
+async fn a_release_calls_one_place_and_no_other() {
     for protocol in ["resp2", "resp3"] {
         let nodes = Nodes::start(3).await;
         let options = format!("{PATIENT}&protocol={protocol}");
@@ -112,19 +113,30 @@ async fn a_release_calls_the_first_place_and_no_other() {
         let others = [connect(&nodes.url(&options)).await, connect(&nodes.url(&options)).await];
         let grant = granted(&*store, &request("a", LEASE)).await;
         let (first, second) = (request("a", LEASE), request("a", LEASE));
-        let (mut one, _) = place(&*others[0], &first).await;
-        let (mut two, _) = place(&*others[1], &second).await;
+        let (one, _) = place(&*others[0], &first).await;
+        let (two, _) = place(&*others[1], &second).await;
+        let mut waiting = [(&others[0], first, one), (&others[1], second, two)];
         store.release(&grant, Release::default()).await.unwrap();
-        // No poll is behind a turn: only a push ends this.
-        let called = tokio::time::timeout(SOON, one.next()).await.unwrap();
+        // No poll is behind a turn: only a push ends this. Whose it is rests on what two clients know
+        // of the nodes' clock.
+        let [(_, _, one), (_, _, two)] = &mut waiting;
+        let (called, at) = tokio::time::timeout(SOON, async {
+            tokio::select! {
+                called = one.next() => (called, 0),
+                called = two.next() => (called, 1),
+            }
+        })
+        .await
+        .unwrap();
         assert!(matches!(called, Signal::Recheck), "{called:?}");
-        let next = granted(&*others[0], &first).await;
-        // Had the second been called, too, its word would have come before this one.
-        others[0].release(&next, Release::default()).await.unwrap();
-        let called = tokio::time::timeout(SOON, two.next()).await.unwrap();
+        assert!(waiting[1 - at].2.next().now_or_never().is_none(), "both were called");
+        let next = granted(&**waiting[at].0, &waiting[at].1).await;
+        waiting[at].0.release(&next, Release::default()).await.unwrap();
+        let (client, asked, turn) = &mut waiting[1 - at];
+        let called = tokio::time::timeout(SOON, turn.next()).await.unwrap();
         assert!(matches!(called, Signal::Recheck), "{called:?}");
-        granted(&*others[1], &second).await;
-        assert_eq!(busy(&*store, &request("a", LEASE)).await.holder.unwrap().owner, second.owner);
+        granted(&***client, asked).await;
+        assert_eq!(busy(&*store, &request("a", LEASE)).await.holder.unwrap().owner, asked.owner);
     }
 }
 
@@ -153,4 +165,40 @@ async fn memory_is_that_of_live_names() {
     })
     .await;
     assert_eq!(nodes.keeping(&name("job 1")).await, 0);
+}
+
+/// Which watermark is a name's: part of the protocol between clients.
+fn watermark(name: &str) -> String {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("mark{}", hash % 1024)
+}
+
+#[tokio::test]
+async fn different_numbers_are_made_one_before_anybody_gets_the_grant() {
+    let nodes = Nodes::start(3).await;
+    let store = nodes.direct().await;
+    let first = granted(&*store, &request("a", LEASE)).await;
+    store.release(&first, Release::default()).await.unwrap();
+    // As if others' grants had reached the nodes in different orders.
+    let mut highest = 0;
+    for (server, ahead) in nodes.servers.iter().zip([10_000_000, 20_000_000, 5_000_000]) {
+        let mark = first.token.get() + ahead;
+        let epoch = "leasehold-redlock:{0}:epoch";
+        server.cli(&["HSET", epoch, &watermark("a"), &mark.to_string()]).await.unwrap();
+        highest = highest.max(mark);
+    }
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    let mut with_the_token = 0;
+    for server in &nodes.servers {
+        let record = server.cli(&["GET", "leasehold-redlock:{0}:lock:a"]).await.unwrap();
+        with_the_token += usize::from(record.contains(&format!(" {} ", grant.token)));
+    }
+    assert!(with_the_token >= 2, "{with_the_token} nodes have {}", grant.token);
+    assert_eq!(busy(&*store, &request("a", LEASE)).await.holder.unwrap().owner, grant.owner);
+    store.release(&grant, Release::default()).await.unwrap();
+    let next = granted(&*store, &request("a", LEASE)).await;
+    assert!(next.token > grant.token);
+    assert!(grant.token.get() > first.token.get() + 5_000_000 && highest > first.token.get());
 }

@@ -16,13 +16,29 @@ local attempt, estimated = tonumber(ARGV[11]), tonumber(ARGV[14])
 local TURN_US = 100000
 local now = clock()
 local stamp = text(now)
+-- The highest clock that this node was asked at.
+local seen = tonumber(redis.call('HGET', KEYS[1], 'clock') or 0)
 -- A ghost, or a clock that is ahead; and a clock that is behind.
-if now > tonumber(ARGV[12]) then return {'late', stamp} end
+if now > tonumber(ARGV[12]) then
+  if now > seen and redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'clock', stamp) end
+  return {'late', stamp}
+end
 if now < estimated - bound then return {'clock', stamp} end
 -- A deadline written by a wrong clock could end a quarantine too early.
 local epoch = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from')
-if epoch[1] ~= ARGV[1] or epoch[2] ~= ARGV[2] or tonumber(epoch[3] or 0) > now then
+local ahead = seen > now + bound
+if epoch[1] ~= ARGV[1] or epoch[2] ~= ARGV[2] or tonumber(epoch[3] or 0) > now or ahead then
   if math.abs(now - estimated) > bound then return {'clock', stamp} end
+end
+if ahead then
+  -- It was ahead and came back: what it kept may have ended early, as if it were lost.
+  redis.call('HSET', KEYS[1], 'clock', stamp)
+  if ARGV[4] == 'on' then
+    redis.call('HSET', KEYS[1], 'from', text(now + tonumber(ARGV[3])), 'span', ARGV[3],
+      'why', 'the clock was ahead and came back')
+  end
+elseif now > seen and epoch[1] then
+  redis.call('HSET', KEYS[1], 'clock', stamp)
 end
 local mark, refusal = gate(now)
 if not mark then

@@ -1,9 +1,16 @@
 -- Renews grants on one node. It grants nothing, so it asks for no epoch.
--- KEYS: the locks. ARGV: owner and lease ms of each.
+-- KEYS: 1 epoch record, then the locks. ARGV: 1 the clock past which it is ahead, then owner and lease
+-- ms of each.
 -- Answer: {'renewed', clock, answers}: 1 renewed, 2 somebody else's, 0 gone.
 local time, answers = redis.call('TIME'), {}
-for at = 1, #KEYS do
-  local owner, lease = ARGV[2 * at - 1], tonumber(ARGV[2 * at])
+local now = time[1] * 1000000 + time[2]
+local stamp = string.format('%.0f', now)
+if now > tonumber(ARGV[1]) and now > tonumber(redis.call('HGET', KEYS[1], 'clock') or now) then
+  -- Remembered for when it has come back: see acquire.lua.
+  redis.call('HSET', KEYS[1], 'clock', stamp)
+end
+for at = 2, #KEYS do
+  local owner, lease = ARGV[2 * at - 2], tonumber(ARGV[2 * at - 1])
   local record = redis.call('GET', KEYS[at])
   local answer = 0
   if record and string.sub(record, 1, 32) ~= owner then
@@ -12,6 +19,6 @@ for at = 1, #KEYS do
     if redis.call('PTTL', KEYS[at]) < lease then redis.call('PEXPIRE', KEYS[at], lease) end
     answer = 1
   end
-  answers[at] = answer
+  answers[at - 1] = answer
 end
-return {'renewed', string.format('%.0f', time[1] * 1000000 + time[2]), answers}
+return {'renewed', stamp, answers}

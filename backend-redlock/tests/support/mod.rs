@@ -12,8 +12,8 @@ use lock_core::{
 pub(crate) const LEASE: Duration = Duration::from_secs(20);
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// A machine that is busy is not to look like nodes that are down.
-pub(crate) const PATIENT: &str = "timeout=5s&node_timeout=2s";
+/// A machine that is busy is not to look like nodes that are down, or whose clocks are off.
+pub(crate) const PATIENT: &str = "timeout=5s&node_timeout=2s&clock_bound=400ms";
 
 /// Servers, each also behind a proxy.
 pub(crate) struct Nodes {
