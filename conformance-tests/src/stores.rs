@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 use lock_core::{Backend, BoxFuture, Error, Init};
 
 use crate::{
@@ -33,6 +34,7 @@ pub fn all() -> Vec<Subject> {
         subject("redis, quarantine off", &crashes, two_holders(Fault::DataLost), || {
             Box::pin(redis("&quarantine=off"))
         }),
+        subject("redlock", Fault::ALL, Vec::new(), || Box::pin(redlock())),
         subject("etcd", &but_data_lost, Vec::new(), || Box::pin(etcd())),
         subject("postgres", &but_data_lost, Vec::new(), || Box::pin(postgres())),
         subject("mysql", &but_data_lost, Vec::new(), || Box::pin(mysql(1))),
@@ -70,7 +72,7 @@ async fn staged(
     let proxy = Proxy::start(server.address()).await?;
     Ok(Stage {
         url: url(server.address()),
-        proxy: Some((url(proxy.address()), proxy)),
+        proxies: Some((url(proxy.address()), vec![proxy])),
         server: Some(Box::new(server)),
         kept: Box::new(()),
     })
@@ -111,6 +113,54 @@ async fn mysql(flush: u8) -> Result<Stage, SetUpError> {
     // After the tables were made, which stay.
     server.sql(&format!("SET GLOBAL innodb_flush_log_at_trx_commit = {flush}")).await?;
     staged(server, url).await
+}
+
+async fn redlock() -> Result<Stage, SetUpError> {
+    let nodes = Redis::start_many(3, RedisOptions::new().aof()).await?;
+    let proxies = try_join_all(nodes.iter().map(|node| Proxy::start(node.address()))).await?;
+    let url = |at: Vec<SocketAddr>| {
+        let hosts: Vec<_> = at.iter().map(SocketAddr::to_string).collect();
+        format!("redlock://{}?longest_lease=2s", hosts.join(","))
+    };
+    let direct = url(nodes.iter().map(Server::address).collect());
+    let proxied = url(proxies.iter().map(Proxy::address).collect());
+    made(&direct).await?;
+    Ok(Stage {
+        url: direct,
+        proxies: Some((proxied, proxies)),
+        server: Some(Box::new(Majority(nodes))),
+        kept: Box::new(()),
+    })
+}
+
+/// Of three nodes, two: what befalls one alone is no fault of the store.
+struct Majority(Vec<Redis>);
+
+#[async_trait]
+impl Server for Majority {
+    fn process(&self) -> &Process {
+        self.0[0].process()
+    }
+
+    fn process_mut(&mut self) -> &mut Process {
+        self.0[0].process_mut()
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.0[0].address()
+    }
+
+    async fn restart(&mut self, data: Data) -> kit::Result<()> {
+        try_join_all(self.0.iter_mut().take(2).map(|node| node.restart(data))).await.map(drop)
+    }
+
+    fn pause(&self) -> kit::Result<()> {
+        self.0.iter().take(2).try_for_each(Server::pause)
+    }
+
+    fn resume(&self) -> kit::Result<()> {
+        self.0.iter().take(2).try_for_each(Server::resume)
+    }
 }
 
 /// A cluster of one member, as a server.

@@ -85,6 +85,10 @@ impl Flawed {
     }
 }
 
+fn after(token: FencingToken) -> FencingToken {
+    FencingToken::new(token.get() + 1).unwrap()
+}
+
 fn deaf(mut busy: Busy) -> Busy {
     busy.retry_after = Duration::from_secs(3600);
     busy
@@ -116,13 +120,20 @@ impl Backend for Flawed {
                         retry_after,
                     }));
                 }
-                Attempt::Granted(self.told(request, grant).await)
+                let mut told = self.told(request, grant).await;
+                if self.has(Flaw::MintsAnewForARepeat) && !self.is_first(request.owner) {
+                    told.token = after(told.token);
+                }
+                Attempt::Granted(told)
             }
             Attempt::Busy(busy) if self.has(Flaw::GrantsToAll) => {
-                let token = FencingToken::new(busy.token.get() + 1).unwrap();
-                Attempt::Granted(Grant::new(request, token))
+                Attempt::Granted(Grant::new(request, after(busy.token)))
             }
             Attempt::Busy(busy) if self.has(Flaw::WakesNobody) => Attempt::Busy(deaf(busy)),
+            Attempt::Busy(mut busy) if self.has(Flaw::HidesTheToken) => {
+                busy.token = FencingToken::ZERO;
+                Attempt::Busy(busy)
+            }
             other => other,
         })
     }
@@ -161,8 +172,24 @@ impl Backend for Flawed {
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
         let renamed: Vec<Grant> = grants.iter().map(|grant| self.renamed(grant)).collect();
+        if self.has(Flaw::RenewsNothing) {
+            let answer = |grant: &&Grant| Renewal::Renewed { from: sent, lease: grant.lease };
+            return grants.iter().map(answer).collect();
+        }
         let mut answers = self.sound.renew(&renamed.iter().collect::<Vec<_>>(), sent).await;
+        if self.has(Flaw::AnswersBackwards) {
+            answers.reverse();
+        }
         for (grant, answer) in renamed.iter().zip(&mut answers) {
+            if let Renewal::Renewed { from, .. } = answer
+                && self.has(Flaw::CountsRenewalsFromTheReply)
+            {
+                *from = SystemEnv.now();
+            }
+            if self.has(Flaw::RenewsTheToken) {
+                // A grant that is gone has no token to lift.
+                let _ = self.sound.raise(grant, after(grant.token)).await;
+            }
             if !matches!(answer, Renewal::Lost(_)) {
                 continue;
             }
@@ -186,6 +213,10 @@ impl Backend for Flawed {
         self.herd.send_replace(());
         match self.flaw {
             Some(Flaw::ReleasesNothing) => Ok(Released::plain(Outcome::Released)),
+            Some(Flaw::SaysReleasedToAll) => {
+                let Released { next, .. } = self.sound.release(&renamed, how).await?;
+                Ok(Released { outcome: Outcome::Released, next })
+            }
             Some(Flaw::ReleasesForAnybody) => {
                 self.sound.force_release(&renamed.name).await.map(Released::plain)
             }
@@ -204,7 +235,11 @@ impl Backend for Flawed {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        self.sound.inspect(&self.name(name)).await
+        let state = self.sound.inspect(&self.name(name)).await?;
+        Ok(state.map(|mut state| {
+            state.holder.take_if(|_| self.has(Flaw::TellsNoHolder));
+            state
+        }))
     }
 
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
@@ -216,6 +251,9 @@ impl Backend for Flawed {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
+        if self.has(Flaw::ForcesNothing) {
+            return Ok(Outcome::Released);
+        }
         self.sound.force_release(&self.name(name)).await
     }
 

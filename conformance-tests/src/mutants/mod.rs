@@ -63,6 +63,24 @@ pub enum Flaw {
     FoldsCase,
     /// A listing leaves names out.
     ListsHalf,
+    /// A repeat by the owner gets a new token.
+    MintsAnewForARepeat,
+    /// A refusal does not tell the token of who holds.
+    HidesTheToken,
+    /// The answers to a batch of renewals stand in another order than its grants.
+    AnswersBackwards,
+    /// A release says that it was done, whoever held the name.
+    SaysReleasedToAll,
+    /// A renewed lease is counted from the reply.
+    CountsRenewalsFromTheReply,
+    /// A renewal lifts the token.
+    RenewsTheToken,
+    /// A renewal says that it was done, and was not.
+    RenewsNothing,
+    /// An operator's release says that it was done, and was not.
+    ForcesNothing,
+    /// Nobody is told who holds a name.
+    TellsNoHolder,
 }
 
 /// Every mutant, with the requirement that it breaks and the case that is meant to catch it.
@@ -88,6 +106,17 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::WakesTheHerd, "L4", "a_release_does_not_wake_the_whole_herd"),
     (Flaw::RenewsForAnybody, "L5", "a_forced_release_is_learnt_by_the_holder"),
     (Flaw::ReleasesNothing, "L6", "close_releases_and_refuses"),
+    (Flaw::IgnoresTheFloor, "S2", "a_floor_far_ahead_of_the_clock_is_refused"),
+    (Flaw::RaisesNothing, "S2", "a_token_is_not_raised_by_who_does_not_hold"),
+    (Flaw::RenewsTheToken, "S2", "a_renewal_keeps_the_token"),
+    (Flaw::HidesTheToken, "S3", "a_held_lock_is_refused_with_its_holder_and_token"),
+    (Flaw::CountsRenewalsFromTheReply, "S3", "a_batch_of_renewals_is_answered_one_by_one"),
+    (Flaw::RenewsNothing, "S3", "a_renewal_sets_the_lease_anew"),
+    (Flaw::AnswersBackwards, "S4", "a_batch_of_renewals_is_answered_one_by_one"),
+    (Flaw::SaysReleasedToAll, "S4", "a_release_twice_is_not_held_the_second_time"),
+    (Flaw::MintsAnewForARepeat, "S6", "a_repeat_by_the_owner_is_the_same_grant"),
+    (Flaw::ForcesNothing, "operation", "a_renewal_does_not_bring_a_forced_grant_back"),
+    (Flaw::TellsNoHolder, "operation", "inspect_tells_the_holder_and_then_no_holder"),
 ];
 
 /// `sound` with a flaw, for whoever wants to see whether it is caught.

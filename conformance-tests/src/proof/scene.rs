@@ -124,7 +124,7 @@ fn url(stage: &Stage, fault: Fault) -> Result<String, SetUpError> {
     if !fault.is_on_the_way() {
         return Ok(stage.url.clone());
     }
-    let proxied = stage.proxy.as_ref().map(|(url, _)| url.clone());
+    let proxied = stage.proxies.as_ref().map(|(url, _)| url.clone());
     proxied.ok_or_else(|| format!("{fault} needs a proxy, and this store has none").into())
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use lock_core::{Env as _, FencingToken, Guarantees, Instant, LockName, SystemEnv};
 
 use super::{
@@ -113,13 +114,15 @@ pub(super) async fn play(
             script.loss(victim).await;
         }
         Fault::ConnectionCut | Fault::HalfCut | Fault::Delayed => {
-            let (_, proxy) = stage.proxy.as_ref().ok_or("no proxy")?;
-            let before = proxy.counters();
-            proxy.set(mode(fault, script.lease)).await?;
+            let (_, proxies) = stage.proxies.as_ref().ok_or("no proxy")?;
+            let before: Vec<_> = proxies.iter().map(Proxy::counters).collect();
+            set(proxies, mode(fault, script.lease)).await?;
             script.loss(victim).await;
             script.freed(token, began).await;
-            happened(fault, proxy, before).await?;
-            proxy.set(Mode::Pass).await?;
+            for (proxy, before) in proxies.iter().zip(before) {
+                happened(fault, proxy, before).await?;
+            }
+            set(proxies, Mode::Pass).await?;
         }
         Fault::ServerPaused => {
             // It returns when none of the server's processes runs.
@@ -147,6 +150,10 @@ pub(super) async fn play(
 
 fn server(stage: &mut Stage) -> Result<&mut Box<dyn Server>, SetUpError> {
     stage.server.as_mut().ok_or_else(|| "this store has no server of ours".into())
+}
+
+async fn set(proxies: &[Proxy], mode: Mode) -> Result<(), SetUpError> {
+    Ok(try_join_all(proxies.iter().map(|proxy| proxy.set(mode))).await.map(drop)?)
 }
 
 fn mode(fault: Fault, lease: Duration) -> Mode {

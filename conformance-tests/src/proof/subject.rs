@@ -108,9 +108,9 @@ pub type Connect = fn(String) -> BoxFuture<Result<Arc<dyn Backend>, Error>>;
 pub struct Stage {
     /// Its URL.
     pub url: String,
-    /// The URL of the same store through a proxy, and that.
-    pub proxy: Option<(String, Proxy)>,
-    /// The server, for faults of the server.
+    /// The URL of the same store through proxies, and these, one for each of its servers.
+    pub proxies: Option<(String, Vec<Proxy>)>,
+    /// The server, for faults of the server; of several, so many that the store feels it.
     pub server: Option<Box<dyn Server>>,
     /// What else is kept until the run is over.
     pub kept: Box<dyn Any + Send + Sync>,
@@ -120,7 +120,7 @@ impl Stage {
     /// A store that nothing but its clients can be done to.
     #[must_use]
     pub fn of_clients(url: String, kept: impl Any + Send + Sync) -> Self {
-        Self { url, proxy: None, server: None, kept: Box::new(kept) }
+        Self { url, proxies: None, server: None, kept: Box::new(kept) }
     }
 }
 
