@@ -1,6 +1,6 @@
 //! How a store is described: by a builder or a URL.
 
-use std::{str::FromStr as _, sync::Arc, time::Duration};
+use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
 
 use lock_core::{Backend, Error};
 use sqlx::{
@@ -26,10 +26,20 @@ pub struct PostgresBuilder {
 
 setters!(PostgresBuilder);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Database {
     Pool(PgPool),
     Options(Box<PgConnectOptions>),
+}
+
+/// Without what may hold a password.
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pool(_) => "Pool",
+            Self::Options(_) => "Options",
+        })
+    }
 }
 
 /// What sqlx understands behind the `?` of a URL.
@@ -197,6 +207,7 @@ mod tests {
         let builder = parse(url).unwrap();
         assert_eq!(builder.settings.strategy, Strategy::Optimistic);
         assert_eq!(builder.settings.timeout, Duration::from_secs(2));
+        assert!(!format!("{builder:?}").contains("secret"), "{builder:?}");
         let Database::Options(options) = builder.database else { panic!("no options") };
         assert_eq!((options.get_host(), options.get_port()), ("db", 5433));
         assert_eq!(options.get_database(), Some("app"));
