@@ -1,5 +1,7 @@
 //! What COMMAND gets and what it gives: streams, environment, exit codes.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::fs::File;
