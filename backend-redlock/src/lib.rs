@@ -22,6 +22,12 @@
 //! attempts on three nodes, with a crash or a clock's jump, and finds the violation when a guard is taken
 //! away; it says what it does not show.
 //!
+//! # Known defect
+//! `tests/chaos.rs` (8 clients; nodes killed, paused, cut off and given wrong clocks at random) has recorded
+//! two holders of one lock at once, in one run of several; its fence refused the late write. Whether the
+//! store is wrong, or a clock was stepped further than is covered, is not known yet. Until it is, do not
+//! rest exclusion on this store: use it with a fence, or use another.
+//!
 //! # What it still cannot do
 //! - A clock that steps forward past a lease and back again before anybody calls the node goes unseen;
 //!   so do wrong clocks on a majority. etcd, whose leases do not rest on clocks agreeing, is the choice
