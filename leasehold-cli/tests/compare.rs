@@ -11,7 +11,7 @@ fn the_page_shows_the_numbers_of_the_json() {
     let store = Store::new();
     let page = tempfile::NamedTempFile::new().unwrap();
     let path = page.path().to_str().unwrap();
-    let report = store.json(&["compare", "--for", "1s", "--json", "--page", path]);
+    let report = store.json(&["compare", "--for", "1s", "--page", path]);
     let page = std::fs::read_to_string(path).unwrap();
     let stores = report["stores"].as_array().unwrap();
     let names: Vec<_> = stores.iter().map(|store| store["name"].as_str().unwrap()).collect();
