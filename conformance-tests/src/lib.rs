@@ -26,7 +26,6 @@ pub mod cases;
 mod child;
 mod harness;
 pub mod history;
-pub mod kit;
 mod memory;
 pub mod mutants;
 mod observed;
@@ -36,6 +35,9 @@ mod setting;
 pub mod sim;
 #[cfg(feature = "proof")]
 pub mod stores;
+
+/// Real servers, and the faults that befall them.
+pub use server_kit as kit;
 
 pub use self::{
     harness::{Harness, Needs, SetUpError, Store},

@@ -3,9 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use conformance_tests::kit::{
-    ClientCertificates, Data, Mariadb, MariadbOptions, Server as _, is_alive,
-};
+use server_kit::{ClientCertificates, Data, Mariadb, MariadbOptions, Server as _, is_alive};
 
 #[tokio::test]
 async fn two_at_once_are_two_servers() {

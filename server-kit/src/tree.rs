@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::error::{Doing as _, KitError, Result};
 
 /// Sends a signal; a process that is gone already is no error.
-pub(crate) fn signal(pid: u32, signal: Signal) -> Result<()> {
+pub fn signal(pid: u32, signal: Signal) -> Result<()> {
     let target = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let target = target.ok_or_else(|| KitError::Unexpected(format!("{pid} is no process id")))?;
     match kill_process(target, signal) {
@@ -29,7 +29,7 @@ pub fn is_alive(pid: u32) -> bool {
 }
 
 /// Whether a process is stopped, or gone, so that it does nothing.
-pub(crate) fn is_stopped(pid: u32) -> bool {
+pub fn is_stopped(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, _)| matches!(state, 'T' | 't') || is_end(state))
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance_tests::kit::{Mode, Proxy};
+use server_kit::{Mode, Proxy};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -112,9 +112,8 @@ async fn a_black_hole_accepts_and_swallows() {
     wire.proxy.set(Mode::BlackHole).await.unwrap();
     wire.client.write_all(b"request").await.unwrap();
     wire.server.write_all(b"push").await.unwrap();
-    let lost = |now: &conformance_tests::kit::Counters| {
-        now.to_server.swallowed == 7 && now.to_client.swallowed == 4
-    };
+    let lost =
+        |now: &server_kit::Counters| now.to_server.swallowed == 7 && now.to_client.swallowed == 4;
     wire.proxy.until("the loss", SOON, lost).await.unwrap();
     expect_nothing(&mut wire.server).await;
     expect_nothing(&mut wire.client).await;

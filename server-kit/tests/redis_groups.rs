@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use conformance_tests::kit::{RedisCluster, RedisOptions, Sentinels, Server as _};
+use server_kit::{RedisCluster, RedisOptions, Sentinels, Server as _};
 
 #[tokio::test]
 async fn sentinels_fail_over_when_the_master_dies() {
@@ -58,7 +58,7 @@ async fn a_replica_takes_over_when_a_cluster_master_dies() {
     let asked = (old + 1) % 3;
     let wait = "a replica to take the slots over";
     let minute = std::time::Duration::from_secs(60);
-    let new = conformance_tests::kit::wait::until(wait, minute, || async {
+    let new = server_kit::wait::until(wait, minute, || async {
         Ok(Some(cluster.owner_of(slot, asked).await?).filter(|new| *new != old))
     })
     .await

@@ -3,7 +3,7 @@
 
 use std::{process::Stdio, time::Instant};
 
-use conformance_tests::kit::{
+use server_kit::{
     ClientCertificates, Data, Etcd, EtcdOptions, KitError, Process, Server as _, is_alive,
 };
 

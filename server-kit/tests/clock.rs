@@ -7,11 +7,11 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use conformance_tests::kit::{
+use rustix::time::{ClockId, clock_gettime};
+use server_kit::{
     Clock, Mariadb, MariadbOptions, Offsets, Postgres, PostgresOptions, Process, Redis,
     RedisOptions, Spec, programs, wait::until,
 };
-use rustix::time::{ClockId, clock_gettime};
 
 const HOUR: f64 = 3600.0;
 /// What a slow machine may take between two readings; the steps are much larger.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use conformance_tests::kit::{
+use server_kit::{
     KitError, Postgres, PostgresOptions, Process, Redis, RedisOptions, Server as _, Spec, is_alive,
     programs, wait::until,
 };

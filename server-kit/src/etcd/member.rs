@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::EtcdOptions;
-use crate::kit::{
+use crate::{
     error::{Doing as _, KitError, Result},
     ports::Port,
     process::{Process, Spec},

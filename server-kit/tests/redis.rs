@@ -3,9 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use conformance_tests::kit::{
-    ClientCertificates, Data, Redis, RedisOptions, Server as _, programs,
-};
+use server_kit::{ClientCertificates, Data, Redis, RedisOptions, Server as _, programs};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpStream, UnixStream},
@@ -52,7 +50,7 @@ async fn restarts_with_and_without_data() {
     redis.cli(&["SET", "k", "v"]).await.unwrap();
     let pid = redis.process().pid().unwrap();
     redis.kill().unwrap();
-    assert!(!conformance_tests::kit::is_alive(pid));
+    assert!(!server_kit::is_alive(pid));
     TcpStream::connect(address).await.unwrap_err();
 
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Real servers for tests: Redis (also with sentinels, and as a cluster), etcd, PostgreSQL (also with
+//! Real servers for tests and for `leasehold compare`: Redis (also with sentinels, and as a cluster), etcd, PostgreSQL (also with
 //! replicas, and behind pgbouncer) and MariaDB, each in a temporary folder on a free port of
 //! 127.0.0.1, and the faults that befall them.
 //!
@@ -31,7 +31,7 @@ mod server;
 mod session;
 mod slow_flush;
 pub mod tls;
-pub(crate) mod tree;
+pub mod tree;
 pub mod wait;
 
 pub use self::{

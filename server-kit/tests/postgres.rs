@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance_tests::kit::{
+use server_kit::{
     ClientCertificates, Data, Pgbouncer, Postgres, PostgresOptions, Server as _, programs,
     wait::until,
 };
@@ -74,7 +74,7 @@ async fn restarts_with_and_without_data() {
 
     let tree = postgres.process().tree().unwrap();
     postgres.kill().unwrap();
-    assert!(!tree.iter().any(|pid| conformance_tests::kit::is_alive(*pid)));
+    assert!(!tree.iter().any(|pid| server_kit::is_alive(*pid)));
     let start = Instant::now();
     postgres.restart(Data::Keep).await.unwrap();
     println!("PostgreSQL restarted in {:?}", start.elapsed());

@@ -3,7 +3,7 @@
 use std::{path::Path, process::Command};
 
 use super::member::Member;
-use crate::kit::{
+use crate::{
     error::{Doing as _, Result},
     programs,
 };

@@ -1,5 +1,5 @@
 //! A proxy that knows HTTP/2: one stream of a connection can be stuck while the others go on, without
-//! an error on either side. The kit's [`Proxy`](crate::kit::Proxy) knows whole connections only.
+//! an error on either side. The kit's [`Proxy`](crate::Proxy) knows whole connections only.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use crate::kit::{
+use crate::{
     error::{Doing as _, Result},
     ports::Port,
 };
@@ -72,7 +72,7 @@ impl Streams {
     ///
     /// # Errors
     ///
-    /// [`KitError::Io`](crate::kit::KitError::Io) or [`KitError::NoPort`](crate::kit::KitError::NoPort).
+    /// [`KitError::Io`](crate::KitError::Io) or [`KitError::NoPort`](crate::KitError::NoPort).
     pub async fn start(upstream: SocketAddr) -> Result<Self> {
         let port = Port::reserve()?;
         let address = port.address();
