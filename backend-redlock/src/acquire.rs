@@ -6,8 +6,8 @@ use std::{
 };
 
 use lock_core::{
-    Attempt, Env as _, Error, ErrorKind, FencingToken, Grant, Instant, LockName, OwnerId, Request,
-    SystemEnv,
+    Attempt, Env as _, Error, ErrorKind, FencingToken, Grant, Instant, LockName, LossReason,
+    OwnerId, Request, SystemEnv,
 };
 
 use crate::{
@@ -34,9 +34,13 @@ pub(crate) struct Held {
     parts: Mutex<Parts>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) nodes: Vec<Part>,
+    /// Nobody believes in it any longer than until then.
+    pub(crate) told: Instant,
+    /// A majority was found without it, and its holder told so.
+    pub(crate) lost: Option<LossReason>,
     /// It was given back: what comes late is taken back.
     pub(crate) released: bool,
 }
@@ -261,7 +265,7 @@ impl Quorum {
             asked: contacts.contains(&at),
         };
         let nodes = (0..self.peers.len()).map(part).collect();
-        let parts = Mutex::new(Parts { nodes, released: false });
+        let parts = Mutex::new(Parts { nodes, told: until, lost: None, released: false });
         let held = Arc::new(Held { attempt: attempt.number, parts });
         if attempt.placed {
             // Where the lock was not given, the place would stand in the way of the next.

@@ -18,22 +18,20 @@
 //!   which a majority may no longer keep the lock; it is told of the loss, and a fence refuses its late
 //!   writes. No lock service can do more.
 //!
-//! `tests/model.rs` drives the same decisions through every order of messages and expiries of two
-//! attempts on three nodes, with a crash or a clock's jump, and finds the violation when a guard is taken
-//! away; it says what it does not show.
+//! - *A majority forgets a lock on which its holder still relies.* The holder is told; what other nodes have
+//!   of the lock keeps others out until the time is over that the holder was promised.
 //!
-//! # Known defect
-//! `tests/chaos.rs` (8 clients; nodes killed, paused, cut off and given wrong clocks at random) has recorded
-//! two holders of one lock at once, in one run of several; its fence refused the late write. Whether the
-//! store is wrong, or a clock was stepped further than is covered, is not known yet. Until it is, do not
-//! rest exclusion on this store: use it with a fence, or use another.
+//! `tests/model.rs` drives the same decisions through every order of messages, expiries and renewals of
+//! two attempts on three nodes, with a crash or a clock's jump, and finds the violation when a guard is
+//! taken away; it says what it does not show.
 //!
 //! # What it still cannot do
 //! - A clock that steps forward past a lease and back again before anybody calls the node goes unseen;
 //!   so do wrong clocks on a majority. etcd, whose leases do not rest on clocks agreeing, is the choice
 //!   where that matters.
 //! - A node that has lost a lock, or was down when it was taken, is not given it again by renewals. A
-//!   lock taken on a bare majority is lost with one more node.
+//!   lock taken on a bare majority is lost with one more node: its holder is told at once, and nobody
+//!   else gets it before the time is over that the holder was promised.
 //! - Waiters are woken in order of their coming, but nobody is served by right: not `fair`.
 //! - Only one holder per name; counted permits over a majority would be unsafe.
 //!
@@ -51,6 +49,7 @@ mod backend;
 mod ballot;
 mod config;
 mod guarantees;
+mod lost;
 mod operate;
 mod peer;
 mod quorum;

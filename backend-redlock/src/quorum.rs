@@ -21,6 +21,7 @@ use crate::{
     clock,
     config::Options,
     guarantees,
+    lost::Spared,
     peer::{Answer, Peer, micros},
     scripts,
     vote::majority,
@@ -32,6 +33,7 @@ pub(crate) struct Quorum {
     pub(crate) peers: Vec<Peer>,
     pub(crate) options: Options,
     pub(crate) wake: Arc<Wake>,
+    pub(crate) spared: Spared,
     /// The last number that this client proposed: two attempts of one client never propose the same.
     proposed: AtomicU64,
     promised: RwLock<(Settings, Arc<Guarantees>)>,
@@ -82,6 +84,7 @@ impl Quorum {
             peers,
             options,
             wake,
+            spared: Spared::default(),
             proposed: AtomicU64::new(0),
             promised: RwLock::new((settings, Arc::new(promised))),
             tasks: TaskTracker::new(),
@@ -231,6 +234,11 @@ impl Quorum {
         for peer in &self.peers {
             peer.node.close();
         }
+    }
+
+    /// Ends when the client closes.
+    pub(crate) async fn closed(&self) {
+        self.closing.cancelled().await;
     }
 
     pub(crate) fn is_closing(&self) -> bool {

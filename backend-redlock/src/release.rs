@@ -134,7 +134,9 @@ impl Quorum {
     /// Makes sure that an owner has nothing on a majority of the nodes and never will; on the others
     /// behind, as soon as they answer.
     pub(crate) async fn abandon(self: &Arc<Self>, request: &Request) -> Result<(), Error> {
-        let call = self.freeing(&request.name, request.owner, ["", "", EVERY_ATTEMPT, "1"]);
+        // What a lost grant has left goes later; no record is older than attempt 0.
+        let meant = if self.spared.has(request.owner) { "0" } else { "" };
+        let call = self.freeing(&request.name, request.owner, ["", meant, EVERY_ATTEMPT, "1"]);
         self.on_a_majority(&call, request.lease).await.map(drop)
     }
 

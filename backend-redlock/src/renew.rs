@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use backend_redis::node::{Value, list, number};
-use lock_core::{Error, ErrorKind, Grant, Instant, LossReason, Renewal};
+use lock_core::{Env as _, Error, ErrorKind, Grant, Instant, LossReason, Renewal, SystemEnv};
 
 use crate::{
-    acquire::{Held, millis},
+    acquire::{Held, Parts, millis},
     clock::may_vote,
     peer::Answer,
     quorum::{Call, Quorum},
@@ -126,19 +126,29 @@ impl Quorum {
         sent: Instant,
         failure: Option<&Error>,
     ) -> Renewal {
-        if let Some(reason) = lost(words) {
-            // What is left of it on a minority would only stand in the way.
-            let call = self.freeing(&grant.name, grant.owner, ["", "", "", ""]);
-            for (at, _) in words.iter().enumerate().filter(|(_, w)| **w == Some(Word::Renewed)) {
-                self.free_behind(at, Arc::clone(&call), grant.lease);
+        let held = Held::of(grant);
+        let mut parts = held.as_deref().map(Held::parts);
+        let before = parts.as_ref().and_then(|parts| parts.lost);
+        if let Some(reason) = before.or_else(|| lost(words)) {
+            let mut until = SystemEnv.now() + grant.lease;
+            if let Some(parts) = &mut parts {
+                parts.lost = Some(reason);
+                until = parts.told;
             }
+            drop(parts);
+            self.spare(grant, until);
             return Renewal::Lost(reason);
         }
-        let improved = Held::of(grant).and_then(|held| improve(&held, grant, words, in_line, sent));
-        if renewed(words, in_line) >= self.majority() {
-            return Renewal::Renewed { from: sent, lease: grant.lease };
-        }
-        if let Some(until) = improved {
+        let improved = parts.as_mut().and_then(|parts| improve(parts, grant, words, in_line, sent));
+        let until = if renewed(words, in_line) >= self.majority() {
+            Some(sent + grant.lease)
+        } else {
+            improved
+        };
+        if let Some(until) = until {
+            if let Some(parts) = &mut parts {
+                parts.told = parts.told.max(until);
+            }
             return Renewal::Renewed { from: until - grant.lease, lease: grant.lease };
         }
         let message = format!(
@@ -157,13 +167,12 @@ impl Quorum {
 
 /// Notes until when each node keeps the lock; the end for a majority, if that is later than before.
 fn improve(
-    held: &Held,
+    parts: &mut Parts,
     grant: &Grant,
     words: &[Option<Word>],
     in_line: &[bool],
     sent: Instant,
 ) -> Option<Instant> {
-    let mut parts = held.parts();
     let end = |parts: &[crate::acquire::Part]| {
         expiry(&parts.iter().map(|part| part.until).collect::<Vec<_>>())
     };

@@ -140,6 +140,43 @@ async fn with_the_quarantine_off_the_same_admits_a_second_holder() {
     assert_ne!(first.owner, second.owner);
 }
 
+/// The holder has a bare majority, a node of it forgets, and so a renewal finds a majority without the
+/// grant. What it was promised stands all the same: until then nobody else gets in, and after it the
+/// rest is given back.
+#[tokio::test]
+async fn a_grant_that_a_majority_has_lost_admits_nobody_while_it_may_be_believed() {
+    let lease = Duration::from_secs(6);
+    let mut nodes = Nodes::start(3).await;
+    nodes.proxies[2].set(Mode::Cut).await.unwrap();
+    let holder = nodes.proxied(PATIENT).await;
+    let asked = request("a", lease);
+    let grant = granted(&*holder, &asked).await;
+    assert_eq!(nodes.keeping(&grant.name).await, 2, "the holder has a bare majority");
+    let before = nodes.servers[1].info("run_id").await.unwrap();
+    nodes.servers[1].restart(Data::Lose).await.unwrap();
+    assert_ne!(nodes.servers[1].info("run_id").await.unwrap(), before);
+    nodes.proxies[2].set(Mode::Pass).await.unwrap();
+    eventually("a renewal to tell of the loss", || async {
+        let answer = holder.renew(&[&grant], SystemEnv.now()).await.pop();
+        assert!(!matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+        matches!(answer, Some(Renewal::Lost(_))).then_some(())
+    })
+    .await;
+    // What a core does where an attempt may yet arrive.
+    holder.abandon(&asked).await.unwrap();
+    let believed = grant.from + (grant.lease - grant.margin - drift_margin(grant.lease));
+    let next = nodes.direct().await;
+    let waiting = request("a", lease);
+    let second = eventually("the lease to end", || async {
+        let answer = next.try_acquire(&waiting).await.unwrap();
+        let early = SystemEnv.now() < believed;
+        assert!(!early || !matches!(answer, Attempt::Granted(_)), "two hold it");
+        answer.granted()
+    })
+    .await;
+    assert!(second.token > grant.token);
+}
+
 /// A holder with a bare majority of three, without renewal, whose second node has a clock of its own;
 /// and a client that reaches all three.
 struct Clocked {

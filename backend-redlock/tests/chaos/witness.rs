@@ -1,0 +1,75 @@
+//! What was done to the nodes and what they did, for when a history turns out to be wrong.
+
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use lock_core::{Env as _, Instant, SystemEnv};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
+    task::JoinSet,
+};
+
+/// What is kept; older things are dropped.
+const MOST: usize = 100_000;
+
+type Events = Arc<Mutex<VecDeque<(Instant, String)>>>;
+
+/// Keeps faults and the nodes' writes with the instant at which they were heard of.
+#[derive(Default)]
+pub(crate) struct Witness {
+    events: Events,
+    watching: JoinSet<()>,
+}
+
+fn keep(events: &Events, text: String) {
+    let mut events = events.lock().unwrap();
+    if events.len() == MOST {
+        events.pop_front();
+    }
+    events.push_back((SystemEnv.now(), text));
+}
+
+impl Witness {
+    pub(crate) fn note(&self, text: impl Into<String>) {
+        keep(&self.events, text.into());
+    }
+
+    /// Hears of every write of a node's scripts, with the node's own clock. While the node is paused
+    /// nothing is heard; after a restart it is heard again.
+    pub(crate) fn watch(&mut self, at: usize, address: SocketAddr) {
+        let events = Arc::clone(&self.events);
+        self.watching.spawn(async move {
+            loop {
+                let ended = monitor(&events, at, address).await;
+                keep(&events, format!("node {at}: not heard any more: {ended:?}"));
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+    }
+
+    /// What happened from `from` to `until`, a line each.
+    pub(crate) fn between(&self, from: Instant, until: Instant) -> String {
+        let events = self.events.lock().unwrap();
+        let there = events.iter().filter(|(at, _)| (from..=until).contains(at));
+        there.map(|(at, text)| format!("    {}us {text}\n", at.as_nanos() / 1_000)).collect()
+    }
+}
+
+async fn monitor(events: &Events, at: usize, address: SocketAddr) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(b"MONITOR\r\n").await?;
+    keep(events, format!("node {at}: heard from here on"));
+    let mut lines = BufReader::new(stream).lines();
+    while let Some(line) = lines.next_line().await? {
+        let writes = ["\"SET\"", "\"DEL\"", "\"PEXPIRE\"", "\"HSET\""];
+        if line.contains(" lua]") && writes.iter().any(|word| line.contains(word)) {
+            keep(events, format!("node {at}: {}", line.trim_start_matches('+')));
+        }
+    }
+    Ok(())
+}
