@@ -69,8 +69,9 @@ struct Shared {
     list: Mutex<List>,
     /// How often a member was given up, from a random start: which one is used.
     turn: AtomicUsize,
-    /// How many connections were begun.
-    opened: AtomicU64,
+    /// How many connections were begun. By itself, since a channel has it for as long as it lives: with a
+    /// channel that had all of this, nothing would ever end.
+    opened: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -160,9 +161,9 @@ impl Members {
         Future: Send + 'static,
     > + Send
     + 'static {
-        let members = self.clone();
+        let opened = Arc::clone(&self.0.opened);
         service_fn(move |uri: Uri| {
-            members.0.opened.fetch_add(1, Ordering::SeqCst);
+            opened.fetch_add(1, Ordering::SeqCst);
             async move {
                 let stream = TcpStream::connect(address(&uri)).await?;
                 stream.set_nodelay(true)?;
