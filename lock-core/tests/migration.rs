@@ -95,6 +95,24 @@ async fn a_loss_in_either_store_is_a_loss_and_frees_the_other() {
     }
 }
 
+/// A place of an older waiter may bring a lock with another lease than the holder's.
+#[tokio::test]
+async fn a_renewal_asks_both_stores_for_the_lease_of_the_holder() {
+    let (old, new) = (Memory::new(), Memory::new());
+    let both = migration(&old, &new, Phase::Both).await;
+    let mut grant = granted(&*both, 1).await;
+    grant.lease = 2 * LEASE;
+    let answers = both.renew(&[&grant], SystemEnv.now()).await;
+    assert!(
+        matches!(answers[..], [Renewal::Renewed { lease, .. }] if lease == 2 * LEASE),
+        "{answers:?}"
+    );
+    for store in [&old, &new] {
+        let holder = store.inspect(&name()).await.unwrap().unwrap().holder.unwrap();
+        assert!(holder.remaining > LEASE);
+    }
+}
+
 #[tokio::test]
 async fn an_abandoned_owner_holds_nothing_in_either_store_and_never_will() {
     let (old, new) = (Memory::new(), Memory::new());

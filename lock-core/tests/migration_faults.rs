@@ -35,7 +35,8 @@ struct Two {
 
 impl Two {
     async fn new() -> Self {
-        let stores = [Memory::new(), Memory::new()].map(|memory| Arc::new(Faulty::of(&memory)));
+        // Identities of their own: by those of the memories 10 would come before 9.
+        let stores = ["first", "second"].map(|identity| Arc::new(Faulty::named(identity)));
         let both = both(&stores).await;
         Self { stores, both }
     }

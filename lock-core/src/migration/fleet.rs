@@ -10,35 +10,41 @@ use crate::{Backend, Env, Error, Holder, LockName, OwnerLabel};
 /// What the names of records begin with. Such a lock says nothing but that its holder is alive.
 const RECORD: &str = "leasehold migration ";
 
-/// Which of its two stores a process uses. Not by their roles, which a fleet that goes back exchanges.
+/// Which of its two stores a process uses, by the digests of their identities: not by their roles,
+/// which a fleet that goes back exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// One of them, by the digest of its identity.
+    /// One of them.
     Only(u64),
-    Both,
+    /// Both, the smaller digest first.
+    Both([u64; 2]),
 }
 
 impl Use {
     pub(super) fn of(phase: Phase, stores: &[u64; 2]) -> Self {
         match phase {
             Phase::Old => Self::Only(stores[0]),
-            Phase::Both => Self::Both,
+            Phase::Both => Self::Both([stores[0].min(stores[1]), stores[0].max(stores[1])]),
             Phase::New => Self::Only(stores[1]),
         }
     }
 
-    /// Whether the two may be active at once: they have a store in common, as far as can be told.
-    pub(super) fn is_neighbour(self, other: Self) -> bool {
-        self == other || self == Self::Both || other == Self::Both
+    fn stores(&self) -> &[u64] {
+        match self {
+            Self::Only(store) => std::slice::from_ref(store),
+            Self::Both(stores) => stores,
+        }
     }
 
-    fn phase(self, stores: &[u64; 2]) -> Option<Phase> {
-        match self {
-            Self::Both => Some(Phase::Both),
-            Self::Only(one) if one == stores[0] => Some(Phase::Old),
-            Self::Only(one) if one == stores[1] => Some(Phase::New),
-            Self::Only(_) => None,
-        }
+    /// Whether the two may be active at once: they have a store in common.
+    pub(super) fn is_neighbour(self, other: Self) -> bool {
+        self.stores().iter().any(|store| other.stores().contains(store))
+    }
+
+    /// The phase in a migration between these stores; `None` where a third is used.
+    pub(super) fn phase(self, stores: &[u64; 2]) -> Option<Phase> {
+        let phases = [Phase::Old, Phase::Both, Phase::New];
+        phases.into_iter().find(|phase| Self::of(*phase, stores) == self)
     }
 
     /// A name for the record of a process, which is told from others by its number.
@@ -46,19 +52,20 @@ impl Use {
         let number = env.random();
         LockName::new(match self {
             Self::Only(store) => format!("{RECORD}only {store:016x} {number:032x}"),
-            Self::Both => format!("{RECORD}both {number:032x}"),
+            Self::Both([one, two]) => format!("{RECORD}both {one:016x} {two:016x} {number:032x}"),
         })
     }
 
     fn read(name: &LockName) -> Option<Self> {
-        let mut words = name.as_str().strip_prefix(RECORD)?.split(' ');
-        let uses = match words.next()? {
-            "both" => Self::Both,
-            "only" => Self::Only(u64::from_str_radix(words.next()?, 16).ok()?),
+        let words: Vec<_> = name.as_str().strip_prefix(RECORD)?.split(' ').collect();
+        let (number, uses) = words.split_last()?;
+        let store = |word: &str| u64::from_str_radix(word, 16).ok();
+        let uses = match *uses {
+            ["only", one] => Self::Only(store(one)?),
+            ["both", one, two] => Self::Both([store(one)?, store(two)?]),
             _ => return None,
         };
-        words.next().filter(|number| number.len() == 32)?;
-        words.next().is_none().then_some(uses)
+        (number.len() == 32).then_some(uses)
     }
 }
 
@@ -196,7 +203,10 @@ impl Fleet {
         };
         let strangers = self.of(None);
         if !strangers.is_empty() {
-            let why = "processes use a store that is neither of the two".into();
+            let why =
+                "processes are in a migration with a store that is neither of the two; end one of \
+                       the two migrations first"
+                    .into();
             return Err(Refusal { why, who: strangers });
         }
         let [first, middle, last] = [start, Phase::Both, goal].map(|phase| self.of(Some(phase)));
@@ -229,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_record_reads_back_from_its_name_and_no_other_name_is_one() {
-        for uses in [Use::Both, Use::Only(0), Use::Only(u64::MAX)] {
+        for uses in [Use::Both([1, u64::MAX]), Use::Only(0), Use::Only(u64::MAX)] {
             assert_eq!(Use::read(&uses.record(&SystemEnv).unwrap()), Some(uses));
         }
         for name in
@@ -244,6 +254,7 @@ mod tests {
         let stores = [1, 2];
         let phases = [Phase::Old, Phase::Both, Phase::New];
         for (at, one) in phases.into_iter().enumerate() {
+            assert_eq!(Use::of(one, &stores).phase(&stores), Some(one));
             for (other, two) in phases.into_iter().enumerate() {
                 let [left, right] = [one, two].map(|phase| Use::of(phase, &stores));
                 assert_eq!(left.is_neighbour(right), at.abs_diff(other) < 2, "{one} {two}");
@@ -251,6 +262,18 @@ mod tests {
         }
         // The same store under the other role is the same use.
         assert!(Use::of(Phase::Old, &[1, 2]).is_neighbour(Use::of(Phase::New, &[2, 1])));
+        assert_eq!(Use::of(Phase::Both, &[1, 2]), Use::of(Phase::Both, &[2, 1]));
+    }
+
+    #[test]
+    fn migrations_with_another_store_are_neighbours_only_where_they_share_one() {
+        let (here, there) = ([1, 2], [1, 3]);
+        let [both, new] = [Phase::Both, Phase::New].map(|phase| Use::of(phase, &there));
+        assert_eq!((both.phase(&here), new.phase(&here)), (None, None));
+        assert!(both.is_neighbour(Use::of(Phase::Old, &here)));
+        assert!(both.is_neighbour(Use::of(Phase::Both, &here)));
+        assert!(!both.is_neighbour(Use::of(Phase::New, &here)));
+        assert!(!new.is_neighbour(Use::of(Phase::Both, &here)));
     }
 
     fn fleet(phases: &[Phase]) -> Fleet {

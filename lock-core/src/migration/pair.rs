@@ -57,9 +57,19 @@ impl Both {
     pub(super) async fn renew_both(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
         // A grant of another phase has no halves here: it is answered without asking a store.
         let pairs: Vec<_> = grants.iter().map(|grant| Pair::of(grant)).collect();
-        let known = || pairs.iter().filter_map(|pair| pair.as_ref().ok());
-        let firsts: Vec<_> = known().map(|pair| &pair.grants[0]).collect();
-        let seconds: Vec<_> = known().map(|pair| &pair.grants[1]).collect();
+        // The holder asks for another lease than was granted where an older waiter had asked first.
+        let half = |side: usize| -> Vec<Grant> {
+            let known = grants.iter().zip(&pairs);
+            let known = known.filter_map(|(grant, pair)| Some((grant, pair.as_ref().ok()?)));
+            let ask = |(grant, pair): (&&Grant, &&Pair)| Grant {
+                lease: grant.lease,
+                ..pair.grants[side].clone()
+            };
+            known.map(ask).collect()
+        };
+        let (firsts, seconds) = (half(0), half(1));
+        let (firsts, seconds): (Vec<_>, Vec<_>) =
+            (firsts.iter().collect(), seconds.iter().collect());
         let (firsts, seconds) =
             join(self.stores[0].renew(&firsts, sent), self.stores[1].renew(&seconds, sent)).await;
         let mut answers = firsts.into_iter().zip(seconds);

@@ -4,14 +4,16 @@
 //! A process writes its record to both stores, then reads the records of the others, then acts. Of two
 //! that enter the two end phases at once, at least one sees the other and does not enter. In an end
 //! phase a process acquires and renews only while it may believe its record in its own store, and
-//! believes no lock for longer: so when a record has ended, all locks under it have.
+//! believes no lock for longer: so when a record has ended, all locks under it have. While it believes
+//! any, its record in the other store stays, whatever became of the one in its own.
 
 use std::{
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
-use futures_util::future::select_all;
+use futures_util::future::select;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -19,8 +21,8 @@ use super::{
     fleet::{Use, digests, records},
 };
 use crate::{
-    Backend, ClientOptions, Env, Error, ErrorKind, FencingToken, Guard, Instant, LockClient,
-    LockName, Monitor, OwnerLabel, env::BoxFuture, jittered,
+    Backend, ClientOptions, Env, Error, ErrorKind, FencingToken, Guard, Holder, Instant,
+    LockClient, LockName, OwnerLabel, env::BoxFuture, jittered,
 };
 
 /// How long one part of entering may take.
@@ -44,8 +46,13 @@ pub(super) struct Record {
 struct Kept {
     name: Option<LockName>,
     guards: [Option<Guard>; 2],
+    /// Whether the records of the others were read after this one was written. A record that was
+    /// written anew says nothing before.
+    entered: bool,
     /// The other store's clock, when nobody used that store alone any more.
     floor: FencingToken,
+    /// Until when a lock may be believed that was granted or renewed under this record.
+    believed: Instant,
 }
 
 impl Drop for Record {
@@ -101,10 +108,15 @@ impl Record {
     /// `Unavailable` while the record is lost.
     pub(super) fn standing(&self) -> Result<(Instant, FencingToken), Error> {
         let now = self.env.now();
-        let kept = self.kept();
-        let guard = self.own().and_then(|own| kept.guards[own].as_ref());
+        let mut kept = self.kept();
+        let own = self.own().filter(|_| kept.entered);
+        let guard = own.and_then(|own| kept.guards[own].as_ref());
         match guard.map(Guard::remaining).filter(|left| !left.is_zero()) {
-            Some(left) => Ok((now + left, kept.floor)),
+            Some(left) => {
+                let until = now + left;
+                kept.believed = kept.believed.max(until);
+                Ok((until, kept.floor))
+            }
             None => {
                 let message = format!(
                     "the record that this process is in phase {} was lost, and is not yet written \
@@ -122,22 +134,33 @@ impl Record {
         let uses = Use::of(self.phase, &digests);
         let name = uses.record(&*self.env)?;
         let Some(own) = self.own() else {
-            // Its neighbours are all: it is only to be seen, and what cannot be written now is later.
+            // All of this migration are its neighbours: it is only to be seen, and what cannot be
+            // written or read now is later. Another migration may share one of the stores.
             self.kept().name = Some(name);
             for side in 0..2 {
                 if let Err(error) = self.write(side).await {
                     tracing::warn!(%error, "the record of phase both is not written yet");
                 }
             }
-            return Ok(());
+            return match self.far(uses).await {
+                Ok(Some((other, holder))) => {
+                    self.leave().await;
+                    Err(self.refusal(other.phase(&digests), &holder))
+                }
+                Ok(None) => Ok(()),
+                Err(error) => {
+                    tracing::warn!(%error, "the records of others cannot be read yet");
+                    Ok(())
+                }
+            };
         };
         // Before anything is written: a record of ours would turn others away.
-        self.alone(uses).await?;
+        self.alone(uses, &digests).await?;
         *self.kept() = Kept { name: Some(name), ..Kept::default() };
         let entered = async {
             self.write(1 - own).await?;
             self.write(own).await?;
-            self.alone(uses).await?;
+            self.alone(uses, &digests).await?;
             // Only now nobody uses the other store alone, and nobody can begin to. Written again, the
             // record has a token above all that were granted there.
             let early = self.kept().guards[1 - own].take();
@@ -155,20 +178,34 @@ impl Record {
     }
 
     /// Refuses a phase while somebody is two phases away.
-    async fn alone(&self, uses: Use) -> Result<(), Error> {
+    async fn alone(&self, uses: Use, digests: &[u64; 2]) -> Result<(), Error> {
+        match self.far(uses).await? {
+            None => Ok(()),
+            Some((other, holder)) => Err(self.refusal(other.phase(digests), &holder)),
+        }
+    }
+
+    /// Somebody who is no neighbour.
+    async fn far(&self, uses: Use) -> Result<Option<(Use, Holder)>, Error> {
         let [old, new] = &self.stores;
         let records = records([&**old, &**new]).await?;
-        let far = records.into_values().find(|(other, _)| !uses.is_neighbour(*other));
-        let Some((_, holder)) = far else { return Ok(()) };
+        Ok(records.into_values().find(|(other, _)| !uses.is_neighbour(*other)))
+    }
+
+    fn refusal(&self, other: Option<Phase>, holder: &Holder) -> Error {
+        let (is, mend) = match other {
+            Some(_) => ("two phases away", "restart that one in phase both"),
+            None => ("in a migration with another store", "end one of the two migrations first"),
+        };
         let left = Duration::from_millis(holder.remaining.as_millis() as u64);
         let message = format!(
-            "this process cannot be in phase {} while {} is two phases away; restart that one in \
-             phase both, or if it has ended, wait for {} until its record has",
+            "this process cannot be in phase {} while {} is {is}; {mend}, or if it has ended, wait for \
+             {} until its record has",
             self.phase,
             holder.label,
             humantime::format_duration(left)
         );
-        Err(Error::new(ErrorKind::Config, message).at("migration", "enter"))
+        Error::new(ErrorKind::Config, message).at("migration", "enter")
     }
 
     async fn write(&self, side: usize) -> Result<(), Error> {
@@ -183,9 +220,16 @@ impl Record {
     /// From now on tokens of the own store are to be above the record's in the other.
     fn raise_floor(&self, own: usize) -> Result<(), Error> {
         let mut kept = self.kept();
-        let token =
-            |side: usize| kept.guards[side].as_ref().map_or(FencingToken::ZERO, Guard::token);
-        let (floor, ours) = (token(1 - own), token(own));
+        let [old, new] = kept.guards.each_ref().map(|guard| guard.as_ref().map(Guard::grant));
+        let (ours, other) = if own == 0 { (old, new) } else { (new, old) };
+        let (Some(ours), Some(other)) = (ours, other) else {
+            let message = "the record was lost while it was written";
+            return Err(Error::new(ErrorKind::Unavailable, message).at("migration", "enter"));
+        };
+        // A store of several clocks says in the margin how far they may be apart.
+        let floor = other.token.get().saturating_add(other.margin.as_micros() as u64);
+        let floor = FencingToken::new(floor).unwrap_or(FencingToken::MAX);
+        let ours = ours.token;
         let behind = Duration::from_micros(floor.get().saturating_sub(ours.get()));
         let longest = self.stores[own].guarantees().longest_lease;
         if behind >= longest {
@@ -199,24 +243,34 @@ impl Record {
             );
             return Err(Error::new(ErrorKind::Config, message).at("migration", "enter"));
         }
-        kept.floor = floor;
+        (kept.floor, kept.entered) = (floor, true);
         Ok(())
     }
 
     /// Writes anew what was lost.
     async fn mend(&self) -> Result<(), Error> {
-        if let Some(own) = self.own()
-            && !self.is_valid(own)
-        {
+        let Some(own) = self.own() else {
+            for side in 0..2 {
+                if !self.is_valid(side) {
+                    self.write(side).await?;
+                }
+            }
+            return Ok(());
+        };
+        if !self.is_valid(own) && self.believes().is_none() {
             // It may have been lost for long: others may have gone on meanwhile.
             return self.enter().await;
         }
-        for side in 0..2 {
-            if !self.is_valid(side) {
-                self.write(side).await?;
-            }
+        if !self.is_valid(1 - own) {
+            self.write(1 - own).await?;
         }
         Ok(())
+    }
+
+    /// Until when a lock is believed, if any is.
+    fn believes(&self) -> Option<Instant> {
+        let believed = self.kept().believed;
+        (self.env.now() < believed).then_some(believed)
     }
 
     fn is_valid(&self, side: usize) -> bool {
@@ -225,12 +279,24 @@ impl Record {
 
     /// Ends when something is to be written anew.
     fn lost(&self) -> BoxFuture {
-        let monitors: Option<Vec<Monitor>> =
-            self.kept().guards.iter().map(|guard| guard.as_ref().map(Guard::monitor)).collect();
-        let Some(monitors) = monitors else { return Box::pin(async {}) };
+        let monitors =
+            self.kept().guards.each_ref().map(|guard| guard.as_ref().map(Guard::monitor));
+        let [Some(old), Some(new)] = monitors else { return Box::pin(async {}) };
+        let (own, other) = if self.own() == Some(1) { (new, old) } else { (old, new) };
+        // The own record is entered anew when nothing is believed under the lost one any more. Until
+        // then that in the other store shows this process.
+        let pause = match (self.own(), self.believes()) {
+            (Some(_), Some(until)) => Some(self.env.sleep_until(until)),
+            _ => None,
+        };
         Box::pin(async move {
-            let lost = monitors.iter().map(|monitor| Box::pin(monitor.lost()));
-            select_all(lost).await;
+            let own = async {
+                own.lost().await;
+                if let Some(pause) = pause {
+                    pause.await;
+                }
+            };
+            select(pin!(own), pin!(other.lost())).await;
         })
     }
 

@@ -1,8 +1,13 @@
 //! A store in memory whose next answers a test may spoil.
+// Each test uses its part.
+#![allow(dead_code)]
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -12,6 +17,7 @@ use lock_core::{
     Guarantees, Init, Instant, LockName, LockState, Memory, Outcome, Page, Quarantined, Release,
     Released, Renewal, Request, StoreSettings,
 };
+use tokio::sync::Notify;
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +34,8 @@ pub(crate) enum Fault {
     Quarantined,
     /// It is answered as if it had been carried out.
     Forgotten,
+    /// It stands still until the test lets it go on.
+    Held,
 }
 
 /// The memory backend with faults by operation.
@@ -39,6 +47,8 @@ pub(crate) struct Faulty {
     faults: Mutex<HashMap<&'static str, VecDeque<Fault>>>,
     late: Mutex<Vec<BoxFuture>>,
     calls: Mutex<Vec<&'static str>>,
+    down: AtomicBool,
+    held: Notify,
 }
 
 impl std::fmt::Debug for Faulty {
@@ -52,9 +62,23 @@ impl Faulty {
         Self { memory: memory.clone(), ..Self::default() }
     }
 
+    pub(crate) fn named(identity: &'static str) -> Self {
+        Self { identity: Some(identity), ..Self::default() }
+    }
+
     /// The next call of `operation` fails so, after those that were told before.
     pub(crate) fn next(&self, operation: &'static str, fault: Fault) {
         self.faults.lock().unwrap().entry(operation).or_default().push_back(fault);
+    }
+
+    /// Whether it is unreachable from now on.
+    pub(crate) fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// Lets go on what is held, or the next that will be.
+    pub(crate) fn let_go(&self) {
+        self.held.notify_one();
     }
 
     /// Carries out what is late.
@@ -78,6 +102,9 @@ impl Faulty {
 
     fn fault(&self, operation: &'static str) -> Option<Fault> {
         self.calls.lock().unwrap().push(operation);
+        if self.down.load(Ordering::SeqCst) {
+            return Some(Fault::Refused(ErrorKind::Unavailable));
+        }
         self.faults.lock().unwrap().get_mut(operation)?.pop_front()
     }
 
@@ -92,6 +119,10 @@ impl Faulty {
         let failed = |kind| Err(Error::new(kind, "planted").at("faulty", operation));
         match self.fault(operation) {
             None | Some(Fault::Fine) => call.await,
+            Some(Fault::Held) => {
+                self.held.notified().await;
+                call.await
+            }
             Some(Fault::Refused(kind)) => failed(kind),
             Some(Fault::Unheard) => {
                 call.await?;
@@ -147,7 +178,7 @@ impl Backend for Faulty {
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
         match self.fault("renew") {
-            None => self.memory.renew(grants, sent).await,
+            None | Some(Fault::Fine) => self.memory.renew(grants, sent).await,
             Some(_) => {
                 let error = || Error::new(ErrorKind::Timeout, "planted");
                 grants.iter().map(|_| Renewal::Unknown(error())).collect()
@@ -172,7 +203,8 @@ impl Backend for Faulty {
     }
 
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
-        self.memory.list(from).await
+        let memory = self.memory.clone();
+        self.call("list", async move { memory.list(from).await }, None, |_| None).await
     }
 
     async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {

@@ -1,0 +1,218 @@
+//! What a process may do while its record stands, is lost, or cannot be written.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "support/faulty.rs"]
+mod faulty;
+
+use std::{sync::Arc, time::Duration};
+
+use faulty::{Fault, Faulty};
+use lock_core::{
+    Backend, Env as _, ErrorKind, Fleet, Guard, Init, LockClient, LockName, Memory, Migration,
+    OwnerLabel, Phase, SystemEnv,
+};
+
+const LONG: Duration = Duration::from_secs(60);
+const ENDS: [Phase; 2] = [Phase::Old, Phase::New];
+
+/// Two stores, the old and the new one.
+struct Two([Arc<Faulty>; 2]);
+
+impl Two {
+    async fn new(longest: Duration) -> Self {
+        let memories = [Memory::new(), Memory::new()];
+        for memory in &memories {
+            let init = Init { longest_lease: Some(longest), ..Init::default() };
+            memory.init(&init).await.unwrap();
+        }
+        Self(memories.map(|memory| Arc::new(Faulty::of(&memory))))
+    }
+
+    async fn enter(&self, phase: Phase) -> Result<Migration, lock_core::Error> {
+        let [old, new] = self.0.clone().map(|store| store as Arc<dyn Backend>);
+        let label = OwnerLabel::new(format!("process in {phase}")).unwrap();
+        Migration::with_env(old, new, phase, label, Arc::new(SystemEnv)).await
+    }
+
+    async fn client(&self, phase: Phase) -> LockClient {
+        LockClient::new(Arc::new(self.enter(phase).await.unwrap()))
+    }
+
+    /// The names of the records in one store.
+    async fn records(&self, side: usize) -> Vec<LockName> {
+        let page = self.0[side].memory.list(None).await.unwrap();
+        let names = page.locks.into_iter().map(|lock| lock.name);
+        names.filter(|name| name.as_str().starts_with("leasehold ")).collect()
+    }
+
+    /// The store loses all records.
+    async fn forget_records(&self, side: usize) {
+        for record in self.records(side).await {
+            self.0[side].memory.force_release(&record).await.unwrap();
+        }
+    }
+}
+
+/// The store that a process in an end phase uses.
+fn own(phase: Phase) -> usize {
+    usize::from(phase == Phase::New)
+}
+
+fn far(phase: Phase) -> Phase {
+    if phase == Phase::Old { Phase::New } else { Phase::Old }
+}
+
+async fn acquired(client: &LockClient, name: &str, lease: Duration) -> Guard {
+    client.lock(name).lease(lease).wait(LONG).acquire().await.unwrap()
+}
+
+/// Between writing its record anew and reading those of the others a process may be beside somebody at
+/// the other end.
+#[tokio::test]
+async fn nothing_is_acquired_before_the_records_of_others_are_read() {
+    for phase in ENDS {
+        let lease = Duration::from_millis(300);
+        let two = Two::new(lease).await;
+        let client = two.client(phase).await;
+        // The first reading finds nobody; the second, behind the writing, takes its time.
+        two.0[0].next("list", Fault::Fine);
+        two.0[0].next("list", Fault::Held);
+        two.forget_records(own(phase)).await;
+        while !two.0[0].spent() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(two.records(own(phase)).await.len(), 1, "{phase}: it is written anew");
+        let error = client.lock("job").lease(lease).try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase}: {error}");
+        two.0[0].let_go();
+        acquired(&client, "job", lease).await.release().await.unwrap();
+        client.close().await;
+    }
+}
+
+/// The record of one store is lost while that of the other stands: as long as this process may believe
+/// a lock, nobody enters the other end.
+#[tokio::test]
+async fn a_record_stays_in_the_other_store_while_anything_is_believed() {
+    for phase in ENDS {
+        let lease = Duration::from_millis(600);
+        let two = Two::new(lease).await;
+        let client = two.client(phase).await;
+        let guard = acquired(&client, "job", lease).await;
+        two.forget_records(own(phase)).await;
+        // It cannot be written anew at once, as in a quarantine.
+        two.0[own(phase)].next("acquire", Fault::Refused(ErrorKind::InvalidInput));
+        // Either the process has its record again, or somebody else is at the other end.
+        let entered = loop {
+            if let Ok(other) = two.enter(far(phase)).await {
+                break Some(other);
+            }
+            if !guard.is_valid() && client.lock("other").lease(lease).try_acquire().await.is_ok() {
+                break None;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert!(!guard.is_valid(), "{phase}: two may hold the lock, {:?}", guard.remaining());
+        drop(entered);
+        client.close().await;
+    }
+}
+
+/// One that cannot refresh its record neither acquires nor renews, and says why.
+#[tokio::test]
+async fn who_cannot_refresh_its_record_loses_its_locks_in_time() {
+    for phase in [Phase::Old, Phase::Both, Phase::New] {
+        for side in 0..2 {
+            if phase != Phase::Both && side != own(phase) {
+                continue;
+            }
+            let lease = Duration::from_millis(500);
+            let two = Two::new(lease).await;
+            let client = two.client(phase).await;
+            let guard = acquired(&client, "job", lease).await;
+            two.0[side].set_down(true);
+            let began = SystemEnv.now();
+            assert!(guard.remaining() < lease);
+            guard.lost().await;
+            assert!(SystemEnv.now().since(began) < LONG, "{phase} {side}");
+            assert!(!guard.is_valid());
+            let error = client.lock("new").lease(lease).try_acquire().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase} {side}: {error}");
+            two.0[side].set_down(false);
+            acquired(&client, "job", lease).await.release().await.unwrap();
+            client.close().await;
+        }
+    }
+}
+
+/// The other store is only needed to begin with.
+#[tokio::test]
+async fn an_end_phase_goes_on_without_the_other_store_and_none_can_begin() {
+    for phase in ENDS {
+        let lease = Duration::from_secs(2);
+        let two = Two::new(lease).await;
+        let other = 1 - own(phase);
+        let client = two.client(phase).await;
+        let guard = acquired(&client, "job", lease).await;
+        two.0[other].set_down(true);
+        while !two.records(other).await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(guard.is_valid(), "{phase}: it was not renewed");
+        acquired(&client, "another", lease).await.release().await.unwrap();
+        let error = two.enter(phase).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase}: {error}");
+        // The one record that is left keeps the other end shut.
+        two.0[other].set_down(false);
+        two.enter(far(phase)).await.unwrap_err();
+        guard.release().await.unwrap();
+        client.close().await;
+        two.enter(far(phase)).await.unwrap();
+    }
+}
+
+/// What was written to one store only keeps the other end shut.
+#[tokio::test]
+async fn one_record_is_enough_to_be_seen() {
+    for phase in ENDS {
+        for side in 0..2 {
+            let two = Two::new(Duration::from_secs(10)).await;
+            let there = two.enter(phase).await.unwrap();
+            two.forget_records(side).await;
+            let error = two.enter(far(phase)).await.unwrap_err();
+            assert!(error.to_string().contains("two phases away"), "{phase} {side}: {error}");
+            there.close().await;
+        }
+    }
+}
+
+/// Two migrations that share one store: in phase `Both` of the one and `New` of the other there would
+/// be none in common.
+#[tokio::test]
+async fn a_migration_with_a_third_store_is_refused_where_no_store_is_shared() {
+    let lease = Duration::from_secs(10);
+    let one = Two::new(lease).await;
+    let third = Arc::clone(&Two::new(lease).await.0[0]);
+    let two = Two([Arc::clone(&one.0[0]), third]);
+    for (first, second) in [(Phase::Both, Phase::New), (Phase::New, Phase::Both)] {
+        let there = one.enter(first).await.unwrap();
+        let error = two.enter(second).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("another store"), "{error}");
+        let fleet = Fleet::survey(&*two.0[0], &*two.0[1]).await.unwrap();
+        assert_eq!(fleet.members.len(), 1);
+        assert_eq!(fleet.members[0].phase, None);
+        for direction in [lock_core::Direction::Forward, lock_core::Direction::Back] {
+            let refusal = fleet.next(direction).unwrap_err();
+            assert_eq!(refusal.who, fleet.members);
+        }
+        // The store that both share.
+        let beside = two.enter(Phase::Old).await;
+        assert_eq!(beside.is_ok(), first == Phase::Both, "{first}");
+        there.close().await;
+        if let Ok(beside) = beside {
+            beside.close().await;
+        }
+    }
+}
