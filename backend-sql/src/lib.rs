@@ -20,6 +20,8 @@ mod backend;
 mod dialect;
 mod error;
 mod patience;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod reach;
 mod settings;
 mod strategy;
 mod tables;

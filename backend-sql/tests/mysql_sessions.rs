@@ -130,7 +130,7 @@ async fn each_step_means_the_same_in_any_session() {
                 server.sql(&set).await.unwrap();
                 println!("{strategy}, {level}, {mode}");
                 let prefix = prefix(strategy);
-                let drop = ["locks", "abandoned", "settings"]
+                let drop = ["locks", "settings"]
                     .map(|table| format!("DROP TABLE IF EXISTS {prefix}_{table};"));
                 server.sql(&drop.concat()).await.unwrap();
                 let identity = made(&server, strategy).await.identity().await.unwrap();

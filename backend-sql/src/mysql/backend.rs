@@ -297,9 +297,8 @@ impl Dialect for Mysql {
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let server = self.ready().await?;
         let owner = request.owner.to_string();
-        let (name, owner) = (Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes()));
-        server.execute_again(&self.sql.abandon, &[owner]).await?;
-        server.execute_again(&self.sql.chase, &[name, owner]).await.map(drop)
+        let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
+        server.execute_again(&self.sql.abandon, &whose).await.map(drop)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
@@ -337,7 +336,7 @@ impl Dialect for Mysql {
                 break;
             }
         }
-        server.execute_again(&self.sql.forget, &[]).await.map(drop)
+        Ok(())
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {

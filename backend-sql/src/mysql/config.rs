@@ -1,13 +1,9 @@
 //! How a store is described: by a builder or a URL.
 
-use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use lock_core::{Backend, Error};
-use sqlx::{
-    ConnectOptions as _, MySqlPool,
-    mysql::{MySqlConnectOptions, MySqlPoolOptions},
-};
-use url::Url;
+use sqlx::{MySql, MySqlPool, mysql::MySqlConnectOptions};
 
 use super::{
     backend::{Mysql, micros},
@@ -17,37 +13,27 @@ use super::{
 use crate::{
     backend::SqlBackend,
     patience::Patience,
-    settings::{Settings, refusal, setters},
+    reach::{Described, Form, Reached, described},
+    settings::{Settings, setters},
 };
 
 /// Describes a store in a MySQL or MariaDB database.
 #[derive(Clone, Debug)]
 pub struct MysqlBuilder {
-    reached: Reached,
+    reached: Reached<MySql>,
     settings: Settings,
 }
 
 setters!(MysqlBuilder);
 
-/// Its `Debug` shows no options, among which is the password.
-#[derive(Clone)]
-enum Reached {
-    Pool(MySqlPool),
-    Options(Box<MySqlConnectOptions>),
-}
-
-/// What sqlx understands behind the `?` of a URL.
-const DRIVERS: [&str; 6] =
-    ["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "socket", "statement-cache-capacity"];
-
-impl fmt::Debug for Reached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pool(_) => "Pool",
-            Self::Options(_) => "Options",
-        })
-    }
-}
+/// What a URL may say.
+const FORM: Form = Form {
+    whose: "MySQL",
+    schemes: ["mysql", "mariadb"],
+    example: "mysql://USER@HOST:PORT/DATABASE?options",
+    drivers: &["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "socket", "statement-cache-capacity"],
+    own: &[],
+};
 
 impl MysqlBuilder {
     /// The shortest lease.
@@ -67,7 +53,7 @@ impl MysqlBuilder {
         Self::new(Reached::Options(Box::new(options)))
     }
 
-    fn new(reached: Reached) -> Self {
+    fn new(reached: Reached<MySql>) -> Self {
         Self { reached, settings: Settings::default() }
     }
 
@@ -83,19 +69,7 @@ impl MysqlBuilder {
 
     async fn open(self) -> Result<Arc<dyn Backend>, Error> {
         let tables = self.settings.check(Self::SHORTEST_LEASE)?;
-        let (pool, given) = match self.reached {
-            Reached::Pool(pool) => (pool, true),
-            Reached::Options(options) => {
-                let pool = MySqlPoolOptions::new()
-                    .max_connections(Server::CONNECTIONS)
-                    .acquire_timeout(self.settings.timeout)
-                    // A test would cost each statement a second round trip. One that meets a broken
-                    // connection is repeated on another, where that is harmless.
-                    .test_before_acquire(false)
-                    .connect_lazy_with(options.disable_statement_logging());
-                (pool, false)
-            }
-        };
+        let (pool, given) = self.reached.pool(self.settings.timeout);
         let strategy = self.settings.strategy;
         let patience = Patience { timeout: self.settings.timeout, whom: "the server".into() };
         let server = Server { pool, given, patience };
@@ -133,32 +107,8 @@ pub fn schema(url: &str) -> Result<String, Error> {
 }
 
 fn parse(url: &str) -> Result<MysqlBuilder, Error> {
-    let form = "the URL of a MySQL store is mysql://USER@HOST:PORT/DATABASE?options";
-    let mut url = Url::parse(url).map_err(|_| refusal(form.to_owned()))?;
-    if !["mysql", "mariadb"].contains(&url.scheme()) || url.cannot_be_a_base() {
-        return Err(refusal(form.to_owned()));
-    }
-    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
-    let drivers = pairs.iter().filter(|(key, _)| DRIVERS.contains(&key.as_str()));
-    let drivers: Vec<_> = drivers.cloned().collect();
-    url.set_query(None);
-    if !drivers.is_empty() {
-        url.query_pairs_mut().extend_pairs(&drivers);
-    }
-    // The driver's message may repeat a value, and a value may be a password.
-    let options = MySqlConnectOptions::from_str(url.as_str())
-        .map_err(|_| refusal("an option of the MySQL URL is not understood".to_owned()))?;
-    let mut builder = MysqlBuilder::with_options(options);
-    for (key, value) in pairs {
-        if !builder.settings.set(&key, &value)? && !DRIVERS.contains(&key.as_str()) {
-            return Err(refusal(format!(
-                "{key} in the URL of a MySQL store is not known; allowed are {}, {}",
-                Settings::KEYS,
-                DRIVERS.join(", ")
-            )));
-        }
-    }
-    Ok(builder)
+    let Described { reached, settings, .. } = described(url, &FORM)?;
+    Ok(MysqlBuilder { reached, settings })
 }
 
 #[cfg(test)]

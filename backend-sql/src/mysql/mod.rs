@@ -25,7 +25,6 @@
 //!
 //! ```sql
 //! GRANT SELECT, INSERT, UPDATE, DELETE ON app.leasehold_locks TO worker;
-//! GRANT SELECT, INSERT, DELETE ON app.leasehold_abandoned TO worker;
 //! GRANT SELECT, UPDATE (watermark) ON app.leasehold_settings TO worker;
 //! ```
 //!

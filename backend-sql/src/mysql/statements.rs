@@ -13,12 +13,15 @@ use crate::tables::Tables;
 /// as its client does.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
-/// Whether the row may be taken, or is our own.
-const TAKES: &str = "({locks}.expires <= {now} OR ({locks}.owner = ?2 AND {locks}.kept = 0))";
+/// Whether the row may be taken, or is our own, and keeps us not away.
+const TAKES: &str =
+    "(({locks}.expires <= {now} OR ({locks}.owner = ?2 AND {locks}.kept = 0)) AND {unburied})";
 
-/// Whether the owner has a tombstone now that the row is locked.
-const BURIED: &str = "EXISTS (SELECT 1 FROM {abandoned} AS a \
-    WHERE a.owner = IF({locks}.version < 0, NULL, ?2) LOCK IN SHARE MODE)";
+/// Whether the owner has no tombstone in the row.
+const UNBURIED: &str = "({locks}.buried IS NULL OR LOCATE(?2, {locks}.buried) = 0)";
+
+/// Whether the row's tombstones, if any, are so old that no statement of theirs is under way.
+const NO_GHOSTS: &str = "({locks}.buried_at IS NULL OR {locks}.buried_at < {now} - 3600000000)";
 
 /// A batch of locks in one argument.
 const BATCH: &str = "JSON_TABLE(?1, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', \
@@ -96,16 +99,23 @@ macro_rules! statements {
 }
 
 statements! {
-    insert retake create take look free renew renewed release keep raise force list abandon chase dead
-    raise_watermark sweep forget settings set_longest_lease durability clock exists identity
+    insert retake create take look free renew renewed release keep raise force list abandon dead
+    raise_watermark sweep settings set_longest_lease durability clock exists identity
 }
 
 /// Without comments, which would be sent each time and hold marks of arguments.
 fn filled(tables: &Tables, text: &str) -> String {
     let lines = text.lines().filter(|line| !line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");
-    let text = text.replace("{takes}", TAKES).replace("{buried}", BURIED);
-    tables.fill(&text.replace("{batch}", BATCH).replace("{now}", NOW), '`')
+    let parts = [
+        ("{takes}", TAKES),
+        ("{unburied}", UNBURIED),
+        ("{no_ghosts}", NO_GHOSTS),
+        ("{batch}", BATCH),
+        ("{now}", NOW),
+    ];
+    let text = parts.iter().fold(text, |text, (part, sql)| text.replace(part, sql));
+    tables.fill(&text, '`')
 }
 
 /// The SQL that makes the tables.
@@ -134,7 +144,7 @@ mod tests {
         let statements = Statements::new(&Tables::new("app").unwrap());
         let text = statements.insert.text.as_str();
         assert!(!text.contains(['{', '}']) && !text.contains("--"), "{text}");
-        assert!(text.contains("`app_locks`.version < 0, NULL, ?)"), "{text}");
+        assert!(text.contains("LOCATE(?, `app_locks`.buried)"), "{text}");
         assert!(statements.insert.order.iter().all(|at| *at < 5));
     }
 }

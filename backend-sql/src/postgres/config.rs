@@ -1,24 +1,21 @@
 //! How a store is described: by a builder or a URL.
 
-use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use lock_core::{Backend, Error};
-use sqlx::{
-    ConnectOptions as _, PgPool,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
-use url::Url;
+use sqlx::{PgPool, postgres::PgConnectOptions};
 
 use super::{backend::Postgres, server::Server, statements};
 use crate::{
     backend::SqlBackend,
-    settings::{Settings, refusal, setters},
+    reach::{Described, Form, Reached, described},
+    settings::{Settings, setters},
 };
 
 /// Describes a store in a PostgreSQL database.
 #[derive(Clone, Debug)]
 pub struct PostgresBuilder {
-    database: Database,
+    reached: Reached<sqlx::Postgres>,
     settings: Settings,
     listens: bool,
     prepares: bool,
@@ -26,32 +23,22 @@ pub struct PostgresBuilder {
 
 setters!(PostgresBuilder);
 
-#[derive(Clone)]
-enum Database {
-    Pool(PgPool),
-    Options(Box<PgConnectOptions>),
-}
-
-/// Without what may hold a password.
-impl fmt::Debug for Database {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pool(_) => "Pool",
-            Self::Options(_) => "Options",
-        })
-    }
-}
-
-/// What sqlx understands behind the `?` of a URL.
-const DRIVERS: [&str; 7] = [
-    "sslmode",
-    "sslrootcert",
-    "sslcert",
-    "sslkey",
-    "application_name",
-    "host",
-    "statement-cache-capacity",
-];
+/// What a URL may say.
+const FORM: Form = Form {
+    whose: "PostgreSQL",
+    schemes: ["postgres", "postgresql"],
+    example: "postgres://USER@HOST:PORT/DATABASE?options",
+    drivers: &[
+        "sslmode",
+        "sslrootcert",
+        "sslcert",
+        "sslkey",
+        "application_name",
+        "host",
+        "statement-cache-capacity",
+    ],
+    own: &["listen", "prepare"],
+};
 
 impl PostgresBuilder {
     /// The shortest lease.
@@ -63,13 +50,13 @@ impl PostgresBuilder {
     /// the pool's options, is opened for messages to waiters (see [`listen`](Self::listen)).
     #[must_use]
     pub fn with_pool(pool: PgPool) -> Self {
-        Self::new(Database::Pool(pool))
+        Self::new(Reached::Pool(pool))
     }
 
     /// A database by its connection's options, with a pool of our own of up to 4 connections.
     #[must_use]
     pub fn with_options(options: PgConnectOptions) -> Self {
-        Self::new(Database::Options(Box::new(options)))
+        Self::new(Reached::Options(Box::new(options)))
     }
 
     /// Whether waiters are told by NOTIFY, on a connection of their own besides the pool's. Default:
@@ -90,8 +77,8 @@ impl PostgresBuilder {
         self
     }
 
-    fn new(database: Database) -> Self {
-        Self { database, settings: Settings::default(), listens: true, prepares: true }
+    fn new(reached: Reached<sqlx::Postgres>) -> Self {
+        Self { reached, settings: Settings::default(), listens: true, prepares: true }
     }
 
     /// Connects, and compares settings if the tables are there. It makes no tables:
@@ -106,19 +93,7 @@ impl PostgresBuilder {
 
     async fn open(self) -> Result<Arc<dyn Backend>, Error> {
         let tables = self.settings.check(Self::SHORTEST_LEASE)?;
-        let (pool, given) = match self.database {
-            Database::Pool(pool) => (pool, true),
-            Database::Options(options) => {
-                let pool = PgPoolOptions::new()
-                    .max_connections(Server::CONNECTIONS)
-                    .acquire_timeout(self.settings.timeout)
-                    // A test would cost each statement a second round trip. One that meets a broken
-                    // connection is repeated on another, where that is harmless.
-                    .test_before_acquire(false)
-                    .connect_lazy_with(options.disable_statement_logging());
-                (pool, false)
-            }
-        };
+        let (pool, given) = self.reached.pool(self.settings.timeout);
         let strategy = self.settings.strategy;
         let server = Server::new(pool, given, self.prepares, tables, self.settings.timeout);
         // Who does not prepare has a pooler, through which nothing must be listened for.
@@ -157,38 +132,12 @@ pub fn schema(url: &str) -> Result<String, Error> {
 }
 
 fn parse(url: &str) -> Result<PostgresBuilder, Error> {
-    let form = "the URL of a PostgreSQL store is postgres://USER@HOST:PORT/DATABASE?options";
-    let mut url = Url::parse(url).map_err(|_| refusal(form.to_owned()))?;
-    if !["postgres", "postgresql"].contains(&url.scheme()) || url.cannot_be_a_base() {
-        return Err(refusal(form.to_owned()));
-    }
-    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
-    let drivers = pairs.iter().filter(|(key, _)| DRIVERS.contains(&key.as_str()));
-    let drivers: Vec<_> = drivers.cloned().collect();
-    url.set_query(None);
-    if !drivers.is_empty() {
-        url.query_pairs_mut().extend_pairs(&drivers);
-    }
-    // The driver's message may repeat a value, and a value may be a password.
-    let options = PgConnectOptions::from_str(url.as_str())
-        .map_err(|_| refusal("an option of the PostgreSQL URL is not understood".to_owned()))?;
-    let mut builder = PostgresBuilder::with_options(options);
-    for (key, value) in pairs {
-        let switch = || match value.as_str() {
-            "on" => Ok(true),
-            "off" => Ok(false),
-            _ => Err(refusal(format!("{key}={value} is not allowed; allowed are on and off"))),
-        };
-        if key == "listen" {
-            builder.listens = switch()?;
-        } else if key == "prepare" {
-            builder.prepares = switch()?;
-        } else if !builder.settings.set(&key, &value)? && !DRIVERS.contains(&key.as_str()) {
-            return Err(refusal(format!(
-                "{key} in the URL of a PostgreSQL store is not known; allowed are {}, listen, prepare, {}",
-                Settings::KEYS,
-                DRIVERS.join(", ")
-            )));
+    let Described { reached, settings, own } = described(url, &FORM)?;
+    let mut builder = PostgresBuilder { settings, ..PostgresBuilder::new(reached) };
+    for (key, on) in own {
+        match key.as_str() {
+            "listen" => builder.listens = on,
+            _ => builder.prepares = on,
         }
     }
     Ok(builder)
@@ -208,7 +157,7 @@ mod tests {
         assert_eq!(builder.settings.strategy, Strategy::Optimistic);
         assert_eq!(builder.settings.timeout, Duration::from_secs(2));
         assert!(!format!("{builder:?}").contains("secret"), "{builder:?}");
-        let Database::Options(options) = builder.database else { panic!("no options") };
+        let Reached::Options(options) = builder.reached else { panic!("no options") };
         assert_eq!((options.get_host(), options.get_port()), ("db", 5433));
         assert_eq!(options.get_database(), Some("app"));
     }

@@ -1,6 +1,6 @@
 //! The pool, and statements on it that end in time.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::identity, sync::Arc, time::Duration};
 
 use lock_core::Error;
 use sqlx::{AssertSqlSafe, Decode, PgPool, Postgres, Row as _, SqlStr, Type, postgres::PgRow};
@@ -10,7 +10,12 @@ use super::{
     error::failure,
     statements::Statements,
 };
-use crate::{error::general, patience::Patience, tables::Tables};
+use crate::{
+    error::{Failure, general},
+    patience::Patience,
+    reach::Lent,
+    tables::Tables,
+};
 
 #[derive(Debug)]
 pub(super) struct Server {
@@ -25,9 +30,6 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Of a pool of our own, at most.
-    pub(super) const CONNECTIONS: u32 = 4;
-
     pub(super) fn new(
         pool: PgPool,
         given: bool,
@@ -45,7 +47,7 @@ impl Server {
         statement: &SqlStr,
         args: &[Arg<'_>],
     ) -> Result<Vec<PgRow>, Error> {
-        self.patience.patiently(failure, || self.send(statement, args)).await
+        self.patience.patiently(identity, || self.send(statement, args)).await
     }
 
     /// The same for a statement that may be carried out twice.
@@ -54,27 +56,38 @@ impl Server {
         statement: &SqlStr,
         args: &[Arg<'_>],
     ) -> Result<Vec<PgRow>, Error> {
-        self.patience.again(Self::CONNECTIONS, failure, || self.send(statement, args)).await
+        let connections = self.pool.options().get_max_connections();
+        self.patience.again(connections, identity, || self.send(statement, args)).await
     }
 
-    async fn send(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, sqlx::Error> {
-        if self.prepares {
+    async fn send(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Failure> {
+        let mut lent = Lent::of(&self.pool, failure).await?;
+        let connection = lent.connection()?;
+        let answer = if self.prepares {
             let query = sqlx::query(statement.clone());
             let query = args.iter().fold(query, |query, arg| arg.bind(query));
-            return query.fetch_all(&self.pool).await;
-        }
-        // In one message: the driver sends a statement and its arguments in two, between which a
-        // pooler may change the session.
-        let text = AssertSqlSafe(inline(statement.as_str(), args));
-        sqlx::raw_sql(text).fetch_all(&self.pool).await
+            query.fetch_all(connection).await
+        } else {
+            // In one message: the driver sends a statement and its arguments in two, between which a
+            // pooler may change the session.
+            let text = AssertSqlSafe(inline(statement.as_str(), args));
+            sqlx::raw_sql(text).fetch_all(connection).await
+        };
+        lent.settle(&answer);
+        answer.map_err(failure)
     }
 
     /// Runs several statements without arguments, in one transaction.
     pub(super) async fn script(&self, text: String) -> Result<(), Error> {
         let text: Arc<str> = text.into();
-        let run =
-            || async { sqlx::raw_sql(AssertSqlSafe(Arc::clone(&text))).execute(&self.pool).await };
-        self.patience.patiently(failure, run).await.map(drop)
+        let run = || async {
+            let mut lent = Lent::of(&self.pool, failure).await?;
+            let connection = lent.connection()?;
+            let answer = sqlx::raw_sql(AssertSqlSafe(Arc::clone(&text))).execute(connection).await;
+            lent.settle(&answer);
+            answer.map(drop).map_err(failure)
+        };
+        self.patience.patiently(identity, run).await
     }
 
     /// A statement without arguments that tells one number.

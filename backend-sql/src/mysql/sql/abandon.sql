@@ -1,2 +1,18 @@
--- No attempt of ?1 that is read from now on may succeed.
-INSERT IGNORE INTO {abandoned} (owner, at) VALUES (?1, {now})
+-- No attempt of ?2 at ?1 may succeed any more, and what it has is taken away. An attempt that was read
+-- before this statement has the row's lock, and this one waits behind it; a later one finds the
+-- tombstone in the row itself. The version changes in any case, so that no attempt that has looked
+-- before takes the row. A lock that was released, and is kept, stays. Tombstones are forgotten when
+-- there was no new one for an hour: no statement of theirs is under way; and there are no more than a
+-- thousand.
+INSERT INTO {locks} (name, owner, label, token, version, expires, kept, buried, buried_at)
+SELECT ?1, NULL, NULL, s.watermark, 1, 0, 0, ?2, {now} FROM {settings} AS s WHERE s.id = 1
+LOCK IN SHARE MODE
+ON DUPLICATE KEY UPDATE
+    version = {locks}.version + 1,
+    buried = IF(
+        {locks}.buried IS NULL OR {locks}.buried_at < {now} - 3600000000, ?2,
+        IF({unburied}, RIGHT(CONCAT({locks}.buried, ?2), 32000), {locks}.buried)
+    ),
+    buried_at = {now},
+    expires = IF({locks}.owner = ?2 AND {locks}.kept = 0, 0, {locks}.expires),
+    owner = IF({locks}.owner = ?2 AND {locks}.kept = 0, NULL, {locks}.owner)

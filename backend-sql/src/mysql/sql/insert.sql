@@ -4,27 +4,23 @@
 --
 -- The assignments are made one after the other, or all at once (SIMULTANEOUS_ASSIGNMENT of MariaDB).
 -- So each is written to mean the same in both: {takes} is as true before as after the columns above
--- `expires` have been set. The tombstone of {buried} is looked for when the row is locked, since the
--- subquery depends on the row, and in the present, since it reads for sharing: see chase.sql. A repeat
--- may come after a renewal that was sent later: it never shortens.
-INSERT INTO {locks} (name, owner, label, token, version, lease, expires, kept)
-SELECT ?1, ?2, ?3, LAST_INSERT_ID(GREATEST({now}, s.watermark + 1, ?5)), 1, ?4, {now} + ?4, 0
+-- `expires` have been set. They are evaluated when the row is locked, by what it is then, its
+-- tombstones too. A repeat may come after a renewal that was sent later: it never shortens.
+INSERT INTO {locks} (name, owner, label, token, version, expires, kept)
+SELECT ?1, ?2, ?3, LAST_INSERT_ID(GREATEST({now}, s.watermark + 1, ?5)), 1, {now} + ?4, 0
 FROM {settings} AS s
-WHERE s.id = 1 AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = ?2)
+WHERE s.id = 1
 LOCK IN SHARE MODE
 ON DUPLICATE KEY UPDATE
     token = IF(
-        {takes} AND NOT {buried},
+        {takes},
         LAST_INSERT_ID(
             IF({locks}.expires <= {now}, GREATEST({now}, {locks}.token + 1, ?5), {locks}.token)
         ),
         {locks}.token + LAST_INSERT_ID(0)
     ),
-    owner = IF({takes} AND NOT {buried}, ?2, {locks}.owner),
+    owner = IF({takes}, ?2, {locks}.owner),
     label = IF({takes}, ?3, {locks}.label),
     version = IF({takes}, {locks}.version + 1, {locks}.version),
-    lease = IF({takes}, ?4, {locks}.lease),
     kept = IF({takes}, 0, {locks}.kept),
-    expires = IF(
-        {takes} AND NOT {buried}, GREATEST({locks}.expires, {now} + ?4), {locks}.expires
-    )
+    expires = IF({takes}, GREATEST({locks}.expires, {now} + ?4), {locks}.expires)

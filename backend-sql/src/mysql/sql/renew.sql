@@ -2,5 +2,5 @@
 -- by its key, and no other is locked. A batch may be carried out after one that was sent later: it
 -- never shortens.
 UPDATE {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND l.owner = g.owner
-SET l.expires = GREATEST(l.expires, {now} + g.lease), l.lease = g.lease, l.version = l.version + 1
+SET l.expires = GREATEST(l.expires, {now} + g.lease), l.version = l.version + 1
 WHERE l.kept = 0 AND l.expires > {now}

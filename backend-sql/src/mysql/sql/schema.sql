@@ -10,21 +10,17 @@ CREATE TABLE IF NOT EXISTS {settings} (
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS {locks} (
-    name    VARBINARY(255) NOT NULL PRIMARY KEY,
-    owner   VARBINARY(32),           -- hexadecimal digits; NULL when released
-    label   VARBINARY(255),          -- the owner's, for people
-    token   BIGINT         NOT NULL, -- of the holder, or of the last one
-    version BIGINT         NOT NULL, -- one more with every change
-    lease   BIGINT         NOT NULL,
-    expires BIGINT         NOT NULL, -- 0 when released
-    kept    TINYINT        NOT NULL  -- 1: released, and kept for a last while
-) ENGINE = InnoDB;
-
--- Owners that must never be granted anything any more.
-CREATE TABLE IF NOT EXISTS {abandoned} (
-    owner VARBINARY(32) NOT NULL PRIMARY KEY,
-    at    BIGINT        NOT NULL,
-    KEY (at)
+    name      VARBINARY(255) NOT NULL PRIMARY KEY,
+    owner     VARBINARY(32),           -- hexadecimal digits; NULL when released
+    label     VARBINARY(255),          -- the owner's, for people
+    token     BIGINT         NOT NULL, -- of the holder, or of the last one
+    version   BIGINT         NOT NULL, -- one more with every change
+    expires   BIGINT         NOT NULL, -- 0 when released
+    kept      TINYINT        NOT NULL, -- 1: released, and kept for a last while
+    -- Owners that must never be granted anything any more, one behind the other, and when the last of
+    -- them came; NULL if there is none.
+    buried    BLOB,
+    buried_at BIGINT
 ) ENGINE = InnoDB;
 
 INSERT IGNORE INTO {settings} (id, longest_lease, watermark, identity)

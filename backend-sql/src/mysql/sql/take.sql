@@ -3,5 +3,5 @@
 -- row away and made another, which counts its versions anew.
 UPDATE {locks} SET
     token = LAST_INSERT_ID(GREATEST({now}, token + 1, ?5)),
-    owner = ?2, label = ?3, version = version + 1, lease = ?4, expires = {now} + ?4, kept = 0
-WHERE name = ?1 AND version = ?6 AND expires <= {now} AND NOT {buried}
+    owner = ?2, label = ?3, version = version + 1, expires = {now} + ?4, kept = 0
+WHERE name = ?1 AND version = ?6 AND expires <= {now} AND {unburied}

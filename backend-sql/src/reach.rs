@@ -1,0 +1,172 @@
+//! Reaching a database server: by a pool that the user has, or by options; and one statement at a time on
+//! a connection of it.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use lock_core::{Error, ErrorKind};
+use sqlx::{ConnectOptions, Connection, Database, Pool, pool::PoolConnection, pool::PoolOptions};
+use url::Url;
+
+use crate::{
+    error::{Failure, general},
+    settings::{Settings, refusal},
+};
+
+type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
+
+/// A pool of the user's, or the options of a connection.
+pub(crate) enum Reached<DB: Database> {
+    Pool(Pool<DB>),
+    Options(Box<Options<DB>>),
+}
+
+impl<DB: Database> Clone for Reached<DB> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Pool(pool) => Self::Pool(pool.clone()),
+            Self::Options(options) => Self::Options(options.clone()),
+        }
+    }
+}
+
+/// Without what may hold a password.
+impl<DB: Database> fmt::Debug for Reached<DB> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pool(_) => "Pool",
+            Self::Options(_) => "Options",
+        })
+    }
+}
+
+impl<DB: Database> Reached<DB> {
+    /// Of a pool of our own, at most.
+    const CONNECTIONS: u32 = 4;
+
+    /// The pool, and whether it is the user's and stays open.
+    pub(crate) fn pool(self, timeout: Duration) -> (Pool<DB>, bool) {
+        match self {
+            Self::Pool(pool) => (pool, true),
+            Self::Options(options) => {
+                let pool = PoolOptions::new()
+                    .max_connections(Self::CONNECTIONS)
+                    .acquire_timeout(timeout)
+                    // A test would cost each statement a second round trip. One that meets a broken
+                    // connection is repeated on another, where that is harmless.
+                    .test_before_acquire(false)
+                    .connect_lazy_with(options.disable_statement_logging());
+                (pool, false)
+            }
+        }
+    }
+}
+
+/// What the URL of a kind of store looks like.
+pub(crate) struct Form {
+    /// What the store is called.
+    pub(crate) whose: &'static str,
+    pub(crate) schemes: [&'static str; 2],
+    pub(crate) example: &'static str,
+    /// What the driver understands behind the `?`.
+    pub(crate) drivers: &'static [&'static str],
+    /// What this kind of store understands besides [`Settings::KEYS`].
+    pub(crate) own: &'static [&'static str],
+}
+
+/// What a URL says.
+pub(crate) struct Described<DB: Database> {
+    pub(crate) reached: Reached<DB>,
+    pub(crate) settings: Settings,
+    /// Those of [`Form::own`], in their order in the URL.
+    pub(crate) own: Vec<(String, bool)>,
+}
+
+/// Reads a URL.
+pub(crate) fn described<DB>(url: &str, form: &Form) -> Result<Described<DB>, Error>
+where
+    DB: Database,
+    Options<DB>: FromStr,
+{
+    let Form { whose, schemes, example, drivers, own } = form;
+    let wrong = || refusal(format!("the URL of a {whose} store is {example}"));
+    let mut url = Url::parse(url).map_err(|_| wrong())?;
+    if !schemes.contains(&url.scheme()) || url.cannot_be_a_base() {
+        return Err(wrong());
+    }
+    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    let (theirs, ours): (Vec<_>, Vec<_>) =
+        pairs.into_iter().partition(|(key, _)| drivers.contains(&key.as_str()));
+    url.set_query(None);
+    if !theirs.is_empty() {
+        url.query_pairs_mut().extend_pairs(&theirs);
+    }
+    // The driver's message may repeat a value, and a value may be a password.
+    let options = Options::<DB>::from_str(url.as_str())
+        .map_err(|_| refusal(format!("an option of the {whose} URL is not understood")))?;
+    let (mut settings, mut switches) = (Settings::default(), Vec::new());
+    for (key, value) in ours {
+        if own.contains(&key.as_str()) {
+            let on = match value.as_str() {
+                "on" => true,
+                "off" => false,
+                _ => {
+                    let message = format!("{key}={value} is not allowed; allowed are on and off");
+                    return Err(refusal(message));
+                }
+            };
+            switches.push((key, on));
+        } else if !settings.set(&key, &value)? {
+            let known: Vec<_> =
+                [Settings::KEYS].iter().chain(*own).chain(*drivers).copied().collect();
+            return Err(refusal(format!(
+                "{key} in the URL of a {whose} store is not known; allowed are {}",
+                known.join(", ")
+            )));
+        }
+    }
+    Ok(Described { reached: Reached::Options(Box::new(options)), settings, own: switches })
+}
+
+/// A connection for the length of one statement.
+///
+/// It goes back to the pool only when the statement has come to its end. One that is given up half-way,
+/// by a time limit or since its future was dropped, takes its connection with it: the answer may never
+/// come, and whoever had the connection next would wait for it.
+pub(crate) struct Lent<DB: Database>(Option<PoolConnection<DB>>);
+
+impl<DB: Database> Lent<DB> {
+    pub(crate) async fn of(
+        pool: &Pool<DB>,
+        judge: impl FnOnce(sqlx::Error) -> Failure,
+    ) -> Result<Self, Failure> {
+        match pool.acquire().await {
+            Ok(connection) => Ok(Self(Some(connection))),
+            // Nothing has been sent.
+            Err(error @ sqlx::Error::Io(_)) => {
+                let unreachable = Error::new(ErrorKind::Unavailable, "the server is not reached");
+                Err(Failure::Error(unreachable.with_source(error)))
+            }
+            Err(error) => Err(judge(error)),
+        }
+    }
+
+    pub(crate) fn connection(&mut self) -> Result<&mut DB::Connection, Failure> {
+        let connection = self.0.as_deref_mut();
+        connection.ok_or_else(|| Failure::Error(general(sqlx::Error::PoolClosed)))
+    }
+
+    /// After an answer of the server's, also a refusal, the connection is as good as before.
+    pub(crate) fn settle<T>(mut self, answer: &Result<T, sqlx::Error>) {
+        if matches!(answer, Ok(_) | Err(sqlx::Error::Database(_))) {
+            drop(self.0.take());
+        }
+    }
+}
+
+impl<DB: Database> Drop for Lent<DB> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            drop(connection.detach());
+        }
+    }
+}
