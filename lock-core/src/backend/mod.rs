@@ -123,6 +123,9 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// is `Lost` and stays gone. A failure to reach the store is `Unknown`, never `Lost`. A renewal
     /// of a grant that was released with a [`keep`](Release::keep) is late, and is `Lost` too.
     ///
+    /// *Implementers*: where a lock is kept in several places, a loss frees none of them: the holder is
+    /// told only afterwards, and the rest keeps others out until then.
+    ///
     /// *Durations*: each grant asks for its own `lease` anew. `sent` is an instant before the call;
     /// an answer's `from` is `sent` or earlier.
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal>;

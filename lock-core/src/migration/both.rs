@@ -13,8 +13,8 @@ use super::{
     promise::Made,
 };
 use crate::{
-    Attempt, Backend, Busy, Enqueued, Env, Error, ErrorKind, FencingToken, Grant, Quarantined,
-    Release, Renewal, Request, Turn,
+    Attempt, Backend, Busy, Enqueued, Error, ErrorKind, FencingToken, Grant, Quarantined, Release,
+    Renewal, Request, Turn,
 };
 
 /// Two stores as one.
@@ -22,7 +22,6 @@ use crate::{
 pub(super) struct Both {
     /// In the order of acquisition.
     pub(super) stores: [Arc<dyn Backend>; 2],
-    pub(super) env: Arc<dyn Env>,
     pub(super) places: Arc<Places>,
     pub(super) promised: Made,
 }

@@ -96,7 +96,7 @@ impl Migration {
     ) -> Result<Self, Error> {
         let stores = [old, new];
         let ordered = in_order(stores.clone()).await?;
-        let record = Record::open(stores.clone(), phase, label, Arc::clone(&env)).await?;
+        let record = Record::open(stores.clone(), phase, label, env).await?;
         let single = |side: usize| {
             let (store, record) = (Arc::clone(&stores[side]), Arc::clone(&record));
             Active::Single(Single { store, record, promised: Made::default() })
@@ -106,7 +106,7 @@ impl Migration {
             Phase::New => single(1),
             Phase::Both => {
                 let (places, promised) = (Arc::default(), Made::default());
-                Active::Both(Both { stores: ordered, env, places, promised })
+                Active::Both(Both { stores: ordered, places, promised })
             }
         };
         Ok(Self { phase, stores, record, backend })

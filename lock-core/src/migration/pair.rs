@@ -74,8 +74,8 @@ impl Both {
             join(self.stores[0].renew(&firsts, sent), self.stores[1].renew(&seconds, sent)).await;
         let mut answers = firsts.into_iter().zip(seconds);
         let one = |pair| match pair {
-            Ok(pair) => match answers.next() {
-                Some(answers) => self.one_answer(pair, answers),
+            Ok(_) => match answers.next() {
+                Some(answers) => Self::one_answer(answers),
                 None => Renewal::Unknown(Error::new(ErrorKind::Unavailable, "no answer")),
             },
             Err(error) => Renewal::Unknown(error),
@@ -83,34 +83,22 @@ impl Both {
         pairs.into_iter().map(one).collect()
     }
 
-    /// Held while both stores say so; what one of them does not tell is not a loss.
-    fn one_answer(&self, pair: &Pair, answers: (Renewal, Renewal)) -> Renewal {
+    /// Held while both stores say so; what one of them does not tell is not a loss. The half that is
+    /// left of a lost lock stays until its lease is over: the holder has not been told yet, and may be
+    /// in the middle of what it was promised the time for.
+    fn one_answer(answers: (Renewal, Renewal)) -> Renewal {
         match answers {
             (Renewal::Lost(one), Renewal::Lost(two)) => {
                 let taken = [one, two].contains(&LossReason::TakenOver);
                 Renewal::Lost(if taken { LossReason::TakenOver } else { one })
             }
-            (Renewal::Lost(why), _) => self.lost(1, &pair.grants[1], why),
-            (_, Renewal::Lost(why)) => self.lost(0, &pair.grants[0], why),
+            (Renewal::Lost(why), _) | (_, Renewal::Lost(why)) => Renewal::Lost(why),
             (Renewal::Unknown(error), _) | (_, Renewal::Unknown(error)) => Renewal::Unknown(error),
             (
                 Renewal::Renewed { from: one, lease: short },
                 Renewal::Renewed { from: two, lease: long },
             ) => Renewal::Renewed { from: one.min(two), lease: short.min(long) },
         }
-    }
-
-    /// What is left of a lost lock would only keep others waiting. It is given back beside the
-    /// answers, which are not to wait for a store that may hang; if that fails, the lease is the
-    /// bound.
-    fn lost(&self, left: usize, grant: &Grant, why: LossReason) -> Renewal {
-        let (store, grant) = (Arc::clone(&self.stores[left]), grant.clone());
-        let _ = self.env.spawn(Box::pin(async move {
-            if let Err(error) = store.release(&grant, Release::default()).await {
-                tracing::debug!(name = %grant.name, %error, "half of a lost lock is left behind");
-            }
-        }));
-        Renewal::Lost(why)
     }
 
     /// In reverse order. Both are tried, whatever the other says.
