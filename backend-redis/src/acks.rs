@@ -6,10 +6,10 @@ use lock_core::{Error, ErrorKind};
 use redis::Value;
 
 use crate::{
-    config::Acknowledgement,
     error,
     link::Link,
     reply::{self, not_understood},
+    settings::Acknowledgement,
 };
 
 /// Writes of a connection, and those that its last WAIT covered. WAIT holds up all that is sent behind it,

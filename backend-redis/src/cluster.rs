@@ -1,11 +1,11 @@
-//! Which node of a cluster serves which bucket.
+//! Which node of a cluster serves which slot.
 //!
 //! The map is learned from `CLUSTER SLOTS` and corrected by MOVED. It is only where to look: a node that
 //! does not serve a slot refuses, and one that calls itself a master and is none any more stops within
 //! the margin that the quarantine waits.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -15,13 +15,7 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use lock_core::{Error, ErrorKind};
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisError, Value};
 
-use crate::{
-    config::Settings,
-    error,
-    keys::{Bucket, CLUSTER_BUCKETS},
-    slots::slot_of,
-    topology::Place,
-};
+use crate::{error, settings::Settings, topology::Place};
 
 /// How long other nodes are waited for after the first has answered.
 const OTHERS: Duration = Duration::from_millis(100);
@@ -40,11 +34,20 @@ pub(crate) struct Map {
 
 #[derive(Default)]
 struct Known {
-    owners: Vec<Option<Place>>,
+    map: Vec<Owned>,
+    /// What nodes have said of single slots since.
+    moved: HashMap<u16, Place>,
     /// All nodes that were ever named, to be asked.
     nodes: HashSet<Place>,
     /// Nodes that could not be used: what a map says of them is believed only if all say so.
     doubted: HashSet<Place>,
+}
+
+impl Known {
+    fn owner(&self, slot: u16) -> Option<&Place> {
+        let owner = self.moved.get(&slot).or_else(|| owner_in(&self.map, slot));
+        owner.filter(|owner| !self.doubted.contains(owner))
+    }
 }
 
 impl fmt::Debug for Map {
@@ -55,8 +58,7 @@ impl fmt::Debug for Map {
 
 impl Map {
     pub(crate) fn new(seeds: &[Place], settings: &Settings) -> Arc<Self> {
-        let owners = vec![None; CLUSTER_BUCKETS.into()];
-        let known = Known { owners, nodes: seeds.iter().cloned().collect(), ..Known::default() };
+        let known = Known { nodes: seeds.iter().cloned().collect(), ..Known::default() };
         Arc::new(Self {
             settings: settings.clone(),
             seeds: seeds.to_vec(),
@@ -69,45 +71,39 @@ impl Map {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn owner(&self, bucket: Bucket) -> Option<Place> {
-        self.known().owners[bucket.index()].clone()
+    fn owner(&self, slot: u16) -> Option<Place> {
+        self.known().owner(slot).cloned()
     }
 
-    /// Where a bucket is served; asks the nodes if that is not known.
-    pub(crate) async fn locate(&self, bucket: Bucket) -> Result<Place, Error> {
-        if let Some(place) = self.owner(bucket) {
+    /// Where a slot is served; asks the nodes if that is not known.
+    pub(crate) async fn locate(&self, slot: u16) -> Result<Place, Error> {
+        if let Some(place) = self.owner(slot) {
             return Ok(place);
         }
         let _one_asks = self.asking.lock().await;
-        if let Some(place) = self.owner(bucket) {
+        if let Some(place) = self.owner(slot) {
             return Ok(place);
         }
-        self.refresh(bucket).await?;
-        self.owner(bucket).ok_or_else(|| {
-            let slot = slot_of(&bucket.0.to_string());
+        self.refresh(slot).await?;
+        self.owner(slot).ok_or_else(|| {
             Error::new(ErrorKind::Unavailable, format!("no node serves slot {slot} of the cluster"))
         })
     }
 
-    /// A node said that another one serves this bucket.
-    pub(crate) fn moved(&self, bucket: Bucket, place: &Place) {
+    /// A node said that another one serves this slot.
+    pub(crate) fn moved(&self, slot: u16, place: &Place) {
         let mut known = self.known();
         known.nodes.insert(place.clone());
-        known.owners[bucket.index()] = Some(place.clone());
+        known.doubted.remove(place);
+        known.moved.insert(slot, place.clone());
     }
 
     /// A node cannot be used, or is no master: all that it served is looked for anew.
     pub(crate) fn doubt(&self, place: &Place) {
-        let mut known = self.known();
-        known.doubted.insert(place.clone());
-        for owner in &mut known.owners {
-            if owner.as_ref() == Some(place) {
-                *owner = None;
-            }
-        }
+        self.known().doubted.insert(place.clone());
     }
 
-    async fn refresh(&self, wanted: Bucket) -> Result<(), Error> {
+    async fn refresh(&self, wanted: u16) -> Result<(), Error> {
         let nodes = {
             let known = self.known();
             let mut nodes: Vec<Place> = known.nodes.iter().cloned().collect();
@@ -117,7 +113,7 @@ impl Map {
         let mut failure = None;
         for some in nodes.chunks(ASKED_AT_ONCE) {
             if let Some(map) = self.ask_some(some, wanted, &mut failure).await {
-                self.learn(&map);
+                self.learn(map);
                 return Ok(());
             }
         }
@@ -129,7 +125,7 @@ impl Map {
     async fn ask_some(
         &self,
         nodes: &[Place],
-        wanted: Bucket,
+        wanted: u16,
         failure: &mut Option<Error>,
     ) -> Option<Vec<Owned>> {
         let mut asked: FuturesUnordered<_> = nodes.iter().map(|node| self.ask(node)).collect();
@@ -161,14 +157,13 @@ impl Map {
         best
     }
 
-    fn learn(&self, map: &[Owned]) {
+    fn learn(&self, map: Vec<Owned>) {
         let mut known = self.known();
         known.doubted.clear();
+        known.moved.clear();
         known.nodes = self.seeds.iter().cloned().collect();
         known.nodes.extend(map.iter().flat_map(|owned| owned.nodes.iter().cloned()));
-        for bucket in (0..CLUSTER_BUCKETS).map(Bucket) {
-            known.owners[bucket.index()] = owner_in(map, bucket).cloned();
-        }
+        known.map = map;
     }
 
     async fn ask(&self, node: &Place) -> Result<Vec<Owned>, Error> {
@@ -209,8 +204,7 @@ struct Owned {
     nodes: Vec<Place>,
 }
 
-fn owner_in(map: &[Owned], bucket: Bucket) -> Option<&Place> {
-    let slot = slot_of(&bucket.0.to_string());
+fn owner_in(map: &[Owned], slot: u16) -> Option<&Place> {
     map.iter().find(|owned| (owned.first..=owned.last).contains(&slot))?.nodes.first()
 }
 
@@ -260,9 +254,8 @@ mod tests {
             range(8001, 16383, vec![node(Value::Nil, 3), node(text("?"), 4)]),
         ]);
         let map = read(answer, &Place::Tcp("seed".into(), 9)).unwrap();
-        // The slot of "0" is 13907, that of "1" is 9842, of "3" 1584.
-        assert_eq!(owner_in(&map, Bucket(0)), Some(&Place::Tcp("seed".into(), 3)));
-        assert_eq!(owner_in(&map, Bucket(3)), Some(&Place::Tcp("a".into(), 1)));
+        assert_eq!(owner_in(&map, 8001), Some(&Place::Tcp("seed".into(), 3)));
+        assert_eq!(owner_in(&map, 8000), Some(&Place::Tcp("a".into(), 1)));
         assert_eq!(map[1].nodes.len(), 1);
         assert!(read(Value::Nil, &Place::Tcp("seed".into(), 9)).is_err());
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::{config::Settings, identity::Identity, link::CONFIRMED_WITHIN, topology::Topology};
+use crate::{identity::Identity, link::CONFIRMED_WITHIN, settings::Settings, topology::Topology};
 
 /// A master counts the lag of its replicas in whole seconds, once a second.
 const COUNTED_BY: Duration = Duration::from_secs(2);

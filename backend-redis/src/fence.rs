@@ -6,9 +6,9 @@ use lock_core::{Env as _, Error, ErrorKind, FencingToken, Stale, SystemEnv};
 
 use crate::{
     config::RedisBuilder,
-    keys::Bucket,
     reply::{self, not_understood},
     scripts,
+    slots::slot_of_key,
     store::Store,
 };
 
@@ -25,11 +25,12 @@ pub enum FenceError {
 
 /// Sets keys with a fencing token, and refuses a token older than one that it has seen.
 ///
-/// The check and the write are one script. The highest token of a key is kept beside it, without
-/// expiry, and is as durable as the server is: what is lost of one is lost of both. For both to outlive
-/// a crash the server needs `appendonly yes` and `appendfsync always`; with `everysec` a crash of the
-/// machine may take the last second. A failover may lose what no replica had. After such a loss nothing
-/// remembers the newer token, and an old one is admitted.
+/// The check and the write are one script. The highest token of a key is kept beside it, in a cluster in
+/// the same slot, without expiry, and is as durable as the server is: what is lost of one is lost of both.
+/// For both to outlive a crash the server needs `appendonly yes` and `appendfsync always`; with
+/// `everysec` a crash of the machine may take the last second. A failover may lose what no replica had;
+/// with [`wait_replicas`](RedisBuilder::wait_replicas) a write that too few have is an error. After
+/// such a loss nothing remembers the newer token, and an old one is admitted.
 pub struct Fence {
     store: Store,
 }
@@ -41,7 +42,7 @@ impl fmt::Debug for Fence {
 }
 
 impl Fence {
-    /// A fence on the server that `url` describes, as for [`connect`](crate::connect).
+    /// A fence on the store that `url` describes, as for [`connect`](crate::connect).
     ///
     /// # Errors
     /// As [`connect`](crate::connect).
@@ -50,18 +51,13 @@ impl Fence {
         Self::build(builder).await
     }
 
-    /// A fence on the server of a builder.
+    /// A fence on the store of a builder.
     ///
     /// # Errors
     /// As [`RedisBuilder::build`].
     pub async fn build(builder: RedisBuilder) -> Result<Self, Error> {
         let open = async {
-            builder.check()?;
-            if builder.settings.topology.is_cluster() {
-                let message = "a fence needs its key and the user's in one slot, and is not there for a \
-                               cluster yet";
-                return Err(Error::new(ErrorKind::Unsupported, message));
-            }
+            builder.settings.check()?;
             Store::open(builder.settings, SystemEnv.random()).await
         };
         Ok(Self { store: open.await.map_err(|error| error.at("redis", "connect"))? })
@@ -72,7 +68,7 @@ impl Fence {
     ///
     /// # Errors
     /// [`FenceError::Stale`]: nothing was written. [`FenceError::Store`]: the server's answer is
-    /// missing or an error.
+    /// missing or an error; `OutcomeUnknown` also where too few replicas have what was written.
     ///
     /// # Cancel safety
     /// A dropped call may have written.
@@ -86,11 +82,20 @@ impl Fence {
         let offered = token.to_string();
         let asked = async {
             let arguments = [offered.as_bytes(), value.as_ref()];
-            let answer = self.store.run(Bucket::FIRST, &scripts::FENCE, &keys, &arguments).await?;
-            match reply::list(answer)?.as_slice() {
-                [written, admitted] => Ok((reply::number(written)? == 1, reply::token(admitted)?)),
-                _ => Err(not_understood()),
+            let slot = slot_of_key(key);
+            let ran = self.store.run_in_slot(slot, &scripts::FENCE, &keys, &arguments);
+            let (answer, link) = ran.await?;
+            let (written, admitted) = match reply::list(answer)?.as_slice() {
+                [written, admitted] => (reply::number(written)? == 1, reply::token(admitted)?),
+                _ => return Err(not_understood()),
+            };
+            if let Some(wanted) = self.store.settings.acknowledgement().filter(|_| written) {
+                link.acknowledged(wanted).await.map_err(|error| {
+                    let message = "it was written, and a failover may lose it";
+                    Error::new(ErrorKind::OutcomeUnknown, message).with_source(error)
+                })?;
             }
+            Ok((written, admitted))
         };
         let (written, admitted) = asked.await.map_err(|error: Error| error.at("redis", "fence"))?;
         if written {

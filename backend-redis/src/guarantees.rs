@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
-use crate::{config::Settings, failover::Failover, identity::Identity, store::Agreed};
+use crate::{failover::Failover, identity::Identity, settings::Settings, store::Agreed};
 
 /// The shortest lease.
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
@@ -85,6 +85,13 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
             );
         }
     }
+    if settings.topology.is_cluster() {
+        assuming.push(Assumption::new(
+            "slots-move-whole",
+            "no node that a slot leaves or reaches is replaced or loses data while it moves, or before \
+             it comes back; otherwise HDEL of `run` in its epoch record begins a quarantine",
+        ));
+    }
     Promise::Holds { assuming }
 }
 
@@ -96,8 +103,9 @@ fn old_master_stops(settings: &Settings, server: &Identity, margin: Duration) ->
     );
     let text = if settings.topology.is_cluster() {
         format!(
-            "a master that is replaced in a failover is cut off from the majority of masters or knows \
-             of it, and nobody uses CLUSTER FAILOVER TAKEOVER: so {waits}"
+            "all nodes have one cluster-node-timeout; a master that is replaced in a failover is cut \
+             off from the majority of masters or knows of it, and nobody uses CLUSTER FAILOVER \
+             TAKEOVER: so {waits}"
         )
     } else {
         let fewer = match server.limits.to_write {
@@ -106,7 +114,9 @@ fn old_master_stops(settings: &Settings, server: &Identity, margin: Duration) ->
             }
             _ => "fewer replicas than its min-replicas-to-write".to_owned(),
         };
-        format!("a failover leaves the old master {fewer}: so {waits}")
+        format!(
+            "all servers have the same settings, and a failover leaves the old master {fewer}: so {waits}"
+        )
     };
     Assumption::new("old-master-stops", text)
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use lock_core::{LockName, OwnerId};
 
-use crate::topology::Topology;
+use crate::{
+    slots::{number_in, slot_of, slot_of_key},
+    topology::Topology,
+};
 
 /// How many buckets a cluster's names are spread over. All clients must use the same number.
 pub(crate) const CLUSTER_BUCKETS: u16 = 64;
@@ -20,12 +23,18 @@ impl Bucket {
     pub(crate) fn index(self) -> usize {
         self.0.into()
     }
+
+    /// Where it is in a cluster.
+    pub(crate) fn slot(self) -> u16 {
+        slot_of(&self.0.to_string())
+    }
 }
 
 /// Makes keys. All begin with `PREFIX:{BUCKET}:`, so that in a cluster those of a bucket share a slot:
 /// the first pair of braces counts, and braces in a name mean nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
+    prefix: Arc<str>,
     bases: Arc<[String]>,
     /// Pushes go to sharded channels, which only the node of the bucket's slot carries.
     sharded: bool,
@@ -47,7 +56,7 @@ impl Keys {
 
     fn spread(prefix: &str, buckets: u16, sharded: bool) -> Self {
         let bases = (0..buckets).map(|bucket| format!("{prefix}:{{{bucket}}}:")).collect();
-        Self { bases, sharded }
+        Self { prefix: prefix.into(), bases, sharded }
     }
 
     /// Whether pushes go to sharded channels.
@@ -102,8 +111,12 @@ impl Keys {
         format!("{}{word}:{client:032x}", self.base(bucket))
     }
 
+    /// The record of a fence, in the slot of the user's key.
     pub(crate) fn fence(&self, key: &str) -> String {
-        format!("{}fence:{key}", self.base(Bucket::FIRST))
+        if !self.sharded {
+            return format!("{}fence:{key}", self.base(Bucket::FIRST));
+        }
+        format!("{}:{{{}}}:fence:{key}", self.prefix, number_in(slot_of_key(key)))
     }
 
     /// The keys of a script about one name and one owner.

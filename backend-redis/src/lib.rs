@@ -27,8 +27,7 @@
 //!   +pexpire +hget +hmget +hset +hdel +llen +lpop +lpos +lrem +rpush
 //! ```
 //!
-//! A [`Fence`] needs the user's own keys besides; there is none for a cluster yet. `init` needs nothing
-//! more.
+//! A [`Fence`] needs the user's own keys besides. `init` needs nothing more.
 //!
 //! # Failover
 //! Redis replicates behind the master's back, so that a replica may be promoted without the last grants.
@@ -82,6 +81,7 @@ mod routes;
 mod run;
 mod scripts;
 mod sentinel;
+mod settings;
 mod slots;
 mod store;
 mod subscription;
@@ -90,7 +90,8 @@ mod turn;
 mod url;
 
 pub use self::{
-    config::{Protocol, RedisBuilder},
+    config::RedisBuilder,
     fence::{Fence, FenceError},
+    settings::Protocol,
     url::connect,
 };

@@ -18,10 +18,10 @@ use redis::{
 
 use crate::{
     acks::Acks,
-    config::{Protocol, Settings},
     error,
     identity::{self, Identity, Limits},
     pushes::Pushes,
+    settings::{Protocol, Settings},
     subscription::{self, Listening, Way},
     topology::Place,
 };

@@ -108,7 +108,7 @@ impl Node {
         client: u128,
         listener: Arc<dyn Listener>,
     ) -> Result<Self, Error> {
-        builder.check()?;
+        builder.settings.check()?;
         if !matches!(builder.settings.topology, Topology::Single(_)) {
             let message = format!(
                 "{} is more than one server, and a failover may lose locks; allowed is one server",

@@ -10,12 +10,11 @@ use redis::Value;
 
 use crate::{
     backend::Redis,
-    config::check_longest,
     error,
     keys::Bucket,
     reply::{self, Reply, not_understood},
     scripts,
-    slots::slot_of,
+    settings::check_longest,
     store::{Agreed, Answer},
 };
 
@@ -79,7 +78,7 @@ impl Redis {
         let Some(bucket) = self.0.keys.buckets().nth(number.into()) else {
             return Ok(Page::default());
         };
-        let slot = slot_of(&number.to_string());
+        let slot = bucket.slot();
         // Finds the node, which lists what it has of a slot whether it serves it or not.
         for _ in 0..3 {
             self.look(bucket, &[]).await?;

@@ -15,6 +15,8 @@ pub(crate) enum Redirect {
     Again,
     /// The server has become a replica.
     Demoted,
+    /// The server is not in touch with its cluster, and another may have taken its place.
+    Alone,
 }
 
 impl Redirect {
@@ -30,6 +32,7 @@ impl Redirect {
             Driver::Server(Server::Ask) => there().map(Self::Ask),
             Driver::Server(Server::TryAgain) => Some(Self::Again),
             Driver::Server(Server::ReadOnly) => Some(Self::Demoted),
+            Driver::Server(Server::ClusterDown) => Some(Self::Alone),
             _ => None,
         }
     }

@@ -52,13 +52,16 @@ impl Routes {
         Arc::clone(lines.entry(place.clone()).or_default())
     }
 
+    /// Whether there is a connection to a server, or one is being made.
+    pub(crate) fn may_use(&self, place: &Place) -> bool {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.get(place).is_some_and(is_used)
+    }
+
     /// Lets go of connections that have ended, and of those that nobody is to use any more.
     pub(crate) fn prune(&self) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.retain(|_, line| {
-            // A line that is being made has its maker.
-            line.try_lock().map_or(true, |link| link.as_ref().is_some_and(|link| !link.is_dead()))
-        });
+        lines.retain(|_, line| is_used(line));
     }
 
     /// All connections that are alive, each with one of the buckets that it serves.
@@ -78,4 +81,9 @@ impl Routes {
         }
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
+}
+
+fn is_used(line: &Line) -> bool {
+    // One that is being made has its maker.
+    line.try_lock().map_or(true, |link| link.as_ref().is_some_and(|link| !link.is_dead()))
 }

@@ -14,6 +14,7 @@ use crate::{
     reply::Reply,
     scripts::Script,
     store::{Answer, Store},
+    topology::Finder,
 };
 
 /// How often a command is sent on before the cluster is taken to be in disorder.
@@ -22,9 +23,17 @@ const TURNS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
+/// What a command is about, and so where it goes.
+#[derive(Clone, Copy)]
+enum About {
+    Bucket(Bucket),
+    /// The slot of a key of the user's own.
+    Slot(u16),
+}
+
 /// The search for the server that takes a command.
 struct Way {
-    bucket: Bucket,
+    about: About,
     /// Where this command is to be asked for, and no other.
     ask: Option<Arc<Link>>,
     turns: u32,
@@ -32,15 +41,26 @@ struct Way {
 
 impl Way {
     fn to(bucket: Bucket) -> Self {
-        Self { bucket, ask: None, turns: 0 }
+        Self { about: About::Bucket(bucket), ask: None, turns: 0 }
     }
 }
 
 impl Store {
     async fn on(&self, way: &Way) -> Result<Arc<Link>, Error> {
-        match &way.ask {
-            Some(link) => Ok(Arc::clone(link)),
-            None => self.link(way.bucket).await,
+        match (&way.ask, way.about) {
+            (Some(link), _) => Ok(Arc::clone(link)),
+            (None, About::Bucket(bucket)) => self.link(bucket).await,
+            (None, About::Slot(slot)) => {
+                let place = self.finder.locate_slot(slot).await?;
+                match self.link_to(&place, Bucket::FIRST).await {
+                    // As in a search for a bucket.
+                    Err(error) if error.is_retryable() && self.finder.doubt(&place) => {
+                        let place = self.finder.locate_slot(slot).await?;
+                        self.link_to(&place, Bucket::FIRST).await
+                    }
+                    other => other,
+                }
+            }
         }
     }
 
@@ -62,10 +82,20 @@ impl Store {
         }
         match redirect {
             Redirect::Moved(place) => {
-                self.finder.moved(way.bucket, &place);
-                self.routes.set(way.bucket, None);
+                let slot = match way.about {
+                    About::Bucket(bucket) => bucket.slot(),
+                    About::Slot(slot) => slot,
+                };
+                self.finder.moved(slot, &place);
+                self.leave(way.about);
             }
-            Redirect::Ask(place) => way.ask = Some(self.link_to(&place, way.bucket).await?),
+            Redirect::Ask(place) => {
+                let bucket = match way.about {
+                    About::Bucket(bucket) => bucket,
+                    About::Slot(_) => Bucket::FIRST,
+                };
+                way.ask = Some(self.link_to(&place, bucket).await?);
+            }
             Redirect::Again => {
                 let pause = FIRST_PAUSE * (1 << (way.turns - 1).min(8));
                 tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
@@ -73,8 +103,20 @@ impl Store {
             Redirect::Demoted => {
                 self.finder.doubt(&from.place);
             }
+            Redirect::Alone => {
+                // Whoever asks next looks for another; if there is none, this one is found again.
+                self.finder.doubt(&from.place);
+                self.leave(way.about);
+                return Err(error);
+            }
         }
         Ok(())
+    }
+
+    fn leave(&self, about: About) {
+        if let About::Bucket(bucket) = about {
+            self.routes.set(bucket, None);
+        }
     }
 
     /// One command about a bucket.
@@ -108,7 +150,32 @@ impl Store {
         keys: &[String],
         arguments: &[&[u8]],
     ) -> Result<(Value, Arc<Link>), Error> {
-        let mut way = Way::to(bucket);
+        self.run_about(About::Bucket(bucket), script, keys, arguments).await
+    }
+
+    /// Runs a script on keys of the user's own slot.
+    pub(crate) async fn run_in_slot(
+        &self,
+        slot: u16,
+        script: &Script,
+        keys: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<(Value, Arc<Link>), Error> {
+        let about = match self.finder {
+            Finder::Cluster(_) => About::Slot(slot),
+            Finder::Fixed(_) | Finder::Sentinel(_) => About::Bucket(Bucket::FIRST),
+        };
+        self.run_about(about, script, keys, arguments).await
+    }
+
+    async fn run_about(
+        &self,
+        about: About,
+        script: &Script,
+        keys: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<(Value, Arc<Link>), Error> {
+        let mut way = Way { about, ask: None, turns: 0 };
         loop {
             let link = self.on(&way).await?;
             match call(&link, way.ask.is_some(), script, keys, arguments).await? {

@@ -7,7 +7,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -19,29 +19,16 @@ use redis::{
     AsyncConnectionConfig, ProtocolVersion, RedisError, Value, aio::MultiplexedConnection,
 };
 
-use crate::{
-    config::{Login, Settings},
-    error,
-    topology::Place,
-};
+use crate::{error, settings::Settings, topology::Place};
 
 /// How long the other sentinels are waited for after the first has answered.
 const OTHERS: Duration = Duration::from_millis(100);
 
 /// The sentinels of one master.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) master: String,
     pub(crate) sentinels: Vec<Place>,
-    pub(crate) login: Login,
-}
-
-impl fmt::Debug for Group {
-    /// Without user and password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Group");
-        shown.field("master", &self.master).field("sentinels", &self.sentinels).finish()
-    }
 }
 
 /// What a sentinel says.
@@ -57,7 +44,7 @@ pub(crate) struct Watch {
     /// TLS and times are those of the data servers.
     settings: Settings,
     connections: Box<[Mutex<Option<MultiplexedConnection>>]>,
-    /// The newest answer.
+    /// What all were found to say, or one said later with a newer configuration.
     known: Mutex<Option<Told>>,
     next: AtomicUsize,
 }
@@ -108,28 +95,30 @@ impl Watch {
             failure.unwrap_or_else(none)
         };
         let told = best.ok_or_else(failed)?;
-        self.learn(&told);
+        // Also if it is older than what was known: who watches a master anew begins from 0.
+        *self.known() = Some(told.clone());
         Ok(told.place)
     }
 
-    fn learn(&self, told: &Told) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.as_ref().is_none_or(|known| told.epoch >= known.epoch) {
-            *known = Some(told.clone());
-        }
+    fn known(&self) -> MutexGuard<'_, Option<Told>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the master has moved away from `place`; asks one sentinel, the next one each time.
     pub(crate) async fn has_left(&self, place: &Place) -> bool {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.group.sentinels.len();
-        if let Ok(told) = self.ask(at).await {
-            self.learn(&told);
+        let answer = self.ask(at).await;
+        let mut known = self.known();
+        // At the same number it is the same master, by another of its names perhaps.
+        if let Ok(told) = answer
+            && known.as_ref().is_none_or(|known| told.epoch > known.epoch)
+        {
+            *known = Some(told);
         }
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.as_ref().is_some_and(|known| known.place != *place)
     }
 
-    fn slot(&self, at: usize) -> std::sync::MutexGuard<'_, Option<MultiplexedConnection>> {
+    fn slot(&self, at: usize) -> MutexGuard<'_, Option<MultiplexedConnection>> {
         self.connections[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -164,8 +153,12 @@ impl Watch {
 
     async fn dial(&self, at: usize) -> Result<MultiplexedConnection, RedisError> {
         let place = &self.group.sentinels[at];
-        let client =
-            self.settings.client_of(place, ProtocolVersion::RESP2, &self.group.login, 0)?;
+        let client = self.settings.client_of(
+            place,
+            ProtocolVersion::RESP2,
+            &self.settings.sentinel_login,
+            0,
+        )?;
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(Some(self.settings.timeout));

@@ -14,7 +14,6 @@ use redis::Value;
 
 use crate::{
     batch::Gathering,
-    config::Settings,
     error, guarantees,
     identity::Identity,
     keys::{Bucket, Keys},
@@ -23,6 +22,7 @@ use crate::{
     redirect::Redirect,
     reply::{self, Reply},
     routes::Routes,
+    settings::Settings,
     topology::{Finder, Place},
 };
 
@@ -90,10 +90,8 @@ impl Store {
     pub(crate) fn promise(&self, told: Option<(&Place, &Arc<Identity>)>) {
         let mut identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((place, identity)) = told {
-            if !matches!(self.finder, Finder::Cluster(_)) {
-                // There is only one at a time.
-                identities.clear();
-            }
+            // What was said by one that is used no more binds nobody.
+            identities.retain(|place, _| self.routes.may_use(place));
             identities.insert(place.clone(), Arc::clone(identity));
         }
         let known: Vec<&Identity> = identities.values().map(AsRef::as_ref).collect();

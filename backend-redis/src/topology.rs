@@ -6,9 +6,9 @@ use lock_core::{Error, ErrorKind};
 
 use crate::{
     cluster::Map,
-    config::Settings,
     keys::Bucket,
     sentinel::{Group, Watch},
+    settings::Settings,
 };
 
 /// Where one server is.
@@ -129,7 +129,15 @@ impl Finder {
         match self {
             Self::Fixed(place) => Ok(place.clone()),
             Self::Sentinel(watch) => watch.locate().await,
-            Self::Cluster(map) => map.locate(bucket).await,
+            Self::Cluster(map) => map.locate(bucket.slot()).await,
+        }
+    }
+
+    /// Where the slot of a user's own key is served.
+    pub(crate) async fn locate_slot(&self, slot: u16) -> Result<Place, Error> {
+        match self {
+            Self::Cluster(map) => map.locate(slot).await,
+            Self::Fixed(_) | Self::Sentinel(_) => self.locate(Bucket::FIRST).await,
         }
     }
 
@@ -141,10 +149,10 @@ impl Finder {
         }
     }
 
-    /// A node said that another one serves this bucket.
-    pub(crate) fn moved(&self, bucket: Bucket, place: &Place) {
+    /// A node said that another one serves this slot.
+    pub(crate) fn moved(&self, slot: u16, place: &Place) {
         if let Self::Cluster(map) = self {
-            map.moved(bucket, place);
+            map.moved(slot, place);
         }
     }
 

@@ -7,8 +7,9 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::{
-    config::{Login, Protocol, RedisBuilder},
+    config::RedisBuilder,
     sentinel::Group,
+    settings::{Login, Protocol},
     topology::{Place, Topology},
 };
 
@@ -70,8 +71,7 @@ pub(crate) fn parse(url: &str) -> Result<RedisBuilder, Error> {
             (master, number) = number.split_once('/').unwrap_or((number, ""));
             let sentinels: Result<_, _> =
                 hosts.iter().map(|host| place(host, 26379, scheme)).collect();
-            let (master, login) = (master.to_owned(), Login::default());
-            Topology::Sentinel(Group { master, sentinels: sentinels?, login })
+            Topology::Sentinel(Group { master: master.to_owned(), sentinels: sentinels? })
         }
         "redis+cluster" | "rediss+cluster" => {
             let nodes: Result<_, _> = hosts.iter().map(|host| place(host, 6379, scheme)).collect();
@@ -249,7 +249,7 @@ mod tests {
         let places = [("a", 26379), ("b", 7000), ("::1", 7001)];
         assert_eq!(group.sentinels, places.map(|(host, port)| Place::Tcp(host.into(), port)));
         assert_eq!((&*group.master, set.database), ("main", 2));
-        assert_eq!(group.login.password.as_deref(), Some("hunter3"));
+        assert_eq!(set.sentinel_login.password.as_deref(), Some("hunter3"));
         assert_eq!(set.login.password.as_deref(), Some("hunter2"));
         let cluster = parse("redis+cluster://a,b:7000").unwrap().settings.topology;
         let nodes = [("a", 6379), ("b", 7000)].map(|(host, port)| Place::Tcp(host.into(), port));
@@ -279,7 +279,7 @@ mod tests {
             ("redis://:hunter2@h?prefix=a%7Bb", "without braces"),
             ("redis://:hunter2@h?longest_lease=1ms", "10ms to 7days"),
         ] {
-            let error = parse(url).and_then(|builder| builder.check()).unwrap_err();
+            let error = parse(url).and_then(|builder| builder.settings.check()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
             assert!(error.to_string().contains(part), "{url}: {error}");
             assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");

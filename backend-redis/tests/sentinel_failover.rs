@@ -9,7 +9,7 @@ use conformance_tests::{
     history::{ALL_RULES, Recorder, Rule, assert_clean, check},
     kit::{Redis, RedisOptions, Server as _},
 };
-use lock_core::{Attempt, Env as _, LockClient, Renewal, SystemEnv};
+use lock_core::{Attempt, Env as _, Grant, LockClient, Renewal, SystemEnv};
 
 use self::support::{
     belief::hold,
@@ -113,23 +113,38 @@ async fn granted_again(
 /// its client has noticed anything.
 #[tokio::test]
 async fn a_server_that_was_master_twice_grants_nothing_at_once() {
+    let (lost, answer) = master_twice_unnoticed("").await;
+    assert!(matches!(answer, Attempt::Quarantined(_)), "{lost:?}, and then {answer:?}");
+}
+
+#[tokio::test]
+async fn with_the_quarantine_off_a_server_that_was_master_twice_has_a_second_holder() {
+    let (lost, answer) = master_twice_unnoticed("quarantine=off").await;
+    let Attempt::Granted(second) = answer else { panic!("{lost:?}, and then {answer:?}") };
+    // Both are told that it is theirs, and the later one has the larger token.
+    assert!(second.token > lost.token && second.owner != lost.owner);
+    assert!(SystemEnv.now() < lost.from + lost.lease, "the first was over");
+}
+
+async fn master_twice_unnoticed(options: &str) -> (Grant, Attempt) {
     for _ in 0..20 {
-        if master_twice().await {
-            return;
+        if let Some(answers) = master_twice(options).await {
+            return answers;
         }
     }
     panic!("the client noticed each time");
 }
 
-/// `false` if the client was told while the server was a replica, and so has made a new connection.
-async fn master_twice() -> bool {
+/// What was granted before and what is answered after; `None` if the client was told while the server
+/// was a replica, and so has made a new connection.
+async fn master_twice(url_options: &str) -> Option<(Grant, Attempt)> {
     let options = RedisOptions::new().line("repl-diskless-sync-delay 0");
     let master = Redis::start(options.clone()).await.unwrap();
     let port = |server: &Redis| server.address().port().to_string();
     let follow = format!("replicaof 127.0.0.1 {}", port(&master));
     let replica = Redis::start(options.line(follow)).await.unwrap();
     in_step(&master, &replica).await;
-    let store = connect(&support::url(&master)).await;
+    let store = connect(&format!("{}?{url_options}", support::url(&master))).await;
     support::first_use(&*store).await;
     warm(&*store).await;
     let before = (identity(&master).await, clients(&master).await);
@@ -151,11 +166,50 @@ async fn master_twice() -> bool {
     assert_eq!(before.0.0, after.0.0, "another run id");
     assert_ne!(before.0.1, after.0.1, "the same replication id");
     if !before.1.is_subset(&after.1) {
-        return false;
+        return None;
     }
     let answer = answer.unwrap();
-    assert!(matches!(answer, Attempt::Quarantined(_)), "{lost:?}, and then {answer:?}");
-    assert_eq!(store.inspect(&name("a")).await.unwrap(), None, "the grant was not lost");
+    let kept = store.inspect(&name("a")).await.unwrap().map(|state| state.token);
+    assert_ne!(kept, Some(lost.token), "the grant was not lost");
+    Some((lost, answer))
+}
+
+/// A master that becomes a replica keeps its clients and refuses their writes.
+#[tokio::test]
+async fn a_master_that_turned_read_only_is_left_and_grants_nothing_when_it_is_back() {
+    for _ in 0..20 {
+        if turned_read_only().await {
+            return;
+        }
+    }
+    panic!("the client asked who it is each time");
+}
+
+/// `false` if the client was told before it wrote.
+async fn turned_read_only() -> bool {
+    let master = support::server().await;
+    let other = Redis::start(RedisOptions::new()).await.unwrap();
+    let store = connect(&support::url(&master)).await;
+    let held = granted(&*store, &request("a", SOON / 3)).await;
+    let follow = ["REPLICAOF", "127.0.0.1", &other.address().port().to_string()];
+    // What it follows does not let it in, so that it keeps its data.
+    assert_eq!(other.cli(&["CONFIG", "SET", "requirepass", "secret"]).await.unwrap(), "OK");
+    assert_eq!(master.cli(&follow).await.unwrap(), "OK");
+
+    let error = store.release(&held, lock_core::Release::default()).await.unwrap_err();
+    assert!(error.is_retryable() && !error.is_ambiguous(), "{error}");
+    let refused = master.cli(&["INFO", "errorstats"]).await.unwrap();
+    if !refused.contains("errorstat_READONLY") {
+        return false;
+    }
+    // The connection was left, and a new one is not made to a replica.
+    let error = store.try_acquire(&request("b", SOON / 3)).await.unwrap_err();
+    assert!(error.to_string().contains("is a slave; allowed is a master"), "{error}");
+    assert_eq!(master.cli(&["REPLICAOF", "NO", "ONE"]).await.unwrap(), "OK");
+    let told = quarantined(&*store).await;
+    assert!(told.why.contains("changed its role"), "{told:?}");
+    let released = store.release(&held, lock_core::Release::default()).await.unwrap();
+    assert_eq!(released.outcome, lock_core::Outcome::Released);
     true
 }
 

@@ -3,10 +3,7 @@
 
 mod support;
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use conformance_tests::{
     history::{ALL_RULES, Recorder, Rule, assert_clean, check},
@@ -19,30 +16,17 @@ use self::support::{
     belief::hold,
     connect, granted, name, request,
     sentinels::{group, url, url_through},
+    talk::{said, talk_to},
 };
 
 const SOON: Duration = Duration::from_secs(60);
-
-async fn talk_to(address: SocketAddr) -> MultiplexedConnection {
-    let client = redis::Client::open(format!("redis://{address}")).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
-}
-
-async fn say(to: &mut MultiplexedConnection, words: &[&str]) -> String {
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    redis::from_redis_value(
-        to.send_packed_command(&command).await.unwrap().extract_error().unwrap(),
-    )
-    .unwrap()
-}
 
 /// Cuts a master off from its replicas and sentinels, but not from the clients that it has.
 async fn cut_off(group: &Sentinels, old: usize) -> MultiplexedConnection {
     let mut inside = talk_to(group.servers()[old].address()).await;
     // It hears on no address any more: what is connected stays, and nobody comes back.
-    say(&mut inside, &["CONFIG", "SET", "bind", ""]).await;
-    let clients = say(&mut inside, &["CLIENT", "LIST"]).await;
+    said(&mut inside, &["CONFIG", "SET", "bind", ""]).await;
+    let clients = said(&mut inside, &["CLIENT", "LIST"]).await;
     let servers = clients
         .lines()
         .filter(|line| line.contains("name=sentinel") || line.contains("flags=S"))
@@ -92,7 +76,7 @@ async fn partition(master_options: RedisOptions, options: &str, promised: bool) 
     let next = hold(&recorder, &outside, lease).await;
     println!("promoted after {promoted:?}, first grant after {:?}", cut.elapsed());
     assert!(next.token > holder.token);
-    let role = say(&mut old_master, &["INFO", "replication"]).await;
+    let role = said(&mut old_master, &["INFO", "replication"]).await;
     assert!(role.contains("role:master"), "{role}");
     // Both write down what they believe.
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -140,7 +124,7 @@ async fn a_client_leaves_an_old_master_that_still_answers() {
     })
     .await
     .unwrap();
-    let role = say(&mut inside, &["INFO", "replication"]).await;
+    let role = said(&mut inside, &["INFO", "replication"]).await;
     assert!(role.contains("role:master"), "{role}");
 }
 
@@ -155,8 +139,8 @@ async fn logins_of_sentinels_and_master_are_used_and_their_refusal_is_told() {
         let mut sentinel = talk_to(sentinel).await;
         let watcher = "ACL SETUSER watcher on >hunter3 -@all +hello +auth \
                        +sentinel|get-master-addr-by-name +sentinel|master";
-        say(&mut sentinel, &watcher.split_whitespace().collect::<Vec<_>>()).await;
-        say(&mut sentinel, &["ACL", "SETUSER", "default", "off"]).await;
+        said(&mut sentinel, &watcher.split_whitespace().collect::<Vec<_>>()).await;
+        said(&mut sentinel, &["ACL", "SETUSER", "default", "off"]).await;
     }
     let hosts: Vec<_> = group.endpoints().iter().map(ToString::to_string).collect();
     let connect_as = |login: &str, sentinel: &str, master: &str| {

@@ -13,7 +13,11 @@ use lock_core::{
     Attempt, Backend, Env as _, ErrorKind, LockClient, LossReason, Release, Renewal, SystemEnv,
 };
 
-use self::support::{calls, connect, first_use, granted, name, request};
+use self::support::{
+    calls,
+    clusters::{BUCKET, cluster, owner},
+    connect, first_use, granted, name, request,
+};
 
 const SOON: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(20);
@@ -164,4 +168,50 @@ async fn many_grants_at_once_share_their_waits() {
     println!("{waits} waits for 50 grants; 50 refused after {:?}", began.elapsed());
     // In turn it would be 200 s.
     assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+/// Each master waits for its own replicas.
+#[tokio::test]
+async fn in_a_cluster_what_is_granted_is_on_a_replica_of_its_bucket_and_one_alone_is_held_up() {
+    let options = "wait_replicas=1&wait_timeout=2s";
+    let mut cluster = cluster(1, options).await;
+    let store = connect(&support::clusters::url(&cluster, options)).await;
+    assert!(store.guarantees().exclusion.holds(), "{:?}", store.guarantees());
+    let (_, at) = owner(&cluster, 0).await;
+    let held = granted(&*store, &request("a", LEASE)).await;
+    let key = format!("{BUCKET}lock:a");
+    // A replica names its keys, and serves none.
+    assert_eq!(cluster.nodes()[at + 3].cli(&["KEYS", &key]).await.unwrap(), key);
+    let names: Vec<_> = (0..60).map(|number| format!("job {number}")).collect();
+    for text in &names {
+        granted(&*store, &request(text, LEASE)).await;
+    }
+    for master in &cluster.nodes()[..3] {
+        assert!(calls(master, "wait").await > 1, "a master waited for nobody");
+    }
+
+    cluster.node_mut(at + 3).kill().unwrap();
+    let renewed = store.renew(&[&held], SystemEnv.now()).await.pop();
+    assert!(matches!(renewed, Some(Renewal::Unknown(_))), "{renewed:?}");
+    let state = store.inspect(&name("a")).await.unwrap().unwrap();
+    assert_eq!(state.holder.unwrap().owner, held.owner, "an unacknowledged renewal was a release");
+    store.release(&held, Release::default()).await.unwrap();
+    let error = store.try_acquire(&request("a", LEASE)).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unavailable && !error.is_ambiguous(), "{error}");
+    assert!(error.to_string().contains("0 replicas acknowledged within 2s"), "{error}");
+    assert_eq!(store.inspect(&name("a")).await.unwrap(), None, "it was not given back");
+    // The other masters have theirs.
+    let fresh = (0..60).map(|number| request(&format!("other {number}"), LEASE));
+    let (mut served, mut refused) = (0, 0);
+    for asked in fresh {
+        match store.try_acquire(&asked).await {
+            Ok(Attempt::Granted(_)) => served += 1,
+            Err(error) if error.kind() == ErrorKind::Unavailable => refused += 1,
+            other => panic!("{other:?}"),
+        }
+        if served >= 5 && refused >= 2 {
+            return;
+        }
+    }
+    panic!("{served} granted, {refused} refused");
 }

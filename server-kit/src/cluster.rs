@@ -1,12 +1,16 @@
 //! A Redis Cluster: masters that share the slots, each with replicas.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeSet, net::SocketAddr};
+
+use tempfile::TempDir;
 
 use super::{
+    bus::{Bus, Links},
     error::{KitError, Result},
     ports::Port,
     redis::{Redis, RedisOptions},
     server::Server as _,
+    tls::Certificates,
     wait::{READY_WITHIN, until},
 };
 
@@ -20,7 +24,10 @@ const NODE_TIMEOUT_MS: u32 = 1_000;
 pub struct RedisCluster {
     nodes: Vec<Redis>,
     masters: usize,
-    _bus: Vec<Port>,
+    ports: Vec<Port>,
+    /// In one that can be divided.
+    bus: Option<Bus>,
+    certificates: Option<(TempDir, Certificates)>,
 }
 
 impl RedisCluster {
@@ -31,22 +38,57 @@ impl RedisCluster {
     ///
     /// [`KitError`], with the end of a server's log where it has one.
     pub async fn start(masters: usize, replicas: usize, options: RedisOptions) -> Result<Self> {
+        Self::start_on(None, masters, replicas, options).await
+    }
+
+    /// The same, with a bus that [`divide`](Self::divide) can divide; without TLS.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_divisible(
+        masters: usize,
+        replicas: usize,
+        options: RedisOptions,
+    ) -> Result<Self> {
+        Self::start_on(Some(Bus::default()), masters, replicas, options).await
+    }
+
+    async fn start_on(
+        mut bus: Option<Bus>,
+        masters: usize,
+        replicas: usize,
+        options: RedisOptions,
+    ) -> Result<Self> {
         let count = masters * (1 + replicas);
         let mut nodes = Vec::with_capacity(count);
-        let mut bus = Vec::with_capacity(count);
+        let mut ports = Vec::with_capacity(count);
+        let certificates = options.group_certificates()?;
+        let mut options = options.in_group(certificates.as_ref().map(|(_, files)| files));
+        if certificates.is_some() {
+            options = options.line("tls-cluster yes");
+        }
         for _ in 0..count {
             // The default bus port, 10,000 above, may be an outgoing connection's.
             let port = Port::reserve()?;
-            let options = options
+            let mut options = options
                 .clone()
                 .line("cluster-enabled yes")
                 .line(format!("cluster-port {}", port.number()))
                 .default_line(format!("cluster-node-timeout {NODE_TIMEOUT_MS}"))
                 .line("repl-diskless-sync-delay 0");
-            nodes.push(Redis::start(options).await?);
-            bus.push(port);
+            if let Some(bus) = &mut bus {
+                let gate = bus.add_gate(port.address()).await?;
+                options = options.line(format!("cluster-announce-bus-port {gate}"));
+            }
+            let node = Redis::start(options).await?;
+            if let Some(bus) = &bus {
+                bus.knows(node.cli(&["CLUSTER", "MYID"]).await?);
+            }
+            nodes.push(node);
+            ports.push(port);
         }
-        let cluster = Self { nodes, masters, _bus: bus };
+        let cluster = Self { nodes, masters, ports, bus, certificates };
         cluster.join().await?;
         Ok(cluster)
     }
@@ -61,8 +103,8 @@ impl RedisCluster {
                 let range = [first.to_string(), last.to_string()];
                 expect_ok(node, &["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]]).await?;
             }
-            let (port, bus) = (self.nodes[0].address().port(), self._bus[0].number());
-            let (port, bus) = (port.to_string(), bus.to_string());
+            let bus = self.bus.as_ref().map_or(self.ports[0].number(), |bus| bus.port(0));
+            let (port, bus) = (self.nodes[0].peer_address().port().to_string(), bus.to_string());
             if index > 0 {
                 expect_ok(node, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await?;
             }
@@ -104,9 +146,38 @@ impl RedisCluster {
         .await
     }
 
+    /// Cuts these nodes off from the others, but not from clients or from their replicas, until it is
+    /// called with none. Returns how many links of the bus were ended.
+    ///
+    /// # Errors
+    ///
+    /// [`KitError::TimedOut`], or [`KitError::Unexpected`] for a cluster whose bus has no gates.
+    pub async fn divide(&self, apart: &[usize]) -> Result<u64> {
+        self.gates()?.divide(BTreeSet::from_iter(apart.iter().copied())).await
+    }
+
+    /// What has become of the links of the bus.
+    ///
+    /// # Errors
+    ///
+    /// As [`divide`](Self::divide).
+    pub fn links(&self) -> Result<Links> {
+        Ok(self.gates()?.links())
+    }
+
+    fn gates(&self) -> Result<&Bus> {
+        let missing = || KitError::Unexpected("the cluster was not started divisible".to_owned());
+        self.bus.as_ref().ok_or_else(missing)
+    }
+
     /// Where clients connect.
     pub fn endpoints(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(|node| node.address()).collect()
+    }
+
+    /// The certificates for clients, if the nodes have TLS. All show the same.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref().map(|(_, files)| files)
     }
 
     /// The nodes, the first masters first; replica `i` follows master `i % masters` at the start.
@@ -166,7 +237,7 @@ impl RedisCluster {
             if keys.is_empty() {
                 break;
             }
-            let port = target.address().port().to_string();
+            let port = target.peer_address().port().to_string();
             let mut command = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
             command.extend(keys);
             expect_ok(source, &command).await?;

@@ -14,6 +14,7 @@
 //! A missing program is an error that names the Debian package to install, never a skipped test.
 
 mod account;
+mod bus;
 pub mod clock_shim;
 mod cluster;
 mod error;
@@ -36,6 +37,7 @@ pub mod wait;
 
 pub use self::{
     account::Account,
+    bus::Links,
     clock_shim::{Clock, Offsets},
     cluster::RedisCluster,
     error::{KitError, Result},

@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -30,6 +31,8 @@ pub struct RedisOptions {
     aof: bool,
     unix_socket: bool,
     tls: Option<ClientCertificates>,
+    /// Those of a group; without them a server makes its own.
+    certificates: Option<Certificates>,
     clock: Option<Clock>,
 }
 
@@ -81,6 +84,37 @@ impl RedisOptions {
         self
     }
 
+    /// Those with TLS show the certificates of their group, and use it among themselves.
+    pub(super) fn in_group(mut self, certificates: Option<&Certificates>) -> Self {
+        if let Some(files) = certificates {
+            self.certificates = Some(files.clone());
+            self.lines.insert(0, "tls-replication yes".to_owned());
+        }
+        self
+    }
+
+    /// Certificates for a group of servers, if they are to have TLS; they last as long as the folder.
+    pub(super) fn group_certificates(&self) -> Result<Option<(TempDir, Certificates)>> {
+        if self.tls.is_none() {
+            return Ok(None);
+        }
+        let folder = Process::folder_for(None)?;
+        let files = Certificates::create(folder.path(), "client")?;
+        Ok(Some((folder, files)))
+    }
+
+    /// Lines of a configuration for TLS on this port.
+    pub(super) fn tls_lines(&self, port: &Port, files: &Certificates) -> Vec<String> {
+        let asked = self.tls == Some(ClientCertificates::Required);
+        vec![
+            format!("tls-port {}", port.number()),
+            format!("tls-ca-cert-file \"{}\"", files.ca.display()),
+            format!("tls-cert-file \"{}\"", files.server_cert.display()),
+            format!("tls-key-file \"{}\"", files.server_key.display()),
+            format!("tls-auth-clients {}", if asked { "yes" } else { "no" }),
+        ]
+    }
+
     /// Runs under these clocks (default: the machine's).
     #[must_use]
     pub fn clock(mut self, clock: &Clock) -> Self {
@@ -121,9 +155,12 @@ impl Redis {
         let program = programs::find("redis-server", "redis-server")?;
         let port = Port::reserve()?;
         let folder = Process::folder_for(None)?;
-        let tls = match options.tls {
-            Some(_) => Some((Port::reserve()?, Certificates::create(folder.path(), "client")?)),
-            None => None,
+        let tls = match (options.tls, &options.certificates) {
+            (Some(_), Some(files)) => Some((Port::reserve()?, files.clone())),
+            (Some(_), None) => {
+                Some((Port::reserve()?, Certificates::create(folder.path(), "client")?))
+            }
+            (None, _) => None,
         };
         let config = folder.path().join("redis.conf");
         let text = config_text(folder.path(), &port, tls.as_ref(), &options);
@@ -147,6 +184,11 @@ impl Redis {
     /// Where clients connect with TLS, if it has that.
     pub fn tls_address(&self) -> Option<SocketAddr> {
         self.tls.as_ref().map(|(port, _)| port.address())
+    }
+
+    /// Where others of its group reach it: with TLS if it has that.
+    pub(super) fn peer_address(&self) -> SocketAddr {
+        self.tls_address().unwrap_or_else(|| self.address())
     }
 
     /// The certificates for clients, if it has TLS.
@@ -251,12 +293,7 @@ fn config_text(
         lines.push(format!("unixsocket \"{}\"", socket_path(folder).display()));
     }
     if let Some((port, files)) = tls {
-        let asked = options.tls == Some(ClientCertificates::Required);
-        lines.push(format!("tls-port {}", port.number()));
-        lines.push(format!("tls-ca-cert-file \"{}\"", files.ca.display()));
-        lines.push(format!("tls-cert-file \"{}\"", files.server_cert.display()));
-        lines.push(format!("tls-key-file \"{}\"", files.server_key.display()));
-        lines.push(format!("tls-auth-clients {}", if asked { "yes" } else { "no" }));
+        lines.extend(options.tls_lines(port, files));
     }
     // Last, so that they win.
     lines.extend(options.lines.iter().cloned());

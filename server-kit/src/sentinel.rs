@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, process::Command, time::Duration};
 
 use futures_util::future::try_join_all;
+use tempfile::TempDir;
 
 use super::{
     error::{Doing as _, KitError, Result},
@@ -10,7 +11,7 @@ use super::{
     process::{Process, Spec},
     programs,
     redis::{Redis, RedisOptions, answers},
-    server::Server as _,
+    tls::Certificates,
     wait::{READY_WITHIN, until},
 };
 
@@ -24,12 +25,14 @@ pub struct Sentinels {
     /// Every data server; which is the master changes with each failover.
     servers: Vec<Redis>,
     sentinels: Vec<Sentinel>,
+    certificates: Option<(TempDir, Certificates)>,
 }
 
 #[derive(Debug)]
 struct Sentinel {
     process: Process,
     port: Port,
+    tls: Option<Port>,
 }
 
 impl Sentinels {
@@ -59,16 +62,19 @@ impl Sentinels {
     ) -> Result<Self> {
         // Without it a replica waits five seconds for others that might want the same snapshot.
         let options = options.line("repl-diskless-sync-delay 0");
+        let certificates = options.group_certificates()?;
+        let options = options.in_group(certificates.as_ref().map(|(_, files)| files));
         let master = Redis::start(options.clone()).await?;
-        let follow = format!("replicaof 127.0.0.1 {}", master.address().port());
-        let others = Redis::start_many(replicas, options.line(follow)).await?;
+        let follow = format!("replicaof 127.0.0.1 {}", master.peer_address().port());
+        let others = Redis::start_many(replicas, options.clone().line(follow)).await?;
         wait_online(&master, replicas).await?;
 
-        let address = master.address();
-        let sentinels = try_join_all((0..3).map(|_| Sentinel::start(address, down_after))).await?;
+        let files = certificates.as_ref().map(|(_, files)| files);
+        let start = || Sentinel::start(master.peer_address(), down_after, &options, files);
+        let sentinels = try_join_all((0..3).map(|_| start())).await?;
         let mut servers = vec![master];
         servers.extend(others);
-        let group = Self { servers, sentinels };
+        let group = Self { servers, sentinels, certificates };
         group.wait_acquainted(replicas).await?;
         Ok(group)
     }
@@ -76,6 +82,16 @@ impl Sentinels {
     /// Where the sentinels listen.
     pub fn endpoints(&self) -> Vec<SocketAddr> {
         self.sentinels.iter().map(|each| each.port.address()).collect()
+    }
+
+    /// Where the sentinels listen for TLS, if they do.
+    pub fn tls_endpoints(&self) -> Vec<SocketAddr> {
+        self.sentinels.iter().filter_map(|each| Some(each.tls.as_ref()?.address())).collect()
+    }
+
+    /// The certificates for clients of sentinels and servers, if these have TLS. All show the same.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref().map(|(_, files)| files)
     }
 
     /// A sentinel, to pause or kill it.
@@ -106,7 +122,7 @@ impl Sentinels {
                 let answer = sentinel.cli(&ask).await?;
                 let port = answer.lines().nth(1).and_then(|line| line.parse().ok());
                 let index = port.and_then(|port: u16| {
-                    self.servers.iter().position(|each| each.address().port() == port)
+                    self.servers.iter().position(|each| each.peer_address().port() == port)
                 });
                 if let Some(index) = index {
                     votes[index] += 1;
@@ -150,18 +166,28 @@ impl Sentinels {
 }
 
 impl Sentinel {
-    async fn start(master: SocketAddr, down_after: Duration) -> Result<Self> {
-        ports::retry_taken(|| Self::try_start(master, down_after)).await
+    async fn start(
+        master: SocketAddr,
+        down_after: Duration,
+        options: &RedisOptions,
+        files: Option<&Certificates>,
+    ) -> Result<Self> {
+        ports::retry_taken(|| Self::try_start(master, down_after, options, files)).await
     }
 
-    async fn try_start(master: SocketAddr, down_after: Duration) -> Result<Self> {
+    async fn try_start(
+        master: SocketAddr,
+        down_after: Duration,
+        options: &RedisOptions,
+        files: Option<&Certificates>,
+    ) -> Result<Self> {
         let program = programs::find("redis-server", "redis-server")?;
         let port = Port::reserve()?;
         let folder = Process::folder_for(None)?;
         // The sentinel writes what it learns into this file.
         let config = folder.path().join("sentinel.conf");
         let name = Sentinels::MASTER;
-        let text = format!(
+        let mut text = format!(
             "bind 127.0.0.1\nport {}\ndir \"{}\"\n\
              sentinel monitor {name} 127.0.0.1 {} {MAJORITY}\n\
              sentinel down-after-milliseconds {name} {}\n\
@@ -171,12 +197,18 @@ impl Sentinel {
             master.port(),
             down_after.as_millis(),
         );
+        let tls = files.map(|_| Port::reserve()).transpose()?;
+        if let (Some(port), Some(files)) = (&tls, files) {
+            text += &options.tls_lines(port, files).join("\n");
+            // With it a sentinel speaks TLS to servers and other sentinels.
+            text += "\ntls-replication yes\n";
+        }
         std::fs::write(&config, text).doing(|| format!("write {}", config.display()))?;
         let spec = Spec::new(format!("sentinel on port {}", port.number()), program)
             .args([config.as_os_str(), "--sentinel".as_ref()]);
         let mut process = Process::start(spec, folder)?;
         process.ready(|| answers(port.address())).await?;
-        Ok(Self { process, port })
+        Ok(Self { process, port, tls })
     }
 
     async fn cli(&self, command: &[&str]) -> Result<String> {

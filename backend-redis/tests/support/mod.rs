@@ -4,6 +4,7 @@
 pub(crate) mod belief;
 pub(crate) mod clusters;
 pub(crate) mod sentinels;
+pub(crate) mod talk;
 
 use std::{sync::Arc, time::Duration};
 

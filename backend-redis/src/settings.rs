@@ -1,0 +1,232 @@
+//! What a connection has to know, and what of it is allowed.
+
+use std::{fmt, time::Duration};
+
+use lock_core::{Error, ErrorKind, StoreSettings};
+use redis::{
+    Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo as _, ProtocolVersion,
+    RedisConnectionInfo, RedisResult, TlsCertificates,
+};
+
+use crate::{
+    guarantees::SHORTEST_LEASE,
+    store::Agreed,
+    topology::{Place, Topology},
+};
+
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Tombstones live for 60 s: see `TOMB_MS` in scripts/common.lua.
+const LATEST: Duration = Duration::from_secs(50);
+
+/// A version of Redis's protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// Pushes come on a second connection.
+    Resp2,
+    /// Pushes come on the connection of the commands.
+    Resp3,
+}
+
+/// How many replicas have to acknowledge grants and renewals, and how soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Acknowledgement {
+    pub(crate) replicas: u32,
+    pub(crate) within: Duration,
+}
+
+/// A user and its password.
+#[derive(Clone, Default)]
+pub(crate) struct Login {
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+}
+
+impl Login {
+    fn is_given(&self) -> bool {
+        self.username.is_some() || self.password.is_some()
+    }
+}
+
+/// Everything that a connection needs to know.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) topology: Topology,
+    pub(crate) login: Login,
+    pub(crate) sentinel_login: Login,
+    pub(crate) database: i64,
+    pub(crate) prefix: String,
+    pub(crate) timeout: Duration,
+    pub(crate) longest_lease: Option<Duration>,
+    pub(crate) quarantine: Option<bool>,
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) allow_eviction: bool,
+    pub(crate) failover_margin: Option<Duration>,
+    pub(crate) wait_replicas: u32,
+    pub(crate) wait_timeout: Duration,
+    pub(crate) late_after: Duration,
+    pub(crate) roots: Option<Vec<u8>>,
+    pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl fmt::Debug for Settings {
+    /// Without user, password and keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("topology", &self.topology)
+            .field("database", &self.database)
+            .field("prefix", &self.prefix)
+            .field("timeout", &self.timeout)
+            .field("longest_lease", &self.longest_lease)
+            .field("quarantine", &self.quarantine)
+            .field("protocol", &self.protocol)
+            .field("allow_eviction", &self.allow_eviction)
+            .field("failover_margin", &self.failover_margin)
+            .field("wait_replicas", &self.wait_replicas)
+            .field("wait_timeout", &self.wait_timeout)
+            .field("late_after", &self.late_after)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    /// Whose acknowledgement is waited for, if any.
+    pub(crate) fn acknowledgement(&self) -> Option<Acknowledgement> {
+        let Self { wait_replicas: replicas, wait_timeout: within, .. } = *self;
+        (replicas > 0).then_some(Acknowledgement { replicas, within })
+    }
+
+    pub(crate) fn first_agreed(&self) -> Agreed {
+        Agreed {
+            longest: self.longest_lease.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE),
+            quarantine: self.quarantine.unwrap_or(true),
+        }
+    }
+
+    /// # Errors
+    /// `InvalidInput` for a setting that is not allowed, and what is.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let Settings { topology, prefix, timeout, longest_lease, roots, identity, .. } = self;
+        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
+        topology.check()?;
+        if self.sentinel_login.is_given() && !matches!(topology, Topology::Sentinel(_)) {
+            return refuse("a login for sentinels is given, and there are none".into());
+        }
+        if topology.is_cluster() && self.database != 0 {
+            return refuse(format!(
+                "database {} is not allowed; a cluster has only database 0",
+                self.database
+            ));
+        }
+        let margin = self.failover_margin;
+        let allowed = |letter: char| letter.is_ascii_graphic() && !"{}".contains(letter);
+        if prefix.is_empty() || prefix.len() > 100 || !prefix.chars().all(allowed) {
+            return refuse(format!(
+                "prefix {prefix:?} is not allowed; allowed are 1 to 100 visible ASCII characters \
+                 without braces"
+            ));
+        }
+        let show = humantime::format_duration;
+        if *timeout < Duration::from_millis(1) || *timeout > Duration::from_secs(3600) {
+            return refuse(format!(
+                "timeout {} is not allowed; allowed are 1ms to 1h",
+                show(*timeout)
+            ));
+        }
+        let within = self.wait_timeout;
+        let waits = self.wait_replicas > 0;
+        if waits && (within < Duration::from_millis(1) || within >= *timeout) {
+            return refuse(format!(
+                "wait timeout {} is not allowed; allowed is 1ms to less than the timeout, {}",
+                show(within),
+                show(*timeout)
+            ));
+        }
+        let late = self.late_after;
+        if late < Duration::from_millis(10) || late > LATEST {
+            return refuse(format!(
+                "late_after {} is not allowed; allowed are 10ms to {}",
+                show(late),
+                show(LATEST)
+            ));
+        }
+        if let Some(margin) = margin.filter(|margin| *margin > LONGEST) {
+            return refuse(format!(
+                "failover margin {} is not allowed; allowed is up to {}",
+                show(margin),
+                show(LONGEST)
+            ));
+        }
+        if let Some(longest) = longest_lease {
+            check_longest(*longest)?;
+        }
+        if (roots.is_some() || identity.is_some()) && !topology.tls() {
+            return refuse("certificates are for TLS; allowed is rediss:// with them".into());
+        }
+        Ok(())
+    }
+
+    /// The driver's description of the same.
+    pub(crate) fn client(&self, place: &Place, version: ProtocolVersion) -> RedisResult<Client> {
+        self.client_of(place, version, &self.login, self.database)
+    }
+
+    /// The same with another login, for a sentinel.
+    pub(crate) fn client_of(
+        &self,
+        place: &Place,
+        version: ProtocolVersion,
+        login: &Login,
+        database: i64,
+    ) -> RedisResult<Client> {
+        let mut redis = RedisConnectionInfo::default()
+            .set_db(database)
+            .set_protocol(version)
+            .set_skip_set_lib_name();
+        if let Some(username) = &login.username {
+            redis = redis.set_username(username);
+        }
+        if let Some(password) = &login.password {
+            redis = redis.set_password(password);
+        }
+        let address = match place {
+            Place::Tcp(host, port) => ConnectionAddr::Tcp(host.clone(), *port),
+            Place::Unix(path) => ConnectionAddr::Unix(path.clone()),
+            Place::Tls(host, port) => ConnectionAddr::TcpTls {
+                host: host.clone(),
+                port: *port,
+                insecure: false,
+                tls_params: None,
+            },
+        };
+        let info = address.into_connection_info()?.set_redis_settings(redis);
+        if !matches!(place, Place::Tls(..)) {
+            return Client::open(info);
+        }
+        // Another crate may have brought a second provider, and then there is no default.
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let client_tls = self
+            .identity
+            .clone()
+            .map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+        Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: self.roots.clone() })
+    }
+}
+
+pub(crate) fn check_longest(longest: Duration) -> Result<(), Error> {
+    if longest < SHORTEST_LEASE || longest > LONGEST {
+        let show = humantime::format_duration;
+        let message = format!(
+            "longest lease {} is not allowed; allowed are {} to {}",
+            show(longest),
+            show(SHORTEST_LEASE),
+            show(LONGEST)
+        );
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    if !longest.subsec_nanos().is_multiple_of(1_000_000) {
+        let message = "the longest lease is not a multiple of 1ms";
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(())
+}

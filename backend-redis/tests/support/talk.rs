@@ -1,0 +1,27 @@
+//! A connection of the test's own to a server that `redis-cli` may no more reach.
+#![allow(dead_code, clippy::unwrap_used)] // not every test uses all of it
+
+use std::net::SocketAddr;
+
+use redis::{RedisError, aio::MultiplexedConnection};
+
+pub(crate) async fn talk_to(address: SocketAddr) -> MultiplexedConnection {
+    let client = redis::Client::open(format!("redis://{address}")).unwrap();
+    client.get_multiplexed_async_connection().await.unwrap()
+}
+
+/// The answer, which is to be one text or number.
+pub(crate) async fn said(to: &mut MultiplexedConnection, words: &[&str]) -> String {
+    say(to, words).await.unwrap()
+}
+
+/// The same, or what the server says against it.
+pub(crate) async fn say(
+    to: &mut MultiplexedConnection,
+    words: &[&str],
+) -> Result<String, RedisError> {
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    let answer = to.send_packed_command(&command).await?.extract_error()?;
+    Ok(redis::from_redis_value(answer).unwrap())
+}
