@@ -1,7 +1,8 @@
 //! Twelve processes move from one store to another and back while they contend, and some are killed.
 //!
 //! The test is its own child: see [`child`]. What the children saw is judged as one history. With
-//! `LEASEHOLD_SOAK=1` it goes between every two families of stores, both ways.
+//! `LEASEHOLD_SOAK=1` it goes between every two families of stores, both ways, and writes what came
+//! of it into `docs/migration-soak.md`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,7 +13,7 @@ use std::{env, process::ExitCode};
 
 use self::{
     pairs::Kind,
-    rolling::{child, fleet},
+    rolling::{child, fleet, report},
 };
 
 fn main() -> ExitCode {
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         if soak { all.filter(|(from, to)| from != to).collect() } else { gate.into() };
     let filter = env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let list = env::args().any(|arg| arg == "--list");
+    let (mut failed, commit) = (false, report::commit());
     for (from, to) in pairs {
         let name = format!("{from:?}-{to:?}").to_lowercase();
         if !name.contains(&filter) {
@@ -39,9 +41,19 @@ fn main() -> ExitCode {
             println!("rolling::{name}: test");
             continue;
         }
-        // A panic ends the program, with its message, and the servers with it.
-        let told = runtime.block_on(fleet::roll(from, to));
-        println!("test rolling::{name} ... ok\n    {told}");
+        // A panic ends the task, with its message, and its servers and processes with it.
+        let task = async { tokio::spawn(fleet::roll(from, to, if soak { 3 } else { 1 })).await };
+        let rolled = runtime.block_on(task).ok();
+        if soak {
+            report::keep(&name, rolled.as_ref(), &commit);
+        }
+        let told = rolled.as_ref().map_or_else(|| "it did not get on".into(), ToString::to_string);
+        let violations = rolled.iter().flat_map(|rolled| &rolled.violations);
+        let violations: String = violations.map(|violation| format!("{violation}\n")).collect();
+        let right = rolled.is_some() && violations.is_empty();
+        let word = if right { "ok" } else { "FAILED" };
+        println!("test rolling::{name} ... {word}\n    {told}\n{violations}");
+        failed |= !right;
     }
-    ExitCode::SUCCESS
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -23,6 +23,8 @@ use super::resource;
 const PART: &str = "LEASEHOLD_ROLLING_PART";
 pub(crate) const NAMES: u32 = 20;
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
+/// One hold in so many outlives its lease, and so is renewed.
+const LONG: u32 = 250;
 
 /// Which process it is, in which phase, and where the files are.
 pub(crate) struct Part {
@@ -102,8 +104,13 @@ impl Part {
         op.acquired(&guard);
         log.flush();
         let read = resource::read(&file);
-        tokio::time::sleep(Duration::from_micros(random as u64 >> 32 & 0xfff)).await;
+        let long = ((random >> 32) as u32).is_multiple_of(LONG);
+        let short = Duration::from_micros((random >> 96) as u64 & 0xfff);
+        tokio::time::sleep(if long { LEASE + LEASE / 4 } else { short }).await;
         if op.look(&guard) {
+            if long {
+                println!("renewed");
+            }
             let wrote = format!("{}.{}", self.number, op.op().number);
             if !resource::write(&file, guard.token(), &read, &wrote) {
                 println!("stale");

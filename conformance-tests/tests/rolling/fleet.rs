@@ -15,12 +15,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::{child::Part, judge::judge};
+use super::{child::Part, judge::judge, report::Rolled};
 use crate::pairs::{self, Kind};
 
 const PROCESSES: usize = 12;
-/// How many locks each has held before the next is moved.
-const HELD: u32 = 1;
 /// The record of a process that was killed lives for so long, and its locks at most.
 const LONGEST: Duration = Duration::from_secs(2);
 /// No step of a sound build takes so long, also on a loaded machine.
@@ -32,30 +30,48 @@ struct Process {
     phase: Phase,
 }
 
-/// What has happened, for people and for the assertion that it did.
+impl Process {
+    async fn line(&mut self) -> String {
+        let line = timeout(LIMIT, self.lines.next_line()).await;
+        let line = line.unwrap_or_else(|_| panic!("a process in phase {} hangs", self.phase));
+        line.unwrap().expect("a process ended by itself")
+    }
+}
+
+/// What has happened, to be told and to be asserted.
 #[derive(Default)]
 struct Told {
     started: u32,
     killed: u32,
     refused: u32,
     stale: u32,
+    renewed: u32,
+}
+
+impl Told {
+    fn hear(&mut self, line: &str) {
+        self.stale += u32::from(line == "stale");
+        self.renewed += u32::from(line == "renewed");
+    }
 }
 
 /// A fleet between two stores.
 struct Rolling<'a> {
     stores: [&'a str; 2],
     folder: &'a Path,
+    /// How many locks each has held before the next is moved.
+    held: u32,
     told: Told,
 }
 
-/// Moves a fleet forward and back; panics if anything is wrong.
-pub(crate) async fn roll(from: Kind, to: Kind) -> String {
+/// Moves a fleet forward and back; panics if it does not get on.
+pub(crate) async fn roll(from: Kind, to: Kind, held: u32) -> Rolled {
     let began = Instant::now();
     let (from, to) = (from.start(Some(LONGEST)).await, to.start(Some(LONGEST)).await);
     let (from, to) = (from.expect("a store"), to.expect("a store"));
     let folder = tempfile::tempdir().unwrap();
     let stores = [from.0.as_str(), to.0.as_str()];
-    let mut rolling = Rolling { stores, folder: folder.path(), told: Told::default() };
+    let mut rolling = Rolling { stores, folder: folder.path(), held, told: Told::default() };
     let mut fleet = Vec::new();
     for _ in 0..PROCESSES {
         let started = rolling.start(Phase::Old).await;
@@ -72,28 +88,36 @@ pub(crate) async fn roll(from: Kind, to: Kind) -> String {
                 rolling.end(&mut fleet[other], true).await;
                 fleet[other] = rolling.start(same).await;
             }
+            if at == PROCESSES / 2 {
+                let old = fleet.iter().any(|process| process.phase == Phase::Old);
+                rolling.refuse(if old { Phase::New } else { Phase::Old }).await;
+            }
         }
         rolling.all_are_in(phase).await;
     }
     for process in &mut fleet {
         rolling.end(process, false).await;
     }
-    let Told { started, killed, refused, stale } = rolling.told;
-    let tried = judge(folder.path(), started);
-    assert!(killed >= 1, "nobody was killed");
-    assert!(tried.grants as u32 >= HELD * PROCESSES as u32 * 5, "{} grants", tried.grants);
-    format!(
-        "{started} processes, {killed} killed, {refused} entries refused; {} grants, {} writes, \
-         {stale} refused as stale, in {:.1} s",
-        tried.grants,
-        tried.writes,
-        began.elapsed().as_secs_f64()
-    )
+    let told = rolling.told;
+    let tried = judge(folder.path(), told.started);
+    assert!(told.killed >= 1, "nobody was killed");
+    assert!(told.renewed >= 1, "no lock was renewed");
+    assert!(tried.grants as u32 >= held * PROCESSES as u32 * 5, "{} grants", tried.grants);
+    Rolled {
+        processes: told.started,
+        killed: told.killed,
+        refused: told.refused,
+        grants: tried.grants,
+        renewed: told.renewed,
+        writes: tried.writes,
+        stale: told.stale,
+        violations: tried.violations,
+        took: began.elapsed(),
+    }
 }
 
 impl Rolling<'_> {
-    /// Starts a process and waits until it has worked.
-    async fn start(&mut self, phase: Phase) -> Process {
+    fn spawn(&mut self, phase: Phase) -> Process {
         let url = pairs::url(phase, self.stores[0], self.stores[1]);
         let part = Part { number: self.told.started, url, folder: self.folder.to_owned() };
         self.told.started += 1;
@@ -106,19 +130,33 @@ impl Rolling<'_> {
             .spawn()
             .expect("a child process");
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut process = Process { child, lines, phase };
+        Process { child, lines, phase }
+    }
+
+    /// Starts a process and waits until it has worked.
+    async fn start(&mut self, phase: Phase) -> Process {
+        let mut process = self.spawn(phase);
         let mut held = 0;
-        while held < HELD {
-            let line = timeout(LIMIT, process.lines.next_line()).await;
-            let line = line.unwrap_or_else(|_| panic!("a process in phase {phase} hangs"));
-            match line.unwrap().expect("a process ended by itself").as_str() {
+        while held < self.held {
+            match process.line().await.as_str() {
                 "held" => held += 1,
-                "refused" => self.told.refused += 1,
-                "stale" => self.told.stale += 1,
-                _ => {}
+                other => self.told.hear(other),
             }
         }
         process
+    }
+
+    /// Starts a process two phases away from others: it must not get in.
+    async fn refuse(&mut self, phase: Phase) {
+        let mut process = self.spawn(phase);
+        assert_eq!(process.line().await, "refused", "phase {phase} beside its far end");
+        self.told.refused += 1;
+        drop(process.child.stdin.take());
+        while let Ok(Some(line)) = process.lines.next_line().await {
+            assert_eq!(line, "refused", "phase {phase} beside its far end");
+        }
+        let status = timeout(LIMIT, process.child.wait()).await.expect("an end in time").unwrap();
+        assert!(status.success(), "{status}");
     }
 
     /// Ends a process, by its own will or not.
@@ -129,7 +167,7 @@ impl Rolling<'_> {
             drop(process.child.stdin.take());
         }
         while let Ok(Some(line)) = process.lines.next_line().await {
-            self.told.stale += u32::from(line == "stale");
+            self.told.hear(&line);
         }
         let status = timeout(LIMIT, process.child.wait()).await.expect("an end in time").unwrap();
         let killed = status.signal() == Some(rustix::process::Signal::KILL.as_raw());

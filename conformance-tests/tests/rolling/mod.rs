@@ -3,4 +3,5 @@
 pub(crate) mod child;
 pub(crate) mod fleet;
 mod judge;
+pub(crate) mod report;
 mod resource;
