@@ -3,97 +3,130 @@
 //! All stores are measured in one run, in turns: each round makes every measurement on every store, in
 //! an order that rotates, so that what else the machine does falls on all alike. The first round warms
 //! up and is thrown away. Every figure stands beside the *floors* of the same store in the same run:
-//! its cheapest round trip and its cheapest write, made by the store's own client without leasehold.
+//! its cheapest round trip, its cheapest write and the barest lock, made by the store's own client
+//! without leasehold.
+//!
+//! After the rounds, holders are killed and cut off, and many locks are held, as far as time allows.
 
+mod cut;
 mod floor;
+mod local;
+mod machine;
 mod measure;
 mod page;
+mod peer;
 mod plan;
 mod plots;
+mod proof;
+mod ranking;
+mod ratios;
 mod report;
+mod run;
 mod sample;
 mod store;
 mod table;
+mod timeline;
 
-use std::sync::Arc;
+use std::{future::Future, sync::Arc};
 
 use lock_core::{Error, ErrorKind};
 
+use self::store::Subject;
 pub use self::{
-    measure::Measure,
+    floor::Setting,
+    local::{Absent, Local},
+    machine::Machine,
+    measure::{Holder, Measure},
+    peer::Peer,
     plan::Plan,
-    report::{Figure, Report, StoreReport},
+    proof::Proof,
+    ranking::Ranking,
+    ratios::{Ratio, Target},
+    report::{Figure, Missing, Report, StoreReport},
+    run::Watch,
     sample::{QUANTILES, Sample},
     store::{Store, embedded},
 };
-use self::{sample::Samples, store::Subject};
 
-/// Told of each measurement before it begins: how many are done, of how many, and what is next.
-pub trait Watch {
-    /// The next one begins.
-    fn next(&mut self, done: usize, of: usize, store: &str, measure: &str);
-}
-
-impl Watch for () {
-    fn next(&mut self, _: usize, _: usize, _: &str, _: &str) {}
-}
-
-/// Compares the stores. Bounded in time by the plan, and in load by a number of tasks and names that
-/// does not depend on the stores.
-///
-/// # Errors
-/// `InvalidInput` for no store, one that is named twice, or one in which locks are held: a store in use
-/// is not to be loaded. Otherwise as the stores' own; nothing is left held in any of them.
-///
-/// *Cancel safety*: what is held when the future is dropped is given back in the background.
-pub async fn compare(
+/// What is compared, and how.
+pub struct Comparison {
     stores: Vec<Store>,
     plan: Plan,
-    watch: &mut dyn Watch,
-) -> Result<Report, Error> {
-    if stores.is_empty() {
-        return Err(Error::new(
-            ErrorKind::InvalidInput,
-            "no store is named; allowed is one or more",
-        ));
-    }
-    let mut subjects = Vec::new();
-    for store in stores {
-        let twice = subjects.iter().any(|other: &Arc<Subject>| other.store.url == store.url);
-        if twice {
-            let message = format!("{} is named twice; allowed is once", store.url);
-            return Err(Error::new(ErrorKind::InvalidInput, message));
-        }
-        subjects.push(Arc::new(Subject::open(store).await?));
-    }
-    let measured = run(&subjects, &plan, watch).await;
-    for subject in &subjects {
-        subject.close().await;
-    }
-    Ok(Report::new(&subjects, &plan, measured?))
+    absent: Vec<Absent>,
+    holder: Option<Holder>,
+    peers: peer::Peers,
 }
 
-async fn run(
-    subjects: &[Arc<Subject>],
-    plan: &Plan,
-    watch: &mut dyn Watch,
-) -> Result<Vec<Samples>, Error> {
-    let mut samples = vec![Samples::default(); subjects.len()];
-    let slice = plan.slice(subjects.len());
-    let (of, mut done) = (plan.count(subjects.len()), 0);
-    for round in 0..plan.rounds() {
-        let made = |each: &Measure| plan.makes(*each, round, subjects.len());
-        for measure in Measure::ALL.into_iter().filter(made) {
-            for turn in 0..subjects.len() {
-                let at = (turn + round) % subjects.len();
-                watch.next(done, of, &subjects[at].store.name, measure.title());
-                done += 1;
-                let sample = measure.make(&subjects[at], slice).await?;
-                if let Some(sample) = sample.filter(|_| round > 0) {
-                    samples[at].add(measure, sample);
-                }
-            }
-        }
+impl Comparison {
+    /// Of these stores.
+    #[must_use]
+    pub fn new(stores: Vec<Store>, plan: Plan) -> Self {
+        Self { stores, plan, absent: Vec::new(), holder: None, peers: Vec::new() }
     }
-    Ok(samples)
+
+    /// Stores that the report says are not there (default: none).
+    #[must_use]
+    pub fn absent(mut self, absent: Vec<Absent>) -> Self {
+        self.absent = absent;
+        self
+    }
+
+    /// Who holds a lock in a process of its own, to be killed (default: nobody, and it is not
+    /// measured).
+    #[must_use]
+    pub fn holder(mut self, holder: Option<Holder>) -> Self {
+        self.holder = holder;
+        self
+    }
+
+    /// Other libraries' locks on the same servers (default: none).
+    #[must_use]
+    pub fn peers(mut self, peers: Vec<Arc<dyn Peer>>) -> Self {
+        self.peers = peers;
+        self
+    }
+
+    /// Measures. Bounded in time by the plan, and in load by a number of tasks and names that does
+    /// not depend on the stores. `None` if `stop` was ready before the end.
+    ///
+    /// # Errors
+    /// `InvalidInput` for no store, one that is named twice, or one in which locks are held: a store
+    /// in use is not to be loaded. Otherwise as the stores' own; nothing is left held in any of them.
+    ///
+    /// *Cancel safety*: what is held when the future is dropped is given back in the background;
+    /// what the floors wrote stays. `stop` leaves nothing.
+    pub async fn run(
+        self,
+        watch: &mut dyn Watch,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Option<Report>, Error> {
+        let mut subjects = Vec::new();
+        let measured = tokio::select! {
+            biased;
+            () = stop => None,
+            measured = self.open_and_measure(&mut subjects, watch) => Some(measured),
+        };
+        futures_util::future::join_all(subjects.iter().map(|subject| subject.close())).await;
+        let Some(measured) = measured else { return Ok(None) };
+        Ok(Some(Report::new(&subjects, &self.plan, self.absent, measured?)))
+    }
+
+    async fn open_and_measure(
+        &self,
+        subjects: &mut Vec<Arc<Subject>>,
+        watch: &mut dyn Watch,
+    ) -> Result<run::Measured, Error> {
+        if self.stores.is_empty() {
+            let message = "no store is named; allowed is one or more";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        for (at, store) in self.stores.iter().enumerate() {
+            if self.stores[..at].iter().any(|other| other.url == store.url) {
+                let message = format!("{} is named twice; allowed is once", store.url);
+                return Err(Error::new(ErrorKind::InvalidInput, message));
+            }
+            subjects.push(Arc::new(Subject::open(store.clone()).await?));
+        }
+        run::run(subjects, &self.peers, self.holder.as_ref(), self.plan, watch).await
+    }
 }

@@ -1,15 +1,23 @@
 //! How long, and how often.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lock_core::{Error, ErrorKind};
 
-use crate::Measure;
+use crate::measure::{Ends, Step};
 
 /// Rounds that count, besides the one that warms up.
 const ROUNDS: usize = 5;
-/// What the measurements take that wait for leases.
-const SLOW: Duration = Duration::from_secs(3);
+/// Where time is short there are fewer rounds rather than shorter slices.
+const SHORT: Duration = Duration::from_millis(80);
+/// So many are made in any case: fewer say nothing of a spread.
+const FEWEST: usize = 3;
+/// The part of the time for what is measured in rounds.
+const IN_ROUNDS: f64 = 0.5;
+/// The part for how holders end.
+const OF_ENDS: f64 = 0.15;
+/// What a measurement takes besides its slice, as a part of it: waiters that leave, for example.
+const BESIDES: f64 = 1.5;
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -20,7 +28,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Takes about `span` for all stores together, not counting what it waits for leases to end.
+    /// Takes about `span` for all stores together. What there is no time for is left out, and the
+    /// report says so: how holders end takes a few seconds, and so do held locks.
     ///
     /// # Errors
     /// `InvalidInput` for less than a second or more than an hour.
@@ -38,36 +47,54 @@ impl Plan {
         self.span
     }
 
-    /// The first warms up.
-    pub(crate) fn rounds(&self) -> usize {
-        ROUNDS + 1
+    /// How many rounds count, and the time of a step of weight one on one store.
+    pub(crate) fn rounds(&self, contenders: usize) -> (usize, Duration) {
+        let weights: f64 = Step::ALL.iter().map(|step| step.weight()).sum();
+        let slice = |rounds: usize| {
+            let parts = (rounds + 1) as f64 * weights * contenders as f64;
+            self.span.mul_f64(IN_ROUNDS / BESIDES / parts)
+        };
+        let enough = (FEWEST..=ROUNDS).rev().find(|rounds| slice(*rounds) >= SHORT);
+        let rounds = enough.unwrap_or(FEWEST);
+        (rounds, slice(rounds))
     }
 
-    /// Whether a measurement is made in this round. Those that wait for leases are made less often
-    /// where time is short, and need no warming up.
-    pub(crate) fn makes(&self, measure: Measure, round: usize, stores: usize) -> bool {
-        !measure.is_slow() || (1..=self.slow_rounds(stores)).contains(&round)
+    pub(crate) fn starts(self) -> Course {
+        Course { span: self.span, began: Instant::now(), ends: None }
+    }
+}
+
+/// A plan while it is carried out.
+#[derive(Debug)]
+pub(crate) struct Course {
+    pub(crate) span: Duration,
+    began: Instant,
+    /// When the rounds were over.
+    ends: Option<Duration>,
+}
+
+impl Course {
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
     }
 
-    /// How many measurements there are.
-    pub(crate) fn count(&self, stores: usize) -> usize {
-        let made =
-            |round| Measure::ALL.iter().filter(move |each| self.makes(**each, round, stores));
-        (0..self.rounds()).map(|round| made(round).count()).sum::<usize>() * stores
+    /// Whether there is another round after `made`, of which the first warms up and `rounds` count.
+    pub(crate) fn another_round(&self, made: usize, rounds: usize) -> bool {
+        let left = self.elapsed() < self.span.mul_f64(IN_ROUNDS);
+        made <= FEWEST || (left && made <= rounds)
     }
 
-    fn slow_rounds(&self, stores: usize) -> usize {
-        let each = SLOW.as_secs_f64() * stores as f64;
-        ((self.span.as_secs_f64() * 0.4 / each) as usize).clamp(1, ROUNDS)
+    /// Whether there is time to see once more how holders end.
+    pub(crate) fn another_end(&mut self, made: usize) -> bool {
+        let since = *self.ends.get_or_insert(self.began.elapsed());
+        let next = self.elapsed() + Ends::TAKES;
+        let first = made == 0 && next <= self.span;
+        first || (made < ROUNDS && next <= since + self.span.mul_f64(OF_ENDS))
     }
 
-    /// The time of one measurement on one store.
-    pub(crate) fn slice(&self, stores: usize) -> Duration {
-        let slow = SLOW * u32::try_from(self.slow_rounds(stores) * stores).unwrap_or(u32::MAX);
-        let fast = Measure::ALL.iter().filter(|each| !each.is_slow()).count();
-        let parts = self.rounds() * fast * stores;
-        let left = self.span.saturating_sub(slow).max(self.span / 2);
-        left / u32::try_from(parts).unwrap_or(u32::MAX)
+    /// Whether something that takes so long may begin.
+    pub(crate) fn has(&self, takes: Duration) -> bool {
+        self.elapsed() + takes <= self.span
     }
 }
 
@@ -82,9 +109,13 @@ mod tests {
         for (seconds, stores) in [(30, 1), (30, 2), (120, 7)] {
             let span = Duration::from_secs(seconds);
             let plan = Plan::new(span).unwrap();
-            let fast = plan.slice(stores) * (plan.rounds() * 9 * stores) as u32;
-            let slow = SLOW * (plan.slow_rounds(stores) * stores) as u32;
-            assert!(fast + slow <= span * 3 / 2, "{fast:?} and {slow:?} of {span:?}");
+            let (count, slice) = plan.rounds(stores);
+            let weights: f64 = Step::ALL.iter().map(|step| step.weight()).sum();
+            let rounds = slice.mul_f64(weights * ((count + 1) * stores) as f64);
+            assert!(rounds.mul_f64(BESIDES) <= span.mul_f64(IN_ROUNDS * 1.01), "{rounds:?}");
+            assert!(count == ROUNDS || slice >= SHORT || count == FEWEST);
+            let course = plan.starts();
+            assert!(course.has(span / 2) && !course.has(span * 2));
         }
     }
 

@@ -2,47 +2,79 @@
 
 use plotters::prelude::*;
 
-use crate::{Measure, QUANTILES, Report, StoreReport, table};
+use crate::{Measure, QUANTILES, Report, StoreReport, page::Failed, table};
 
-const SIZE: (u32, u32) = (720, 360);
+const SIZE: (u32, u32) = (820, 400);
 /// Of the stores, in their order; they read on light and on dark.
-const COLOURS: [RGBColor; 6] = [
+pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(31, 119, 180),
     RGBColor(255, 127, 14),
     RGBColor(44, 160, 44),
     RGBColor(214, 39, 40),
     RGBColor(148, 103, 189),
     RGBColor(140, 86, 75),
+    RGBColor(227, 119, 194),
+    RGBColor(23, 190, 207),
 ];
 
-type Failed = Box<dyn std::error::Error>;
+/// How often a store hands over, by the number of waiters.
+const SCALING: [(&str, Measure); 5] = [
+    ("1 waiting", Measure::Handoff1),
+    ("4", Measure::Handoff4),
+    ("16", Measure::Handoff16),
+    ("64", Measure::Handoff64),
+    ("256", Measure::Handoff256),
+];
 
-/// How the times of an uncontended lock are distributed.
-pub(crate) fn distribution(report: &Report) -> Result<String, Failed> {
+/// All of them.
+pub(crate) fn all(report: &Report) -> Result<Vec<String>, Failed> {
+    Ok(vec![
+        distribution(report, Measure::Uncontended)?,
+        distribution(report, Measure::Handoff16)?,
+        scaling(
+            report,
+            "handoffs per second",
+            |store, measure| store.figure(measure).map_or(0.0, |figure| figure.median.per_second),
+            table::rate,
+        )?,
+        scaling(
+            report,
+            "99 of 100 handoffs take at most",
+            |store, measure| store.figure(measure).map_or(0.0, |figure| figure.median.p99_us),
+            table::time,
+        )?,
+    ])
+}
+
+/// How the times of a measurement are distributed.
+fn distribution(report: &Report, measure: Measure) -> Result<String, Failed> {
     let labels = ["10%", "50%", "90%", "99%", "99.9%"];
     let lines = report.stores.iter().map(|store| {
-        let figure = store.figure(Measure::Uncontended);
+        let figure = store.figure(measure);
         let times = figure.map_or([0.0; QUANTILES.len()], |figure| figure.median.quantiles_us);
         (store, times.to_vec())
     });
-    plot("acquire + release: part of all that took at most", &labels, lines, table::time)
+    let title = format!("{}: part of all that took at most", measure.title());
+    plot(&title, &labels, lines, table::time)
 }
 
-/// How many handoffs there are, by the number of waiters.
-pub(crate) fn scaling(report: &Report) -> Result<String, Failed> {
-    let waiting = [
-        Measure::Handoff1,
-        Measure::Handoff4,
-        Measure::Handoff16,
-        Measure::Handoff64,
-        Measure::Handoff256,
-    ];
-    let labels = ["1 waiting", "4", "16", "64", "256"];
-    let lines = report.stores.iter().map(|store| {
-        let rate = |measure| store.figure(measure).map_or(0.0, |figure| figure.median.per_second);
-        (store, waiting.map(rate).to_vec())
-    });
-    plot("handoffs per second", &labels, lines, table::rate)
+fn scaling(
+    report: &Report,
+    title: &str,
+    value: fn(&StoreReport, Measure) -> f64,
+    show: fn(f64) -> String,
+) -> Result<String, Failed> {
+    let lines = report
+        .stores
+        .iter()
+        .map(|store| (store, SCALING.iter().map(|(_, measure)| value(store, *measure)).collect()));
+    plot(title, &SCALING.map(|(label, _)| label), lines, show)
+}
+
+/// An SVG for a page: in the page's colours, with words for who cannot see it.
+pub(crate) fn finish(svg: String, says: &str) -> String {
+    let named = format!("<svg role=\"img\" aria-label=\"{says}\" ");
+    svg.replace("#000000", "currentColor").replacen("<svg ", &named, 1)
 }
 
 /// One line per store over a few places; the values' scale is logarithmic. Zero is no value.
@@ -61,7 +93,8 @@ fn plot<'a>(
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let end = labels.len() as f64 - 0.5;
+        // Room for the legend beside the lines.
+        let end = labels.len() as f64 + 0.3;
         let mut chart = ChartBuilder::on(&area)
             .caption(title, ("sans-serif", 16))
             .margin(8)
@@ -72,7 +105,7 @@ fn plot<'a>(
             .configure_mesh()
             .disable_x_mesh()
             .light_line_style(TRANSPARENT)
-            .x_labels(labels.len())
+            .x_labels(labels.len() + 2)
             .x_label_formatter(&|at| {
                 let near = (at.fract().abs() < 0.01).then_some(at.round());
                 let label = near.filter(|at| *at >= 0.0).and_then(|at| labels.get(at as usize));
@@ -94,5 +127,5 @@ fn plot<'a>(
         chart.configure_series_labels().border_style(TRANSPARENT).draw()?;
         area.present()?;
     }
-    Ok(svg.replace("#000000", "currentColor"))
+    Ok(finish(svg, title))
 }

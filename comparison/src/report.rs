@@ -6,79 +6,160 @@ use lock_core::Guarantees;
 use serde::Serialize;
 
 use crate::{
-    Measure, Plan,
+    Absent, Machine, Measure, Plan, Proof, Ranking, Ratio, Setting,
+    ranking::rankings,
+    ratios::ratios,
+    run::{Measured, OfPeer, OfStore},
     sample::{Sample, Samples, median_and_spread},
     store::Subject,
 };
 
 /// What a run came to.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Report {
     /// Of leasehold.
     pub version: &'static str,
-    /// Processors that this machine lets us use.
-    pub processors: usize,
+    /// What it was measured on.
+    pub machine: Machine,
     /// Seconds that the run was to take.
     pub seconds: f64,
+    /// Seconds that it took, without opening and closing the stores.
+    pub took_seconds: f64,
     /// In the order in which they were named.
     pub stores: Vec<StoreReport>,
+    /// Those that were asked for and are not there.
+    pub absent: Vec<Absent>,
+    /// Other libraries' locks, if any were measured.
+    pub peers: Vec<PeerReport>,
+    /// Which store does best, where the rounds leave no doubt.
+    pub rankings: Vec<Ranking>,
+    /// What leasehold adds to what the stores cost anyway.
+    pub ratios: Vec<Ratio>,
+    /// What held under faults, where the results of such a run were opened.
+    pub proof: Option<Proof>,
 }
 
 /// What was measured of one store.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct StoreReport {
     /// What it is called.
     pub name: String,
     /// Where it is, without secrets.
     pub url: String,
+    /// Its versions and settings, in its own words.
+    pub settings: Vec<Setting>,
     /// What it promises, in its present configuration.
     pub guarantees: Arc<Guarantees>,
     /// Why there are no floors, if so.
     pub no_floor: Option<String>,
+    /// What the store counts of what it is asked, if it does.
+    pub counts: Option<&'static str>,
+    /// What the bare lock of its floors is; that of many tasks.
+    pub bare: Option<[&'static str; 2]>,
     /// What was measured, in the order of [`Measure::ALL`].
+    pub figures: Vec<Figure>,
+    /// What was not.
+    pub missing: Vec<Missing>,
+}
+
+/// What was measured of another library.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct PeerReport {
+    /// What it is called.
+    pub name: String,
+    /// On whose server.
+    pub store: String,
+    /// What was measured.
     pub figures: Vec<Figure>,
 }
 
 /// One measurement of one store, over all rounds.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Figure {
     /// What was measured.
     pub measure: Measure,
     /// Medians over the rounds.
     pub median: Sample,
-    /// How far the rounds lie apart: the difference of the quartiles of `p50_us` over its median.
+    /// What each round came to: operations per second where more is better
+    /// ([`Measure::by_rate`]), otherwise the median time in microseconds.
+    pub rounds: Vec<f64>,
+    /// How far the rounds lie apart: the difference of their quartiles over their median.
     pub spread: f64,
     /// The median time over that of the store's cheapest write, where both were measured.
     pub times_the_write: Option<f64>,
 }
 
+/// Something that was not measured.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Missing {
+    /// What.
+    pub measure: Measure,
+    /// Why not.
+    pub why: String,
+}
+
 impl Report {
-    pub(crate) fn new(subjects: &[Arc<Subject>], plan: &Plan, samples: Vec<Samples>) -> Self {
-        let stores = subjects.iter().zip(samples);
+    pub(crate) fn new(
+        subjects: &[Arc<Subject>],
+        plan: &Plan,
+        absent: Vec<Absent>,
+        measured: Measured,
+    ) -> Self {
+        let stores = subjects.iter().zip(measured.stores);
+        let stores: Vec<_> =
+            stores.map(|(subject, measured)| StoreReport::new(subject, measured)).collect();
+        let peers: Vec<_> = measured.peers.into_iter().map(PeerReport::new).collect();
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            machine: Machine::here(),
             seconds: plan.span().as_secs_f64(),
-            stores: stores.map(|(subject, samples)| StoreReport::new(subject, &samples)).collect(),
+            took_seconds: measured.took.as_secs_f64(),
+            rankings: rankings(&stores),
+            ratios: ratios(&stores, &peers),
+            stores,
+            absent,
+            peers,
+            proof: None,
         }
+    }
+
+    /// The same with what was seen under faults.
+    #[must_use]
+    pub fn with_proof(mut self, proof: Option<Proof>) -> Self {
+        self.proof = proof;
+        self
     }
 }
 
 impl StoreReport {
-    fn new(subject: &Subject, samples: &Samples) -> Self {
-        let write = median(samples.of(Measure::Write)).map(|(write, _)| write.p50_us);
-        let figure = |measure: Measure| {
-            let (median, spread) = median(samples.of(measure))?;
-            let over = write.filter(|write| *write > 0.0 && !measure.is_floor());
-            let times_the_write = over.map(|write| median.p50_us / write);
-            Some(Figure { measure, median, spread, times_the_write })
-        };
+    fn new(subject: &Subject, measured: OfStore) -> Self {
+        let OfStore { samples, mut missing } = measured;
+        let figures = figures(&samples);
+        let unmeasured = |measure: &Measure| figures.iter().all(|it| it.measure != *measure);
+        let mut missed = Vec::new();
+        for measure in Measure::ALL.into_iter().filter(unmeasured) {
+            let why = missing.remove(&measure).unwrap_or_else(|| match measure.is_floor() {
+                true => "the store's own client could not do it".to_owned(),
+                false => "nothing of it was over in time".to_owned(),
+            });
+            missed.push(Missing { measure, why });
+        }
+        let floor = subject.floor.as_deref();
         Self {
             name: subject.store.name.clone(),
             url: subject.store.url.to_string(),
+            settings: subject.settings.clone(),
             guarantees: subject.backend().guarantees(),
             no_floor: subject.no_floor.clone(),
-            figures: Measure::ALL.into_iter().filter_map(figure).collect(),
+            counts: floor.and_then(|floor| floor.counts()),
+            bare: floor.map(|floor| [floor.pair_is(), floor.pair_of_many_is()]),
+            figures,
+            missing: missed,
         }
     }
 
@@ -89,17 +170,54 @@ impl StoreReport {
     }
 }
 
-/// The median of each value over the rounds, and the spread of the first.
-fn median(samples: &[Sample]) -> Option<(Sample, f64)> {
-    let of = |value: fn(&Sample) -> f64| median_and_spread(samples.iter().map(value).collect());
-    let (p50_us, spread) = of(|sample| sample.p50_us)?;
-    let (p99_us, _) = of(|sample| sample.p99_us)?;
-    let (per_second, _) = of(|sample| sample.per_second)?;
+impl PeerReport {
+    fn new(peer: OfPeer) -> Self {
+        let OfPeer { name, store, samples } = peer;
+        Self { name, store, figures: figures(&samples) }
+    }
+
+    pub(crate) fn figure(&self, measure: Measure) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.measure == measure)
+    }
+}
+
+fn figures(samples: &Samples) -> Vec<Figure> {
+    let write = median(samples.of(Measure::Write)).map(|write| write.p50_us);
+    let figure = |measure: Measure| {
+        let samples = samples.of(measure);
+        let median = median(samples)?;
+        let value = |it: &Sample| if measure.by_rate() { it.per_second } else { it.p50_us };
+        let rounds: Vec<_> = samples.iter().map(value).collect();
+        let (_, spread) = median_and_spread(rounds.clone())?;
+        let beside = !measure.is_floor() && !measure.is_once() && !measure.is_held();
+        let write = write.filter(|write| *write > 0.0 && beside);
+        let times_the_write = write.map(|write| median.p50_us / write);
+        Some(Figure { measure, median, rounds, spread, times_the_write })
+    };
+    Measure::ALL.into_iter().filter_map(figure).collect()
+}
+
+/// The median of each value over the rounds.
+fn median(samples: &[Sample]) -> Option<Sample> {
+    let of = |value: &dyn Fn(&Sample) -> f64| {
+        median_and_spread(samples.iter().map(value).collect()).map(|(median, _)| median)
+    };
+    let known = |value: fn(&Sample) -> Option<f64>| {
+        let values: Vec<_> = samples.iter().filter_map(value).collect();
+        median_and_spread(values).map(|(median, _)| median)
+    };
     let mut quantiles_us = [0.0; 5];
     for (at, value) in quantiles_us.iter_mut().enumerate() {
-        let each = samples.iter().map(|sample| sample.quantiles_us[at]);
-        (*value, _) = median_and_spread(each.collect())?;
+        *value = of(&|sample| sample.quantiles_us[at])?;
     }
-    let count = samples.iter().map(|sample| sample.count).sum();
-    Some((Sample { count, per_second, p50_us, p99_us, quantiles_us }, spread))
+    Some(Sample {
+        count: samples.iter().map(|sample| sample.count).sum(),
+        per_second: of(&|sample| sample.per_second)?,
+        p50_us: of(&|sample| sample.p50_us)?,
+        p99_us: of(&|sample| sample.p99_us)?,
+        quantiles_us,
+        counted_per_operation: known(|sample| sample.counted_per_operation),
+        counted_per_second: known(|sample| sample.counted_per_second),
+        processor_percent: known(|sample| sample.processor_percent),
+    })
 }

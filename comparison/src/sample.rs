@@ -9,6 +9,7 @@ use crate::Measure;
 
 /// One measurement of one store in one round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Sample {
     /// How many operations it saw end.
     pub count: u64,
@@ -20,6 +21,43 @@ pub struct Sample {
     pub p99_us: f64,
     /// The times at [`QUANTILES`], in microseconds.
     pub quantiles_us: [f64; 5],
+    /// What the store counted meanwhile, per operation, where it counts: see
+    /// [`StoreReport::counts`](crate::StoreReport::counts).
+    pub counted_per_operation: Option<f64>,
+    /// The same per second.
+    pub counted_per_second: Option<f64>,
+    /// Processor time of this process, in percent of one processor, where that was measured.
+    pub processor_percent: Option<f64>,
+}
+
+impl Sample {
+    /// With what the store has counted in `span`.
+    pub(crate) fn counting(mut self, counted: Option<u64>, span: Duration) -> Self {
+        self.counted_per_operation = counted.map(|count| count as f64 / self.count as f64);
+        self.counted_per_second = counted.map(|count| count as f64 / span.as_secs_f64());
+        self
+    }
+
+    /// Of so many renewals in `span`: its "times" are processor time per second.
+    pub(crate) fn of_held(
+        renewals: f64,
+        used: Duration,
+        counted: Option<u64>,
+        span: Duration,
+    ) -> Self {
+        let part = used.as_secs_f64() / span.as_secs_f64();
+        let sample = Self {
+            count: renewals as u64,
+            per_second: renewals / span.as_secs_f64(),
+            p50_us: part * 1e6,
+            p99_us: part * 1e6,
+            quantiles_us: [part * 1e6; 5],
+            counted_per_operation: None,
+            counted_per_second: None,
+            processor_percent: Some(part * 100.0),
+        };
+        Self { counted_per_operation: None, ..sample.counting(counted, span) }
+    }
 }
 
 /// Which parts of the operations took at most [`Sample::quantiles_us`].
@@ -54,6 +92,9 @@ impl Times {
             p50_us: micros(0.5),
             p99_us: micros(0.99),
             quantiles_us: QUANTILES.map(micros),
+            counted_per_operation: None,
+            counted_per_second: None,
+            processor_percent: None,
         })
     }
 }

@@ -6,8 +6,9 @@ use futures_util::future::try_join_all;
 use leasehold::{StoreUrl, open};
 use lock_core::{Backend, Env as _, Error, ErrorKind, LockClient, LockName, OwnerId, SystemEnv};
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
-use crate::floor::{self, Floor};
+use crate::floor::{self, Floor, Setting};
 
 /// A store, and what the report calls it.
 #[derive(Clone, Debug)]
@@ -54,6 +55,8 @@ pub(crate) struct Subject {
     pub(crate) floor: Option<Box<dyn Floor>>,
     /// Why there is no floor.
     pub(crate) no_floor: Option<String>,
+    /// As the store told them before it was loaded.
+    pub(crate) settings: Vec<Setting>,
     run: OwnerId,
 }
 
@@ -67,28 +70,87 @@ impl Subject {
             Ok(floor) => (Some(floor), None),
             Err(why) => (None, Some(why)),
         };
+        let settings = match &floor {
+            Some(floor) => floor.about().await,
+            None => Vec::new(),
+        };
         let run = OwnerId::from_bits(SystemEnv.random());
-        Ok(Self { store, clients, floor, no_floor, run })
+        Ok(Self { store, clients, floor, no_floor, settings, run })
     }
 
     /// A name that nobody else uses.
     pub(crate) fn name(&self, part: impl std::fmt::Display) -> LockName {
-        let name = LockName::new(format!("leasehold compare {}: {part}", self.run));
+        let name = LockName::new(format!("{}{part}", self.ours()));
         name.unwrap_or_else(|_| unreachable!("short, and without control characters"))
+    }
+
+    /// How all names of this run begin.
+    fn ours(&self) -> String {
+        format!("leasehold compare {}: ", self.run)
+    }
+
+    /// What the store has counted so far, if it counts.
+    pub(crate) async fn count(&self) -> Option<u64> {
+        match &self.floor {
+            Some(floor) => floor.count().await,
+            None => None,
+        }
+    }
+
+    pub(crate) async fn counted_since(&self, before: Option<u64>) -> Option<u64> {
+        let before = before?;
+        self.count().await?.checked_sub(before)
     }
 
     pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
         self.clients[0].backend()
     }
 
+    /// Gives back all that is held, also by a process or a client that was cut short.
     pub(crate) async fn close(&self) {
-        for client in &self.clients {
+        let (first, others) = self.clients.split_at(1);
+        for client in others {
+            client.close().await;
+        }
+        self.free_ours().await;
+        for client in first {
             client.close().await;
         }
         if let Some(floor) = &self.floor {
             floor.close().await;
         }
     }
+
+    /// Only names of this run. What cannot be freed ends with its lease of some seconds.
+    async fn free_ours(&self) {
+        let (ours, mut from) = (self.ours(), None);
+        while let Ok(page) = self.backend().list(from).await {
+            for lock in page.locks.iter().filter(|lock| lock.name.as_str().starts_with(&ours)) {
+                let _ = self.backend().force_release(&lock.name).await;
+            }
+            from = page.next;
+            if from.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// What all tasks came to, or the first error; the others are ended then, and when this is dropped.
+pub(crate) async fn finished<T: Send + 'static>(
+    mut tasks: JoinSet<Result<T, Error>>,
+) -> Result<Vec<T>, Error> {
+    let mut all = Vec::new();
+    while let Some(ended) = tasks.join_next().await {
+        match ended {
+            Ok(ended) => all.push(ended?),
+            Err(failed) => match failed.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => unreachable!("nobody cancels them but a drop of the set"),
+            },
+        }
+    }
+    Ok(all)
 }
 
 async fn refuse_if_in_use(store: &Store, backend: &dyn Backend) -> Result<(), Error> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::{Figure, Measure, Report};
+use crate::{Figure, Measure, Ratio, Report, StoreReport};
 
 /// Three digits and a unit that suits.
 pub(crate) fn time(micros: f64) -> String {
@@ -26,7 +26,7 @@ pub(crate) fn rate(per_second: f64) -> String {
     }
 }
 
-fn digits(value: f64) -> String {
+pub(crate) fn digits(value: f64) -> String {
     match value {
         v if v < 10.0 => format!("{v:.2}"),
         v if v < 100.0 => format!("{v:.1}"),
@@ -34,49 +34,140 @@ fn digits(value: f64) -> String {
     }
 }
 
-fn cell(figure: Option<&Figure>) -> String {
-    let Some(figure) = figure else { return "not measured".to_owned() };
-    let Figure { median, spread, times_the_write, .. } = figure;
-    let mut cell = format!("{} (p99 {})", time(median.p50_us), time(median.p99_us));
-    if !matches!(figure.measure, Measure::Death | Measure::Held) {
-        cell += &format!("\n{} ±{:.0}%", rate(median.per_second), spread * 50.0);
+/// What a figure says, a line each.
+pub(crate) fn lines(figure: &Figure) -> Vec<String> {
+    let Figure { measure, median, spread, .. } = figure;
+    if measure.is_once() {
+        return vec![time(median.p50_us)];
     }
-    if let Some(times) = times_the_write.filter(|_| figure.measure == Measure::Uncontended) {
-        cell += &format!("\n{times:.1} × its write");
+    if measure.is_held() {
+        let percent = median.processor_percent.unwrap_or_default();
+        let mut lines = vec![format!("{percent:.2}% of a core")];
+        lines.extend(median.counted_per_second.map(|count| format!("{} asked", rate(count))));
+        return lines;
     }
-    cell
+    let mut lines = vec![
+        time(median.p50_us),
+        format!("p99 {}", time(median.p99_us)),
+        format!("{} ±{:.0}%", rate(median.per_second), spread * 50.0),
+    ];
+    lines.extend(median.counted_per_operation.map(|count| format!("{} asked", digits(count))));
+    if *measure == Measure::Uncontended {
+        let times = figure.times_the_write;
+        lines.extend(times.map(|times| format!("{times:.1} × write")));
+    }
+    lines
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED);
-        let names = self.stores.iter().map(|store| store.name.as_str());
-        table.set_header(std::iter::once("").chain(names));
-        for measure in Measure::ALL {
-            let cells = self.stores.iter().map(|store| cell(store.figure(measure)));
-            table.add_row(std::iter::once(measure.title().to_owned()).chain(cells));
+        let machine = &self.machine;
+        let processor = machine.processor.as_deref().unwrap_or("unknown");
+        let Self { version, took_seconds, .. } = self;
+        writeln!(
+            f,
+            "leasehold {version}, {} × {processor}, {} MiB, {}; measured for {took_seconds:.0} s",
+            machine.processors, machine.memory_mib, machine.system
+        )?;
+        if !machine.optimised {
+            writeln!(f, "built without optimisation: these figures say little")?;
         }
-        let yes = |holds: bool| if holds { "yes" } else { "no" };
-        let mut promise = |title: &str, says: fn(&crate::StoreReport) -> bool| {
-            let cells = self.stores.iter().map(|store| yes(says(store)).to_owned());
-            table.add_row(std::iter::once(title.to_owned()).chain(cells));
-        };
-        promise("fair", |store| store.guarantees.fair);
-        promise("waiters woken by push", |store| store.guarantees.push);
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        writeln!(f, "{table}")?;
+        writeln!(f, "{}", costs(self))?;
         for store in &self.stores {
-            writeln!(f, "{}: {}", store.name, store.url)?;
-            writeln!(f, "    exclusion {}", store.guarantees.exclusion)?;
-            writeln!(f, "    tokens never go back: {}", store.guarantees.tokens)?;
-            if let Some(why) = &store.no_floor {
-                writeln!(f, "    no floors: {why}")?;
-            }
+            write_store(f, store)?;
         }
-        Ok(())
+        for absent in &self.absent {
+            writeln!(f, "{}: not compared: {}", absent.name, absent.why)?;
+        }
+        write_rankings(f, self)?;
+        write_ratios(f, &self.ratios)
+    }
+}
+
+fn costs(report: &Report) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED);
+    let names = report.stores.iter().map(|store| store.name.as_str());
+    table.set_header(std::iter::once("").chain(names));
+    for measure in Measure::ALL {
+        let cell = |store: &StoreReport| {
+            store.figure(measure).map_or("-".to_owned(), |figure| lines(figure).join("\n"))
+        };
+        let cells = report.stores.iter().map(cell);
+        table.add_row(std::iter::once(measure.title().to_owned()).chain(cells));
+    }
+    let yes = |holds: bool| if holds { "yes" } else { "no" };
+    let mut promise = |title: &str, says: fn(&StoreReport) -> bool| {
+        let cells = report.stores.iter().map(|store| yes(says(store)).to_owned());
+        table.add_row(std::iter::once(title.to_owned()).chain(cells));
+    };
+    promise("fair", |store| store.guarantees.fair);
+    promise("waiters woken by push", |store| store.guarantees.push);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn write_store(f: &mut fmt::Formatter<'_>, store: &StoreReport) -> fmt::Result {
+    writeln!(f, "{}: {}", store.name, store.url)?;
+    let settings: Vec<_> =
+        store.settings.iter().map(|it| format!("{} {:?}", it.name, it.value)).collect();
+    if !settings.is_empty() {
+        writeln!(f, "    {}", settings.join(", ").replace('"', ""))?;
+    }
+    writeln!(f, "    exclusion {}", store.guarantees.exclusion)?;
+    writeln!(f, "    tokens never go back: {}", store.guarantees.tokens)?;
+    match &store.no_floor {
+        Some(why) => writeln!(f, "    no floors: {why}")?,
+        None => {
+            let counts = store.counts.unwrap_or("nothing that can be read");
+            writeln!(f, "    asked, as the store counts it: {counts}")?;
+        }
+    }
+    let floorless = |it: &&crate::Missing| !(store.no_floor.is_some() && it.measure.is_floor());
+    for missing in store.missing.iter().filter(floorless) {
+        writeln!(f, "    not measured: {}: {}", missing.measure.title(), missing.why)?;
+    }
+    Ok(())
+}
+
+fn write_rankings(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    if report.rankings.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "\nbest first, \"=\" where the rounds overlap and tell nothing:")?;
+    for ranking in &report.rankings {
+        let places: Vec<_> = ranking.places.iter().map(|place| place.join(" = ")).collect();
+        writeln!(f, "  {}: {}", ranking.measure.title(), places.join(" > "))?;
+    }
+    Ok(())
+}
+
+fn write_ratios(f: &mut fmt::Formatter<'_>, ratios: &[Ratio]) -> fmt::Result {
+    if ratios.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "\nleasehold's figure over what it stands against, in this run:")?;
+    for ratio in ratios {
+        let Ratio { store, what, figure, floor, floor_figure, unit, .. } = ratio;
+        let (figure, other) = (digits(*figure), digits(*floor_figure));
+        writeln!(
+            f,
+            "  {store}, {what}: {figure} against {other} ({floor}; {unit}): {}{}",
+            digits(ratio.ratio),
+            wanted(ratio)
+        )?;
+    }
+    Ok(())
+}
+
+/// The target, and whether it was met.
+pub(crate) fn wanted(ratio: &Ratio) -> String {
+    match (ratio.target, ratio.met) {
+        (Some(target), Some(true)) => format!(", {target} is wanted"),
+        (Some(target), _) => format!(", {target} is wanted: missed"),
+        _ => String::new(),
     }
 }
 

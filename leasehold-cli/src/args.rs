@@ -260,13 +260,22 @@ pub struct Compare {
     #[arg(value_name = "STORE")]
     pub stores: Vec<String>,
 
-    /// About how long to measure, all stores together
-    #[arg(long = "for", value_name = "DURATION", default_value = "30s", value_parser = positive)]
-    pub span: Duration,
+    /// Also start, for the time of the run, whatever is installed here of Redis, five Redis for
+    /// Redlock, etcd, PostgreSQL and MariaDB
+    #[arg(long)]
+    pub local: bool,
+
+    /// About how long to measure, all stores together [default: 30s, with --local 2m]
+    #[arg(long = "for", value_name = "DURATION", value_parser = positive)]
+    pub span: Option<Duration>,
 
     /// Write the report as an HTML page, too
     #[arg(long, value_name = "FILE")]
     pub page: Option<PathBuf>,
+
+    /// Show what held under faults, too: what `conformance-tests --json FILE` wrote
+    #[arg(long, value_name = "FILE")]
+    pub proof: Option<PathBuf>,
 
     /// How to print.
     #[command(flatten)]

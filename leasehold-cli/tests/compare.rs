@@ -4,38 +4,155 @@
 
 mod support;
 
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::browser;
 use support::locks::{Store, failure};
 
+/// Under a folder for temporary files of its own, in which it is seen what is left.
+fn compare(store: &Store, args: &[&str]) -> Command {
+    let mut command = store.leasehold();
+    command.env("TMPDIR", store.directory()).arg("compare").args(args);
+    command
+}
+
+fn text<'a>(of: &'a Value, name: &str) -> &'a str {
+    of[name].as_str().unwrap()
+}
+
+/// One run over everything that the machine has: what came of it as JSON, and its page in a browser.
 #[test]
-fn the_page_shows_the_numbers_of_the_json() {
+fn servers_are_started_measured_shown_and_gone() {
     let store = Store::new();
-    let page = tempfile::NamedTempFile::new().unwrap();
-    let path = page.path().to_str().unwrap();
-    let report = store.json(&["compare", "--for", "1s", "--page", path]);
-    let page = std::fs::read_to_string(path).unwrap();
+    let page = store.beside("page.html");
+    let proof = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/proof.json");
+    let args = [
+        "--local",
+        "--for",
+        "20s",
+        "--json",
+        "--page",
+        page.to_str().unwrap(),
+        "--proof",
+        proof.to_str().unwrap(),
+    ];
+    let output = compare(&store, &args).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*stderr), (Some(0), ""));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+
+    assert_eq!(report["absent"].as_array().unwrap().len(), 0, "{}", report["absent"]);
     let stores = report["stores"].as_array().unwrap();
-    let names: Vec<_> = stores.iter().map(|store| store["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["memory", "sqlite"]);
-    for store in stores {
-        let figures = store["figures"].as_array().unwrap();
-        assert!(figures.len() >= 7, "{figures:?}");
-        for figure in figures {
-            let exact = figure["median"]["p50_us"].as_f64().unwrap();
-            assert!(page.contains(&format!("data-p50-us=\"{exact}\"")), "{exact}");
+    let names: Vec<_> = stores.iter().map(|store| text(store, "name")).collect();
+    assert_eq!(names, ["memory", "sqlite", "redis", "redlock", "etcd", "postgres", "mysql"]);
+    for each in stores {
+        let name = text(each, "name");
+        let settings = each["settings"].as_array().unwrap();
+        assert!(
+            settings.iter().any(|setting| setting["name"] == "version"),
+            "{name}: {settings:?}"
+        );
+        let figures = each["figures"].as_array().unwrap();
+        let figure = |measure: &str| figures.iter().find(|it| it["measure"] == measure);
+        for measure in ["ping", "write", "pair", "acquire", "uncontended", "death"] {
+            assert!(figure(measure).is_some(), "{name}: {measure}; {}", each["missing"]);
+        }
+        if !matches!(name, "memory" | "sqlite") {
+            let counted = &figure("uncontended").unwrap()["median"]["counted_per_operation"];
+            assert!(counted.as_f64().unwrap() >= 1.0, "{name}: {counted}");
+            // Neither sooner than the lease, of which a third may be over, nor never.
+            for measure in ["killed", "cut-off"] {
+                let micros = figure(measure).unwrap()["median"]["p50_us"].as_f64().unwrap();
+                assert!((400_000.0..20_000_000.0).contains(&micros), "{name}: {measure} {micros}");
+            }
         }
     }
+    let servers =
+        stores.iter().map(|each| text(each, "url")).filter(|url| url.contains("127.0.0.1"));
+    assert_eq!(servers.count(), 5);
+    let ratios = report["ratios"].as_array().unwrap();
+    for (store, floor) in [
+        ("sqlite", "an upsert"),
+        ("redis", "SET NX PX"),
+        ("redis", "mints"),
+        ("redlock", "PING"),
+        ("etcd", "cheapest write"),
+        ("etcd", "two transactions"),
+        ("postgres", "an upsert"),
+        ("mysql", "an upsert"),
+    ] {
+        let of = |ratio: &&Value| ratio["store"] == store && text(ratio, "floor").contains(floor);
+        assert!(ratios.iter().any(|ratio| of(&ratio)), "{store}: {floor}");
+    }
+    // The proof's results go through unchanged.
+    let proof: Value = serde_json::from_slice(&std::fs::read(proof).unwrap()).unwrap();
+    assert_eq!(report["proof"].as_array().unwrap().len(), proof.as_array().unwrap().len());
+
+    browser::shows(&page, &report);
+    store.has_only_beside(&["page.html"]);
+}
+
+/// However it ends, its servers and their folders go with it.
+#[test]
+fn servers_end_with_the_command() {
+    for (signal, code) in [(Signal::INT, Some(130)), (Signal::KILL, None)] {
+        let store = Store::new();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        command.env("TMPDIR", store.directory()).args(["compare", "--local", "--for", "600s"]);
+        let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let pid = Pid::from_child(&running);
+        // The file is made when all servers are up.
+        support::until("the SQLite file", || {
+            let files = std::fs::read_dir(store.directory()).unwrap();
+            files.flatten().find(|file| file.path().join("locks.db").exists()).map(drop)
+        });
+        let servers = support::children(pid);
+        // Six Redis, three others, and who removes their folders.
+        assert!(servers.len() >= 10, "{servers:?}");
+        let servers: Vec<_> = servers.into_iter().map(support::handle).collect();
+        kill_process(pid, signal).unwrap();
+        assert_eq!(running.wait().unwrap().code(), code);
+        servers.iter().for_each(support::until_gone);
+        // SIGKILL lets nobody remove the folder of the SQLite file.
+        let left = if signal == Signal::KILL { 1 } else { 0 };
+        support::until("empty folders", || (store.left().len() <= left).then_some(()));
+    }
+}
+
+#[test]
+fn what_is_not_installed_is_said() {
+    let store = Store::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command.env("TMPDIR", store.directory()).env("PATH", store.directory());
+    command.args(["compare", "--local", "--for", "1s"]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
+    for name in ["redis", "redlock", "etcd", "postgres", "mysql"] {
+        assert!(text.contains(&format!("{name}: not compared: ")), "{name} in {text}");
+    }
+    assert!(text.contains("(Debian's package redis-server brings it)"), "{text}");
+    assert!(text.contains("memory: memory:") && text.contains("sqlite: sqlite:"), "{text}");
 }
 
 #[test]
 fn bad_input_is_refused_in_one_line_that_says_what_is_allowed() {
     let store = Store::new();
+    let folder = store.directory().to_str().unwrap();
     for (args, says) in [
         (&["compare", "--for", "10ms"][..], "1s to 3600s"),
         (&["compare", "nothing:"], "unknown scheme"),
         (&["compare", "memory:", "memory:"], "named twice"),
+        (&["compare", "--proof", "/nowhere/proof.json"], "cannot read"),
+        (&["compare", "--proof", "/etc/hostname"], "no results of conformance-tests"),
     ] {
         let (code, line) = failure(&store.act(args));
         assert_eq!(code, 64, "{line}");
         assert!(line.contains(says), "{line}");
     }
+    let (code, line) = failure(&store.act(&["compare", "--for", "1s", "--page", folder]));
+    assert_eq!(code, 69, "{line}");
 }

@@ -1,5 +1,5 @@
-//! What the store costs without leasehold: its cheapest round trip and its cheapest write, by its own
-//! client, on one connection, one after the other.
+//! What the store costs without leasehold, by its own client: its cheapest round trip, its cheapest
+//! write, and what any lock in it has to do to be taken and given back.
 
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -11,9 +11,26 @@ mod sql;
 
 use async_trait::async_trait;
 use leasehold::StoreUrl;
+use serde::Serialize;
 
 /// What a floor has to say against its store.
 pub(crate) type Trouble = Box<dyn std::error::Error + Send + Sync>;
+
+/// A version or a setting of a store, as the store itself tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Setting {
+    /// Its name, as the store's own documentation has it.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl Setting {
+    pub(crate) fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: value.into() }
+    }
+}
 
 #[async_trait]
 pub(crate) trait Floor: Send + Sync {
@@ -23,27 +40,84 @@ pub(crate) trait Floor: Send + Sync {
     /// The cheapest write that is as durable as the locks are.
     async fn write(&self) -> Result<(), Trouble>;
 
+    /// As little as takes and gives back the lock of this task, where nobody else wants it.
+    async fn pair(&self, task: usize) -> Result<(), Trouble>;
+
+    /// What that is.
+    fn pair_is(&self) -> &'static str;
+
+    /// The same as many tasks at once do it.
+    async fn pair_of_many(&self, task: usize) -> Result<(), Trouble> {
+        self.pair(task).await
+    }
+
+    /// What that is.
+    fn pair_of_many_is(&self) -> &'static str {
+        self.pair_is()
+    }
+
+    /// Versions and settings that matter to locks, as far as this user may read them.
+    async fn about(&self) -> Vec<Setting> {
+        Vec::new()
+    }
+
+    /// What the store counts of what it is asked: the name, if it counts.
+    fn counts(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Its count so far, without the asking for it.
+    async fn count(&self) -> Option<u64> {
+        None
+    }
+
     /// Takes away what it has written.
     async fn close(&self);
 }
 
 /// The floor of a store; an error says why there is none.
 pub(crate) async fn of(url: &StoreUrl) -> Result<Box<dyn Floor>, String> {
-    let plain = url.expose().split('?').next().unwrap_or_default();
+    let plain = as_drivers_read(url.expose());
     let floor: Result<Box<dyn Floor>, Trouble> = match url.scheme() {
         "memory" => Ok(Box::new(memory::Map::default())),
         #[cfg(feature = "redis")]
-        "redis" | "rediss" => redis::open(plain).await,
+        "redis" | "rediss" => redis::one(&plain).await,
+        #[cfg(feature = "redlock")]
+        "redlock" | "redlocks" => redis::quorum(&plain).await,
         #[cfg(feature = "etcd")]
-        "etcd" => etcd::open(plain).await,
+        "etcd" => etcd::open(&plain).await,
         #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => sql::postgres(plain).await,
+        "postgres" | "postgresql" => sql::postgres(&plain).await,
         #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => sql::mysql(plain).await,
+        "mysql" | "mariadb" => sql::mysql(&plain).await,
         #[cfg(feature = "sqlite")]
-        "sqlite" => sql::sqlite(plain).await,
-        scheme => return Err(format!("{scheme} has no single server to measure a floor on")),
+        "sqlite" => sql::sqlite(&plain).await,
+        scheme => return Err(format!("{scheme} has no server of its own to measure a floor on")),
     };
     // An error of a driver may show its URL.
     floor.map_err(|_| "the store's own client could not be set up for it".to_owned())
+}
+
+/// The URL without leasehold's own parameters, which a driver would refuse.
+fn as_drivers_read(url: &str) -> String {
+    let Some((place, query)) = url.split_once('?') else { return url.to_owned() };
+    let drivers = |pair: &&str| pair.starts_with("ssl") || pair.starts_with("protocol=");
+    let kept: Vec<_> = query.split('&').filter(drivers).collect();
+    if kept.is_empty() { place.to_owned() } else { format!("{place}?{}", kept.join("&")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_is_given_its_own_parameters() {
+        for (url, plain) in [
+            ("redis://h", "redis://h"),
+            ("redis://h?longest_lease=2s", "redis://h"),
+            ("mysql://h/d?ssl-mode=disabled&strategy=x", "mysql://h/d?ssl-mode=disabled"),
+        ] {
+            assert_eq!(as_drivers_read(url), plain);
+        }
+    }
 }

@@ -1,43 +1,104 @@
-//! `SELECT 1`, and an update of one row by its primary key, in a table of its own.
+//! `SELECT 1`, an update of one row by its primary key, and the shortest lock: an upsert and a
+//! conditional update; all in a table of its own.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use sqlx::Row as _;
 
-use super::{Floor, Trouble};
+use super::{Floor, Setting, Trouble};
 
 const DROP: &str = "DROP TABLE IF EXISTS leasehold_compare_floor";
-const FILL: &str = "INSERT INTO leasehold_compare_floor (id, value) VALUES (1, 0)";
-const WRITE: &str = "UPDATE leasehold_compare_floor SET value = value + 1 WHERE id = 1";
+const FILL: &str = "INSERT INTO leasehold_compare_floor (name, token, expires) VALUES ('', 0, 0)";
+const WRITE: &str = "UPDATE leasehold_compare_floor SET token = token + 1 WHERE name = ''";
+const OWNER: &str = "0123456789abcdef0123456789abcdef";
 
-/// The same for each database: its name, its URL's scheme there, its pool, and how the table is made.
+/// How a database does what differs.
+struct Dialect {
+    create: &'static str,
+    take: &'static str,
+    free: &'static str,
+    /// Each a query for one text, and the setting's name.
+    about: &'static [(&'static str, &'static str)],
+    /// A query for a number as a text, in its last column, and what that counts.
+    count: Option<(&'static str, &'static str)>,
+    /// Whether the query itself is counted.
+    counts_itself: bool,
+}
+
+/// The same for each database: its pool, and how it is connected.
 macro_rules! table {
-    ($feature:literal $name:ident $pool:path, $connect:expr, $create:literal) => {
+    ($feature:literal $name:ident $pool:path, $connect:expr, $dialect:expr) => {
         #[cfg(feature = $feature)]
         pub(super) async fn $name(url: &str) -> Result<Box<dyn Floor>, Trouble> {
-            struct Table($pool);
+            const DIALECT: Dialect = $dialect;
+            struct Table {
+                pool: $pool,
+                asked: AtomicU64,
+            }
 
             #[async_trait]
             impl Floor for Table {
                 async fn ping(&self) -> Result<(), Trouble> {
-                    sqlx::query("SELECT 1").execute(&self.0).await?;
+                    sqlx::query("SELECT 1").execute(&self.pool).await?;
                     Ok(())
                 }
 
                 async fn write(&self) -> Result<(), Trouble> {
-                    sqlx::query(WRITE).execute(&self.0).await?;
+                    sqlx::query(WRITE).execute(&self.pool).await?;
                     Ok(())
                 }
 
+                async fn pair(&self, task: usize) -> Result<(), Trouble> {
+                    let name = format!("task {task}");
+                    let take = sqlx::query(DIALECT.take).bind(&name).bind(OWNER);
+                    take.bind(1_i64).bind(20_i64).fetch_all(&self.pool).await?;
+                    let free = sqlx::query(DIALECT.free).bind(&name).bind(OWNER);
+                    match free.execute(&self.pool).await?.rows_affected() {
+                        1 => Ok(()),
+                        _ => Err("the bare lock was not held".into()),
+                    }
+                }
+
+                fn pair_is(&self) -> &'static str {
+                    "an upsert and a conditional update"
+                }
+
+                async fn about(&self) -> Vec<Setting> {
+                    let mut about = Vec::new();
+                    for (name, query) in DIALECT.about {
+                        let row = sqlx::query(*query).fetch_one(&self.pool).await;
+                        if let Ok(value) = row.and_then(|row| row.try_get::<String, _>(0)) {
+                            about.push(Setting::new(*name, value));
+                        }
+                    }
+                    about
+                }
+
+                fn counts(&self) -> Option<&'static str> {
+                    DIALECT.count.map(|(_, what)| what)
+                }
+
+                async fn count(&self) -> Option<u64> {
+                    let (query, _) = DIALECT.count?;
+                    let row = sqlx::query(query).fetch_one(&self.pool).await.ok()?;
+                    let text: String = row.try_get(row.len() - 1).ok()?;
+                    let own = u64::from(DIALECT.counts_itself);
+                    let asked = self.asked.fetch_add(own, Ordering::Relaxed) + own;
+                    text.parse::<u64>().ok()?.checked_sub(asked)
+                }
+
                 async fn close(&self) {
-                    let _ = sqlx::query(DROP).execute(&self.0).await;
-                    self.0.close().await;
+                    let _ = sqlx::query(DROP).execute(&self.pool).await;
+                    self.pool.close().await;
                 }
             }
 
             let pool = $connect(url).await?;
-            for statement in [DROP, $create, FILL] {
+            for statement in [DROP, DIALECT.create, FILL] {
                 sqlx::query(statement).execute(&pool).await?;
             }
-            Ok(Box::new(Table(pool)))
+            Ok(Box::new(Table { pool, asked: AtomicU64::new(0) }))
         }
     };
 }
@@ -45,16 +106,73 @@ macro_rules! table {
 /// As `backend-sql` opens its file.
 #[cfg(feature = "sqlite")]
 async fn as_the_locks(url: &str) -> Result<sqlx::SqlitePool, sqlx::Error> {
-    use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+    use sqlx::sqlite::{
+        SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+    };
     let options: SqliteConnectOptions = url.parse()?;
     let options = options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
-    sqlx::SqlitePool::connect_with(options.synchronous(SqliteSynchronous::Normal)).await
+    let options = options.synchronous(SqliteSynchronous::Normal);
+    let pool = SqlitePoolOptions::new().max_connections(1).test_before_acquire(false);
+    pool.connect_with(options).await
 }
 
-// Unlogged, as the locks are.
-table! { "postgres" postgres sqlx::PgPool, sqlx::PgPool::connect,
-"CREATE UNLOGGED TABLE leasehold_compare_floor (id INT PRIMARY KEY, value BIGINT NOT NULL)" }
-table! { "mysql" mysql sqlx::MySqlPool, sqlx::MySqlPool::connect,
-"CREATE TABLE leasehold_compare_floor (id INT PRIMARY KEY, value BIGINT NOT NULL) ENGINE = InnoDB" }
-table! { "sqlite" sqlite sqlx::SqlitePool, as_the_locks,
-"CREATE TABLE leasehold_compare_floor (id INTEGER PRIMARY KEY, value INTEGER NOT NULL)" }
+/// The driver would ask twice otherwise: whether the connection lives, and the question.
+#[cfg(feature = "postgres")]
+async fn to_postgres(url: &str) -> Result<sqlx::PgPool, sqlx::Error> {
+    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(4).test_before_acquire(false);
+    pool.connect(url).await
+}
+
+#[cfg(feature = "mysql")]
+async fn to_mysql(url: &str) -> Result<sqlx::MySqlPool, sqlx::Error> {
+    let pool = sqlx::mysql::MySqlPoolOptions::new().max_connections(4).test_before_acquire(false);
+    pool.connect(url).await
+}
+
+table! { "postgres" postgres sqlx::PgPool, to_postgres, Dialect {
+    create: include_str!("scripts/postgres_create.sql"),
+    take: include_str!("scripts/take.sql"),
+    free: "UPDATE leasehold_compare_floor SET owner = NULL WHERE name = $1 AND owner = $2",
+    about: &[
+        ("version", "SHOW server_version"),
+        ("fsync", "SHOW fsync"),
+        ("synchronous_commit", "SHOW synchronous_commit"),
+        ("shared_buffers", "SHOW shared_buffers"),
+    ],
+    // Immediate, unlike the statistics.
+    count: Some((
+        "SELECT pg_snapshot_xmax(pg_current_snapshot())::text",
+        "transactions that write",
+    )),
+    counts_itself: false,
+} }
+table! { "mysql" mysql sqlx::MySqlPool, to_mysql, Dialect {
+    create: include_str!("scripts/mysql_create.sql"),
+    take: include_str!("scripts/mysql_take.sql"),
+    free: "UPDATE leasehold_compare_floor SET owner = NULL, expires = 0 \
+           WHERE name = ? AND owner = ?",
+    about: &[
+        ("version", "SELECT CAST(VERSION() AS CHAR)"),
+        (
+            "innodb_flush_log_at_trx_commit",
+            "SELECT CAST(@@innodb_flush_log_at_trx_commit AS CHAR)",
+        ),
+        ("sync_binlog", "SELECT CAST(@@sync_binlog AS CHAR)"),
+        ("log_bin", "SELECT CAST(@@log_bin AS CHAR)"),
+        ("innodb_buffer_pool_size", "SELECT CAST(@@innodb_buffer_pool_size AS CHAR)"),
+    ],
+    count: Some(("SHOW GLOBAL STATUS LIKE 'Questions'", "statements")),
+    counts_itself: true,
+} }
+table! { "sqlite" sqlite sqlx::SqlitePool, as_the_locks, Dialect {
+    create: include_str!("scripts/sqlite_create.sql"),
+    take: include_str!("scripts/take.sql"),
+    free: "UPDATE leasehold_compare_floor SET owner = NULL WHERE name = $1 AND owner = $2",
+    about: &[
+        ("version", "SELECT sqlite_version()"),
+        ("journal_mode", "SELECT journal_mode FROM pragma_journal_mode"),
+        ("synchronous", "SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous"),
+    ],
+    count: None,
+    counts_itself: false,
+} }

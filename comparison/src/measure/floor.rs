@@ -2,9 +2,13 @@
 
 use std::{
     future::Future,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use tokio::task::JoinSet;
+
+use super::MANY;
 use crate::{
     sample::{Sample, Times},
     store::Subject,
@@ -18,6 +22,32 @@ pub(super) async fn ping(subject: &Subject, slice: Duration) -> Option<Sample> {
 pub(super) async fn write(subject: &Subject, slice: Duration) -> Option<Sample> {
     let floor = subject.floor.as_deref()?;
     times(slice, async || floor.write().await.ok()).await
+}
+
+pub(super) async fn pair(subject: &Subject, slice: Duration) -> Option<Sample> {
+    let floor = subject.floor.as_deref()?;
+    times(slice, async || floor.pair(0).await.ok()).await
+}
+
+pub(super) async fn pairs(subject: &Arc<Subject>, slice: Duration) -> Option<Sample> {
+    let (began, mut tasks) = (Instant::now(), JoinSet::new());
+    for task in 0..MANY {
+        let subject = Arc::clone(subject);
+        tasks.spawn(async move {
+            let (mut times, floor) = (Times::new(), subject.floor.as_deref()?);
+            while began.elapsed() < slice {
+                let asked = Instant::now();
+                floor.pair_of_many(task).await.ok()?;
+                times.add(asked.elapsed());
+            }
+            Some(times)
+        });
+    }
+    let mut all = Times::new();
+    while let Some(times) = tasks.join_next().await {
+        all.join(&times.ok()??);
+    }
+    all.sample(began.elapsed())
 }
 
 /// One after the other. A floor that fails has no figure.

@@ -1,22 +1,64 @@
 //! From a release to the next holder.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use futures_util::future::try_join_all;
 use lock_core::{Error, ErrorKind, LockClient, LockName};
+use tokio::task::JoinSet;
 
 use crate::{
+    peer::Peer,
     sample::{Sample, Times},
-    store::Subject,
+    store::{Subject, finished},
 };
 
-/// When the last holder began to release, and what was measured so far. Only holders touch it.
+/// Who held last, when that one began to release, and what was measured so far. Only holders touch
+/// it. Who takes its own lock again hands nothing over, and is not counted.
 struct Relay {
-    released: Option<Instant>,
+    last: Option<(usize, Instant)>,
     times: Times,
+    /// What is between them counts: not while runners still come, and not while they leave.
+    counts: (Instant, Instant),
+}
+
+/// The part of a slice in which runners come.
+const COMING: u32 = 4;
+
+impl Relay {
+    fn new(slice: Duration) -> Arc<Mutex<Self>> {
+        let now = Instant::now();
+        let counts = (now + slice / COMING, now + slice);
+        Arc::new(Mutex::new(Self { last: None, times: Times::new(), counts }))
+    }
+
+    /// A runner holds the lock now.
+    fn taken(relay: &Mutex<Self>, runner: usize) {
+        let acquired = Instant::now();
+        let mut relay = Self::lock(relay);
+        if let Some((last, released)) = relay.last
+            && last != runner
+            && released >= relay.counts.0
+            && acquired < relay.counts.1
+        {
+            relay.times.add(acquired.saturating_duration_since(released));
+        }
+    }
+
+    /// It begins to release it.
+    fn releasing(relay: &Mutex<Self>, runner: usize) {
+        Self::lock(relay).last = Some((runner, Instant::now()));
+    }
+
+    fn sample(relay: &Mutex<Self>) -> Option<Sample> {
+        let relay = Self::lock(relay);
+        relay.times.sample(relay.counts.1 - relay.counts.0)
+    }
+
+    fn lock(relay: &Mutex<Self>) -> MutexGuard<'_, Self> {
+        relay.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A holder and so many waiting tasks, spread over the clients, hand one name around.
@@ -25,28 +67,28 @@ pub(super) async fn measure(
     slice: Duration,
     waiting: usize,
 ) -> Result<Option<Sample>, Error> {
-    let began = Instant::now();
-    let relay = Arc::new(Mutex::new(Relay { released: None, times: Times::new() }));
-    let name = subject.name("handed on");
-    let runners = (0..=waiting).map(|runner| {
+    let (relay, name) = (Relay::new(slice), subject.name("handed on"));
+    let (from, to) = Relay::lock(&relay).counts;
+    let mut runners = JoinSet::new();
+    for runner in 0..=waiting {
         let client = subject.clients[runner % subject.clients.len()].clone();
-        let (name, relay) = (name.clone(), Arc::clone(&relay));
-        async move {
-            let part = tokio::spawn(run(client, name, relay, began + slice)).await;
-            part.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
-        }
-    });
-    try_join_all(runners).await?;
-    let relay = relay.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(relay.times.sample(began.elapsed()))
+        runners.spawn(run(client, name.clone(), Arc::clone(&relay), runner));
+    }
+    tokio::time::sleep_until(from.into()).await;
+    let before = subject.count().await;
+    tokio::time::sleep_until(to.into()).await;
+    let counted = subject.counted_since(before).await;
+    finished(runners).await?;
+    Ok(Relay::sample(&relay).map(|sample| sample.counting(counted, to - from)))
 }
 
 async fn run(
     client: LockClient,
     name: LockName,
     relay: Arc<Mutex<Relay>>,
-    end: Instant,
+    runner: usize,
 ) -> Result<(), Error> {
+    let (_, end) = Relay::lock(&relay).counts;
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -58,14 +100,34 @@ async fn run(
             }
             answer => answer?,
         };
-        let acquired = Instant::now();
-        {
-            let mut relay = relay.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(released) = relay.released.take().filter(|_| acquired < end) {
-                relay.times.add(acquired.saturating_duration_since(released));
-            }
-            relay.released = Some(Instant::now());
-        }
+        Relay::taken(&relay, runner);
+        // A store that answers at once would never let the others ask.
+        tokio::task::yield_now().await;
+        Relay::releasing(&relay, runner);
         guard.release().await?;
     }
+}
+
+/// The same of a peer, without a holder besides. One that fails has no figure.
+pub(super) async fn of_peer(peer: &Arc<dyn Peer>, slice: Duration, tasks: usize) -> Option<Sample> {
+    let began = Instant::now();
+    let (relay, mut runners) = (Relay::new(slice), JoinSet::new());
+    for task in 0..tasks {
+        let (peer, relay) = (Arc::clone(peer), Arc::clone(&relay));
+        runners.spawn(async move {
+            while began.elapsed() < slice {
+                let held = || {
+                    Relay::taken(&relay, task);
+                    Relay::releasing(&relay, task);
+                };
+                peer.hold(task, "handed on", &held).await.ok()?;
+            }
+            Some(())
+        });
+    }
+    // A poller may sleep for long after the end.
+    while let Some(ended) = runners.join_next().await {
+        ended.ok()??;
+    }
+    Relay::sample(&relay)
 }

@@ -5,42 +5,76 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::future::try_join_all;
 use lock_core::{Error, LockClient, LockName};
+use tokio::task::JoinSet;
 
+use super::Measure;
 use crate::{
+    peer::Peer,
     sample::{Sample, Times},
-    store::Subject,
+    store::{Subject, finished},
 };
+
+/// Of one task: how long its acquires took, and its pairs.
+type Took = (Times, Times);
 
 /// So many tasks, each on a name of its own, spread over the clients.
 pub(super) async fn measure(
     subject: &Arc<Subject>,
     slice: Duration,
     tasks: usize,
-) -> Result<Option<Sample>, Error> {
-    let began = Instant::now();
-    let parts = (0..tasks).map(|task| {
+) -> Result<Vec<(Measure, Sample)>, Error> {
+    let (before, began) = (subject.count().await, Instant::now());
+    let mut parts = JoinSet::new();
+    for task in 0..tasks {
         let client = subject.clients[task % subject.clients.len()].clone();
-        let name = subject.name(format_args!("own {task}"));
-        async move {
-            let part = tokio::spawn(pairs(client, name, began + slice)).await;
-            part.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
-        }
-    });
-    let mut all = Times::new();
-    for times in try_join_all(parts).await? {
-        all.join(&times);
+        parts.spawn(pairs(client, subject.name(format_args!("own {task}")), began + slice));
     }
-    Ok(all.sample(began.elapsed()))
+    let (mut acquires, mut all) = (Times::new(), Times::new());
+    for (acquired, pairs) in finished(parts).await? {
+        acquires.join(&acquired);
+        all.join(&pairs);
+    }
+    let span = began.elapsed();
+    let counted = subject.counted_since(before).await;
+    let acquire = acquires.sample(span).filter(|_| tasks == 1);
+    let pair = all.sample(span).map(|sample| sample.counting(counted, span));
+    let of_pair = if tasks == 1 { Measure::Uncontended } else { Measure::ManyNames };
+    let acquire = acquire.map(|sample| (Measure::Acquire, sample));
+    Ok(acquire.into_iter().chain(pair.map(|sample| (of_pair, sample))).collect())
 }
 
-async fn pairs(client: LockClient, name: LockName, end: Instant) -> Result<Times, Error> {
-    let mut times = Times::new();
+async fn pairs(client: LockClient, name: LockName, end: Instant) -> Result<Took, Error> {
+    let (mut acquires, mut pairs) = (Times::new(), Times::new());
     while Instant::now() < end {
         let asked = Instant::now();
-        client.lock(&name).acquire().await?.release().await?;
-        times.add(asked.elapsed());
+        let guard = client.lock(&name).acquire().await?;
+        acquires.add(asked.elapsed());
+        guard.release().await?;
+        pairs.add(asked.elapsed());
     }
-    Ok(times)
+    Ok((acquires, pairs))
+}
+
+/// The same of a peer. One that fails has no figure.
+pub(super) async fn of_peer(peer: &Arc<dyn Peer>, slice: Duration, tasks: usize) -> Option<Sample> {
+    let (began, mut parts) = (Instant::now(), JoinSet::new());
+    for task in 0..tasks {
+        let peer = Arc::clone(peer);
+        parts.spawn(async move {
+            let (mut times, name) = (Times::new(), format!("own {task}"));
+            while began.elapsed() < slice {
+                let asked = Instant::now();
+                if peer.hold(task, &name, &|| {}).await.ok()? {
+                    times.add(asked.elapsed());
+                }
+            }
+            Some(times)
+        });
+    }
+    let mut all = Times::new();
+    while let Some(times) = parts.join_next().await {
+        all.join(&times.ok()??);
+    }
+    all.sample(began.elapsed())
 }

@@ -1,6 +1,6 @@
 //! What is measured.
 
-mod death;
+mod ends;
 mod floor;
 mod handoff;
 mod held;
@@ -11,16 +11,28 @@ use std::{sync::Arc, time::Duration};
 use lock_core::Error;
 use serde::Serialize;
 
-use crate::{sample::Sample, store::Subject};
+pub use self::ends::Holder;
+pub(crate) use self::{ends::Ends, held::Held};
+use crate::{peer::Peer, sample::Sample, store::Subject};
+
+/// How many tasks are "many".
+pub(crate) const MANY: usize = 64;
 
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Measure {
     /// The store's cheapest round trip, by its own client.
     Ping,
     /// The store's cheapest write, by its own client.
     Write,
+    /// As little as takes and gives back a lock in this store, by its own client.
+    Pair,
+    /// The same by 64 tasks at once, each with a lock of its own.
+    Pairs,
+    /// Acquire of a free name.
+    Acquire,
     /// Acquire and release of a free name, one after the other.
     Uncontended,
     /// The same by 64 tasks, each on a name of its own.
@@ -37,15 +49,28 @@ pub enum Measure {
     Handoff256,
     /// From the end of a dead holder's lease until a waiter has the lock.
     Death,
-    /// Processor time of this process per second for each of 1,000 held locks.
-    Held,
+    /// From SIGKILL to a holder's process until a waiter has the lock, with the shortest lease that
+    /// is a second or more.
+    Killed,
+    /// From the moment at which a holder is cut off from the store until it is told that its lock is
+    /// lost, with the same lease.
+    CutOff,
+    /// What one held lock costs, with a lease of 6 s: processor time of this process per second.
+    Held1,
+    /// What 1,000 held locks cost.
+    Held1000,
+    /// What 10,000 held locks cost.
+    Held10000,
 }
 
 impl Measure {
-    /// All, in the order of a round.
-    pub const ALL: [Self; 11] = [
+    /// All, in the order of the report.
+    pub const ALL: [Self; 18] = [
         Self::Ping,
         Self::Write,
+        Self::Pair,
+        Self::Pairs,
+        Self::Acquire,
         Self::Uncontended,
         Self::ManyNames,
         Self::Handoff1,
@@ -54,7 +79,11 @@ impl Measure {
         Self::Handoff64,
         Self::Handoff256,
         Self::Death,
-        Self::Held,
+        Self::Killed,
+        Self::CutOff,
+        Self::Held1,
+        Self::Held1000,
+        Self::Held10000,
     ];
 
     /// For people.
@@ -62,47 +91,145 @@ impl Measure {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Ping => "ping (floor)",
-            Self::Write => "write (floor)",
+            Self::Write => "cheapest write (floor)",
+            Self::Pair => "bare lock + unlock (floor)",
+            Self::Pairs => "the same, 64 tasks (floor)",
+            Self::Acquire => "acquire",
             Self::Uncontended => "acquire + release",
-            Self::ManyNames => "64 tasks, own names",
+            Self::ManyNames => "the same, 64 tasks, own names",
             Self::Handoff1 => "handoff, 1 waiting",
             Self::Handoff4 => "handoff, 4 waiting",
             Self::Handoff16 => "handoff, 16 waiting",
             Self::Handoff64 => "handoff, 64 waiting",
             Self::Handoff256 => "handoff, 256 waiting",
-            Self::Death => "after a dead holder's lease",
-            Self::Held => "1,000 held locks, CPU per lock",
+            Self::Death => "free after a dead holder's lease",
+            Self::Killed => "free after a holder is killed",
+            Self::CutOff => "told after a holder is cut off",
+            Self::Held1 => "1 held lock, client's processor",
+            Self::Held1000 => "1,000 held locks",
+            Self::Held10000 => "10,000 held locks",
         }
+    }
+
+    /// As the JSON has it.
+    pub(crate) fn id(self) -> String {
+        let json = serde_json::to_value(self);
+        json.ok().and_then(|id| id.as_str().map(str::to_owned)).unwrap_or_default()
     }
 
     /// Whether it is made by the store's own client.
     pub(crate) const fn is_floor(self) -> bool {
-        matches!(self, Self::Ping | Self::Write)
+        matches!(self, Self::Ping | Self::Write | Self::Pair | Self::Pairs)
     }
 
-    /// Whether it has to wait for leases.
-    pub(crate) const fn is_slow(self) -> bool {
-        matches!(self, Self::Death | Self::Held)
+    /// Whether it is a single time, and no rate.
+    pub(crate) const fn is_once(self) -> bool {
+        matches!(self, Self::Death | Self::Killed | Self::CutOff)
     }
 
-    /// Makes it for about `slice`. `None` where the store has nothing to be measured.
+    /// Whether it is what held locks cost.
+    pub(crate) const fn is_held(self) -> bool {
+        matches!(self, Self::Held1 | Self::Held1000 | Self::Held10000)
+    }
+
+    /// Whether stores are ranked by the rate, where more is better, rather than by the median time.
+    #[must_use]
+    pub const fn by_rate(self) -> bool {
+        matches!(
+            self,
+            Self::Pairs
+                | Self::ManyNames
+                | Self::Handoff1
+                | Self::Handoff4
+                | Self::Handoff16
+                | Self::Handoff64
+                | Self::Handoff256
+        )
+    }
+}
+
+/// What is made in every round, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Ping,
+    Write,
+    Pair,
+    Pairs,
+    Locks(usize),
+    Handoff(usize, Measure),
+}
+
+impl Step {
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Ping,
+        Self::Write,
+        Self::Pair,
+        Self::Pairs,
+        Self::Locks(1),
+        Self::Locks(MANY),
+        Self::Handoff(1, Measure::Handoff1),
+        Self::Handoff(4, Measure::Handoff4),
+        Self::Handoff(16, Measure::Handoff16),
+        Self::Handoff(64, Measure::Handoff64),
+        Self::Handoff(256, Measure::Handoff256),
+    ];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Ping => Measure::Ping.title(),
+            Self::Write => Measure::Write.title(),
+            Self::Pair => Measure::Pair.title(),
+            Self::Pairs => Measure::Pairs.title(),
+            Self::Locks(1) => Measure::Uncontended.title(),
+            Self::Locks(_) => Measure::ManyNames.title(),
+            Self::Handoff(_, measure) => measure.title(),
+        }
+    }
+
+    /// How much time it is to have beside the others: many waiters need some to come, and a bare
+    /// command little.
+    pub(crate) const fn weight(self) -> f64 {
+        match self {
+            Self::Ping | Self::Write | Self::Pair => 0.5,
+            Self::Pairs | Self::Locks(_) => 1.0,
+            Self::Handoff(..) => 1.5,
+        }
+    }
+
+    /// Makes it for about `slice`; nothing where the store has nothing to be measured.
     pub(crate) async fn make(
         self,
         subject: &Arc<Subject>,
         slice: Duration,
-    ) -> Result<Option<Sample>, Error> {
+    ) -> Result<Vec<(Measure, Sample)>, Error> {
+        let one = |measure, sample: Option<Sample>| {
+            sample.map(|sample| (measure, sample)).into_iter().collect()
+        };
+        Ok(match self {
+            Self::Ping => one(Measure::Ping, floor::ping(subject, slice).await),
+            Self::Write => one(Measure::Write, floor::write(subject, slice).await),
+            Self::Pair => one(Measure::Pair, floor::pair(subject, slice).await),
+            Self::Pairs => one(Measure::Pairs, floor::pairs(subject, slice).await),
+            Self::Locks(tasks) => locks::measure(subject, slice, tasks).await?,
+            Self::Handoff(waiting, measure) => {
+                one(measure, handoff::measure(subject, slice, waiting).await?)
+            }
+        })
+    }
+
+    /// The same of another library's locks, where peers are measured.
+    pub(crate) async fn make_of_peer(
+        self,
+        peer: &Arc<dyn Peer>,
+        slice: Duration,
+    ) -> Option<(Measure, Sample)> {
         match self {
-            Self::Ping => Ok(floor::ping(subject, slice).await),
-            Self::Write => Ok(floor::write(subject, slice).await),
-            Self::Uncontended => locks::measure(subject, slice, 1).await,
-            Self::ManyNames => locks::measure(subject, slice, 64).await,
-            Self::Handoff1 => handoff::measure(subject, slice, 1).await,
-            Self::Handoff4 => handoff::measure(subject, slice, 4).await,
-            Self::Handoff16 => handoff::measure(subject, slice, 16).await,
-            Self::Handoff64 => handoff::measure(subject, slice, 64).await,
-            Self::Handoff256 => handoff::measure(subject, slice, 256).await,
-            Self::Death => death::measure(subject).await,
-            Self::Held => held::measure(subject, slice).await,
+            Self::Locks(1) => Some((Measure::Uncontended, locks::of_peer(peer, slice, 1).await?)),
+            Self::Locks(tasks) => {
+                Some((Measure::ManyNames, locks::of_peer(peer, slice, tasks).await?))
+            }
+            Self::Handoff(16, measure) => Some((measure, handoff::of_peer(peer, slice, 16).await?)),
+            _ => None,
         }
     }
 }

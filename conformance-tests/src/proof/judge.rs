@@ -179,6 +179,7 @@ mod tests {
             promised: Arc::new(Guarantees::new(second, second)),
             wait: Duration::from_secs(30),
             pause: pause.map(|(from, to)| (at(from), at(to))),
+            around: None,
             freed_after: None,
             findings: Vec::new(),
         };

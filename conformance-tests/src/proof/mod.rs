@@ -25,6 +25,7 @@ mod result;
 mod scene;
 mod script;
 mod subject;
+mod timeline;
 mod workload;
 
 use std::{process::ExitCode, time::Instant};
@@ -40,6 +41,7 @@ pub use self::{
     report::{Report, readme},
     result::{Cell, FaultResult},
     subject::{Connect, Expected, Guarantee, Stage, Start, Subject, Withheld},
+    timeline::{Held, Timeline, Told},
 };
 
 /// The `main` of a program that tries stores: of the command, with the stores of this project, or of

@@ -9,6 +9,7 @@ use super::{
     judge::{Figures, judge},
     scene::Shown,
     subject::{Expected, Guarantee, Subject},
+    timeline::Timeline,
 };
 
 /// How many violations of one guarantee are told in full.
@@ -86,6 +87,8 @@ pub struct FaultResult {
     /// The longest time from the fault until the victim's lock was held again, where it was gone, in
     /// milliseconds.
     pub freed_after_ms: Option<u64>,
+    /// Who held the victim's lock around the fault, in the last run, or in one that broke something.
+    pub timeline: Option<Timeline>,
 }
 
 impl FaultResult {
@@ -102,6 +105,7 @@ impl FaultResult {
             stale_refused: 0,
             told_after_ms: 0,
             freed_after_ms: None,
+            timeline: None,
         }
     }
 
@@ -110,6 +114,10 @@ impl FaultResult {
         let (findings, figures) = judge(shown);
         self.seeds.push(shown.seed);
         self.count(&figures, shown.freed_after);
+        let broke = |cell: &Cell| matches!(cell, Cell::Broken | Cell::Violated);
+        if !self.cells.values().any(broke) {
+            self.timeline = Timeline::of(shown).or(self.timeline.take());
+        }
         for guarantee in Guarantee::ALL.iter().copied() {
             let found: Vec<_> =
                 findings.iter().filter(|each| each.guarantee == guarantee).collect();

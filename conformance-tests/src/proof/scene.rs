@@ -46,6 +46,8 @@ pub(super) struct Shown {
     pub(super) wait: Duration,
     /// When the victim's process was stopped and when it went on.
     pub(super) pause: Option<(Instant, Instant)>,
+    /// The victim's lock, when the fault began, and when it was over.
+    pub(super) around: Option<(LockName, Instant, Instant)>,
     /// The time from the fault until another held the victim's lock.
     pub(super) freed_after: Option<Duration>,
     pub(super) findings: Vec<Finding>,
@@ -95,8 +97,9 @@ pub(super) async fn run(
 
     let mut script = Script::new(&record, &names[0], part.lease, &promised);
     let played = script::play(&mut script, fault, &mut stage, &mut clients).await;
-    let Script { pause, freed_after, mut findings, .. } = script;
+    let Script { pause, fault: around, freed_after, mut findings, .. } = script;
     played?;
+    let around = around.map(|(began, over)| (names[0].clone(), began, over));
     if fault == Fault::ClientKilled {
         drop(clients.remove(0));
     }
@@ -116,7 +119,7 @@ pub(super) async fn run(
     findings.extend(left_behind(&*observer, &names, fault, &promised).await);
     observer.close().await;
     let (history, wait) = (record.history(), profile.wait);
-    Ok(Shown { seed, fault, history, promised, wait, pause, freed_after, findings })
+    Ok(Shown { seed, fault, history, promised, wait, pause, around, freed_after, findings })
 }
 
 /// The victim's way to the store.

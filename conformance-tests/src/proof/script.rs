@@ -29,6 +29,8 @@ pub(super) struct Script<'a> {
     lease: Duration,
     promised: &'a Guarantees,
     pub(super) pause: Option<(Instant, Instant)>,
+    /// When the fault began, and when it was over.
+    pub(super) fault: Option<(Instant, Instant)>,
     pub(super) freed_after: Option<Duration>,
     pub(super) findings: Vec<Finding>,
 }
@@ -40,8 +42,8 @@ impl<'a> Script<'a> {
         lease: Duration,
         promised: &'a Guarantees,
     ) -> Self {
-        let (pause, freed_after, findings) = (None, None, Vec::new());
-        Self { record, name, lease, promised, pause, freed_after, findings }
+        let (pause, fault, freed_after, findings) = (None, None, None, Vec::new());
+        Self { record, name, lease, promised, pause, fault, freed_after, findings }
     }
 
     /// Waits until the victim's loss was told.
@@ -98,10 +100,12 @@ pub(super) async fn play(
         return Ok(());
     };
     let began = SystemEnv.now();
+    script.fault = Some((began, began));
     match fault {
         Fault::None => {}
         Fault::ClientKilled => {
             clients[0].kill().await?;
+            script.fault = Some((began, SystemEnv.now()));
             script.freed(token, began).await;
             return Ok(());
         }
@@ -143,6 +147,7 @@ pub(super) async fn play(
         }
     }
     let over = SystemEnv.now();
+    script.fault = Some((began, over));
     clients[0].order(Order::GoOn).await?;
     script.successor(token, over).await;
     Ok(())

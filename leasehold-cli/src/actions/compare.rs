@@ -1,28 +1,75 @@
 //! `compare`: stores measured side by side.
 
-use comparison::{Plan, Store, Watch, embedded};
-use indicatif::{ProgressBar, ProgressStyle};
+use std::path::Path;
+use std::time::Duration;
+
+use comparison::{Comparison, Holder, Local, Plan, Proof, Report, Store, Watch, embedded};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leasehold::StoreUrl;
 
 use crate::args::Compare;
-use crate::exit::{Failure, cause};
+use crate::exit::{self, Failure, cause};
 use crate::show::print;
+use crate::supervise::Signals;
+
+const SPAN: Duration = Duration::from_secs(30);
+/// Of more stores.
+const SPAN_LOCAL: Duration = Duration::from_secs(120);
 
 pub(super) async fn compare(args: &Compare) -> Result<u8, Failure> {
     let failed = |error: leasehold::Error| Failure::of(&error);
-    let plan = Plan::new(args.span).map_err(failed)?;
+    let span = args.span.unwrap_or(if args.local { SPAN_LOCAL } else { SPAN });
+    let plan = Plan::new(span).map_err(failed)?;
+    // Before the measuring, which takes a while.
+    let proof = args.proof.as_deref().map(read_proof).transpose()?;
+    let urls: Result<Vec<_>, _> = args.stores.iter().map(StoreUrl::new).collect();
+    let mut stores: Vec<_> = urls.map_err(failed)?.into_iter().map(Store::new).collect();
+    let mut signals = Signals::catch().map_err(|error| {
+        Failure::unavailable(format_args!("cannot catch signals: {}", cause(&error)))
+    })?;
     // The folder stays until all is measured.
-    let (stores, _folder) = if args.stores.is_empty() {
-        let (stores, folder) = embedded().map_err(failed)?;
-        (stores, Some(folder))
-    } else {
-        let urls: Result<Vec<_>, _> = args.stores.iter().map(StoreUrl::new).collect();
-        (urls.map_err(failed)?.into_iter().map(Store::new).collect(), None)
-    };
-    let mut bar = Bar(ProgressBar::no_length());
-    let report = comparison::compare(stores, plan, &mut bar).await;
+    let mut kept = None;
+    if stores.is_empty() {
+        let (without_servers, folder) = embedded().map_err(failed)?;
+        stores = without_servers;
+        kept = Some(folder);
+    }
+    // The servers, too; what ends this process by a signal or a panic ends them.
+    let mut local = None;
+    if args.local {
+        let started = tokio::select! {
+            biased;
+            signal = signals.asked_to_end() => return Ok(exit::of_signal(signal)),
+            started = Local::start() => local.insert(started),
+        };
+        stores.append(&mut started.stores);
+    }
+    let absent = local.as_ref().map_or_else(Vec::new, |local| local.absent.clone());
+    let comparison = Comparison::new(stores, plan).absent(absent).holder(holder());
+    let (mut bar, mut ended_by) = (Bar::new(), None);
+    let stop = async { ended_by = Some(signals.asked_to_end().await) };
+    let report = comparison.run(&mut bar, stop).await;
     bar.0.finish_and_clear();
     let report = report.map_err(failed)?;
+    drop((local, kept));
+    match (report, ended_by) {
+        (Some(report), _) => show(&report.with_proof(proof), args),
+        (None, signal) => Ok(signal.map_or(1, exit::of_signal)),
+    }
+}
+
+/// This command itself, of which a process is to be killed while it holds a lock.
+fn holder() -> Option<Holder> {
+    std::env::current_exe().ok().map(Holder::new)
+}
+
+fn read_proof(file: &Path) -> Result<Proof, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format_args!("cannot read {file:?}: {}", cause(&error))))?;
+    Proof::read(&text).map_err(|why| Failure::usage(format_args!("{file:?}: {why}")))
+}
+
+fn show(report: &Report, args: &Compare) -> Result<u8, Failure> {
     if let Some(file) = &args.page {
         let page = report.page().map_err(Failure::unavailable)?;
         std::fs::write(file, page).map_err(|error| {
@@ -32,7 +79,7 @@ pub(super) async fn compare(args: &Compare) -> Result<u8, Failure> {
     if !args.output.json {
         return print(&report.to_string());
     }
-    let json = serde_json::to_string_pretty(&report)
+    let json = serde_json::to_string_pretty(report)
         .map_err(|error| Failure::unavailable(format_args!("cannot print JSON: {error}")))?;
     print(&format!("{json}\n"))
 }
@@ -40,16 +87,22 @@ pub(super) async fn compare(args: &Compare) -> Result<u8, Failure> {
 /// On a terminal; nothing elsewhere.
 struct Bar(ProgressBar);
 
-impl Watch for Bar {
-    fn next(&mut self, done: usize, of: usize, store: &str, measure: &str) {
-        if self.0.length().is_none() {
-            let looks = "{bar:30} {pos}/{len} {msg}";
-            if let Ok(style) = ProgressStyle::with_template(looks) {
-                self.0.set_style(style);
-            }
-            self.0.set_length(of as u64);
+impl Bar {
+    fn new() -> Self {
+        // It draws nothing where stderr is no terminal.
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent}% {msg}") {
+            bar.set_style(style);
         }
-        self.0.set_position(done as u64);
+        Self(bar)
+    }
+}
+
+impl Watch for Bar {
+    fn next(&mut self, elapsed: Duration, of: Duration, store: &str, measure: &str) {
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        self.0.set_length(millis(of));
+        self.0.set_position(millis(elapsed.min(of)));
         self.0.set_message(format!("{store}: {measure}"));
     }
 }

@@ -22,10 +22,9 @@ pub fn perform(cli: Cli) -> Result<u8, Failure> {
         Action::Migrate(_) | Action::Compare(_) => None,
         _ => Some(Place::of(cli.store.as_deref())?),
     };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-            Failure::unavailable(format_args!("cannot start the runtime: {}", cause(&error)))
-        })?;
+    let runtime = runtime(&cli.action).enable_all().build().map_err(|error| {
+        Failure::unavailable(format_args!("cannot start the runtime: {}", cause(&error)))
+    })?;
     let code = runtime.block_on(async {
         match (cli.action, place) {
             (Action::Migrate(args), _) => migrate::migrate(&args).await,
@@ -48,4 +47,16 @@ pub fn perform(cli: Cli) -> Result<u8, Failure> {
     // A look-up of a host name that hangs must not keep us.
     runtime.shutdown_background();
     code
+}
+
+/// One thread is enough, but for a comparison, whose tasks stand for programs that have more.
+fn runtime(action: &Action) -> tokio::runtime::Builder {
+    #[cfg(feature = "compare")]
+    if matches!(action, Action::Compare(_)) {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(2);
+        return builder;
+    }
+    let _ = action;
+    tokio::runtime::Builder::new_current_thread()
 }

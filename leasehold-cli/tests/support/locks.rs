@@ -27,6 +27,18 @@ impl Store {
         self.directory().join(name)
     }
 
+    /// What is in the directory, but for the kit's list of ports, which all tests of a user share.
+    pub fn left(&self) -> Vec<String> {
+        let files = fs::read_dir(self.directory()).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| !name.starts_with("leasehold-kit-ports")).collect()
+    }
+
+    /// Waits until there is nothing else in the directory: who cleans up may do so a little later.
+    pub fn has_only_beside(&self, names: &[&str]) {
+        super::until("nothing else to be left", || (self.left() == names).then_some(()));
+    }
+
     pub fn url(&self) -> String {
         format!("sqlite:{}", self.beside("locks.db").display())
     }

@@ -6,6 +6,7 @@
 // Each test file uses its part; clippy.toml speaks only of what is inside test functions.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
+pub mod browser;
 pub mod locks;
 pub mod terminal;
 
@@ -232,4 +233,16 @@ pub fn until_stopped(pid: Pid) {
 /// A process id as a script has printed it.
 pub fn pid(line: &str) -> Pid {
     Pid::from_raw(line.trim().parse().unwrap()).unwrap()
+}
+
+/// Looks again and again until there is something: for what nobody is told of.
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < LIMIT, "{what}: not within {LIMIT:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
 }

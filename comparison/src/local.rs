@@ -1,0 +1,129 @@
+//! Servers of the machine's own packages, started for a comparison.
+
+use std::{any::Any, net::SocketAddr};
+
+use leasehold::StoreUrl;
+use lock_core::{BoxFuture, Error, Init};
+use serde::Serialize;
+use server_kit::{
+    Etcd, EtcdOptions, KitError, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis,
+    RedisOptions, Server as _,
+};
+
+use crate::Store;
+
+/// How many Redis a Redlock has.
+const NODES: usize = 5;
+
+/// A store that could not be compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Absent {
+    /// Which.
+    pub name: String,
+    /// Why, and what would help.
+    pub why: String,
+}
+
+/// Servers in temporary folders, on free ports of 127.0.0.1. They end when this is dropped, and when
+/// this process ends, however it does.
+pub struct Local {
+    /// Those that are there.
+    pub stores: Vec<Store>,
+    /// Those that are not.
+    pub absent: Vec<Absent>,
+    servers: Vec<Box<dyn Any + Send>>,
+}
+
+/// A server that runs, and its URL.
+type Started = Result<(String, Box<dyn Any + Send>), KitError>;
+
+type Start = fn() -> BoxFuture<Started>;
+
+/// Each kind, by the name of its scheme, which is that of its cargo feature.
+const KINDS: [(&str, Start); 5] = [
+    ("redis", || Box::pin(redis())),
+    ("redlock", || Box::pin(redlock())),
+    ("etcd", || Box::pin(etcd())),
+    ("postgres", || Box::pin(postgres())),
+    ("mysql", || Box::pin(mysql())),
+];
+
+impl Local {
+    /// Starts one of each kind whose programs are installed and whose backend is in this build:
+    /// Redis, five Redis for Redlock, etcd, PostgreSQL and MariaDB, all with the settings that keep
+    /// what their locks rest on.
+    ///
+    /// *Cancel safety*: what was started ends.
+    pub async fn start() -> Self {
+        let started = KINDS.map(|(name, start)| async move { (name, one(name, start).await) });
+        let mut local = Self { stores: Vec::new(), absent: Vec::new(), servers: Vec::new() };
+        for (name, started) in futures_util::future::join_all(started).await {
+            match started {
+                Ok((store, server)) => {
+                    local.stores.push(store);
+                    local.servers.push(server);
+                }
+                Err(why) => local.absent.push(Absent { name: name.to_owned(), why }),
+            }
+        }
+        local
+    }
+}
+
+async fn one(name: &str, start: Start) -> Result<(Store, Box<dyn Any + Send>), String> {
+    // First, as there is no need for a server that nobody can speak to.
+    StoreUrl::new(format!("{name}:")).map_err(|error| error.to_string())?;
+    let (url, server) = start().await.map_err(|error| match error {
+        KitError::MissingProgram { program, package } => {
+            format!("`{program}` is not installed (Debian's package {package} brings it)")
+        }
+        other => {
+            let cause = std::error::Error::source(&other).map(|cause| format!(": {cause}"));
+            format!("{other}{}", cause.unwrap_or_default())
+        }
+    })?;
+    let made = async {
+        let url = StoreUrl::new(url)?;
+        let store = leasehold::open(url.clone()).await?;
+        store.init(&Init { first_use: true, ..Init::default() }).await?;
+        store.close().await;
+        Ok::<_, Error>(Store::new(url))
+    };
+    let store = made.await.map_err(|error| format!("it does not get ready: {error}"))?;
+    Ok((store, server))
+}
+
+async fn redis() -> Started {
+    let server = Redis::start(RedisOptions::new()).await?;
+    Ok((format!("redis://{}", server.address()), Box::new(server)))
+}
+
+async fn redlock() -> Started {
+    let nodes = Redis::start_many(NODES, RedisOptions::new()).await?;
+    let hosts: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
+    Ok((format!("redlock://{}", hosts.join(",")), Box::new(nodes)))
+}
+
+async fn etcd() -> Started {
+    // etcd's own timers: the kit's are made for tests.
+    let timers = ["--heartbeat-interval=100", "--election-timeout=1000"];
+    let options = timers.into_iter().fold(EtcdOptions::new(), EtcdOptions::flag);
+    let server = Etcd::single(options).await?;
+    let hosts: Vec<_> = server.endpoints().iter().map(SocketAddr::to_string).collect();
+    Ok((format!("etcd://{}", hosts.join(",")), Box::new(server)))
+}
+
+async fn postgres() -> Started {
+    let options = PostgresOptions::new().line("fsync = on").line("shared_buffers = 128MB");
+    let server = Postgres::start(options).await?;
+    Ok((format!("postgres://postgres@{}/postgres", server.address()), Box::new(server)))
+}
+
+async fn mysql() -> Started {
+    // MariaDB's own sizes: with the kit's small ones it reads and writes pages all the time.
+    let sizes = ["--innodb-buffer-pool-size=128M", "--innodb-log-file-size=96M"];
+    let options = sizes.into_iter().fold(MariadbOptions::new(), MariadbOptions::flag);
+    let server = Mariadb::start(options).await?;
+    Ok((format!("mysql://root@{}/test?ssl-mode=disabled", server.address()), Box::new(server)))
+}

@@ -1,0 +1,78 @@
+//! Runs over real servers: what is left on them, and that one in use is refused.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::{future::pending, time::Duration};
+
+use comparison::{Comparison, Local, Measure, Plan, Store};
+use etcd_client::{Client, GetOptions};
+use leasehold::ErrorKind;
+
+/// What bears the word "compare" on a server: keys and tables.
+async fn left(store: &Store) -> Vec<String> {
+    let url = store.url.expose();
+    let plain = url.split('?').next().unwrap();
+    let tables = "SELECT CAST(table_name AS CHAR(64)) FROM information_schema.tables \
+                  WHERE table_name LIKE '%compare%'";
+    match store.url.scheme() {
+        "redis" | "redlock" => {
+            let mut keys = Vec::new();
+            for host in plain.split_once("://").unwrap().1.split(',') {
+                let client = redis::Client::open(format!("redis://{host}")).unwrap();
+                let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+                let mut all = redis::cmd("KEYS");
+                let found: Vec<String> =
+                    all.arg("*compare*").query_async(&mut connection).await.unwrap();
+                keys.extend(found);
+            }
+            keys
+        }
+        "etcd" => {
+            let client =
+                Client::connect([plain.trim_start_matches("etcd://")], None).await.unwrap();
+            let all = GetOptions::new().with_all_keys().with_keys_only();
+            let answer = client.kv_client().get("", Some(all)).await.unwrap();
+            let keys = answer.kvs().iter().map(|kv| String::from_utf8_lossy(kv.key()).into_owned());
+            keys.filter(|key| key.contains("compare")).collect()
+        }
+        "postgres" => {
+            let pool = sqlx::PgPool::connect(plain).await.unwrap();
+            sqlx::query_scalar(tables).fetch_all(&pool).await.unwrap()
+        }
+        _ => {
+            let pool = sqlx::MySqlPool::connect(plain).await.unwrap();
+            sqlx::query_scalar(tables).fetch_all(&pool).await.unwrap()
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_left_on_a_server_and_one_in_use_is_refused() {
+    let mut local = Local::start().await;
+    assert!(local.absent.is_empty(), "{:?}", local.absent);
+    let stores = std::mem::take(&mut local.stores);
+    let plan = Plan::new(Duration::from_secs(6)).unwrap();
+    let run = |stores| Comparison::new(stores, plan);
+    let report = run(stores.clone()).run(&mut (), pending()).await.unwrap().unwrap();
+    assert_eq!(report.stores.len(), 5);
+    for store in &report.stores {
+        let figure = store.figure(Measure::Uncontended).unwrap();
+        assert!(figure.rounds.len() >= 3 && store.no_floor.is_none(), "{store:?}");
+    }
+    // Stopped in the middle, too.
+    let stop = tokio::time::sleep(Duration::from_secs(1));
+    assert!(run(stores.clone()).run(&mut (), stop).await.unwrap().is_none());
+    for store in &stores {
+        let page = leasehold::open(store.url.clone()).await.unwrap().list(None).await.unwrap();
+        assert!(page.locks.iter().all(|lock| lock.holder.is_none()), "{:?}", page.locks);
+        assert_eq!(left(store).await, Vec::<String>::new(), "{}", store.name);
+    }
+    for store in stores {
+        let client = leasehold::connect(store.url.clone()).await.unwrap();
+        let held = client.lock("nightly").acquire().await.unwrap();
+        let error = run(vec![store]).run(&mut (), pending()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("\"nightly\" is held"), "{error}");
+        held.release().await.unwrap();
+    }
+}
