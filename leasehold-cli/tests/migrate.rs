@@ -129,3 +129,45 @@ fn both_stores_are_to_be_named_and_no_password_is_repeated() {
     assert_eq!(code, 69);
     assert!(line.contains("two are needed"), "{line}");
 }
+
+/// Stores that cannot be reached, in every family: none of their passwords is shown, in no spelling.
+#[test]
+#[cfg(all(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "redlock"
+))]
+fn no_password_of_either_store_is_shown() {
+    let way = Way::new();
+    let password = encoded("p@ss:w/rd%");
+    let stores = [
+        format!("redis://u:{password}@127.0.0.1:1"),
+        format!("redlock://:{password}@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"),
+        format!("etcd://u:{password}@127.0.0.1:1"),
+        format!("postgres://u:{password}@127.0.0.1:1/d"),
+        format!("mysql://u:{password}@127.0.0.1:1/d"),
+    ];
+    std::thread::scope(|scope| {
+        for store in &stores {
+            let (way, from) = (&way, way.from.url());
+            scope.spawn(move || {
+                let url = format!("migrate:both?from={}&to={}", encoded(&from), encoded(store));
+                for args in [
+                    &["migrate", "status", "--from", &from, "--to", store][..],
+                    &["migrate", "next", "--json", "--from", store, "--to", &from],
+                    &["run", "--store", &url, "x", "--", "echo", "ran"],
+                    &["list", "--store", &url],
+                ] {
+                    let output = way.from.act(args);
+                    let (code, line) = failure(&output);
+                    assert_eq!(code, 69, "{args:?}: {line}");
+                    for part in ["ss:w", "ss%3A", "%25", "w/rd"] {
+                        assert!(!line.contains(part), "{line}");
+                    }
+                }
+            });
+        }
+    });
+}

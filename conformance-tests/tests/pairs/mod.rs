@@ -82,7 +82,7 @@ pub(crate) fn url(phase: leasehold::migration::Phase, from: &str, to: &str) -> S
 }
 
 /// Percent-encodes all but the plainest characters.
-fn encoded(url: &str) -> String {
+pub(crate) fn encoded(url: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric();
     url.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
