@@ -236,6 +236,7 @@ mod tests {
             happened: String::new(),
             has_own_fence: true,
             tolerance: Duration::from_secs(2),
+            crowded: false,
         };
         judge(&shown).0.into_iter().map(|finding| finding.guarantee).collect()
     }

@@ -54,6 +54,7 @@ pub(super) struct Shown {
     /// Whether the store's own fence was tried.
     pub(super) has_own_fence: bool,
     pub(super) tolerance: Duration,
+    pub(super) crowded: bool,
 }
 
 impl Shown {
@@ -130,6 +131,7 @@ pub(super) async fn run(
         wait: profile.wait,
         tasks: profile.tasks,
         operations: profile.operations,
+        rest: profile.rest,
         careless: fault != Fault::None,
         role: Role::Victim,
     };
@@ -187,6 +189,7 @@ pub(super) async fn run(
         happened,
         has_own_fence,
         tolerance: profile.tolerance,
+        crowded: profile.crowded,
     };
     shown.has_evidence()?;
     Ok(shown)

@@ -179,7 +179,8 @@ impl Worker {
             }
             let fine = if heir { self.inherit().await } else { self.operate().await };
             made += 1;
-            let pause = if fine { self.dice.millis(10) } else { AFTER_ERROR };
+            let rest = self.part.rest.as_millis() as u64;
+            let pause = if fine { self.dice.millis(rest) } else { AFTER_ERROR };
             tokio::time::sleep(pause).await;
         }
     }

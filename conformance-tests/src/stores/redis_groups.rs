@@ -181,7 +181,8 @@ pub(super) async fn redlock(fault: Fault, count: usize) -> Result<Stage, SetUpEr
     let proxies = try_join_all(addresses.iter().map(|at| Proxy::start(*at))).await?;
     let url = |at: Vec<SocketAddr>| {
         let hosts: Vec<_> = at.iter().map(SocketAddr::to_string).collect();
-        format!("redlock://{}?longest_lease=2s", hosts.join(","))
+        // Where many processes share a processor, ten milliseconds are too few.
+        format!("redlock://{}?longest_lease=2s&node_timeout=100ms", hosts.join(","))
     };
     let direct = url(addresses.clone());
     let proxied = url(proxies.iter().map(Proxy::address).collect());
