@@ -24,21 +24,38 @@ impl Waits {
     }
 }
 
-#[derive(Debug)]
+/// Told of each place that the store has made.
+pub(crate) type OnPlace = Arc<dyn Fn(&LockName) + Send + Sync>;
+
 pub(crate) struct Observed {
     inner: Arc<dyn Backend>,
     begun: watch::Sender<u64>,
+    on_place: Option<OnPlace>,
+}
+
+impl std::fmt::Debug for Observed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observed").field("inner", &self.inner).finish_non_exhaustive()
+    }
 }
 
 impl Observed {
     pub(crate) fn over(inner: Arc<dyn Backend>) -> (Arc<dyn Backend>, Waits) {
         let (begun, waits) = watch::channel(0);
-        (Arc::new(Self { inner, begun }), Waits(waits))
+        (Arc::new(Self { inner, begun, on_place: None }), Waits(waits))
     }
 
-    fn enqueued(&self, answer: Enqueued) -> Enqueued {
+    /// `inner`, with its places told to `on_place`.
+    pub(crate) fn places(inner: Arc<dyn Backend>, on_place: OnPlace) -> Arc<dyn Backend> {
+        Arc::new(Self { inner, begun: watch::Sender::new(0), on_place: Some(on_place) })
+    }
+
+    fn enqueued(&self, name: &LockName, answer: Enqueued) -> Enqueued {
         match answer {
             Enqueued::Waiting(turn, busy) => {
+                if let Some(tell) = &self.on_place {
+                    tell(name);
+                }
                 let begun = Some(self.begun.clone());
                 Enqueued::Waiting(Box::new(ObservedTurn { turn, begun }), busy)
             }
@@ -87,7 +104,8 @@ impl Backend for Observed {
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
-        self.inner.enqueue(request).await.map(|answer| self.enqueued(answer))
+        let answer = self.inner.enqueue(request).await?;
+        Ok(self.enqueued(&request.name, answer))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -100,7 +118,7 @@ impl Backend for Observed {
 
     async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
         let Released { outcome, next } = self.inner.release(grant, how).await?;
-        Ok(Released { outcome, next: next.map(|answer| self.enqueued(answer)) })
+        Ok(Released { outcome, next: next.map(|answer| self.enqueued(&grant.name, answer)) })
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc};
 use conformance_tests::{
     SetUpError,
     mutants::{Flaw, flawed},
-    proof::{self, Cell, Fault, Guarantee, Stage, Subject},
+    proof::{self, Cell, Fault, Guarantee, InQuick, Stage, Subject},
     stores,
 };
 use lock_core::{Backend, BoxFuture, Error};
@@ -44,9 +44,10 @@ fn main() -> ExitCode {
             let flaw = *flaw;
             Subject {
                 name: format!("{flaw:?}"),
-                faults: vec![*fault],
+                faults: vec![(*fault, InQuick::Yes)],
+                absent: Vec::new(),
                 withheld: Vec::new(),
-                start: Arc::new(move || Box::pin(start(flaw))),
+                start: Arc::new(move |_| Box::pin(start(flaw))),
             }
         })
         .collect();

@@ -8,7 +8,7 @@
 //! - Every server is a [`Server`]: pause, resume, kill, restart with or without its data.
 //! - [`Proxy`] stands between a client and a server: cut, black hole, lost replies, delay, reset; and
 //!   counts, so that a test can assert that its fault happened.
-//! - [`Streams`] does so for single calls of gRPC; [`SlowFlush`] makes a server's disk slow.
+//! - [`Streams`] does so for single calls of gRPC; [`SlowFlush`] and [`FullDisk`] make its disk slow, and full.
 //! - [`Clock`] sets a server's clocks while it runs.
 //!
 //! A missing program is an error that names the Debian package to install, never a skipped test.
@@ -17,12 +17,14 @@ mod account;
 mod bus;
 pub mod clock_shim;
 mod cluster;
+mod cold_copy;
 mod error;
 mod etcd;
 mod mariadb;
 mod pgbouncer;
 pub mod ports;
 mod postgres;
+mod power;
 pub mod process;
 pub mod programs;
 pub mod proxy;
@@ -32,6 +34,7 @@ mod server;
 mod session;
 mod slow_flush;
 pub mod tls;
+mod tracer;
 pub mod tree;
 pub mod wait;
 
@@ -40,6 +43,7 @@ pub use self::{
     bus::Links,
     clock_shim::{Clock, Offsets},
     cluster::RedisCluster,
+    cold_copy::ColdCopy,
     error::{KitError, Result},
     etcd::{Etcd, EtcdOptions, Member, Streams},
     mariadb::{Mariadb, MariadbOptions},
@@ -50,7 +54,7 @@ pub use self::{
     redis::{Redis, RedisOptions},
     sentinel::Sentinels,
     server::{Data, Server},
-    slow_flush::SlowFlush,
+    slow_flush::{FullDisk, SlowFlush},
     tls::{Certificates, ClientCertificates},
     tree::is_alive,
 };

@@ -15,10 +15,12 @@ usage: cargo run -p conformance-tests -- (--store STORE… | --all | --list) [op
   --all             every kind of store
   --list            the kinds of stores and the faults of each
   --fault FAULT     only this fault; may be given more than once
-  --profile NAME    quick (default): seconds per fault; soak: again and again, with other seeds
+  --profile NAME    quick (default): seconds per fault, some faults left out; soak: every fault, again
+                    and again, with other seeds
   --for DURATION    how long the soak of a store lasts; default 30m
   --seed N          the first seed; default: drawn, and printed
   --json FILE       also writes the results there
+  --page FILE…      no run: prints the summary of results that were written by --json
 
 It ends with 0 if all that is promised held, and all that is not was seen to break where it must be;
 with 1 if not, and with 2 for a command line that it does not understand.";
@@ -29,6 +31,7 @@ pub(super) enum Wanted {
     Run(Args),
     List,
     Help,
+    Page(Vec<PathBuf>),
 }
 
 /// What is to be tried.
@@ -71,6 +74,7 @@ pub(super) fn parse(
             "--store" => parsed.stores.push(store(&value()?, subjects)?),
             "--all" => parsed.stores = subjects.to_vec(),
             "--list" => return Ok(Wanted::List),
+            "--page" => return Ok(Wanted::Page(args.map(PathBuf::from).collect())),
             "--help" | "-h" => return Ok(Wanted::Help),
             "--fault" => parsed.faults.push(fault(&value()?)?),
             "--profile" => parsed.profile = profile(&value()?)?,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// What befalls a store or its clients while a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +18,8 @@ pub enum Fault {
     ConnectionCut,
     /// What the holder's process sends arrives; no answer reaches it, until another holds the lock.
     HalfCut,
+    /// Nothing that the holder's process sends arrives, until another holds the lock.
+    RequestsLost,
     /// Every answer to the holder's process comes later than the lease is long.
     Delayed,
     /// The store is stopped (SIGSTOP) until the holder has been told of its loss.
@@ -26,6 +28,26 @@ pub enum Fault {
     ServerRestarted,
     /// The store is killed, and started again without its data.
     DataLost,
+    /// The store is killed, and what it wrote last is cut off: a loss of power.
+    TailLost,
+    /// A copy of the store's data, taken before the lock was, is put back.
+    Restored,
+    /// Each flush of the store's disk takes long.
+    SlowDisk,
+    /// The store's disk is full.
+    FullDisk,
+    /// The wall clock of the store steps an hour forward.
+    ClockForward,
+    /// The wall clock of the store steps a minute back.
+    ClockBack,
+    /// The server that leads is killed, and another takes its place.
+    FailedOver,
+    /// Of several servers so many are killed as the store promises to do without.
+    MemberKilled,
+    /// Of several servers so many are stopped as the store promises to do without.
+    MemberPaused,
+    /// Of several servers more are killed than the store can do without; later they come back.
+    QuorumLost,
 }
 
 impl Fault {
@@ -36,10 +58,21 @@ impl Fault {
         Self::ClientPaused,
         Self::ConnectionCut,
         Self::HalfCut,
+        Self::RequestsLost,
         Self::Delayed,
         Self::ServerPaused,
         Self::ServerRestarted,
         Self::DataLost,
+        Self::TailLost,
+        Self::Restored,
+        Self::SlowDisk,
+        Self::FullDisk,
+        Self::ClockForward,
+        Self::ClockBack,
+        Self::FailedOver,
+        Self::MemberKilled,
+        Self::MemberPaused,
+        Self::QuorumLost,
     ];
 
     /// Those that need nothing but the clients' own processes: for a store that is somebody's.
@@ -53,21 +86,34 @@ impl Fault {
             Self::ClientKilled => "client killed",
             Self::ClientPaused => "client paused",
             Self::ConnectionCut => "connection cut",
-            Self::HalfCut => "half cut",
+            Self::HalfCut => "answers lost",
+            Self::RequestsLost => "requests lost",
             Self::Delayed => "delayed",
             Self::ServerPaused => "server paused",
             Self::ServerRestarted => "server restarted",
             Self::DataLost => "data lost",
+            Self::TailLost => "tail lost",
+            Self::Restored => "copy restored",
+            Self::SlowDisk => "slow disk",
+            Self::FullDisk => "full disk",
+            Self::ClockForward => "clock forward",
+            Self::ClockBack => "clock back",
+            Self::FailedOver => "failed over",
+            Self::MemberKilled => "member killed",
+            Self::MemberPaused => "member paused",
+            Self::QuorumLost => "quorum lost",
         }
     }
 
     /// Whether the holder's connections go through a proxy.
-    pub(super) fn is_on_the_way(self) -> bool {
-        matches!(self, Self::ConnectionCut | Self::HalfCut | Self::Delayed)
+    #[must_use]
+    pub fn is_on_the_way(self) -> bool {
+        matches!(self, Self::ConnectionCut | Self::HalfCut | Self::RequestsLost | Self::Delayed)
     }
 
     /// Whether a client that is neither killed nor paused has reason to see an error of the store.
-    pub(super) fn spares_the_store(self) -> bool {
+    #[must_use]
+    pub fn spares_the_store(self) -> bool {
         matches!(self, Self::None | Self::ClientKilled | Self::ClientPaused)
     }
 }
@@ -81,5 +127,13 @@ impl fmt::Display for Fault {
 impl Serialize for Fault {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.name())
+    }
+}
+
+impl<'a> Deserialize<'a> for Fault {
+    fn deserialize<D: Deserializer<'a>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        let found = Self::ALL.iter().find(|fault| fault.name() == name);
+        found.copied().ok_or_else(|| D::Error::custom(format!("{name:?} is no fault")))
     }
 }

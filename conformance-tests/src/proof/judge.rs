@@ -6,7 +6,6 @@ use lock_core::Instant;
 
 use super::{
     Fault,
-    profile::TOLERANCE,
     scene::{Finding, Shown},
     subject::Guarantee,
 };
@@ -19,6 +18,8 @@ pub(super) struct Figures {
     pub(super) granted: u64,
     pub(super) lost: u64,
     pub(super) stale_refused: u64,
+    /// Acquisitions that were seen to wait in a place of their own.
+    pub(super) queued: u64,
     /// The longest time between the end of a validity and the word of it.
     pub(super) told_after: Duration,
 }
@@ -26,15 +27,17 @@ pub(super) struct Figures {
 /// Everything that should not have been, and the figures.
 pub(super) fn judge(shown: &Shown) -> (Vec<Finding>, Figures) {
     let mut findings = shown.findings.clone();
-    findings.extend(rules(&shown.history));
+    findings.extend(rules(shown));
     findings.extend(served(shown));
+    findings.extend(idle(shown));
     let mut figures = figures(&shown.history);
     findings.extend(told(shown, &mut figures));
     (findings, figures)
 }
 
 /// The rules of the history checker; the two kinds of registers are different promises.
-fn rules(history: &History) -> Vec<Finding> {
+fn rules(shown: &Shown) -> Vec<Finding> {
+    let (history, judges) = (&shown.history, |guarantee| shown.judges(guarantee));
     let of = |kind: &'static str| -> History {
         let theirs = |event: &&Event| matches!(&event.what, What::Updated { resource, .. } if resource.starts_with(kind));
         history.events().iter().filter(theirs).cloned().collect()
@@ -42,6 +45,9 @@ fn rules(history: &History) -> Vec<Finding> {
     let all = [Rule::WellFormed, Rule::Exclusion, Rule::Tokens, Rule::Resurrection];
     let mut broken = history::check(history, &all);
     broken.extend(history::check(&of("fenced"), &[Rule::LostUpdate]));
+    if judges(Guarantee::Fair) {
+        broken.extend(history::check(history, &[Rule::Fairness]));
+    }
     let mut findings: Vec<_> = broken
         .into_iter()
         .map(|violation| {
@@ -49,14 +55,19 @@ fn rules(history: &History) -> Vec<Finding> {
                 Rule::Tokens => Guarantee::Tokens,
                 Rule::Resurrection => Guarantee::NoResurrection,
                 Rule::LostUpdate => Guarantee::Fence,
+                Rule::Fairness => Guarantee::Fair,
                 _ => Guarantee::Exclusion,
             };
             Finding { guarantee, what: violation.to_string(), ops: violation.ops }
         })
         .collect();
-    findings.extend(history::check(&of("unfenced"), &[Rule::LostUpdate]).into_iter().map(
-        |found| Finding { guarantee: Guarantee::Unfenced, what: found.to_string(), ops: found.ops },
-    ));
+    for (kind, guarantee) in [("own", Guarantee::OwnFence), ("unfenced", Guarantee::Unfenced)] {
+        let lost = history::check(&of(kind), &[Rule::LostUpdate]);
+        findings.extend(lost.into_iter().map(|found| {
+            let what = found.to_string();
+            Finding { guarantee, what, ops: found.ops }
+        }));
+    }
     findings
 }
 
@@ -90,6 +101,44 @@ fn served(shown: &Shown) -> Vec<Finding> {
     findings
 }
 
+/// L2, L3: a lock that was given back while somebody waited for it is held again within what the store
+/// promises of its polling.
+fn idle(shown: &Shown) -> Vec<Finding> {
+    if shown.fault != Fault::None {
+        return Vec::new();
+    }
+    let promised = &shown.promised;
+    let bound = promised.longest_poll + promised.dead_place_delay + shown.tolerance;
+    let holds = Holds::of(&shown.history);
+    let released = |op: Op| {
+        let back = |event: &&Event| {
+            event.op == op && matches!(event.what, What::Released { failed: None })
+        };
+        shown.history.events().iter().find(back).map(|event| event.at)
+    };
+    let mut findings = Vec::new();
+    for attempts in holds.by_name.values() {
+        let granted = |attempt: &&history::Attempt| attempt.hold.is_some();
+        for free in attempts.iter().filter(granted).filter_map(|attempt| released(attempt.op)) {
+            let due = free + bound;
+            let next = attempts.iter().filter(granted).filter_map(|attempt| attempt.ended);
+            let next = next.filter(|at| *at > free).min();
+            if next.is_some_and(|next| next <= due) {
+                continue;
+            }
+            let waited = |attempt: &&history::Attempt| {
+                attempt.asked < free && attempt.ended.is_none_or(|ended| ended > due)
+            };
+            if let Some(waiter) = attempts.iter().find(waited) {
+                let what = format!("{} waited for a lock that was free for {bound:?}", waiter.op);
+                let finding = Finding::new(Guarantee::Served, what);
+                findings.push(Finding { ops: vec![waiter.op], ..finding });
+            }
+        }
+    }
+    findings
+}
+
 /// L5: whoever believed for the last time until some instant knew of the end soon after it. What a
 /// stopped process does not do while it is stopped is not its fault.
 fn told(shown: &Shown, figures: &mut Figures) -> Vec<Finding> {
@@ -112,7 +161,7 @@ fn told(shown: &Shown, figures: &mut Figures) -> Vec<Finding> {
                 };
                 let late = event.at.since(due);
                 figures.told_after = figures.told_after.max(late);
-                if late > TOLERANCE {
+                if late > shown.tolerance {
                     let what = format!("{} was told {late:?} after its validity ended", event.op);
                     let finding = Finding::new(Guarantee::LossTold, what);
                     findings.push(Finding { ops: vec![event.op], ..finding });
@@ -131,6 +180,7 @@ fn figures(history: &History) -> Figures {
             What::Asked { .. } => figures.asked += 1,
             What::Acquired { .. } => figures.granted += 1,
             What::Lost { .. } => figures.lost += 1,
+            What::Queued => figures.queued += 1,
             What::Updated { admitted: false, .. } => figures.stale_refused += 1,
             _ => {}
         }
@@ -172,16 +222,22 @@ mod tests {
 
     fn found(fault: Fault, pause: Option<(u64, u64)>, events: Vec<Event>) -> Vec<Guarantee> {
         let second = Duration::from_secs(1);
+        let mut promised = Guarantees::new(second, second);
+        promised.fair = true;
         let shown = Shown {
             seed: 0,
             fault,
             history: History::new(events),
-            promised: Arc::new(Guarantees::new(second, second)),
+            promised: Arc::new(promised),
             wait: Duration::from_secs(30),
             pause: pause.map(|(from, to)| (at(from), at(to))),
             around: None,
             freed_after: None,
             findings: Vec::new(),
+            happened: String::new(),
+            has_own_fence: true,
+            tolerance: Duration::from_secs(2),
+            crowded: false,
         };
         judge(&shown).0.into_iter().map(|finding| finding.guarantee).collect()
     }
@@ -233,6 +289,31 @@ mod tests {
         );
         assert_eq!(found(Fault::ClientPaused, None, twice("fenced", true)), [Guarantee::Fence]);
         assert!(found(Fault::ClientPaused, None, twice("fenced", false)).is_empty());
+        assert_eq!(found(Fault::ClientPaused, None, twice("own", true)), [Guarantee::OwnFence]);
+        assert!(found(Fault::ClientPaused, None, twice("own", false)).is_empty());
+    }
+
+    #[test]
+    fn a_free_lock_that_nobody_gets_is_found() {
+        let waits = |second| {
+            let released = event(3, 0, What::Released { failed: None });
+            vec![asked(1, 0), acquired(2, 0, 3), released, asked(2, 1), acquired(second, 1, 20)]
+        };
+        assert!(found(Fault::None, None, waits(6)).is_empty());
+        assert_eq!(found(Fault::None, None, waits(9)), [Guarantee::Served]);
+    }
+
+    #[test]
+    fn who_is_passed_over_is_found_where_nothing_befell_the_clients() {
+        let passed = vec![
+            asked(1, 1),
+            event(2, 1, What::Queued),
+            asked(3, 0),
+            acquired(4, 0, 5),
+            acquired(6, 1, 7),
+        ];
+        assert_eq!(found(Fault::None, None, passed.clone()), [Guarantee::Fair]);
+        assert!(found(Fault::ClientPaused, None, passed).is_empty());
     }
 
     #[test]

@@ -24,7 +24,9 @@ mod report;
 mod result;
 mod scene;
 mod script;
+mod soak;
 mod subject;
+mod tables;
 mod timeline;
 mod workload;
 
@@ -38,9 +40,14 @@ use self::{
 };
 pub use self::{
     fault::Fault,
-    report::{Report, readme},
+    report::Report,
     result::{Cell, FaultResult},
-    subject::{Connect, Expected, Guarantee, Stage, Start, Subject, Withheld},
+    soak::page,
+    subject::{
+        Absent, Census, Connect, Expected, Guarantee, InQuick, OwnFence, Plant, Stage, Start,
+        Subject, Withheld,
+    },
+    tables::matrix,
     timeline::{Held, Timeline, Told},
 };
 
@@ -54,6 +61,18 @@ pub fn main(subjects: &[Subject], connect: Connect) -> ExitCode {
             Ok(Wanted::List) => {
                 list(subjects);
                 return ExitCode::SUCCESS;
+            }
+            Ok(Wanted::Page(files)) => {
+                return match soak::read(&files) {
+                    Ok(reports) => {
+                        print!("{}", soak::page(subjects, &reports));
+                        ExitCode::SUCCESS
+                    }
+                    Err(why) => {
+                        eprintln!("{why}");
+                        ExitCode::FAILURE
+                    }
+                };
             }
             Ok(Wanted::Help) => {
                 println!("{}", args::USAGE);
@@ -83,7 +102,7 @@ pub fn main(subjects: &[Subject], connect: Connect) -> ExitCode {
 #[must_use]
 pub fn gate(subjects: &[Subject], connect: Connect, page: &str) -> ExitCode {
     tried(subjects, connect, |reports, whole| {
-        let table = readme(reports);
+        let table = matrix(subjects, reports, "in the soak");
         println!("\n{table}");
         if whole && between(page).map(str::trim) != Some(table.trim()) {
             println!("the page's table between <!-- proof --> and <!-- /proof --> is not this one");
@@ -141,7 +160,7 @@ fn success(reports: &[Report]) -> ExitCode {
 
 fn list(subjects: &[Subject]) {
     for subject in subjects {
-        let faults: Vec<_> = subject.faults.iter().map(|fault| fault.name()).collect();
+        let faults: Vec<_> = subject.faults.iter().map(|(fault, _)| fault.name()).collect();
         println!("{}: {}", subject.name, faults.join(", "));
     }
 }
@@ -160,17 +179,27 @@ async fn try_all(args: &Args, connect: Connect) -> Vec<Report> {
 
 async fn try_one(subject: &Subject, args: &Args, seed: u64, connect: Connect) -> Report {
     let began = Instant::now();
-    let wanted = |fault: &Fault| args.faults.is_empty() || args.faults.contains(fault);
-    let faults = subject.faults.iter().copied().filter(wanted).map(FaultResult::new);
-    let mut report =
-        Report { store: subject.name.clone(), promised: None, faults: faults.collect() };
+    let wanted = |(fault, quick): &(Fault, InQuick)| match args.faults.is_empty() {
+        true => args.profile.lasts.is_some() || *quick == InQuick::Yes,
+        false => args.faults.contains(fault),
+    };
+    let faults = subject.faults.iter().copied().filter(wanted);
+    let mut report = Report::new(subject, args.profile.name);
+    report.faults = faults.map(|(fault, _)| FaultResult::new(fault)).collect();
     let mut next = seed;
     loop {
         for at in 0..report.faults.len() {
             attempt(subject, &args.profile, connect, &mut next, &mut report, at).await;
+            // What a long run has seen is not lost with it.
+            report.lasted_s = began.elapsed().as_secs();
+            if let Some(file) = args.json.as_ref().filter(|_| args.profile.lasts.is_some()) {
+                let text = serde_json::to_string_pretty(&[&report]).expect("plain data");
+                // It is written again at the end, and then it counts.
+                let _ = std::fs::write(file, text);
+            }
         }
         let more = args.profile.lasts.is_some_and(|lasts| began.elapsed() < lasts);
-        if !more || !report.is_right() {
+        if !more || report.faults.is_empty() {
             return report;
         }
     }
@@ -187,24 +216,35 @@ async fn attempt(
 ) {
     for _ in 0..profile.tries {
         let (began, result) = (Instant::now(), &mut report.faults[at]);
+        let told = (result.runs_failed, result.violations.len());
         match scene::run(subject, result.fault, *seed, profile, connect).await {
             Ok(shown) => {
                 result.add(subject, &shown);
-                let promised = report.promised.get_or_insert_with(|| (*shown.promised).clone());
-                if let Some(why) = subject.contradicts(promised) {
-                    result.failed = Some(why);
+                report.promised.get_or_insert_with(|| {
+                    serde_json::to_value(&*shown.promised).expect("plain data")
+                });
+                if let Some(why) = subject.contradicts(&shown.promised) {
+                    result.fail(why);
                 }
             }
-            Err(error) => result.failed = Some(format!("seed {seed}: {error}")),
+            Err(error) => result.fail(format!("seed {seed}: {error}")),
         }
         let word = match result.waits_for_a_break() && result.failed.is_none() {
             true => "not yet seen to break",
+            false if result.runs_failed > told.0 => "NOT RUN",
             false => result.in_short(),
         };
         let took = began.elapsed().as_secs_f64();
         println!("{}, {}, seed {seed}: {word} ({took:.1} s)", subject.name, result.fault);
+        // At once: a long run may be ended before its table is printed.
+        for why in result.failed.iter().filter(|_| result.runs_failed > told.0) {
+            println!("    not run: {why}");
+        }
+        for violation in &result.violations[told.1..] {
+            println!("    VIOLATED, {violation}");
+        }
         *seed += 1;
-        if result.failed.is_some() || !result.waits_for_a_break() {
+        if result.runs_failed > told.0 || !result.waits_for_a_break() {
             return;
         }
     }

@@ -38,6 +38,7 @@ pub(super) struct Part {
     pub(super) wait: Duration,
     pub(super) tasks: u32,
     pub(super) operations: u32,
+    pub(super) rest: Duration,
     /// Whether some holders write without a look at their guard.
     pub(super) careless: bool,
     pub(super) role: Role,

@@ -14,6 +14,13 @@ pub(super) struct Profile {
     pub(super) names: u32,
     /// How long a waiter waits. Whoever waits for longer was not served.
     pub(super) wait: Duration,
+    /// What a task rests at most between two operations.
+    pub(super) rest: Duration,
+    /// Whether other stores are tried at the same time: then a holder may be held up after it has looked at
+    /// its guard, as by a pause, and data without a fence may lose an update with no fault of ours.
+    pub(super) crowded: bool,
+    /// What a loaded machine may take longer than was promised. What it did take is in the results.
+    pub(super) tolerance: Duration,
     /// How often a fault is tried that must be seen to break something.
     pub(super) tries: u32,
     /// How long the faults of a store are gone through again and again, with other seeds; `None` for
@@ -30,6 +37,9 @@ impl Profile {
         operations: 10,
         names: 3,
         wait: Duration::from_secs(40),
+        rest: Duration::from_millis(10),
+        crowded: false,
+        tolerance: Duration::from_secs(2),
         tries: 8,
         lasts: None,
     };
@@ -37,15 +47,16 @@ impl Profile {
     /// For hours.
     pub(super) const SOAK: Self = Self {
         name: "soak",
-        processes: 4,
-        tasks: 3,
-        operations: 100,
-        names: 5,
+        processes: 3,
+        tasks: 2,
+        operations: 50,
+        names: 3,
         wait: Duration::from_secs(60),
+        rest: Duration::from_millis(120),
+        crowded: true,
+        // With a fraction of a processor.
+        tolerance: Duration::from_secs(5),
         tries: 20,
         lasts: Some(Duration::from_secs(30 * 60)),
     };
 }
-
-/// What a loaded machine may take longer than was promised.
-pub(super) const TOLERANCE: Duration = Duration::from_secs(2);

@@ -17,6 +17,11 @@ pub(super) enum Line {
     Saw(Event),
     /// The victim holds its lock and has read the registers.
     Holds(Op, FencingToken),
+    /// It has closed its client, and so many of its tasks live on.
+    Closed {
+        process: u32,
+        tasks: usize,
+    },
 }
 
 /// Events as they come in. Clones share them.
@@ -29,6 +34,8 @@ pub(super) struct Seen {
     pub(super) events: Vec<Event>,
     pub(super) victim: Option<(Op, FencingToken)>,
     pub(super) ready: usize,
+    /// Processes that have closed, with the tasks that were left in each.
+    pub(super) closed: Vec<(u32, usize)>,
 }
 
 impl Seen {
@@ -72,6 +79,9 @@ impl Record {
                     seen.victim.get_or_insert((op, token));
                 });
             }
+            Line::Closed { process, tasks } => {
+                self.0.send_modify(|seen| seen.closed.push((process, tasks)));
+            }
             Line::Ready => self.0.send_modify(|seen| seen.ready += 1),
         }
     }
@@ -92,6 +102,10 @@ impl Record {
             }
         });
         waited.await.ok().flatten()
+    }
+
+    pub(super) fn closed(&self) -> Vec<(u32, usize)> {
+        self.0.borrow().closed.clone()
     }
 
     pub(super) fn history(&self) -> History {

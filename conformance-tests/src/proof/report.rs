@@ -2,23 +2,39 @@
 
 use std::fmt::Write as _;
 
-use lock_core::Guarantees;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Fault, FaultResult, Guarantee};
+use super::{FaultResult, Guarantee, Subject};
 
 /// The results of a kind of store.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Which store.
     pub store: String,
+    /// By which profile.
+    pub profile: String,
+    /// The commit of this project, where git knows it, with `+` if files were changed since.
+    pub commit: String,
+    /// How long it took, in seconds.
+    pub lasted_s: u64,
     /// What its backend says that it promises, if it was reached.
-    pub promised: Option<Guarantees>,
+    pub promised: Option<serde_json::Value>,
     /// What came of each fault.
     pub faults: Vec<FaultResult>,
 }
 
 impl Report {
+    pub(super) fn new(subject: &Subject, profile: &str) -> Self {
+        Self {
+            store: subject.name.clone(),
+            profile: profile.to_owned(),
+            commit: super::soak::commit(),
+            lasted_s: 0,
+            promised: None,
+            faults: Vec::new(),
+        }
+    }
+
     /// Whether all is as it must be.
     #[must_use]
     pub fn is_right(&self) -> bool {
@@ -42,7 +58,9 @@ impl Report {
         for guarantee in Guarantee::ALL {
             let word = |fault: &FaultResult| {
                 let cell = fault.cells.get(guarantee);
-                cell.map_or("not run", |cell| cell.word()).to_owned()
+                // Nothing is judged where no run was made, or where it does not apply.
+                let none = if fault.cells.is_empty() { "not run" } else { "n/a" };
+                cell.map_or(none, |cell| cell.word()).to_owned()
             };
             text += &line(guarantee.name(), &word);
         }
@@ -53,6 +71,9 @@ impl Report {
         text += &line("stale writes refused", &|fault| fault.stale_refused.to_string());
         let freed = |fault: &FaultResult| fault.freed_after_ms.map(|ms| ms.to_string());
         text += &line("held again after, ms", &|fault| freed(fault).unwrap_or_default());
+        for fault in self.faults.iter().filter(|fault| !fault.happened.is_empty()) {
+            let _ = writeln!(text, "  {}: {}", fault.fault, fault.happened);
+        }
         for fault in &self.faults {
             if let Some(why) = &fault.failed {
                 let _ = writeln!(text, "\n{}, {}: not run: {why}", self.store, fault.fault);
@@ -63,30 +84,4 @@ impl Report {
         }
         text
     }
-}
-
-/// Store × fault in Markdown, as the README has it: made only of these results.
-#[must_use]
-pub fn readme(reports: &[Report]) -> String {
-    let faults = Fault::ALL;
-    let mut text = "| store |".to_owned();
-    for fault in faults {
-        let head = if *fault == Fault::None { "no fault" } else { fault.name() };
-        let _ = write!(text, " {head} |");
-    }
-    text += "\n|---|";
-    text += &"---|".repeat(faults.len());
-    text += "\n";
-    for report in reports {
-        let _ = write!(text, "| {} |", report.store);
-        for fault in faults {
-            let result = report.faults.iter().find(|each| each.fault == *fault);
-            match result.map(FaultResult::in_short) {
-                Some(word) => text += &format!(" {word} |"),
-                None => text += " |",
-            }
-        }
-        text += "\n";
-    }
-    text
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Fault,
@@ -16,7 +16,7 @@ use super::{
 const TOLD: usize = 3;
 
 /// What a table's cell says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cell {
     /// It held in every run.
@@ -62,7 +62,7 @@ impl Cell {
 }
 
 /// A fault's results.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FaultResult {
     /// Which fault.
     pub fault: Fault,
@@ -72,6 +72,10 @@ pub struct FaultResult {
     pub violations: Vec<String>,
     /// Why a run could not be made, if so.
     pub failed: Option<String>,
+    /// How many runs could not be made.
+    pub runs_failed: u64,
+    /// How the fault is known to have happened, in the last run.
+    pub happened: String,
     /// The seeds of the runs.
     pub seeds: Vec<u64>,
     /// Acquisitions asked for.
@@ -80,6 +84,8 @@ pub struct FaultResult {
     pub granted: u64,
     /// Losses that were told.
     pub lost: u64,
+    /// Acquisitions that were seen to wait in a place of their own.
+    pub queued: u64,
     /// Writes that a fence refused.
     pub stale_refused: u64,
     /// The longest time from the end of a validity to the word of it, in milliseconds.
@@ -98,10 +104,13 @@ impl FaultResult {
             cells: BTreeMap::new(),
             violations: Vec::new(),
             failed: None,
+            runs_failed: 0,
+            happened: String::new(),
             seeds: Vec::new(),
             asked: 0,
             granted: 0,
             lost: 0,
+            queued: 0,
             stale_refused: 0,
             told_after_ms: 0,
             freed_after_ms: None,
@@ -113,15 +122,22 @@ impl FaultResult {
     pub(super) fn add(&mut self, subject: &Subject, shown: &Shown) {
         let (findings, figures) = judge(shown);
         self.seeds.push(shown.seed);
+        self.happened.clone_from(&shown.happened);
         self.count(&figures, shown.freed_after);
         let broke = |cell: &Cell| matches!(cell, Cell::Broken | Cell::Violated);
         if !self.cells.values().any(broke) {
             self.timeline = Timeline::of(shown).or(self.timeline.take());
         }
-        for guarantee in Guarantee::ALL.iter().copied() {
+        let judged = |guarantee: &Guarantee| shown.judges(*guarantee);
+        for guarantee in Guarantee::ALL.iter().copied().filter(judged) {
             let found: Vec<_> =
                 findings.iter().filter(|each| each.guarantee == guarantee).collect();
-            let expected = subject.expects(shown.fault, guarantee);
+            let expected = match subject.expects(shown.fault, guarantee) {
+                Expected::Holds if guarantee == Guarantee::Unfenced && shown.crowded => {
+                    Expected::Open
+                }
+                expected => expected,
+            };
             let cell = Cell::of(expected, !found.is_empty());
             let before = self.cells.get(&guarantee).copied();
             // Once seen is seen.
@@ -135,11 +151,18 @@ impl FaultResult {
         }
     }
 
+    /// Notes that a run could not be made.
+    pub(super) fn fail(&mut self, why: String) {
+        self.runs_failed += 1;
+        self.failed.get_or_insert(why);
+    }
+
     fn count(&mut self, figures: &Figures, freed_after: Option<Duration>) {
         let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         self.asked += figures.asked;
         self.granted += figures.granted;
         self.lost += figures.lost;
+        self.queued += figures.queued;
         self.stale_refused += figures.stale_refused;
         self.told_after_ms = self.told_after_ms.max(millis(figures.told_after));
         self.freed_after_ms = self.freed_after_ms.max(freed_after.map(millis));

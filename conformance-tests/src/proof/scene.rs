@@ -7,7 +7,7 @@ use lock_core::{Backend, Env as _, FencingToken, Guarantees, Instant, LockName, 
 use super::{
     Fault,
     part::{Client, Order, Part, Role},
-    profile::{Profile, TOLERANCE},
+    profile::Profile,
     record::Record,
     register::Registers,
     script::{self, Script},
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     SetUpError,
-    history::{History, Op},
+    history::{History, Op, What},
 };
 
 /// How long the clients may take to end once the fault is over.
@@ -51,6 +51,42 @@ pub(super) struct Shown {
     /// The time from the fault until another held the victim's lock.
     pub(super) freed_after: Option<Duration>,
     pub(super) findings: Vec<Finding>,
+    /// How the fault is known to have happened.
+    pub(super) happened: String,
+    /// Whether the store's own fence was tried.
+    pub(super) has_own_fence: bool,
+    pub(super) tolerance: Duration,
+    pub(super) crowded: bool,
+}
+
+impl Shown {
+    /// Whether this guarantee is judged by this run.
+    pub(super) fn judges(&self, guarantee: Guarantee) -> bool {
+        match guarantee {
+            Guarantee::OwnFence => self.has_own_fence,
+            // Whose process is stopped or cut off loses its place.
+            Guarantee::Fair => self.promised.fair && self.fault == Fault::None,
+            _ => true,
+        }
+    }
+
+    /// A fence that nobody wrote to has shown nothing, and neither has a queue that nobody stood in.
+    fn has_evidence(&self) -> Result<(), SetUpError> {
+        let seen = |wanted: &dyn Fn(&What) -> bool| {
+            self.history.events().iter().any(|event| wanted(&event.what))
+        };
+        let by_the_fence = |what: &What| {
+            let What::Updated { resource, admitted: true, .. } = what else { return false };
+            resource.starts_with("own ")
+        };
+        if self.has_own_fence && !seen(&by_the_fence) {
+            return Err("nobody wrote to the register behind the store's own fence".into());
+        }
+        if self.judges(Guarantee::Fair) && !seen(&|what| matches!(what, What::Queued)) {
+            return Err("nobody was seen to wait in a place, so that no order was tried".into());
+        }
+        Ok(())
+    }
 }
 
 /// Tries `subject` under `fault` once.
@@ -65,11 +101,19 @@ pub(super) async fn run(
     profile: &Profile,
     connect: Connect,
 ) -> Result<Shown, SetUpError> {
-    let mut stage = (subject.start)().await?;
+    let mut stage = (subject.start)(fault).await?;
     let observer = connect(stage.url.clone()).await?;
     let promised = observer.guarantees();
     let record = Record::new();
-    let registers = Registers::start(record.clone()).await?;
+    // Where the store is well, its own fence is tried in it.
+    let fence = stage.fence.take().filter(|_| fault.spares_the_store() || fault.is_on_the_way());
+    let has_own_fence = fence.is_some();
+    let registers = Registers::start(record.clone(), fence).await?;
+    let census = stage.census.take().filter(|_| fault == Fault::None);
+    let before = match &census {
+        Some(census) => census.lasting().await?,
+        None => 0,
+    };
     // Different from those of every other run, also in a store that is somebody's.
     let unique = SystemEnv.random() as u32;
     let names: Vec<LockName> = (0..profile.names)
@@ -81,23 +125,29 @@ pub(super) async fn run(
         registers: registers.address,
         seed,
         names: names.clone(),
-        lease: lease(&promised),
+        lease: match fault {
+            // A server that is shut down, copied to and started takes seconds.
+            Fault::Restored => promised.longest_lease,
+            _ => lease(&promised),
+        },
         wait: profile.wait,
         tasks: profile.tasks,
         operations: profile.operations,
+        rest: profile.rest,
         careless: fault != Fault::None,
         role: Role::Victim,
     };
     let mut clients = vec![Client::start(&part, &record).await?];
     for process in 1..profile.processes {
         let role = if process == 1 { Role::Heir } else { Role::Other };
-        let other = Part { process, role, url: stage.url.clone(), ..part.clone() };
+        let (url, lease) = (stage.url.clone(), lease(&promised));
+        let other = Part { process, role, url, lease, ..part.clone() };
         clients.push(Client::start(&other, &record).await?);
     }
 
-    let mut script = Script::new(&record, &names[0], part.lease, &promised);
+    let mut script = Script::new(&record, &names[0], part.lease, &promised, profile);
     let played = script::play(&mut script, fault, &mut stage, &mut clients).await;
-    let Script { pause, fault: around, freed_after, mut findings, .. } = script;
+    let Script { pause, fault: around, freed_after, mut findings, happened, .. } = script;
     played?;
     let around = around.map(|(began, over)| (names[0].clone(), began, over));
     if fault == Fault::ClientKilled {
@@ -116,10 +166,37 @@ pub(super) async fn run(
             }
         }
     }
-    findings.extend(left_behind(&*observer, &names, fault, &promised).await);
+    for (process, tasks) in record.closed().into_iter().filter(|(_, tasks)| *tasks > 0) {
+        let what = format!("process {process} had {tasks} tasks after it had closed its client");
+        findings.push(Finding::new(Guarantee::NothingLeft, what));
+    }
+    findings.extend(left_behind(&*observer, &names, fault, &promised, profile).await);
+    if let Some(census) = &census {
+        let (after, allowed) = (census.lasting().await?, census.allowed(names.len()));
+        if after > before + allowed {
+            let what = format!("{before} lasting records became {after}; {allowed} may be added");
+            findings.push(Finding::new(Guarantee::NothingLeft, what));
+        }
+    }
     observer.close().await;
     let (history, wait) = (record.history(), profile.wait);
-    Ok(Shown { seed, fault, history, promised, wait, pause, around, freed_after, findings })
+    let shown = Shown {
+        seed,
+        fault,
+        history,
+        promised,
+        wait,
+        pause,
+        around,
+        freed_after,
+        findings,
+        happened,
+        has_own_fence,
+        tolerance: profile.tolerance,
+        crowded: profile.crowded,
+    };
+    shown.has_evidence()?;
+    Ok(shown)
 }
 
 /// The victim's way to the store.
@@ -137,12 +214,15 @@ async fn left_behind(
     names: &[LockName],
     fault: Fault,
     promised: &Guarantees,
+    profile: &Profile,
 ) -> Option<Finding> {
     let since = SystemEnv.now();
     // Who could clean up has; who was killed or cut off leaves it to the lease.
     let bound = match fault {
         Fault::None | Fault::ClientPaused => Duration::ZERO,
-        _ => promised.longest_lease + promised.lease_step + promised.expiry_slack + TOLERANCE,
+        _ => {
+            promised.longest_lease + promised.lease_step + promised.expiry_slack + profile.tolerance
+        }
     };
     loop {
         let asked = SystemEnv.now();

@@ -8,7 +8,7 @@ use lock_core::{Env as _, FencingToken, Guarantees, Instant, LockName, SystemEnv
 use super::{
     Fault,
     part::{Client, Order},
-    profile::TOLERANCE,
+    profile::Profile,
     record::Record,
     scene::Finding,
     subject::{Guarantee, Stage},
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     SetUpError,
     history::Op,
-    kit::{Data, Mode, Proxy, Server},
+    kit::{Counters, Mode, Proxy},
 };
 
 /// What is waited for in any case, so that a library that never tells fails the run and not hangs it.
@@ -28,11 +28,14 @@ pub(super) struct Script<'a> {
     name: &'a LockName,
     lease: Duration,
     promised: &'a Guarantees,
+    tolerance: Duration,
     pub(super) pause: Option<(Instant, Instant)>,
     /// When the fault began, and when it was over.
     pub(super) fault: Option<(Instant, Instant)>,
     pub(super) freed_after: Option<Duration>,
     pub(super) findings: Vec<Finding>,
+    /// How the fault is known to have happened.
+    pub(super) happened: String,
 }
 
 impl<'a> Script<'a> {
@@ -41,9 +44,22 @@ impl<'a> Script<'a> {
         name: &'a LockName,
         lease: Duration,
         promised: &'a Guarantees,
+        profile: &Profile,
     ) -> Self {
-        let (pause, fault, freed_after, findings) = (None, None, None, Vec::new());
-        Self { record, name, lease, promised, pause, fault, freed_after, findings }
+        let (pause, fault, freed_after) = (None, None, None);
+        let (findings, happened, tolerance) = (Vec::new(), String::new(), profile.tolerance);
+        Self {
+            record,
+            name,
+            lease,
+            promised,
+            tolerance,
+            pause,
+            fault,
+            freed_after,
+            findings,
+            happened,
+        }
     }
 
     /// Waits until the victim's loss was told.
@@ -71,7 +87,7 @@ impl<'a> Script<'a> {
         let Some(at) = self.successor(above, since).await else { return };
         let promised = self.promised;
         let bound = self.lease + promised.lease_step + promised.expiry_slack;
-        let bound = bound + promised.longest_poll + promised.dead_place_delay + TOLERANCE;
+        let bound = bound + promised.longest_poll + promised.dead_place_delay + self.tolerance;
         let took = at.since(since);
         self.freed_after = Some(took);
         if took > bound {
@@ -99,51 +115,55 @@ pub(super) async fn play(
         script.findings.push(Finding::new(Guarantee::Served, what));
         return Ok(());
     };
-    let began = SystemEnv.now();
+    let (began, planted) = (SystemEnv.now(), tokio::time::Instant::now());
     script.fault = Some((began, began));
     match fault {
         Fault::None => {}
         Fault::ClientKilled => {
             clients[0].kill().await?;
             script.fault = Some((began, SystemEnv.now()));
+            script.happened = "the client ended by SIGKILL".to_owned();
             script.freed(token, began).await;
             return Ok(());
         }
         Fault::ClientPaused => {
             clients[0].pause().await?;
             let stopped = SystemEnv.now();
+            script.happened = "the client stood still".to_owned();
             script.freed(token, began).await;
             clients[0].resume()?;
             script.pause = Some((stopped, SystemEnv.now()));
             script.loss(victim).await;
         }
-        Fault::ConnectionCut | Fault::HalfCut | Fault::Delayed => {
+        fault if fault.is_on_the_way() => {
             let (_, proxies) = stage.proxies.as_ref().ok_or("no proxy")?;
             let before: Vec<_> = proxies.iter().map(Proxy::counters).collect();
             set(proxies, mode(fault, script.lease)).await?;
             script.loss(victim).await;
             script.freed(token, began).await;
-            for (proxy, before) in proxies.iter().zip(before) {
-                happened(fault, proxy, before).await?;
-            }
+            script.happened = happened(fault, proxies, &before).await?;
             set(proxies, Mode::Pass).await?;
         }
-        Fault::ServerPaused => {
-            // It returns when none of the server's processes runs.
-            server(stage)?.pause()?;
-            script.loss(victim).await;
-            server(stage)?.resume()?;
-        }
-        Fault::ServerRestarted | Fault::DataLost => {
-            let data = if fault == Fault::DataLost { Data::Lose } else { Data::Keep };
-            let before = server(stage)?.process().pid()?;
-            server(stage)?.restart(data).await?;
-            if server(stage)?.process().pid()? == before {
-                return Err("the server was to be restarted and is the same process".into());
+        fault => {
+            let plant = stage.plant.as_mut().ok_or("this store has no server of ours")?;
+            script.happened = plant.plant(fault, script.name).await?;
+            if fault == Fault::ServerPaused {
+                script.loss(victim).await;
+            } else {
+                // A holder that is not told may go on: what was kept may be renewed.
+                let beyond = script.promised.longest_lease + Duration::from_millis(500);
+                script.record.until(beyond, |seen| seen.loss(victim)).await;
+                if lasts(fault) {
+                    // The others are to feel it, too.
+                    tokio::time::sleep_until(planted + beyond).await;
+                }
             }
-            // A holder that is not told may go on: what was kept may be renewed.
-            let beyond = script.promised.longest_lease + Duration::from_millis(500);
-            script.record.until(beyond, |seen| seen.loss(victim)).await;
+            if lasts(fault) {
+                let healed = plant.heal(fault).await?;
+                if !healed.is_empty() {
+                    script.happened = format!("{}; {healed}", script.happened);
+                }
+            }
         }
     }
     let over = SystemEnv.now();
@@ -153,8 +173,20 @@ pub(super) async fn play(
     Ok(())
 }
 
-fn server(stage: &mut Stage) -> Result<&mut Box<dyn Server>, SetUpError> {
-    stage.server.as_mut().ok_or_else(|| "this store has no server of ours".into())
+/// Whether a fault of the servers lasts until it is ended. A clock stays where it stepped to; what it did
+/// to its server is looked at.
+fn lasts(fault: Fault) -> bool {
+    matches!(
+        fault,
+        Fault::ServerPaused
+            | Fault::SlowDisk
+            | Fault::FullDisk
+            | Fault::ClockForward
+            | Fault::ClockBack
+            | Fault::MemberKilled
+            | Fault::MemberPaused
+            | Fault::QuorumLost
+    )
 }
 
 async fn set(proxies: &[Proxy], mode: Mode) -> Result<(), SetUpError> {
@@ -165,6 +197,7 @@ fn mode(fault: Fault, lease: Duration) -> Mode {
     match fault {
         Fault::ConnectionCut => Mode::Cut,
         Fault::HalfCut => Mode::HalfCut,
+        Fault::RequestsLost => Mode::RequestsLost,
         _ => Mode::Delay {
             to_server: Duration::from_millis(50),
             to_client: lease + Duration::from_millis(200),
@@ -172,18 +205,29 @@ fn mode(fault: Fault, lease: Duration) -> Mode {
     }
 }
 
-/// Waits until the proxy has done what it was set to.
+/// Waits until a proxy has done what all were set to; tells what that was. Of several servers a client
+/// may use but one.
 async fn happened(
     fault: Fault,
-    proxy: &Proxy,
-    before: crate::kit::Counters,
-) -> Result<(), SetUpError> {
-    proxy
-        .until("its fault to happen", PATIENCE, |now| match fault {
-            Fault::ConnectionCut => now.cut > before.cut,
-            Fault::HalfCut => now.to_client.swallowed > before.to_client.swallowed,
-            _ => now.to_client.waiting > 0,
-        })
-        .await?;
-    Ok(())
+    proxies: &[Proxy],
+    before: &[Counters],
+) -> Result<String, SetUpError> {
+    let done = |now: &Counters, before: &Counters| match fault {
+        Fault::ConnectionCut => now.cut - before.cut,
+        Fault::HalfCut => now.to_client.swallowed - before.to_client.swallowed,
+        Fault::RequestsLost => now.to_server.swallowed - before.to_server.swallowed,
+        _ => now.to_client.waiting,
+    };
+    let what = match fault {
+        Fault::ConnectionCut => "connections were cut",
+        Fault::HalfCut => "bytes of answers were lost",
+        Fault::RequestsLost => "bytes of requests were lost",
+        _ => "bytes of answers were held up at the end",
+    };
+    let each = proxies.iter().zip(before).map(|(proxy, before)| {
+        let felt = proxy.until("its fault to happen", PATIENCE, move |now| done(now, before) > 0);
+        Box::pin(async move { felt.await.map(|now| done(&now, before)) })
+    });
+    let (first, _) = futures_util::future::select_ok(each).await?;
+    Ok(format!("{first} {what}"))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::Instant;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::scene::Shown;
 use crate::history::{Holds, What};
@@ -14,7 +14,7 @@ const AROUND: Duration = Duration::from_millis(1_500);
 const MOST: usize = 200;
 
 /// Times are in milliseconds since the first of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Timeline {
     /// The lock.
     pub name: String,
@@ -27,7 +27,7 @@ pub struct Timeline {
 }
 
 /// A belief.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Held {
     /// Whose; 0 is the victim.
     pub process: u32,
@@ -40,7 +40,7 @@ pub struct Held {
 }
 
 /// The word of a loss.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Told {
     /// Who was told.
     pub process: u32,

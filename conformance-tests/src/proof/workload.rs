@@ -1,6 +1,12 @@
 //! What a client process does: tasks that lock, hold and let go, as their seeds say.
 
-use std::{io::Write as _, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    io::Write as _,
+    process::ExitCode,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use lock_core::{Guard, LockClient, LockName};
@@ -13,12 +19,18 @@ use super::{
     register::Update,
     subject::Connect,
 };
-use crate::history::{Acquisition, Recorder};
+use crate::{
+    history::{Acquisition, Recorder, What},
+    observed::Observed,
+};
 
 /// How often a holder looks at its guard.
 const LOOK: Duration = Duration::from_millis(20);
 /// What a task waits after the store gave an error, so that its operations are not used up at once.
 const AFTER_ERROR: Duration = Duration::from_millis(50);
+
+/// How long tasks may take to end once the client has closed.
+const TASKS_END_WITHIN: Duration = Duration::from_secs(5);
 
 /// What has been ordered so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,7 +75,11 @@ async fn run(
     orders: watch::Receiver<Orders>,
     connect: Connect,
 ) -> Result<(), lock_core::Error> {
-    let client = LockClient::new(connect(part.url.clone()).await?);
+    let waiting = Waiting::default();
+    let of = waiting.clone();
+    let store = connect(part.url.clone()).await?;
+    let store = Observed::places(store, Arc::new(move |name| of.place(name)));
+    let client = LockClient::new(store);
     say(&Line::Ready);
     let recorder = Recorder::with_sink(part.process, |event| say(&Line::Saw(event.clone())));
     let part = Arc::new(part);
@@ -76,6 +92,7 @@ async fn run(
                 recorder: recorder.clone(),
                 dice,
                 orders: orders.clone(),
+                waiting: waiting.clone(),
             };
             tokio::spawn(worker.run(task))
         })
@@ -84,7 +101,49 @@ async fn run(
         task.expect("a task that does not panic");
     }
     client.close().await;
+    drop(client);
+    // Only its own tasks count: whoever closes must have nothing running. Drivers of connections end
+    // soon after the last handle.
+    let began = std::time::Instant::now();
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    while alive() > 0 && began.elapsed() < TASKS_END_WITHIN {
+        tokio::time::sleep(LOOK).await;
+    }
+    say(&Line::Closed { process: part.process, tasks: alive() });
     Ok(())
+}
+
+/// The acquisitions of this process that wait, by name.
+#[derive(Clone, Default)]
+struct Waiting(Arc<Mutex<HashMap<LockName, Vec<Acquisition>>>>);
+
+impl Waiting {
+    fn begin(&self, name: &LockName, op: &Acquisition) {
+        self.all().entry(name.clone()).or_default().push(op.clone());
+    }
+
+    fn end(&self, name: &LockName, op: &Acquisition) {
+        if let Some(ops) = self.all().get_mut(name) {
+            ops.retain(|each| each.op() != op.op());
+        }
+    }
+
+    /// The store has made a place of this process's. It is evidence for one that waits alone: of
+    /// several it is not known here which the library calls the oldest.
+    fn place(&self, name: &LockName) {
+        let mut all = self.all();
+        if let Some(ops) = all.get_mut(name)
+            && ops.len() == 1
+        {
+            for op in ops.drain(..) {
+                op.record(What::Queued);
+            }
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<LockName, Vec<Acquisition>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A line at a time, at once: what was said before a kill is known.
@@ -101,6 +160,7 @@ struct Worker {
     recorder: Recorder,
     dice: Dice,
     orders: watch::Receiver<Orders>,
+    waiting: Waiting,
 }
 
 impl Worker {
@@ -119,7 +179,8 @@ impl Worker {
             }
             let fine = if heir { self.inherit().await } else { self.operate().await };
             made += 1;
-            let pause = if fine { self.dice.millis(10) } else { AFTER_ERROR };
+            let rest = self.part.rest.as_millis() as u64;
+            let pause = if fine { self.dice.millis(rest) } else { AFTER_ERROR };
             tokio::time::sleep(pause).await;
         }
     }
@@ -169,7 +230,10 @@ impl Worker {
     async fn wait(&self, name: &LockName) -> Result<Option<(Acquisition, Guard)>, ()> {
         let op = self.recorder.ask(name);
         let lock = self.client.lock(name).lease(self.part.lease).wait(self.part.wait);
-        match lock.acquire().await {
+        self.waiting.begin(name, &op);
+        let answer = lock.acquire().await;
+        self.waiting.end(name, &op);
+        match answer {
             Ok(guard) => {
                 op.acquired(&guard);
                 Ok(Some((op, guard)))
@@ -189,7 +253,10 @@ impl Worker {
     ) -> Result<Option<(Acquisition, Guard)>, ()> {
         let op = self.recorder.ask(name);
         let lock = self.client.lock(name).lease(self.part.lease).wait(self.part.wait);
-        match tokio::time::timeout(after, lock.acquire()).await {
+        self.waiting.begin(name, &op);
+        let answer = tokio::time::timeout(after, lock.acquire()).await;
+        self.waiting.end(name, &op);
+        match answer {
             Ok(Ok(guard)) => {
                 op.acquired(&guard);
                 Ok(Some((op, guard)))

@@ -1,59 +1,211 @@
 //! The stores of this project for the [`proof`](crate::proof), each with servers of its own.
 
-use std::{net::SocketAddr, sync::Arc};
+mod absent;
+mod census;
+mod etcd;
+mod fences;
+mod mysql;
+mod plants;
+mod postgres;
+mod redis;
+mod redis_groups;
+mod sqlite;
 
-use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
 use lock_core::{Backend, BoxFuture, Error, Init};
 
+use self::absent::{
+    CLIENT_FAULTS, MEMBERS, NO_CLOCK, NO_CLOCK_BACK, NO_COPY, NO_FAILOVER, NO_SERVER, NO_TAIL,
+    ON_ONE_SERVER, OPERATOR, but,
+};
 use crate::{
     SetUpError,
-    kit::{
-        self, Data, Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, Process,
-        Proxy, Redis, RedisOptions, Server,
+    kit::Proxy,
+    proof::{
+        Absent::{As, NotApplicable},
+        Fault, Guarantee, InQuick, Plant, Stage, Subject, Withheld,
     },
-    proof::{Fault, Guarantee, Stage, Subject, Withheld},
 };
+
+/// What each flush of a slow disk takes.
+const FLUSH: Duration = Duration::from_millis(100);
 
 /// Opens any store of this project by its URL.
 pub fn connect(url: String) -> BoxFuture<Result<Arc<dyn Backend>, Error>> {
     Box::pin(leasehold::open(url))
 }
 
+type Begin = fn(Fault) -> BoxFuture<Result<Stage, SetUpError>>;
+
 /// Every kind of store.
 #[must_use]
 pub fn all() -> Vec<Subject> {
-    // A database that comes back empty has to be made again by an operator, who restores a backup.
-    let but_data_lost: Vec<_> =
-        Fault::ALL.iter().copied().filter(|fault| *fault != Fault::DataLost).collect();
-    let crashes = [Fault::ServerRestarted, Fault::DataLost];
-    let two_holders = |fault| vec![Withheld { fault, guarantee: Guarantee::Exclusion }];
+    let mut all = single();
+    all.extend(groups());
+    all
+}
+
+fn single() -> Vec<Subject> {
     vec![
-        subject("sqlite", Fault::OF_CLIENTS, Vec::new(), || Box::pin(sqlite())),
-        subject("redis", Fault::ALL, Vec::new(), || Box::pin(redis(""))),
-        subject("redis, quarantine off", &crashes, two_holders(Fault::DataLost), || {
-            Box::pin(redis("&quarantine=off"))
-        }),
-        subject("redlock", Fault::ALL, Vec::new(), || Box::pin(redlock())),
-        subject("etcd", &but_data_lost, Vec::new(), || Box::pin(etcd())),
-        subject("postgres", &but_data_lost, Vec::new(), || Box::pin(postgres())),
-        subject("mysql", &but_data_lost, Vec::new(), || Box::pin(mysql(1))),
-        subject(
-            "mysql, flushed once a second",
-            &[Fault::ServerRestarted],
-            two_holders(Fault::ServerRestarted),
-            || Box::pin(mysql(0)),
-        ),
+        Row::new("sqlite", |fault| Box::pin(sqlite::start(fault)))
+            .quick(Fault::OF_CLIENTS)
+            .absent(&NO_SERVER)
+            .done(),
+        Row::new("redis", |fault| Box::pin(redis::start(fault, "")))
+            .quick(&[
+                Fault::None,
+                Fault::ClientKilled,
+                Fault::ClientPaused,
+                Fault::ConnectionCut,
+                Fault::HalfCut,
+                Fault::RequestsLost,
+                Fault::Delayed,
+                Fault::ServerPaused,
+                Fault::ServerRestarted,
+                Fault::DataLost,
+                Fault::TailLost,
+                Fault::FullDisk,
+                Fault::ClockForward,
+            ])
+            .soak(&[Fault::SlowDisk, Fault::ClockBack])
+            .breaks(Fault::ClockForward, Guarantee::Exclusion, Some("clock-does-not-step"))
+            .absent(&[(Fault::Restored, As("tail lost"))])
+            .absent(&MEMBERS)
+            .done(),
+        Row::new("redis, quarantine off", |fault| Box::pin(redis::start(fault, "&quarantine=off")))
+            .quick(&[Fault::ServerRestarted, Fault::DataLost])
+            .soak(&[Fault::TailLost])
+            .breaks(Fault::DataLost, Guarantee::Exclusion, None)
+            .breaks(Fault::TailLost, Guarantee::Exclusion, None)
+            .rest(As("redis"))
+            .done(),
+        Row::new("etcd", |fault| Box::pin(etcd::start(fault, 1)))
+            .quick(&but(CLIENT_FAULTS, &[]))
+            .quick(&[Fault::ServerPaused, Fault::ServerRestarted, Fault::Restored])
+            .soak(&[Fault::SlowDisk, Fault::FullDisk])
+            .absent(&[OPERATOR, NO_TAIL])
+            .absent(&NO_CLOCK)
+            .absent(&MEMBERS)
+            .done(),
+        Row::new("postgres", |fault| Box::pin(postgres::start(fault)))
+            .quick(&but(CLIENT_FAULTS, &[]))
+            .quick(&[Fault::ServerPaused, Fault::ServerRestarted, Fault::FailedOver])
+            .soak(&[Fault::Restored, Fault::SlowDisk, Fault::FullDisk])
+            .soak(&[Fault::ClockForward, Fault::ClockBack])
+            .breaks(Fault::Restored, Guarantee::Exclusion, Some("no-cold-copy"))
+            .breaks(Fault::ClockForward, Guarantee::Exclusion, Some("server-clock"))
+            .absent(&[OPERATOR])
+            .absent(&[(Fault::TailLost, NotApplicable("a crash empties the lock table"))])
+            .absent(&but_failover())
+            .done(),
+        Row::new("mysql", |fault| Box::pin(mysql::start(fault, 1)))
+            .quick(&but(CLIENT_FAULTS, &[]))
+            .quick(&[Fault::ServerPaused, Fault::ServerRestarted])
+            .soak(&[Fault::Restored, Fault::SlowDisk, Fault::FullDisk])
+            .soak(&[Fault::ClockForward])
+            .breaks(Fault::Restored, Guarantee::Exclusion, Some("one-server"))
+            .breaks(Fault::ClockForward, Guarantee::Exclusion, Some("server-clock"))
+            .absent(&[OPERATOR, NO_TAIL, NO_CLOCK_BACK])
+            .absent(&[NO_FAILOVER])
+            .absent(&but_failover())
+            .done(),
+        Row::new("mysql, flushed once a second", |fault| Box::pin(mysql::start(fault, 0)))
+            .quick(&[Fault::ServerRestarted])
+            .breaks(Fault::ServerRestarted, Guarantee::Exclusion, None)
+            .rest(As("mysql"))
+            .done(),
     ]
 }
 
-fn subject(
-    name: &str,
-    faults: &[Fault],
-    withheld: Vec<Withheld>,
-    start: fn() -> BoxFuture<Result<Stage, SetUpError>>,
-) -> Subject {
-    Subject { name: name.to_owned(), faults: faults.to_vec(), withheld, start: Arc::new(start) }
+fn groups() -> Vec<Subject> {
+    vec![
+        Row::new("redis, sentinels", |fault| Box::pin(redis_groups::sentinels(fault)))
+            .soak(&[Fault::None, Fault::ClientKilled, Fault::ClientPaused, Fault::FailedOver])
+            .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
+            .rest(ON_ONE_SERVER)
+            .done(),
+        Row::new("redis, cluster", |fault| Box::pin(redis_groups::cluster(fault)))
+            .soak(&[Fault::None, Fault::ClientKilled, Fault::ClientPaused, Fault::FailedOver])
+            .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
+            .rest(ON_ONE_SERVER)
+            .done(),
+        Row::new("redlock", |fault| Box::pin(redis_groups::redlock(fault, 3)))
+            .quick(&but(CLIENT_FAULTS, &[Fault::RequestsLost]))
+            .quick(&[Fault::ServerPaused, Fault::ServerRestarted, Fault::DataLost])
+            .soak(&[Fault::RequestsLost, Fault::TailLost, Fault::SlowDisk, Fault::FullDisk])
+            .soak(&[Fault::ClockForward, Fault::ClockBack])
+            .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
+            .absent(&[NO_COPY, (Fault::FailedOver, NotApplicable("nobody leads"))])
+            .done(),
+        Row::new("redlock of five", |fault| Box::pin(redis_groups::redlock(fault, 5)))
+            .soak(&[Fault::None, Fault::ClientKilled, Fault::ClientPaused])
+            .soak(&[Fault::ConnectionCut, Fault::DataLost, Fault::ClockForward])
+            .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
+            .rest(As("redlock"))
+            .done(),
+        Row::new("etcd of three", |fault| Box::pin(etcd::start(fault, 3)))
+            .quick(&[Fault::FailedOver])
+            .soak(&[Fault::None, Fault::ClientKilled, Fault::ClientPaused, Fault::ConnectionCut])
+            .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
+            .soak(&[Fault::Restored, Fault::SlowDisk])
+            .rest(ON_ONE_SERVER)
+            .done(),
+    ]
+}
+
+fn but_failover() -> Vec<(Fault, crate::proof::Absent)> {
+    MEMBERS.iter().copied().filter(|(fault, _)| *fault != Fault::FailedOver).collect()
+}
+
+/// Makes a subject.
+struct Row(Subject);
+
+impl Row {
+    fn new(name: &str, start: Begin) -> Self {
+        Self(Subject {
+            name: name.to_owned(),
+            faults: Vec::new(),
+            absent: Vec::new(),
+            withheld: Vec::new(),
+            start: Arc::new(start),
+        })
+    }
+
+    /// Faults that both profiles try.
+    fn quick(mut self, faults: &[Fault]) -> Self {
+        self.0.faults.extend(faults.iter().map(|fault| (*fault, InQuick::Yes)));
+        self
+    }
+
+    /// Faults that only the soak tries.
+    fn soak(mut self, faults: &[Fault]) -> Self {
+        self.0.faults.extend(faults.iter().map(|fault| (*fault, InQuick::No)));
+        self
+    }
+
+    fn breaks(mut self, fault: Fault, guarantee: Guarantee, against: Option<&'static str>) -> Self {
+        self.0.withheld.push(Withheld { fault, guarantee, against });
+        self
+    }
+
+    fn absent(mut self, absent: &[(Fault, crate::proof::Absent)]) -> Self {
+        self.0.absent.extend_from_slice(absent);
+        self
+    }
+
+    /// All other faults have this reason.
+    fn rest(mut self, why: crate::proof::Absent) -> Self {
+        let named = |fault: Fault| self.0.faults.iter().any(|(each, _)| *each == fault);
+        let rest: Vec<_> = Fault::ALL.iter().copied().filter(|fault| !named(*fault)).collect();
+        self.0.absent.extend(rest.into_iter().map(|fault| (fault, why)));
+        self
+    }
+
+    fn done(mut self) -> Subject {
+        self.0.faults.sort_unstable_by_key(|(fault, _)| *fault);
+        self.0
+    }
 }
 
 /// Makes the store at `url` ready.
@@ -66,121 +218,34 @@ async fn made(url: &str) -> Result<(), Error> {
 
 /// Puts a proxy before a server.
 async fn staged(
-    server: impl Server + 'static,
+    server: SocketAddr,
+    plant: impl Plant + 'static,
     url: impl Fn(SocketAddr) -> String,
 ) -> Result<Stage, SetUpError> {
-    let proxy = Proxy::start(server.address()).await?;
+    let proxy = Proxy::start(server).await?;
     Ok(Stage {
-        url: url(server.address()),
         proxies: Some((url(proxy.address()), vec![proxy])),
-        server: Some(Box::new(server)),
-        kept: Box::new(()),
+        plant: Some(Box::new(plant)),
+        ..Stage::of_clients(url(server), ())
     })
 }
 
-async fn sqlite() -> Result<Stage, SetUpError> {
-    let folder = tempfile::tempdir()?;
-    let path = folder.path().join("locks.db");
-    Ok(Stage::of_clients(format!("sqlite:{}?longest_lease=2s", path.display()), folder))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-async fn redis(options: &'static str) -> Result<Stage, SetUpError> {
-    let server = Redis::start(RedisOptions::new().aof()).await?;
-    let url = |at: SocketAddr| format!("redis://{at}?longest_lease=2s{options}");
-    made(&url(server.address())).await?;
-    staged(server, url).await
-}
-
-async fn etcd() -> Result<Stage, SetUpError> {
-    let server = Alone(Etcd::single(EtcdOptions::new()).await?);
-    let url = |at: SocketAddr| format!("etcd://{at}?longest_lease=2s");
-    made(&url(server.address())).await?;
-    staged(server, url).await
-}
-
-async fn postgres() -> Result<Stage, SetUpError> {
-    let server = Postgres::start(PostgresOptions::new()).await?;
-    let url = |at: SocketAddr| format!("postgres://postgres@{at}/postgres?longest_lease=2s");
-    made(&url(server.address())).await?;
-    staged(server, url).await
-}
-
-async fn mysql(flush: u8) -> Result<Stage, SetUpError> {
-    let server = Mariadb::start(MariadbOptions::new()).await?;
-    let options = "ssl-mode=disabled&longest_lease=2s";
-    let url = |at: SocketAddr| format!("mysql://root@{at}/test?{options}");
-    made(&url(server.address())).await?;
-    // After the tables were made, which stay.
-    server.sql(&format!("SET GLOBAL innodb_flush_log_at_trx_commit = {flush}")).await?;
-    staged(server, url).await
-}
-
-async fn redlock() -> Result<Stage, SetUpError> {
-    let nodes = Redis::start_many(3, RedisOptions::new().aof()).await?;
-    let proxies = try_join_all(nodes.iter().map(|node| Proxy::start(node.address()))).await?;
-    let url = |at: Vec<SocketAddr>| {
-        let hosts: Vec<_> = at.iter().map(SocketAddr::to_string).collect();
-        format!("redlock://{}?longest_lease=2s", hosts.join(","))
-    };
-    let direct = url(nodes.iter().map(Server::address).collect());
-    let proxied = url(proxies.iter().map(Proxy::address).collect());
-    made(&direct).await?;
-    Ok(Stage {
-        url: direct,
-        proxies: Some((proxied, proxies)),
-        server: Some(Box::new(Majority(nodes))),
-        kept: Box::new(()),
-    })
-}
-
-/// Of three nodes, two: what befalls one alone is no fault of the store.
-struct Majority(Vec<Redis>);
-
-#[async_trait]
-impl Server for Majority {
-    fn process(&self) -> &Process {
-        self.0[0].process()
-    }
-
-    fn process_mut(&mut self) -> &mut Process {
-        self.0[0].process_mut()
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.0[0].address()
-    }
-
-    async fn restart(&mut self, data: Data) -> kit::Result<()> {
-        try_join_all(self.0.iter_mut().take(2).map(|node| node.restart(data))).await.map(drop)
-    }
-
-    fn pause(&self) -> kit::Result<()> {
-        self.0.iter().take(2).try_for_each(Server::pause)
-    }
-
-    fn resume(&self) -> kit::Result<()> {
-        self.0.iter().take(2).try_for_each(Server::resume)
-    }
-}
-
-/// A cluster of one member, as a server.
-struct Alone(Etcd);
-
-#[async_trait]
-impl Server for Alone {
-    fn process(&self) -> &Process {
-        self.0.members()[0].process()
-    }
-
-    fn process_mut(&mut self) -> &mut Process {
-        self.0.member_mut(0).process_mut()
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.0.members()[0].address()
-    }
-
-    async fn restart(&mut self, data: Data) -> kit::Result<()> {
-        self.0.member_mut(0).restart(data).await
+    #[test]
+    fn every_fault_is_tried_on_every_store_or_has_its_reason() {
+        for subject in all() {
+            for fault in Fault::ALL {
+                let tried = subject.faults.iter().filter(|(each, _)| each == fault).count();
+                let reasons = subject.absent.iter().filter(|(each, _)| each == fault).count();
+                assert_eq!(tried + reasons, 1, "{}, {fault}", subject.name);
+            }
+            for withheld in &subject.withheld {
+                let tried = subject.faults.iter().any(|(fault, _)| *fault == withheld.fault);
+                assert!(tried, "{}: {withheld:?}", subject.name);
+            }
+        }
     }
 }

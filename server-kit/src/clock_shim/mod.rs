@@ -8,7 +8,8 @@
 //! and so does a Rust program that reads a clock through `rustix` with its default backend. Sleeps and
 //! time-outs are the kernel's: a timer that runs already still ends when it would have, and an
 //! *absolute* deadline handed to the kernel (such as in `pthread_cond_timedwait`) is taken on the
-//! kernel's clock, which with a large shift is at once or very late.
+//! kernel's clock, which with a large shift is at once or very late. (A MariaDB whose clock goes back waits
+//! like this for its flushes: it counts ten minutes in a moment, and ends itself.)
 
 use std::{
     ffi::OsString,

@@ -1,5 +1,6 @@
 //! A TCP proxy between a client and a server, whose faults are switched while connections live.
 
+mod alter;
 mod pump;
 
 use std::{
@@ -16,7 +17,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use self::pump::pump;
+use self::{alter::Alteration, pump::pump};
 use super::{
     error::{Doing as _, KitError, Result},
     ports::Port,
@@ -38,6 +39,8 @@ pub enum Mode {
     BlackHole,
     /// What the client sends arrives; what the server answers is lost, as in [`Mode::BlackHole`].
     HalfCut,
+    /// What the client sends is lost, as in [`Mode::BlackHole`]; what the server sends arrives.
+    RequestsLost,
     /// Nothing arrives, but nothing is lost: it waits in the proxy and is delivered when the mode
     /// changes, also after its sender has gone. A partition that heals, and the source of *ghosts*.
     Hold,
@@ -63,6 +66,8 @@ pub struct Counters {
     /// Connections ended by RST: by [`Mode::Reset`], or because they had lost something, or because
     /// the server was not there.
     pub reset: u64,
+    /// Texts replaced by [`Proxy::altering`].
+    pub altered: u64,
     /// The way from the client to the server.
     pub to_server: Bytes,
     /// The way from the server to the client.
@@ -99,6 +104,9 @@ struct State {
     /// Under this lock a chunk is handed to the kernel: once the mode is set, nothing more moves
     /// under the old one.
     mode: RwLock<Mode>,
+    upstream: RwLock<SocketAddr>,
+    /// For what clients send.
+    alterations: Vec<Alteration>,
     changed: watch::Sender<u64>,
     counters: watch::Sender<Counters>,
 }
@@ -106,6 +114,10 @@ struct State {
 impl State {
     fn mode(&self) -> Mode {
         *self.mode.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn upstream(&self) -> SocketAddr {
+        *self.upstream.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn count(&self, direction: Direction, change: impl FnOnce(&mut Bytes)) {
@@ -141,17 +153,37 @@ impl Proxy {
     ///
     /// [`KitError::Io`] or [`KitError::NoPort`].
     pub async fn start(upstream: SocketAddr) -> Result<Self> {
+        Self::build(upstream, Vec::new()).await
+    }
+
+    /// Starts a proxy that puts some texts in the place of others in what clients send, for a server
+    /// whose scripts or statements lack a guard. [`Counters::altered`] tells how often it did.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start); [`KitError::Unexpected`] if a text is longer than the one in whose place
+    /// it is to stand.
+    pub async fn altering(upstream: SocketAddr, texts: &[(&str, &str)]) -> Result<Self> {
+        let made = texts.iter().map(|(from, to)| {
+            let refusal = || KitError::Unexpected(format!("{to:?} cannot stand for {from:?}"));
+            Alteration::new(from, to).ok_or_else(refusal)
+        });
+        Self::build(upstream, made.collect::<Result<_>>()?).await
+    }
+
+    async fn build(upstream: SocketAddr, alterations: Vec<Alteration>) -> Result<Self> {
         let port = Port::reserve()?;
         let address = port.address();
         let listener = TcpListener::bind(address).await.doing(|| format!("listen on {address}"))?;
         let state = Arc::new(State {
             mode: RwLock::default(),
+            upstream: RwLock::new(upstream),
+            alterations,
             changed: watch::Sender::default(),
             counters: watch::Sender::default(),
         });
         let (switch, switched) = mpsc::unbounded_channel();
-        let acceptor =
-            Acceptor { address, upstream, state: state.clone(), listener: Some(listener) };
+        let acceptor = Acceptor { address, state: state.clone(), listener: Some(listener) };
         let acceptor = tokio::spawn(acceptor.run(switched));
         Ok(Self { address, state, switch, acceptor, _port: port })
     }
@@ -185,6 +217,11 @@ impl Proxy {
                 .await?;
         }
         Ok(())
+    }
+
+    /// Sends later connections to another server: an address that moves with its service.
+    pub fn redirect(&self, upstream: SocketAddr) {
+        *self.state.upstream.write().unwrap_or_else(std::sync::PoisonError::into_inner) = upstream;
     }
 
     /// What has happened so far.
@@ -223,7 +260,6 @@ impl Drop for Proxy {
 
 struct Acceptor {
     address: SocketAddr,
-    upstream: SocketAddr,
     state: Arc<State>,
     listener: Option<TcpListener>,
 }
@@ -244,7 +280,7 @@ impl Acceptor {
                     // Accepting fails for a client that has gone again; that is no matter of ours.
                     let Ok(client) = accepted else { continue };
                     self.state.counters.send_modify(|c| { c.accepted += 1; c.open += 1; });
-                    connections.spawn(connection(client, self.upstream, self.state.clone()));
+                    connections.spawn(connection(client, self.state.upstream(), self.state.clone()));
                 }
                 _ended = connections.join_next(), if !connections.is_empty() => {}
             }

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, io, time::Duration};
 
 use tokio::{net::TcpStream, time::Instant};
 
-use super::{Direction, End, Mode, State};
+use super::{Direction, End, Mode, State, alter::Altering};
 
 const CHUNK: usize = 16 * 1024;
 /// More than this waits in the sender's kernel, as on a real link.
@@ -20,11 +20,15 @@ enum Verdict {
 
 fn verdict(mode: Mode, direction: Direction) -> Verdict {
     match (mode, direction) {
-        (Mode::Pass, _) | (Mode::HalfCut, Direction::ToServer) => Verdict::Deliver(Duration::ZERO),
+        (Mode::Pass, _)
+        | (Mode::HalfCut, Direction::ToServer)
+        | (Mode::RequestsLost, Direction::ToClient) => Verdict::Deliver(Duration::ZERO),
         (Mode::Delay { to_server, .. }, Direction::ToServer) => Verdict::Deliver(to_server),
         (Mode::Delay { to_client, .. }, Direction::ToClient) => Verdict::Deliver(to_client),
         (Mode::Hold, _) => Verdict::Keep,
-        (Mode::BlackHole, _) | (Mode::HalfCut, Direction::ToClient) => Verdict::Lose,
+        (Mode::BlackHole, _)
+        | (Mode::HalfCut, Direction::ToClient)
+        | (Mode::RequestsLost, Direction::ToServer) => Verdict::Lose,
         (Mode::Cut, _) => Verdict::End(End::Cut),
         (Mode::Reset, _) => Verdict::End(End::Reset),
     }
@@ -45,6 +49,10 @@ pub(super) async fn pump(
     let mut queued = 0;
     let mut closed = false;
     let mut has_hole = false;
+    let mut altering = Altering::new(match direction {
+        Direction::ToServer => &state.alterations,
+        Direction::ToClient => &[],
+    });
     loop {
         let verdict = verdict(state.mode(), direction);
         let mut due = None;
@@ -84,9 +92,16 @@ pub(super) async fn pump(
                     Ok(read) => {
                         chunk.truncate(read);
                         closed = read == 0;
-                        queued += read;
-                        queue.push_back((Instant::now(), chunk));
-                        state.count(direction, |bytes| bytes.waiting += read as u64);
+                        let (chunk, altered) = altering.pass(chunk);
+                        if altered > 0 {
+                            state.counters.send_modify(|counters| counters.altered += altered);
+                        }
+                        queued += chunk.len();
+                        state.count(direction, |bytes| bytes.waiting += chunk.len() as u64);
+                        // An empty chunk is an end, and only an end.
+                        let now = Instant::now();
+                        queue.extend((!chunk.is_empty()).then_some((now, chunk)));
+                        queue.extend(closed.then(|| (now, Vec::new())));
                     }
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                     // A sender that was killed resets its connection; what it sent before is

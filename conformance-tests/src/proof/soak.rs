@@ -1,0 +1,104 @@
+//! Results that were kept: read back, and summed up for a page.
+
+use std::{fmt::Write as _, path::PathBuf, process::Command};
+
+use super::{Cell, FaultResult, Guarantee, Report, Subject, tables::matrix};
+
+/// The commit of the project, with `+` if files were changed since; or that it is not known.
+pub(super) fn commit() -> String {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").args(args).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
+        return "not known".to_owned();
+    };
+    let changed = git(&["status", "--porcelain"]).is_none_or(|changes| !changes.is_empty());
+    if changed { commit + "+" } else { commit }
+}
+
+/// Reads what `--json` wrote.
+///
+/// # Errors
+/// In words: which file is not there or not understood.
+pub(super) fn read(files: &[PathBuf]) -> Result<Vec<Report>, String> {
+    let mut all = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(file);
+        let text = text.map_err(|error| format!("{}: {error}", file.display()))?;
+        let reports: Vec<Report> =
+            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        all.extend(reports);
+    }
+    Ok(all)
+}
+
+/// A page of Markdown: the table, and the figures of every fault.
+#[must_use]
+pub fn page(subjects: &[Subject], reports: &[Report]) -> String {
+    let mut text = matrix(subjects, reports, "not run");
+    let _ = writeln!(
+        text,
+        "\n| store | commit | lasted | runs | grants | losses told | stale writes refused |\n\
+         |---|---|---|---|---|---|---|"
+    );
+    for report in reports {
+        let sum = |of: fn(&FaultResult) -> u64| report.faults.iter().map(of).sum::<u64>();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} min | {} | {} | {} | {} |",
+            report.store,
+            report.commit,
+            report.lasted_s / 60,
+            sum(|fault| fault.seeds.len() as u64),
+            sum(|fault| fault.granted),
+            sum(|fault| fault.lost),
+            sum(|fault| fault.stale_refused),
+        );
+    }
+    for report in reports {
+        text += &figures(report);
+    }
+    text
+}
+
+fn figures(report: &Report) -> String {
+    let mut text = format!("\n### {}\n\n", report.store);
+    text += "| fault | runs | first seed | grants | losses told | told late by at most, ms | held again \
+             after at most, ms | not as promised | how it is known to have happened |\n";
+    text += "|---|---|---|---|---|---|---|---|---|\n";
+    for fault in &report.faults {
+        let odd = Guarantee::ALL.iter().filter_map(|guarantee| {
+            let cell = fault.cells.get(guarantee).filter(|cell| **cell != Cell::Held)?;
+            let idle = *cell == Cell::Untouched;
+            (!idle).then(|| format!("{}: {}", guarantee.name(), cell.word()))
+        });
+        let odd: Vec<_> = odd.collect();
+        let first = fault.seeds.first().map(u64::to_string).unwrap_or_default();
+        let freed = fault.freed_after_ms.map(|ms| ms.to_string()).unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {first} | {} | {} | {} | {freed} | {} | {} |",
+            fault.fault,
+            fault.seeds.len(),
+            fault.granted,
+            fault.lost,
+            fault.told_after_ms,
+            odd.join("; "),
+            fault.happened,
+        );
+    }
+    for fault in &report.faults {
+        if let Some(why) = &fault.failed {
+            let _ = writeln!(
+                text,
+                "\n{}: {} runs could not be made, the first: {why}",
+                fault.fault, fault.runs_failed
+            );
+        }
+        for violation in &fault.violations {
+            let _ = writeln!(text, "\nVIOLATED:\n\n```text\n{}\n```", violation.trim_end());
+        }
+    }
+    text
+}

@@ -1,0 +1,175 @@
+//! etcd: one member, or three.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use lock_core::LockName;
+
+use super::{census, fences, made, plants};
+use crate::{
+    SetUpError,
+    kit::{Data, Etcd, EtcdOptions, Proxy, Server as _},
+    proof::{Fault, Plant, Stage},
+};
+
+/// The database of a member whose disk is to be full.
+const QUOTA: u64 = 3_000_000;
+
+pub(super) async fn start(fault: Fault, members: usize) -> Result<Stage, SetUpError> {
+    let mut options = EtcdOptions::new();
+    if fault == Fault::FullDisk {
+        options = options.quota_bytes(QUOTA);
+    }
+    let etcd = match members {
+        1 => Etcd::single(options).await?,
+        _ => Etcd::three(options).await?,
+    };
+    let proxies = try_join_all(etcd.endpoints().into_iter().map(Proxy::start)).await?;
+    let url = |at: Vec<SocketAddr>| {
+        let hosts: Vec<_> = at.iter().map(SocketAddr::to_string).collect();
+        format!("etcd://{}?longest_lease=2s", hosts.join(","))
+    };
+    let (direct, proxied) =
+        (url(etcd.endpoints()), url(proxies.iter().map(Proxy::address).collect()));
+    made(&direct).await?;
+    let folder = tempfile::tempdir()?;
+    if fault == Fault::Restored {
+        etcd.save_snapshot(&folder.path().join("snapshot")).await?;
+    }
+    let endpoints: Vec<_> = etcd.endpoints().iter().map(|at| format!("http://{at}")).collect();
+    let disk = plants::Disk::default();
+    Ok(Stage {
+        proxies: Some((proxied, proxies)),
+        fence: Some(Arc::new(fences::Etcd::connect(&endpoints).await?)),
+        census: Some(Arc::new(census::Etcd { endpoints })),
+        plant: Some(Box::new(Members { etcd, folder, disk, away: Vec::new() })),
+        ..Stage::of_clients(direct, ())
+    })
+}
+
+struct Members {
+    etcd: Etcd,
+    folder: tempfile::TempDir,
+    disk: plants::Disk,
+    /// Members that are killed or stopped.
+    away: Vec<usize>,
+}
+
+impl Members {
+    fn count(&self) -> usize {
+        self.etcd.members().len()
+    }
+
+    fn kill(&mut self, member: usize) -> Result<(), SetUpError> {
+        self.away.push(member);
+        Ok(self.etcd.member_mut(member).kill()?)
+    }
+
+    async fn keys_of(&self, name: &LockName) -> Result<Vec<String>, SetUpError> {
+        let all = self.etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/"]).await?;
+        let theirs = all.lines().filter(|line| line.contains(name.as_str()));
+        Ok(theirs.map(str::to_owned).collect())
+    }
+
+    async fn revision(&self) -> Result<u64, SetUpError> {
+        let text = self.etcd.ctl(&["get", "k", "-w", "json"]).await?;
+        let (_, rest) = text.split_once("\"revision\":").ok_or("etcdctl names no revision")?;
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        Ok(digits.parse()?)
+    }
+
+    /// Writes until the quota is used up.
+    async fn fill(&self) -> Result<String, SetUpError> {
+        let value = "x".repeat(100_000);
+        for number in 0..QUOTA / 50_000 {
+            if self.etcd.ctl(&["put", &format!("fill/{number}"), &value]).await.is_err() {
+                let alarms = self.etcd.ctl(&["alarm", "list"]).await?;
+                let full = alarms.contains("NOSPACE");
+                return if full { Ok("alarm NOSPACE".to_owned()) } else { Err(alarms.into()) };
+            }
+        }
+        Err("etcd took more than its quota".into())
+    }
+
+    async fn make_room(&self) -> Result<String, SetUpError> {
+        let alarms = self.etcd.ctl(&["alarm", "list"]).await?;
+        if !alarms.contains("NOSPACE") {
+            return Err("the alarm was gone before room was made".into());
+        }
+        self.etcd.ctl(&["del", "--prefix", "fill/"]).await?;
+        self.etcd.ctl(&["compact", &self.revision().await?.to_string()]).await?;
+        self.etcd.ctl(&["defrag"]).await?;
+        self.etcd.ctl(&["alarm", "disarm"]).await?;
+        Ok("room was made".to_owned())
+    }
+}
+
+#[async_trait]
+impl Plant for Members {
+    async fn plant(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError> {
+        match fault {
+            Fault::Restored => {
+                let before = self.keys_of(name).await?;
+                self.etcd.restore_snapshot(&self.folder.path().join("snapshot")).await?;
+                let after = self.keys_of(name).await?;
+                if before.is_empty() || after.iter().any(|key| before.contains(key)) {
+                    return Err(format!("keys {before:?} became {after:?}").into());
+                }
+                Ok(format!("{} keys of the lock are not in the copy", before.len()))
+            }
+            Fault::SlowDisk => {
+                for member in self.etcd.members() {
+                    self.disk.slow(member.process()).await?;
+                }
+                Ok("each flush of each member takes longer".to_owned())
+            }
+            Fault::FullDisk => self.fill().await,
+            Fault::FailedOver => {
+                let leader = self.etcd.leader().await?;
+                self.kill(leader)?;
+                let next = self.etcd.leader().await?;
+                Ok(format!("member {leader} led and is dead, member {next} leads"))
+            }
+            Fault::MemberKilled => {
+                let follower = (self.etcd.leader().await? + 1) % self.count();
+                self.kill(follower)?;
+                Ok(format!("member {follower}, a follower, is dead"))
+            }
+            Fault::MemberPaused => {
+                let leader = self.etcd.leader().await?;
+                self.away.push(leader);
+                self.etcd.members()[leader].pause()?;
+                Ok(format!("member {leader}, the leader, stood still"))
+            }
+            Fault::QuorumLost => {
+                self.kill(0)?;
+                self.kill(1)?;
+                Ok("two of three are dead".to_owned())
+            }
+            _ => self.etcd.member_mut(0).plant(fault, name).await,
+        }
+    }
+
+    async fn heal(&mut self, fault: Fault) -> Result<String, SetUpError> {
+        let away = std::mem::take(&mut self.away);
+        match fault {
+            Fault::SlowDisk => self.disk.felt(),
+            Fault::FullDisk => self.make_room().await,
+            Fault::MemberPaused => {
+                for member in away {
+                    self.etcd.members()[member].resume()?;
+                }
+                Ok("it goes on".to_owned())
+            }
+            Fault::MemberKilled | Fault::QuorumLost => {
+                for member in away {
+                    self.etcd.member_mut(member).restart(Data::Keep).await?;
+                }
+                self.etcd.wait_healthy().await?;
+                Ok("all are back".to_owned())
+            }
+            _ => self.etcd.member_mut(0).heal(fault).await,
+        }
+    }
+}

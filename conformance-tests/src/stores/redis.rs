@@ -1,0 +1,89 @@
+//! One Redis.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use async_trait::async_trait;
+use lock_core::LockName;
+
+use super::{census, fences, made, plants, staged};
+use crate::{
+    SetUpError,
+    kit::{Clock, Redis, RedisOptions, Server as _},
+    proof::{Fault, Plant, Stage},
+};
+
+pub(super) async fn start(fault: Fault, options: &'static str) -> Result<Stage, SetUpError> {
+    let clock = plants::clock_for(fault).await?;
+    let server = Redis::start(options_for(fault, clock.as_ref())).await?;
+    let url = |at: SocketAddr| format!("redis://{at}?longest_lease=2s{options}");
+    let address = server.address();
+    made(&url(address)).await?;
+    let kept = server.aof_written()?;
+    let plant = OneRedis { server, clock, disk: plants::Disk::default(), kept };
+    let stage = staged(address, plant, url).await?;
+    Ok(Stage {
+        fence: Some(Arc::new(fences::Redis::connect(&url(address)).await?)),
+        census: Some(Arc::new(census::Redis { nodes: vec![address], per_name: 2 })),
+        ..stage
+    })
+}
+
+/// How a server is started for a fault.
+pub(super) fn options_for(fault: Fault, clock: Option<&Clock>) -> RedisOptions {
+    let mut options = RedisOptions::new().aof();
+    if fault == Fault::SlowDisk {
+        options = options.line("appendfsync always");
+    }
+    match clock {
+        Some(clock) => options.clock(clock),
+        None => options,
+    }
+}
+
+/// What can befall one server.
+pub(super) struct OneRedis {
+    pub(super) server: Redis,
+    pub(super) clock: Option<Clock>,
+    pub(super) disk: plants::Disk,
+    /// The length of its append-only file before there were locks.
+    pub(super) kept: u64,
+}
+
+#[async_trait]
+impl Plant for OneRedis {
+    async fn plant(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError> {
+        match fault {
+            Fault::TailLost => {
+                let before = self.server.lose_power(self.kept).await?;
+                if before <= self.kept {
+                    return Err("nothing was written since the start".into());
+                }
+                Ok(format!("of {before} bytes of its file {} are left", self.kept))
+            }
+            Fault::SlowDisk => self.disk.slow(self.server.process()).await,
+            Fault::FullDisk => {
+                let files = [self.server.aof()?];
+                self.disk.full(self.server.process(), &files).await
+            }
+            Fault::ClockForward | Fault::ClockBack => {
+                plants::step(self.clock.as_ref(), fault, || seconds(&self.server)).await
+            }
+            _ => self.server.plant(fault, name).await,
+        }
+    }
+
+    async fn heal(&mut self, fault: Fault) -> Result<String, SetUpError> {
+        match fault {
+            Fault::SlowDisk | Fault::FullDisk => self.disk.heal(&mut self.server).await,
+            Fault::ClockForward | Fault::ClockBack => {
+                Ok(plants::revived(&mut self.server).await?.to_owned())
+            }
+            _ => self.server.heal(fault).await,
+        }
+    }
+}
+
+pub(super) async fn seconds(server: &Redis) -> plants::Seconds {
+    let answer = server.cli(&["TIME"]).await?;
+    Ok(answer.lines().next().unwrap_or_default().parse()?)
+}

@@ -1,0 +1,252 @@
+//! Several Redis: with sentinels, as a cluster, as a quorum.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures_util::future::{try_join_all, try_join_all as all_of};
+use lock_core::LockName;
+
+use super::{
+    census, made, plants,
+    redis::{OneRedis, options_for},
+};
+use crate::{
+    SetUpError,
+    kit::{Data, Proxy, Redis, RedisCluster, RedisOptions, Sentinels, Server as _},
+    proof::{Fault, Plant, Stage},
+};
+
+/// On a busy machine half a second is not enough: sentinels then replace the new master at once.
+const DOWN_AFTER: Duration = Duration::from_millis(1_500);
+
+/// A master, two replicas, and three sentinels, with the settings under which a failover is safe.
+pub(super) async fn sentinels(_: Fault) -> Result<Stage, SetUpError> {
+    let options =
+        RedisOptions::new().aof().line("min-replicas-to-write 2").line("min-replicas-max-lag 1");
+    let group = Sentinels::start_patient(2, options, DOWN_AFTER).await?;
+    let hosts: Vec<_> = group.endpoints().iter().map(SocketAddr::to_string).collect();
+    let url =
+        format!("redis+sentinel://{}/{}?longest_lease=2s", hosts.join(","), Sentinels::MASTER);
+    made(&url).await?;
+    Ok(Stage { plant: Some(Box::new(Watched { group, away: None })), ..Stage::of_clients(url, ()) })
+}
+
+struct Watched {
+    group: Sentinels,
+    away: Option<usize>,
+}
+
+#[async_trait]
+impl Plant for Watched {
+    async fn plant(&mut self, fault: Fault, _: &LockName) -> Result<String, SetUpError> {
+        let master = self.group.master().await?;
+        let replica = (master + 1) % self.group.servers().len();
+        match fault {
+            Fault::FailedOver => {
+                self.group.server_mut(master).kill()?;
+                let next = self.group.failed_over(master).await?;
+                // It comes back as a replica: with one of two the new master takes no writes.
+                self.group.server_mut(master).restart(Data::Keep).await?;
+                Ok(format!("server {next} is the master in place of server {master}"))
+            }
+            Fault::MemberPaused => {
+                self.away = Some(master);
+                self.group.servers()[master].pause()?;
+                let next = self.group.failed_over(master).await?;
+                Ok(format!("server {master}, the master, stood still, and {next} took over"))
+            }
+            Fault::MemberKilled => {
+                self.group.sentinel(0).kill()?;
+                Ok("one of three sentinels is dead".to_owned())
+            }
+            Fault::QuorumLost => {
+                self.away = Some(replica);
+                self.group.server_mut(replica).kill()?;
+                Ok("one of the two replicas that a write needs is dead".to_owned())
+            }
+            other => Err(format!("{other} is not for sentinels").into()),
+        }
+    }
+
+    async fn heal(&mut self, fault: Fault) -> Result<String, SetUpError> {
+        match (fault, self.away.take()) {
+            (Fault::MemberPaused, Some(old)) => self.group.servers()[old].resume()?,
+            (Fault::QuorumLost, Some(replica)) => {
+                self.group.server_mut(replica).restart(Data::Keep).await?;
+            }
+            (Fault::MemberKilled, _) => self.group.sentinel(0).start_again()?,
+            _ => return Err(format!("{fault} does not end").into()),
+        }
+        Ok("it is back".to_owned())
+    }
+}
+
+/// Three masters with a replica each.
+pub(super) async fn cluster(_: Fault) -> Result<Stage, SetUpError> {
+    let options = RedisOptions::new().line("cluster-node-timeout 1500");
+    let cluster = RedisCluster::start(3, 1, options).await?;
+    let hosts: Vec<_> = cluster.endpoints().iter().map(SocketAddr::to_string).collect();
+    let url = format!("redis+cluster://{}?longest_lease=2s", hosts.join(","));
+    made(&url).await?;
+    Ok(Stage {
+        plant: Some(Box::new(Slots { cluster, away: Vec::new() })),
+        ..Stage::of_clients(url, ())
+    })
+}
+
+struct Slots {
+    cluster: RedisCluster,
+    away: Vec<usize>,
+}
+
+impl Slots {
+    /// The master that has the lock.
+    async fn master_of(&self, name: &LockName) -> Result<usize, SetUpError> {
+        let pattern = format!("*{}*", name.as_str().replace(' ', "?"));
+        for at in 0..3 {
+            let found = self.cluster.nodes()[at].cli(&["KEYS", &pattern]).await?;
+            if !found.trim().is_empty() {
+                return Ok(at);
+            }
+        }
+        Err(format!("no master has {name}").into())
+    }
+
+    async fn taken_over(&self, old: usize) -> Result<(), SetUpError> {
+        let asked = (old + 1) % 3;
+        let limit = Duration::from_secs(60);
+        Ok(crate::kit::wait::until("a replica to take over", limit, || async {
+            let role = self.cluster.nodes()[old + 3].info("role").await?;
+            let table = self.cluster.nodes()[asked].cli(&["CLUSTER", "INFO"]).await?;
+            Ok((role == "master" && table.contains("cluster_state:ok")).then_some(()))
+        })
+        .await?)
+    }
+}
+
+#[async_trait]
+impl Plant for Slots {
+    async fn plant(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError> {
+        let master = self.master_of(name).await?;
+        match fault {
+            Fault::FailedOver => {
+                self.cluster.node_mut(master).kill()?;
+                self.taken_over(master).await?;
+                Ok(format!("the replica of master {master}, which had the lock, took over"))
+            }
+            Fault::MemberPaused => {
+                self.away = vec![master];
+                self.cluster.nodes()[master].pause()?;
+                self.taken_over(master).await?;
+                Ok(format!("master {master}, which had the lock, stood still, and was replaced"))
+            }
+            Fault::MemberKilled => {
+                self.away = vec![master + 3];
+                self.cluster.node_mut(master + 3).kill()?;
+                Ok(format!("the replica of master {master}, which has the lock, is dead"))
+            }
+            Fault::QuorumLost => {
+                self.away = vec![master, (master + 1) % 3];
+                for at in self.away.clone() {
+                    self.cluster.node_mut(at).kill()?;
+                }
+                Ok("two of three masters are dead, one of them that with the lock".to_owned())
+            }
+            other => Err(format!("{other} is not for a cluster").into()),
+        }
+    }
+
+    async fn heal(&mut self, fault: Fault) -> Result<String, SetUpError> {
+        for at in std::mem::take(&mut self.away) {
+            if fault == Fault::MemberPaused {
+                self.cluster.nodes()[at].resume()?;
+            } else {
+                self.cluster.node_mut(at).restart(Data::Keep).await?;
+            }
+        }
+        self.cluster.wait_whole().await?;
+        Ok("all are back".to_owned())
+    }
+}
+
+/// Independent nodes.
+pub(super) async fn redlock(fault: Fault, count: usize) -> Result<Stage, SetUpError> {
+    let start = || async move {
+        let clock = plants::clock_for(fault).await?;
+        let server = Redis::start(options_for(fault, clock.as_ref())).await?;
+        Ok::<_, SetUpError>(OneRedis { server, clock, disk: plants::Disk::default(), kept: 0 })
+    };
+    let mut nodes = all_of((0..count).map(|_| start())).await?;
+    let addresses: Vec<_> = nodes.iter().map(|node| node.server.address()).collect();
+    let proxies = try_join_all(addresses.iter().map(|at| Proxy::start(*at))).await?;
+    let url = |at: Vec<SocketAddr>| {
+        let hosts: Vec<_> = at.iter().map(SocketAddr::to_string).collect();
+        // Where many processes share a processor, ten milliseconds are too few.
+        format!("redlock://{}?longest_lease=2s&node_timeout=100ms", hosts.join(","))
+    };
+    let direct = url(addresses.clone());
+    let proxied = url(proxies.iter().map(Proxy::address).collect());
+    made(&direct).await?;
+    for node in &mut nodes {
+        node.kept = node.server.aof_written()?;
+    }
+    Ok(Stage {
+        proxies: Some((proxied, proxies)),
+        plant: Some(Box::new(Quorum(nodes))),
+        census: Some(Arc::new(census::Redis { nodes: addresses, per_name: 0 })),
+        ..Stage::of_clients(direct, ())
+    })
+}
+
+struct Quorum(Vec<OneRedis>);
+
+impl Quorum {
+    /// To how many nodes the fault happens: one more than the quorum does without, so that it is the
+    /// store's, or as many as it does without.
+    fn hit(&self, fault: Fault) -> usize {
+        let spare = self.0.len() / 2;
+        match fault {
+            Fault::MemberKilled | Fault::MemberPaused | Fault::ClockForward | Fault::ClockBack => {
+                spare
+            }
+            _ => spare + 1,
+        }
+    }
+
+    /// What one node calls this fault.
+    fn of_a_node(fault: Fault) -> Fault {
+        match fault {
+            Fault::MemberPaused => Fault::ServerPaused,
+            other => other,
+        }
+    }
+}
+
+#[async_trait]
+impl Plant for Quorum {
+    async fn plant(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError> {
+        let (hit, all) = (self.hit(fault), self.0.len());
+        let nodes = self.0.iter_mut().take(hit);
+        let each = nodes.map(|node| async move {
+            if matches!(fault, Fault::MemberKilled | Fault::QuorumLost) {
+                node.server.kill()?;
+                return Ok("dead".to_owned());
+            }
+            node.plant(Self::of_a_node(fault), name).await
+        });
+        let said = try_join_all(each).await?;
+        Ok(format!("{hit} of {all} nodes: {}", said.join("; ")))
+    }
+
+    async fn heal(&mut self, fault: Fault) -> Result<String, SetUpError> {
+        let hit = self.hit(fault);
+        let each = self.0.iter_mut().take(hit).map(|node| async move {
+            if matches!(fault, Fault::MemberKilled | Fault::QuorumLost) {
+                node.server.restart(Data::Keep).await?;
+                return Ok("it is back".to_owned());
+            }
+            node.heal(Self::of_a_node(fault)).await
+        });
+        Ok(try_join_all(each).await?.join("; "))
+    }
+}

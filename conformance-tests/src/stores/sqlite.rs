@@ -1,0 +1,17 @@
+//! SQLite: a file.
+
+use std::sync::Arc;
+
+use super::fences;
+use crate::{
+    SetUpError,
+    proof::{Fault, Stage},
+};
+
+pub(super) async fn start(_: Fault) -> Result<Stage, SetUpError> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("locks.db");
+    let fence = fences::Sqlite::open(&folder.path().join("data.db")).await?;
+    let url = format!("sqlite:{}?longest_lease=2s", path.display());
+    Ok(Stage { fence: Some(Arc::new(fence)), ..Stage::of_clients(url, folder) })
+}
