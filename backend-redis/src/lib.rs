@@ -45,20 +45,34 @@
 //! `failover_margin` replaces what is added to the longest lease, for who knows better or may not ask
 //! CONFIG GET. A master that hung and goes on is taken to hear of its replacement before it grants
 //! anything. [`Guarantees`](lock_core::Guarantees) and `leasehold check` say what is promised with the
-//! servers as they are, and if nothing is, what to set. With `wait_replicas` each grant and renewal
+//! servers as they are, and if nothing is, what to set; the settings have to be the same on all servers
+//! of a store. With `wait_replicas` each grant and renewal
 //! costs a round trip to the replicas, and nothing is granted while too few answer.
 //!
 //! *From the loss of a master until the first new grant* it takes the detection
 //! (`down-after-milliseconds` or `cluster-node-timeout`), one or two seconds for votes and promotion, at
-//! most one second until waiting clients ask, and the quarantine. Measured with a longest lease of 3 s:
-//! sentinels (1.5 s) promote after 2.8 s and the first grant comes after 5.9 s, with
-//! `min-replicas-max-lag 1` after 12 s; a cluster (1.5 s) promotes after 3 s and grants after 13 s.
-//! It is shortened most by a shorter longest lease (`leasehold init --longest-lease`), then by
-//! `wait_replicas` in place of the margin. Detection that is too quick backfires: sentinels that
-//! replace a busy master again and again start a new quarantine each time.
+//! most one second until waiting clients ask, and the quarantine of the table. Measured with a longest
+//! lease of 3 s, and detection after 1.5 s:
+//!
+//! | | promoted | quarantine | first grant |
+//! |---|---|---|---|
+//! | sentinels that promise nothing | 2.8 s | 3 s | 5.9 s |
+//! | sentinels, `min-replicas-max-lag 1` | 2.8 s | 3 + 6 s | 12 s |
+//! | sentinels, `wait_replicas=1` | 2.8 s | 3 s | 5.9 s |
+//! | cluster | 2.6 to 3.0 s | 3 + 7 s | 12.8 to 13.7 s |
+//! | cluster, `wait_replicas=1` | 2.4 s | 3 s | 5.4 s |
+//!
+//! With the default longest lease of 30 s each is 27 s more. It is shortened most by a shorter longest
+//! lease (`leasehold init --longest-lease`; the quarantine stays as long as leases ever were, since holders
+//! may renew them, until `--first-use` with it says that nobody holds a lock), then by `wait_replicas` in place of the margin, which costs
+//! each grant a round trip, and last by quicker detection. Detection that is too quick backfires:
+//! sentinels that replace a busy master again and again start a new quarantine each time.
 //!
 //! A slot of a cluster that moves to another node, and the first replica that a server ever gets, cost a
-//! quarantine, too; a slot that is on the move grants nothing, and renews.
+//! quarantine, too; a slot that is on the move grants nothing, and renews. What Redis itself loses of a
+//! slot on the move no epoch record betrays: a lock that has gone ahead dies with its new node, and if the
+//! slot then stays where it was, or comes back there, `HDEL PREFIX:{BUCKET}:epoch run` has to begin its
+//! quarantine.
 
 mod acks;
 mod backend;

@@ -1,4 +1,4 @@
-//! A Redis Cluster whose slots move and whose masters die. Each test asserts that its fault happened.
+//! A Redis Cluster whose masters die. Each test asserts that its fault happened.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -10,125 +10,18 @@ use conformance_tests::{
     kit::{RedisCluster, RedisOptions, Server as _, wait::until},
 };
 use lock_core::{
-    Backend, Env as _, ErrorKind, FencingToken, Grant, LockClient, Outcome, Release, Renewal,
-    Signal, SystemEnv,
+    Env as _, ErrorKind, FencingToken, LockClient, Outcome, Release, Renewal, Signal, SystemEnv,
 };
 
 use self::support::{
     belief::hold,
     calls,
-    clusters::{BUCKET, cluster, deafen_replica, fail_over, owner, taken_over, url},
-    connect, granted, name, quarantined, request,
+    clusters::{BUCKET, cluster, deafen_replica, fail_over, owner, queued, taken_over, url},
+    connect, granted, name, quarantined, renewed, request,
 };
 
 const SOON: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(20);
-
-async fn renewed(store: &dyn Backend, grants: &[&Grant]) {
-    let answers = store.renew(grants, SystemEnv.now()).await;
-    let all = answers.iter().all(|answer| matches!(answer, Renewal::Renewed { .. }));
-    assert!(all && answers.len() == grants.len(), "{answers:?}");
-}
-
-#[tokio::test]
-async fn a_slot_that_moves_while_held_and_waited_for_is_one_quarantine() {
-    let options = "longest_lease=2s&failover_margin=0s";
-    let cluster = cluster(0, options).await;
-    let (slot, from) = owner(&cluster, 0).await;
-    let to = (from + 1) % 3;
-    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(2));
-    let first = LockClient::new(connect(&url(&cluster, options)).await);
-    let second = LockClient::new(connect(&url(&cluster, options)).await);
-    let other = connect(&url(&cluster, options)).await;
-    let holder = hold(&recorder, &first, lease).await;
-    let token = holder.token;
-    let waiting = {
-        let recorder = recorder.clone();
-        tokio::spawn(async move { hold(&recorder, &second, lease).await })
-    };
-    queued(&cluster.nodes()[from]).await;
-    cluster.move_slot(slot, to).await.unwrap();
-    let told = quarantined(&*other).await;
-    assert!(told.why.contains("changed its role"), "{told:?}");
-    // The holder goes on, with renewals at the new node.
-    let before = renewals(&cluster.nodes()[to]).await;
-    until("a renewal at the new node", SOON, || async {
-        Ok((renewals(&cluster.nodes()[to]).await > before).then_some(()))
-    })
-    .await
-    .unwrap();
-    assert_eq!(holder.end().await, None, "the holder lost the lock");
-    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
-    assert!(next.token > token);
-    next.end().await;
-    assert_clean(&recorder.history(), ALL_RULES);
-}
-
-/// Waits until somebody waits for `a` on this node.
-async fn queued(node: &conformance_tests::kit::Redis) {
-    until("somebody to wait", SOON, || async {
-        let length = node.cli(&["LLEN", &format!("{BUCKET}queue:a")]).await?;
-        Ok((length == "1").then_some(()))
-    })
-    .await
-    .unwrap();
-}
-
-/// How often keys of the node got a new time to live.
-async fn renewals(node: &conformance_tests::kit::Redis) -> u64 {
-    calls(node, "pexpire").await
-}
-
-#[tokio::test]
-async fn renewals_find_their_keys_on_either_side_of_a_move() {
-    let cluster = cluster(0, "").await;
-    let store = connect(&url(&cluster, "")).await;
-    let (slot, from) = owner(&cluster, 0).await;
-    let to = (from + 1) % 3;
-    // Some names of the bucket of `a`.
-    let one = granted(&*store, &request("a", LEASE)).await;
-    let mut two = None;
-    for number in 0..10_000 {
-        let text = format!("job {number}");
-        let key = format!("{BUCKET}lock:{text}");
-        let grant = granted(&*store, &request(&text, LEASE)).await;
-        if cluster.nodes()[from].cli(&["EXISTS", &key]).await.unwrap() == "1" {
-            two = Some((grant, key));
-            break;
-        }
-    }
-    let (two, moved) = two.expect("no second name in the bucket");
-    let [source, target] = [from, to].map(|at| &cluster.nodes()[at]);
-    let (from_id, to_id) = (
-        source.cli(&["CLUSTER", "MYID"]).await.unwrap(),
-        target.cli(&["CLUSTER", "MYID"]).await.unwrap(),
-    );
-    let (slot_text, port) = (slot.to_string(), target.address().port().to_string());
-    let step = |node: &'static str, words: Vec<String>| {
-        let node = if node == "source" { source } else { target };
-        async move {
-            let words: Vec<_> = words.iter().map(String::as_str).collect();
-            assert_eq!(node.cli(&words).await.unwrap(), "OK", "{words:?}");
-        }
-    };
-    let words = |text: String| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    step("target", words(format!("CLUSTER SETSLOT {slot_text} IMPORTING {from_id}"))).await;
-    step("source", words(format!("CLUSTER SETSLOT {slot_text} MIGRATING {to_id}"))).await;
-    let mut migrate = words(format!("MIGRATE 127.0.0.1 {port}"));
-    migrate.extend([moved, "0".to_owned(), "5000".to_owned()]);
-    step("source", migrate).await;
-
-    // One key is here, the other one there, and both are renewed.
-    renewed(&*store, &[&one, &two]).await;
-    assert!(calls(target, "asking").await > 0, "nobody was sent to the other node");
-    // Nothing is granted on half of the bucket.
-    let error = store.try_acquire(&request("a", LEASE)).await.unwrap_err();
-    assert!(error.is_retryable() && !error.is_ambiguous(), "{error}");
-    // The rest follows.
-    cluster.move_slot(slot, to).await.unwrap();
-    renewed(&*store, &[&one, &two]).await;
-    assert!(quarantined(&*store).await.remaining > Duration::from_secs(20));
-}
 
 #[tokio::test]
 async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder_also_where_its_slot_moved()

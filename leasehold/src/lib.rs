@@ -28,6 +28,7 @@
 //! | `mysql` | `mysql://USER@HOST/DATABASE`, also `mariadb:` | clients of one MySQL or MariaDB server |
 //! | `postgres` | `postgres://USER@HOST/DATABASE` | clients of one PostgreSQL server |
 //! | `redis` | `redis://HOST:PORT`, `rediss://HOST:PORT`, `unix:PATH` | clients of one Redis |
+//! | `redis` | `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`, `redis+cluster://HOST:PORT,HOST:PORT`, `rediss+…` | clients of one Redis that fails over |
 //! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT` | clients of the same independent Redis servers |
 //! | `sqlite` (default) | `sqlite:PATH` | processes of one machine |
 //!

@@ -22,6 +22,10 @@ if why then
 elseif from - now > span then
   from = now + span
 end
+if ARGV[5] == '1' then
+  -- Nobody holds a lock, by the operator's word: no longer lease of before is to be waited out.
+  span = longest + (tonumber(ARGV[#ARGV]) or 0)
+end
 if ARGV[5] == '1' or (quarantine == 'off' and not (known and e[5] ~= longest)) then from = 0 end
 redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
   'longest', longest, 'quarantine', quarantine)

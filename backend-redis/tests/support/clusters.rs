@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use conformance_tests::kit::{RedisCluster, RedisOptions, Server as _, wait::until};
+use conformance_tests::kit::{Redis, RedisCluster, RedisOptions, Server as _, wait::until};
 
 use super::{connect, first_use};
 
@@ -50,6 +50,16 @@ pub(crate) async fn taken_over(cluster: &RedisCluster, old: usize) {
     until("a replica to take over", Duration::from_secs(60), || async {
         let (_, now) = owner(cluster, asked).await;
         Ok((now == old + 3).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// Waits until somebody waits for `a` on this node.
+pub(crate) async fn queued(node: &Redis) {
+    until("somebody to wait", Duration::from_secs(60), || async {
+        let length = node.cli(&["LLEN", &format!("{BUCKET}queue:a")]).await?;
+        Ok((length == "1").then_some(()))
     })
     .await
     .unwrap();

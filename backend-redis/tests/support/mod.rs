@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use conformance_tests::kit::{Redis, RedisOptions, Server as _};
 use lock_core::{
     Attempt, Backend, Busy, Enqueued, Env as _, Grant, Init, LockName, OwnerId, OwnerLabel,
-    Quarantined, Request, SystemEnv, Turn,
+    Quarantined, Renewal, Request, SystemEnv, Turn,
 };
 
 pub(crate) const PROTOCOLS: [&str; 2] = ["resp2", "resp3"];
@@ -115,4 +115,11 @@ pub(crate) async fn quarantined(store: &dyn Backend) -> Quarantined {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), asking).await.unwrap()
+}
+
+/// Renews, which has to go well.
+pub(crate) async fn renewed(store: &dyn Backend, grants: &[&Grant]) {
+    let answers = store.renew(grants, SystemEnv.now()).await;
+    let all = answers.iter().all(|answer| matches!(answer, Renewal::Renewed { .. }));
+    assert!(all && answers.len() == grants.len(), "{answers:?}");
 }

@@ -1,0 +1,125 @@
+//! What an operator is told of a Redis that fails over, and what is to be set.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use server_kit::{Redis, RedisCluster, RedisOptions, Sentinels, Server as _};
+
+/// What a command prints that has to succeed.
+fn told(url: &str, args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    let output = command.env("LEASEHOLD_STORE", url).args(args).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*stderr), (Some(0), ""), "{args:?} on {url}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(url: &str, args: &[&str]) -> Value {
+    let args: Vec<_> = args.iter().copied().chain(["--json"]).collect();
+    serde_json::from_str(&told(url, &args)).unwrap()
+}
+
+/// The line of `leasehold check` on exclusion.
+fn exclusion(url: &str) -> String {
+    let text = told(url, &["check"]);
+    text.lines().find(|line| line.starts_with("exclusion ")).unwrap().to_owned()
+}
+
+/// The assumptions of exclusion, by their ids.
+fn assumptions(url: &str) -> BTreeSet<String> {
+    let answer = json(url, &["check"]);
+    let assuming = answer["guarantees"]["exclusion"]["holds"]["assuming"].as_array().unwrap();
+    assuming.iter().map(|each| each["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+}
+
+async fn set(servers: &[Redis], setting: &str, value: &str) {
+    for server in servers {
+        assert_eq!(server.cli(&["CONFIG", "SET", setting, value]).await.unwrap(), "OK");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_says_of_sentinels_whether_exclusion_is_promised_and_what_to_set() {
+    let group =
+        Sentinels::start_patient(1, RedisOptions::new(), Duration::from_secs(60)).await.unwrap();
+    let hosts: Vec<_> = group.endpoints().iter().map(ToString::to_string).collect();
+    let url = format!("redis+sentinel://{}/{}", hosts.join(","), Sentinels::MASTER);
+    told(&url, &["init", "--first-use"]);
+    let line = exclusion(&url);
+    says(
+        &line,
+        &["withheld", "set min-replicas-to-write and min-replicas-max-lag", "wait_replicas"],
+    );
+    assert!(json(&url, &["check"])["guarantees"]["exclusion"]["withheld"].is_object());
+
+    let waits = format!("{url}?wait_replicas=1");
+    says(&exclusion(&waits), &["holds", "fewer than 1 replicas, so that no grant or renewal"]);
+    assert!(assumptions(&waits).contains("old-master-is-not-acknowledged"));
+
+    set(group.servers(), "min-replicas-to-write", "1").await;
+    set(group.servers(), "min-replicas-max-lag", "3").await;
+    let line = exclusion(&url);
+    let parts = ["fewer than 1 replicas (its min-replicas-to-write)", "stopped writing 8s after"];
+    says(&line, &["holds, assuming that", parts[0], parts[1]]);
+    assert!(assumptions(&url).contains("old-master-stops"));
+    says(&exclusion(&format!("{url}?failover_margin=20s")), &["stopped writing 20s after"]);
+    says(&exclusion(&format!("{url}?longest_lease=30s")), &["holds"]);
+    // What the setting of the store itself takes away.
+    told(&url, &["init", "--quarantine", "off"]);
+    says(&exclusion(&url), &["withheld", "the quarantine is off", "turn it on with init"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_says_of_a_cluster_what_its_node_timeout_promises_and_init_sets_every_bucket() {
+    let app = "user blind on >pass ~* &* +@all -config";
+    let options = RedisOptions::new().line("cluster-node-timeout 60000").line(app);
+    let cluster = RedisCluster::start(3, 0, options).await.unwrap();
+    let hosts: Vec<_> = cluster.endpoints().iter().map(ToString::to_string).collect();
+    let url = format!("redis+cluster://{}", hosts.join(","));
+    let set = json(&url, &["init", "--first-use", "--longest-lease", "7s"]);
+    assert_eq!((&set["longest_lease_ms"], &set["grants_in_ms"]), (&7000.into(), &0.into()));
+    let mut records = BTreeSet::new();
+    for node in cluster.nodes() {
+        let keys = node.cli(&["KEYS", "leasehold:{*}:epoch"]).await.unwrap();
+        assert!(!keys.is_empty(), "a node without a bucket");
+        for key in keys.lines() {
+            assert_eq!(node.cli(&["HGET", key, "longest"]).await.unwrap(), "7000000", "{key}");
+            assert_eq!(node.cli(&["HGET", key, "from"]).await.unwrap(), "0", "{key}");
+            records.insert(key.to_owned());
+        }
+    }
+    let all = (0..64).map(|bucket| format!("leasehold:{{{bucket}}}:epoch"));
+    assert_eq!(records, all.collect());
+    // A changed longest lease waits out the old one, in all of them.
+    let set = json(&url, &["init", "--longest-lease", "9s"]);
+    assert_eq!(set["grants_in_ms"], 9000 + 124_000);
+    // Also longer leases of before, unless an operator says that nobody holds one.
+    let set = json(&url, &["init", "--longest-lease", "5s"]);
+    assert_eq!(set["grants_in_ms"], 9000 + 124_000);
+    json(&url, &["init", "--first-use"]);
+    let set = json(&url, &["init", "--longest-lease", "6s"]);
+    assert_eq!(set["grants_in_ms"], 6000 + 124_000);
+
+    // Twice the node timeout and 4 s.
+    let parts = ["holds", "stopped writing 2m 4s after", "CLUSTER FAILOVER TAKEOVER"];
+    says(&exclusion(&url), &parts);
+    let known = assumptions(&url);
+    for id in ["old-master-stops", "slots-move-whole", "clients-agree-on-settings"] {
+        assert!(known.contains(id), "{id} in {known:?}");
+    }
+    let blind = url.replace("://", "://blind:pass@");
+    let withheld = "permit CONFIG GET for cluster-node-timeout, or set failover_margin";
+    says(&exclusion(&blind), &["withheld", withheld]);
+    assert!(!told(&blind, &["check"]).contains("pass@"), "a password was shown");
+    says(&exclusion(&format!("{blind}?failover_margin=30s")), &["holds", "writing 30s after"]);
+}
