@@ -46,6 +46,15 @@ impl Two {
         names.filter(|name| name.as_str().starts_with("leasehold ")).collect()
     }
 
+    /// Lets the old store go on, this long after it was held.
+    async fn let_go_after(&self, span: Duration) {
+        while !self.0[0].spent() {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::sleep(span).await;
+        self.0[0].let_go();
+    }
+
     /// The store loses all records.
     async fn forget_records(&self, side: usize) {
         for record in self.records(side).await {
@@ -87,6 +96,24 @@ async fn nothing_is_acquired_before_the_records_of_others_are_read() {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase}: {error}");
         two.0[0].let_go();
         acquired(&client, "job", lease).await.release().await.unwrap();
+        client.close().await;
+    }
+}
+
+/// A machine that stands still between the two tokens that are compared is not a clock that is behind.
+#[tokio::test]
+async fn time_that_passes_while_entering_is_no_difference_of_clocks() {
+    for phase in ENDS {
+        let longest = Duration::from_millis(200);
+        let two = Two::new(longest).await;
+        // The second reading, between the two.
+        two.0[0].next("list", Fault::Fine);
+        two.0[0].next("list", Fault::Held);
+        let entering = async { tokio::join!(two.enter(phase), two.let_go_after(longest * 2)).0 };
+        let migration = entering.await.unwrap_or_else(|error| panic!("{phase}: {error}"));
+        assert!(two.0[0].spent());
+        let client = LockClient::new(Arc::new(migration));
+        acquired(&client, "job", longest).await.release().await.unwrap();
         client.close().await;
     }
 }
