@@ -6,7 +6,7 @@
 //! its cheapest round trip, its cheapest write and the barest lock, made by the store's own client
 //! without leasehold.
 //!
-//! After the rounds, holders are killed and cut off, and many locks are held, as far as time allows.
+//! Besides, holders are killed and cut off, and many locks are held, as far as time allows.
 
 mod cut;
 mod floor;

@@ -10,10 +10,12 @@ use crate::measure::{Ends, Step};
 const ROUNDS: usize = 5;
 /// Where time is short there are fewer rounds rather than shorter slices.
 const SHORT: Duration = Duration::from_millis(80);
-/// So many are made in any case: fewer say nothing of a spread.
+/// Fewer say nothing of a spread.
 const FEWEST: usize = 3;
 /// The part of the time for what is measured in rounds.
 const IN_ROUNDS: f64 = 0.5;
+/// Where the machine is too busy for that: the part for the fewest rounds.
+const AT_MOST: f64 = 0.8;
 /// The part for how holders end.
 const OF_ENDS: f64 = 0.15;
 /// What a measurement takes besides its slice, as a part of it: waiters that leave, for example.
@@ -80,16 +82,21 @@ impl Course {
 
     /// Whether there is another round after `made`, of which the first warms up and `rounds` count.
     pub(crate) fn another_round(&self, made: usize, rounds: usize) -> bool {
-        let left = self.elapsed() < self.span.mul_f64(IN_ROUNDS);
-        made <= FEWEST || (left && made <= rounds)
+        let before = |part| self.elapsed() < self.span.mul_f64(part);
+        // The first one warms up, and one that counts has to be.
+        made <= 1 || (made <= FEWEST && before(AT_MOST)) || (made <= rounds && before(IN_ROUNDS))
     }
 
-    /// Whether there is time to see once more how holders end.
+    /// Whether how holders end is seen at all: first of all then, so that a busy machine has it, too.
+    pub(crate) fn has_ends(&self) -> bool {
+        self.span >= Ends::TAKES * 3
+    }
+
+    /// Whether there is time to see it once more, after `made` times.
     pub(crate) fn another_end(&mut self, made: usize) -> bool {
         let since = *self.ends.get_or_insert(self.began.elapsed());
         let next = self.elapsed() + Ends::TAKES;
-        let first = made == 0 && next <= self.span;
-        first || (made < ROUNDS && next <= since + self.span.mul_f64(OF_ENDS))
+        (1..ROUNDS).contains(&made) && next <= since + self.span.mul_f64(OF_ENDS)
     }
 
     /// Whether something that takes so long may begin.

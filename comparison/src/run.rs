@@ -1,4 +1,4 @@
-//! A run: rounds of everything on every store, then how holders end, then held locks.
+//! A run: how holders end, once; rounds of everything on every store; ends again; held locks.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -64,8 +64,23 @@ pub(crate) async fn run(
         peers: peers.iter().map(|peer| of_peer(peer.name(), peer.store())).collect(),
         took: Duration::ZERO,
     };
+    let (ends, mut made) = (Ends { holder }, 0);
+    if course.has_ends() {
+        ending(subjects, &ends, &course, watch, &mut all.stores).await;
+        made += 1;
+    }
     rounds(subjects, peers, plan, &course, watch, &mut all).await?;
-    ends(subjects, &Ends { holder }, &mut course, watch, &mut all.stores).await;
+    while course.another_end(made) {
+        ending(subjects, &ends, &course, watch, &mut all.stores).await;
+        made += 1;
+    }
+    if made == 0 {
+        for store in &mut all.stores {
+            for measure in Measure::ALL.into_iter().filter(|measure| measure.is_once()) {
+                store.missing.insert(measure, NO_TIME.to_owned());
+            }
+        }
+    }
     held(subjects, &course, watch, &mut all.stores).await?;
     all.took = course.elapsed();
     Ok(all)
@@ -107,31 +122,21 @@ async fn rounds(
     Ok(())
 }
 
-async fn ends(
+/// Of all stores at once, since it is waiting for leases.
+async fn ending(
     subjects: &[Arc<Subject>],
     ends: &Ends<'_>,
-    course: &mut Course,
+    course: &Course,
     watch: &mut dyn Watch,
     all: &mut [OfStore],
 ) {
-    let mut made = 0;
-    while course.another_end(made) {
-        watch.next(course.elapsed(), course.span, "all", "holders that die or are cut off");
-        let round = join_all(subjects.iter().map(|subject| ends.measure(subject))).await;
-        for (store, made) in all.iter_mut().zip(round) {
-            for (measure, made) in made {
-                match made {
-                    Ok(sample) => store.samples.add(measure, sample),
-                    Err(why) => drop(store.missing.insert(measure, why)),
-                }
-            }
-        }
-        made += 1;
-    }
-    if made == 0 {
-        for store in all {
-            for measure in Measure::ALL.into_iter().filter(|measure| measure.is_once()) {
-                store.missing.insert(measure, NO_TIME.to_owned());
+    watch.next(course.elapsed(), course.span, "all", "holders that die or are cut off");
+    let round = join_all(subjects.iter().map(|subject| ends.measure(subject))).await;
+    for (store, made) in all.iter_mut().zip(round) {
+        for (measure, made) in made {
+            match made {
+                Ok(sample) => store.samples.add(measure, sample),
+                Err(why) => drop(store.missing.insert(measure, why)),
             }
         }
     }

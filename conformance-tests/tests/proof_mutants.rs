@@ -2,10 +2,11 @@
 
 use std::{process::ExitCode, sync::Arc};
 
+use comparison::Proof;
 use conformance_tests::{
     SetUpError,
     mutants::{Flaw, flawed},
-    proof::{self, Cell, Fault, Guarantee, InQuick, Stage, Subject},
+    proof::{self, Cell, Fault, Guarantee, InQuick, Report, Stage, Subject},
     stores,
 };
 use lock_core::{Backend, BoxFuture, Error};
@@ -37,6 +38,26 @@ async fn start(flaw: Flaw) -> Result<Stage, SetUpError> {
     Ok(Stage::of_clients(url, folder))
 }
 
+/// What the command writes by `--json` is what `leasehold compare --proof` reads, timelines included.
+fn opens(reports: &[Report]) -> Result<(), String> {
+    let text = serde_json::to_string(reports).map_err(|error| error.to_string())?;
+    let read = serde_json::to_value(Proof::read(&text)?).map_err(|error| error.to_string())?;
+    for (report, read) in reports.iter().zip(read.as_array().into_iter().flatten()) {
+        for (fault, read) in
+            report.faults.iter().zip(read["faults"].as_array().into_iter().flatten())
+        {
+            let (held, shown) = (fault.timeline.as_ref(), read["timeline"]["holds"].as_array());
+            if held.map(|it| it.holds.len()) != shown.map(Vec::len) || held.is_none() {
+                return Err(format!(
+                    "{}, {}: {held:?} is read as {shown:?}",
+                    report.store, fault.fault
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let subjects: Vec<_> = MUTANTS
         .iter()
@@ -64,6 +85,10 @@ fn main() -> ExitCode {
             }
         }
         println!("{} mutants; not seen: {survived:?}", reports.len());
+        if let Err(why) = opens(reports) {
+            println!("`leasehold compare --proof` cannot show this: {why}");
+            return ExitCode::FAILURE;
+        }
         match survived.is_empty() && !reports.is_empty() {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,

@@ -63,10 +63,12 @@ fn servers_are_started_measured_shown_and_gone() {
         if !matches!(name, "memory" | "sqlite") {
             let counted = &figure("uncontended").unwrap()["median"]["counted_per_operation"];
             assert!(counted.as_f64().unwrap() >= 1.0, "{name}: {counted}");
-            // Neither sooner than the lease, of which a third may be over, nor never.
             for measure in ["killed", "cut-off"] {
-                let micros = figure(measure).unwrap()["median"]["p50_us"].as_f64().unwrap();
-                assert!((400_000.0..20_000_000.0).contains(&micros), "{name}: {measure} {micros}");
+                let made =
+                    figure(measure).unwrap_or_else(|| panic!("{measure}: {}", each["missing"]));
+                // The lease of a second, of which a third or so may be over; not at once.
+                let micros = made["median"]["p50_us"].as_f64().unwrap();
+                assert!((100_000.0..20_000_000.0).contains(&micros), "{name}: {measure} {micros}");
             }
         }
     }

@@ -35,12 +35,14 @@ pub(super) async fn pairs(subject: &Arc<Subject>, slice: Duration) -> Option<Sam
         let subject = Arc::clone(subject);
         tasks.spawn(async move {
             let (mut times, floor) = (Times::new(), subject.floor.as_deref()?);
-            while began.elapsed() < slice {
+            loop {
                 let asked = Instant::now();
                 floor.pair_of_many(task).await.ok()?;
                 times.add(asked.elapsed());
+                if began.elapsed() >= slice {
+                    return Some(times);
+                }
             }
-            Some(times)
         });
     }
     let mut all = Times::new();
@@ -56,10 +58,12 @@ where
     Fut: Future<Output = Option<()>>,
 {
     let (mut times, began) = (Times::new(), Instant::now());
-    while began.elapsed() < slice {
+    loop {
         let asked = Instant::now();
         once().await?;
         times.add(asked.elapsed());
+        if began.elapsed() >= slice {
+            return times.sample(began.elapsed());
+        }
     }
-    times.sample(began.elapsed())
 }
