@@ -10,13 +10,16 @@ use lock_core::{
 };
 
 use crate::{
-    dialect::{Dialect, Handed, Row},
+    dialect::{Dialect, Handed, Left, Row},
     strategy::{self, Strategy, Taken, Versions},
     turn::{Lines, Looking},
 };
 
-/// A waiter's poll behind its looks.
+/// A waiter's poll behind its looks, which in a queue tells that it lives.
 pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
+/// The same of one who has at least so many others before it.
+pub(crate) const FAR_POLL: Duration = Duration::from_secs(1);
+const FAR: u32 = 8;
 /// A sweep every so many releases and clean-ups of a client, the first somewhere among them.
 const SWEEP_EVERY: u64 = 1_000;
 const PAGE: u32 = 200;
@@ -68,7 +71,9 @@ impl<D: Dialect> SqlBackend<D> {
         if token == FencingToken::ZERO {
             return Ok(());
         }
-        let highest = self.dialect.highest_floor();
+        let ahead = self.guarantees().longest_lease.as_micros() as u64;
+        let highest =
+            FencingToken::new(SystemEnv.wall_micros() + ahead).unwrap_or(FencingToken::MAX);
         if token <= highest {
             return Ok(());
         }
@@ -79,11 +84,10 @@ impl<D: Dialect> SqlBackend<D> {
     }
 
     async fn give_back(&self, grant: &Grant, keep: Option<Duration>) -> Result<Outcome, Error> {
-        let Some(version) = self.dialect.release(grant, keep).await? else {
-            return Ok(Outcome::NotHeld);
-        };
-        if keep.is_none() {
-            self.versions.note(&grant.name, version);
+        match self.dialect.release(grant, keep).await? {
+            Left::NotHeld => return Ok(Outcome::NotHeld),
+            Left::Free(version) if keep.is_none() => self.versions.note(&grant.name, version),
+            Left::Free(_) | Left::Taken => {}
         }
         self.count().await;
         Ok(Outcome::Released)
@@ -92,15 +96,16 @@ impl<D: Dialect> SqlBackend<D> {
     /// The same, with the next request of this process.
     async fn hand_on(&self, grant: &Grant, next: &Request) -> Result<Option<Released>, Error> {
         self.check_token(next.floor)?;
-        let Some(Handed { row, turn }) = Arc::clone(&self.dialect).hand_on(grant, next).await?
-        else {
+        let Some(handed) = Arc::clone(&self.dialect).hand_on(grant, next).await? else {
             return Ok(None);
         };
         self.count().await;
-        let next = if row.is_held() && row.owner == Some(next.owner) {
-            Enqueued::Granted(Grant::new(next, row.token))
-        } else {
-            Enqueued::Waiting(turn, busy(Some(row)))
+        let next = match handed {
+            Handed::Granted(token) => Enqueued::Granted(Grant::new(next, token)),
+            Handed::Queued(token, turn) => {
+                let busy = Busy { holder: None, token, retry_after: LONGEST_POLL };
+                Enqueued::Waiting(turn, busy)
+            }
         };
         Ok(Some(Released { outcome: Outcome::Released, next: Some(next) }))
     }
@@ -119,10 +124,13 @@ impl<D: Dialect> SqlBackend<D> {
 fn busy(row: Option<Row>) -> Busy {
     let holder = row.as_ref().and_then(Row::holder);
     let left = row.as_ref().map_or(Duration::ZERO, |row| row.remaining.max(row.others_first));
+    let far = row.as_ref().is_some_and(|row| row.before_us >= FAR);
+    // However short the lease is, of the far ones none is the next to be served.
+    let (left, longest) = if far { (FAR_POLL, FAR_POLL) } else { (left, LONGEST_POLL) };
     Busy {
         holder,
         token: row.map_or(FencingToken::ZERO, |row| row.token),
-        retry_after: left.clamp(Duration::from_millis(1), LONGEST_POLL),
+        retry_after: left.clamp(Duration::from_millis(1), longest),
     }
 }
 
@@ -239,7 +247,10 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
-        self.dialect.clock_difference_micros().await.during::<D>("check")
+        let before = SystemEnv.wall_micros();
+        let clock = self.dialect.clock_micros().await.during::<D>("check")?;
+        let middle = before.midpoint(SystemEnv.wall_micros());
+        Ok(clock.map(|clock| clock - middle.cast_signed()))
     }
 
     async fn close(&self) {

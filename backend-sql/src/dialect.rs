@@ -23,14 +23,35 @@ pub(crate) struct Row {
     pub(crate) others_first: Duration,
     /// How many wait, where there is a queue.
     pub(crate) waiting: Option<u64>,
+    /// How many of them wait before the place that this was read for.
+    pub(crate) before_us: u32,
 }
 
-/// A release that took the process's next request along.
+/// What a release has left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// The grant was not there; nothing was changed.
+    NotHeld,
+    /// A row with this version, free or kept for a last while.
+    Free(i64),
+    /// The lock was given to whoever waited.
+    Taken,
+}
+
+impl From<Option<i64>> for Left {
+    /// The row's new version, if the grant was there.
+    fn from(version: Option<i64>) -> Self {
+        version.map_or(Self::NotHeld, Self::Free)
+    }
+}
+
+/// What became of the process's next request, which a release took along.
 #[derive(Debug)]
-pub(crate) struct Handed {
-    /// The row after it: the next one's, or its place is at the end of the queue.
-    pub(crate) row: Row,
-    pub(crate) turn: Box<dyn Turn>,
+pub(crate) enum Handed {
+    /// It holds the lock, with this token.
+    Granted(FencingToken),
+    /// It is at the end of the queue, behind the one that was granted this token.
+    Queued(FencingToken, Box<dyn Turn>),
 }
 
 impl Row {
@@ -56,6 +77,7 @@ impl Row {
             remaining: if owner.is_some() { remaining } else { Duration::ZERO },
             others_first: Duration::ZERO,
             waiting: None,
+            before_us: 0,
         })
     }
 
@@ -100,9 +122,6 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
 
     fn guarantees(&self) -> Arc<Guarantees>;
 
-    /// The largest floor that may be asked for now.
-    fn highest_floor(&self) -> FencingToken;
-
     /// Takes a free name; `None` if it is another's, or ours already and this does not set the lease
     /// of our own anew.
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error>;
@@ -126,8 +145,11 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
         }
     }
 
-    /// Sets the lease of our own anew; `false` if it is not ours any more.
-    async fn extend(&self, request: &Request) -> Result<bool, Error>;
+    /// Whether others held this name or waited for it when this client last heard: then it is looked at
+    /// before anything else.
+    fn is_crowded(&self, _name: &LockName) -> bool {
+        false
+    }
 
     /// What is known of a name. Changes nothing.
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error>;
@@ -151,8 +173,8 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// Renews a batch; for each, whether it was there.
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error>;
 
-    /// Frees a grant, or lets it run out in `keep`; the row's new version if it was there.
-    async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Option<i64>, Error>;
+    /// Frees a grant, or lets it run out in `keep`.
+    async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error>;
 
     /// Frees a grant, and gives the lock to the next request of the same process if nobody waits, or
     /// queues it. `None`: nothing was done.
@@ -188,8 +210,8 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// Creates the tables if need be, and changes settings.
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error>;
 
-    /// The store's clock minus ours, in microseconds; `None` where they are one.
-    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error>;
+    /// The store's clock, in microseconds since 1970; `None` where it is this machine's.
+    async fn clock_micros(&self) -> Result<Option<i64>, Error>;
 
     /// Ends connections.
     async fn close(&self);

@@ -170,3 +170,18 @@ impl<DB: Database> Drop for Lent<DB> {
         }
     }
 }
+
+/// Whether each of these URLs is refused by naming what is wrong, and no password.
+#[cfg(test)]
+pub(crate) fn assert_refused<T: fmt::Debug>(
+    parse: impl Fn(&str) -> Result<T, Error>,
+    refused: &[(&str, &str)],
+) {
+    for (url, part) in refused {
+        let error = parse(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        let (shown, debug) = (error.to_string(), format!("{error:?}"));
+        assert!(shown.contains(part), "{url}: {error}");
+        assert!(!shown.contains("secret") && !debug.contains("secret"), "{debug}");
+    }
+}

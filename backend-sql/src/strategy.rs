@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use lock_core::{Error, ErrorKind, FencingToken, LockName, Request};
+use lock_core::{Error, ErrorKind, FencingToken, Grant, LockName, Request};
 use serde::Deserialize;
 
 use crate::dialect::{Dialect, Row};
@@ -69,14 +69,18 @@ pub(crate) async fn primary_key<D: Dialect>(
     versions: &Versions,
     request: &Request,
 ) -> Result<Taken, Error> {
-    if versions.recall(&request.name).is_some()
+    let mut looks_first = dialect.is_crowded(&request.name);
+    if !looks_first
+        && versions.recall(&request.name).is_some()
         && let Some(token) = dialect.retake(request, None).await?
     {
         return Ok(Taken::Yes(token));
     }
     let mut last = None;
     for _ in 0..TRIES {
-        if let Some(token) = dialect.insert(request).await? {
+        if !std::mem::take(&mut looks_first)
+            && let Some(token) = dialect.insert(request).await?
+        {
             return Ok(Taken::Yes(token));
         }
         match dialect.look_to_take(request).await? {
@@ -90,11 +94,13 @@ pub(crate) async fn primary_key<D: Dialect>(
 /// A row that is held, or that others take first. Where it is our own by an earlier attempt, that is
 /// the same grant, with the lease anew.
 async fn held<D: Dialect>(dialect: &D, request: &Request, row: Row) -> Result<Taken, Error> {
-    let ours = row.is_held() && row.owner == Some(request.owner);
-    match ours && dialect.extend(request).await? {
-        true => Ok(Taken::Yes(row.token)),
-        false => Ok(Taken::No(Some(row))),
+    if row.is_held() && row.owner == Some(request.owner) {
+        let ours = Grant::new(request, row.token);
+        if dialect.renew(&[&ours]).await?.first() == Some(&true) {
+            return Ok(Taken::Yes(row.token));
+        }
     }
+    Ok(Taken::No(Some(row)))
 }
 
 /// The version: read, decide here, and change the row only if nobody has meanwhile.

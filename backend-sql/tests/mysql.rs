@@ -7,7 +7,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use backend_sql::{
     Strategy,
-    mysql::{MysqlBuilder, connect, schema},
+    mysql::{MysqlBuilder, MysqlFence, connect, schema},
 };
 use conformance_tests::kit::{
     ClientCertificates, Clock, Data, Mariadb, MariadbOptions, Server as _,
@@ -16,8 +16,8 @@ use lock_core::{
     Attempt, Backend, Env as _, ErrorKind, FencingToken, Init, LockClient, LossReason, Outcome,
     QuarantineUse, Release, Renewal, SystemEnv,
 };
-use on_mariadb::{BOTH, LEASE, counted, granted, made, open, prefix, request, start, url};
-use sqlx::mysql::MySqlPoolOptions;
+use on_mariadb::{BOTH, LEASE, counted, granted, made, open, prefix, request, session, start, url};
+use sqlx::{Connection as _, MySqlConnection, mysql::MySqlPoolOptions};
 
 #[tokio::test]
 async fn a_batch_is_renewed_in_its_order_whatever_the_names() {
@@ -143,7 +143,12 @@ async fn a_sweep_forgets_free_names_and_no_token() {
     let quick = options.flag("--innodb-flush-log-at-trx-commit=2");
     let server = Mariadb::start(quick).await.unwrap();
     let store = made(&server, Strategy::PrimaryKey).await;
-    let held = granted(&store, &request("held")).await;
+    // For longer than this takes on any machine.
+    let longest = Duration::from_secs(600);
+    store.init(&Init { longest_lease: Some(longest), ..Init::default() }).await.unwrap();
+    let mut wanted = request("held");
+    wanted.lease = longest;
+    let held = granted(&store, &wanted).await;
     let swept = granted(&store, &request("swept")).await;
     store.release(&swept, Release::default()).await.unwrap();
     let ghost = request("ghost");
@@ -234,6 +239,42 @@ async fn the_least_privilege_is_enough() {
         let init = Init { longest_lease: Some(LEASE * 2), ..Init::default() };
         assert_eq!(store.init(&init).await.unwrap_err().kind(), ErrorKind::Auth);
         server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_fence_needs_its_table_only() {
+    let server = start().await;
+    let fence = MysqlFence::new("app").unwrap();
+    fence.create(&mut session(&server).await).await.unwrap();
+    let create = "CREATE USER worker@'127.0.0.1'; \
+                  GRANT SELECT, INSERT, UPDATE ON test.app_fence TO worker@'127.0.0.1'";
+    server.sql(create).await.unwrap();
+    let url = url(server.address()).replace("root@", "worker@");
+    let mut worker = MySqlConnection::connect(&url).await.unwrap();
+    for number in [1, 2] {
+        let token = FencingToken::new(number).unwrap();
+        fence.admit(&mut worker, "account", token).await.unwrap().unwrap();
+    }
+}
+
+/// Names of tables are quoted.
+#[tokio::test]
+async fn tables_are_named_as_they_are_told() {
+    let server = start().await;
+    for strategy in BOTH {
+        // Not quoted it would begin with a number.
+        let prefix = format!("1e{}", strategy.to_string().len());
+        let url = url(server.address());
+        let url = format!("{url}&strategy={strategy}&table_prefix={prefix}");
+        server.sql(&schema(&url).unwrap()).await.unwrap();
+        let store = connect(&url).await.unwrap();
+        for _ in 0..2 {
+            let grant = granted(&store, &request("job")).await;
+            store.release(&grant, Release::default()).await.unwrap();
+        }
+        let rows = format!("SELECT COUNT(*) FROM `{prefix}_locks`");
+        assert_eq!(server.sql(&rows).await.unwrap(), "1");
     }
 }
 

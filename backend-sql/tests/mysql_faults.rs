@@ -3,7 +3,7 @@
 
 mod on_mariadb;
 
-use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::sync::Arc;
 
 use backend_sql::{
     Strategy,
@@ -12,13 +12,14 @@ use backend_sql::{
 use conformance_tests::kit::{
     Data, Mariadb, MariadbOptions, Mode, Proxy, Server as _, wait::until,
 };
-use futures_util::future::{join_all, poll_fn};
+use futures_util::future::join_all;
 use lock_core::{Attempt, Env as _, LockClient, Release, Renewal, SystemEnv};
 use on_mariadb::{
-    BOTH, LEASE, SECOND, WAIT, granted, made, no_transaction_is_open, open, prefix, request,
-    single, start, url,
+    BOTH, LEASE, SECOND, WAIT, cancelled, counted, drop_acquires, granted, made,
+    no_transaction_is_open, open, prefix, request, single, start, url,
 };
 use sqlx::mysql::MySqlPoolOptions;
+use tokio::time::timeout;
 
 /// The attempt arrives and is granted, and its answer is lost: the outcome is unknown, and the
 /// clean-up leaves nothing behind.
@@ -28,7 +29,7 @@ async fn a_lost_answer_leaves_no_lock() {
     for strategy in BOTH {
         let direct = made(&server, strategy).await;
         let proxy = Proxy::start(server.address()).await.unwrap();
-        let (behind, _) = single(proxy.address(), strategy, SECOND / 2).await;
+        let (behind, _) = single(proxy.address(), strategy, 2 * SECOND).await;
 
         proxy.set(Mode::HalfCut).await.unwrap();
         let lost = request("warm");
@@ -53,7 +54,7 @@ async fn a_ghost_takes_nothing() {
     for strategy in BOTH {
         let direct = made(&server, strategy).await;
         let proxy = Proxy::start(server.address()).await.unwrap();
-        let (behind, _) = single(proxy.address(), strategy, SECOND / 2).await;
+        let (behind, _) = single(proxy.address(), strategy, 2 * SECOND).await;
 
         proxy.set(Mode::Hold).await.unwrap();
         let ghost = request("warm");
@@ -80,7 +81,7 @@ async fn a_paused_server_is_an_error_in_time_and_not_a_loss() {
     let server = start().await;
     for strategy in BOTH {
         made(&server, strategy).await;
-        let (store, _) = single(server.address(), strategy, Duration::from_millis(300)).await;
+        let (store, _) = single(server.address(), strategy, 2 * SECOND).await;
         let grant = granted(&store, &request("job")).await;
         server.pause().unwrap();
         let error = store.try_acquire(&request("other")).await.unwrap_err();
@@ -100,33 +101,7 @@ async fn an_acquire_dropped_after_any_poll_leaves_no_lock_and_no_transaction() {
     for strategy in BOTH {
         let ours = LockClient::new(made(&server, strategy).await);
         let theirs = LockClient::new(open(&server, strategy).await);
-        let mut polls = 0;
-        loop {
-            let done = {
-                let mut acquire = pin!(ours.lock("job").lease(LEASE).acquire());
-                let mut left = polls;
-                let ended = poll_fn(|context| {
-                    if left == 0 {
-                        return Poll::Ready(None);
-                    }
-                    left -= 1;
-                    match acquire.as_mut().poll(context) {
-                        Poll::Ready(guard) => Poll::Ready(Some(guard)),
-                        Poll::Pending if left == 0 => Poll::Ready(None),
-                        Poll::Pending => Poll::Pending,
-                    }
-                });
-                ended.await.is_some()
-            };
-            let guard = theirs.lock("job").lease(LEASE).wait(WAIT).acquire().await.unwrap();
-            guard.release().await.unwrap();
-            if done {
-                break;
-            }
-            polls += 1;
-        }
-        println!("{strategy}: an acquire ends at its poll number {polls}");
-        assert!(polls > 0);
+        drop_acquires(&ours, &theirs).await;
         no_transaction_is_open(&server).await;
     }
 }
@@ -140,22 +115,7 @@ async fn a_statement_dropped_after_any_poll_leaves_its_pool_in_order() {
     let (store, pool) = single(server.address(), Strategy::PrimaryKey, 5 * SECOND).await;
     for polls in 0.. {
         let wanted = request("job");
-        let done = {
-            let mut attempt = pin!(store.try_acquire(&wanted));
-            let mut left = polls;
-            let ended = poll_fn(|context| {
-                if left == 0 {
-                    return Poll::Ready(false);
-                }
-                left -= 1;
-                match attempt.as_mut().poll(context) {
-                    Poll::Ready(attempt) => Poll::Ready(attempt.is_ok()),
-                    Poll::Pending if left == 0 => Poll::Ready(false),
-                    Poll::Pending => Poll::Pending,
-                }
-            });
-            ended.await
-        };
+        let done = cancelled(store.try_acquire(&wanted), polls).await.is_some_and(|a| a.is_ok());
         store.abandon(&wanted).await.unwrap();
         assert!(pool.size() <= 1);
         let one: i64 = sqlx::query_scalar("SELECT 1").fetch_one(&pool).await.unwrap();
@@ -172,20 +132,12 @@ async fn a_statement_dropped_after_any_poll_leaves_its_pool_in_order() {
 async fn a_pool_whose_connections_are_all_busy_is_an_error_in_time() {
     let server = start().await;
     let direct = made(&server, Strategy::PrimaryKey).await;
-    let (store, pool) =
-        single(server.address(), Strategy::PrimaryKey, Duration::from_millis(300)).await;
+    let (store, pool) = single(server.address(), Strategy::PrimaryKey, 2 * SECOND).await;
     let theirs = pool.acquire().await.unwrap();
     let error = store.try_acquire(&request("job")).await.unwrap_err();
     assert!(error.is_retryable(), "{error}");
     drop(theirs);
     granted(&direct, &request("job")).await;
-    // A waiter keeps no connection of the pool.
-    let client = LockClient::new(store);
-    let waiting = tokio::spawn(async move { client.lock("job").acquire().await.map(drop) });
-    for _ in 0..20 {
-        drop(pool.acquire().await.unwrap());
-    }
-    waiting.abort();
 }
 
 /// All connections of the pool are broken by then; nobody is to hear of that.
@@ -204,6 +156,40 @@ async fn a_restart_breaks_connections_and_no_attempt() {
     }
 }
 
+/// Until whoever waits has looked some times.
+async fn looked(server: &Mariadb) {
+    let before = counted(server, "Com_stmt_execute").await;
+    until("looks", WAIT, async || {
+        Ok((counted(server, "Com_stmt_execute").await > before + 3).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// A waiter has no connection of the pool, and whoever gives up has given it back.
+#[tokio::test]
+async fn waiters_keep_no_connection() {
+    let server = start().await;
+    for strategy in BOTH {
+        let holder = made(&server, strategy).await;
+        let held = granted(&holder, &request("job")).await;
+        let (store, pool) = single(server.address(), strategy, 5 * SECOND).await;
+        let client = LockClient::new(store);
+        let waiters: Vec<_> =
+            (0..5).map(|_| tokio::spawn(client.lock("job").lease(LEASE).acquire())).collect();
+        looked(&server).await;
+        for waiter in waiters {
+            // One connection: this would wait for one who keeps it.
+            drop(timeout(WAIT, pool.acquire()).await.unwrap().unwrap());
+            waiter.abort();
+            assert!(waiter.await.unwrap_err().is_cancelled());
+            drop(timeout(WAIT, pool.acquire()).await.unwrap().unwrap());
+        }
+        holder.release(&held, Release::default()).await.unwrap();
+        client.lock("job").acquire().await.unwrap().release().await.unwrap();
+    }
+}
+
 /// A guard outlives a crash of the server, and so does a wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_while_held_and_while_waited_for_changes_nothing() {
@@ -215,6 +201,7 @@ async fn a_server_killed_while_held_and_while_waited_for_changes_nothing() {
         let token = guard.token();
         let wait = theirs.lock("job").lease(LEASE).wait(WAIT);
         let waiting = tokio::spawn(async move { wait.acquire().await });
+        looked(&server).await;
         let before = server.process().pid().unwrap();
         server.kill().unwrap();
         server.restart(Data::Keep).await.unwrap();

@@ -35,6 +35,26 @@ async fn the_fence_refuses_stale_tokens_and_goes_with_its_transaction() {
     fence.admit(&mut connection, "a", token(6)).await.unwrap().unwrap();
     assert_eq!(server.sql("SELECT token FROM app_fence WHERE resource = 'a'").await.unwrap(), "6");
 
+    // A stale write goes with its transaction.
+    let table = "CREATE TABLE account (value BIGINT) ENGINE = InnoDB";
+    server.sql(table).await.unwrap();
+    for number in [7, 6, 7] {
+        let mut transaction = connection.begin().await.unwrap();
+        let write = sqlx::query("INSERT INTO account VALUES (?)").bind(number as i64);
+        write.execute(&mut *transaction).await.unwrap();
+        match fence.admit(&mut transaction, "a", token(number)).await.unwrap() {
+            Ok(()) => transaction.commit().await.unwrap(),
+            Err(stale) => {
+                assert_eq!((stale.offered, stale.admitted), (token(number), token(7)));
+                transaction.rollback().await.unwrap();
+            }
+        }
+    }
+    let written = "SELECT GROUP_CONCAT(value) FROM account";
+    assert_eq!(server.sql(written).await.unwrap(), "7,7");
+    let engine = "SELECT engine FROM information_schema.tables WHERE table_name = 'app_fence'";
+    assert_eq!(server.sql(engine).await.unwrap(), "InnoDB");
+
     let long = "x".repeat(513);
     let error = fence.admit(&mut connection, &long, token(1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);

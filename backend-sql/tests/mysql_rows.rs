@@ -3,7 +3,7 @@
 
 mod on_mariadb;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use backend_sql::Strategy;
 use conformance_tests::kit::{Mariadb, Server as _, wait::until};
@@ -59,7 +59,7 @@ async fn a_ghost_that_waits_for_its_row_takes_nothing() {
     for (level, strategy, name) in everything(&LEVELS) {
         isolate(&server, level).await;
         let direct = made(&server, strategy).await;
-        let (behind, _) = single(server.address(), strategy, SECOND / 2).await;
+        let (behind, _) = single(server.address(), strategy, 2 * SECOND).await;
         let first = granted(&direct, &request(name)).await;
         direct.release(&first, Release::default()).await.unwrap();
         lock_row(&mut operator, strategy, name).await;
@@ -91,7 +91,7 @@ async fn a_ghost_overtaken_by_its_clean_up_takes_nothing() {
     for (level, strategy, name) in everything(&LEVELS[..2]) {
         isolate(&server, level).await;
         let direct = made(&server, strategy).await;
-        let (behind, _) = single(server.address(), strategy, SECOND / 2).await;
+        let (behind, _) = single(server.address(), strategy, 2 * SECOND).await;
         let first = granted(&direct, &request(name)).await;
         direct.release(&first, Release::default()).await.unwrap();
         lock_row(&mut operator, strategy, name).await;
@@ -218,7 +218,7 @@ async fn a_statement_that_is_given_up_takes_its_connection_along() {
     let server = start().await;
     for strategy in BOTH {
         made(&server, strategy).await;
-        let (store, _) = single(server.address(), strategy, Duration::from_millis(300)).await;
+        let (store, _) = single(server.address(), strategy, 2 * SECOND).await;
         let mut operator = session(&server).await;
         lock_row(&mut operator, strategy, "warm").await;
         let hanging = request("warm");

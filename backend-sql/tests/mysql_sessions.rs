@@ -7,11 +7,12 @@ use std::{sync::Arc, time::Duration};
 
 use backend_sql::{Strategy, mysql::MysqlBuilder};
 use conformance_tests::kit::{Mariadb, Server as _};
+use futures_util::future::join_all;
 use lock_core::{
     Attempt, Backend, Env as _, FencingToken, Grant, LockClient, LossReason, Outcome, OwnerLabel,
     Release, Renewal, SystemEnv,
 };
-use on_mariadb::{BOTH, LEASE, granted, made, prefix, request, start, url};
+use on_mariadb::{BOTH, LEASE, count, granted, made, prefix, request, start, url};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 
 const LEVELS: [&str; 4] = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
@@ -154,28 +155,8 @@ async fn many_clients_count_without_losing_one_at_any_isolation_level() {
         let set = format!("SET GLOBAL tx_isolation = '{}'", level.replace(' ', "-"));
         server.sql(&set).await.unwrap();
         made(&server, strategy).await;
-        let folder = tempfile::tempdir().unwrap();
-        let counter = folder.path().join("counter");
-        std::fs::write(&counter, "0").unwrap();
-        let mut tasks = Vec::new();
-        for _ in 0..4 {
-            let client = LockClient::new(plain(&server, strategy).await);
-            for _ in 0..2 {
-                let (client, counter) = (client.clone(), counter.clone());
-                tasks.push(tokio::spawn(async move {
-                    for _ in 0..5 {
-                        let guard = client.lock("counter").acquire().await.unwrap();
-                        let value: u64 =
-                            std::fs::read_to_string(&counter).unwrap().parse().unwrap();
-                        std::fs::write(&counter, (value + 1).to_string()).unwrap();
-                        guard.release().await.unwrap();
-                    }
-                }));
-            }
-        }
-        for task in tasks {
-            task.await.unwrap();
-        }
-        assert_eq!(std::fs::read_to_string(&counter).unwrap(), "40", "{level}, {strategy}");
+        println!("{level}, {strategy}");
+        let clients = join_all((0..4).map(|_| plain(&server, strategy))).await;
+        count(clients.into_iter().map(LockClient::new).collect(), 5).await;
     }
 }

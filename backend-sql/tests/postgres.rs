@@ -2,6 +2,8 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use std::{sync::Arc, time::Duration};
 
 use backend_sql::{
@@ -13,26 +15,16 @@ use conformance_tests::kit::{
 };
 use lock_core::{
     Attempt, Backend, Blocked, Env as _, ErrorKind, FencingToken, Grant, Init, LockClient,
-    LockName, LossReason, Outcome, OwnerId, OwnerLabel, Release, Renewal, Request, SystemEnv,
+    LossReason, Outcome, Release, Renewal, Request, SystemEnv,
 };
-use sqlx::PgPool;
+use sqlx::{Connection as _, Executor as _, PgPool};
 
-const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
-const SECOND: Duration = Duration::from_secs(1);
+use self::support::{BOTH, SECOND, count, granted, url};
+
 const LEASE: Duration = Duration::from_secs(20);
 
-fn url(server: &Postgres) -> String {
-    format!("postgres://postgres@{}/postgres", server.address())
-}
-
 fn request(name: &str) -> Request {
-    Request::new(
-        LockName::new(name).unwrap(),
-        OwnerId::from_bits(SystemEnv.random()),
-        OwnerLabel::new("test").unwrap(),
-        LEASE,
-        SystemEnv.now(),
-    )
+    support::request(name, LEASE)
 }
 
 /// A client's store; each strategy has tables of its own.
@@ -49,13 +41,6 @@ async fn made(server: &Postgres, strategy: Strategy) -> Arc<dyn Backend> {
 
 async fn start() -> Postgres {
     Postgres::start(PostgresOptions::new()).await.unwrap()
-}
-
-async fn granted(store: &Arc<dyn Backend>, request: &Request) -> Grant {
-    match store.try_acquire(request).await.unwrap() {
-        Attempt::Granted(grant) => grant,
-        other => panic!("not granted: {other:?}"),
-    }
 }
 
 #[tokio::test]
@@ -233,36 +218,85 @@ async fn tokens_rise_over_a_clock_that_is_set_back() {
 
 /// Whatever the sessions' settings: conflicts are repeated inside, and the time zone says nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_clients_count_without_losing_one_also_under_serializable() {
+async fn many_clients_count_without_losing_one_at_any_isolation_level() {
     let options = PostgresOptions::new()
-        .line("default_transaction_isolation = 'serializable'")
-        .line("timezone = 'Pacific/Kiritimati'");
+        .line("timezone = 'Pacific/Kiritimati'")
+        .line("datestyle = 'German, DMY'")
+        .line("intervalstyle = 'sql_standard'")
+        .line("standard_conforming_strings = off")
+        .line("extra_float_digits = -15");
     let server = Postgres::start(options).await.unwrap();
-    for strategy in BOTH {
-        made(&server, strategy).await;
-        let folder = tempfile::tempdir().unwrap();
-        let counter = folder.path().join("counter");
-        std::fs::write(&counter, "0").unwrap();
-        let mut tasks = Vec::new();
-        for _ in 0..4 {
-            let client = LockClient::new(open(&server, strategy).await);
-            for _ in 0..2 {
-                let (client, counter) = (client.clone(), counter.clone());
-                tasks.push(tokio::spawn(async move {
-                    for _ in 0..10 {
-                        let guard = client.lock("counter").acquire().await.unwrap();
-                        let value: u64 =
-                            std::fs::read_to_string(&counter).unwrap().parse().unwrap();
-                        std::fs::write(&counter, (value + 1).to_string()).unwrap();
-                        guard.release().await.unwrap();
-                    }
-                }));
+    for level in ["read committed", "repeatable read", "serializable"] {
+        let set = format!("ALTER ROLE postgres SET default_transaction_isolation = '{level}'");
+        server.sql(&set).await.unwrap();
+        for (strategy, prepare) in BOTH.into_iter().zip(["on", "off"]) {
+            println!("{level}, {strategy}");
+            made(&server, strategy).await;
+            let prefix = strategy.to_string().replace('-', "_");
+            let url = url(&server);
+            let to = format!("{url}?strategy={strategy}&table_prefix={prefix}&prepare={prepare}");
+            let mut clients = Vec::new();
+            for _ in 0..4 {
+                clients.push(LockClient::new(connect(&to).await.unwrap()));
             }
+            count(clients, 10).await;
         }
-        for task in tasks {
-            task.await.unwrap();
+    }
+    // What a server refuses so is rolled back.
+    let refused = "SELECT xact_rollback > 0 FROM pg_stat_database WHERE datname = 'postgres'";
+    support::says(&server, refused, "t").await;
+}
+
+/// A user's own transaction locks our rows in the wrong order, and ours is the one that is rolled back.
+#[tokio::test]
+async fn a_deadlock_with_a_users_transaction_is_repeated_and_not_shown() {
+    let server =
+        Postgres::start(PostgresOptions::new().line("deadlock_timeout = 3s")).await.unwrap();
+    let store = made(&server, Strategy::PrimaryKey).await;
+    let grants = [granted(&store, &request("a")).await, granted(&store, &request("b")).await];
+    let mut operator = sqlx::PgConnection::connect(&url(&server)).await.unwrap();
+    operator.execute("SET deadlock_timeout = '1h'; BEGIN").await.unwrap();
+    let lock = async |operator: &mut sqlx::PgConnection, name: &str| {
+        let lock = sqlx::query("SELECT 1 FROM primary_key_locks WHERE name = $1 FOR UPDATE");
+        lock.bind(name).execute(operator).await.unwrap();
+    };
+    lock(&mut operator, "b").await;
+    let renewing =
+        tokio::spawn(async move { store.renew(&[&grants[0], &grants[1]], SystemEnv.now()).await });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    support::says(&server, waits, "1").await;
+    // Ends only when ours has been rolled back.
+    lock(&mut operator, "a").await;
+    operator.execute("COMMIT").await.unwrap();
+    let answers = renewing.await.unwrap();
+    assert!(
+        matches!(answers[..], [Renewal::Renewed { .. }, Renewal::Renewed { .. }]),
+        "{answers:?}"
+    );
+    let seen = "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'";
+    support::says(&server, seen, "1").await;
+}
+
+/// Names of tables are quoted; only the locks, and what betrays their loss, are not logged.
+#[tokio::test]
+async fn tables_are_named_as_they_are_told_and_what_guards_data_is_logged() {
+    let server = start().await;
+    for strategy in BOTH {
+        let prefix = format!("User_{}", strategy.to_string().replace('-', "_"));
+        let url = format!("{}?strategy={strategy}&table_prefix={prefix}", url(&server));
+        server.sql(&schema(&url).unwrap()).await.unwrap();
+        let store = connect(&url).await.unwrap();
+        for _ in 0..2 {
+            let grant = granted(&store, &request("job")).await;
+            store.release(&grant, Release::default()).await.unwrap();
         }
-        assert_eq!(std::fs::read_to_string(&counter).unwrap(), "80", "{strategy}");
+        let kinds = format!(
+            "SELECT string_agg(relname || ' ' || relpersistence::text, ', ' ORDER BY relname) \
+             FROM pg_class WHERE relkind = 'r' AND relname LIKE '{prefix}%'"
+        );
+        let expected =
+            format!("{prefix}_fence p, {prefix}_locks u, {prefix}_marker u, {prefix}_settings p");
+        assert_eq!(server.sql(&kinds).await.unwrap(), expected);
     }
 }
 
@@ -354,12 +388,16 @@ async fn a_version_remembered_from_a_row_that_was_swept_away_takes_nothing_held(
 #[tokio::test]
 async fn a_sweep_forgets_free_rows_and_no_token() {
     let server = start().await;
-    let store = made(&server, Strategy::PrimaryKey).await;
+    let store = open(&server, Strategy::PrimaryKey).await;
+    let longest = 600 * SECOND;
+    let init = Init { longest_lease: Some(longest), ..Init::default() };
+    store.init(&init).await.unwrap();
     let ahead = |grant: &Grant| FencingToken::new(grant.token.get() + 20_000_000).unwrap();
     let swept = granted(&store, &request("swept")).await;
     store.raise(&swept, ahead(&swept)).await.unwrap();
     store.release(&swept, Release::default()).await.unwrap();
-    let held = granted(&store, &request("held")).await;
+    // For longer than this takes on any machine.
+    let held = granted(&store, &support::request("held", longest)).await;
     let ghost = request("ghost");
     store.abandon(&ghost).await.unwrap();
     // Each sweep believes a watermark that is a minute old.

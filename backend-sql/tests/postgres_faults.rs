@@ -2,34 +2,27 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used)]
 
-use std::{net::SocketAddr, pin::pin, sync::Arc, task::Poll, time::Duration};
+mod support;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use backend_sql::{
     Strategy,
-    postgres::{PostgresBuilder, connect},
+    postgres::{PostgresBuilder, PostgresFence, connect},
 };
 use conformance_tests::kit::{Mode, Postgres, PostgresOptions, Proxy, Server as _, wait::until};
-use futures_util::future::poll_fn;
 use lock_core::{
-    Backend, Env as _, ErrorKind, Init, LockClient, LockName, OwnerId, OwnerLabel, Release,
-    Request, SystemEnv,
+    Backend, Env as _, ErrorKind, FencingToken, Init, LockClient, Release, Request, SystemEnv,
 };
-use sqlx::postgres::PgPoolOptions;
+use sqlx::{Connection as _, Executor as _, PgPool, postgres::PgPoolOptions};
 
-const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
-/// Longer than any test takes: what is left behind stays.
-const LEASE: Duration = Duration::from_secs(30);
+use self::support::{BOTH, LEASE, SECOND, cancelled, drop_acquires, granted};
+
 /// Shorter than the lease: what is left behind is in the way.
 const WAIT: Duration = Duration::from_secs(20);
 
 fn request(name: &str) -> Request {
-    Request::new(
-        LockName::new(name).unwrap(),
-        OwnerId::from_bits(SystemEnv.random()),
-        OwnerLabel::new("test").unwrap(),
-        LEASE,
-        SystemEnv.now(),
-    )
+    support::request(name, LEASE)
 }
 
 fn url(address: SocketAddr, strategy: Strategy, timeout: &str) -> String {
@@ -42,13 +35,20 @@ async fn open(address: SocketAddr, strategy: Strategy) -> Arc<dyn Backend> {
     store
 }
 
+fn address(at: SocketAddr) -> String {
+    format!("postgres://postgres@{at}/postgres")
+}
+
+async fn single(at: SocketAddr) -> PgPool {
+    let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
+    pool.connect(&address(at)).await.unwrap()
+}
+
 /// A store behind a proxy, whose one connection and statements are there before the fault.
 async fn warmed(proxy: SocketAddr, strategy: Strategy) -> Arc<dyn Backend> {
-    let address = format!("postgres://postgres@{proxy}/postgres");
-    let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
-    let pool = pool.connect(&address).await.unwrap();
+    let pool = single(proxy).await;
     let builder = PostgresBuilder::with_pool(pool.clone()).strategy(strategy);
-    let store = builder.timeout(Duration::from_millis(500)).build().await.unwrap();
+    let store = builder.timeout(2 * SECOND).build().await.unwrap();
     // Twice: a name that was left behind is taken by another statement than a new one.
     for _ in 0..2 {
         let grant = store.try_acquire(&request("warm")).await.unwrap().granted().unwrap();
@@ -129,9 +129,9 @@ async fn a_ghost_takes_nothing() {
 #[tokio::test]
 async fn a_paused_server_is_an_error_in_time_and_not_a_loss() {
     let server = start().await;
-    let store = connect(&url(server.address(), Strategy::PrimaryKey, "300ms")).await.unwrap();
-    store.init(&Init::default()).await.unwrap();
-    let grant = store.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    open(server.address(), Strategy::PrimaryKey).await;
+    let store = warmed(server.address(), Strategy::PrimaryKey).await;
+    let grant = granted(&store, &request("job")).await;
     server.pause().unwrap();
     let error = store.try_acquire(&request("other")).await.unwrap_err();
     assert!(error.is_retryable(), "{error}");
@@ -154,35 +154,65 @@ async fn an_acquire_dropped_after_any_poll_leaves_no_lock_and_no_transaction() {
     for strategy in BOTH {
         let ours = LockClient::new(open(server.address(), strategy).await);
         let theirs = LockClient::new(open(server.address(), strategy).await);
-        let mut polls = 0;
-        loop {
-            let done = {
-                let mut acquire = pin!(ours.lock("job").lease(LEASE).acquire());
-                let mut left = polls;
-                let ended = poll_fn(|context| {
-                    if left == 0 {
-                        return Poll::Ready(None);
-                    }
-                    left -= 1;
-                    match acquire.as_mut().poll(context) {
-                        Poll::Ready(guard) => Poll::Ready(Some(guard)),
-                        Poll::Pending if left == 0 => Poll::Ready(None),
-                        Poll::Pending => Poll::Pending,
-                    }
-                });
-                ended.await.is_some()
-            };
-            let guard = theirs.lock("job").lease(LEASE).wait(WAIT).acquire().await.unwrap();
-            guard.release().await.unwrap();
-            if done {
+        drop_acquires(&ours, &theirs).await;
+        no_transaction_is_open(&server).await;
+    }
+}
+
+async fn no_transaction_is_open(server: &Postgres) {
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
+    assert_eq!(server.sql(open).await.unwrap(), "0");
+}
+
+/// The store's own future, dropped half-way (sqlx#4393 is of this kind): its connection does not come
+/// back to the pool, and no statement of the next borrower meets what is left of it.
+#[tokio::test]
+async fn a_statement_dropped_after_any_poll_leaves_its_pool_in_order() {
+    let server = start().await;
+    for strategy in BOTH {
+        open(server.address(), strategy).await;
+        let pool = single(server.address()).await;
+        let builder = PostgresBuilder::with_pool(pool.clone()).strategy(strategy);
+        let store = builder.timeout(WAIT).build().await.unwrap();
+        for polls in 0.. {
+            let wanted = request("job");
+            let attempt = cancelled(store.try_acquire(&wanted), polls).await;
+            store.abandon(&wanted).await.unwrap();
+            assert!(pool.size() <= 1);
+            let one: i32 = sqlx::query_scalar("SELECT 1").fetch_one(&pool).await.unwrap();
+            assert_eq!(one, 1);
+            if attempt.is_some_and(|attempt| attempt.is_ok()) {
+                assert!(polls > 0);
                 break;
             }
-            polls += 1;
         }
-        println!("{strategy}: an acquire ends at its poll number {polls}");
-        assert!(polls > 0);
-        let open = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
-        assert_eq!(server.sql(open).await.unwrap(), "0");
+        no_transaction_is_open(&server).await;
+    }
+}
+
+/// A statement that hangs behind a row does not take a place in the pool for as long as it hangs.
+#[tokio::test]
+async fn a_statement_that_is_given_up_takes_its_connection_along() {
+    let server = start().await;
+    for strategy in BOTH {
+        let direct = open(server.address(), strategy).await;
+        let store = warmed(server.address(), strategy).await;
+        let mut operator = sqlx::PgConnection::connect(&address(server.address())).await.unwrap();
+        let lock = "BEGIN; SELECT * FROM leasehold_locks WHERE name = 'warm' FOR UPDATE";
+        operator.execute(lock).await.unwrap();
+        let hanging = request("warm");
+        let error = store.try_acquire(&hanging).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        assert_eq!(server.sql(waits).await.unwrap(), "1", "the fault did not happen");
+        // By the pool's only place.
+        let other = granted(&store, &request("other")).await;
+        store.release(&other, Release::default()).await.unwrap();
+        assert_eq!(server.sql(waits).await.unwrap(), "1");
+        operator.execute("COMMIT").await.unwrap();
+        store.abandon(&hanging).await.unwrap();
+        let next = granted(&direct, &request("warm")).await;
+        direct.release(&next, Release::default()).await.unwrap();
     }
 }
 
@@ -192,20 +222,13 @@ async fn a_pool_whose_connections_are_all_busy_is_an_error_in_time() {
     let direct = open(server.address(), Strategy::PrimaryKey).await;
     let address = format!("postgres://postgres@{}/postgres", server.address());
     let pool = PgPoolOptions::new().max_connections(1).connect(&address).await.unwrap();
-    let builder = PostgresBuilder::with_pool(pool.clone()).timeout(Duration::from_millis(300));
+    let builder = PostgresBuilder::with_pool(pool.clone()).timeout(2 * SECOND);
     let store = builder.build().await.unwrap();
     let theirs = pool.acquire().await.unwrap();
     let error = store.try_acquire(&request("job")).await.unwrap_err();
     assert!(error.is_retryable(), "{error}");
     drop(theirs);
     assert!(direct.try_acquire(&request("job")).await.unwrap().granted().is_some());
-    // A waiter keeps no connection of the pool.
-    let client = LockClient::new(store);
-    let waiting = tokio::spawn(async move { client.lock("job").acquire().await.map(drop) });
-    for _ in 0..20 {
-        drop(pool.acquire().await.unwrap());
-    }
-    waiting.abort();
 }
 
 /// A role that may use the tables of locks and nothing else.
@@ -215,12 +238,16 @@ async fn the_least_privilege_is_enough() {
     for strategy in BOTH {
         open(server.address(), strategy).await;
     }
+    let fence = PostgresFence::new("leasehold").unwrap();
+    let mut operator = sqlx::PgConnection::connect(&address(server.address())).await.unwrap();
+    fence.create(&mut operator).await.unwrap();
     server
         .sql(
             "CREATE ROLE worker LOGIN;
              REVOKE CREATE ON SCHEMA public FROM PUBLIC;
              GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_locks, leasehold_marker TO worker;
-             GRANT SELECT ON leasehold_settings TO worker",
+             GRANT SELECT ON leasehold_settings TO worker;
+             GRANT SELECT, INSERT, UPDATE ON leasehold_fence TO worker",
         )
         .await
         .unwrap();
@@ -243,6 +270,12 @@ async fn the_least_privilege_is_enough() {
         assert!(store.list(None).await.unwrap().locks.is_empty());
         let init = Init { longest_lease: Some(LEASE * 2), ..Init::default() };
         assert_eq!(store.init(&init).await.unwrap_err().kind(), ErrorKind::Auth);
+    }
+    let worker = address(server.address()).replace("postgres@", "worker@");
+    let mut worker = sqlx::PgConnection::connect(&worker).await.unwrap();
+    for number in [1, 2] {
+        let token = FencingToken::new(number).unwrap();
+        fence.admit(&mut worker, "account", token).await.unwrap().unwrap();
     }
 }
 

@@ -1,6 +1,8 @@
 //! SQLite, beyond what the suite asks of every store.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::{
     path::Path,
     sync::Arc,
@@ -11,9 +13,10 @@ use backend_sql::{
     Strategy,
     sqlite::{SqliteBuilder, SqliteFence, connect},
 };
+use common::{BOTH, count, request_for};
 use lock_core::{
-    Attempt, Backend, Env as _, ErrorKind, FencingToken, Init, LockClient, LockName, OwnerId,
-    OwnerLabel, Release, Request, SystemEnv, TryAcquire,
+    Attempt, Backend, Env as _, ErrorKind, FencingToken, Init, LockClient, LockName, Release,
+    Request, SystemEnv, TryAcquire,
 };
 use sqlx::{
     Connection as _, SqliteConnection, SqlitePool,
@@ -21,16 +24,9 @@ use sqlx::{
 };
 
 const LEASE: Duration = Duration::from_secs(10);
-const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
 
 fn request(name: &str) -> Request {
-    Request::new(
-        LockName::new(name).unwrap(),
-        OwnerId::from_bits(SystemEnv.random()),
-        OwnerLabel::new("test").unwrap(),
-        LEASE,
-        SystemEnv.now(),
-    )
+    request_for(name, LEASE)
 }
 
 async fn open(path: &Path, strategy: Strategy) -> Arc<dyn Backend> {
@@ -332,29 +328,12 @@ async fn many_clients_count_without_losing_one() {
     for strategy in BOTH {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("locks.db");
-        let counter = folder.path().join("counter");
-        std::fs::write(&counter, "0").unwrap();
-        let mut tasks = Vec::new();
-        for _ in 0..4 {
-            // Each its own connection, as another process would have.
-            let client = LockClient::new(open(&path, strategy).await);
-            for _ in 0..4 {
-                let (client, counter) = (client.clone(), counter.clone());
-                tasks.push(tokio::spawn(async move {
-                    for _ in 0..10 {
-                        let guard = client.lock("counter").acquire().await.unwrap();
-                        let value: u64 =
-                            std::fs::read_to_string(&counter).unwrap().parse().unwrap();
-                        std::fs::write(&counter, (value + 1).to_string()).unwrap();
-                        guard.release().await.unwrap();
-                    }
-                }));
-            }
+        // Each its own connection, as another process would have.
+        let mut clients = Vec::new();
+        for _ in 0..8 {
+            clients.push(LockClient::new(open(&path, strategy).await));
         }
-        for task in tasks {
-            task.await.unwrap();
-        }
-        assert_eq!(std::fs::read_to_string(&counter).unwrap(), "160", "{strategy}");
+        count(clients, 10).await;
     }
 }
 

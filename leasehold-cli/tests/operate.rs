@@ -87,6 +87,23 @@ fn schema_prints_sql_and_touches_nothing() {
     assert_eq!(std::fs::read_dir(store.directory()).unwrap().count(), 0);
 }
 
+/// Without a server: nothing is connected to.
+#[test]
+#[cfg(all(feature = "mysql", feature = "postgres"))]
+fn schema_prints_the_sql_of_each_database() {
+    let store = Store::new();
+    for (url, word) in [
+        (
+            "postgres://nobody@127.0.0.1:1/app?table_prefix=jobs",
+            "UNLOGGED TABLE IF NOT EXISTS \"jobs_locks\"",
+        ),
+        ("mysql://nobody@127.0.0.1:1/app?table_prefix=jobs", "TABLE IF NOT EXISTS `jobs_locks`"),
+    ] {
+        let sql = store.ok(&["schema", "--store", url]);
+        assert!(sql.contains(word) && sql.contains("jobs_fence") && !sql.contains('{'), "{sql}");
+    }
+}
+
 #[test]
 fn the_default_store_is_a_file_of_the_users_own() {
     let user = Unprivileged::new();

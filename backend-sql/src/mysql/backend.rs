@@ -9,8 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use lock_core::{
-    Env as _, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request,
-    StoreSettings, SystemEnv,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, StoreSettings,
 };
 use sqlx::{
     AssertSqlSafe, Row as _, SqlSafeStr as _,
@@ -29,7 +28,7 @@ use super::{
     },
 };
 use crate::{
-    dialect::{Dialect, Row, token_of},
+    dialect::{Dialect, Left, Row, token_of},
     error::general,
     settings::{Settings, agree, check_longest},
     tables::Tables,
@@ -224,11 +223,6 @@ impl Dialect for Mysql {
         Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn highest_floor(&self) -> FencingToken {
-        let ahead = self.guarantees().longest_lease.as_micros() as u64;
-        FencingToken::new(SystemEnv.wall_micros() + ahead).unwrap_or(FencingToken::MAX)
-    }
-
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
         self.grant(&self.sql.insert, request, None).await
     }
@@ -251,11 +245,6 @@ impl Dialect for Mysql {
             Some(version) => self.take(request, version).await,
             None => self.grant(&self.sql.retake, request, None).await,
         }
-    }
-
-    async fn extend(&self, request: &Request) -> Result<bool, Error> {
-        let grant = Grant::new(request, FencingToken::ZERO);
-        Ok(self.renew(&[&grant]).await?.first() == Some(&true))
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
@@ -287,11 +276,12 @@ impl Dialect for Mysql {
         Ok(grants.iter().map(|grant| owners.contains(&grant.owner.to_string())).collect())
     }
 
-    async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Option<i64>, Error> {
-        match keep {
-            Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))).await,
-            None => self.change(&self.sql.release, grant, None).await,
-        }
+    async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
+        let version = match keep {
+            Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))).await?,
+            None => self.change(&self.sql.release, grant, None).await?,
+        };
+        Ok(version.into())
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -361,11 +351,8 @@ impl Dialect for Mysql {
         Ok(StoreSettings::new(longest, None))
     }
 
-    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
-        let before = SystemEnv.wall_micros();
-        let Some(server) = self.number(&self.sql.clock, &[]).await? else { return Ok(None) };
-        let middle = before.midpoint(SystemEnv.wall_micros());
-        Ok(Some(server - middle.cast_signed()))
+    async fn clock_micros(&self) -> Result<Option<i64>, Error> {
+        self.number(&self.sql.clock, &[]).await
     }
 
     async fn close(&self) {

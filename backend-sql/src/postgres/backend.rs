@@ -8,8 +8,8 @@ use std::{
 
 use async_trait::async_trait;
 use lock_core::{
-    Env as _, Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Quarantined,
-    Request, StoreSettings, SystemEnv, Turn,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Quarantined, Request,
+    StoreSettings, Turn,
 };
 use sqlx::{Row as _, SqlStr, postgres::PgRow};
 use tokio::sync::{OnceCell, watch};
@@ -17,13 +17,13 @@ use tokio::sync::{OnceCell, watch};
 use super::{
     arg::Arg::{self, MaybeNumber, Number, Span, Spans, Text, Texts},
     listen::Listening,
-    places::{Places, Waited},
+    places::{Crowded, Places, Waited},
     promises::{Terms, promises},
     server::{Server, first, span},
     turn::Queued,
 };
 use crate::{
-    dialect::{Dialect, Handed, Row, token_of},
+    dialect::{Dialect, Handed, Left, Row, token_of},
     error::general,
     settings::{Settings, agree},
 };
@@ -35,6 +35,7 @@ pub(super) struct Postgres {
     listens: bool,
     places: Arc<Places>,
     pub(super) waited: Waited,
+    pub(super) crowded: Crowded,
     listening: OnceCell<Listening>,
     promised: Mutex<(Terms, Arc<Guarantees>)>,
     agreed: OnceCell<()>,
@@ -59,6 +60,7 @@ impl Postgres {
             listens,
             places: Arc::new(Places::new()),
             waited: Waited::default(),
+            crowded: Crowded::default(),
             listening: OnceCell::new(),
             promised: Mutex::new((terms, Arc::new(promises(terms)))),
             agreed: OnceCell::new(),
@@ -107,7 +109,11 @@ impl Postgres {
     }
 
     /// Runs a statement of a store that is ready.
-    async fn once(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Error> {
+    pub(super) async fn once(
+        &self,
+        statement: &SqlStr,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<PgRow>, Error> {
         self.ready().await?;
         self.server.once(statement, args).await
     }
@@ -141,6 +147,32 @@ impl Postgres {
         let args = if last.is_some() { &args[..] } else { &args[..5] };
         first(&self.again(statement, args).await?)?.map(token_of).transpose()
     }
+
+    /// What is known of a name; enters the request into the queue if it has a place.
+    async fn look_or_queue(&self, request: &Request) -> Result<Option<Row>, Error> {
+        if let Some(place) = self.places.of(request.owner) {
+            let entered = match place.queued.load(Ordering::Relaxed) {
+                false => self.enter(&request.name, &place).await?,
+                true => None,
+            };
+            let row = match entered {
+                Some(row) => Some(row),
+                None => self.ask(&request.name, Some(&place)).await?,
+            };
+            place.queued.store(row.is_some(), Ordering::Relaxed);
+            return match row {
+                Some(row) => Ok(Some(row)),
+                None => self.look(&request.name).await,
+            };
+        }
+        match self.look(&request.name).await? {
+            Some(row) if !row.is_held() && row.is_taken() => {
+                let free = Row { others_first: Duration::ZERO, ..row };
+                Ok(self.ask(&request.name, None).await?.or(Some(free)))
+            }
+            row => Ok(row),
+        }
+    }
 }
 
 #[async_trait]
@@ -161,11 +193,6 @@ impl Dialect for Postgres {
             *promised = (terms, Arc::new(promises(terms)));
         }
         Arc::clone(&promised.1)
-    }
-
-    fn highest_floor(&self) -> FencingToken {
-        let ahead = self.guarantees().longest_lease.as_micros() as u64;
-        FencingToken::new(SystemEnv.wall_micros() + ahead).unwrap_or(FencingToken::MAX)
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
@@ -198,32 +225,19 @@ impl Dialect for Postgres {
         }
     }
 
-    async fn extend(&self, request: &Request) -> Result<bool, Error> {
-        let grant = Grant::new(request, FencingToken::ZERO);
-        Ok(self.renew(&[&grant]).await?.first() == Some(&true))
-    }
-
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
         let rows = self.again(&self.server.sql.look, &[Text(name.as_str())]).await?;
         rows.first().map(|row| Self::row(row, None)).transpose()
     }
 
+    fn is_crowded(&self, name: &LockName) -> bool {
+        self.crowded.has(name)
+    }
+
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        if let Some(place) = self.places.of(request.owner) {
-            let row = self.ask(&request.name, Some(&place)).await?;
-            place.queued.store(row.is_some(), Ordering::Relaxed);
-            return match row {
-                Some(row) => Ok(Some(row)),
-                None => self.look(&request.name).await,
-            };
-        }
-        match self.look(&request.name).await? {
-            Some(row) if !row.is_held() && row.is_taken() => {
-                let free = Row { others_first: Duration::ZERO, ..row };
-                Ok(self.ask(&request.name, None).await?.or(Some(free)))
-            }
-            row => Ok(row),
-        }
+        let row = self.look_or_queue(request).await?;
+        self.crowded.note(&request.name, row.as_ref().is_some_and(Row::is_taken));
+        Ok(row)
     }
 
     async fn is_free(&self, name: &LockName) -> Result<bool, Error> {
@@ -260,20 +274,24 @@ impl Dialect for Postgres {
         Ok(owners.iter().map(|owner| there.contains(owner)).collect())
     }
 
-    async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Option<i64>, Error> {
+    async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
         let owner = grant.owner.to_string();
         let whose = [Text(grant.name.as_str()), Text(&owner)];
         let sql = &self.server.sql;
         if let Some(keep) = keep {
-            return first(&self.once(&sql.keep, &[whose[0], whose[1], Span(keep)]).await?);
+            let args = [whose[0], whose[1], Span(keep)];
+            return Ok(first(&self.once(&sql.keep, &args).await?)?.into());
         }
         // Where somebody waited a moment ago, somebody may wait now.
         if !self.waited.forget(grant.owner)
             && let Some(version) = first(&self.once(&sql.release, &whose).await?)?
         {
-            return Ok(Some(version));
+            return Ok(Left::Free(version));
         }
-        first(&self.once(&sql.release_and_tell, &whose).await?)
+        if self.pass(grant, None).await?.is_some() {
+            return Ok(Left::Taken);
+        }
+        Ok(first(&self.once(&sql.release_and_tell, &whose).await?)?.into())
     }
 
     async fn hand_on(
@@ -281,25 +299,28 @@ impl Dialect for Postgres {
         grant: &Grant,
         next: &Request,
     ) -> Result<Option<Handed>, Error> {
+        let (owner, next_owner) = (grant.owner.to_string(), next.owner.to_string());
+        // Where somebody waited a moment ago, somebody may wait now.
+        if !self.waited.has(grant.owner) {
+            let args = [
+                Text(grant.name.as_str()),
+                Text(&owner),
+                Text(&next_owner),
+                Text(next.label.as_str()),
+                Span(next.lease),
+                Number(next.floor.get().cast_signed() + 1),
+            ];
+            let rows = self.once(&self.server.sql.hand_on, &args).await?;
+            if let Some(token) = first(&rows)? {
+                return Ok(Some(Handed::Granted(token_of(token)?)));
+            }
+        }
         let turn = Queued::new(Arc::clone(&self), next);
         let place = turn.place();
-        let (owner, next_owner) = (grant.owner.to_string(), next.owner.to_string());
-        let args = [
-            Text(grant.name.as_str()),
-            Text(&owner),
-            Text(&next_owner),
-            Text(next.label.as_str()),
-            Span(next.lease),
-            Number(next.floor.get().cast_signed() + 1),
-            Text(&place.id),
-        ];
-        let rows = self.once(&self.server.sql.hand_on, &args).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        place.queued.store(true, Ordering::Relaxed);
-        let row = Self::row(row, Some(&place.id))?;
-        self.waited.note(next.owner);
+        let Some(token) = self.pass(grant, Some(&place)).await? else { return Ok(None) };
         self.waited.forget(grant.owner);
-        Ok(Some(Handed { row, turn: Box::new(turn) }))
+        place.queued.store(true, Ordering::Relaxed);
+        Ok(Some(Handed::Queued(token, Box::new(turn))))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -337,13 +358,8 @@ impl Dialect for Postgres {
         self.settle(init).await
     }
 
-    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
-        let before = SystemEnv.wall_micros();
-        let Some(server) = self.server.number(&self.server.sql.clock).await? else {
-            return Ok(None);
-        };
-        let middle = before.midpoint(SystemEnv.wall_micros());
-        Ok(Some(server - middle.cast_signed()))
+    async fn clock_micros(&self) -> Result<Option<i64>, Error> {
+        self.server.number(&self.server.sql.clock).await
     }
 
     async fn close(&self) {

@@ -16,12 +16,13 @@
 //! could not do without: poolers in transaction mode are fine. For one that does not track prepared
 //! statements set `prepare=off` in the URL: arguments are then written into the statements.
 //!
-//! Waiters stand in a queue in the lock's row, and are told by NOTIFY when it is their turn, on one
-//! connection per client besides the pool's. Where NOTIFY does not arrive, as behind a pooler in
+//! Waiters stand in a queue in the lock's row. A release gives the lock to the first of them in the same
+//! statement, which tells it by NOTIFY, on one connection per client besides the pool's. Where NOTIFY does not arrive, as behind a pooler in
 //! transaction mode, they look every 10 ms; `Guarantees::push` says which it is.
 //!
 //! A role needs SELECT, INSERT, UPDATE and DELETE on `leasehold_locks` and `leasehold_marker`, and SELECT on
-//! `leasehold_settings`; `init` needs the tables' owner, and so does changing a setting.
+//! `leasehold_settings`; for [`PostgresFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. `init` needs the
+//! tables' owner, and so does changing a setting.
 //!
 //! The quarantine can be turned off for the whole store (`init` with `quarantine` false): then a crash of
 //! the server makes a second holder possible for up to a lease, and `Guarantees` withholds exclusion.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
 use super::{backend::Postgres, config::PostgresBuilder};
-use crate::backend::LONGEST_POLL;
+use crate::backend::{FAR_POLL, LONGEST_POLL};
 
 /// The store's own settings, and how its clients wait.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub(super) fn promises(terms: Terms) -> Guarantees {
     promised.push = push;
     promised.fair = true;
     promised.raise = true;
-    promised.longest_poll = LONGEST_POLL;
+    promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
     promised.dead_place_delay = Postgres::TURN + LONGEST_POLL;
     promised.token_lead = longest_lease;

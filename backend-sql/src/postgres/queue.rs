@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use lock_core::{Error, FencingToken, LockName, Request};
+use lock_core::{Error, FencingToken, Grant, LockName, Request};
 use sqlx::{Row as _, postgres::PgRow};
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     server::{first, span},
 };
 use crate::{
-    dialect::{Dialect as _, Row},
+    dialect::{Dialect as _, Row, token_of},
     error::general,
 };
 
@@ -33,6 +33,35 @@ impl Postgres {
         Some(claimed)
     }
 
+    /// Gives a grant back, and to the first who waits, if that is one to be given it; `place` goes to the
+    /// end of the queue. The new token; `None` if nothing was done.
+    pub(super) async fn pass(
+        &self,
+        grant: &Grant,
+        place: Option<&Place>,
+    ) -> Result<Option<FencingToken>, Error> {
+        let owner = grant.owner.to_string();
+        let args = [
+            Text(grant.name.as_str()),
+            Text(&owner),
+            Span(Self::TURN),
+            MaybeText(place.map(|place| place.id.as_str())),
+            Span(Self::PLACE_LIFE),
+        ];
+        let rows = self.once(&self.server.sql.pass, &args).await?;
+        let Some(token) = first(&rows)? else { return Ok(None) };
+        self.crowded.note(&grant.name, true);
+        token_of(token).map(Some)
+    }
+
+    /// Puts a place into the queue of a name that another holds. `None` if it is there, or nobody holds
+    /// the name.
+    pub(super) async fn enter(&self, name: &LockName, place: &Place) -> Result<Option<Row>, Error> {
+        let args = [Text(name.as_str()), Text(&place.id)];
+        let rows = self.again(&self.server.sql.enter, &args).await?;
+        rows.first().map(|row| Self::row_of(row, &place.id)).transpose()
+    }
+
     /// Looks after the queue of a name, and tells that a place of ours in it lives. `None` if the
     /// name is free and nobody waits for it.
     pub(super) async fn ask(
@@ -44,7 +73,15 @@ impl Postgres {
         let args =
             [Text(name.as_str()), MaybeText(place), Span(Self::TURN), Span(Self::PLACE_LIFE)];
         let rows = self.again(&self.server.sql.ask, &args).await?;
-        rows.first().map(|row| Self::row(row, place)).transpose()
+        let Some(row) = rows.first() else { return Ok(None) };
+        place.map_or_else(|| Self::row(row, None), |place| Self::row_of(row, place)).map(Some)
+    }
+
+    /// A row of somebody's who has this place in its queue, and how many are before it.
+    fn row_of(row: &PgRow, place: &str) -> Result<Row, Error> {
+        let at: Option<i32> = row.try_get("place").map_err(general)?;
+        let before_us = at.map_or(0, |at| at.unsigned_abs().saturating_sub(1));
+        Ok(Row { before_us, ..Self::row(row, Some(place))? })
     }
 
     /// Whether it is the turn of the place with this id.

@@ -19,8 +19,8 @@ const PARTS: [(&str, &str); 7] = [
          greatest((date_part('epoch', turn - {now}) * 1000000)::bigint, 0) AS turn, \
          cardinality(waiters) AS waiting, waiters[1] AS first",
     ),
-    // A place is its owner's 32 digits and its client's.
-    ("{tell_first}", "pg_notify('leasehold_' || right(waiters[1], 32), left(waiters[1], 32))"),
+    // A place begins with its owner's 32 digits and its client's.
+    ("{tell_first}", "pg_notify('leasehold_' || substr(waiters[1], 33, 32), left(waiters[1], 32))"),
     // The cluster and the database. A table that was made anew has another oid; a replica has its
     // primary's cluster, but its unlogged tables are empty. Neither ever changes for a session, and
     // both are dear to ask for (the control file is read), so a session asks once. Another client's
@@ -55,7 +55,7 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take retake claim ask look free renew release release_and_tell hand_on keep raise force leave abandon list
+    insert create take retake claim enter ask look free renew release release_and_tell hand_on pass keep raise force leave abandon list
     raise_watermark sweep settings set_longest_lease set_quarantine open_at_once mark quarantine clock
     exists notify identity
 }

@@ -3,10 +3,13 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use async_trait::async_trait;
-use lock_core::{Error, Request, Signal, SystemEnv, Turn, jittered};
+use lock_core::{Error, Grant, Request, Signal, SystemEnv, Turn, jittered};
 use tokio::sync::watch;
 
-use super::{backend::Postgres, places::Place};
+use super::{
+    backend::Postgres,
+    places::{Given, Place},
+};
 use crate::turn::LOOK;
 
 #[derive(Debug)]
@@ -20,13 +23,20 @@ pub(super) struct Queued {
 
 impl Queued {
     pub(super) fn new(store: Arc<Postgres>, request: &Request) -> Self {
-        let place = store.places().enter(request.owner);
+        let place = store.places().enter(request);
         let told = store.told();
         Self { store, request: request.clone(), place, told }
     }
 
     pub(super) fn place(&self) -> Arc<Place> {
         Arc::clone(&self.place)
+    }
+
+    fn given(&self, given: Given) -> Grant {
+        if given.more {
+            self.store.waited.note(self.request.owner);
+        }
+        Grant::new(&self.request, given.token).pushed(Postgres::TURN)
     }
 
     /// Ends when it is this place's turn, by looking now and then.
@@ -59,7 +69,10 @@ impl Turn for Queued {
             let told = *self.told.borrow_and_update();
             let mut changes = self.told.clone();
             tokio::select! {
-                () = self.place.wake.notified() => return Signal::Recheck,
+                () = self.place.wake.notified() => return match self.place.take_given() {
+                    Some(given) => Signal::Granted(self.given(given)),
+                    None => Signal::Recheck,
+                },
                 () = self.look(), if !told => return Signal::Recheck,
                 Ok(()) = changes.changed() => {}
             }

@@ -20,7 +20,7 @@ use super::{
     statements::Statements,
 };
 use crate::{
-    dialect::{Dialect, Row, token_of},
+    dialect::{Dialect, Left, Row, token_of},
     error::general,
     settings::{agree, check_longest},
 };
@@ -204,11 +204,6 @@ impl Dialect for Sqlite {
         Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn highest_floor(&self) -> FencingToken {
-        let ahead = self.guarantees().longest_lease.as_micros() as u64;
-        FencingToken::new(wall_micros() as u64 + ahead).unwrap_or(FencingToken::MAX)
-    }
-
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
         self.grant(&self.sql.insert, request, None).await
     }
@@ -224,11 +219,6 @@ impl Dialect for Sqlite {
 
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
         self.grant(&self.sql.take, request, Some(version)).await
-    }
-
-    async fn extend(&self, request: &Request) -> Result<bool, Error> {
-        let grant = Grant::new(request, FencingToken::ZERO);
-        Ok(self.renew(&[&grant]).await?.first() == Some(&true))
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
@@ -274,11 +264,12 @@ impl Dialect for Sqlite {
         Ok(grants.iter().map(|grant| there.contains(&grant.owner.to_string())).collect())
     }
 
-    async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Option<i64>, Error> {
-        match keep {
-            Some(keep) => self.change(&self.sql.keep, grant, Some(nanos(keep))).await,
-            None => self.change(&self.sql.release, grant, None).await,
-        }
+    async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
+        let version = match keep {
+            Some(keep) => self.change(&self.sql.keep, grant, Some(nanos(keep))).await?,
+            None => self.change(&self.sql.release, grant, None).await?,
+        };
+        Ok(version.into())
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -360,7 +351,7 @@ impl Dialect for Sqlite {
         Ok(StoreSettings::new(longest, None))
     }
 
-    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+    async fn clock_micros(&self) -> Result<Option<i64>, Error> {
         Ok(None)
     }
 

@@ -8,18 +8,13 @@ use backend_sql::{
     mysql::{MysqlBuilder, connect},
 };
 use conformance_tests::kit::{Mariadb, MariadbOptions, Server as _, wait::until};
-use lock_core::{
-    Attempt, Backend, Env as _, Grant, Init, LockName, OwnerId, OwnerLabel, Release, Request,
-    SystemEnv,
-};
+use lock_core::{Backend, Init, Release, Request};
 use sqlx::{Connection as _, MySqlConnection, MySqlPool, mysql::MySqlPoolOptions};
 
-pub(crate) const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
-pub(crate) const SECOND: Duration = Duration::from_secs(1);
-/// Longer than any test takes: what is left behind stays.
-pub(crate) const LEASE: Duration = Duration::from_secs(30);
-/// Shorter than the lease: what is left behind is in the way.
-pub(crate) const WAIT: Duration = Duration::from_secs(20);
+#[path = "../common/mod.rs"]
+mod common;
+#[allow(unused_imports)]
+pub(crate) use common::{BOTH, LEASE, SECOND, WAIT, cancelled, count, drop_acquires, granted};
 
 pub(crate) async fn start() -> Mariadb {
     Mariadb::start(MariadbOptions::new()).await.unwrap()
@@ -72,20 +67,7 @@ pub(crate) async fn session(server: &Mariadb) -> MySqlConnection {
 }
 
 pub(crate) fn request(name: &str) -> Request {
-    Request::new(
-        LockName::new(name).unwrap(),
-        OwnerId::from_bits(SystemEnv.random()),
-        OwnerLabel::new("test").unwrap(),
-        LEASE,
-        SystemEnv.now(),
-    )
-}
-
-pub(crate) async fn granted(store: &Arc<dyn Backend>, request: &Request) -> Grant {
-    match store.try_acquire(request).await.unwrap() {
-        Attempt::Granted(grant) => grant,
-        other => panic!("not granted: {other:?}"),
-    }
+    common::request_for(name, LEASE)
 }
 
 /// Waits until so many statements wait for a row that another transaction has.

@@ -5,14 +5,17 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use backend_sql::{Strategy, postgres::connect};
 use conformance_tests::kit::{Postgres, PostgresOptions, Server as _, wait::until};
-use lock_core::{
-    Attempt, Backend, Env as _, Grant, Init, LockName, OwnerId, OwnerLabel, Request, SystemEnv,
+use lock_core::{Backend, Init};
+
+#[path = "../common/mod.rs"]
+mod common;
+#[allow(unused_imports)]
+pub(crate) use common::{
+    BOTH, LEASE, SECOND, cancelled, count, drop_acquires, granted, request_for as request,
 };
 
-pub(crate) const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
 /// With much room for a loaded machine.
 pub(crate) const WAIT: Duration = Duration::from_secs(60);
-pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 pub(crate) async fn start() -> Postgres {
     Postgres::start(PostgresOptions::new().line("max_connections = 500")).await.unwrap()
@@ -38,19 +41,6 @@ pub(crate) async fn made(
     let init = Init { longest_lease: Some(longest), ..Init::default() };
     assert_eq!(store.init(&init).await.unwrap().grants_in, Duration::ZERO);
     store
-}
-
-pub(crate) fn request(name: &str, lease: Duration) -> Request {
-    let owner = OwnerId::from_bits(SystemEnv.random());
-    let label = OwnerLabel::new("test").unwrap();
-    Request::new(LockName::new(name).unwrap(), owner, label, lease, SystemEnv.now())
-}
-
-pub(crate) async fn granted(store: &Arc<dyn Backend>, request: &Request) -> Grant {
-    match store.try_acquire(request).await.unwrap() {
-        Attempt::Granted(grant) => grant,
-        other => panic!("not granted: {other:?}"),
-    }
 }
 
 /// Asks the server until it says so.

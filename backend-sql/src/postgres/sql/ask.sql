@@ -27,6 +27,6 @@ UPDATE {locks} AS l SET (waiters, heard, turn) = (
 WHERE name = $1
     AND (l.waiters IS NOT NULL OR (l.owner IS NOT NULL AND l.expires > {now}))
     AND (l.buried IS NULL OR coalesce(left($2, 32), '') <> ALL (l.buried))
-RETURNING {columns}, CASE
+RETURNING {columns}, array_position(waiters, $2) AS place, CASE
     WHEN (owner IS NULL OR expires <= {now}) AND waiters[1] <> coalesce($2, '') THEN {tell_first}
 END

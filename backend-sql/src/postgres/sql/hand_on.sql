@@ -1,17 +1,10 @@
--- Gives $1 back if it is $2's, and takes the next request of the same process along: of $3, with the
--- label $4, the lease $5, floor + 1 $6, and the place $7. It is granted if nobody waits, and goes to
--- the end of the queue otherwise.
+-- Gives $1 back if it is $2's and nobody waits for it, and grants it to the next of the same process: to
+-- $3, with the label $4, the lease $5 and floor + 1 $6. That the row was granted in this very store shows
+-- that nothing was lost since: see retake.sql.
 UPDATE {locks} AS l SET
-    owner = CASE WHEN l.waiters IS NULL THEN $3 END,
-    label = $4,
-    token = CASE WHEN l.waiters IS NULL THEN greatest({micros}, l.token + 1, $6) ELSE l.token END,
-    version = l.version + 1,
-    expires = {now} + $5,
-    kept = false,
-    waiters = CASE WHEN l.waiters IS NOT NULL THEN array_append(l.waiters, $7) END,
-    heard = CASE WHEN l.waiters IS NOT NULL THEN array_append(l.heard, {now}) END,
-    turn = NULL
-WHERE name = $1 AND owner = $2 AND expires > {now}
+    owner = $3, label = $4, token = greatest({micros}, l.token + 1, $6), version = l.version + 1,
+    expires = {now} + $5, kept = false
+WHERE name = $1 AND owner = $2 AND expires > {now} AND l.waiters IS NULL
     AND (l.buried IS NULL OR $3 <> ALL (l.buried))
-    AND EXISTS (SELECT 1 FROM {marker} AS m WHERE {granting})
-RETURNING {columns}, CASE WHEN waiters IS NOT NULL THEN {tell_first} END
+    AND l.store = {here} AND l.itself = l.tableoid
+RETURNING token

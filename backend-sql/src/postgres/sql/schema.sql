@@ -22,15 +22,20 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     -- is the marker, and nothing was lost; if these are not right, it was copied here.
     store     text,
     itself    oid,
-    -- Places in order, the first to be served first, each the owner and the client that it is of;
-    -- and when each was last heard of. Null when nobody waits.
+    client    text,                 -- 32 digits: who is told of what was given to it last
+    -- Places in order, the first to be served first: each the digits of its owner and of the client that
+    -- it is of, + if it may be given the lock or - if it is to be told to ask, and the owner's label; and
+    -- when each was last heard of. Null when nobody waits.
     waiters   text[],
     heard     timestamptz[],
     turn      timestamptz,          -- until when the first place alone may take what is free
     -- Owners that must never be granted anything any more, and since when.
     buried    text[],
     buried_at timestamptz[]
-) WITH (fillfactor = 50);           -- room to update a row in its page
+) WITH (
+    fillfactor = 50,                -- room to update a row in its page
+    toast_tuple_target = 8160       -- a queue stays in its row
+);
 
 CREATE UNLOGGED TABLE IF NOT EXISTS {marker} (
     id          integer     NOT NULL PRIMARY KEY CHECK (id = 1),

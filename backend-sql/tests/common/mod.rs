@@ -1,0 +1,92 @@
+//! What the tests of all databases share.
+#![allow(dead_code)] // each target uses a part
+
+use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
+
+use backend_sql::Strategy;
+use futures_util::future::poll_fn;
+use lock_core::{
+    Attempt, Backend, Env as _, Grant, LockClient, LockName, OwnerId, OwnerLabel, Request,
+    SystemEnv,
+};
+
+pub(crate) const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+/// Longer than any test takes: what is left behind stays.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+/// Shorter than that lease: what is left behind is in the way.
+pub(crate) const WAIT: Duration = Duration::from_secs(20);
+
+pub(crate) fn request_for(name: &str, lease: Duration) -> Request {
+    let owner = OwnerId::from_bits(SystemEnv.random());
+    let label = OwnerLabel::new("test").unwrap();
+    Request::new(LockName::new(name).unwrap(), owner, label, lease, SystemEnv.now())
+}
+
+pub(crate) async fn granted(store: &Arc<dyn Backend>, request: &Request) -> Grant {
+    match store.try_acquire(request).await.unwrap() {
+        Attempt::Granted(grant) => grant,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+/// Polls `future` at most `polls` times and drops it; its output if it had ended.
+pub(crate) async fn cancelled<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            // Cancelled without waiting for anything when these were all.
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Drops an acquire after any number of its polls; nothing of it is ever in another's way.
+pub(crate) async fn drop_acquires(ours: &LockClient, theirs: &LockClient) {
+    let mut polls = 0;
+    loop {
+        let ended = cancelled(ours.lock("job").lease(LEASE).acquire(), polls).await;
+        let done = ended.is_some();
+        drop(ended);
+        let guard = theirs.lock("job").lease(LEASE).wait(WAIT).acquire().await.unwrap();
+        guard.release().await.unwrap();
+        if done {
+            break;
+        }
+        polls += 1;
+    }
+    println!("an acquire ends at its poll number {polls}");
+    assert!(polls > 0);
+}
+
+/// Each of these clients counts in a file, by two tasks, under a lock: an overlap would lose some.
+pub(crate) async fn count(clients: Vec<LockClient>, times: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let counter = folder.path().join("counter");
+    std::fs::write(&counter, "0").unwrap();
+    let mut tasks = Vec::new();
+    for client in clients.iter().chain(&clients) {
+        let (client, counter) = (client.clone(), counter.clone());
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..times {
+                let guard = client.lock("counter").acquire().await.unwrap();
+                let value: u64 = std::fs::read_to_string(&counter).unwrap().parse().unwrap();
+                std::fs::write(&counter, (value + 1).to_string()).unwrap();
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    let all = tasks.len() as u64 * times;
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&counter).unwrap(), all.to_string());
+}
