@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use server_kit::{Redis, RedisCluster, RedisOptions, Sentinels, Server as _};
+use server_kit::{Redis, RedisCluster, RedisOptions, Sentinels};
 
 /// What a command prints that has to succeed.
 fn told(url: &str, args: &[&str]) -> String {
