@@ -12,6 +12,7 @@ use crate::{
     ledger::Credit,
     place::{Held, Place, Seen, token},
     rpc::Lease,
+    seats::Seat,
     settings::Record,
     store::{EtcdBackend, gets, only, put, revision},
 };
@@ -87,8 +88,8 @@ impl EtcdBackend {
 
     async fn take(&self, request: &Request, lease: Lease) -> Result<Result<Grant, Found>, Failure> {
         let pass = self.pass().await?;
-        let key = self.layout.place(&request.name, lease.id);
-        let Taking { txn, place, record } = self.taking(request, &key, lease);
+        let seat = self.seats.take(&self.layout, &request.name);
+        let Taking { txn, place, record } = self.taking(request, &seat.key, lease);
         let txn = txn.or_else([
             self.get_first(&request.name),
             self.get_settings(),
@@ -102,7 +103,7 @@ impl EtcdBackend {
                 return Ok(Err(Found::Restored));
             }
             self.note(record.map(|record| (record, now)), now);
-            let held = Held { key, lease, created: now, place, history: pass.history };
+            let held = Held { seat, lease, created: now, place, history: pass.history };
             return Ok(Ok(granted(request, held)));
         }
         let got = gets(&answer);
@@ -160,8 +161,8 @@ impl EtcdBackend {
             return Ok(None);
         };
         let lease = Lease { id: seen.lease, ttl: Duration::from_secs(seconds), from };
-        let held =
-            Held { key: seen.key, lease, created: seen.created, place, history: pass.history };
+        let (seat, created) = (Seat::found(seen.key), seen.created);
+        let held = Held { seat, lease, created, place, history: pass.history };
         Ok(Some(granted(request, held)))
     }
 
@@ -171,11 +172,16 @@ impl EtcdBackend {
             return Ok(Busy { holder: None, token, retry_after: POLL });
         };
         let remaining = self.rpc.remaining(seen.lease).await?;
-        Ok(Busy {
-            holder: seen.holder(&self.layout, remaining),
+        Ok(self.busy_for(&seen, remaining))
+    }
+
+    /// Who stands first, with what is left of its lease.
+    pub(crate) fn busy_for(&self, seen: &Seen, remaining: Duration) -> Busy {
+        Busy {
+            holder: seen.holder(remaining),
             token: seen.token(),
             retry_after: remaining.clamp(SHORTEST_POLL, POLL),
-        })
+        }
     }
 }
 

@@ -33,7 +33,7 @@ impl EtcdBuilder {
     /// What keys begin with by default.
     pub const DEFAULT_PREFIX: &'static str = "leasehold/";
     /// How many spare leases of each length are kept by default.
-    pub const DEFAULT_SPARE_LEASES: usize = 16;
+    pub const DEFAULT_SPARE_LEASES: usize = 64;
     const MOST_SPARE_LEASES: usize = 1_000;
     /// The longest `longest_lease`.
     const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -99,7 +99,7 @@ impl EtcdBuilder {
 
     /// How many leases of each length are kept in stock at most, so that an acquire need not ask for one:
     /// at most 1,000; 0 for none. They are refilled as fast as they are used, end by themselves where they
-    /// are not, and are revoked when the client is closed. Default: 16.
+    /// are not, and are revoked when the client is closed. Default: 64.
     #[must_use]
     pub fn spare_leases(mut self, most: usize) -> Self {
         self.spare_leases = most;
@@ -196,7 +196,7 @@ pub(crate) fn check_longest(longest: Duration) -> Result<(), Error> {
 }
 
 /// Opens the store that a URL describes:
-/// `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT?prefix=leasehold/&longest_lease=30s&spare_leases=16&timeout=5s&\
+/// `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT?prefix=leasehold/&longest_lease=30s&spare_leases=64&timeout=5s&\
 /// ca=FILE&cert=FILE&key=FILE`, where all but a host may be left out. `ca`, or `cert` and `key`,
 /// turn TLS on.
 ///

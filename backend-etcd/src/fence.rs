@@ -168,7 +168,7 @@ impl HeldKey {
     #[must_use]
     pub fn of(guard: &Guard) -> Option<Self> {
         let held: &Held = guard.grant().state.as_ref()?.downcast_ref()?;
-        Some(Self { key: held.key.clone(), created: held.created })
+        Some(Self { key: held.key().to_owned(), created: held.created })
     }
 
     /// The key.

@@ -1,7 +1,8 @@
 //! The keys, laid out as etcd's own lock tools lay them out.
 //!
-//! A place is `<prefix><name>/<lease in hex>`, and the oldest create revision below `<prefix><name>/`
-//! holds the lock. etcd's tools look for places by that same prefix, so they and we exclude each other.
+//! A place is `<prefix><name>/<number in hex>`, and the oldest create revision below `<prefix><name>/`
+//! holds the lock. etcd's tools look for places by that same prefix, so they and we exclude each other. Their
+//! number is the place's lease; ours is one that the client uses again and again.
 
 use lock_core::{LockName, OwnerId};
 
@@ -16,8 +17,8 @@ pub struct KeyLayout {
 pub struct PlaceKey {
     /// The name as it was before it was escaped.
     pub name: LockName,
-    /// The lease that the place lives by.
-    pub lease: i64,
+    /// Which place of the name it is; of one that etcd's own tools made, the lease that it lives by.
+    pub number: i64,
 }
 
 impl KeyLayout {
@@ -39,11 +40,11 @@ impl KeyLayout {
         format!("{}{}/", self.prefix, escape(name.as_str()))
     }
 
-    /// The key of the place that lives by `lease`.
+    /// The key of a place by its number, which is positive.
     #[must_use]
-    pub fn place(&self, name: &LockName, lease: i64) -> String {
-        // Go prints `%x` of a positive number: lower case, no padding. Leases are positive.
-        format!("{}{lease:x}", self.places(name))
+    pub fn place(&self, name: &LockName, number: i64) -> String {
+        // Go prints `%x` of a positive number: lower case, no padding.
+        format!("{}{number:x}", self.places(name))
     }
 
     /// The key of the settings. No name is escaped to `%leasehold`, so it is among no name's places.
@@ -67,12 +68,12 @@ impl KeyLayout {
     /// Reads a key; `None` if it is not a place in this layout.
     #[must_use]
     pub fn read(&self, key: &str) -> Option<PlaceKey> {
-        let (name, lease) = key.strip_prefix(&self.prefix)?.split_once('/')?;
+        let (name, number) = key.strip_prefix(&self.prefix)?.split_once('/')?;
         let name = LockName::new(unescape(name)?).ok()?;
-        let lease = i64::from_str_radix(lease, 16).ok().filter(|lease| *lease > 0)?;
-        let place = PlaceKey { name, lease };
+        let number = i64::from_str_radix(number, 16).ok().filter(|number| *number > 0)?;
+        let place = PlaceKey { name, number };
         // One spelling per place: `+1f`, `01F` or `%61` would be another key of the same meaning.
-        (self.place(&place.name, lease) == key).then_some(place)
+        (self.place(&place.name, number) == key).then_some(place)
     }
 }
 
@@ -127,7 +128,7 @@ mod tests {
                 assert!(!layout.place(other, 1).starts_with(&layout.places(one)), "{one} {other}");
             }
             let read = layout.read(&layout.place(one, i64::MAX)).unwrap();
-            assert_eq!(read, PlaceKey { name: one.clone(), lease: i64::MAX });
+            assert_eq!(read, PlaceKey { name: one.clone(), number: i64::MAX });
         }
     }
 

@@ -12,11 +12,13 @@
 
 mod acquire;
 mod backend;
+mod claim;
 mod config;
 mod enqueue;
 mod error;
 mod fence;
 mod history;
+mod hold;
 mod keepalive;
 mod layout;
 mod ledger;
@@ -26,7 +28,9 @@ mod place;
 mod promises;
 mod quarantine;
 mod queue;
+mod release;
 mod rpc;
+mod seats;
 mod settings;
 mod spares;
 mod store;

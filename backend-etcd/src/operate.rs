@@ -1,20 +1,16 @@
-//! What is done with a lock that is there: releasing, raising, abandoning, looking.
+//! What operators do: looking, listing, ending by force, setting up.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
-use futures_util::{StreamExt as _, future::join, stream};
-use lock_core::{
-    Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Init, LockName, LockState, LossReason,
-    Outcome, Page, Released, Request, StoreSettings, Turn as _,
-};
+use futures_util::{StreamExt as _, stream};
+use lock_core::{Cursor, Error, Init, LockName, LockState, Outcome, Page, StoreSettings};
 
 use crate::{
     config::check_longest,
-    enqueue::Lined,
-    error::Failure,
-    place::{Held, Place, Seen},
-    store::{EtcdBackend, gets, only, put, revision},
+    place::Seen,
+    release::outcome,
+    store::{EtcdBackend, gets},
 };
 
 const PAGE: i64 = 200;
@@ -22,178 +18,6 @@ const PAGE: i64 = 200;
 const AT_ONCE: usize = 16;
 
 impl EtcdBackend {
-    /// Ends the lease, and the place with it; or ties the place to another lease for a last while.
-    pub(crate) async fn give_back(
-        &self,
-        held: &Held,
-        keep: Option<Duration>,
-    ) -> Result<Outcome, Error> {
-        let Some(keep) = keep.filter(|keep| !keep.is_zero()) else {
-            return Ok(outcome(self.rpc.revoke(held.lease.id).await?));
-        };
-        let last = self.lease(keep).await?;
-        let place = Place { kept: true, ..held.place.clone() };
-        let txn = Txn::new()
-            .when([
-                Compare::create_revision(held.key.as_str(), CompareOp::Equal, held.created),
-                Compare::lease(held.key.as_str(), CompareOp::Equal, held.lease.id),
-            ])
-            .and_then([put(&held.key, place.to_bytes(), last.id)]);
-        let kept = self.rpc.txn(txn).await?.succeeded();
-        if !kept {
-            self.spare(last);
-        }
-        // Nothing is tied to it any more; a late renewal finds it gone.
-        self.rpc.revoke(held.lease.id).await?;
-        Ok(outcome(kept))
-    }
-
-    /// The same, and a place for the next request of this process, side by side: whichever etcd carries
-    /// out first, others that wait come before it.
-    pub(crate) async fn hand_on(&self, held: &Held, next: &Request) -> Result<Released, Error> {
-        let (outcome, lined) = join(self.give_back(held, None), self.stand(next)).await;
-        let (outcome, lined) = match (outcome, lined) {
-            (Ok(outcome), Ok(lined)) => (outcome, lined),
-            // It may stand in the queue: the core repeats all.
-            (_, Err(error)) if error.is_ambiguous() => return Err(error),
-            (Ok(outcome), Err(_)) => return Ok(Released::plain(outcome)),
-            (Err(error), Ok(lined)) => {
-                self.take_back(lined).await?;
-                return Err(error);
-            }
-            (Err(error), Err(_)) => return Err(error),
-        };
-        let next = match lined {
-            Lined::Granted(grant) => Some(Enqueued::Granted(grant)),
-            Lined::HeldBack(held_back) => Some(Enqueued::Quarantined(held_back)),
-            Lined::Refused(_) => None,
-            // Its own release is the end that it waited for.
-            Lined::Waiting(turn, first) if turn.is_behind(&held.key) => {
-                self.places.ended(&held.key);
-                Some(self.try_place(next, turn, first.filter(|first| first.key != held.key)).await)
-            }
-            Lined::Waiting(turn, first) => {
-                let busy = self.untimed(first);
-                Some(Enqueued::Waiting(Box::new(turn), busy))
-            }
-        };
-        Ok(Released { outcome, next })
-    }
-
-    /// Gives up what was asked for beside a release that failed: the release is repeated with it.
-    async fn take_back(&self, lined: Lined) -> Result<(), Error> {
-        match lined {
-            Lined::Granted(grant) => {
-                let held = grant.state.as_ref().and_then(|state| state.downcast_ref::<Held>());
-                match held {
-                    Some(held) => self.give_back(held, None).await.map(drop),
-                    None => Ok(()),
-                }
-            }
-            Lined::Waiting(turn, _) => Box::new(turn).leave().await,
-            Lined::Refused(_) | Lined::HeldBack(_) => Ok(()),
-        }
-    }
-
-    /// Leaves a tombstone first: no transaction of this owner makes a place after it. Those that were
-    /// made before are then there to be found.
-    pub(crate) async fn bury(&self, request: &Request) -> Result<(), Error> {
-        self.forget_try(request.owner);
-        let tombstone = self.layout.tombstone(request.owner);
-        let places = self.layout.places(&request.name);
-        let look = TxnOp::get(places.as_str(), Some(GetOptions::new().with_prefix()));
-        let mut refused = None;
-        let answer = loop {
-            let left = match self.grave().await {
-                Ok(grave) => {
-                    let leave = put(&tombstone, Vec::new(), grave.id);
-                    self.rpc.txn(Txn::new().and_then([leave, look.clone()])).await
-                }
-                Err(error) => Err(error.into()),
-            };
-            match left {
-                Ok(answer) => break answer,
-                Err(Failure::LeaseGone) => self.forget_grave(),
-                // There is no room for a tombstone, nor for what it is against: what is there can go.
-                Err(Failure::Error(error)) if error.kind() == ErrorKind::Config => {
-                    refused = Some(error);
-                    break self.rpc.txn(Txn::new().and_then([look])).await?;
-                }
-                Err(Failure::Error(error)) => return Err(error),
-            }
-        };
-        for got in gets(&answer) {
-            for seen in got.kvs().iter().filter_map(Seen::read) {
-                let kept = seen.place.as_ref().is_some_and(|place| place.kept);
-                if seen.is_of(request.owner) && !kept {
-                    self.rpc.revoke(seen.lease).await?;
-                }
-            }
-        }
-        refused.map_or(Ok(()), Err)
-    }
-
-    /// Lifts the token in the place, and the offset, so that whoever waits behind it exceeds it too.
-    pub(crate) async fn lift_token(
-        &self,
-        held: &Held,
-        wanted: FencingToken,
-    ) -> Result<bool, Error> {
-        let offset = wanted.get().cast_signed() - held.created;
-        loop {
-            let look = [TxnOp::get(held.key.as_str(), None), self.get_settings()];
-            let answer = self.rpc.txn(Txn::new().and_then(look)).await?;
-            let got = gets(&answer);
-            let [key, found] = &got[..] else { return Ok(false) };
-            let seen = only(key)
-                .filter(|seen| seen.created == held.created && seen.lease == held.lease.id);
-            let Some((seen, mut place)) = seen.and_then(|seen| Some((seen.clone(), seen.place?)))
-            else {
-                return Ok(false);
-            };
-            self.note_found(found, revision(&answer))?;
-            let settings = self.settings();
-            let mut record = settings.record.clone();
-            if place.offset >= offset && record.offset >= offset {
-                return Ok(true);
-            }
-            place.offset = place.offset.max(offset);
-            record.offset = record.offset.max(offset);
-            let same = Compare::mod_revision(held.key.as_str(), CompareOp::Equal, seen.modified);
-            let txn = Txn::new()
-                .when([same, settings.unchanged(&self.layout)])
-                .and_then([put(&held.key, place.to_bytes(), seen.lease), record.put(&self.layout)]);
-            match self.rpc.txn(txn).await {
-                Ok(answer) if answer.succeeded() => {
-                    let now = revision(&answer);
-                    self.note(Some((record, now)), now);
-                    return Ok(true);
-                }
-                Ok(_) => {}
-                Err(Failure::LeaseGone) => return Ok(false),
-                Err(Failure::Error(error)) => return Err(error),
-            }
-        }
-    }
-
-    /// Whether a grant whose lease lives has its place. It has, unless the cluster was restored since: a
-    /// snapshot may have the lease, which was in stock then, and not the place.
-    pub(crate) async fn is_there(&self, held: &Held) -> Result<bool, Error> {
-        if self.pass().await?.history == held.history {
-            return Ok(true);
-        }
-        let same = Compare::create_revision(held.key.as_str(), CompareOp::Equal, held.created);
-        Ok(self.rpc.txn(Txn::new().when([same])).await?.succeeded())
-    }
-
-    /// Why a grant whose lease is gone was lost; a failure to look does not make it less so.
-    pub(crate) async fn why_lost(&self, grant: &Grant) -> LossReason {
-        match self.look(&grant.name).await {
-            Ok((Some(seen), _)) if !seen.is_of(grant.owner) => LossReason::TakenOver,
-            _ => LossReason::Gone,
-        }
-    }
-
     pub(crate) async fn state(&self, name: &LockName) -> Result<Option<LockState>, Error> {
         let (seen, count) = self.look(name).await?;
         let Some(seen) = seen else { return Ok(None) };
@@ -203,7 +27,7 @@ impl EtcdBackend {
 
     async fn told(&self, name: LockName, seen: &Seen) -> Result<LockState, Error> {
         let remaining = self.rpc.remaining(seen.lease).await?;
-        Ok(LockState::new(name, seen.holder(&self.layout, remaining), seen.token()))
+        Ok(LockState::new(name, seen.holder(remaining), seen.token()))
     }
 
     /// A page of names. The places of a name stand together, and the last name of a full page may
@@ -312,10 +136,6 @@ impl EtcdBackend {
         }
         Ok(true)
     }
-}
-
-fn outcome(done: bool) -> Outcome {
-    if done { Outcome::Released } else { Outcome::NotHeld }
 }
 
 /// The first key after all that start with `prefix`, as etcd writes ranges; a zero byte has no end.

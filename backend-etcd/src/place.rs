@@ -1,12 +1,12 @@
 //! What a place's key holds.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use etcd_client::KeyValue;
 use lock_core::{FencingToken, Holder, OwnerId, OwnerLabel, Request};
 use serde::{Deserialize, Serialize};
 
-use crate::{layout::KeyLayout, rpc::Lease};
+use crate::{rpc::Lease, seats::Seat};
 
 /// The value of a place of ours. A place of etcd's own tools has another value, mostly none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ impl Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) key: String,
-    /// The lease that the key lives by: the one in its name, or that of a last while.
+    /// The lease that the key lives by.
     pub(crate) lease: i64,
     pub(crate) created: i64,
     pub(crate) modified: i64,
@@ -68,11 +68,11 @@ impl Seen {
     }
 
     /// Who holds it, with `remaining` of its lease. Others' tools leave only their lease's number.
-    pub(crate) fn holder(&self, layout: &KeyLayout, remaining: Duration) -> Option<Holder> {
+    pub(crate) fn holder(&self, remaining: Duration) -> Option<Holder> {
         if let Some(Place { owner, label, .. }) = &self.place {
             return Some(Holder { owner: *owner, label: label.clone(), remaining });
         }
-        let lease = layout.read(&self.key)?.lease;
+        let lease = self.lease;
         let label = OwnerLabel::new(format!("etcd lease {lease:x}")).ok()?;
         Some(Holder { owner: OwnerId::from_bits(lease as u128), label, remaining })
     }
@@ -81,12 +81,18 @@ impl Seen {
 /// What a grant must know later.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
-    pub(crate) key: String,
+    pub(crate) seat: Arc<Seat>,
     pub(crate) lease: Lease,
     pub(crate) created: i64,
     pub(crate) place: Place,
     /// In which history of the cluster it was granted.
     pub(crate) history: u64,
+}
+
+impl Held {
+    pub(crate) fn key(&self) -> &str {
+        &self.seat.key
+    }
 }
 
 /// The token of a place created at `revision`.

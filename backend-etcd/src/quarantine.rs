@@ -20,9 +20,14 @@ const TRIES: usize = 32;
 impl EtcdBackend {
     /// Before a transaction that may grant: makes sure of the cluster's history.
     pub(crate) async fn pass(&self) -> Result<Pass, Error> {
-        if let Some(pass) = self.history.pass(&self.rpc) {
-            return Ok(pass);
+        match self.history.pass(&self.rpc) {
+            Some(pass) => Ok(pass),
+            // Boxed, as the other things that seldom happen: they are not to make every call large.
+            None => Box::pin(self.look_again()).await,
         }
+    }
+
+    async fn look_again(&self) -> Result<Pass, Error> {
         // One look is enough for all that ask; the lock is the runtime's, made to be held over it.
         let _one = self.looking.lock().await;
         for _ in 0..TRIES {
@@ -58,7 +63,7 @@ impl EtcdBackend {
         if self.history.is_same(&self.rpc, pass, answer) {
             return Ok(true);
         }
-        match self.pass().await {
+        match Box::pin(self.pass()).await {
             Ok(now) if now.history == pass.history => return Ok(true),
             Ok(_) => {}
             Err(error) => {
@@ -66,7 +71,7 @@ impl EtcdBackend {
                 return Err(Error::new(ErrorKind::OutcomeUnknown, message).with_source(error));
             }
         }
-        self.rpc.revoke(lease).await?;
+        Box::pin(self.rpc.revoke(lease)).await?;
         Ok(false)
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use lock_core::{Env as _, Error, OwnerId, Signal, SystemEnv, Turn};
+use lock_core::{Env as _, Error, Instant, OwnerId, Signal, SystemEnv, Turn};
 use tokio::{sync::Notify, task::AbortHandle};
 
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
     ledger::Credit,
     place::Seen,
     rpc::{Lease, Rpc},
+    seats::Seat,
 };
 
 /// Before a keepalive that had no answer is repeated.
@@ -27,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) owner: OwnerId,
-    pub(crate) key: String,
+    pub(crate) seat: Arc<Seat>,
     pub(crate) created: i64,
     /// As it stands in the place.
     pub(crate) offset: i64,
@@ -35,8 +36,12 @@ pub(crate) struct Waiting {
     places: String,
     /// As it was last credited.
     lease: Mutex<Lease>,
-    /// Whose end wakes it; `None` if that is not known, and any of its name does.
-    predecessor: Mutex<Option<String>>,
+    /// Whose end wakes it, by key and create revision; `None` if that is not known, and any of its name
+    /// does.
+    predecessor: Mutex<Option<(String, i64)>>,
+    /// The lease of whoever was seen to hold the lock, and how long it lives at least: renewals only
+    /// lengthen it, and a last while has a lease of its own.
+    first: Mutex<Option<(i64, Instant)>>,
     /// The predecessor is gone, so that the place is likely to stand first.
     pub(crate) hinted: AtomicBool,
     lost: AtomicBool,
@@ -47,31 +52,46 @@ impl Waiting {
     pub(crate) fn new(
         owner: OwnerId,
         places: String,
-        key: String,
+        seat: Arc<Seat>,
         (created, offset): (i64, i64),
         lease: Lease,
-        predecessor: Option<String>,
+        predecessor: Option<(String, i64)>,
     ) -> Self {
         Self {
             owner,
-            key,
+            seat,
             created,
             offset,
             places,
             lease: Mutex::new(lease),
             predecessor: Mutex::new(predecessor),
+            first: Mutex::default(),
             hinted: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             wake: Notify::new(),
         }
     }
 
+    pub(crate) fn key(&self) -> &str {
+        &self.seat.key
+    }
+
     pub(crate) fn lease(&self) -> Lease {
         *locked(&self.lease)
     }
 
-    pub(crate) fn follow(&self, predecessor: Option<String>) {
+    pub(crate) fn follow(&self, predecessor: Option<(String, i64)>) {
         *locked(&self.predecessor) = predecessor;
+    }
+
+    /// What is left of a holder's lease at least, if that is known.
+    pub(crate) fn known_life(&self, lease: i64, now: Instant) -> Option<Duration> {
+        let (_, until) = locked(&self.first).filter(|(known, _)| *known == lease)?;
+        Some(until.since(now)).filter(|left| !left.is_zero())
+    }
+
+    pub(crate) fn note_life(&self, lease: i64, until: Instant) {
+        *locked(&self.first) = Some((lease, until));
     }
 
     /// The place is gone from the store.
@@ -80,21 +100,28 @@ impl Waiting {
         self.wake.notify_one();
     }
 
-    /// The same as [`ended`](Self::ended) for an end that was told before the place was known. A lease is
-    /// used for one place after the other, and so is its key: such an end is never this place's own.
-    fn missed(&self, key: &str) {
-        if locked(&self.predecessor).as_deref() == Some(key) {
-            self.ended(key);
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// The same as [`ended`](Self::ended) for an end that was told before the place was known.
+    fn missed(&self, key: &str, at: i64) {
+        if locked(&self.predecessor).is_some() {
+            self.ended(key, at);
         }
     }
 
-    /// A place of the name is gone from the store.
-    fn ended(&self, key: &str) {
-        if self.key == key {
-            return self.lose();
+    /// A place of the name is gone from the store since a revision. A key is used for one place after
+    /// the other: what was gone before a place was made is not its end.
+    fn ended(&self, key: &str, at: i64) {
+        if self.key() == key {
+            if at > self.created {
+                self.lose();
+            }
+            return;
         }
-        let follows = match locked(&self.predecessor).as_deref() {
-            Some(predecessor) => predecessor == key,
+        let follows = match &*locked(&self.predecessor) {
+            Some((predecessor, created)) => predecessor == key && at > *created,
             None => key.starts_with(&self.places),
         };
         if follows {
@@ -129,7 +156,7 @@ struct Known {
     places: HashMap<OwnerId, Arc<Waiting>>,
     /// The last that ended: the watch may tell of an end before the answer that tells of the place behind
     /// it.
-    ended: VecDeque<String>,
+    ended: VecDeque<(String, i64)>,
 }
 
 /// How many ends are remembered.
@@ -150,21 +177,21 @@ impl Places {
         {
             let mut known = locked(&self.0);
             known.places.insert(waiting.owner, Arc::clone(&waiting));
-            known.ended.iter().for_each(|key| waiting.missed(key));
+            known.ended.iter().for_each(|(key, at)| waiting.missed(key, *at));
         }
         let beat = tokio::spawn(Arc::clone(&waiting).beat(keepalives.clone())).abort_handle();
         EtcdTurn { waiting, beat, places: self.clone(), rpc: rpc.clone() }
     }
 
-    /// Tells whoever waited for the end of `key`.
-    pub(crate) fn ended(&self, key: &str) {
+    /// Tells whoever waited for the end of `key` that it came with revision `at`.
+    pub(crate) fn ended(&self, key: &str, at: i64) {
         let mut known = locked(&self.0);
         if known.ended.len() >= ENDS {
             known.ended.pop_front();
         }
-        known.ended.push_back(key.to_owned());
+        known.ended.push_back((key.to_owned(), at));
         for waiting in known.places.values() {
-            waiting.ended(key);
+            waiting.ended(key, at);
         }
     }
 
@@ -192,12 +219,12 @@ pub(crate) struct EtcdTurn {
 impl EtcdTurn {
     /// Whether no other place stands first.
     pub(crate) fn is_first(&self, first: Option<&Seen>) -> bool {
-        first.is_none_or(|first| first.key == self.waiting.key)
+        first.is_none_or(|first| first.created == self.waiting.created)
     }
 
-    /// Whether its turn comes with the end of this key.
-    pub(crate) fn is_behind(&self, key: &str) -> bool {
-        locked(&self.waiting.predecessor).as_deref().is_none_or(|predecessor| predecessor == key)
+    /// Whether its turn comes with the end of the place that was created at a revision.
+    pub(crate) fn is_behind(&self, place: i64) -> bool {
+        locked(&self.waiting.predecessor).as_ref().is_none_or(|(_, created)| *created == place)
     }
 }
 
@@ -212,10 +239,10 @@ impl Drop for EtcdTurn {
 #[async_trait]
 impl Turn for EtcdTurn {
     async fn next(&mut self) -> Signal {
-        if !self.waiting.lost.load(Ordering::Acquire) {
+        if !self.waiting.is_lost() {
             self.waiting.wake.notified().await;
         }
-        if self.waiting.lost.load(Ordering::Acquire) {
+        if self.waiting.is_lost() {
             return Signal::Lost("its lease ended or was revoked".into());
         }
         Signal::Recheck
@@ -239,5 +266,38 @@ impl Turn for NoTurn {
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{layout::KeyLayout, seats::Seats};
+
+    /// A place that was created at revision 20, behind one of key `p/job/1` that was at 10.
+    fn waiting() -> Option<Waiting> {
+        let (layout, name) = (KeyLayout::new("p/"), lock_core::LockName::new("job").ok()?);
+        let seat = Seats::new().take(&layout, &name);
+        let lease = Lease { id: 1, ttl: Duration::from_secs(9), from: SystemEnv.now() };
+        let before = Some(("p/job/1".to_owned(), 10));
+        let owner = OwnerId::from_bits(7);
+        Some(Waiting::new(owner, layout.places(&name), seat, (20, 0), lease, before))
+    }
+
+    #[test]
+    fn the_end_of_an_earlier_place_of_the_same_key_is_no_loss() {
+        let waiting = waiting();
+        let waiting = waiting.as_ref();
+        let told = |key: &str, at| {
+            let place = waiting?;
+            place.ended(key, at);
+            Some((place.is_lost(), place.hinted.load(Ordering::Acquire)))
+        };
+        let own = waiting.map(|place| place.key().to_owned()).unwrap_or_default();
+        assert_eq!(told(&own, 15), Some((false, false)));
+        assert_eq!(told("p/job/1", 9), Some((false, false)));
+        assert_eq!(told("p/job/2", 30), Some((false, false)));
+        assert_eq!(told("p/job/1", 11), Some((false, true)));
+        assert_eq!(told(&own, 21), Some((true, true)));
     }
 }

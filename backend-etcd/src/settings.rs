@@ -4,20 +4,21 @@
 //! etcd cannot add numbers, so that a token is the sum of the place's create revision, which etcd
 //! counts, and an offset, which clients raise and nobody lowers. Every transaction that grants compares
 //! the record's revision with that of the offset which it adds. Revisions are slower than microseconds:
-//! who finds the sum behind the clock by more than [`LAG`] raises the offset in its own transaction. A raise
-//! costs every client a request more, and every place that waits then a write; what follows a restore does
-//! not rest on the lag, since tokens then start above the clock.
+//! who finds its token behind the clock by more than [`LAG`] raises the offset in its own transaction, so that
+//! there is at most one raise in that time. It costs every other client that goes on a request more, and every
+//! place that waited meanwhile a write; what follows a restore does not rest on the lag, since tokens then
+//! start above the clock.
 
 use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, TxnOp};
-use lock_core::{Env as _, Error, ErrorKind, FencingToken, StoreSettings, SystemEnv};
+use lock_core::{Env as _, Error, ErrorKind, FencingToken, Instant, StoreSettings, SystemEnv};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::KeyLayout;
 
 /// How far tokens may lag the clock.
-pub(crate) const LAG: Duration = Duration::from_secs(10);
+pub(crate) const LAG: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
@@ -47,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) revision: i64,
     /// The store's revision then, or a later one.
     pub(crate) now: i64,
+    /// When it was known to be the record.
+    pub(crate) seen: Instant,
 }
 
 impl Record {
@@ -93,6 +96,11 @@ impl Settings {
         Compare::mod_revision(layout.settings(), CompareOp::Equal, self.revision)
     }
 
+    /// Whether it was seen so long ago that others may well have raised the offset since.
+    pub(crate) fn is_old(&self) -> bool {
+        SystemEnv.now().since(self.seen) > LAG / 16
+    }
+
     /// The offset that a grant of a place created at `revision` or later must have: above `floor`,
     /// and not far behind the clock. `None` if the present one will do.
     pub(crate) fn lift(&self, revision: i64, floor: FencingToken) -> Option<i64> {
@@ -121,7 +129,7 @@ mod tests {
 
     fn settings(offset: i64) -> Settings {
         let record = Record { offset, ..Record::new(None) };
-        Settings { record, revision: 1, now: 10 }
+        Settings { record, revision: 1, now: 10, seen: Instant::default() }
     }
 
     #[test]

@@ -11,8 +11,8 @@ use etcd_client::{
     TxnOpResponse, TxnResponse,
 };
 use lock_core::{
-    Env as _, Error, ErrorKind, FencingToken, Guarantees, LockName, OwnerId, StoreSettings,
-    SystemEnv,
+    Env as _, Error, ErrorKind, FencingToken, Guarantees, Instant, LockName, OwnerId,
+    StoreSettings, SystemEnv,
 };
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     promises::{is_promised, promises},
     queue::Places,
     rpc::{Lease, Rpc, whole_seconds},
+    seats::{Seat, Seats},
     settings::{Record, Settings},
     spares::Spares,
     watch::Watch,
@@ -32,6 +33,13 @@ use crate::{
 
 /// How long an abandoned owner is remembered at least: longer than an attempt is on its way.
 const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
+
+/// A try to wait whose outcome is not known.
+#[derive(Clone, Debug)]
+pub(crate) struct Tried {
+    pub(crate) lease: Lease,
+    pub(crate) seat: Arc<Seat>,
+}
 
 /// Locks in etcd.
 #[derive(Debug)]
@@ -48,8 +56,8 @@ pub(crate) struct EtcdBackend {
     /// The longest lease that this client was told.
     pub(crate) expected: Option<Duration>,
     pub(crate) spares: Spares,
-    /// The leases of tries to wait whose outcome is not known.
-    tries: Mutex<HashMap<OwnerId, Lease>>,
+    tries: Mutex<HashMap<OwnerId, Tried>>,
+    pub(crate) seats: Seats,
     pub(crate) places: Places,
     pub(crate) watch: Watch,
     /// The lease that the tombstones of these minutes live by.
@@ -82,6 +90,7 @@ impl EtcdBackend {
             expected,
             spares: Spares::new(rpc.clone(), spares),
             tries: Mutex::default(),
+            seats: Seats::new(),
             places: Places::default(),
             watch: Watch::default(),
             graveyard: Mutex::default(),
@@ -121,6 +130,7 @@ impl EtcdBackend {
             record: Record::new(self.expected),
             revision: 0,
             now: 0,
+            seen: Instant::default(),
         })
     }
 
@@ -133,17 +143,25 @@ impl EtcdBackend {
         let (record, revision) = match (seen, settings.as_mut()) {
             (Some(seen), _) => seen,
             (None, Some(settings)) => {
-                settings.now = now;
+                (settings.now, settings.seen) = (now, SystemEnv.now());
                 return;
             }
             (None, None) => return,
         };
-        *settings = Some(Settings { record: record.clone(), revision, now });
+        *settings = Some(Settings { record: record.clone(), revision, now, seen: SystemEnv.now() });
         drop(settings);
         let mut promised = locked_write(&self.promised);
         if !is_promised(&promised, &record) {
             *promised = Arc::new(promises(promised.shortest_lease, &record));
         }
+    }
+
+    pub(crate) fn note_found(&self, found: &GetResponse, now: i64) -> Result<(), Error> {
+        match read_settings(found)? {
+            Some(seen) => self.note(Some(seen), now),
+            None => self.lost_settings(),
+        }
+        Ok(())
     }
 
     /// The settings were not there: whoever grants next is to find out why.
@@ -172,11 +190,12 @@ impl EtcdBackend {
             if SystemEnv.now().since(spare.from) < ttl / 6 {
                 return Ok(spare);
             }
-            if let Ok(Credit::Alive { from, seconds }) = self.keepalives.ask(spare.id).await {
+            let asked = Box::pin(self.keepalives.ask(spare.id)).await;
+            if let Ok(Credit::Alive { from, seconds }) = asked {
                 return Ok(Lease { id: spare.id, ttl: Duration::from_secs(seconds), from });
             }
         }
-        self.rpc.grant(ttl).await
+        Box::pin(self.rpc.grant(ttl)).await
     }
 
     /// Keeps a lease that was not used for the next attempt.
@@ -184,12 +203,12 @@ impl EtcdBackend {
         self.spares.put(lease);
     }
 
-    pub(crate) fn tried(&self, owner: OwnerId) -> Option<Lease> {
-        locked(&self.tries).get(&owner).copied()
+    pub(crate) fn tried(&self, owner: OwnerId) -> Option<Tried> {
+        locked(&self.tries).get(&owner).cloned()
     }
 
-    pub(crate) fn note_try(&self, owner: OwnerId, lease: Lease) {
-        locked(&self.tries).insert(owner, lease);
+    pub(crate) fn note_try(&self, owner: OwnerId, tried: Tried) {
+        locked(&self.tries).insert(owner, tried);
     }
 
     pub(crate) fn forget_try(&self, owner: OwnerId) {

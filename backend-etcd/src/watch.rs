@@ -91,9 +91,11 @@ async fn watch(rpc: &Rpc, prefix: &str, places: &Places) -> Result<(), Error> {
             return Ok(());
         }
         for event in answer.events() {
-            let key = event.kv().and_then(|pair| pair.key_str().ok());
-            if let Some(key) = key.filter(|_| event.event_type() == EventType::Delete) {
-                places.ended(key);
+            let Some(pair) = event.kv().filter(|_| event.event_type() == EventType::Delete) else {
+                continue;
+            };
+            if let Ok(key) = pair.key_str() {
+                places.ended(key, pair.mod_revision());
             }
         }
     }

@@ -15,8 +15,8 @@ async fn etcdctl_lock_writes_the_keys_that_the_layout_reads() {
     let lock = ["lock", "--ttl=5", "job", "--", "sh", "-c", "echo $ETCD_LOCK_KEY"];
     let said = etcd.ctl(&lock).await.unwrap();
     let key = said.trim();
-    let PlaceKey { name: read, lease } = layout.read(key).unwrap();
+    let PlaceKey { name: read, number } = layout.read(key).unwrap();
     assert_eq!(read, name);
-    assert_eq!(layout.place(&name, lease), key);
+    assert_eq!(layout.place(&name, number), key);
     assert!(key.starts_with(&layout.places(&name)));
 }

@@ -1,6 +1,8 @@
 //! The queue under what befalls it, and what it costs etcd.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod support;
+
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Etcd, EtcdOptions};
@@ -9,6 +11,8 @@ use lock_core::{
     Signal, SystemEnv,
 };
 use tokio::time::timeout;
+
+use self::support::leases;
 
 /// Far more than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,10 +32,7 @@ fn request(name: &str) -> Request {
 
 /// The lease of the newest place of a name, in etcd's spelling.
 async fn newest_lease(etcd: &Etcd, name: &str) -> String {
-    let prefix = format!("leasehold/{name}/");
-    let args = ["get", "--prefix", "--keys-only", "--sort-by=CREATE", "--order=DESCEND", &prefix];
-    let keys = etcd.ctl(&args).await.unwrap();
-    keys.lines().next().unwrap().rsplit('/').next().unwrap().to_owned()
+    format!("{:x}", leases(etcd, name).await[0])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +85,7 @@ async fn a_compaction_during_a_wait_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_places_open_one_watch_and_one_keepalive_stream() {
+async fn a_thousand_waiters_open_one_watch_and_a_thousand_locks_one_keepalive_stream() {
     let (etcd, backend) = start().await;
     let member = &etcd.members()[0];
     let watchers = "etcd_debugging_mvcc_watcher_total";
@@ -92,7 +93,7 @@ async fn a_thousand_places_open_one_watch_and_one_keepalive_stream() {
     let streams = "grpc_server_started_total{grpc_method=\"LeaseKeepAlive\",\
                    grpc_service=\"etcdserverpb.Lease\",grpc_type=\"bidi_stream\"}";
     let (mut kept, mut held) = (Vec::new(), Vec::new());
-    for at in 0..1_000 {
+    for at in 0..2_000 {
         let name = format!("job {}", at / 2);
         match backend.enqueue(&request(&name)).await.unwrap() {
             Enqueued::Granted(grant) => held.push(grant),
@@ -100,7 +101,7 @@ async fn a_thousand_places_open_one_watch_and_one_keepalive_stream() {
             Enqueued::Quarantined(held_back) => panic!("{held_back:?}"),
         }
     }
-    assert_eq!((held.len(), kept.len()), (500, 500));
+    assert_eq!((held.len(), kept.len()), (1_000, 1_000));
     let grants: Vec<_> = held.iter().collect();
     for answer in backend.renew(&grants, SystemEnv.now()).await {
         assert!(matches!(answer, Renewal::Renewed { .. }), "{answer:?}");

@@ -2,6 +2,8 @@
 //! repeats the flags of the installation: locks are lost, and the revision goes back.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod support;
+
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Etcd, EtcdOptions, Server as _};
@@ -9,6 +11,8 @@ use lock_core::{
     Attempt, Backend, Env as _, FencingToken, Init, LockClient, LockName, OwnerId, OwnerLabel,
     Promise, QuarantineUse, Quarantined, Release, Renewal, Request, SystemEnv,
 };
+
+use self::support::leases;
 
 /// What a quarantine lasts here.
 const LONGEST: Duration = Duration::from_secs(4);
@@ -138,8 +142,7 @@ async fn a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost() {
     let before = cluster.etcd.ctl(&["lease", "list"]).await.unwrap();
     let client = LockClient::new(Arc::clone(&backend));
     let guard = client.lock("job").lease(LONGEST).acquire().await.unwrap();
-    let keys = cluster.etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await;
-    let lease = keys.unwrap().trim().rsplit('/').next().unwrap().to_owned();
+    let lease = format!("{:x}", leases(&cluster.etcd, "job").await[0]);
     assert!(before.contains(&lease), "{lease} is not of the stock: {before}");
     cluster.restore().await;
     let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("it is told");

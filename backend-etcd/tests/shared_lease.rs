@@ -5,12 +5,11 @@ mod support;
 
 use std::collections::HashSet;
 
-use backend_etcd::KeyLayout;
 use conformance_tests::kit::{Etcd, EtcdOptions};
 use etcd_client::{Client, LockOptions};
 use lock_core::{Attempt, Enqueued};
 
-use self::support::{connect, request};
+use self::support::{connect, leases, request};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn etcds_own_lock_call_gives_a_lock_to_all_who_share_a_lease() {
@@ -31,7 +30,6 @@ async fn etcds_own_lock_call_gives_a_lock_to_all_who_share_a_lease() {
 async fn requests_of_one_client_never_share_a_lease() {
     let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
     let backend = connect(etcd.endpoints()[0], "5s").await;
-    let layout = KeyLayout::new("leasehold/");
     let mut held = Vec::new();
     let mut turns = Vec::new();
     for _ in 0..40 {
@@ -47,11 +45,6 @@ async fn requests_of_one_client_never_share_a_lease() {
         }
     }
     assert_eq!(held.len(), 1);
-    let keys = etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await.unwrap();
-    let leases: HashSet<i64> = keys
-        .lines()
-        .filter(|line| !line.is_empty())
-        .map(|key| layout.read(key).unwrap().lease)
-        .collect();
-    assert_eq!(leases.len(), 41, "{keys}");
+    let leases: HashSet<i64> = leases(&etcd, "job").await.into_iter().collect();
+    assert_eq!(leases.len(), 41, "{leases:?}");
 }

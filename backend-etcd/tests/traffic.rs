@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use self::support::{WAIT, connect, request};
 
 const HANDOFFS: usize = 20;
+const LOCKS: u32 = 300;
 
 /// All requests that were answered, by method.
 async fn requests(member: &Member) -> Vec<(String, f64)> {
@@ -90,14 +91,12 @@ async fn a_handoff_costs_the_same_however_many_wait() {
     println!(
         "per handoff: {few:.2} requests, {few_entries:.2} log entries; {many:.2}, {many_entries:.2}"
     );
-    // A revoke and a read; a raised offset, every ten seconds, takes two writes more.
-    for requests in [few, many] {
-        assert!(requests < 3.0, "{requests} requests per handoff");
+    // A revoke and a read. A raise of the offset, one each second, overtakes the places that stand there:
+    // each of them finds that it was, and is written.
+    for (requests, entries) in [(few, few_entries), (many, many_entries)] {
+        assert!(requests < 3.9, "{requests} requests per handoff");
+        assert!(entries < 2.3, "{entries} log entries per handoff");
     }
-    assert!(
-        few_entries < 1.5 && many_entries < 1.5,
-        "{few_entries} and {many_entries} log entries"
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,20 +113,28 @@ async fn a_waiter_asks_more_seldom_the_further_back_it_stands() {
         requests.push(request);
     }
     let member = &etcd.members()[0];
-    let before = (total(member).await, entries(member).await);
-    let mut pauses = Vec::new();
-    for request in &requests[1..] {
-        match backend.try_acquire(request).await.unwrap() {
-            lock_core::Attempt::Busy(busy) => pauses.push(busy.retry_after.as_millis()),
-            other => panic!("two holders: {other:?}"),
+    let ask = || async {
+        let before = (total(member).await, entries(member).await);
+        let mut pauses = Vec::new();
+        for request in &requests[1..] {
+            match backend.try_acquire(request).await.unwrap() {
+                lock_core::Attempt::Busy(busy) => {
+                    assert!(busy.holder.unwrap().remaining > Duration::ZERO);
+                    pauses.push(busy.retry_after.as_millis());
+                }
+                other => panic!("two holders: {other:?}"),
+            }
         }
-    }
-    assert_eq!(pauses, [500, 1000, 1500, 2000, 2000, 2000]);
+        assert_eq!(pauses, [500, 1000, 1500, 2000, 2000, 2000]);
+        let after = (total(member).await, entries(member).await);
+        assert!(after.1 - before.1 < 0.5, "{} log entries", after.1 - before.1);
+        after.0 - before.0
+    };
     assert_eq!(backend.guarantees().longest_poll, Duration::from_secs(2));
-    // Each is two reads, of the queue and of the holder's lease, and no write.
-    let after = (total(member).await, entries(member).await);
-    assert!(after.0 - before.0 < 12.5, "{} requests", after.0 - before.0);
-    assert!(after.1 - before.1 < 0.5, "{} log entries", after.1 - before.1);
+    // At first each reads the queue, and how long the holder's lease lasts; then the queue only.
+    let (first, next) = (ask().await, ask().await);
+    assert!((11.5..12.5).contains(&first), "{first} requests");
+    assert!((5.5..6.5).contains(&next), "{next} requests");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,11 +145,11 @@ async fn an_uncontended_lock_is_two_requests_and_a_lease_from_a_burst() {
     let cycle = || async {
         client.lock("job").acquire().await.unwrap().release().await.unwrap();
     };
-    for _ in 0..60 {
+    for _ in 0..300 {
         cycle().await;
     }
     let before = (requests(member).await, entries(member).await);
-    for _ in 0..100 {
+    for _ in 0..LOCKS {
         cycle().await;
     }
     let after = (requests(member).await, entries(member).await);
@@ -152,15 +159,17 @@ async fn an_uncontended_lock_is_two_requests_and_a_lease_from_a_burst() {
         };
         of(&after.0) - of(&before.0)
     };
-    assert!(more("Txn") <= 110.0, "{} transactions for 100 locks", more("Txn"));
-    assert!((more("LeaseRevoke") - 100.0).abs() < 0.5);
+    let locks = f64::from(LOCKS);
+    // One more each second, for a raise of the offset that is not its own.
+    assert!(more("Txn") <= locks + 30.0, "{} transactions", more("Txn"));
+    assert!((more("LeaseRevoke") - locks).abs() < 0.5);
     // The last burst may be ahead of its use.
-    assert!(more("LeaseGrant") <= 120.0, "{} leases for 100 locks", more("LeaseGrant"));
+    assert!(more("LeaseGrant") <= locks + 64.5, "{} leases", more("LeaseGrant"));
     for other in ["Range", "LeaseTimeToLive", "Status"] {
         assert!(more(other) < 1.5, "{} {other}", more(other));
     }
     let entries = after.1 - before.1;
-    assert!(entries <= 330.0, "{entries} log entries for 100 locks");
+    assert!(entries <= 3.0 * locks + 95.0, "{entries} log entries");
 }
 
 #[tokio::test(flavor = "multi_thread")]

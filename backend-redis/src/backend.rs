@@ -55,9 +55,11 @@ impl Redis {
             floor.as_bytes(),
             channel.as_bytes(),
         ];
+        let trivial = channel.is_empty() && request.floor == FencingToken::ZERO;
+        let own = if trivial { &own[..3] } else { &own };
         let bucket = self.0.keys.bucket(&request.name);
         let acquire = &scripts::ACQUIRE;
-        let asked = self.0.run_in_epoch_somewhere(bucket, acquire, &keys, &own, Answer::plain);
+        let asked = self.0.run_in_epoch_somewhere(bucket, acquire, &keys, own, Answer::plain);
         let (answer, link) = asked.await?;
         let reply = answer.reply.ok_or_else(reply::not_understood)?;
         self.secured(&link, request, reply).await
@@ -150,6 +152,8 @@ impl Redis {
         let turn = how.next.map(|next| self.turn(next));
         let next_owner = how.next.map_or(grant.owner, |next| next.owner);
         let keys = self.0.keys.of(&grant.name, next_owner);
+        // Without a next request there is no tombstone to look for.
+        let keys = if how.next.is_some() { &keys[..] } else { &keys[..4] };
         let owner = grant.owner.to_string();
         let keep = how.keep.map(millis).unwrap_or_default();
         let next = how.next.map(|next| {
@@ -172,7 +176,7 @@ impl Redis {
         };
         let release = &scripts::RELEASE;
         let read = Answer::after_number;
-        let freed = self.0.run_in_epoch_somewhere(bucket, release, &keys, own, read);
+        let freed = self.0.run_in_epoch_somewhere(bucket, release, keys, own, read);
         let (answer, link) = freed.await?;
         let outcome = outcome(answer.first == Some(1));
         let next = match (how.next, turn, answer.reply) {
@@ -353,5 +357,30 @@ impl Backend for Redis {
 
     async fn close(&self) {
         self.0.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lock_core::{OwnerId, OwnerLabel};
+
+    use super::*;
+    use crate::{RedisBuilder, keys::Keys};
+
+    #[test]
+    fn what_seldom_happens_does_not_make_every_call_large() {
+        let keys = Keys::new("x");
+        let pushes = Pushes::new(&keys, 1);
+        let store = Store::new(RedisBuilder::tcp("127.0.0.1", 1).settings, keys, pushes);
+        let redis = Redis(Arc::new(store));
+        let (name, label) = (LockName::new("a").unwrap(), OwnerLabel::new("x").unwrap());
+        let span = Duration::from_secs(1);
+        let request = Request::new(name, OwnerId::from_bits(1), label, span, Instant::default());
+        let grant = Grant::new(&request, FencingToken::ZERO);
+        let attempt = size_of_val(&redis.plain_attempt(&request));
+        let release = size_of_val(&redis.free(&grant, Release::default()));
+        assert!(attempt < 5_000 && release < 5_000, "{attempt} and {release} bytes");
     }
 }

@@ -158,7 +158,7 @@ impl Link {
         if SystemEnv.now().since(at) < CONFIRMED_WITHIN {
             return Ok(known);
         }
-        self.confirm().await
+        Box::pin(self.confirm()).await
     }
 
     pub(crate) fn known(&self) -> (Arc<Identity>, Instant) {

@@ -89,7 +89,7 @@ pub(crate) fn token(value: &Value) -> Result<FencingToken, Error> {
 
 impl Reply {
     pub(crate) fn read(value: Value) -> Result<Self, Error> {
-        if let Value::Int(_) = value {
+        if let Value::BulkString(_) = value {
             return Ok(Self::Granted(token(&value)?));
         }
         let parts = list(value)?;

@@ -211,27 +211,31 @@ impl Store {
         while tries < 4 {
             let link = self.on(&way).await?;
             if waiting_for_places {
-                link.listening.subscribe(bucket).await?;
+                Box::pin(link.listening.subscribe(bucket)).await?;
             }
             let identity = link.identity().await?;
             let agreed = self.agreed();
             let longest = agreed.longest.as_micros().to_string();
             let quarantine = if agreed.quarantine { "on" } else { "off" };
-            let mut arguments: Vec<&[u8]> = vec![
-                identity.run.as_bytes(),
-                identity.replid.as_bytes(),
-                longest.as_bytes(),
-                quarantine.as_bytes(),
-            ];
-            arguments.extend_from_slice(own);
-            let deadline = link.deadline(self.settings.late_after).to_string();
-            arguments.push(deadline.as_bytes());
             let failover = Failover::of(&self.settings, &identity).argument();
-            arguments.push(failover.as_bytes());
+            let deadline = link.deadline(self.settings.late_after).to_string();
+            let packed: String;
+            let mut arguments: Vec<&[u8]> = Vec::with_capacity(own.len() + 6);
+            if script.packed {
+                packed =
+                    [&identity.run, &identity.replid, &*longest, quarantine, &failover].join(" ");
+                arguments.extend([packed.trim_end().as_bytes(), deadline.as_bytes()]);
+                arguments.extend_from_slice(own);
+            } else {
+                arguments.extend([identity.run.as_bytes(), identity.replid.as_bytes()]);
+                arguments.extend([longest.as_bytes(), quarantine.as_bytes()]);
+                arguments.extend_from_slice(own);
+                arguments.extend([deadline.as_bytes(), failover.as_bytes()]);
+            }
             let answer = match call(&link, way.ask.is_some(), script, keys, &arguments).await? {
                 Ok(value) => read(value)?,
                 Err(refusal) => {
-                    self.turn(&mut way, &link, refusal).await?;
+                    Box::pin(self.turn(&mut way, &link, refusal)).await?;
                     continue;
                 }
             };
@@ -239,7 +243,7 @@ impl Store {
             match answer.reply {
                 // Late by a clock that was stepped, since the answer has come in time.
                 Some(Reply::Stale | Reply::Late) if answer.first.is_none() => {
-                    let identity = link.confirm().await?;
+                    let identity = Box::pin(link.confirm()).await?;
                     self.promise(Some((&link.place, &identity)));
                 }
                 Some(Reply::Settings(longest, quarantine)) if answer.first.is_none() => {

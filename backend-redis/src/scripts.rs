@@ -9,14 +9,20 @@ use redis::Script as Hashed;
 pub(crate) struct Script {
     pub(crate) source: Cow<'static, str>,
     pub(crate) hash: String,
+    /// It takes what is the same for all in one argument, and unpacks it only where it needs the parts.
+    pub(crate) packed: bool,
 }
 
 impl Script {
     pub(crate) fn new(source: impl Into<Cow<'static, str>>) -> Self {
         let source = source.into();
-        Self { hash: Hashed::new(&source).get_hash().to_owned(), source }
+        let packed = source.contains(PACKED);
+        Self { hash: Hashed::new(&source).get_hash().to_owned(), source, packed }
     }
 }
+
+/// The line by which a script unpacks them.
+const PACKED: &str = "local run, replid, longest, quarantine, margin =";
 
 /// What every script that may grant begins with.
 pub(crate) const COMMON: &str = include_str!("scripts/common.lua");
@@ -29,8 +35,8 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "take.lua" "acquire_fast.lua" "common.lua" "acquire.lua";
-    RELEASE = "take.lua" "release_fast.lua" "common.lua" "release.lua";
+    ACQUIRE = "take.lua" "acquire_fast.lua" "unpack_acquire.lua" "common.lua" "acquire.lua";
+    RELEASE = "release_fast.lua" "take.lua" "release_next.lua" "unpack_release.lua" "common.lua" "release.lua";
     BATCH = "batch.lua";
     ABANDON = "common.lua" "abandon.lua";
     FORCE = "common.lua" "force.lua";

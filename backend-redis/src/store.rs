@@ -103,7 +103,8 @@ impl Store {
     pub(crate) async fn link(&self, bucket: Bucket) -> Result<Arc<Link>, Error> {
         match self.routes.current(bucket) {
             Some(link) => Ok(link),
-            None => self.search(bucket).await,
+            // Boxed: what seldom happens is not to make every call large.
+            None => Box::pin(self.search(bucket)).await,
         }
     }
 
@@ -238,10 +239,16 @@ impl Answer {
     }
 
     pub(crate) fn after_number(value: Value) -> Result<Self, Error> {
-        if let Value::Int(number) = value {
-            // Above 1 it is the token that the next request was granted.
-            let reply = if number > 1 { Some(Reply::read(value)?) } else { None };
-            return Ok(Self { first: Some(number.clamp(0, 1).unsigned_abs()), reply });
+        match value {
+            Value::Int(number) => {
+                let first = u64::try_from(number).map_err(|_| reply::not_understood())?;
+                return Ok(Self { first: Some(first), reply: None });
+            }
+            // The token that the next request was granted.
+            Value::BulkString(_) => {
+                return Ok(Self { first: Some(1), reply: Some(Reply::read(value)?) });
+            }
+            _ => {}
         }
         let mut parts = reply::list(value)?.into_iter();
         let first = reply::number(&parts.next().ok_or_else(reply::not_understood)?)?;

@@ -214,12 +214,12 @@ async fn a_ghost_of_an_abandoned_attempt_takes_nothing() {
 /// Tombstones live for a minute. What comes later than that finds its own deadline.
 #[tokio::test]
 async fn a_ghost_that_outlived_its_tombstone_takes_nothing() {
-    const LATE: Duration = Duration::from_secs(1);
+    const LATE: Duration = Duration::from_secs(6);
     for late in [true, false] {
         let server = server().await;
         let proxy = Proxy::start(server.address()).await.unwrap();
         let direct = connect(&url(&server)).await;
-        let through = format!("redis://{}?timeout=200ms&late_after=1s", proxy.address());
+        let through = format!("redis://{}?timeout=1s&late_after=6s", proxy.address());
         let store = connect(&through).await;
         let holder = granted(&*direct, &request("held", LEASE)).await;
         let warm: Vec<_> = (0..9).map(|number| request(&format!("warm {number}"), LEASE)).collect();

@@ -12,7 +12,9 @@ use lock_core::{
     Signal, SystemEnv,
 };
 
-use self::support::{connect, first_use, granted, name, place, request, server, server_with, url};
+use self::support::{
+    PROTOCOLS, connect, first_use, granted, name, place, request, server, server_with, url,
+};
 
 const LEASE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(30);
@@ -185,6 +187,37 @@ async fn settings_are_compared_and_a_changed_lease_waits_out_the_old_one() {
     assert!(matches!(told, lock_core::Attempt::Quarantined(_)), "{told:?}");
     assert_eq!(other.guarantees().longest_lease, Duration::from_secs(60));
     connect(&format!("{}?longest_lease=1m", url(&server))).await;
+}
+
+#[tokio::test]
+async fn one_subscription_serves_all_who_wait_and_goes_with_the_last() {
+    for protocol in PROTOCOLS {
+        let server = server_with(RedisOptions::new()).await;
+        let holder = connect(&url(&server)).await;
+        let store = connect(&format!("{}?protocol={protocol}", url(&server))).await;
+        let subscribed = async || {
+            let channels = server.cli(&["PUBSUB", "CHANNELS"]).await.unwrap();
+            let Some(channel) = channels.lines().find(|line| !line.is_empty()) else { return 0 };
+            assert_eq!(channels.trim(), channel, "one channel for all");
+            let count = server.cli(&["PUBSUB", "NUMSUB", channel]).await.unwrap();
+            count.lines().last().unwrap().parse::<u32>().unwrap()
+        };
+        let mut waiting = Vec::new();
+        for text in ["a", "b", "c"] {
+            granted(&*holder, &request(text, LEASE)).await;
+            waiting.push(place(&*store, &request(text, LEASE)).await.0);
+        }
+        assert_eq!(subscribed().await, 1, "{protocol}");
+        for turn in waiting {
+            turn.leave().await.unwrap();
+        }
+        let dropped = async {
+            while subscribed().await > 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(SOON, dropped).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

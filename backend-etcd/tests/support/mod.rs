@@ -3,6 +3,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use conformance_tests::kit::Etcd;
 use lock_core::{
     Backend, Env as _, Guard, LockClient, LockName, OwnerId, OwnerLabel, Request, SystemEnv,
 };
@@ -30,6 +31,15 @@ pub(crate) fn name() -> LockName {
 pub(crate) fn request() -> Request {
     let owner = OwnerId::from_bits(SystemEnv.random());
     Request::new(name(), owner, OwnerLabel::new("test").unwrap(), LEASE, SystemEnv.now())
+}
+
+/// The leases of the places of a name, newest place first.
+pub(crate) async fn leases(etcd: &Etcd, name: &str) -> Vec<i64> {
+    let prefix = format!("leasehold/{name}/");
+    let args = ["get", "--prefix", "-w=fields", "--sort-by=CREATE", "--order=DESCEND", &prefix];
+    let shown = etcd.ctl(&args).await.unwrap();
+    let leases = shown.lines().filter_map(|line| line.strip_prefix("\"Lease\" : "));
+    leases.map(|lease| lease.parse().unwrap()).collect()
 }
 
 /// Until somebody waits behind the holder.

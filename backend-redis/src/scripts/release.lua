@@ -40,6 +40,6 @@ if passed then record = try_pass_on(now, mark, next_) end
 if next_ == '' then return mine end
 if passed and record and string.sub(record, 1, 32) == next_ then
   local _, minted = parse(record)
-  return mine == 1 and minted or {mine, {'granted', text(minted)}}
+  return mine == 1 and text(minted) or {mine, {'granted', text(minted)}}
 end
 return {mine, busy(next_, placed, math.max(mark, token or 0), record)}

@@ -1,22 +1,25 @@
 -- Takes the lock for an owner where nothing can be said against it: this epoch, no quarantine, in time,
--- a lease and a floor that are allowed. Returns the token, or nil where it is not as simple. What is in the way,
--- such as a queue or a tombstone, is the caller's to see. KEYS and ARGV are those of common.lua.
+-- a lease and a floor that are allowed, and a clock past all tokens. Returns the token, or nil where it is not as
+-- simple. What is in the way, such as a queue or a tombstone, is the caller's to see. KEYS and the first ARGV
+-- are those of unpack_acquire.lua.
 local function take(owner, label, lease, floor)
-  local e = redis.call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'mark')
-  if e[1] ~= ARGV[1] or e[2] ~= ARGV[2] or e[3] ~= ARGV[3] or e[4] ~= ARGV[4] then return nil end
-  if ARGV[#ARGV] ~= ''
-    and not string.find(redis.call('INFO', 'replication'), 'master_replid:' .. e[2], 1, true) then
+  local call = redis.call
+  local e = call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'mark')
+  if not (e[1] and e[2] and e[3] and e[4] and e[5]) then return nil end
+  local known = e[1] .. ' ' .. e[2] .. ' ' .. e[3] .. ' ' .. e[4]
+  if known ~= ARGV[1] and (string.sub(ARGV[1], 1, #known + 1) ~= known .. ' '
+    or not string.find(call('INFO', 'replication'), 'master_replid:' .. e[2], 1, true)) then
     return nil
   end
-  local time, longest = redis.call('TIME'), ARGV[3] + 0
-  local now = time[1] * 1000000 + time[2]
-  local token = math.max(now, (e[6] or 0) + 1, floor + 1)
-  if now > ARGV[#ARGV - 1] + 0 or e[5] + 0 > now or floor + 0 > now + longest or lease * 1000 > longest
-    or token > 9007199254740991 then
+  local time = call('TIME')
+  -- As text, since to format a number costs as much as a command.
+  local text = time[1] .. string.sub('00000' .. time[2], -6)
+  local now = text + 0
+  if now > ARGV[2] + 0 or e[5] + 0 > now or (e[6] or 0) + 0 >= now or (floor or 0) + 0 >= now
+    or lease * 1000 > e[3] + 0 then
     return nil
   end
-  local text = string.format('%.0f', token)
-  redis.call('HSET', KEYS[1], 'mark', text)
-  redis.call('SET', KEYS[2], owner .. ' ' .. text .. ' 0 ' .. label, 'PX', lease)
-  return token
+  call('HSET', KEYS[1], 'mark', text)
+  call('SET', KEYS[2], owner .. ' ' .. text .. ' 0 ' .. label, 'PX', lease)
+  return text
 end

@@ -1,7 +1,7 @@
 //! What a lock in etcd costs, beside bare requests and beside the plain protocol: a lease, etcd's own Lock
 //! call, a revoke.
 //!
-//! `cargo bench -p benchmarks --bench etcd`
+//! `cargo bench -p benchmarks --bench etcd`, or with `-- PART…` only some of: `single`, `parts`, `contended`.
 //!
 //! All that is compared runs in turn, in many short rounds, so that a disk that is slow for a while is slow
 //! for everybody; figures are medians over the rounds.
@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod contended;
+mod parts;
 mod peers;
 mod single;
 
@@ -29,8 +30,17 @@ fn main() {
         let options =
             EtcdOptions::new().flag("--heartbeat-interval=100").flag("--election-timeout=1000");
         let etcd = Etcd::single(options).await.unwrap();
-        single::run(&etcd).await;
-        contended::run(&etcd).await;
+        let asked: Vec<_> = args.iter().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+        let wanted = |part: &str| asked.is_empty() || asked.iter().any(|arg| *arg == part);
+        if wanted("single") {
+            single::run(&etcd).await;
+        }
+        if wanted("parts") {
+            parts::run(&etcd).await;
+        }
+        if wanted("contended") {
+            contended::run(&etcd).await;
+        }
     });
 }
 

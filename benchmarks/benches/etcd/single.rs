@@ -7,10 +7,10 @@ use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 
 use crate::{median, peers};
 
-const ROUNDS: usize = 40;
-const TIMES: usize = 25;
+pub(crate) const ROUNDS: usize = 40;
+pub(crate) const TIMES: usize = 25;
 /// As large as what a place holds.
-const VALUE: &str = "{\"owner\":\"0123456789abcdef0123456789abcdef\",\"label\":\"some.host:12345\",\
+pub(crate) const VALUE: &str = "{\"owner\":\"0123456789abcdef0123456789abcdef\",\"label\":\"some.host:12345\",\
                      \"offset\":1760000000000000,\"granted\":true,\"kept\":false}";
 
 #[derive(Default)]
@@ -35,6 +35,9 @@ pub(crate) async fn run(etcd: &Etcd) {
             let began = Instant::now();
             client.kv_client().get("bare", None).await.unwrap();
             one.get.push(micros(began));
+        }
+        // As every write here, each comes upon one before it.
+        for _ in 0..TIMES {
             let began = Instant::now();
             client.kv_client().put("bare", VALUE, None).await.unwrap();
             one.put.push(micros(began));
@@ -104,7 +107,7 @@ pub(crate) async fn run(etcd: &Etcd) {
     );
 }
 
-fn micros(began: Instant) -> f64 {
+pub(crate) fn micros(began: Instant) -> f64 {
     began.elapsed().as_secs_f64() * 1e6
 }
 

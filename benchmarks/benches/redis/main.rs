@@ -12,15 +12,17 @@ mod measure;
 mod processes;
 mod renewal;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Redis, RedisOptions, Server as _};
-use lock_core::{Init, LockClient, LockName};
+use lock_core::{
+    Backend, Env as _, Init, LockClient, LockName, OwnerId, OwnerLabel, Release, Request, SystemEnv,
+};
 use redis::{AsyncConnectionConfig, Client};
 
 use self::{
     contended::{Contender, Turn, compete, handoffs, round_trip, wake_ups},
-    floor::{Floor, rslock},
+    floor::{Floor, Scripts, rslock},
     measure::{Awake, kind, latencies, rates},
 };
 
@@ -32,6 +34,15 @@ async fn ours(client: LockClient, task: usize) {
     let name = LockName::new(format!("own {task}")).unwrap();
     let guard = client.lock(name).lease(LEASE).wait(WAIT).acquire().await.unwrap();
     guard.release().await.unwrap();
+}
+
+/// The same without the client: the backend's own calls.
+async fn bare_backend(store: Arc<dyn Backend>) {
+    let (name, label) = (LockName::new("own 0").unwrap(), OwnerLabel::new("bench").unwrap());
+    let owner = OwnerId::from_bits(SystemEnv.random());
+    let request = Request::new(name, owner, label, LEASE, SystemEnv.now());
+    let grant = store.try_acquire(&request).await.unwrap().granted().unwrap();
+    store.release(&grant, Release::default()).await.unwrap();
 }
 
 /// How many scripts the server has run.
@@ -48,6 +59,7 @@ async fn scripts(server: &Redis) -> f64 {
 struct Bench {
     server: Redis,
     url: String,
+    store: Arc<dyn Backend>,
     client: LockClient,
     floor: Floor,
     connection: redis::aio::MultiplexedConnection,
@@ -65,7 +77,8 @@ impl Bench {
         let connection =
             client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
         Self {
-            client: LockClient::new(store),
+            client: LockClient::new(Arc::clone(&store)),
+            store,
             floor: Floor::new(connection.clone()),
             manager: rslock::LockManager::new(vec![url.as_str()]),
             connection,
@@ -90,6 +103,10 @@ impl Bench {
         let pings = self.floor.clone();
         let mut kinds = self.kinds();
         kinds.push(kind("two PINGs", move |_| pings.clone().pings(2)));
+        let store = Arc::clone(&self.store);
+        kinds.push(kind("leasehold's backend alone", move |_| bare_backend(store.clone())));
+        let scripts = Scripts::load(self.connection.clone()).await;
+        kinds.push(kind("its scripts by hand", move |_| scripts.clone().pair()));
         if let [bare, minting, own, ..] = latencies(&kinds).await[..] {
             println!(
                 "  leasehold / bare pair: {:.2}; token's price: {:.2}",

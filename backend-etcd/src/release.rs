@@ -1,0 +1,134 @@
+//! Giving a lock back, and leaving nothing of an attempt whose outcome is not known.
+
+use std::time::Duration;
+
+use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
+use futures_util::future::join;
+use lock_core::{Enqueued, Error, ErrorKind, Outcome, Released, Request, Turn as _};
+
+use crate::{
+    enqueue::Lined,
+    error::Failure,
+    place::{Held, Place, Seen},
+    store::{EtcdBackend, gets, put},
+};
+
+impl EtcdBackend {
+    /// Ends the lease, and the place with it; or ties the place to another lease for a last while.
+    pub(crate) async fn give_back(
+        &self,
+        held: &Held,
+        keep: Option<Duration>,
+    ) -> Result<Outcome, Error> {
+        let Some(keep) = keep.filter(|keep| !keep.is_zero()) else {
+            return Ok(outcome(self.rpc.revoke(held.lease.id).await?));
+        };
+        let last = self.lease(keep).await?;
+        let place = Place { kept: true, ..held.place.clone() };
+        let txn = Txn::new()
+            .when([
+                Compare::create_revision(held.key(), CompareOp::Equal, held.created),
+                Compare::lease(held.key(), CompareOp::Equal, held.lease.id),
+            ])
+            .and_then([put(held.key(), place.to_bytes(), last.id)]);
+        let kept = self.rpc.txn(txn).await?.succeeded();
+        if !kept {
+            self.spare(last);
+        }
+        // Nothing is tied to it any more; a late renewal finds it gone.
+        self.rpc.revoke(held.lease.id).await?;
+        Ok(outcome(kept))
+    }
+
+    /// The same, and a place for the next request of this process, side by side: whichever etcd carries
+    /// out first, others that wait come before it.
+    pub(crate) async fn hand_on(&self, held: &Held, next: &Request) -> Result<Released, Error> {
+        let (outcome, lined) = join(self.give_back(held, None), self.stand(next)).await;
+        let (outcome, lined) = match (outcome, lined) {
+            (Ok(outcome), Ok(lined)) => (outcome, lined),
+            // It may stand in the queue: the core repeats all.
+            (_, Err(error)) if error.is_ambiguous() => return Err(error),
+            (Ok(outcome), Err(_)) => return Ok(Released::plain(outcome)),
+            (Err(error), Ok(lined)) => {
+                self.take_back(lined).await?;
+                return Err(error);
+            }
+            (Err(error), Err(_)) => return Err(error),
+        };
+        let next = match lined {
+            Lined::Granted(grant) => Some(Enqueued::Granted(grant)),
+            Lined::HeldBack(held_back) => Some(Enqueued::Quarantined(held_back)),
+            Lined::Refused(_) => None,
+            // Its own release is the end that it waited for.
+            Lined::Waiting(turn, first) if turn.is_behind(held.created) => {
+                self.places.ended(held.key(), held.created + 1);
+                Some(
+                    self.try_place(next, turn, first.filter(|first| first.created != held.created))
+                        .await,
+                )
+            }
+            Lined::Waiting(turn, first) => {
+                let busy = self.untimed(first);
+                Some(Enqueued::Waiting(Box::new(turn), busy))
+            }
+        };
+        Ok(Released { outcome, next })
+    }
+
+    /// Gives up what was asked for beside a release that failed: the release is repeated with it.
+    async fn take_back(&self, lined: Lined) -> Result<(), Error> {
+        match lined {
+            Lined::Granted(grant) => {
+                let held = grant.state.as_ref().and_then(|state| state.downcast_ref::<Held>());
+                match held {
+                    Some(held) => self.give_back(held, None).await.map(drop),
+                    None => Ok(()),
+                }
+            }
+            Lined::Waiting(turn, _) => Box::new(turn).leave().await,
+            Lined::Refused(_) | Lined::HeldBack(_) => Ok(()),
+        }
+    }
+
+    /// Leaves a tombstone first: no transaction of this owner makes a place after it. Those that were
+    /// made before are then there to be found.
+    pub(crate) async fn bury(&self, request: &Request) -> Result<(), Error> {
+        self.forget_try(request.owner);
+        let tombstone = self.layout.tombstone(request.owner);
+        let places = self.layout.places(&request.name);
+        let look = TxnOp::get(places.as_str(), Some(GetOptions::new().with_prefix()));
+        let mut refused = None;
+        let answer = loop {
+            let left = match self.grave().await {
+                Ok(grave) => {
+                    let leave = put(&tombstone, Vec::new(), grave.id);
+                    self.rpc.txn(Txn::new().and_then([leave, look.clone()])).await
+                }
+                Err(error) => Err(error.into()),
+            };
+            match left {
+                Ok(answer) => break answer,
+                Err(Failure::LeaseGone) => self.forget_grave(),
+                // There is no room for a tombstone, nor for what it is against: what is there can go.
+                Err(Failure::Error(error)) if error.kind() == ErrorKind::Config => {
+                    refused = Some(error);
+                    break self.rpc.txn(Txn::new().and_then([look])).await?;
+                }
+                Err(Failure::Error(error)) => return Err(error),
+            }
+        };
+        for got in gets(&answer) {
+            for seen in got.kvs().iter().filter_map(Seen::read) {
+                let kept = seen.place.as_ref().is_some_and(|place| place.kept);
+                if seen.is_of(request.owner) && !kept {
+                    self.rpc.revoke(seen.lease).await?;
+                }
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+}
+
+pub(crate) fn outcome(done: bool) -> Outcome {
+    if done { Outcome::Released } else { Outcome::NotHeld }
+}
