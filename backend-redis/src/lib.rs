@@ -56,11 +56,11 @@
 //!
 //! | | promoted | quarantine | first grant |
 //! |---|---|---|---|
-//! | sentinels that promise nothing | 2.8 s | 3 s | 5.9 s |
-//! | sentinels, `min-replicas-max-lag 1` | 2.8 s | 3 + 6 s | 12 s |
-//! | sentinels, `wait_replicas=1` | 2.8 s | 3 s | 5.9 s |
+//! | sentinels that promise nothing | 2.8 to 3.0 s | 3 s | 5.8 to 6.1 s |
+//! | sentinels, `min-replicas-max-lag 1` | 2.8 to 3.3 s | 3 + 6 s | 12 to 12.7 s |
+//! | sentinels, `wait_replicas=1` | 2.8 to 3.2 s | 3 s | 5.9 to 6.3 s |
 //! | cluster | 2.6 to 3.0 s | 3 + 7 s | 12.8 to 13.7 s |
-//! | cluster, `wait_replicas=1` | 2.4 s | 3 s | 5.4 s |
+//! | cluster, `wait_replicas=1` | 2.4 to 2.8 s | 3 s | 5.4 to 5.8 s |
 //!
 //! With the default longest lease of 30 s each is 27 s more. It is shortened most by a shorter longest
 //! lease (`leasehold init --longest-lease`; the quarantine stays as long as leases ever were, since holders
