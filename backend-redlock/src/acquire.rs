@@ -16,7 +16,7 @@ use crate::{
     quorum::{Call, Quorum, Round},
     scripts,
     token::{self, Token},
-    vote::{Tally, tally},
+    vote::{Tally, Vote, tally},
     wake::Ticket,
 };
 
@@ -78,12 +78,12 @@ pub(crate) fn watermark(name: &LockName) -> String {
 }
 
 /// Two attempts of one owner never have the same number.
-struct Try<'a> {
-    request: &'a Request,
-    number: u64,
-    sent: Instant,
-    limit: Duration,
-    placed: bool,
+pub(crate) struct Try<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) number: u64,
+    pub(crate) sent: Instant,
+    pub(crate) limit: Duration,
+    pub(crate) placed: bool,
 }
 
 impl Quorum {
@@ -93,6 +93,15 @@ impl Quorum {
         request: &Request,
         ticket: Option<&Ticket>,
     ) -> Result<Attempt, Error> {
+        // A task alone goes by itself; so does what is not plain.
+        let plain = ticket.is_none() && request.floor == FencingToken::ZERO;
+        let alone = if plain { self.gathering.alone() } else { None };
+        if plain
+            && alone.is_none()
+            && let Some(grant) = self.gather_attempt(request).await?
+        {
+            return Ok(Attempt::Granted(grant));
+        }
         for tried in 1.. {
             let verdict = match self.try_once(request, ticket).await? {
                 Ok(grant) => return Ok(Attempt::Granted(grant)),
@@ -257,16 +266,8 @@ impl Quorum {
         token: FencingToken,
     ) -> Grant {
         let request = attempt.request;
-        let until = attempt.sent + request.lease;
-        let votes = ballot.votes();
-        let part = |at: usize| Part {
-            until: matches!(votes[at], crate::vote::Vote::Ours(_)).then_some(until),
-            doubtful: ballot.doubtful(at),
-            asked: contacts.contains(&at),
-        };
-        let nodes = (0..self.peers.len()).map(part).collect();
-        let parts = Mutex::new(Parts { nodes, told: until, lost: None, released: false });
-        let held = Arc::new(Held { attempt: attempt.number, parts });
+        let (doubtful, asked) = (|at| ballot.doubtful(at), |at: usize| contacts.contains(&at));
+        let (held, grant) = self.made(attempt, &ballot.votes(), doubtful, asked, token);
         if attempt.placed {
             // Where the lock was not given, the place would stand in the way of the next.
             for at in (0..self.peers.len()).filter(|at| !ballot.gave(*at) && !round.is_open(*at)) {
@@ -294,10 +295,32 @@ impl Quorum {
                 quorum.leave_place(at, &request.name, request.owner);
             }
         });
-        let request = attempt.request;
-        let mut grant = Grant::new(request, token).with_state(held);
-        grant.margin = 2 * self.options.clock_bound;
         grant
+    }
+
+    /// A grant, and what is kept of it; of each node, whether it may have given the lock unheard and
+    /// whether it was asked.
+    pub(crate) fn made(
+        &self,
+        attempt: &Try<'_>,
+        votes: &[Vote],
+        doubtful: impl Fn(usize) -> bool,
+        asked: impl Fn(usize) -> bool,
+        token: FencingToken,
+    ) -> (Arc<Held>, Grant) {
+        let until = attempt.sent + attempt.request.lease;
+        let part = |at: usize| Part {
+            until: matches!(votes[at], Vote::Ours(_)).then_some(until),
+            doubtful: doubtful(at),
+            asked: asked(at),
+        };
+        let nodes = (0..self.peers.len()).map(part).collect();
+        let parts = Mutex::new(Parts { nodes, told: until, lost: None, released: false });
+        let held = Arc::new(Held { attempt: attempt.number, parts });
+        let state: Arc<Held> = Arc::clone(&held);
+        let mut grant = Grant::new(attempt.request, token).with_state(state);
+        grant.margin = 2 * self.options.clock_bound;
+        (held, grant)
     }
 
     /// Takes back what a failed attempt was given, also by who answers later or not at all.
@@ -324,7 +347,7 @@ impl Quorum {
     }
 
     /// Takes one node's part in an attempt back, behind. Later attempts of the same owner keep theirs.
-    fn undo(
+    pub(crate) fn undo(
         self: &Arc<Self>,
         at: usize,
         name: &LockName,

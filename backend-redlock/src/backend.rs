@@ -61,9 +61,10 @@ impl Backend for Redlock {
     }
 
     async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
-        let outcome = self.0.release(grant, how.keep).await;
-        let outcome = outcome.map_err(|error| error.at("redlock", "release").on(&grant.name))?;
-        Ok(Released::plain(outcome))
+        let released = self.0.release(grant, how.keep, how.next).await;
+        let (outcome, next) =
+            released.map_err(|error| error.at("redlock", "release").on(&grant.name))?;
+        Ok(Released { outcome, next: next.map(Enqueued::Granted) })
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {

@@ -47,6 +47,7 @@ pub mod vote;
 mod acquire;
 mod backend;
 mod ballot;
+mod batch;
 mod config;
 mod guarantees;
 mod lost;

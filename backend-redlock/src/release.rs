@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use lock_core::{
-    Env as _, Error, ErrorKind, Grant, LockName, Outcome, OwnerId, Request, SystemEnv, jittered,
+    Env as _, Error, ErrorKind, FencingToken, Grant, LockName, Outcome, OwnerId, Request,
+    SystemEnv, jittered,
 };
 
 use crate::{
@@ -19,13 +20,13 @@ const EVERY_ATTEMPT: &str = "9007199254740991";
 
 /// What the nodes said to a release.
 #[derive(Default)]
-struct Count {
+pub(crate) struct Count {
     held: usize,
     not_held: usize,
 }
 
 impl Count {
-    fn add(&mut self, held: bool) {
+    pub(crate) fn add(&mut self, held: bool) {
         if held {
             self.held += 1;
         } else {
@@ -33,7 +34,7 @@ impl Count {
         }
     }
 
-    fn outcome(&self, majority: usize) -> Option<Outcome> {
+    pub(crate) fn outcome(&self, majority: usize) -> Option<Outcome> {
         if self.held >= majority {
             Some(Outcome::Released)
         } else if self.not_held >= majority {
@@ -69,12 +70,20 @@ impl Quorum {
         });
     }
 
-    /// Releases a grant, or keeps it for a last while.
+    /// Frees what a node has of a grant behind.
+    pub(crate) fn free_later(self: &Arc<Self>, at: usize, grant: &Grant) {
+        let call = self.freeing(&grant.name, grant.owner, ["", "", "", ""]);
+        self.free_behind(at, call, grant.lease);
+    }
+
+    /// Releases a grant, or keeps it for a last while; with what the next attempt of this process was
+    /// given right behind.
     pub(crate) async fn release(
         self: &Arc<Self>,
         grant: &Grant,
         keep: Option<Duration>,
-    ) -> Result<Outcome, Error> {
+        next: Option<&Request>,
+    ) -> Result<(Outcome, Option<Grant>), Error> {
         let keep = keep.map(millis).unwrap_or_default();
         let call = self.freeing(&grant.name, grant.owner, [&keep, "", "", ""]);
         let limit = self.options.wait(grant.lease);
@@ -83,6 +92,18 @@ impl Quorum {
         let held = Held::of(grant);
         if let Some(held) = &held {
             held.parts().released = true;
+        }
+        let plain = keep.is_empty()
+            && held
+                .as_ref()
+                .is_some_and(|held| held.parts().nodes.iter().all(|part| !part.doubtful));
+        let next = next.filter(|next| next.floor == FencingToken::ZERO);
+        let alone = if plain && next.is_none() { self.gathering.alone() } else { None };
+        if plain
+            && alone.is_none()
+            && let Some(held) = held
+        {
+            return self.gather_release(grant, held, next).await;
         }
         let doubtful =
             |at: usize| held.as_ref().is_some_and(|held| held.parts().nodes[at].doubtful);
@@ -120,15 +141,17 @@ impl Quorum {
                 quorum.free_behind(at, Arc::clone(&again), lease);
             }
         });
-        outcome.ok_or_else(|| {
-            let message = format!(
-                "{} of {} nodes answered, and {} with the same answer are needed",
-                count.held + count.not_held,
-                self.peers.len(),
-                self.majority()
-            );
-            Error::new(ErrorKind::OutcomeUnknown, message)
-        })
+        outcome.map(|outcome| (outcome, None)).ok_or_else(|| self.too_few_freed(&count))
+    }
+
+    pub(crate) fn too_few_freed(&self, count: &Count) -> Error {
+        let message = format!(
+            "{} of {} nodes answered, and {} with the same answer are needed",
+            count.held + count.not_held,
+            self.peers.len(),
+            self.majority()
+        );
+        Error::new(ErrorKind::OutcomeUnknown, message)
     }
 
     /// Makes sure that an owner has nothing on a majority of the nodes and never will; on the others

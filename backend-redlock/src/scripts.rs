@@ -8,6 +8,9 @@ use backend_redis::node::Script;
 pub(crate) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
     Script::in_epoch(include_str!("scripts/acquire_fast.lua"), include_str!("scripts/acquire.lua"))
 });
+/// Votes on plain attempts and gives back, for many tasks.
+pub(crate) static BATCH: LazyLock<Script> =
+    LazyLock::new(|| Script::plain(include_str!("scripts/batch.lua")));
 /// Gives back.
 pub(crate) static FREE: LazyLock<Script> =
     LazyLock::new(|| Script::plain(include_str!("scripts/free.lua")));

@@ -29,7 +29,9 @@ use self::{
 const CLIENTS: u32 = 8;
 const NODES: usize = 5;
 const KINDS: usize = 6;
+/// How long it goes on, and how much must have happened however slow the machine is.
 const RUN: Duration = Duration::from_secs(12);
+const ENOUGH: u64 = 20;
 const LEASE: Duration = Duration::from_millis(900);
 const LONGEST: Duration = Duration::from_millis(1500);
 
@@ -50,6 +52,7 @@ impl Lots {
 struct Resource {
     state: Mutex<(FencingToken, u64)>,
     refused: AtomicU64,
+    holders: AtomicU64,
 }
 
 impl Resource {
@@ -102,6 +105,7 @@ async fn contend(
             }
         };
         op.acquired(&guard);
+        resource.holders.fetch_add(1, Ordering::SeqCst);
         // Now and then for longer than a lease, so that renewals are under fire, too.
         let times = if lots.below(16) == 0 { 150 } else { 2 };
         for _ in 0..times {
@@ -129,7 +133,7 @@ async fn disturb(
 ) -> [u32; KINDS] {
     let mut done = [0; KINDS];
     let mut order: Vec<usize> = Vec::new();
-    while !end.load(Ordering::SeqCst) {
+    while !end.load(Ordering::SeqCst) || done.contains(&0) {
         if order.is_empty() {
             order = (0..KINDS).collect();
         }
@@ -246,9 +250,13 @@ async fn eight_clients_under_random_faults() {
         let (resource, end) = (resource.clone(), end.clone());
         tasks.push(tokio::spawn(contend(recorder.clone(), client, resource, end, Lots(!seed))));
     }
-    let over = end.clone();
+    let (over, seen) = (end.clone(), resource.clone());
     tokio::spawn(async move {
         tokio::time::sleep(RUN).await;
+        let latest = tokio::time::Instant::now() + 5 * RUN;
+        while seen.holders.load(Ordering::SeqCst) < ENOUGH && tokio::time::Instant::now() < latest {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         over.store(true, Ordering::SeqCst);
     });
     let mut witness = Witness::default();
@@ -270,8 +278,7 @@ async fn eight_clients_under_random_faults() {
         "faults {faults:?}; {acquired} acquired, {lost} seen lost, {written} writes, {} refused",
         resource.refused.load(Ordering::SeqCst)
     );
-    assert!(faults.iter().all(|times| *times > 0), "a fault never happened: {faults:?}");
-    assert!(acquired >= 20, "hardly anything was acquired: {acquired}");
+    assert!(acquired as u64 >= ENOUGH, "hardly anything was acquired: {acquired}");
     explain(&history, &witness);
     assert_clean(&history, ALL_RULES);
 }

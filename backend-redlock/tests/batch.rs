@@ -1,0 +1,210 @@
+//! Attempts and releases that go together in one script per node keep every promise that each keeps
+//! alone.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::{collections::HashSet, sync::Arc};
+
+use conformance_tests::kit::{Data, Mode, Server as _};
+use futures_util::future::join_all;
+use lock_core::{
+    Attempt, Backend, ClientOptions, Env as _, Error, Grant, LockClient, Outcome, OwnerLabel,
+    Release, Request, Signal, SystemEnv,
+};
+
+use self::support::{LEASE, Nodes, PATIENT, SOON, eventually, granted, name, place, request};
+
+const MANY: usize = 40;
+
+/// At once: the first goes alone, and the others wait for its answer together.
+async fn attempts(store: &dyn Backend, requests: &[Request]) -> Vec<Result<Attempt, Error>> {
+    join_all(requests.iter().map(|request| store.try_acquire(request))).await
+}
+
+async fn releases(store: &dyn Backend, grants: &[Grant]) -> Vec<Outcome> {
+    let released = grants.iter().map(|grant| store.release(grant, Release::default()));
+    join_all(released).await.into_iter().map(|released| released.unwrap().outcome).collect()
+}
+
+fn requests(prefix: &str) -> Vec<Request> {
+    (0..MANY).map(|number| request(&format!("{prefix} {number}"), LEASE)).collect()
+}
+
+fn grants(answers: Vec<Result<Attempt, Error>>) -> Vec<Grant> {
+    answers.into_iter().filter_map(|answer| answer.unwrap().granted()).collect()
+}
+
+/// How many scripts the nodes ran.
+async fn calls(nodes: &Nodes) -> u64 {
+    let mut sum = 0;
+    for node in &nodes.servers {
+        let stats = node.cli(&["INFO", "commandstats"]).await.unwrap();
+        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        sum += calls.map_or(0, |calls| calls.split(',').next().unwrap().parse::<u64>().unwrap());
+    }
+    sum
+}
+
+/// How many records of a prefix all nodes keep together.
+async fn kept(nodes: &Nodes, prefix: &str) -> usize {
+    let mut sum = 0;
+    for node in &nodes.servers {
+        let keys = node.cli(&["KEYS", &format!("leasehold-redlock:*:lock:{prefix}*")]).await;
+        sum += keys.unwrap().lines().filter(|line| !line.is_empty()).count();
+    }
+    sum
+}
+
+#[tokio::test]
+async fn many_take_and_give_back_in_few_scripts() {
+    let nodes = Nodes::start(3).await;
+    let store = nodes.direct().await;
+    // All scripts are known from here on.
+    let warm = grants(attempts(&*store, &requests("warm")).await);
+    releases(&*store, &warm).await;
+    let before = calls(&nodes).await;
+    let asked = requests("job");
+    let held = grants(attempts(&*store, &asked).await);
+    assert_eq!(held.len(), MANY);
+    let tried = calls(&nodes).await - before;
+    assert!(tried <= 3 * 6, "{tried} scripts for {MANY} attempts");
+    for (grant, request) in held.iter().zip(&asked) {
+        let state = store.inspect(&grant.name).await.unwrap().unwrap();
+        let holder = state.holder.unwrap();
+        assert_eq!((&grant.name, holder.owner), (&request.name, request.owner));
+        assert_eq!((state.token, holder.label.as_str()), (grant.token, "test"));
+        assert!(holder.remaining > LEASE / 2);
+    }
+    assert_eq!(held.iter().map(|grant| grant.token).collect::<HashSet<_>>().len(), MANY);
+    let before = calls(&nodes).await;
+    assert_eq!(releases(&*store, &held).await, [Outcome::Released; MANY]);
+    let freed = calls(&nodes).await - before;
+    assert!(freed <= 3 * 6, "{freed} scripts for {MANY} releases");
+    eventually("all to be free", || async { (kept(&nodes, "job").await == 0).then_some(()) }).await;
+    assert_eq!(releases(&*store, &held).await, [Outcome::NotHeld; MANY]);
+    // Tokens go on from there, also for who comes alone.
+    for grant in &held {
+        let next = granted(&*store, &request(grant.name.as_str(), LEASE)).await;
+        assert!(next.token > grant.token);
+    }
+}
+
+#[tokio::test]
+async fn of_many_who_ask_for_one_name_one_gets_it() {
+    let nodes = Nodes::start(3).await;
+    let store = nodes.direct().await;
+    let mut last = None;
+    for _ in 0..5 {
+        let asked: Vec<_> = (0..MANY).map(|_| request("a", LEASE)).collect();
+        let held = grants(attempts(&*store, &asked).await);
+        let [grant] = held.as_slice() else { panic!("{held:?}") };
+        assert!(Some(grant.token) > last);
+        last = Some(grant.token);
+        assert_eq!(releases(&*store, &held).await, [Outcome::Released]);
+    }
+}
+
+#[tokio::test]
+async fn a_release_in_a_batch_wakes_whoever_waits() {
+    let nodes = Nodes::start(3).await;
+    let (store, other) = (nodes.direct().await, nodes.direct().await);
+    let held = grants(attempts(&*store, &requests("job")).await);
+    let next = request(held.last().unwrap().name.as_str(), LEASE);
+    let (mut turn, _) = place(&*other, &next).await;
+    assert_eq!(releases(&*store, &held).await, [Outcome::Released; MANY]);
+    let signal = tokio::time::timeout(SOON, turn.next()).await.unwrap();
+    assert!(matches!(signal, Signal::Recheck), "{signal:?}");
+    let grant =
+        eventually("the lock", || async { other.try_acquire(&next).await.unwrap().granted() })
+            .await;
+    assert!(grant.token > held.last().unwrap().token);
+}
+
+#[tokio::test]
+async fn a_batch_grants_nothing_in_quarantine_nor_to_who_was_given_up() {
+    let mut nodes = Nodes::start(3).await;
+    let store = nodes.direct().await;
+    let asked = requests("job");
+    let gone = asked.last().unwrap();
+    store.abandon(gone).await.unwrap();
+    let held = grants(attempts(&*store, &asked).await);
+    assert_eq!(held.len(), MANY - 1);
+    assert!(held.iter().all(|grant| grant.owner != gone.owner));
+    for server in &mut nodes.servers[..2] {
+        server.restart(Data::Lose).await.unwrap();
+    }
+    let other = nodes.direct().await;
+    for answer in attempts(&*other, &requests("other")).await {
+        assert!(matches!(answer, Ok(Attempt::Quarantined(_))), "{answer:?}");
+    }
+    // What the third node gave is taken back.
+    eventually("nothing to be left", || async { (kept(&nodes, "other").await == 0).then_some(()) })
+        .await;
+}
+
+#[tokio::test]
+async fn a_batch_goes_on_without_a_minority_and_leaves_nothing_there() {
+    let nodes = Nodes::start(3).await;
+    let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
+    let warm = grants(attempts(&*store, &requests("warm")).await);
+    releases(&*store, &warm).await;
+    nodes.proxies[0].set(Mode::HalfCut).await.unwrap();
+    let held = grants(attempts(&*store, &requests("job")).await);
+    assert_eq!(held.len(), MANY);
+    assert_eq!(releases(&*store, &held).await, [Outcome::Released; MANY]);
+    assert!(nodes.proxies[0].counters().to_client.swallowed > 0, "no reply was lost");
+    nodes.proxies[0].set(Mode::Pass).await.unwrap();
+    let start = SystemEnv.now();
+    eventually("nothing to be left", || async { (kept(&nodes, "job").await == 0).then_some(()) })
+        .await;
+    assert!(SystemEnv.now() < start + LEASE / 2, "the leases ended it");
+}
+
+#[tokio::test]
+async fn a_batch_whose_replies_are_lost_leaves_nothing() {
+    let nodes = Nodes::start(3).await;
+    let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
+    let warm = grants(attempts(&*store, &requests("warm")).await);
+    releases(&*store, &warm).await;
+    for proxy in &nodes.proxies[..2] {
+        proxy.set(Mode::HalfCut).await.unwrap();
+    }
+    let asked = requests("job");
+    for answer in attempts(&*store, &asked).await {
+        assert!(answer.as_ref().is_err_and(Error::is_retryable), "{answer:?}");
+    }
+    assert!(nodes.proxies[0].counters().to_client.swallowed > 0, "no reply was lost");
+    for proxy in &nodes.proxies[..2] {
+        proxy.set(Mode::Pass).await.unwrap();
+    }
+    eventually("nothing to be left", || async { (kept(&nodes, "job").await == 0).then_some(()) })
+        .await;
+    assert!(SystemEnv.now() < asked[0].sent + LEASE, "the leases ended it");
+}
+
+/// Two clients with names of their own may share one store.
+#[tokio::test]
+async fn each_client_of_a_shared_store_keeps_its_label() {
+    let nodes = Nodes::start(3).await;
+    let store = support::connect(&nodes.url(PATIENT)).await;
+    let client = |label: &str| {
+        let label = OwnerLabel::new(label).unwrap();
+        let options = ClientOptions { label, ..ClientOptions::default() };
+        LockClient::with_options(store.clone(), Arc::new(SystemEnv), options).unwrap()
+    };
+    let (one, two) = (client("one"), client("two"));
+    let both = (0..MANY).map(|number| {
+        let client = if number % 2 == 0 { &one } else { &two };
+        client.lock(name(&format!("job {number}"))).lease(LEASE).acquire()
+    });
+    let guards: Vec<_> = join_all(both).await.into_iter().map(Result::unwrap).collect();
+    for (number, guard) in guards.into_iter().enumerate() {
+        let state = store.inspect(guard.name()).await.unwrap().unwrap();
+        let label = state.holder.unwrap().label;
+        assert_eq!(label.as_str(), if number % 2 == 0 { "one" } else { "two" });
+        guard.release().await.unwrap();
+    }
+    let again = one.lock(name("job 0")).lease(LEASE).acquire();
+    drop(tokio::time::timeout(SOON, again).await.unwrap().unwrap());
+}
