@@ -105,3 +105,58 @@ fn weaker(one: QuarantineUse, two: QuarantineUse) -> QuarantineUse {
     let either = |which| one == which || two == which;
     [Off, Unavailable, On].into_iter().find(|&which| either(which)).unwrap_or(NotNeeded)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Init, Memory};
+
+    fn holds(ids: &[&'static str]) -> Promise {
+        Promise::Holds { assuming: ids.iter().map(|id| Assumption::new(id, "")).collect() }
+    }
+
+    #[test]
+    fn assumptions_add_up_and_what_one_withholds_is_withheld() {
+        assert_eq!(both(holds(&["a", "b"]), holds(&["b", "c"])), holds(&["a", "b", "c"]));
+        let withheld = Promise::Withheld { why: "no fsync".into() };
+        assert_eq!(both(holds(&["a"]), withheld.clone()), withheld);
+        assert_eq!(both(withheld.clone(), holds(&["a"])), withheld);
+    }
+
+    #[test]
+    fn the_weaker_quarantine_counts() {
+        use QuarantineUse::{NotNeeded, Off, On, Unavailable};
+        let order = [NotNeeded, On, Unavailable, Off];
+        for (at, one) in order.into_iter().enumerate() {
+            for (other, two) in order.into_iter().enumerate() {
+                assert_eq!(weaker(one, two), order[at.max(other)]);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn leases_are_what_both_stores_allow_also_after_a_change() {
+        let seconds = |longest| Some(Duration::from_secs(longest));
+        let stores = [Memory::new(), Memory::new()];
+        let parts = stores.clone().map(|store| Arc::new(store) as Arc<dyn Backend>);
+        let made = Made::default();
+        for (old, new, together) in [(5, 20, 5), (30, 20, 20), (30, 30, 30)] {
+            for (store, longest) in stores.iter().zip([old, new]) {
+                let init = Init { longest_lease: seconds(longest), ..Init::default() };
+                store.init(&init).await.unwrap();
+            }
+            let promised = of_both(&parts, &made);
+            assert_eq!(Some(promised.longest_lease), seconds(together));
+            assert_eq!(Some(of_one(&*parts[1], &Made::default()).longest_lease), seconds(new));
+            assert!(promised.push && promised.raise && !promised.fair);
+            let own = parts[0].guarantees();
+            for (ours, theirs) in
+                [(&promised.exclusion, &own.exclusion), (&promised.tokens, &own.tokens)]
+            {
+                assert_eq!(*ours, both(theirs.clone(), phases()));
+            }
+        }
+    }
+}
