@@ -30,7 +30,7 @@ impl EtcdBackend {
             // A look costs etcd no write. Whoever was told that its turn has come needs none, unless it is to
             // write, and may be refused for a raise of the offset: that costs a flush.
             let hinted = waiting.hinted.swap(false, Ordering::AcqRel);
-            if !is_first && !(hinted && self.is_sure_of(&waiting, request)) {
+            if !(is_first || hinted && self.is_sure_of(&waiting, request)) {
                 let (first, distance) = self.look_from(&waiting, &request.name).await?;
                 match first {
                     Some(seen) if seen.created == waiting.created => {
