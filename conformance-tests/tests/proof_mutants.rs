@@ -5,17 +5,19 @@ use std::{process::ExitCode, sync::Arc};
 use comparison::Proof;
 use conformance_tests::{
     SetUpError,
+    kit::{Redis, RedisOptions, Server as _},
     mutants::{Flaw, flawed},
-    proof::{self, Cell, Fault, Guarantee, InQuick, Report, Stage, Subject},
+    proof::{self, Cell, Fault, Guarantee, InQuick, Report, Stage, Subject, Withheld},
     stores,
 };
-use lock_core::{Backend, BoxFuture, Error};
+use lock_core::{Backend, BoxFuture, Error, Init};
 
 const MUTANTS: &[(Flaw, Fault, Guarantee)] = &[
     (Flaw::GrantsToAll, Fault::None, Guarantee::Exclusion),
     (Flaw::TokensStandStill, Fault::None, Guarantee::Tokens),
     (Flaw::ReleasesNothing, Fault::None, Guarantee::NothingLeft),
     (Flaw::HalvesTheLease, Fault::ClientPaused, Guarantee::Exclusion),
+    (Flaw::KeepsNoQueue, Fault::None, Guarantee::Fair),
 ];
 
 /// `FLAW+URL`: the store at the URL, with that flaw in each client's own connection.
@@ -32,6 +34,14 @@ fn connect(url: String) -> BoxFuture<Result<Arc<dyn Backend>, Error>> {
 }
 
 async fn start(flaw: Flaw) -> Result<Stage, SetUpError> {
+    if flaw == Flaw::KeepsNoQueue {
+        // It takes a store that calls itself fair.
+        let server = Redis::start(RedisOptions::new()).await?;
+        let url = format!("redis://{}?longest_lease=2s", server.address());
+        let store = stores::connect(url.clone()).await?;
+        store.init(&Init { first_use: true, ..Init::default() }).await?;
+        return Ok(Stage::of_clients(format!("{flaw:?}+{url}"), server));
+    }
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("locks.db");
     let url = format!("{flaw:?}+sqlite:{}?longest_lease=2s", path.display());
@@ -61,13 +71,16 @@ fn opens(reports: &[Report]) -> Result<(), String> {
 fn main() -> ExitCode {
     let subjects: Vec<_> = MUTANTS
         .iter()
-        .map(|(flaw, fault, _)| {
+        .map(|(flaw, fault, guarantee)| {
             let flaw = *flaw;
+            // Whether somebody is passed over is chance: it is tried until somebody is.
+            let by_chance = *guarantee == Guarantee::Fair;
+            let withheld = Withheld { fault: *fault, guarantee: *guarantee, against: None };
             Subject {
                 name: format!("{flaw:?}"),
                 faults: vec![(*fault, InQuick::Yes)],
                 absent: Vec::new(),
-                withheld: Vec::new(),
+                withheld: by_chance.then_some(withheld).into_iter().collect(),
                 start: Arc::new(move |_| Box::pin(start(flaw))),
             }
         })
@@ -78,7 +91,7 @@ fn main() -> ExitCode {
             let known = MUTANTS.iter().find(|(flaw, ..)| format!("{flaw:?}") == report.store);
             let caught = known.is_some_and(|(.., guarantee)| {
                 let cell = report.faults.first().and_then(|fault| fault.cells.get(guarantee));
-                cell == Some(&Cell::Violated)
+                matches!(cell, Some(Cell::Violated | Cell::Broken))
             });
             if !caught {
                 survived.push(report.store.as_str());

@@ -86,6 +86,8 @@ fn every_mutant_is_found_out() {
         (Mutant::Resurrects, "Exclusion broken"),
         (Mutant::NoTombstones, "was left behind"),
         (Mutant::AbandonsNothing, "was left behind"),
+        (Mutant::LosesOnSilence, "and the store has it"),
+        (Mutant::ReleasesOnce, "was left behind"),
         (Mutant::NeverWakes, "tasks left"),
         (Mutant::Barges, "Fairness broken"),
     ] {

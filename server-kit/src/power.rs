@@ -35,7 +35,8 @@ impl Redis {
     }
 
     /// Kills it, cuts its append-only file off after `kept` bytes and starts it again; returns how long
-    /// the file was. A kill alone loses nothing that was written.
+    /// the file was. A kill alone loses nothing that was written; flushing once a second, Redis may write up to
+    /// two seconds after it answered, while a flush is under way.
     ///
     /// # Errors
     ///

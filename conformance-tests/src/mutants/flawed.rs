@@ -154,6 +154,10 @@ impl Backend for Flawed {
                 let herd = self.herd.subscribe();
                 Ok(Enqueued::Waiting(Box::new(OfTheHerd { turn, herd }), busy))
             }
+            Enqueued::Waiting(turn, busy) if self.has(Flaw::KeepsDeadPlaces) => {
+                let (store, request) = (Arc::clone(&self.sound), self.heard(request));
+                Ok(Enqueued::Waiting(Box::new(Undead { turn: Some(turn), store, request }), busy))
+            }
             other => Ok(other),
         }
     }
@@ -303,5 +307,46 @@ impl Turn for OfTheHerd {
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
         self.turn.leave().await
+    }
+}
+
+/// A place that somebody goes on asking for when nobody is there any more.
+#[derive(Debug)]
+struct Undead {
+    turn: Option<Box<dyn Turn>>,
+    store: Arc<dyn Backend>,
+    request: Request,
+}
+
+#[async_trait]
+impl Turn for Undead {
+    async fn next(&mut self) -> Signal {
+        match &mut self.turn {
+            Some(turn) => turn.next().await,
+            None => pending().await,
+        }
+    }
+
+    async fn leave(mut self: Box<Self>) -> Result<(), Error> {
+        match self.turn.take() {
+            Some(turn) => turn.leave().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Undead {
+    fn drop(&mut self) {
+        let Some(turn) = self.turn.take() else { return };
+        let (store, mut request) = (Arc::clone(&self.store), self.request.clone());
+        tokio::spawn(async move {
+            let _alive = turn;
+            loop {
+                request.sent = SystemEnv.now();
+                // What it is answered is nobody's affair.
+                let _ = store.try_acquire(&request).await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
     }
 }

@@ -55,6 +55,8 @@ pub enum Flaw {
     WakesNobody,
     /// There are no places, although the store calls itself fair.
     KeepsNoQueue,
+    /// A place whose process has died lives on, and takes the lock.
+    KeepsDeadPlaces,
     /// A release wakes every place.
     WakesTheHerd,
     /// A release says that it was done, and was not.
@@ -103,6 +105,7 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::OutlivesTheLease, "L1", "an_unrenewed_lease_ends_and_not_before_its_time"),
     (Flaw::WakesNobody, "L2", "a_release_serves_a_waiter"),
     (Flaw::KeepsNoQueue, "L3", "nobody_barges_past_a_place"),
+    (Flaw::KeepsDeadPlaces, "L3", "a_dead_place_is_passed_over_in_time"),
     (Flaw::WakesTheHerd, "L4", "a_release_does_not_wake_the_whole_herd"),
     (Flaw::RenewsForAnybody, "L5", "a_forced_release_is_learnt_by_the_holder"),
     (Flaw::ReleasesNothing, "L6", "close_releases_and_refuses"),

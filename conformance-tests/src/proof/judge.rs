@@ -18,6 +18,8 @@ pub(super) struct Figures {
     pub(super) granted: u64,
     pub(super) lost: u64,
     pub(super) stale_refused: u64,
+    /// Acquisitions that ended with an error of the store.
+    pub(super) errors: u64,
     /// Acquisitions that were seen to wait in a place of their own.
     pub(super) queued: u64,
     /// The longest time between the end of a validity and the word of it.
@@ -90,7 +92,8 @@ fn served(shown: &Shown) -> Vec<Finding> {
             _ => {}
         }
     }
-    if shown.fault.spares_the_store() {
+    // On a crowded machine a store may not answer in its time: that is counted, and shown.
+    if shown.fault.spares_the_store() && !shown.crowded {
         let spared = |op: Op| shown.fault == Fault::None || op.process != 0;
         for event in shown.history.events().iter().filter(|event| spared(event.op)) {
             if let What::NotAcquired { token: None, why } = &event.what {
@@ -181,6 +184,7 @@ fn figures(history: &History) -> Figures {
             What::Acquired { .. } => figures.granted += 1,
             What::Lost { .. } => figures.lost += 1,
             What::Queued => figures.queued += 1,
+            What::NotAcquired { token: None, .. } => figures.errors += 1,
             What::Updated { admitted: false, .. } => figures.stale_refused += 1,
             _ => {}
         }

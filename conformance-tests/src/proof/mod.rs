@@ -187,8 +187,13 @@ async fn try_one(subject: &Subject, args: &Args, seed: u64, connect: Connect) ->
     let mut report = Report::new(subject, args.profile.name);
     report.faults = faults.map(|(fault, _)| FaultResult::new(fault)).collect();
     let mut next = seed;
+    let mut rounds = 0;
     loop {
         for at in 0..report.faults.len() {
+            // Every fault has its turn, and then the time counts.
+            if rounds > 0 && args.profile.lasts.is_some_and(|lasts| began.elapsed() >= lasts) {
+                break;
+            }
             attempt(subject, &args.profile, connect, &mut next, &mut report, at).await;
             // What a long run has seen is not lost with it.
             report.lasted_s = began.elapsed().as_secs();
@@ -198,6 +203,7 @@ async fn try_one(subject: &Subject, args: &Args, seed: u64, connect: Connect) ->
                 let _ = std::fs::write(file, text);
             }
         }
+        rounds += 1;
         let more = args.profile.lasts.is_some_and(|lasts| began.elapsed() < lasts);
         if !more || report.faults.is_empty() {
             return report;

@@ -84,6 +84,9 @@ pub struct FaultResult {
     pub granted: u64,
     /// Losses that were told.
     pub lost: u64,
+    /// Acquisitions that ended with an error of the store, or in its quarantine.
+    #[serde(default)]
+    pub errors: u64,
     /// Acquisitions that were seen to wait in a place of their own.
     pub queued: u64,
     /// Writes that a fence refused.
@@ -110,6 +113,7 @@ impl FaultResult {
             asked: 0,
             granted: 0,
             lost: 0,
+            errors: 0,
             queued: 0,
             stale_refused: 0,
             told_after_ms: 0,
@@ -162,6 +166,7 @@ impl FaultResult {
         self.asked += figures.asked;
         self.granted += figures.granted;
         self.lost += figures.lost;
+        self.errors += figures.errors;
         self.queued += figures.queued;
         self.stale_refused += figures.stale_refused;
         self.told_after_ms = self.told_after_ms.max(millis(figures.told_after));

@@ -39,19 +39,20 @@ pub fn page(subjects: &[Subject], reports: &[Report]) -> String {
     let mut text = matrix(subjects, reports, "not run");
     let _ = writeln!(
         text,
-        "\n| store | commit | lasted | runs | grants | losses told | stale writes refused |\n\
-         |---|---|---|---|---|---|---|"
+        "\n| store | commit | lasted | runs | grants | seen in a place | losses told | stale writes refused |\n\
+         |---|---|---|---|---|---|---|---|"
     );
     for report in reports {
         let sum = |of: fn(&FaultResult) -> u64| report.faults.iter().map(of).sum::<u64>();
         let _ = writeln!(
             text,
-            "| {} | {} | {} min | {} | {} | {} | {} |",
+            "| {} | {} | {} min | {} | {} | {} | {} | {} |",
             report.store,
             report.commit,
             report.lasted_s / 60,
             sum(|fault| fault.seeds.len() as u64),
             sum(|fault| fault.granted),
+            sum(|fault| fault.queued),
             sum(|fault| fault.lost),
             sum(|fault| fault.stale_refused),
         );

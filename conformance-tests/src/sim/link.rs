@@ -288,6 +288,9 @@ impl Backend for Link {
         };
         match self.call("renew", step).await {
             Ok(answers) => answers,
+            Err(_) if self.net.is(Mutant::LosesOnSilence) => {
+                grants.iter().map(|_| Renewal::Lost(LossReason::Gone)).collect()
+            }
             Err(error) => grants.iter().map(|_| Renewal::Unknown(error.clone())).collect(),
         }
     }
@@ -298,7 +301,10 @@ impl Backend for Link {
         self.cleaning(owner, grant.lease);
         let step =
             move |link: &Self, awaited: bool| link.give_back(&grant, keep, next.as_ref(), awaited);
-        let answer = self.call("release", step).await;
+        let mut answer = self.call("release", step).await;
+        if self.net.is(Mutant::ReleasesOnce) {
+            answer = answer.or_else(|_| Ok(Released::plain(Outcome::Released)));
+        }
         self.cleaned(owner, keep, &answer);
         let mut answer = answer?;
         if let Some(Enqueued::Granted(grant)) =

@@ -9,13 +9,15 @@ use std::{
 };
 
 use futures_util::future::{Either, FutureExt as _, select};
-use lock_core::{Error, ErrorKind, Fence, Guard, LockClient, LockName, TryAcquire};
+use lock_core::{
+    Backend as _, Error, ErrorKind, Fence, Guard, LockClient, LockName, LossReason, TryAcquire,
+};
 
 use tokio_util::sync::CancellationToken;
 
 use super::{
     env::SimEnv,
-    net::Net,
+    net::{Net, at_once},
     world::{Process, World},
 };
 use crate::history::{Acquisition, Recorder, What};
@@ -193,10 +195,26 @@ impl Worker {
         let wait = self.world.sleep(span);
         match select(std::pin::pin!(guard.lost()), wait).await {
             Either::Left((reason, _)) => {
+                self.is_lost(op, guard, reason);
                 op.lost(reason);
                 true
             }
             Either::Right(_) => false,
+        }
+    }
+
+    /// What is told as gone must be gone: a missing answer says nothing (S6).
+    fn is_lost(&self, op: &Acquisition, guard: &Guard, reason: LossReason) {
+        if !matches!(reason, LossReason::Gone | LossReason::TakenOver) {
+            return;
+        }
+        let state = at_once(self.net.memory.inspect(guard.name()));
+        let theirs = state.ok().flatten().is_some_and(|state| {
+            let owner = state.holder.map(|holder| holder.owner);
+            owner == Some(guard.owner()) && state.token == guard.token()
+        });
+        if theirs {
+            self.net.find(format!("{}: told {reason:?}, and the store has it", op.op()));
         }
     }
 
@@ -217,6 +235,7 @@ impl Worker {
         op.record(What::Looked { until });
         let told = guard.lost().now_or_never();
         if let Some(reason) = told {
+            self.is_lost(op, guard, reason);
             op.lost(reason);
         }
         if until.is_none() && !(told.is_some() && cancelled.is_cancelled()) {

@@ -28,6 +28,10 @@ pub enum Mutant {
     NoTombstones,
     /// A clean-up does nothing and says that it did (S6).
     AbandonsNothing,
+    /// A renewal without an answer is told as a loss (S6).
+    LosesOnSilence,
+    /// A release without an answer is told as done (S6).
+    ReleasesOnce,
     /// Places never say anything and nobody is told to ask again (L2).
     NeverWakes,
     /// An attempt without a place goes past those that wait (L3).

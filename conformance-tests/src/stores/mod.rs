@@ -82,8 +82,8 @@ fn single() -> Vec<Subject> {
             .done(),
         Row::new("etcd", |fault| Box::pin(etcd::start(fault, 1)))
             .quick(&but(CLIENT_FAULTS, &[]))
-            .quick(&[Fault::ServerPaused, Fault::ServerRestarted, Fault::Restored])
-            .soak(&[Fault::SlowDisk, Fault::FullDisk])
+            .quick(&[Fault::ServerPaused, Fault::ServerRestarted])
+            .soak(&[Fault::Restored, Fault::SlowDisk, Fault::FullDisk])
             .absent(&[OPERATOR, NO_TAIL])
             .absent(&NO_CLOCK)
             .absent(&MEMBERS)

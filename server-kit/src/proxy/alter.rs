@@ -35,6 +35,16 @@ impl<'a> Altering<'a> {
         Self { rules, held_back: Vec::new() }
     }
 
+    /// Whether something waits for what follows.
+    pub(super) fn holds_back(&self) -> bool {
+        !self.held_back.is_empty()
+    }
+
+    /// What was held back, where nothing followed.
+    pub(super) fn let_go(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held_back)
+    }
+
     /// What is to be sent on now, and how often something was replaced in it.
     pub(super) fn pass(&mut self, chunk: Vec<u8>) -> (Vec<u8>, u64) {
         if self.rules.is_empty() {

@@ -10,6 +10,9 @@ const CHUNK: usize = 16 * 1024;
 /// More than this waits in the sender's kernel, as on a real link.
 const QUEUE: usize = 1024 * 1024;
 
+/// So soon the rest of a message follows its beginning.
+const FOLLOWS_WITHIN: Duration = Duration::from_millis(200);
+
 /// What is to be done with a chunk of this direction.
 enum Verdict {
     Deliver(Duration),
@@ -84,6 +87,13 @@ pub(super) async fn pump(
                 if let Some(ended) = deliver(to, direction, state, &mut queue, &mut queued) {
                     return ended;
                 }
+            }
+            // A message may end like a text that is looked for begins.
+            () = tokio::time::sleep(FOLLOWS_WITHIN), if altering.holds_back() => {
+                let chunk = altering.let_go();
+                queued += chunk.len();
+                state.count(direction, |bytes| bytes.waiting += chunk.len() as u64);
+                queue.push_back((Instant::now(), chunk));
             }
             readable = from.readable(), if !closed && queued < QUEUE => {
                 readable.map_err(|_| End::Closed)?;

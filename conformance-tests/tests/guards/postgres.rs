@@ -1,0 +1,202 @@
+//! PostgreSQL: guards in its statements.
+
+use std::time::Duration;
+
+use conformance_tests::kit::{Clock, Data, Postgres, PostgresOptions, Proxy, Server as _};
+use leasehold::postgres::PostgresFence;
+use lock_core::{Env as _, FencingToken, Release, Renewal, SystemEnv};
+use sqlx::{Connection as _, PgConnection};
+
+use super::wire::{
+    Guard, LONG, Stage, Verdict, above, first_use, granted, not_granted, open, request, try_all,
+};
+
+struct OnePostgres {
+    server: Postgres,
+    proxy: Proxy,
+    clock: Clock,
+}
+
+impl OnePostgres {
+    /// As the driver knows it.
+    fn plain(&self) -> String {
+        format!("postgres://postgres@{}/postgres", self.proxy.address())
+    }
+
+    fn url(&self) -> String {
+        self.plain() + "?timeout=30s"
+    }
+}
+
+#[async_trait::async_trait]
+impl Stage for OnePostgres {
+    async fn start(texts: &[(&str, &str)]) -> Self {
+        let clock = Clock::new().await.unwrap();
+        let server = Postgres::start(PostgresOptions::new().clock(&clock)).await.unwrap();
+        let proxy = Proxy::altering(server.address(), texts).await.unwrap();
+        Self { server, proxy, clock }
+    }
+
+    fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+}
+
+const GUARDS: &[Guard<OnePostgres>] = &[
+    Guard {
+        what: "section 4: every grant waits for the quarantine of the marker",
+        texts: &[("AND m.grants_from <= clock_timestamp()", "")],
+        case: |stage| Box::pin(an_attempt_after_a_crash(stage)),
+    },
+    Guard {
+        what: "section 5: a token is computed from the locked row, not from EXCLUDED",
+        texts: &[(
+            "greatest((date_part('epoch', clock_timestamp()) * 1000000)::bigint, l.token + 1, $5),\n    owner = $2, label = $3, version = l.version + 1, expires = clock_timestamp() + $4, kept = false,\n    store = excluded",
+            "excluded.token,\n    owner = $2, label = $3, version = l.version + 1, expires = clock_timestamp() + $4, kept = false,\n    store = excluded",
+        )],
+        case: |stage| Box::pin(an_attempt_that_waits_for_the_row(stage)),
+    },
+    Guard {
+        what: "S2: a name that is not there gets a token above the watermark",
+        texts: &[("m.watermark + 1, $5), 1,", "$5), 1,")],
+        case: |stage| Box::pin(a_name_below_the_watermark(stage)),
+    },
+    Guard {
+        what: "S2: a sweep forgets only tokens that the watermark covers",
+        texts: &[(
+            "AND l.token <= m.watermark AND m.raised + interval '1 minute' <= clock_timestamp()",
+            "",
+        )],
+        case: |stage| Box::pin(a_token_over_a_sweep(stage)),
+    },
+    Guard {
+        what: "S4: only the owner releases",
+        texts: &[("name = $1 AND owner = $2 AND expires", "name = $1 AND $2 <> '' AND expires")],
+        case: |stage| Box::pin(a_release_by_another(stage)),
+    },
+    Guard {
+        what: "S5: a renewal does not bring an expired lease back",
+        texts: &[("AND NOT l.kept AND l.expires > clock_timestamp()", "AND NOT l.kept")],
+        case: |stage| Box::pin(a_late_renewal(stage)),
+    },
+    Guard {
+        what: "S6: an abandoned owner finds its tombstone",
+        texts: &[("(l.buried IS NULL OR $2 <> ALL (l.buried))", "true")],
+        case: |stage| Box::pin(an_abandoned_owner(stage)),
+    },
+    Guard {
+        what: "the fence refuses a lower token",
+        texts: &[("SET token = greatest(f.token, $2)", "SET token = $2")],
+        case: |stage| Box::pin(a_stale_write(stage)),
+    },
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_guard_of_postgres_is_missed_when_it_is_left_out() {
+    try_all(GUARDS).await;
+}
+
+fn words(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+async fn an_attempt_after_a_crash(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    granted(&*store, &request("a", LONG)).await?;
+    stage.server.restart(Data::Keep).await.unwrap();
+    // The first that comes makes the marker anew; the next finds it.
+    not_granted(&*open(&stage.url()).await, &request("a", LONG)).await?;
+    not_granted(&*open(&stage.url()).await, &request("a", LONG)).await
+}
+
+async fn an_attempt_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    let first = granted(&*store, &request("a", LONG)).await?;
+    store.release(&first, Release::default()).await.map_err(words)?;
+    // Another client, which does not know the row's version.
+    let other = open(&stage.url()).await;
+    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
+    let mut session = PgConnection::connect(&address).await.map_err(words)?;
+    let mut holding = session.begin().await.map_err(words)?;
+    // As if the lock had changed hands meanwhile, with a token that leads the clock.
+    let lead =
+        "UPDATE leasehold_locks SET token = token + 5000000 WHERE name = 'a' RETURNING token";
+    let token: i64 = sqlx::query_scalar(lead).fetch_one(&mut *holding).await.map_err(words)?;
+    let asked = request("a", LONG);
+    let attempt = tokio::spawn(async move { granted(&*other, &asked).await });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    while stage.server.sql(waits).await.map_err(words)? == "0" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        if attempt.is_finished() {
+            return Err("the attempt did not wait".to_owned());
+        }
+    }
+    holding.commit().await.map_err(words)?;
+    let grant = attempt.await.map_err(words)??;
+    match grant.token.get() > token.cast_unsigned() {
+        true => Ok(()),
+        false => Err(format!("token {} came after {token}", grant.token)),
+    }
+}
+
+async fn a_name_below_the_watermark(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    let lead = "UPDATE leasehold_marker SET watermark = \
+                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 5000000 RETURNING watermark";
+    let watermark: u64 = stage.server.sql(lead).await.map_err(words)?.parse().map_err(words)?;
+    let grant = granted(&*store, &request("new", LONG)).await?;
+    match grant.token.get() > watermark {
+        true => Ok(()),
+        false => Err(format!("token {} came after the watermark {watermark}", grant.token)),
+    }
+}
+
+async fn a_token_over_a_sweep(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    let first = granted(&*store, &request("a", LONG)).await?;
+    store.release(&first, Release::default()).await.map_err(words)?;
+    stage.clock.step(-3_600.0).unwrap();
+    // A client sweeps once in a thousand releases.
+    for _ in 0..1_001 {
+        let grant = granted(&*store, &request("busy", LONG)).await?;
+        store.release(&grant, Release::default()).await.map_err(words)?;
+    }
+    above(&first, &granted(&*store, &request("a", LONG)).await?)
+}
+
+async fn a_release_by_another(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    let mut other = granted(&*store, &request("a", LONG)).await?;
+    other.owner = request("a", LONG).owner;
+    let _ = store.release(&other, Release::default()).await;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
+async fn a_late_renewal(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    let grant = granted(&*store, &request("a", Duration::from_millis(300))).await?;
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    match store.renew(&[&grant], SystemEnv.now()).await.pop() {
+        Some(Renewal::Renewed { .. }) => Err("an expired lease was renewed".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+async fn an_abandoned_owner(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    let given_up = request("a", LONG);
+    store.abandon(&given_up).await.map_err(words)?;
+    not_granted(&*store, &given_up).await
+}
+
+async fn a_stale_write(stage: &mut OnePostgres) -> Verdict {
+    let fence = PostgresFence::new("fenced").unwrap();
+    let mut session = PgConnection::connect(&stage.plain()).await.map_err(words)?;
+    fence.create(&mut session).await.map_err(words)?;
+    let [one, two] = [1, 2].map(|token| FencingToken::new(token).unwrap());
+    fence.admit(&mut session, "data", two).await.map_err(words)?.map_err(words)?;
+    match fence.admit(&mut session, "data", one).await.map_err(words)? {
+        Err(_) => Ok(()),
+        Ok(()) => Err("a stale token was admitted".to_owned()),
+    }
+}
