@@ -2,7 +2,6 @@
 //! compares and deletes.
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
 use redis::{Script, aio::MultiplexedConnection};
 
 use super::{Floor, Setting, Trouble};
@@ -138,7 +137,9 @@ pub(super) async fn quorum(url: &str) -> Result<Box<dyn Floor>, Trouble> {
     let (scheme, rest) = url.split_once("://").ok_or("not a Redlock URL")?;
     let scheme = if scheme == "redlocks" { "rediss" } else { "redis" };
     let urls = rest.trim_end_matches('/').split(',').map(|host| format!("{scheme}://{host}"));
-    let nodes = try_join_all(urls.map(|url| async move { Node::open(&url).await })).await?;
+    let nodes =
+        futures_util::future::try_join_all(urls.map(|url| async move { Node::open(&url).await }))
+            .await?;
     Ok(Box::new(Quorum(nodes)))
 }
 
@@ -146,11 +147,11 @@ pub(super) async fn quorum(url: &str) -> Result<Box<dyn Floor>, Trouble> {
 #[async_trait]
 impl Floor for Quorum {
     async fn ping(&self) -> Result<(), Trouble> {
-        try_join_all(self.0.iter().map(Floor::ping)).await.map(drop)
+        futures_util::future::try_join_all(self.0.iter().map(Floor::ping)).await.map(drop)
     }
 
     async fn write(&self) -> Result<(), Trouble> {
-        try_join_all(self.0.iter().map(Floor::write)).await.map(drop)
+        futures_util::future::try_join_all(self.0.iter().map(Floor::write)).await.map(drop)
     }
 
     async fn pair(&self, _: usize) -> Result<(), Trouble> {
