@@ -241,10 +241,7 @@ impl Dialect for Mysql {
         request: &Request,
         version: Option<i64>,
     ) -> Result<Option<FencingToken>, Error> {
-        match version {
-            Some(version) => self.take(request, version).await,
-            None => self.grant(&self.sql.retake, request, None).await,
-        }
+        self.grant(&self.sql.take, request, version).await
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {

@@ -14,5 +14,4 @@ ON DUPLICATE KEY UPDATE
         IF({unburied}, RIGHT(CONCAT({locks}.buried, ?2), 32000), {locks}.buried)
     ),
     buried_at = {now},
-    expires = IF({locks}.owner = ?2 AND {locks}.kept = 0, 0, {locks}.expires),
-    owner = IF({locks}.owner = ?2 AND {locks}.kept = 0, NULL, {locks}.owner)
+    expires = IF({locks}.owner = ?2 AND {locks}.kept = 0, 0, {locks}.expires)

@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS {settings} (
 
 CREATE TABLE IF NOT EXISTS {locks} (
     name      VARBINARY(255) NOT NULL PRIMARY KEY,
-    owner     VARBINARY(32),           -- hexadecimal digits; NULL when released
+    owner     VARBINARY(32),           -- hexadecimal digits; of the holder, or of the last one
     label     VARBINARY(255),          -- the owner's, for people
     token     BIGINT         NOT NULL, -- of the holder, or of the last one
     version   BIGINT         NOT NULL, -- one more with every change

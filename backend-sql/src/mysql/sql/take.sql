@@ -1,7 +1,8 @@
--- Takes a row that is as it was when we looked: at version ?6. The other arguments, and the answer,
--- are those of insert.sql. It must be free besides: a client of the other strategy may have swept the
--- row away and made another, which counts its versions anew.
+-- Takes a row that is as it was when we looked, or when this client left it behind: at version ?6, or at
+-- any if that is null. The other arguments, and the answer, are those of insert.sql, which costs three
+-- times as much. It must be free besides: a client of the other strategy may have swept the row away and
+-- made another, which counts its versions anew.
 UPDATE {locks} SET
     token = LAST_INSERT_ID(GREATEST({now}, token + 1, ?5)),
     owner = ?2, label = ?3, version = version + 1, expires = {now} + ?4, kept = 0
-WHERE name = ?1 AND version = ?6 AND expires <= {now} AND {unburied}
+WHERE name = ?1 AND version = IFNULL(?6, version) AND expires <= {now} AND {unburied}
