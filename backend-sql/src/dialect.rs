@@ -35,6 +35,7 @@ pub(crate) enum Left {
     /// A row with this version, free or kept for a last while.
     Free(i64),
     /// The lock was given to whoever waited.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only it hands over"))]
     Taken,
 }
 
@@ -47,6 +48,7 @@ impl From<Option<i64>> for Left {
 
 /// What became of the process's next request, which a release took along.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only it hands over"))]
 pub(crate) enum Handed {
     /// It holds the lock, with this token.
     Granted(FencingToken),
