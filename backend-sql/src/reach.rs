@@ -78,6 +78,7 @@ pub(crate) struct Described<DB: Database> {
     pub(crate) reached: Reached<DB>,
     pub(crate) settings: Settings,
     /// Those of [`Form::own`], in their order in the URL.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only it has any"))]
     pub(crate) own: Vec<(String, bool)>,
 }
 
