@@ -171,6 +171,10 @@ async fn try_all(args: &Args, connect: Connect) -> Vec<Report> {
     let mut reports = Vec::new();
     for subject in &args.stores {
         let report = try_one(subject, args, seed, connect).await;
+        if report.faults.is_empty() {
+            println!("{}: nothing of it is in this profile", subject.name);
+            continue;
+        }
         println!("{}", report.table());
         reports.push(report);
     }
