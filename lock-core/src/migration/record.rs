@@ -159,6 +159,7 @@ impl Record {
         *self.kept() = Kept { name: Some(name), ..Kept::default() };
         let entered = async {
             self.write(1 - own).await?;
+            let began = self.env.now();
             self.write(own).await?;
             self.alone(uses, &digests).await?;
             // Only now nobody uses the other store alone, and nobody can begin to. Written again, the
@@ -168,7 +169,7 @@ impl Record {
                 early.release().await?;
             }
             self.write(1 - own).await?;
-            self.raise_floor(own)
+            self.raise_floor(own, began)
         };
         let entered = entered.await;
         if entered.is_err() {
@@ -217,8 +218,9 @@ impl Record {
         Ok(())
     }
 
-    /// From now on tokens of the own store are to be above the record's in the other.
-    fn raise_floor(&self, own: usize) -> Result<(), Error> {
+    /// From now on tokens of the own store are to be above the record's in the other. `began`: an
+    /// instant before the own token was minted.
+    fn raise_floor(&self, own: usize, began: Instant) -> Result<(), Error> {
         let mut kept = self.kept();
         let [old, new] = kept.guards.each_ref().map(|guard| guard.as_ref().map(Guard::grant));
         let (ours, other) = if own == 0 { (old, new) } else { (new, old) };
@@ -230,7 +232,8 @@ impl Record {
         let floor = other.token.get().saturating_add(other.margin.as_micros() as u64);
         let floor = FencingToken::new(floor).unwrap_or(FencingToken::MAX);
         // The time between the two tokens is no difference of clocks, and may be long on a busy machine.
-        let between = self.env.now().since(ours.from);
+        // Not from when the grant counts: a repeated attempt keeps the token and counts from later.
+        let between = self.env.now().since(began);
         let behind = Duration::from_micros(floor.get().saturating_sub(ours.token.get()));
         let behind = behind.saturating_sub(between);
         let longest = self.stores[own].guarantees().longest_lease;
