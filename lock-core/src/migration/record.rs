@@ -159,7 +159,6 @@ impl Record {
         *self.kept() = Kept { name: Some(name), ..Kept::default() };
         let entered = async {
             self.write(1 - own).await?;
-            let began = self.env.now();
             self.write(own).await?;
             self.alone(uses, &digests).await?;
             // Only now nobody uses the other store alone, and nobody can begin to. Written again, the
@@ -169,7 +168,7 @@ impl Record {
                 early.release().await?;
             }
             self.write(1 - own).await?;
-            self.raise_floor(own, began)
+            self.raise_floor(own).await
         };
         let entered = entered.await;
         if entered.is_err() {
@@ -218,36 +217,36 @@ impl Record {
         Ok(())
     }
 
-    /// From now on tokens of the own store are to be above the record's in the other. `began`: an
-    /// instant before the own token was minted.
-    fn raise_floor(&self, own: usize, began: Instant) -> Result<(), Error> {
-        let mut kept = self.kept();
-        let [old, new] = kept.guards.each_ref().map(|guard| guard.as_ref().map(Guard::grant));
-        let (ours, other) = if own == 0 { (old, new) } else { (new, old) };
-        let (Some(ours), Some(other)) = (ours, other) else {
+    /// From now on tokens of the own store are to be above the record's in the other.
+    async fn raise_floor(&self, own: usize) -> Result<(), Error> {
+        let grant =
+            |side: usize| self.kept().guards[side].as_ref().map(|guard| guard.grant().clone());
+        let (Some(ours), Some(other)) = (grant(own), grant(1 - own)) else {
             let message = "the record was lost while it was written";
             return Err(Error::new(ErrorKind::Unavailable, message).at("migration", "enter"));
         };
         // A store of several clocks says in the margin how far they may be apart.
         let floor = other.token.get().saturating_add(other.margin.as_micros() as u64);
         let floor = FencingToken::new(floor).unwrap_or(FencingToken::MAX);
-        // The time between the two tokens is no difference of clocks, and may be long on a busy machine.
-        // Not from when the grant counts: a repeated attempt keeps the token and counts from later.
-        let between = self.env.now().since(began);
-        let behind = Duration::from_micros(floor.get().saturating_sub(ours.token.get()));
-        let behind = behind.saturating_sub(between);
-        let longest = self.stores[own].guarantees().longest_lease;
-        if behind >= longest {
+        // Only the store can say whether it takes such a floor: its tokens may be behind its clock, and
+        // time has passed between the two.
+        if let Err(error) = self.stores[own].raise(&ours, floor).await {
+            if error.kind() != ErrorKind::InvalidInput {
+                return Err(error);
+            }
+            let behind = Duration::from_micros(floor.get().saturating_sub(ours.token.get()));
             let show = humantime::format_duration;
             let message = format!(
                 "the clock of the {} store is {} behind that of the other; allowed is less than its \
                  longest lease, {}",
                 self.stores[own].kind(),
                 show(behind),
-                show(longest)
+                show(self.stores[own].guarantees().longest_lease)
             );
-            return Err(Error::new(ErrorKind::Config, message).at("migration", "enter"));
+            let refused = Error::new(ErrorKind::Config, message).with_source(error);
+            return Err(refused.at("migration", "enter"));
         }
+        let mut kept = self.kept();
         (kept.floor, kept.entered) = (floor, true);
         Ok(())
     }
