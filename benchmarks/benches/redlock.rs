@@ -74,23 +74,33 @@ where
     rate
 }
 
-/// Who held last, since when it is free, and how long changes of the holder took.
 #[derive(Clone, Default)]
-struct Handoffs(Arc<Mutex<(Option<usize>, Option<Instant>, Vec<Duration>, u64)>>);
+struct Handoffs(Arc<Mutex<Seen>>);
+
+/// What tasks saw of one lock.
+#[derive(Default)]
+struct Seen {
+    /// Who held last.
+    last: Option<usize>,
+    freed: Option<Instant>,
+    /// How long changes of the holder took.
+    spans: Vec<Duration>,
+    grants: u64,
+}
 
 impl Handoffs {
     fn held(&self, task: usize) {
         let mut seen = self.0.lock().unwrap();
-        seen.3 += 1;
-        if seen.0.replace(task) != Some(task)
-            && let Some(freed) = seen.1
+        seen.grants += 1;
+        if seen.last.replace(task) != Some(task)
+            && let Some(freed) = seen.freed
         {
-            seen.2.push(freed.elapsed());
+            seen.spans.push(freed.elapsed());
         }
     }
 
     fn freeing(&self) {
-        self.0.lock().unwrap().1 = Some(Instant::now());
+        self.0.lock().unwrap().freed = Some(Instant::now());
     }
 }
 
@@ -107,7 +117,7 @@ where
     }
     tasks.join_all().await;
     let seconds = start.elapsed().as_secs_f64();
-    let (_, _, spans, grants) = std::mem::take(&mut *seen.0.lock().unwrap());
+    let Seen { spans, grants, .. } = std::mem::take(&mut *seen.0.lock().unwrap());
     let changed = spans.len() as f64 / seconds;
     let (middle, high) = (micros(at(spans.clone(), 50)), micros(at(spans, 99)));
     println!(
