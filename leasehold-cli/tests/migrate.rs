@@ -154,15 +154,16 @@ fn no_password_of_either_store_is_shown() {
             let (way, from) = (&way, way.from.url());
             scope.spawn(move || {
                 let url = format!("migrate:both?from={}&to={}", encoded(&from), encoded(store));
-                for args in [
-                    &["migrate", "status", "--from", &from, "--to", store][..],
-                    &["migrate", "next", "--json", "--from", store, "--to", &from],
-                    &["run", "--store", &url, "x", "--", "echo", "ran"],
-                    &["list", "--store", &url],
+                for (args, side) in [
+                    (&["migrate", "status", "--from", &from, "--to", store][..], "TO: "),
+                    (&["migrate", "next", "--json", "--from", store, "--to", &from], "FROM: "),
+                    (&["run", "--store", &url, "x", "--", "echo", "ran"], "store \"to\""),
+                    (&["list", "--store", &url], "store \"to\""),
                 ] {
                     let output = way.from.act(args);
                     let (code, line) = failure(&output);
                     assert_eq!(code, 69, "{args:?}: {line}");
+                    assert!(line.contains(side), "which of the two: {line}");
                     for part in ["ss:w", "ss%3A", "%25", "w/rd"] {
                         assert!(!line.contains(part), "{line}");
                     }

@@ -12,7 +12,14 @@ use crate::show::{self, print};
 
 pub(super) async fn migrate(args: &Migrate) -> Result<u8, Failure> {
     let places = [Place::of(Some(&args.from))?, Place::of(Some(&args.to))?];
-    let stores = [places[0].open().await?, places[1].open().await?];
+    // Which of the two it was, a store's own errors do not say.
+    let side = |side: &str, failure: Failure| Failure {
+        message: format!("{side}: {}", failure.message),
+        ..failure
+    };
+    let old = places[0].open().await.map_err(|failure| side("FROM", failure))?;
+    let new = places[1].open().await.map_err(|failure| side("TO", failure))?;
+    let stores = [old, new];
     let fleet = Fleet::survey(&*stores[0], &*stores[1]).await;
     for store in &stores {
         close(&**store).await;

@@ -13,9 +13,30 @@ const FORM: &str = "the URL of a migration is migrate:PHASE?from=URL&to=URL, whe
 
 pub(super) async fn open(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     let (phase, [from, to]) = parse(url.expose()).map_err(|error| error.at("migrate", "connect"))?;
-    let old = open_store(from).await?;
-    let new = open_store(to).await?;
-    Ok(Arc::new(Migration::new(old, new, phase).await?))
+    let old = open_side("from", from).await?;
+    let new = match open_side("to", to).await {
+        Ok(new) => new,
+        Err(error) => {
+            old.close().await;
+            return Err(error);
+        }
+    };
+    match Migration::new(Arc::clone(&old), Arc::clone(&new), phase).await {
+        Ok(migration) => Ok(Arc::new(migration)),
+        Err(error) => {
+            old.close().await;
+            new.close().await;
+            Err(error)
+        }
+    }
+}
+
+/// Opens one of the two stores. Which of them it was, its own errors do not say.
+async fn open_side(side: &str, url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    open_store(url).await.map_err(|error| {
+        let message = format!("the store {side:?} of a migration cannot be opened");
+        Error::new(error.kind(), message).at("migrate", "connect").with_source(error)
+    })
 }
 
 pub(super) fn schema(_: &StoreUrl) -> Result<String, Error> {
