@@ -184,6 +184,9 @@ impl EtcdBackend {
 
     /// A lease that nothing is tied to.
     pub(crate) async fn lease(&self, span: Duration) -> Result<Lease, Error> {
+        // First, since each lease that is granted makes the log of a restored cluster longer, by which
+        // the restore is to be seen.
+        self.pass().await?;
         let shortest = self.promised().shortest_lease;
         let ttl = Duration::from_secs(whole_seconds(span)).max(shortest);
         while let Some(spare) = self.spares.take(ttl) {

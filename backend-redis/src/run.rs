@@ -50,17 +50,20 @@ impl Store {
         match (&way.ask, way.about) {
             (Some(link), _) => Ok(Arc::clone(link)),
             (None, About::Bucket(bucket)) => self.link(bucket).await,
-            (None, About::Slot(slot)) => {
+            // Boxed, here and below: what seldom happens is not to make every call large.
+            (None, About::Slot(slot)) => Box::pin(self.on_slot(slot)).await,
+        }
+    }
+
+    async fn on_slot(&self, slot: u16) -> Result<Arc<Link>, Error> {
+        let place = self.finder.locate_slot(slot).await?;
+        match self.link_to(&place, Bucket::FIRST).await {
+            // As in a search for a bucket.
+            Err(error) if error.is_retryable() && self.finder.doubt(&place) => {
                 let place = self.finder.locate_slot(slot).await?;
-                match self.link_to(&place, Bucket::FIRST).await {
-                    // As in a search for a bucket.
-                    Err(error) if error.is_retryable() && self.finder.doubt(&place) => {
-                        let place = self.finder.locate_slot(slot).await?;
-                        self.link_to(&place, Bucket::FIRST).await
-                    }
-                    other => other,
-                }
+                self.link_to(&place, Bucket::FIRST).await
             }
+            other => other,
         }
     }
 
@@ -126,7 +129,7 @@ impl Store {
             let link = self.on(&way).await?;
             match link.ask(way.ask.is_some(), command).await? {
                 Ok(value) => return Ok(value),
-                Err(refusal) => self.turn(&mut way, &link, refusal).await?,
+                Err(refusal) => Box::pin(self.turn(&mut way, &link, refusal)).await?,
             }
         }
     }
@@ -180,7 +183,7 @@ impl Store {
             let link = self.on(&way).await?;
             match call(&link, way.ask.is_some(), script, keys, arguments).await? {
                 Ok(value) => return Ok((value, link)),
-                Err(refusal) => self.turn(&mut way, &link, refusal).await?,
+                Err(refusal) => Box::pin(self.turn(&mut way, &link, refusal)).await?,
             }
         }
     }
