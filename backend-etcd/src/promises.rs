@@ -10,6 +10,12 @@ use crate::{backend::LONGEST_POLL, settings::Record};
 pub(crate) fn promises(shortest: Duration, record: &Record) -> Guarantees {
     let longest = record.longest_lease();
     let mut promised = Guarantees::new(shortest, longest);
+    let restores = Assumption::new(
+        "restores-are-seen",
+        "a snapshot that is restored has the store's settings in it, replaces the whole cluster, and \
+         has served fewer requests than before it was taken when the first client comes: it is not of \
+         a cluster that had served next to nothing; no member that lags is made a cluster of its own",
+    );
     promised.exclusion = if record.quarantine {
         Promise::Holds {
             assuming: vec![
@@ -17,12 +23,7 @@ pub(crate) fn promises(shortest: Duration, record: &Record) -> Guarantees {
                     "no-deletion-by-hand",
                     "nobody deletes a lock's key but by its lease, as `force-release` does",
                 ),
-                Assumption::new(
-                    "restores-are-seen",
-                    "a snapshot that is restored has the store's settings in it, replaces the whole \
-                     cluster, and has served fewer requests than before it was taken when the first \
-                     client comes; no member that lags is made a cluster of its own",
-                ),
+                restores.clone(),
                 Assumption::new(
                     "own-connections",
                     "no proxy between clients and etcd reconnects behind their backs",
@@ -37,10 +38,13 @@ pub(crate) fn promises(shortest: Duration, record: &Record) -> Guarantees {
         }
     };
     promised.tokens = Promise::Holds {
-        assuming: vec![Assumption::new(
-            "client-clocks",
-            "after the restore of a snapshot the clients' clocks are not behind those before it",
-        )],
+        assuming: vec![
+            restores,
+            Assumption::new(
+                "client-clocks",
+                "after the restore of a snapshot the clients' clocks are not behind those before it",
+            ),
+        ],
     };
     promised.lease_step = Duration::from_secs(1);
     promised.quarantine = if record.quarantine { QuarantineUse::On } else { QuarantineUse::Off };
