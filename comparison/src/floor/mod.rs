@@ -77,22 +77,24 @@ pub(crate) trait Floor: Send + Sync {
 
 /// The floor of a store; an error says why there is none.
 pub(crate) async fn of(url: &StoreUrl) -> Result<Box<dyn Floor>, String> {
-    let plain = as_drivers_read(url.expose());
-    let floor: Result<Box<dyn Floor>, Trouble> = match url.scheme() {
-        "memory" => Ok(Box::new(memory::Map::default())),
+    let floor: Result<Box<dyn Floor>, Trouble> = match (url.scheme(), as_drivers_read(url.expose()))
+    {
+        ("memory", _) => Ok(Box::new(memory::Map::default())),
         #[cfg(feature = "redis")]
-        "redis" | "rediss" => redis::one(&plain).await,
+        ("redis" | "rediss", plain) => redis::one(&plain).await,
         #[cfg(feature = "redlock")]
-        "redlock" | "redlocks" => redis::quorum(&plain).await,
+        ("redlock" | "redlocks", plain) => redis::quorum(&plain).await,
         #[cfg(feature = "etcd")]
-        "etcd" => etcd::open(&plain).await,
+        ("etcd", plain) => etcd::open(&plain).await,
         #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => sql::postgres(&plain).await,
+        ("postgres" | "postgresql", plain) => sql::postgres(&plain).await,
         #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => sql::mysql(&plain).await,
+        ("mysql" | "mariadb", plain) => sql::mysql(&plain).await,
         #[cfg(feature = "sqlite")]
-        "sqlite" => sql::sqlite(&plain).await,
-        scheme => return Err(format!("{scheme} has no server of its own to measure a floor on")),
+        ("sqlite", plain) => sql::sqlite(&plain).await,
+        (scheme, _) => {
+            return Err(format!("{scheme} has no server of its own to measure a floor on"));
+        }
     };
     // An error of a driver may show its URL.
     floor.map_err(|_| "the store's own client could not be set up for it".to_owned())
