@@ -1,25 +1,36 @@
-//! What a lock costs in phase `Both` of a migration, beside each of its stores alone: at most the sum of
-//! both, and one raise.
+//! What a lock costs in phase `Both` of a migration, beside the same calls made by hand: a lock in each store
+//! and at most one raise. The stores alone stand beside them.
 //!
-//! `cargo bench -p benchmarks --bench migration`
+//! `cargo bench -p benchmarks --bench migration [ROUNDS]`
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::{any::Any, sync::Arc};
+use std::{any::Any, sync::Arc, time::Duration};
 
+use benchmarks::{Meter, Round, Table};
 use conformance_tests::kit::{
     Etcd, EtcdOptions, Postgres, PostgresOptions, Redis, RedisOptions, Server as _,
 };
-use criterion::{
-    BenchmarkGroup, Criterion, SamplingMode, criterion_group, criterion_main, measurement::WallTime,
-};
 use lock_core::{
-    Backend, Env as _, FencingToken, Init, LockClient, LockName, Migration, OwnerId, OwnerLabel,
-    Phase, Request, SystemEnv,
+    Backend, Env as _, FencingToken, Init, LockName, Migration, OwnerId, OwnerLabel, Phase,
+    Release, Request, SystemEnv,
 };
-use tokio::runtime::{Builder, Runtime};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::Builder;
+
+const SPAN: Duration = Duration::from_millis(300);
 
 type Running = (Arc<dyn Backend>, Box<dyn Any>);
+
+/// This process alone.
+struct Here;
+
+impl Meter for Here {
+    fn read(&self) -> (Duration, Duration) {
+        let spent = clock_gettime(ClockId::ProcessCPUTime);
+        (Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32), Duration::ZERO)
+    }
+}
 
 async fn ready(store: Arc<dyn Backend>) -> Arc<dyn Backend> {
     store.init(&Init { first_use: true, ..Init::default() }).await.unwrap();
@@ -50,63 +61,79 @@ async fn sqlite() -> Running {
     (ready(backend_sql::sqlite::connect(&url).await.unwrap()).await, Box::new(folder))
 }
 
-fn locking(
-    group: &mut BenchmarkGroup<'_, WallTime>,
-    runtime: &Runtime,
-    what: &str,
-    store: Arc<dyn Backend>,
-) {
-    let client = LockClient::new(store);
-    group.bench_function(format!("{what}: acquire + release"), |bencher| {
-        bencher.to_async(runtime).iter(async || {
-            client.lock("job").acquire().await.unwrap().release().await.unwrap();
-        });
-    });
-}
-
-/// One raise, each time to a higher token.
-fn raising(
-    group: &mut BenchmarkGroup<'_, WallTime>,
-    runtime: &Runtime,
-    what: &str,
-    store: &Arc<dyn Backend>,
-) {
-    let name = LockName::new("raised").unwrap();
+fn request(name: &str, lease: Duration) -> Request {
+    let (name, label) = (LockName::new(name).unwrap(), OwnerLabel::new("bench").unwrap());
     let owner = OwnerId::from_bits(SystemEnv.random());
-    let label = OwnerLabel::new("bench").unwrap();
-    let lease = store.guarantees().longest_lease;
-    let request = Request::new(name, owner, label, lease, SystemEnv.now());
-    let grant = runtime.block_on(store.try_acquire(&request)).unwrap().granted().unwrap();
-    let grant = &grant;
-    group.bench_function(format!("{what}: raise"), |bencher| {
-        bencher.to_async(runtime).iter(async || {
-            let token = FencingToken::new(SystemEnv.wall_micros() + 1_000).unwrap();
-            store.raise(grant, token).await.unwrap();
-        });
-    });
-    runtime.block_on(store.force_release(&request.name)).unwrap();
+    Request::new(name, owner, label, lease, SystemEnv.now())
 }
 
-fn pair(criterion: &mut Criterion, names: [&str; 2], start: impl AsyncFn() -> [Running; 2]) {
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let [from, to] = runtime.block_on(start());
-    let mut group = criterion.benchmark_group(format!("{} to {}", names[0], names[1]));
-    group.sampling_mode(SamplingMode::Flat);
-    for (name, (store, _)) in names.iter().zip([&from, &to]) {
-        locking(&mut group, &runtime, name, Arc::clone(store));
-        raising(&mut group, &runtime, name, store);
+async fn lock(store: &Arc<dyn Backend>, name: &str, lease: Duration) {
+    let grant = store.try_acquire(&request(name, lease)).await.unwrap();
+    store.release(&grant.granted().unwrap(), Release::default()).await.unwrap();
+}
+
+/// What a migration does, without it: the second store's token is asked to be no less than the first's,
+/// and the lower one is raised.
+async fn by_hand(stores: &[Arc<dyn Backend>; 2], lease: Duration) {
+    let mut request = request("hand", lease);
+    let first = stores[0].try_acquire(&request).await.unwrap().granted().unwrap();
+    request.floor = FencingToken::new(first.token.get() - 1).unwrap();
+    let second = stores[1].try_acquire(&request).await.unwrap().granted().unwrap();
+    if first.token < second.token {
+        stores[0].raise(&first, second.token).await.unwrap();
     }
-    let both = Migration::new(Arc::clone(&from.0), Arc::clone(&to.0), Phase::Both);
-    let both = runtime.block_on(both).unwrap();
-    locking(&mut group, &runtime, "both", Arc::new(both));
-    group.finish();
-    drop(runtime);
+    if second.token < first.token {
+        stores[1].raise(&second, first.token).await.unwrap();
+    }
+    stores[1].release(&second, Release::default()).await.unwrap();
+    stores[0].release(&first, Release::default()).await.unwrap();
 }
 
-fn overhead(criterion: &mut Criterion) {
-    pair(criterion, ["redis", "etcd"], async || [redis().await, etcd().await]);
-    pair(criterion, ["sqlite", "postgres"], async || [sqlite().await, postgres().await]);
+async fn pair(rounds: usize, names: [&str; 2], running: [Running; 2]) {
+    let stores = running.each_ref().map(|(store, _)| Arc::clone(store));
+    let both = Migration::new(Arc::clone(&stores[0]), Arc::clone(&stores[1]), Phase::Both);
+    let both: Arc<dyn Backend> = Arc::new(both.await.unwrap());
+    let identities = [stores[0].identity().await.unwrap(), stores[1].identity().await.unwrap()];
+    let (mut ordered, mut first) = (stores.clone(), names[0]);
+    if identities[0] > identities[1] {
+        ordered.reverse();
+        first = names[1];
+    }
+    let lease = both.guarantees().longest_lease;
+    let mut table = Table::default();
+    // The first round warms up.
+    for round in 0..=rounds {
+        let of = [
+            (
+                "the same calls by hand",
+                Round::of(&Here, SPAN, async || {
+                    by_hand(&ordered, lease).await;
+                })
+                .await,
+            ),
+            ("both", Round::of(&Here, SPAN, async || lock(&both, "both", lease).await).await),
+            (
+                names[0],
+                Round::of(&Here, SPAN, async || lock(&stores[0], "alone", lease).await).await,
+            ),
+            (
+                names[1],
+                Round::of(&Here, SPAN, async || lock(&stores[1], "alone", lease).await).await,
+            ),
+        ];
+        if round > 0 {
+            of.into_iter().for_each(|(name, round)| table.add(name, round));
+        }
+    }
+    table.print(&format!("{} to {}, of which {first} is asked first", names[0], names[1]));
 }
 
-criterion_group!(benches, overhead);
-criterion_main!(benches);
+fn main() {
+    let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next();
+    let rounds = rounds.unwrap_or(15);
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        pair(rounds, ["redis", "etcd"], [redis().await, etcd().await]).await;
+        pair(rounds, ["sqlite", "postgres"], [sqlite().await, postgres().await]).await;
+    });
+}

@@ -3,6 +3,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -151,16 +152,21 @@ int main(void) {
 }
 "#;
 
+async fn built(source: &str, folder: &Path) -> PathBuf {
+    let (file, program) = (folder.join("program.c"), folder.join("program"));
+    std::fs::write(&file, source).unwrap();
+    let mut cc = Command::new(programs::find("cc", "gcc").unwrap());
+    cc.args(["-pthread", "-o"]).args([&program, &file]);
+    programs::run(cc).await.unwrap();
+    program
+}
+
 /// Any child can run under the shim, and each clock moves by itself.
 #[tokio::test]
 async fn each_clock_has_its_own_offset() {
     let clock = Clock::new().await.unwrap();
     let folder = Process::folder_for(None).unwrap();
-    let (source, reader) = (folder.path().join("reader.c"), folder.path().join("reader"));
-    std::fs::write(&source, READER).unwrap();
-    let mut cc = Command::new(programs::find("cc", "gcc").unwrap());
-    cc.arg("-o").args([&reader, &source]);
-    programs::run(cc).await.unwrap();
+    let reader = built(READER, folder.path()).await;
 
     let mut child = Command::new(reader)
         .envs(clock.env())
@@ -184,4 +190,58 @@ async fn each_clock_has_its_own_offset() {
     // Its input ends with this, and so does it.
     drop(questions);
     assert!(child.wait().unwrap().success());
+}
+
+/// Waits a fifth of a second for a condition, by either clock and by either function, and tells how long
+/// that took. It ends itself after half a minute.
+const WAITER: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+static double now(clockid_t id) {
+    struct timespec now;
+    clock_gettime(id, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+int main(void) {
+    alarm(30);
+    clockid_t ids[] = {CLOCK_REALTIME, CLOCK_MONOTONIC};
+    for (int i = 0; i < 4; i++) {
+        clockid_t id = ids[i % 2];
+        pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+        pthread_condattr_t attributes;
+        pthread_cond_t cond;
+        pthread_condattr_init(&attributes);
+        pthread_condattr_setclock(&attributes, id);
+        pthread_cond_init(&cond, &attributes);
+        double start = now(CLOCK_MONOTONIC), end = now(id) + 0.2;
+        struct timespec until = {(time_t)end, (long)((end - (time_t)end) * 1e9)};
+        pthread_mutex_lock(&mutex);
+        if (i < 2) pthread_cond_timedwait(&cond, &mutex, &until);
+        else pthread_cond_clockwait(&cond, &mutex, id, &until);
+        pthread_mutex_unlock(&mutex);
+        printf("%f%c", now(CLOCK_MONOTONIC) - start, i < 3 ? ' ' : '\n');
+    }
+}
+"#;
+
+/// A program that waits until an instant of its own clock waits for as long as it means to.
+#[tokio::test]
+async fn waits_for_a_condition_are_of_the_shifted_clocks() {
+    let clock = Clock::new().await.unwrap();
+    let folder = Process::folder_for(None).unwrap();
+    let waiter = built(WAITER, folder.path()).await;
+    let hour = 3_600_000_000_000;
+    for realtime in [-hour, hour] {
+        clock.set(Offsets { realtime, monotonic: -realtime, boottime: 0 }).unwrap();
+        let mut waiting = Command::new(&waiter);
+        waiting.envs(clock.env());
+        let waited = programs::run(waiting).await.unwrap();
+        let waited: Vec<f64> =
+            waited.split_whitespace().map(|took| took.parse().unwrap()).collect();
+        assert_eq!(waited.len(), 4, "{waited:?}");
+        assert!(waited.iter().all(|took| (0.19..30.0).contains(took)), "{waited:?}");
+    }
 }

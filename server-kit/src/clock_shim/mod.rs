@@ -1,15 +1,15 @@
 //! A server's clocks, set by the test while the server runs.
 //!
 //! A small library of our own (`shim.c`, built with `cc` on first use) stands before the C library's
-//! `clock_gettime`, `gettimeofday` and `time`. It works on Redis, PostgreSQL, MariaDB and on Rust
-//! programs that read the clock through the C library (`std` does).
+//! `clock_gettime`, `gettimeofday` and `time`, and before its waits for a condition, whose ends are
+//! instants. It works on Redis, PostgreSQL, MariaDB and on Rust programs that read the clock through the
+//! C library (`std` does).
 //!
 //! What it cannot do: etcd and other Go programs read the kernel's page directly and see no change,
 //! and so does a Rust program that reads a clock through `rustix` with its default backend. Sleeps and
-//! time-outs are the kernel's: a timer that runs already still ends when it would have, and an
-//! *absolute* deadline handed to the kernel (such as in `pthread_cond_timedwait`) is taken on the
-//! kernel's clock, which with a large shift is at once or very late. (A MariaDB whose clock goes back waits
-//! like this for its flushes: it counts ten minutes in a moment, and ends itself.)
+//! time-outs are the kernel's: one that runs already still ends when it would have, and any other
+//! *absolute* deadline handed to the kernel is taken on the kernel's clock, which with a large shift is at
+//! once or very late.
 
 use std::{
     ffi::OsString,

@@ -7,10 +7,15 @@
  *
  * The clocks are read by system call. Looking the real functions up with dlsym would allocate, and
  * an allocator that asks for the time while it sets itself up (jemalloc) then waits for itself.
- * Until the constructor has run the offsets are zero. */
+ * Until the constructor has run the offsets are zero.
+ *
+ * An instant until which a thread waits for a condition was told by a shifted clock: it is shifted back
+ * before the kernel, which knows the true ones, gets it. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -26,8 +31,16 @@ struct shared {
     volatile int64_t slots[2][CLOCKS];
 };
 static const struct shared *shared;
+static int (*real_timedwait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+static int (*real_clockwait)(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *);
+
+static void find_real(void) {
+    *(void **)&real_clockwait = dlsym(RTLD_NEXT, "pthread_cond_clockwait");
+    *(void **)&real_timedwait = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+}
 
 __attribute__((constructor)) static void map_offsets(void) {
+    find_real();
     const char *path = getenv("LEASEHOLD_CLOCK");
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0) return;
@@ -53,15 +66,18 @@ static int64_t offset_of(clockid_t id) {
     }
 }
 
-int clock_gettime(clockid_t id, struct timespec *ts) {
-    if (syscall(SYS_clock_gettime, id, ts) != 0) return -1;
+static void shift(struct timespec *ts, int64_t by) {
     const int64_t second = 1000000000;
-    int64_t offset = offset_of(id);
-    int64_t nanos = ts->tv_nsec + offset % second;
-    ts->tv_sec += offset / second;
+    int64_t nanos = ts->tv_nsec + by % second;
+    ts->tv_sec += by / second;
     if (nanos < 0) { nanos += second; ts->tv_sec--; }
     if (nanos >= second) { nanos -= second; ts->tv_sec++; }
     ts->tv_nsec = nanos;
+}
+
+int clock_gettime(clockid_t id, struct timespec *ts) {
+    if (syscall(SYS_clock_gettime, id, ts) != 0) return -1;
+    shift(ts, offset_of(id));
     return 0;
 }
 
@@ -79,4 +95,31 @@ time_t time(time_t *out) {
     if (clock_gettime(CLOCK_REALTIME, &ts) != 0) return -1;
     if (out) *out = ts.tv_sec;
     return ts.tv_sec;
+}
+
+/* On the kernel's clock. An instant before its beginning has passed. */
+static struct timespec kernels(clockid_t id, const struct timespec *until) {
+    struct timespec ts = *until;
+    /* What is not a time is left for the real function to refuse. */
+    if (ts.tv_nsec < 0 || ts.tv_nsec >= 1000000000) return ts;
+    shift(&ts, -offset_of(id));
+    if (ts.tv_sec < 0) ts = (struct timespec){0, 0};
+    return ts;
+}
+
+int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict until) {
+    if (!real_timedwait) find_real();
+    /* By which clock it waits is the condition's secret. No machine has run for thirty years, and no
+     * wall clock stands so early: this tells them apart. */
+    clockid_t id = until->tv_sec < 1000000000 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
+    struct timespec ts = kernels(id, until);
+    return real_timedwait(cond, mutex, &ts);
+}
+
+int pthread_cond_clockwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex,
+                           clockid_t id, const struct timespec *restrict until) {
+    if (!real_clockwait) find_real();
+    struct timespec ts = kernels(id, until);
+    return real_clockwait(cond, mutex, id, &ts);
 }
