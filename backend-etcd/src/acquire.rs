@@ -62,6 +62,7 @@ impl EtcdBackend {
                 Ok(Ok(grant)) => return Ok(Attempt::Granted(grant)),
                 Ok(Err(found)) => found,
                 Err(Failure::LeaseGone) => continue,
+                Err(Failure::Unseen) => Found::Nothing,
                 Err(Failure::Error(error)) => return Err(error),
             };
             match found {
@@ -96,7 +97,7 @@ impl EtcdBackend {
             self.get_quarantine(),
             TxnOp::get(self.layout.tombstone(request.owner), None),
         ]);
-        let answer = self.rpc.txn(txn).await?;
+        let answer = self.rpc.write(pass.seen(), txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
             if !self.stands(&pass, &answer, lease.id).await? {
@@ -128,7 +129,8 @@ impl EtcdBackend {
         let offset = lifted.unwrap_or(settings.record.offset);
         let place = Place::new(request, offset, true);
         let mut puts = vec![put(key, place.to_bytes(), lease.id)];
-        let record = lifted.map(|offset| Record { offset, ..settings.record.clone() });
+        let record =
+            lifted.map(|offset| self.history.keep(Record { offset, ..settings.record.clone() }));
         puts.extend(record.as_ref().map(|record| record.put(&self.layout)));
         let places = self.layout.places(&request.name);
         let none = Compare::create_revision(places, CompareOp::Equal, 0).with_prefix();
@@ -153,7 +155,7 @@ impl EtcdBackend {
         let Some(place) = seen.place else { return Ok(None) };
         let pass = self.pass().await?;
         let same = Compare::create_revision(seen.key.as_str(), CompareOp::Equal, seen.created);
-        let answer = self.rpc.txn(Txn::new().when([same, self.not_quarantined()])).await?;
+        let answer = self.rpc.read(Txn::new().when([same, self.not_quarantined()])).await?;
         if !answer.succeeded() || !self.history.is_same(&self.rpc, &pass, &answer) {
             return Ok(None);
         }

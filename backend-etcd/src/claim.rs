@@ -57,6 +57,7 @@ impl EtcdBackend {
                     waiting.lose();
                     is_first = false;
                 }
+                Err(Failure::Unseen) => is_first = false,
                 Err(Failure::Error(error)) => return Err(error),
             }
         }
@@ -86,7 +87,8 @@ impl EtcdBackend {
             steps.push(TxnOp::get(waiting.key(), None));
         } else {
             steps.push(put(waiting.key(), place.to_bytes(), lease.id));
-            record = lifted.map(|offset| Record { offset, ..settings.record.clone() });
+            let lift = |offset| Record { offset, ..settings.record.clone() };
+            record = lifted.map(|offset| self.history.keep(lift(offset)));
             steps.extend(record.as_ref().map(|record| record.put(&self.layout)));
         }
         let places = self.layout.places(&request.name);
@@ -108,7 +110,7 @@ impl EtcdBackend {
                 self.get_quarantine(),
                 TxnOp::get(self.layout.tombstone(request.owner), None),
             ]);
-        let answer = self.rpc.txn(txn).await?;
+        let answer = self.rpc.write(pass.seen(), txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
             if !self.stands(&pass, &answer, lease.id).await? {
@@ -182,7 +184,7 @@ impl EtcdBackend {
         let before = TxnOp::get(self.layout.places(name), Some(before));
         // Whoever looks is to know the settings when its turn comes: they are compared.
         let look = [self.get_first(name), self.get_settings(), before];
-        let answer = self.rpc.txn(Txn::new().and_then(look)).await?;
+        let answer = self.rpc.read(Txn::new().and_then(look)).await?;
         let got = gets(&answer);
         let [first, found, before] = &got[..] else { return Err(short()) };
         self.note_found(found, revision(&answer))?;

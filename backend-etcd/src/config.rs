@@ -162,7 +162,7 @@ impl EtcdBuilder {
         };
         let rpc = Rpc::new(client, members, self.timeout);
         let layout = KeyLayout::new(self.prefix);
-        Ok(Arc::new(EtcdBackend::open(rpc, layout, self.longest_lease, self.spare_leases).await?))
+        Ok(EtcdBackend::open(rpc, layout, self.longest_lease, self.spare_leases).await?)
     }
 }
 

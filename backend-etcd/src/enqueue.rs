@@ -99,6 +99,7 @@ impl EtcdBackend {
                     self.forget_try(request.owner);
                     occupied.push(tried.seat);
                 }
+                Err(Failure::Unseen) => {}
                 Err(Failure::Error(error)) => {
                     if !is_repeat && !error.is_ambiguous() {
                         self.forget_try(request.owner);
@@ -106,6 +107,9 @@ impl EtcdBackend {
                     return Err(error);
                 }
             }
+        }
+        if !is_repeat {
+            self.forget_try(request.owner);
         }
         Err(Error::new(ErrorKind::Unavailable, "etcd ended the lease again and again"))
     }
@@ -130,7 +134,7 @@ impl EtcdBackend {
             self.get_quarantine(),
             TxnOp::get(self.layout.tombstone(request.owner), None),
         ]);
-        let answer = self.rpc.txn(txn).await?;
+        let answer = self.rpc.write(pass.seen(), txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
             if !self.stands(&pass, &answer, lease.id).await? {
@@ -170,7 +174,7 @@ impl EtcdBackend {
         };
         let places = self.layout.places(name);
         let waiting = Waiting::new(request.owner, places, seat, stands, lease, predecessor);
-        let turn = self.places.add(waiting, &self.keepalives, &self.rpc);
+        let turn = self.places.add(waiting, self.shared()?);
         Ok(Some(Lined::Waiting(turn, first)))
     }
 

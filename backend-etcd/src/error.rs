@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
 
-use crate::members::NoMember;
+use crate::members::{NoMember, Unseen};
 
 /// An operator has to make room: trying again does not help.
 const NO_SPACE: &str = "etcd's space quota is exceeded, and it takes no writes; compact and \
@@ -15,6 +15,8 @@ const NO_SPACE: &str = "etcd's space quota is exceeded, and it takes no writes; 
 pub(crate) enum Failure {
     /// The lease that was named does not exist: nothing was carried out.
     LeaseGone,
+    /// The connection was begun since the cluster was last looked at: nothing was sent.
+    Unseen,
     /// Anything else.
     Error(Error),
 }
@@ -25,6 +27,10 @@ impl From<Failure> for Error {
             Failure::LeaseGone => {
                 Self::new(ErrorKind::Unavailable, "the lease ended before it could be used")
             }
+            Failure::Unseen => {
+                let message = "the connections to etcd do not last for a look at it";
+                Self::new(ErrorKind::Unavailable, message)
+            }
             Failure::Error(error) => error,
         }
     }
@@ -33,7 +39,10 @@ impl From<Failure> for Error {
 /// The numbers of gRPC's status codes: <https://grpc.io/docs/guides/status-codes/>.
 pub(crate) fn failure(error: etcd_client::Error) -> Failure {
     use etcd_client::Error as E;
-    if is_unsent(&error) {
+    if is_due_to::<Unseen>(&error) {
+        return Failure::Unseen;
+    }
+    if is_due_to::<NoMember>(&error) {
         let message = "no member of etcd takes a connection";
         return Failure::Error(Error::new(ErrorKind::Unavailable, message).with_source(error));
     }
@@ -66,15 +75,15 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
     Failure::Error(Error::new(kind, message).with_source(error))
 }
 
-/// Whether the request found no connection, so that nobody has read it.
-fn is_unsent(error: &etcd_client::Error) -> bool {
+/// Whether an error of this type is what it is made of.
+fn is_due_to<E: std::error::Error + 'static>(error: &etcd_client::Error) -> bool {
     // A status is not told as the source of the error that is made of it.
     let mut source: Option<&(dyn std::error::Error + 'static)> = match error {
         etcd_client::Error::GRpcStatus(status) => Some(status),
         error => Some(error),
     };
     while let Some(error) = source {
-        if error.is::<NoMember>() {
+        if error.is::<E>() {
             return true;
         }
         source = error.source();

@@ -7,18 +7,28 @@
 //! never falls. The settings keep one that was seen, and so does each client; who finds a lower one, or a
 //! lower revision, or no settings where some were, starts the quarantine.
 //!
+//! A restored log could catch up: by requests that write nothing, such as those of other users, refused
+//! ones, and the ends of leases that nothing is tied to. So a log that is short when settings are written
+//! is first made longer (see `lengthen`), nothing of ours enters it over a connection that was begun
+//! since the last look, and what is kept is brought up to date by looks that find it old, and with each
+//! raise of the offset.
+//!
 //! A transaction cannot compare the lead. But a restore replaces the server's process, and ends its
 //! connections: a transaction that was answered while no connection was begun since the lead was looked at
 //! was carried out in that history. So every transaction that grants is framed by a [`Pass`], and one
 //! during which a connection was begun is believed only after another look.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use etcd_client::{ResponseHeader, Txn, TxnOp, TxnResponse};
-use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
+use lock_core::{Env as _, Error, ErrorKind, Instant, SystemEnv};
 
 use crate::{
     layout::KeyLayout,
+    lengthen::is_short,
     rpc::Rpc,
     settings::Record,
     store::{gets, read_settings, revision},
@@ -27,7 +37,9 @@ use crate::{
 /// How often a look is repeated that a new connection or a member that lags has spoilt.
 const TRIES: usize = 64;
 /// Before the next look at a member that lags.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(10);
+/// After this long the next grant waits for another look, also over the same connection.
+const FRESH: Duration = Duration::from_secs(60);
 
 /// What is known of the cluster's history.
 #[derive(Debug, Default)]
@@ -37,7 +49,9 @@ pub(crate) struct History(Mutex<Option<Known>>);
 #[derive(Clone, Debug)]
 struct Known {
     pass: Pass,
+    index: u64,
     lead: i64,
+    at: Instant,
     /// Something that was seen since does not fit.
     doubted: bool,
 }
@@ -71,16 +85,56 @@ pub(crate) struct Look {
     opened: u64,
 }
 
+impl Pass {
+    /// The last connection over which its transactions may go.
+    pub(crate) fn seen(&self) -> u64 {
+        self.opened
+    }
+}
+
+impl Look {
+    /// The last connection over which what follows from it may go.
+    pub(crate) fn seen(&self) -> u64 {
+        self.opened
+    }
+
+    /// Whether the settings know of less than half of the log, or of so little that it would not do.
+    pub(crate) fn is_behind(&self, record: &Record) -> bool {
+        record.index < self.index / 2 || is_short(record.index) && !is_short(self.index)
+    }
+}
+
 impl History {
     fn known(&self) -> MutexGuard<'_, Option<Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The way in, if no connection was begun since the last look.
+    /// The way in, if there was a look not long ago, and no connection was begun since.
     pub(crate) fn pass(&self, rpc: &Rpc) -> Option<Pass> {
+        self.pass_at(rpc.members.opened(), SystemEnv.now())
+    }
+
+    fn pass_at(&self, opened: u64, now: Instant) -> Option<Pass> {
         let known = self.known();
         let known = known.as_ref().filter(|known| !known.doubted)?;
-        (known.pass.opened == rpc.members.opened()).then_some(known.pass)
+        let is_fresh = now.since(known.at) < FRESH;
+        (known.pass.opened == opened && is_fresh).then_some(known.pass)
+    }
+
+    /// The last connection that was begun before the last look; none if something does not fit.
+    pub(crate) fn seen(&self) -> u64 {
+        self.known().as_ref().filter(|known| !known.doubted).map_or(0, |known| known.pass.opened)
+    }
+
+    /// Settings that are to be written, with the best that is known of the log in them.
+    pub(crate) fn keep(&self, mut record: Record) -> Record {
+        if let Some(known) =
+            self.known().as_ref().filter(|known| known.pass.history == record.history)
+        {
+            record.index = record.index.max(known.index);
+            record.lead = record.lead.max(known.lead);
+        }
+        record
     }
 
     /// Whether a transaction was surely carried out in the history of its pass.
@@ -126,13 +180,13 @@ impl History {
     pub(crate) fn settle(&self, look: &Look, record: &Record, revision: i64) {
         let mut known = self.known();
         let history = record.history;
-        let lead = match known.as_ref().filter(|known| known.pass.history == history) {
-            Some(known) => known.lead.max(look.lead),
-            None => look.lead,
+        let (index, lead) = match known.as_ref().filter(|known| known.pass.history == history) {
+            Some(known) => (known.index.max(look.index), known.lead.max(look.lead)),
+            None => (look.index, look.lead),
         };
         let Look { cluster, term, opened, .. } = *look;
         let pass = Pass { history, cluster, term, revision, opened };
-        *known = Some(Known { pass, lead, doubted: false });
+        *known = Some(Known { pass, index, lead, at: SystemEnv.now(), doubted: false });
     }
 }
 
@@ -170,7 +224,7 @@ pub(crate) async fn look(rpc: &Rpc, layout: &KeyLayout) -> Result<Look, Error> {
     for _ in 0..TRIES {
         let opened = rpc.members.opened();
         let read = Txn::new().and_then([TxnOp::get(layout.settings(), None)]);
-        let answer = rpc.txn(read).await?;
+        let answer = rpc.read(read).await?;
         let status = rpc.status().await?;
         let (Some(header), Some(later)) = (answer.header(), status.header()) else {
             return Err(Error::new(ErrorKind::Unavailable, "etcd answered without a header"));
@@ -194,7 +248,7 @@ pub(crate) async fn look(rpc: &Rpc, layout: &KeyLayout) -> Result<Look, Error> {
                 opened,
             });
         }
-        // Begun by the look itself, most often; or another member answered, which lags.
+        // Begun by the look itself, most often; or another member answered.
         if opened == rpc.members.opened() {
             SystemEnv.sleep(PAUSE).await;
         }
@@ -202,9 +256,12 @@ pub(crate) async fn look(rpc: &Rpc, layout: &KeyLayout) -> Result<Look, Error> {
     Err(Error::new(ErrorKind::Unavailable, "the connections to etcd do not last for a look at it"))
 }
 
-/// Whether the second answer is of the same member as the first, or of one that is as far.
+/// Whether the second answer is of the same member as the first. Another one may lag, also where its
+/// revision is the same.
 fn fits(first: &ResponseHeader, later: &ResponseHeader) -> bool {
-    first.cluster_id() == later.cluster_id() && later.revision() >= first.revision()
+    first.cluster_id() == later.cluster_id()
+        && first.member_id() == later.member_id()
+        && later.revision() >= first.revision()
 }
 
 #[cfg(test)]
@@ -212,6 +269,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::lengthen::LONG;
 
     fn record() -> Record {
         Record { history: 7, cluster: 1, index: 40, lead: 20, ..Record::new(None) }
@@ -244,6 +302,42 @@ mod tests {
         ] {
             assert!(judge(&found, since, known).is_some(), "{found:?} {since:?} {known:?}");
         }
+    }
+
+    fn history(at: Instant) -> History {
+        let pass = Pass { history: 7, cluster: 1, term: 2, revision: 21, opened: 3 };
+        History(Mutex::new(Some(Known { pass, index: 60, lead: 30, at, doubted: false })))
+    }
+
+    #[test]
+    fn a_look_is_good_for_its_connections_and_for_a_minute() {
+        let at = SystemEnv.now();
+        let history = history(at);
+        assert!(history.pass_at(3, at).is_some());
+        assert!(history.pass_at(4, at).is_none());
+        assert!(history.pass_at(3, at + Duration::from_secs(59)).is_some());
+        assert!(history.pass_at(3, at + Duration::from_secs(60)).is_none());
+        assert_eq!(history.seen(), 3);
+        history.doubt();
+        assert_eq!(history.seen(), 0);
+        assert!(history.pass_at(3, at).is_none());
+    }
+
+    #[test]
+    fn what_is_kept_follows_the_log() {
+        let history = history(SystemEnv.now());
+        let kept = history.keep(record());
+        assert_eq!((kept.index, kept.lead), (60, 30));
+        let more = history.keep(Record { index: 70, lead: 35, ..record() });
+        assert_eq!((more.index, more.lead), (70, 35));
+        let other = history.keep(Record { history: 8, ..record() });
+        assert_eq!((other.index, other.lead), (40, 20));
+        assert!(!look(81, 50, None).is_behind(&record()));
+        assert!(look(82, 50, None).is_behind(&record()));
+        let nearly = Record { index: LONG - 1, ..record() };
+        assert!(
+            look(LONG, 50, None).is_behind(&nearly) && !look(LONG - 1, 50, None).is_behind(&nearly)
+        );
     }
 
     #[test]

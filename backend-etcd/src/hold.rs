@@ -19,7 +19,7 @@ impl EtcdBackend {
         let offset = wanted.get().cast_signed() - held.created;
         loop {
             let look = [TxnOp::get(held.key(), None), self.get_settings()];
-            let answer = self.rpc.txn(Txn::new().and_then(look)).await?;
+            let answer = self.rpc.read(Txn::new().and_then(look)).await?;
             let got = gets(&answer);
             let [key, found] = &got[..] else { return Ok(false) };
             let seen = only(key)
@@ -41,13 +41,14 @@ impl EtcdBackend {
                 put(held.key(), place.to_bytes(), seen.lease),
                 record.put(&self.layout),
             ]);
-            match self.rpc.txn(txn).await {
+            match self.rpc.write(self.history.seen(), txn).await {
                 Ok(answer) if answer.succeeded() => {
                     let now = revision(&answer);
                     self.note(Some((record, now)), now);
                     return Ok(true);
                 }
                 Ok(_) => {}
+                Err(Failure::Unseen) => drop(self.pass().await?),
                 Err(Failure::LeaseGone) => return Ok(false),
                 Err(Failure::Error(error)) => return Err(error),
             }
@@ -61,7 +62,7 @@ impl EtcdBackend {
             return Ok(true);
         }
         let same = Compare::create_revision(held.key(), CompareOp::Equal, held.created);
-        Ok(self.rpc.txn(Txn::new().when([same])).await?.succeeded())
+        Ok(self.rpc.read(Txn::new().when([same])).await?.succeeded())
     }
 
     /// Why a grant whose lease is gone was lost; a failure to look does not make it less so.

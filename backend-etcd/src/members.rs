@@ -4,6 +4,9 @@
 //! of them for as long as its connection lives; and it reconnects silently. Here all calls go to one
 //! member until that one fails or hangs. While no connection was opened, the process at its other end
 //! is the same one: what was learnt of it still holds (see `history`).
+//!
+//! Connections are numbered, and a channel has one and never another: so a request can be bound to
+//! those up to a number, and is not sent at all if there are only later ones (see [`bound`]).
 
 use std::{
     error::Error,
@@ -11,8 +14,8 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
 };
@@ -21,6 +24,7 @@ use etcd_client::{BalancedChannelBuilder, Channel};
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use lock_core::{Env as _, SystemEnv};
+use tokio::task::futures::TaskLocalFuture;
 use tokio::{
     net::TcpStream,
     sync::{
@@ -36,6 +40,18 @@ use tower::{
     BoxError, Service, ServiceExt as _,
     util::{BoxCloneSyncService, service_fn},
 };
+
+use crate::connection::Connection;
+
+tokio::task_local! {
+    /// The number of the last connection over which the requests of this task may go.
+    static LAST: u64;
+}
+
+/// A call whose requests go over one of the connections up to the `last` or not at all.
+pub(crate) fn bound<F: Future>(last: u64, call: F) -> TaskLocalFuture<u64, F> {
+    LAST.scope(last, call)
+}
 
 /// gRPC's number for a member that cannot serve now, such as one without a leader.
 const UNAVAILABLE: &str = "14";
@@ -60,6 +76,16 @@ impl Error for NoMember {
     }
 }
 
+/// There were only later connections than the request was bound to: nothing was sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection to etcd was begun since the cluster was last looked at")]
+pub(crate) struct Unseen;
+
+/// A channel's one connection has ended: nothing was sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection to etcd has ended")]
+struct Ended;
+
 /// The members; clones share all.
 #[derive(Clone, Default)]
 pub(crate) struct Members(Arc<Shared>);
@@ -83,7 +109,15 @@ struct List {
 /// Made anew after a failure, so that its connection is then known to stand or not.
 struct Member {
     endpoint: Endpoint,
-    channel: OnceCell<transport::Channel>,
+    channel: OnceCell<Way>,
+}
+
+/// A channel with its one connection.
+#[derive(Clone)]
+struct Way {
+    channel: transport::Channel,
+    number: u64,
+    ended: Arc<AtomicBool>,
 }
 
 impl Members {
@@ -131,14 +165,14 @@ impl Members {
     }
 
     /// The channel to the member of this turn, or to the next that takes a connection.
-    async fn connected(&self) -> Result<(usize, Arc<Member>, transport::Channel), NoMember> {
+    async fn connected(&self) -> Result<(usize, Arc<Member>, Way), NoMember> {
         let (mut tried, mut last) = (0, None);
         loop {
             let turn = self.turn();
             let Some((member, count)) = self.member(turn) else { return Err(NoMember(last)) };
-            let connecting = || member.endpoint.connect_with_connector(self.connector());
-            match member.channel.get_or_try_init(connecting).await.cloned() {
-                Ok(channel) => return Ok((turn, member, channel)),
+            match member.channel.get_or_try_init(|| self.connect(&member)).await.cloned() {
+                Ok(way) if way.ended.load(Ordering::Acquire) => self.forget(&member),
+                Ok(way) => return Ok((turn, member, way)),
                 Err(error) => {
                     self.give_up(turn);
                     tried += 1;
@@ -151,25 +185,12 @@ impl Members {
         }
     }
 
-    /// Opens connections, and counts them.
-    fn connector(
-        &self,
-    ) -> impl Service<
-        Uri,
-        Response = TokioIo<TcpStream>,
-        Error = std::io::Error,
-        Future: Send + 'static,
-    > + Send
-    + 'static {
-        let opened = Arc::clone(&self.0.opened);
-        service_fn(move |uri: Uri| {
-            opened.fetch_add(1, Ordering::SeqCst);
-            async move {
-                let stream = TcpStream::connect(address(&uri)).await?;
-                stream.set_nodelay(true)?;
-                Ok(TokioIo::new(stream))
-            }
-        })
+    async fn connect(&self, member: &Member) -> Result<Way, transport::Error> {
+        let (number, ended) = (Arc::new(OnceLock::new()), Arc::<AtomicBool>::default());
+        let connector = connector(&self.0.opened, &number, &ended);
+        let channel = member.endpoint.connect_with_connector(connector).await?;
+        // It has connected, and so has its number.
+        Ok(Way { channel, number: number.get().copied().unwrap_or(u64::MAX), ended })
     }
 
     /// The connection of a member has failed.
@@ -182,14 +203,20 @@ impl Members {
         }
     }
 
-    async fn send(self, request: Request) -> Result<Response, BoxError> {
-        let (turn, member, mut channel) = self.connected().await?;
+    async fn send(self, request: Request, last: Option<u64>) -> Result<Response, BoxError> {
+        let (turn, member, Way { mut channel, number, .. }) = self.connected().await?;
+        if last.is_some_and(|last| number > last) {
+            return Err(Unseen.into());
+        }
         let answer = async { channel.ready().await?.call(request).await };
         let answer = answer.await;
         match &answer {
-            Err(_) => {
+            Err(error) => {
                 self.forget(&member);
                 self.give_up(turn);
+                if has_ended(error) {
+                    return Err(NoMember(Some(Ended.into())).into());
+                }
             }
             Ok(answer) => {
                 let status = answer.headers().get("grpc-status");
@@ -200,6 +227,43 @@ impl Members {
         }
         Ok(answer?)
     }
+}
+
+/// Opens one connection, counts it, and refuses to open another: the channel would use it silently.
+fn connector(
+    opened: &Arc<AtomicU64>,
+    number: &Arc<OnceLock<u64>>,
+    ended: &Arc<AtomicBool>,
+) -> impl Service<Uri, Response = TokioIo<Connection>, Error = BoxError, Future: Send + 'static>
++ Send
++ 'static {
+    let (opened, number, ended) = (Arc::clone(opened), Arc::clone(number), Arc::clone(ended));
+    service_fn(move |uri: Uri| {
+        let is_first = number.get().is_none();
+        if is_first {
+            let _ = number.set(opened.fetch_add(1, Ordering::SeqCst) + 1);
+        }
+        let ended = Arc::clone(&ended);
+        async move {
+            if !is_first {
+                return Err(Ended.into());
+            }
+            let stream = TcpStream::connect(address(&uri)).await?;
+            stream.set_nodelay(true)?;
+            Ok(TokioIo::new(Connection::new(stream, ended)))
+        }
+    })
+}
+
+fn has_ended(error: &transport::Error) -> bool {
+    let mut source = error.source();
+    while let Some(error) = source {
+        if error.is::<Ended>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }
 
 /// Host and port as a socket takes them.
@@ -219,7 +283,9 @@ impl Service<Request> for Members {
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        Box::pin(self.clone().send(request))
+        // Calls are polled by whoever makes them, so that this is the caller's own.
+        let last = LAST.try_with(|last| *last).ok();
+        Box::pin(self.clone().send(request, last))
     }
 }
 

@@ -8,6 +8,7 @@ use lock_core::{Cursor, Error, Init, LockName, LockState, Outcome, Page, StoreSe
 
 use crate::{
     config::check_longest,
+    error::Failure,
     place::Seen,
     release::outcome,
     store::{EtcdBackend, gets},
@@ -41,7 +42,7 @@ impl EtcdBackend {
             // etcd takes an empty key for a missing one; a zero byte is the first there can be.
             let key = if start.is_empty() { "\0" } else { &start };
             let look = TxnOp::get(key, Some(options));
-            let answer = self.rpc.txn(Txn::new().and_then([look])).await?;
+            let answer = self.rpc.read(Txn::new().and_then([look])).await?;
             let got = gets(&answer);
             let Some(got) = got.first() else { return Ok(Page::default()) };
             let mut names: BTreeMap<String, (LockName, Seen)> = BTreeMap::new();
@@ -83,11 +84,11 @@ impl EtcdBackend {
     pub(crate) async fn force(&self, name: &LockName) -> Result<Outcome, Error> {
         let (Some(first), _) = self.look(name).await? else { return Ok(Outcome::NotHeld) };
         if first.lease != 0 {
-            return Ok(outcome(self.rpc.revoke(first.lease).await?));
+            return Ok(outcome(self.revoke(first.lease).await?));
         }
         let same = Compare::create_revision(first.key.as_str(), CompareOp::Equal, first.created);
         let txn = Txn::new().when([same]).and_then([TxnOp::delete(first.key, None)]);
-        Ok(outcome(self.rpc.txn(txn).await?.succeeded()))
+        Ok(outcome(self.write(txn).await?.succeeded()))
     }
 
     pub(crate) async fn set_up(&self, init: &Init) -> Result<StoreSettings, Error> {
@@ -108,7 +109,7 @@ impl EtcdBackend {
 
     /// `false` if others changed the settings meanwhile.
     async fn put_set_up(&self, init: &Init) -> Result<bool, Error> {
-        self.pass().await?;
+        let pass = self.pass().await?;
         let settings = self.settings();
         let mut record = settings.record.clone();
         record.quarantine = init.quarantine.unwrap_or(record.quarantine);
@@ -126,13 +127,17 @@ impl EtcdBackend {
             let changed = record.longest_lease() != old && !init.first_use;
             let why = "the longest lease was changed, and the old one is waited out";
             let (same, put) = (settings.unchanged(&self.layout), record.put(&self.layout));
-            let written = self.put_settings(same, put, changed.then_some((old, why))).await?;
-            let Some(now) = written else { return Ok(false) };
+            let held_back = changed.then_some((old, why));
+            let now = match self.put_settings(pass.seen(), same, put, held_back).await {
+                Ok(Some(now)) => now,
+                Ok(None) | Err(Failure::Unseen) => return Ok(false),
+                Err(failure) => return Err(failure.into()),
+            };
             self.note(Some((record, now)), now);
         }
         if init.first_use {
             let open = TxnOp::delete(self.layout.quarantine(), None);
-            self.rpc.txn(Txn::new().and_then([open])).await?;
+            self.write(Txn::new().and_then([open])).await?;
         }
         Ok(true)
     }

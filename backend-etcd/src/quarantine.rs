@@ -9,7 +9,9 @@ use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp, TxnResponse};
 use lock_core::{Env as _, Error, ErrorKind, Quarantined, SystemEnv};
 
 use crate::{
+    error::Failure,
     history::{self, Look, Pass},
+    lengthen::is_short,
     settings::Record,
     store::{EtcdBackend, gets, put, revision},
 };
@@ -30,6 +32,7 @@ impl EtcdBackend {
     async fn look_again(&self) -> Result<Pass, Error> {
         // One look is enough for all that ask; the lock is the runtime's, made to be held over it.
         let _one = self.looking.lock().await;
+        let mut may_lengthen = true;
         for _ in 0..TRIES {
             if let Some(pass) = self.history.pass(&self.rpc) {
                 return Ok(pass);
@@ -37,8 +40,16 @@ impl EtcdBackend {
             let since = self.history.so_far();
             let look = history::look(&self.rpc, &self.layout).await?;
             let settled = match (self.history.judge(&look, since), &look.settings) {
+                (None, Some((record, revision))) if look.is_behind(record) => {
+                    self.bring_up_to_date(&look, record, *revision).await
+                }
                 (None, Some((record, revision))) => {
                     Some((record.clone(), *revision, look.revision))
+                }
+                // Nobody compares the log yet.
+                (None, None) if is_short(look.index) && std::mem::take(&mut may_lengthen) => {
+                    self.lengthen(&look).await;
+                    None
                 }
                 (None, None) => self.first_use(&look).await?,
                 (Some(why), _) => self.begin_anew(&look, &why).await?,
@@ -46,7 +57,13 @@ impl EtcdBackend {
             // Otherwise somebody else wrote the settings: they are looked at again.
             if let Some((record, revision, now)) = settled {
                 self.history.settle(&look, &record, now);
+                let is_short = is_short(record.index);
                 self.note(Some((record, revision)), now);
+                // Only now: those who have not looked compare the log with the settings before.
+                if is_short && std::mem::take(&mut may_lengthen) {
+                    self.lengthen(&look).await;
+                    self.history.doubt();
+                }
             }
         }
         Err(Error::new(ErrorKind::Unavailable, "others changed the settings again and again"))
@@ -71,7 +88,7 @@ impl EtcdBackend {
                 return Err(Error::new(ErrorKind::OutcomeUnknown, message).with_source(error));
             }
         }
-        Box::pin(self.rpc.revoke(lease)).await?;
+        Box::pin(self.revoke(lease)).await?;
         Ok(false)
     }
 
@@ -115,32 +132,36 @@ impl EtcdBackend {
         let before = look.settings.as_ref().map_or(0, |(_, revision)| *revision);
         let same = Compare::mod_revision(self.layout.settings(), CompareOp::Equal, before);
         let put = record.put(&self.layout);
-        let now = self.put_settings(same, put, quarantine).await?;
-        Ok(now.map(|now| (record, now, now)))
+        match self.put_settings(look.seen(), same, put, quarantine).await {
+            Ok(now) => Ok(now.map(|now| (record, now, now))),
+            Err(Failure::Unseen) => Ok(None),
+            Err(failure) => Err(failure.into()),
+        }
     }
 
     /// Puts settings on a condition, and holds everything back for a time; the revision, if the condition
     /// held.
     pub(crate) async fn put_settings(
         &self,
+        seen: u64,
         condition: Compare,
         settings: TxnOp,
         quarantine: Option<(Duration, &str)>,
-    ) -> Result<Option<i64>, Error> {
+    ) -> Result<Option<i64>, Failure> {
         let mut puts = vec![settings];
         let mut lease = None;
         if let Some((span, why)) = quarantine {
             // As leases are: of whole seconds, and not shorter than etcd's shortest.
-            let timer = self.rpc.grant(span).await?;
+            let timer = self.rpc.grant(seen, span).await?;
             lease = Some(timer.id);
             puts.push(put(&self.layout.quarantine(), why.into(), timer.id));
         }
-        let answer = self.rpc.txn(Txn::new().when([condition]).and_then(puts)).await?;
+        let answer = self.rpc.write(seen, Txn::new().when([condition]).and_then(puts)).await?;
         if answer.succeeded() {
             return Ok(Some(revision(&answer)));
         }
         if let Some(lease) = lease {
-            self.rpc.revoke(lease).await?;
+            self.rpc.revoke(seen, lease).await?;
         }
         Ok(None)
     }
@@ -164,7 +185,7 @@ impl EtcdBackend {
 
     /// The quarantine, if there is one.
     pub(crate) async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
-        let answer = self.rpc.txn(Txn::new().and_then([self.get_quarantine()])).await?;
+        let answer = self.rpc.read(Txn::new().and_then([self.get_quarantine()])).await?;
         match gets(&answer).first() {
             Some(got) => self.held_back(got).await,
             None => Ok(None),

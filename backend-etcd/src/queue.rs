@@ -14,11 +14,7 @@ use lock_core::{Env as _, Error, Instant, OwnerId, Signal, SystemEnv, Turn};
 use tokio::{sync::Notify, task::AbortHandle};
 
 use crate::{
-    keepalive::Keepalives,
-    ledger::Credit,
-    place::Seen,
-    rpc::{Lease, Rpc},
-    seats::Seat,
+    keepalive::Keepalives, ledger::Credit, place::Seen, rpc::Lease, seats::Seat, store::EtcdBackend,
 };
 
 /// Before a keepalive that had no answer is repeated.
@@ -172,15 +168,15 @@ impl Places {
     }
 
     /// A turn for a place that was just made.
-    pub(crate) fn add(&self, waiting: Waiting, keepalives: &Keepalives, rpc: &Rpc) -> EtcdTurn {
+    pub(crate) fn add(&self, waiting: Waiting, store: Arc<EtcdBackend>) -> EtcdTurn {
         let waiting = Arc::new(waiting);
         {
             let mut known = locked(&self.0);
             known.places.insert(waiting.owner, Arc::clone(&waiting));
             known.ended.iter().for_each(|(key, at)| waiting.missed(key, *at));
         }
-        let beat = tokio::spawn(Arc::clone(&waiting).beat(keepalives.clone())).abort_handle();
-        EtcdTurn { waiting, beat, places: self.clone(), rpc: rpc.clone() }
+        let beat = Arc::clone(&waiting).beat(store.keepalives.clone());
+        EtcdTurn { waiting, beat: tokio::spawn(beat).abort_handle(), places: self.clone(), store }
     }
 
     /// Tells whoever waited for the end of `key` that it came with revision `at`.
@@ -213,7 +209,7 @@ pub(crate) struct EtcdTurn {
     waiting: Arc<Waiting>,
     beat: AbortHandle,
     places: Places,
-    rpc: Rpc,
+    store: Arc<EtcdBackend>,
 }
 
 impl EtcdTurn {
@@ -249,7 +245,7 @@ impl Turn for EtcdTurn {
     }
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
-        let revoked = self.rpc.revoke(self.waiting.lease().id).await;
+        let revoked = self.store.revoke(self.waiting.lease().id).await;
         revoked.map(drop).map_err(|error| error.at("etcd", "leave"))
     }
 }

@@ -21,7 +21,7 @@ impl EtcdBackend {
         keep: Option<Duration>,
     ) -> Result<Outcome, Error> {
         let Some(keep) = keep.filter(|keep| !keep.is_zero()) else {
-            return Ok(outcome(self.rpc.revoke(held.lease.id).await?));
+            return Ok(outcome(self.revoke(held.lease.id).await?));
         };
         let last = self.lease(keep).await?;
         let place = Place { kept: true, ..held.place.clone() };
@@ -31,12 +31,12 @@ impl EtcdBackend {
                 Compare::lease(held.key(), CompareOp::Equal, held.lease.id),
             ])
             .and_then([put(held.key(), place.to_bytes(), last.id)]);
-        let kept = self.rpc.txn(txn).await?.succeeded();
+        let kept = self.write(txn).await?.succeeded();
         if !kept {
             self.spare(last);
         }
         // Nothing is tied to it any more; a late renewal finds it gone.
-        self.rpc.revoke(held.lease.id).await?;
+        self.revoke(held.lease.id).await?;
         Ok(outcome(kept))
     }
 
@@ -102,7 +102,7 @@ impl EtcdBackend {
             let left = match self.grave().await {
                 Ok(grave) => {
                     let leave = put(&tombstone, Vec::new(), grave.id);
-                    self.rpc.txn(Txn::new().and_then([leave, look.clone()])).await
+                    self.write(Txn::new().and_then([leave, look.clone()])).await
                 }
                 Err(error) => Err(error.into()),
             };
@@ -112,16 +112,16 @@ impl EtcdBackend {
                 // There is no room for a tombstone, nor for what it is against: what is there can go.
                 Err(Failure::Error(error)) if error.kind() == ErrorKind::Config => {
                     refused = Some(error);
-                    break self.rpc.txn(Txn::new().and_then([look])).await?;
+                    break self.rpc.read(Txn::new().and_then([look])).await?;
                 }
-                Err(Failure::Error(error)) => return Err(error),
+                Err(failure) => return Err(failure.into()),
             }
         };
         for got in gets(&answer) {
             for seen in got.kvs().iter().filter_map(Seen::read) {
                 let kept = seen.place.as_ref().is_some_and(|place| place.kept);
                 if seen.is_of(request.owner) && !kept {
-                    self.rpc.revoke(seen.lease).await?;
+                    self.revoke(seen.lease).await?;
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, Weak},
     time::Duration,
 };
 
@@ -50,7 +50,7 @@ pub(crate) struct EtcdBackend {
     /// `None` until the first look at the store.
     settings: Mutex<Option<Settings>>,
     promised: RwLock<Arc<Guarantees>>,
-    pub(crate) history: History,
+    pub(crate) history: Arc<History>,
     /// Held by who looks at the store's history.
     pub(crate) looking: tokio::sync::Mutex<()>,
     /// The longest lease that this client was told.
@@ -62,6 +62,8 @@ pub(crate) struct EtcdBackend {
     pub(crate) watch: Watch,
     /// The lease that the tombstones of these minutes live by.
     graveyard: Mutex<Option<Lease>>,
+    /// For what outlives a call of its own.
+    me: Weak<Self>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -78,17 +80,19 @@ impl EtcdBackend {
         layout: KeyLayout,
         expected: Option<Duration>,
         spares: usize,
-    ) -> Result<Self, Error> {
+    ) -> Result<Arc<Self>, Error> {
         let longest = expected.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
-        let backend = Self {
+        let history = Arc::<History>::default();
+        let backend = Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             keepalives: Keepalives::start(rpc.clone()),
             // Both are known only after a look at the store, below.
             promised: RwLock::new(Arc::new(promises(Duration::ZERO, &Record::new(Some(longest))))),
             settings: Mutex::default(),
-            history: History::default(),
+            history: Arc::clone(&history),
             looking: tokio::sync::Mutex::default(),
             expected,
-            spares: Spares::new(rpc.clone(), spares),
+            spares: Spares::new(rpc.clone(), history, spares),
             tries: Mutex::default(),
             seats: Seats::new(),
             places: Places::default(),
@@ -96,7 +100,7 @@ impl EtcdBackend {
             graveyard: Mutex::default(),
             rpc,
             layout,
-        };
+        });
         backend.pass().await?;
         let record = backend.settings().record;
         let longest = record.longest_lease();
@@ -110,10 +114,16 @@ impl EtcdBackend {
             return Err(Error::new(ErrorKind::Config, message));
         }
         // etcd tells its smallest lease only by setting it.
-        let probe = backend.rpc.grant(Duration::from_secs(1)).await?;
+        let probe = backend.grant(Duration::from_secs(1)).await?;
         *locked_write(&backend.promised) = Arc::new(promises(probe.ttl, &record));
         backend.spares.put(probe);
         Ok(backend)
+    }
+
+    /// As long as anybody uses it.
+    pub(crate) fn shared(&self) -> Result<Arc<Self>, Error> {
+        let closed = || Error::new(ErrorKind::Unavailable, "the client is closed");
+        self.me.upgrade().ok_or_else(closed)
     }
 
     pub(crate) fn promised(&self) -> Arc<Guarantees> {
@@ -184,9 +194,6 @@ impl EtcdBackend {
 
     /// A lease that nothing is tied to.
     pub(crate) async fn lease(&self, span: Duration) -> Result<Lease, Error> {
-        // First, since each lease that is granted makes the log of a restored cluster longer, by which
-        // the restore is to be seen.
-        self.pass().await?;
         let shortest = self.promised().shortest_lease;
         let ttl = Duration::from_secs(whole_seconds(span)).max(shortest);
         while let Some(spare) = self.spares.take(ttl) {
@@ -198,7 +205,7 @@ impl EtcdBackend {
                 return Ok(Lease { id: spare.id, ttl: Duration::from_secs(seconds), from });
             }
         }
-        Box::pin(self.rpc.grant(ttl)).await
+        Box::pin(self.grant(ttl)).await
     }
 
     /// Keeps a lease that was not used for the next attempt.
@@ -225,7 +232,7 @@ impl EtcdBackend {
         if let Some(lease) = open.filter(|lease| now.since(lease.from) < TOMBSTONE_LIFE) {
             return Ok(lease);
         }
-        let lease = self.rpc.grant(TOMBSTONE_LIFE * 2).await?;
+        let lease = self.grant(TOMBSTONE_LIFE * 2).await?;
         *locked(&self.graveyard) = Some(lease);
         Ok(lease)
     }
@@ -254,14 +261,14 @@ impl EtcdBackend {
 
     /// The cluster's own number, and where in it the keys lie.
     pub(crate) async fn name_of_store(&self) -> Result<String, Error> {
-        let answer = self.rpc.txn(Txn::new().and_then([self.get_settings()])).await?;
+        let answer = self.rpc.read(Txn::new().and_then([self.get_settings()])).await?;
         let cluster = answer.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
         Ok(format!("etcd:{cluster:016x}:{}", self.layout.prefix()))
     }
 
     /// The place that stands first, and how many there are.
     pub(crate) async fn look(&self, name: &LockName) -> Result<(Option<Seen>, i64), Error> {
-        let answer = self.rpc.txn(Txn::new().and_then([self.get_first(name)])).await?;
+        let answer = self.rpc.read(Txn::new().and_then([self.get_first(name)])).await?;
         let first = gets(&answer).into_iter().next();
         let seen = first.as_ref().and_then(only);
         Ok((seen, first.map_or(0, |first| first.count())))

@@ -1,6 +1,8 @@
 //! What the fault tests share.
 #![allow(dead_code)] // each test target uses a part of it
 
+pub(crate) mod cluster;
+
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use conformance_tests::kit::Etcd;
