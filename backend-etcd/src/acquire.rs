@@ -38,6 +38,8 @@ enum Found {
 pub(crate) struct Taking {
     pub(crate) txn: Txn,
     pub(crate) place: Place,
+    /// The offset as it stands in the settings.
+    pub(crate) known: i64,
     /// The settings that it writes, if it does.
     pub(crate) record: Option<Record>,
 }
@@ -90,7 +92,7 @@ impl EtcdBackend {
     async fn take(&self, request: &Request, lease: Lease) -> Result<Result<Grant, Found>, Failure> {
         let pass = self.pass().await?;
         let seat = self.seats.take(&self.layout, &request.name);
-        let Taking { txn, place, record } = self.taking(request, &seat.key, lease);
+        let Taking { txn, place, record, .. } = self.taking(request, &seat.key, lease);
         let txn = txn.or_else([
             self.get_first(&request.name),
             self.get_settings(),
@@ -142,7 +144,7 @@ impl EtcdBackend {
                 self.not_abandoned(request.owner),
             ])
             .and_then(puts);
-        Taking { txn, place, record }
+        Taking { txn, place, known: settings.record.offset, record }
     }
 
     /// A repeat of an attempt that was granted: the lease anew, and the same token. `None` if it is gone,

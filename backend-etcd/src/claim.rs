@@ -78,9 +78,9 @@ impl EtcdBackend {
         let offset = lifted.unwrap_or(settings.record.offset);
         // Credited before the transaction leaves: a later credit proves no more.
         let lease = waiting.lease();
-        // Every grant takes the offset of its time. A place that has it already is only read, which costs
-        // etcd no flush.
-        let is_written = waiting.offset == offset;
+        // Every grant takes the offset of its time, which must then stand in the settings. A place that has
+        // it already is only read, which costs etcd no flush.
+        let is_written = lifted.is_none() && waiting.offset == offset;
         let place = Place::new(request, offset, !is_written);
         let (mut steps, mut record) = (Vec::new(), None);
         if is_written {
@@ -149,8 +149,8 @@ impl EtcdBackend {
     /// Whether a transaction that claims the place writes nothing, or by settings that were just seen.
     fn is_sure_of(&self, waiting: &Waiting, request: &Request) -> bool {
         let settings = self.settings();
-        let offset = settings.lift(waiting.created, request.floor);
-        offset.unwrap_or(settings.record.offset) == waiting.offset || !settings.is_old()
+        let lifted = settings.lift(waiting.created, request.floor);
+        lifted.is_none() && settings.record.offset == waiting.offset || !settings.is_old()
     }
 
     /// The same as [`busy`](Self::busy) for a place that asks again and again: of one and the same holder

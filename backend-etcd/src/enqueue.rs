@@ -121,7 +121,9 @@ impl EtcdBackend {
         let Tried { lease, seat } = tried.clone();
         let key = seat.key.clone();
         let take = self.taking(request, &key, lease);
-        let place = Place::new(request, take.place.offset, false);
+        // Not the one that a grant would have lifted: it is not in the settings, and others are told what is
+        // in the place.
+        let place = Place::new(request, take.known, false);
         let own = Compare::create_revision(key.as_str(), CompareOp::Equal, 0);
         let wait = Txn::new()
             .when([own, self.not_quarantined(), self.not_abandoned(request.owner)])
