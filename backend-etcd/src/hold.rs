@@ -4,8 +4,10 @@ use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use lock_core::{Error, FencingToken, Grant, LossReason};
 
 use crate::{
+    enqueue::short,
     error::Failure,
-    place::Held,
+    place::{Held, Place},
+    settings::Record,
     store::{EtcdBackend, gets, only, put, revision},
 };
 
@@ -17,41 +19,49 @@ impl EtcdBackend {
         wanted: FencingToken,
     ) -> Result<bool, Error> {
         let offset = wanted.get().cast_signed() - held.created;
+        // Nobody else changes a place that is held, so that what was granted is most often what is there.
+        let mut place = held.place.clone();
+        let mut same = vec![
+            Compare::create_revision(held.key(), CompareOp::Equal, held.created),
+            Compare::lease(held.key(), CompareOp::Equal, held.lease.id),
+            Compare::value(held.key(), CompareOp::Equal, place.to_bytes()),
+        ];
         loop {
-            let look = [TxnOp::get(held.key(), None), self.get_settings()];
-            let answer = self.rpc.read(Txn::new().and_then(look)).await?;
-            let got = gets(&answer);
-            let [key, found] = &got[..] else { return Ok(false) };
-            let seen = only(key)
-                .filter(|seen| seen.created == held.created && seen.lease == held.lease.id);
-            let Some((seen, mut place)) = seen.and_then(|seen| Some((seen.clone(), seen.place?)))
-            else {
-                return Ok(false);
-            };
-            self.note_found(found, revision(&answer))?;
             let settings = self.settings();
-            let mut record = settings.record.clone();
-            if place.offset >= offset && record.offset >= offset {
+            let (mut puts, mut record) = (Vec::new(), None);
+            if place.offset < offset {
+                let place = Place { offset, ..place.clone() };
+                puts.push(put(held.key(), place.to_bytes(), held.lease.id));
+            }
+            if settings.record.offset < offset {
+                let lifted = Record { offset, ..settings.record.clone() };
+                let lifted = record.insert(self.history.keep(lifted));
+                puts.push(lifted.put(&self.layout));
+            }
+            same.push(settings.unchanged(&self.layout));
+            let txn = Txn::new()
+                .when(std::mem::take(&mut same))
+                .and_then(puts)
+                .or_else([TxnOp::get(held.key(), None), self.get_settings()]);
+            let answer = match self.write(txn).await {
+                Ok(answer) => answer,
+                Err(Failure::LeaseGone) => return Ok(false),
+                Err(failure) => return Err(failure.into()),
+            };
+            let now = revision(&answer);
+            if answer.succeeded() {
+                self.note(record.map(|record| (record, now)), now);
                 return Ok(true);
             }
-            place.offset = place.offset.max(offset);
-            record.offset = record.offset.max(offset);
-            let same = Compare::mod_revision(held.key(), CompareOp::Equal, seen.modified);
-            let txn = Txn::new().when([same, settings.unchanged(&self.layout)]).and_then([
-                put(held.key(), place.to_bytes(), seen.lease),
-                record.put(&self.layout),
-            ]);
-            match self.rpc.write(self.history.seen(), txn).await {
-                Ok(answer) if answer.succeeded() => {
-                    let now = revision(&answer);
-                    self.note(Some((record, now)), now);
-                    return Ok(true);
-                }
-                Ok(_) => {}
-                Err(Failure::Unseen) => drop(self.pass().await?),
-                Err(Failure::LeaseGone) => return Ok(false),
-                Err(Failure::Error(error)) => return Err(error),
-            }
+            let got = gets(&answer);
+            let [key, found] = &got[..] else { return Err(short()) };
+            self.note_found(found, now)?;
+            let seen = only(key)
+                .filter(|seen| seen.created == held.created && seen.lease == held.lease.id);
+            let Some(seen) = seen else { return Ok(false) };
+            same.push(Compare::mod_revision(held.key(), CompareOp::Equal, seen.modified));
+            let Some(found) = seen.place else { return Ok(false) };
+            place = found;
         }
     }
 

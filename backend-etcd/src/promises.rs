@@ -12,9 +12,10 @@ pub(crate) fn promises(shortest: Duration, record: &Record) -> Guarantees {
     let mut promised = Guarantees::new(shortest, longest);
     let restores = Assumption::new(
         "restores-are-seen",
-        "a snapshot that is restored has the store's settings in it, replaces the whole cluster, and \
-         has served fewer requests than before it was taken when the first client comes: it is not of \
-         a cluster that had served next to nothing; no member that lags is made a cluster of its own",
+        "a snapshot that is restored has the store's settings in it, and replaces the whole cluster; \
+         what other users of etcd ask of it before the first client looks, and writes nothing, is \
+         less than the whole log before the snapshot, which clients make 2,000 entries long; no \
+         member that lags is made a cluster of its own",
     );
     promised.exclusion = if record.quarantine {
         Promise::Holds {

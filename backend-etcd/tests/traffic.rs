@@ -6,7 +6,7 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Etcd, EtcdOptions, Member};
-use lock_core::{Backend, Env as _, Grant, LockClient, Release, SystemEnv, Turn};
+use lock_core::{Backend, Env as _, FencingToken, Grant, LockClient, Release, SystemEnv, Turn};
 use tokio::time::timeout;
 
 use self::support::{WAIT, connect, request};
@@ -170,6 +170,30 @@ async fn an_uncontended_lock_is_two_requests_and_a_lease_from_a_burst() {
     }
     let entries = after.1 - before.1;
     assert!(entries <= 3.0 * locks + 95.0, "{entries} log entries");
+}
+
+/// The settings and the place are known: they are compared, and not read first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_raise_is_one_transaction_and_another_of_the_same_grant_two() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let member = &etcd.members()[0];
+    let backend = connect(etcd.endpoints()[0], "5s").await;
+    let request = request();
+    let grant = backend.try_acquire(&request).await.unwrap().granted().unwrap();
+    let transactions = async || {
+        let all = requests(member).await;
+        all.iter().filter(|(method, _)| method == "Txn").map(|(_, count)| count).sum::<f64>()
+    };
+    let mut costs = Vec::new();
+    for micros in [1_000_000, 2_000_000] {
+        let token = FencingToken::new(grant.token.get() + micros).unwrap();
+        let before = transactions().await;
+        backend.raise(&grant, token).await.unwrap();
+        costs.push(transactions().await - before);
+        let state = backend.inspect(&request.name).await.unwrap().unwrap();
+        assert_eq!(state.token, token);
+    }
+    assert!(costs[0] < 1.5 && costs[1] < 2.5, "{costs:?} transactions");
 }
 
 #[tokio::test(flavor = "multi_thread")]
