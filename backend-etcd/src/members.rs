@@ -298,3 +298,28 @@ impl BalancedChannelBuilder for Members {
         Ok((Channel::Custom(BoxCloneSyncService::new(self)), updates))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_channel_has_one_connection_and_tells_when_it_has_ended() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri: Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let (opened, number) = (Arc::<AtomicU64>::default(), Arc::<OnceLock<u64>>::default());
+        let ended = Arc::<AtomicBool>::default();
+        let mut connector = connector(&opened, &number, &ended);
+        let connection = connector.call(uri.clone()).await.unwrap();
+        assert!(!ended.load(Ordering::Acquire));
+        drop(connection);
+        assert!(ended.load(Ordering::Acquire));
+        let again = connector.call(uri).await.unwrap_err();
+        assert!(again.is::<Ended>(), "{again}");
+        assert_eq!((opened.load(Ordering::SeqCst), number.get()), (1, Some(&1)));
+    }
+}

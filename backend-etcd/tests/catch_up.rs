@@ -79,6 +79,8 @@ async fn a_log_is_made_longer_once() {
     let first = index(&cluster).await;
     assert!((LONG..LONG + 500).contains(&first), "{first} entries");
     assert!(kept_index(&cluster, 0).await >= LONG);
+    // The first that was ever written are the settings.
+    assert!(kept_index(&cluster, 2).await >= LONG, "a snapshot of then would be too short");
     // Another store in it finds it long enough.
     let url = format!("etcd://{}?prefix=other/", cluster.etcd.endpoints()[0]);
     backend_etcd::connect(&url).await.unwrap();
