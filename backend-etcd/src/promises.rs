@@ -14,7 +14,7 @@ pub(crate) fn promises(shortest: Duration, record: &Record) -> Guarantees {
         "restores-are-seen",
         "a snapshot that is restored has the store's settings in it, and replaces the whole cluster; \
          what other users of etcd ask of it before the first client looks, and writes nothing, is \
-         less than the whole log before the snapshot, which clients make 2,000 entries long; no \
+         less than the whole log before the snapshot, which clients make 1,000 entries long; no \
          member that lags is made a cluster of its own",
     );
     promised.exclusion = if record.quarantine {

@@ -11,7 +11,7 @@ use lock_core::{Enqueued, Init, Outcome, Release};
 use self::support::cluster::{Cluster, LONGEST, attempt, held_back, request};
 
 /// How long a log is made at least.
-const LONG: u64 = 2_000;
+const LONG: u64 = 1_000;
 /// Of each kind of call.
 const MANY: usize = 20;
 /// Requests of each kind that go through the log and write nothing.
