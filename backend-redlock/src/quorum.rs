@@ -18,7 +18,7 @@ use tokio::time::Sleep;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    batch::Gathering,
+    batch::{Gathering, HABIT},
     clock,
     config::Options,
     guarantees,
@@ -36,7 +36,7 @@ pub(crate) struct Quorum {
     pub(crate) wake: Arc<Wake>,
     pub(crate) spared: Spared,
     pub(crate) gathering: Gathering,
-    /// The last number that this client proposed: two attempts of one client never propose the same.
+    /// The last number that this client proposed: two calls of one client never propose the same.
     proposed: AtomicU64,
     promised: RwLock<(Settings, Arc<Guarantees>)>,
     tasks: TaskTracker,
@@ -87,7 +87,7 @@ impl Quorum {
             options,
             wake,
             spared: Spared::default(),
-            gathering: Gathering::default(),
+            gathering: Gathering::new(HABIT),
             proposed: AtomicU64::new(0),
             promised: RwLock::new((settings, Arc::new(promised))),
             tasks: TaskTracker::new(),
@@ -114,12 +114,7 @@ impl Quorum {
 
     /// A number to propose: the clock, and above all that this client has proposed.
     pub(crate) fn propose(&self, clock: u64) -> u64 {
-        self.propose_many(clock, 1)
-    }
-
-    /// The first of so many numbers in a row.
-    pub(crate) fn propose_many(&self, clock: u64, count: u64) -> u64 {
-        let next = |last: u64| Some(clock.max(last + 1) + count.max(1) - 1);
+        let next = |last: u64| Some(clock.max(last + 1));
         let last = self.proposed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
         clock.max(last.unwrap_or_default() + 1)
     }

@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use conformance_tests::kit::{Data, Mode, Server as _};
 use futures_util::future::join_all;
@@ -76,7 +76,6 @@ async fn many_take_and_give_back_in_few_scripts() {
         assert_eq!((state.token, holder.label.as_str()), (grant.token, "test"));
         assert!(holder.remaining > LEASE / 2);
     }
-    assert_eq!(held.iter().map(|grant| grant.token).collect::<HashSet<_>>().len(), MANY);
     let before = calls(&nodes).await;
     assert_eq!(releases(&*store, &held).await, [Outcome::Released; MANY]);
     let freed = calls(&nodes).await - before;

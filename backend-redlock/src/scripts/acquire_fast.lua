@@ -3,7 +3,7 @@
 -- goes the long way. KEYS and ARGV are those of acquire.lua.
 do
   local e = redis.call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'clock',
-    ARGV[13])
+    ARGV[13], 'top')
   if e[1] == ARGV[1] and e[2] == ARGV[2] and e[3] == ARGV[3] and e[4] == ARGV[4]
     and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5]) == 0 then
     local time = redis.call('TIME')
@@ -14,7 +14,8 @@ do
       number = math.max(number, (tonumber(e[7]) or 0) + 1, ARGV[8] + 1)
       if number <= 9007199254740991 then
         local text, stamp = string.format('%.0f', number), string.format('%.0f', now)
-        redis.call('HSET', KEYS[1], ARGV[13], text, 'clock', stamp)
+        local top = number > (tonumber(e[8]) or 0) and text or e[8]
+        redis.call('HSET', KEYS[1], ARGV[13], text, 'top', top, 'clock', stamp)
         redis.call('SET', KEYS[2], table.concat({ARGV[5], text, '0', ARGV[11], ARGV[7]}, ' '),
           'PX', ARGV[6])
         return {'ours', stamp, text, 0}

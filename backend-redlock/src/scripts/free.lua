@@ -15,6 +15,11 @@ if ARGV[4] ~= '' then
   local gone = redis.call('GET', KEYS[5])
   if not gone or tonumber(gone) < tonumber(ARGV[4]) then
     redis.call('SET', KEYS[5], ARGV[4], 'PX', ARGV[6])
+    -- See acquire.lua.
+    local crowd = now + (ARGV[6] + 1000) * 1000
+    if crowd > tonumber(redis.call('HGET', KEYS[1], 'crowd') or 0) then
+      redis.call('HSET', KEYS[1], 'crowd', text(crowd))
+    end
   end
 end
 local head_left = false
