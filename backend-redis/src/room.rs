@@ -10,10 +10,11 @@ use std::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 /// A script holds the whole server up.
 const MOST: usize = 100;
@@ -30,7 +31,10 @@ pub struct Habit {
     /// How many batches may be on their way at a time: more than one, so that a distant server is not
     /// waited for twice.
     pub batches: usize,
-    /// Whether a call may go by itself while batches are on their way.
+    /// No further batch leaves sooner after the last than this, unless that one is back: what has come
+    /// by then goes together.
+    pub apart: Duration,
+    /// Whether a call may go by itself while batches are on their way, or right after one of several.
     pub alone_beside_batches: bool,
     /// Whether a batch lets whoever can run now join it first: where a batch costs much besides what is
     /// in it.
@@ -41,8 +45,22 @@ pub struct Habit {
 pub struct Room<J> {
     habit: Habit,
     alone: AtomicUsize,
-    batches: Arc<AtomicUsize>,
+    batches: Arc<Batches>,
     jobs: Mutex<Option<mpsc::UnboundedSender<J>>>,
+}
+
+#[derive(Debug, Default)]
+struct Batches {
+    under_way: AtomicUsize,
+    /// How many calls went in the last one.
+    last: AtomicUsize,
+}
+
+impl Batches {
+    /// Whether others are about: once a batch has had one call only, they are not.
+    fn any(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed) > 0 || self.last.load(Ordering::Relaxed) > 1
+    }
 }
 
 /// The right to make calls of one's own.
@@ -72,7 +90,7 @@ impl<J: Send + 'static> Room<J> {
     pub fn alone(&self) -> Option<Alone<'_>> {
         let alone = Alone(&self.alone);
         let first = self.alone.fetch_add(1, Ordering::Relaxed) == 0;
-        let beside = self.habit.alone_beside_batches || self.batches.load(Ordering::Relaxed) == 0;
+        let beside = self.habit.alone_beside_batches || !self.batches.any();
         (first && beside).then_some(alone)
     }
 
@@ -90,25 +108,25 @@ impl<J: Send + 'static> Room<J> {
         let (sender, receiver) = mpsc::unbounded_channel();
         // The receiver is here: it cannot fail.
         sender.send(job).ok();
-        let under_way = Arc::clone(&self.batches);
-        tokio::spawn(run(Arc::downgrade(carrier), receiver, self.habit, under_way));
+        let batches = Arc::clone(&self.batches);
+        tokio::spawn(run(Arc::downgrade(carrier), receiver, self.habit, batches));
         *jobs = Some(sender);
     }
 }
 
 /// A batch under way, also where its task is dropped with its runtime.
-struct UnderWay(Arc<AtomicUsize>);
+struct UnderWay(Arc<Batches>);
 
 impl UnderWay {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
+    fn new(batches: &Arc<Batches>) -> Self {
+        batches.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(batches))
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -117,29 +135,35 @@ async fn run<J>(
     carrier: Weak<impl Carrier<J>>,
     mut jobs: mpsc::UnboundedReceiver<J>,
     habit: Habit,
-    under_way: Arc<AtomicUsize>,
+    batches: Arc<Batches>,
 ) {
     let mut calls = FuturesUnordered::new();
+    let mut next = Instant::now();
     loop {
         let mut batch = Vec::new();
+        let may_be_more = calls.len() < habit.batches;
+        let in_time = calls.is_empty() || habit.apart.is_zero() || Instant::now() >= next;
         tokio::select! {
-            job = jobs.recv(), if calls.len() < habit.batches => {
+            job = jobs.recv(), if may_be_more && in_time => {
                 let Some(carrier) = carrier.upgrade() else { return };
                 let Some(job) = job else { return };
                 batch.push(job);
-                let under_way = UnderWay::new(&under_way);
+                let under_way = UnderWay::new(&batches);
                 if habit.lets_others_in {
                     tokio::task::yield_now().await;
                 }
                 while batch.len() < MOST && let Ok(job) = jobs.try_recv() {
                     batch.push(job);
                 }
+                batches.last.store(batch.len(), Ordering::Relaxed);
+                next = Instant::now() + habit.apart;
                 calls.push(async move {
                     carrier.carry(batch).await;
                     drop(under_way);
                 });
             }
             Some(()) = calls.next() => {}
+            () = tokio::time::sleep_until(next), if may_be_more && !in_time => {}
         }
     }
 }

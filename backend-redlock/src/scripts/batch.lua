@@ -22,6 +22,17 @@ local crowded = (e[8] or 0) + 0 > now
 local base = string.sub(KEYS[1], 1, -6)
 local function has(word, of) return call('EXISTS', base .. word .. of) == 1 end
 local function name_of(lock) return string.sub(lock, #base + 6) end
+if crowded then
+  -- Once for all of them: mostly the crowd is elsewhere.
+  local beside, owner = {}, argument + releases
+  for at = 2, #KEYS do beside[#beside + 1] = base .. 'queue:' .. name_of(KEYS[at]) end
+  for at = releases + 2, #KEYS do
+    beside[#beside + 1] = base .. 'places:' .. name_of(KEYS[at])
+    beside[#beside + 1] = base .. 'gone:' .. ARGV[owner]
+    owner = owner + (ARGV[12] == '' and 3 or 2)
+  end
+  crowded = call('EXISTS', unpack(beside)) > 0
+end
 
 if releases > 0 then
   local records, freed = call('MGET', unpack(KEYS, 2, releases + 1)), {}
