@@ -1,34 +1,33 @@
 //! Plain attempts and releases of many tasks, gathered into one script call.
-//!
-//! A script costs the server several times what is done in it. So while one task's call is on its way,
-//! others wait for the next batch instead of sending a script each. A task alone waits for nobody.
 
-use std::sync::{
-    Arc, Mutex, PoisonError, Weak,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::{sync::Arc, time::Duration};
 
-use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use lock_core::{Error, ErrorKind, Grant, OwnerId, OwnerLabel, Request};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::{
     backend::millis,
     keys::{Bucket, Keys},
     reply::{self, Reply},
+    room::{Carrier, Habit, Room},
     scripts,
     store::{Answer, Store},
 };
 
-/// Calls that go by themselves at a time.
-const ALONE: usize = 1;
-/// Batches on their way at a time: more than one, so that a distant server is not waited for twice.
-const BATCHES: usize = 4;
-/// A script holds the whole server up.
-const MOST: usize = 100;
+/// A call of its own costs no more than a small batch.
+const HABIT: Habit =
+    Habit { batches: 4, apart: Duration::ZERO, alone_beside_batches: true, lets_others_in: false };
+
+/// The calls of one bucket.
+pub(crate) type Gathering = Room<Job>;
+
+pub(crate) fn gathering() -> Gathering {
+    Room::new(HABIT)
+}
 
 /// An attempt or a release in its plainest form.
 pub(crate) struct Job {
+    bucket: Bucket,
     owner: OwnerId,
     lock: String,
     queue: String,
@@ -47,59 +46,19 @@ type Answered = oneshot::Receiver<Result<Option<u64>, Error>>;
 
 impl Job {
     pub(crate) fn attempt(keys: &Keys, request: &Request) -> (Self, Answered) {
+        let bucket = keys.bucket(&request.name);
         let [_, lock, queue, _, tombstone] = keys.of(&request.name, request.owner);
         let (lease, label) = (millis(request.lease), request.label.clone());
         let attempt = Some(Wanted { tombstone, lease, label });
         let (answer, answered) = oneshot::channel();
-        (Self { owner: request.owner, lock, queue, attempt, answer }, answered)
+        (Self { bucket, owner: request.owner, lock, queue, attempt, answer }, answered)
     }
 
     pub(crate) fn release(keys: &Keys, grant: &Grant) -> (Self, Answered) {
-        let (lock, queue) = (keys.lock(&grant.name), keys.queue(&grant.name));
+        let (bucket, lock, queue) =
+            (keys.bucket(&grant.name), keys.lock(&grant.name), keys.queue(&grant.name));
         let (answer, answered) = oneshot::channel();
-        (Self { owner: grant.owner, lock, queue, attempt: None, answer }, answered)
-    }
-}
-
-/// The calls of one bucket.
-#[derive(Debug, Default)]
-pub(crate) struct Gathering {
-    alone: AtomicUsize,
-    jobs: Mutex<Option<mpsc::UnboundedSender<Job>>>,
-}
-
-/// The right to make a call of one's own.
-#[derive(Debug)]
-pub(crate) struct Alone<'a>(&'a AtomicUsize);
-
-impl Drop for Alone<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Gathering {
-    /// The right to go alone, while few do.
-    pub(crate) fn alone(&self) -> Option<Alone<'_>> {
-        let alone = Alone(&self.alone);
-        (self.alone.fetch_add(1, Ordering::Relaxed) < ALONE).then_some(alone)
-    }
-
-    fn join(&self, store: &Arc<Store>, bucket: Bucket, job: Job) {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        let job = match &*jobs {
-            Some(sender) => match sender.send(job) {
-                Ok(()) => return,
-                // The runtime of the last task has ended.
-                Err(unsent) => unsent.0,
-            },
-            None => job,
-        };
-        let (sender, receiver) = mpsc::unbounded_channel();
-        // The receiver is here: it cannot fail.
-        sender.send(job).ok();
-        tokio::spawn(run(Arc::downgrade(store), bucket, receiver));
-        *jobs = Some(sender);
+        (Self { bucket, owner: grant.owner, lock, queue, attempt: None, answer }, answered)
     }
 }
 
@@ -111,29 +70,21 @@ impl Store {
         bucket: Bucket,
         (job, answered): (Job, Answered),
     ) -> Result<Option<u64>, Error> {
-        self.gathering(bucket).join(self, bucket, job);
+        self.gathering(bucket).join(self, job);
         answered.await.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::OutcomeUnknown, "the runtime of the call has ended"))
         })
     }
 }
 
-/// Sends batches until the store is gone.
-async fn run(store: Weak<Store>, bucket: Bucket, mut jobs: mpsc::UnboundedReceiver<Job>) {
-    let mut calls = FuturesUnordered::new();
-    loop {
-        let mut batch = Vec::new();
-        tokio::select! {
-            count = jobs.recv_many(&mut batch, MOST), if calls.len() < BATCHES => {
-                let Some(store) = store.upgrade().filter(|_| count > 0) else { return };
-                calls.push(async move { call(&store, bucket, batch).await });
-            }
-            Some(()) = calls.next() => {}
-        }
+impl Carrier<Job> for Store {
+    async fn carry(self: Arc<Self>, jobs: Vec<Job>) {
+        call(&self, jobs).await;
     }
 }
 
-async fn call(store: &Store, bucket: Bucket, mut batch: Vec<Job>) {
+async fn call(store: &Store, mut batch: Vec<Job>) {
+    let Some(bucket) = batch.first().map(|job| job.bucket) else { return };
     // Whoever has gone meanwhile wants nothing done.
     batch.retain(|job| !job.answer.is_closed());
     // One label for all; who has another, as by a second client on the same store, asks for itself.

@@ -91,6 +91,7 @@ mod operate;
 mod pushes;
 mod redirect;
 mod reply;
+pub mod room;
 mod routes;
 mod run;
 mod scripts;

@@ -154,6 +154,12 @@ impl Node {
         self.store().keys.epoch(Bucket::FIRST)
     }
 
+    /// The key of a lock.
+    #[must_use]
+    pub fn lock_key(&self, name: &LockName) -> String {
+        self.store().keys.lock(name)
+    }
+
     /// The keys of a lock and its queue.
     #[must_use]
     pub fn lock_and_queue(&self, name: &LockName) -> [String; 2] {

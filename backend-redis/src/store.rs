@@ -13,7 +13,7 @@ use lock_core::{Env as _, Error, ErrorKind, Guarantees, SystemEnv};
 use redis::Value;
 
 use crate::{
-    batch::Gathering,
+    batch::{Gathering, gathering},
     error, guarantees,
     identity::Identity,
     keys::{Bucket, Keys},
@@ -67,7 +67,7 @@ impl Store {
         Self {
             promised: RwLock::new(Arc::new(guarantees::of(agreed, &settings, &[]))),
             identities: Mutex::default(),
-            gatherings: keys.buckets().map(|_| Gathering::default()).collect(),
+            gatherings: keys.buckets().map(|_| gathering()).collect(),
             routes: Routes::new(keys.buckets().count()),
             finder: Finder::new(&settings),
             settings,

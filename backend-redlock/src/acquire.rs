@@ -13,7 +13,8 @@ use lock_core::{
 use crate::{
     ballot::{Ballot, Said, Verdict},
     peer::micros,
-    quorum::{Call, Quorum, Round},
+    quorum::{Call, Quorum},
+    round::Round,
     scripts,
     token::{self, Token},
     vote::{Tally, Vote, tally},

@@ -56,6 +56,7 @@ mod peer;
 mod quorum;
 mod release;
 mod renew;
+mod round;
 mod scripts;
 mod url;
 mod wake;

@@ -3,7 +3,6 @@
 use std::{
     fmt,
     future::Future,
-    pin::Pin,
     sync::{
         Arc, PoisonError, RwLock, Weak,
         atomic::{AtomicU64, Ordering},
@@ -12,13 +11,11 @@ use std::{
 };
 
 use backend_redis::node::{Script, Settings};
-use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use lock_core::{BoxFuture, Env as _, Error, ErrorKind, Guarantees, SystemEnv, jittered};
-use tokio::time::Sleep;
+use lock_core::{Env as _, Error, ErrorKind, Guarantees, SystemEnv, jittered};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    batch::Gathering,
+    batch::{Gathering, HABIT},
     clock,
     config::Options,
     guarantees,
@@ -36,7 +33,7 @@ pub(crate) struct Quorum {
     pub(crate) wake: Arc<Wake>,
     pub(crate) spared: Spared,
     pub(crate) gathering: Gathering,
-    /// The last number that this client proposed: two attempts of one client never propose the same.
+    /// The last number that this client proposed: two calls of one client never propose the same.
     proposed: AtomicU64,
     promised: RwLock<(Settings, Arc<Guarantees>)>,
     tasks: TaskTracker,
@@ -87,7 +84,7 @@ impl Quorum {
             options,
             wake,
             spared: Spared::default(),
-            gathering: Gathering::default(),
+            gathering: Gathering::new(HABIT),
             proposed: AtomicU64::new(0),
             promised: RwLock::new((settings, Arc::new(promised))),
             tasks: TaskTracker::new(),
@@ -114,12 +111,7 @@ impl Quorum {
 
     /// A number to propose: the clock, and above all that this client has proposed.
     pub(crate) fn propose(&self, clock: u64) -> u64 {
-        self.propose_many(clock, 1)
-    }
-
-    /// The first of so many numbers in a row.
-    pub(crate) fn propose_many(&self, clock: u64, count: u64) -> u64 {
-        let next = |last: u64| Some(clock.max(last + 1) + count.max(1) - 1);
+        let next = |last: u64| Some(clock.max(last + 1));
         let last = self.proposed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
         clock.max(last.unwrap_or_default() + 1)
     }
@@ -146,33 +138,6 @@ impl Quorum {
         }
         round.finish(self, |_, _| {});
         if answered < self.majority() { Err(self.too_few(answered, failure)) } else { Ok(()) }
-    }
-
-    /// Asks these nodes at once; `limit` is how long anybody waits.
-    pub(crate) fn ask(self: &Arc<Self>, who: &[usize], call: &Arc<Call>, limit: Duration) -> Round {
-        self.ask_each(who, |_| Arc::clone(call), limit)
-    }
-
-    /// The same with a call for each.
-    pub(crate) fn ask_each(
-        self: &Arc<Self>,
-        who: &[usize],
-        call: impl Fn(usize) -> Arc<Call>,
-        limit: Duration,
-    ) -> Round {
-        let asking = who.iter().map(|&at| -> BoxFuture<_> {
-            let (quorum, call) = (Arc::clone(self), call(at));
-            Box::pin(async move { (at, quorum.put(at, &call).await) })
-        });
-        Round {
-            asking: asking.collect(),
-            pending: who.to_vec(),
-            alarm: Box::pin(tokio::time::sleep(limit)),
-            limit,
-            minority: self.peers.len() - self.majority(),
-            // Before the connections are given up, so that what is taken back goes the same way.
-            patience: (limit * PATIENCE).min(self.options.timeout / 2).saturating_sub(limit),
-        }
     }
 
     /// One call to one node. Who cannot be reached is probed.
@@ -317,86 +282,5 @@ async fn probe(quorum: Weak<Quorum>, at: usize) {
         drop(quorum);
         tokio::time::sleep(jittered(&SystemEnv, pause)).await;
         pause = (pause * 2).min(Duration::from_secs(1));
-    }
-}
-
-type Asking = FuturesUnordered<BoxFuture<(usize, Result<Answer, Error>)>>;
-
-/// One question to several nodes.
-pub(crate) struct Round {
-    asking: Asking,
-    pending: Vec<usize>,
-    alarm: Pin<Box<Sleep>>,
-    limit: Duration,
-    minority: usize,
-    /// How much longer it waits, once, if more than a minority was silent when the time was over.
-    patience: Duration,
-}
-
-/// How many times as long a round waits where more than a minority is silent: that is rather this
-/// process or its network than the nodes, and without a majority there is nothing to go on with.
-const PATIENCE: u32 = 10;
-
-impl Round {
-    /// The next answer; `None` when all have answered or nobody waits any longer.
-    pub(crate) async fn next(&mut self) -> Option<(usize, Result<Answer, Error>)> {
-        loop {
-            tokio::select! {
-                biased;
-                answer = self.asking.next() => {
-                    let (at, answer) = answer?;
-                    self.pending.retain(|other| *other != at);
-                    return Some((at, answer));
-                }
-                () = &mut self.alarm => {
-                    let more = std::mem::take(&mut self.patience);
-                    if more.is_zero() || self.pending.len() <= self.minority {
-                        return None;
-                    }
-                    self.alarm.as_mut().reset(tokio::time::Instant::now() + more);
-                }
-            }
-        }
-    }
-
-    /// Whether the node may still answer in time.
-    pub(crate) fn is_open(&self, at: usize) -> bool {
-        !self.alarm.is_elapsed() && self.pending.contains(&at)
-    }
-
-    /// Whether any node may.
-    pub(crate) fn any_open(&self) -> bool {
-        !self.alarm.is_elapsed() && !self.pending.is_empty()
-    }
-
-    /// Whom nothing was heard of.
-    pub(crate) fn silent(&self) -> &[usize] {
-        &self.pending
-    }
-
-    /// Lets the stragglers finish behind. What they answer goes to `then`; who is still silent when the
-    /// time is over is suspected and comes to it with `None`, and later again with its answer.
-    pub(crate) fn finish(
-        mut self,
-        quorum: &Arc<Quorum>,
-        mut then: impl FnMut(usize, Option<Result<Answer, Error>>) + Send + 'static,
-    ) {
-        if self.pending.is_empty() {
-            return;
-        }
-        let stragglers = Arc::clone(quorum);
-        quorum.behind(async move {
-            while let Some((at, answer)) = self.next().await {
-                then(at, Some(answer));
-            }
-            let why = format!("no answer within {}", humantime::format_duration(self.limit));
-            for at in &self.pending {
-                stragglers.suspect(*at, &why);
-                then(*at, None);
-            }
-            while let Some((at, answer)) = self.asking.next().await {
-                then(at, Some(answer));
-            }
-        });
     }
 }

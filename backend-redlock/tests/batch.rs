@@ -4,13 +4,13 @@
 
 mod support;
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use conformance_tests::kit::{Data, Mode, Server as _};
 use futures_util::future::join_all;
 use lock_core::{
-    Attempt, Backend, ClientOptions, Env as _, Error, Grant, LockClient, Outcome, OwnerLabel,
-    Release, Request, Signal, SystemEnv,
+    Attempt, Backend, ClientOptions, Enqueued, Env as _, Error, Grant, LockClient, Outcome,
+    OwnerLabel, Release, Request, Signal, SystemEnv,
 };
 
 use self::support::{LEASE, Nodes, PATIENT, SOON, eventually, granted, name, place, request};
@@ -76,7 +76,6 @@ async fn many_take_and_give_back_in_few_scripts() {
         assert_eq!((state.token, holder.label.as_str()), (grant.token, "test"));
         assert!(holder.remaining > LEASE / 2);
     }
-    assert_eq!(held.iter().map(|grant| grant.token).collect::<HashSet<_>>().len(), MANY);
     let before = calls(&nodes).await;
     assert_eq!(releases(&*store, &held).await, [Outcome::Released; MANY]);
     let freed = calls(&nodes).await - before;
@@ -181,6 +180,87 @@ async fn a_batch_whose_replies_are_lost_leaves_nothing() {
     eventually("nothing to be left", || async { (kept(&nodes, "job").await == 0).then_some(()) })
         .await;
     assert!(SystemEnv.now() < asked[0].sent + LEASE, "the leases ended it");
+}
+
+/// A release that carries the next attempt of its process.
+async fn hand_on(
+    store: &dyn Backend,
+    grant: &Grant,
+    next: &Request,
+) -> Result<(Outcome, Option<Grant>), Error> {
+    let how = Release { next: Some(next), ..Release::default() };
+    let released = store.release(grant, how).await?;
+    let next = match released.next {
+        Some(Enqueued::Granted(grant)) => Some(grant),
+        None => None,
+        Some(other) => panic!("neither a grant nor nothing: {other:?}"),
+    };
+    Ok((released.outcome, next))
+}
+
+#[tokio::test]
+async fn a_carried_attempt_takes_over_but_does_not_pass_another_process_s_place() {
+    let nodes = Nodes::start(3).await;
+    let (store, other) = (nodes.direct().await, nodes.direct().await);
+    let first = granted(&*store, &request("a", LEASE)).await;
+    let (outcome, second) = hand_on(&*store, &first, &request("a", LEASE)).await.unwrap();
+    assert_eq!(outcome, Outcome::Released);
+    let second = second.expect("nobody else waits");
+    assert!(second.token > first.token);
+    let theirs = request("a", LEASE);
+    let (mut turn, _) = place(&*other, &theirs).await;
+    let own = request("a", LEASE);
+    let (outcome, third) = hand_on(&*store, &second, &own).await.unwrap();
+    assert_eq!(outcome, Outcome::Released);
+    assert!(third.is_none(), "it barged: {third:?}");
+    let signal = tokio::time::timeout(SOON, turn.next()).await.unwrap();
+    assert!(matches!(signal, Signal::Recheck), "{signal:?}");
+    let grant =
+        eventually("the lock", || async { other.try_acquire(&theirs).await.unwrap().granted() })
+            .await;
+    assert!(grant.token > second.token);
+    support::busy(&*store, &own).await;
+}
+
+#[tokio::test]
+async fn a_carried_attempt_whose_reply_is_lost_leaves_nothing() {
+    let nodes = Nodes::start(3).await;
+    let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
+    // All scripts are known from here on.
+    let warm = granted(&*store, &request("job", LEASE)).await;
+    let (_, grant) = hand_on(&*store, &warm, &request("job", LEASE)).await.unwrap();
+    let (grant, next) = (grant.unwrap(), request("job", LEASE));
+    for proxy in &nodes.proxies[..2] {
+        proxy.set(Mode::HalfCut).await.unwrap();
+    }
+    let error = hand_on(&*store, &grant, &next).await.expect_err("two replies are lost");
+    assert!(error.is_retryable(), "{error:?}");
+    assert!(nodes.proxies[0].counters().to_client.swallowed > 0, "no reply was lost");
+    for proxy in &nodes.proxies[..2] {
+        proxy.set(Mode::Pass).await.unwrap();
+    }
+    eventually("nothing to be left", || async { (kept(&nodes, "job").await == 0).then_some(()) })
+        .await;
+    assert!(SystemEnv.now() < next.sent + LEASE, "the leases ended it");
+    let later = granted(&*nodes.direct().await, &request("job", LEASE)).await;
+    assert!(later.token > grant.token);
+}
+
+#[tokio::test]
+async fn a_batch_grants_leases_of_different_lengths() {
+    let nodes = Nodes::start(3).await;
+    let store = nodes.direct().await;
+    let lease = |number: usize| LEASE / (1 + number as u32 % 4);
+    let asked: Vec<_> =
+        (0..MANY).map(|number| request(&format!("job {number}"), lease(number))).collect();
+    let held = grants(attempts(&*store, &asked).await);
+    assert_eq!(held.len(), MANY);
+    for grant in &held {
+        let state = store.inspect(&grant.name).await.unwrap().unwrap();
+        let left = state.holder.unwrap().remaining;
+        assert!(left <= grant.lease && left > grant.lease / 4, "{left:?} of {:?}", grant.lease);
+    }
+    assert_eq!(releases(&*store, &held).await, [Outcome::Released; MANY]);
 }
 
 /// Two clients with names of their own may share one store.

@@ -1,5 +1,6 @@
 //! Eight clients contend for one name while the nodes of a minority are paused, killed and emptied, cut
-//! off, and given wrong clocks; what the clients saw is checked.
+//! off, and given wrong clocks; what the clients saw is checked. Each has several tasks there, so that
+//! releases carry the next attempt, and others on a name of its own, so that calls go in batches.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "chaos/witness.rs"]
@@ -19,7 +20,8 @@ use conformance_tests::{
     history::{ALL_RULES, Acquisition, Event, History, Recorder, What, assert_clean, check},
     kit::{Clock, Data, Mode, RedisOptions, Server as _},
 };
-use lock_core::{Env as _, FencingToken, Init, LockClient, SystemEnv};
+use lock_core::{Env as _, FencingToken, Init, LockClient, LockName, SystemEnv};
+use tokio::task::JoinSet;
 
 use self::{
     support::{Nodes, connect, name},
@@ -27,6 +29,8 @@ use self::{
 };
 
 const CLIENTS: u32 = 8;
+/// The tasks of a client on the name of all, and as many on its own.
+const TASKS: u64 = 2;
 const NODES: usize = 5;
 const KINDS: usize = 6;
 /// How long it goes on, and how much must have happened however slow the machine is.
@@ -77,13 +81,19 @@ impl Resource {
     }
 }
 
-async fn update(op: &Acquisition, resource: &Resource, token: FencingToken, lots: &mut Lots) {
+async fn update(
+    op: &Acquisition,
+    resource: &Resource,
+    name: &LockName,
+    token: FencingToken,
+    lots: &mut Lots,
+) {
     let began = op.now();
     let Some(read) = resource.read(token) else { return };
     tokio::time::sleep(Duration::from_micros(lots.below(20_000))).await;
     let wrote = read + 1;
     let admitted = resource.write(token, wrote);
-    let resource = "counter".to_owned();
+    let resource = format!("counter of {name}");
     op.record(What::Updated { resource, token, began, read, wrote, admitted });
 }
 
@@ -93,8 +103,8 @@ async fn contend(
     resource: Arc<Resource>,
     end: Arc<AtomicBool>,
     mut lots: Lots,
+    name: LockName,
 ) {
-    let name = name("job");
     while !end.load(Ordering::SeqCst) {
         let op = recorder.ask(&name);
         let guard = match client.lock(&name).lease(LEASE).wait(LONGEST).acquire().await {
@@ -109,7 +119,7 @@ async fn contend(
         // Now and then for longer than a lease, so that renewals are under fire, too.
         let times = if lots.below(16) == 0 { 150 } else { 2 };
         for _ in 0..times {
-            update(&op, &resource, guard.token(), &mut lots).await;
+            update(&op, &resource, &name, guard.token(), &mut lots).await;
             if !op.look(&guard) {
                 break;
             }
@@ -117,6 +127,28 @@ async fn contend(
         op.given_up();
         op.released(&guard.release().await);
     }
+}
+
+/// All tasks of one client.
+async fn use_client(
+    number: usize,
+    url: String,
+    recorder: Recorder,
+    job: Arc<Resource>,
+    end: Arc<AtomicBool>,
+    mut lots: Lots,
+) {
+    let client = LockClient::new(connect(&url).await);
+    let (own, own_name) = (Arc::new(Resource::default()), name(&format!("own {number}")));
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        for (resource, name) in [(&job, name("job")), (&own, own_name.clone())] {
+            let lots = Lots(lots.below(u64::MAX));
+            let (recorder, client, end) = (recorder.clone(), client.clone(), end.clone());
+            tasks.spawn(contend(recorder, client, resource.clone(), end, lots, name));
+        }
+    }
+    tasks.join_all().await;
     client.close().await;
 }
 
@@ -245,10 +277,10 @@ async fn eight_clients_under_random_faults() {
     let (resource, end) = (Arc::new(Resource::default()), Arc::new(AtomicBool::new(false)));
     let recorders: Vec<_> = (0..CLIENTS).map(Recorder::new).collect();
     let mut tasks = Vec::new();
-    for (seed, recorder) in (seed..=u64::MAX).zip(&recorders) {
-        let client = LockClient::new(connect(&url).await);
-        let (resource, end) = (resource.clone(), end.clone());
-        tasks.push(tokio::spawn(contend(recorder.clone(), client, resource, end, Lots(!seed))));
+    for (number, recorder) in recorders.iter().enumerate() {
+        let (resource, end, lots) = (resource.clone(), end.clone(), Lots(!seed ^ number as u64));
+        let recorder = recorder.clone();
+        tasks.push(tokio::spawn(use_client(number, url.clone(), recorder, resource, end, lots)));
     }
     let (over, seen) = (end.clone(), resource.clone());
     tokio::spawn(async move {
@@ -279,6 +311,9 @@ async fn eight_clients_under_random_faults() {
         resource.refused.load(Ordering::SeqCst)
     );
     assert!(acquired as u64 >= ENOUGH, "hardly anything was acquired: {acquired}");
+    let batched = witness.batched();
+    println!("{batched} attempts in batches, counted on each node");
+    assert!(batched >= ENOUGH, "hardly anything went in a batch: {batched}");
     explain(&history, &witness);
     assert_clean(&history, ALL_RULES);
 }

@@ -24,6 +24,8 @@
 mod node;
 #[path = "model/quorum.rs"]
 mod quorum;
+#[path = "model/state.rs"]
+mod state;
 
 use quorum::{Guards, Quorum, Time};
 use stateright::{Checker, HasDiscoveries, Model};

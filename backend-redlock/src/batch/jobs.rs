@@ -11,19 +11,19 @@ use crate::{
     scripts,
 };
 
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     pub(super) request: Request,
     /// `None`: it is to go by itself.
     pub(super) answer: oneshot::Sender<Option<Grant>>,
 }
 
-pub(super) struct Release {
+pub(crate) struct Release {
     pub(super) grant: Grant,
     pub(super) held: Arc<Held>,
     pub(super) answer: oneshot::Sender<Result<Outcome, Error>>,
 }
 
-pub(super) enum Job {
+pub(crate) enum Job {
     Attempt(Attempt),
     /// With the next attempt of this process for the same lock, which is made right behind it.
     Release(Release, Option<Attempt>),
@@ -86,42 +86,33 @@ impl Quorum {
     ) -> Arc<Call> {
         let node = &self.peers[0].node;
         let (releases, attempts) = (jobs.releases.len(), jobs.attempts.len());
-        let mut keys = Vec::with_capacity(1 + 2 * releases + 4 * attempts);
+        let released = jobs.releases.iter().map(|release| &release.grant.name);
+        let wanted = jobs.attempts.iter().map(|attempt| &attempt.request.name);
+        let mut keys = Vec::with_capacity(1 + releases + attempts);
         keys.push(node.epoch_key());
-        let mut queues = Vec::with_capacity(releases);
-        for release in &jobs.releases {
-            let [lock, queue] = node.lock_and_queue(&release.grant.name);
-            keys.push(lock);
-            queues.push(queue);
-        }
-        keys.append(&mut queues);
-        let (mut places, mut tombstones) = (Vec::new(), Vec::new());
-        for Attempt { request, .. } in &jobs.attempts {
-            let [_, lock, queue, place, tombstone] = node.keys(&request.name, request.owner);
-            keys.push(lock);
-            queues.push(queue);
-            places.push(place);
-            tombstones.push(tombstone);
-        }
-        keys.append(&mut queues);
-        keys.append(&mut places);
-        keys.append(&mut tombstones);
+        keys.extend(released.chain(wanted).map(|name| node.lock_key(name)));
 
-        let label = jobs.attempts.first().map(|attempt| attempt.request.label.to_string());
-        let mut arguments = Vec::with_capacity(7 + releases + 3 * attempts);
+        let first = jobs.attempts.first().map(|attempt| &attempt.request);
+        let lease = first.map(|request| request.lease);
+        let differs = |attempt: &Attempt| Some(attempt.request.lease) != lease;
+        let one_lease = !jobs.attempts.iter().any(differs);
+        let mut arguments = Vec::with_capacity(8 + releases + 3 * attempts);
         arguments.extend([
             self.options.bound_micros().to_string(),
             self.late(clock, limit).to_string(),
             clock.to_string(),
             number.to_string(),
-            self.propose_many(clock, attempts as u64).to_string(),
-            label.unwrap_or_default(),
+            self.propose(clock).to_string(),
+            first.map(|request| request.label.to_string()).unwrap_or_default(),
             releases.to_string(),
+            lease.filter(|_| one_lease).map(millis).unwrap_or_default(),
         ]);
         arguments.extend(jobs.releases.iter().map(|release| release.grant.owner.to_string()));
         for Attempt { request, .. } in &jobs.attempts {
-            let (owner, lease) = (request.owner.to_string(), millis(request.lease));
-            arguments.extend([owner, lease, watermark(&request.name)]);
+            arguments.extend([request.owner.to_string(), watermark(&request.name)]);
+            if !one_lease {
+                arguments.push(millis(request.lease));
+            }
         }
         Arc::new(Call { script: &scripts::BATCH, in_epoch: true, keys, arguments })
     }

@@ -12,8 +12,9 @@ use crate::{
     acquire::{Held, Try},
     clock::{Span, may_vote},
     peer::{Answer, micros},
-    quorum::{Quorum, Round},
+    quorum::Quorum,
     release::Count,
+    round::Round,
     token::{self, Token},
     vote::{Tally, Vote, tally},
 };

@@ -79,13 +79,20 @@ if record or others then
     redis.call('HSET', KEYS[4], owner, text(now + LIFE_US) .. ' ' .. ARGV[15])
     redis.call('PEXPIRE', KEYS[3], TOMB_MS)
     redis.call('PEXPIRE', KEYS[4], TOMB_MS)
+    -- Until then, and a second more, batch.lua looks for places and tombstones.
+    local crowd = now + (TOMB_MS + 1000) * 1000
+    if crowd > tonumber(redis.call('HGET', KEYS[1], 'crowd') or 0) then
+      redis.call('HSET', KEYS[1], 'crowd', text(crowd))
+    end
   end
   return busy()
 end
 number = math.min(math.max(tonumber(ARGV[9]), now - bound), now + bound)
 number = math.max(number, mark + 1, floor + 1)
 if number > 9007199254740991 then return {'exhausted', stamp} end
-redis.call('HSET', KEYS[1], ARGV[13], text(number))
+-- `top` is the highest of all watermarks: what is above it need not ask for its own.
+local top = math.max(number, tonumber(redis.call('HGET', KEYS[1], 'top') or 0))
+redis.call('HSET', KEYS[1], ARGV[13], text(number), 'top', text(top))
 redis.call('SET', KEYS[2], table.concat({owner, text(number), '0', text(attempt), ARGV[7]}, ' '),
   'PX', lease)
 redis.call('ZREM', KEYS[3], owner)

@@ -2,69 +2,113 @@
 -- acquire_fast.lua, and releases of locks for which nobody waits here. Any other is answered -1, and
 -- goes its own way in a script of its own.
 --
--- KEYS: 1 epoch record, then the locks of the releases, their queues, the locks of the attempts, their
---       queues, their places, their owners' tombstones
+-- What is sent is short, since each argument costs the server as much as what is done with it: while
+-- the node has neither places nor tombstones (see `crowd` in acquire.lua), nobody looks for them.
+--
+-- KEYS: 1 epoch record, then the locks of the releases, then those of the attempts
 -- ARGV: 1 to 4 and the last two as for `gate`
 --       5 clock bound, µs   6 the clock past which attempts are late   7 what the client takes this
---       clock to be   8 the number of all attempts   9 the first proposed number; each next one is one
---       more   10 label of all attempts   11 how many releases, then the owner of each; then owner, lease
---       ms and watermark of each attempt
+--       clock to be   8 the number of all attempts   9 the proposed number of all: a token is one of its
+--       name   10 label of all attempts   11 how many releases   12 lease of all attempts, ms, or '' if
+--       they differ, then the owner of each release; then owner and watermark of each attempt, and its
+--       lease if they differ
 -- Answer: {'batch', clock, {1 or 0 for each release, whether it was held; the number of each attempt}}
 local call, answers, time = redis.call, {}, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local stamp, releases = string.format('%.0f', now), ARGV[11] + 0
+local stamp, releases, argument = string.format('%.0f', now), ARGV[11] + 0, 13
+local e = call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'clock', 'top', 'crowd')
+local crowded = (e[8] or 0) + 0 > now
+-- What a name or an owner has besides its lock, by the layout of `Keys` in backend-redis.
+local base = string.sub(KEYS[1], 1, -6)
+local function has(word, of) return call('EXISTS', base .. word .. of) == 1 end
+local function name_of(lock) return string.sub(lock, #base + 6) end
+if crowded then
+  -- Once for all of them: mostly the crowd is elsewhere.
+  local beside, owner = {}, argument + releases
+  for at = 2, #KEYS do beside[#beside + 1] = base .. 'queue:' .. name_of(KEYS[at]) end
+  for at = releases + 2, #KEYS do
+    beside[#beside + 1] = base .. 'places:' .. name_of(KEYS[at])
+    beside[#beside + 1] = base .. 'gone:' .. ARGV[owner]
+    owner = owner + (ARGV[12] == '' and 3 or 2)
+  end
+  crowded = call('EXISTS', unpack(beside)) > 0
+end
+
 if releases > 0 then
-  local crowded = call('EXISTS', unpack(KEYS, releases + 2, 2 * releases + 1)) > 0
   local records, freed = call('MGET', unpack(KEYS, 2, releases + 1)), {}
   for at = 1, releases do
-    local record, owner = records[at], ARGV[11 + at]
-    if crowded and call('EXISTS', KEYS[releases + 1 + at]) == 1 then
-      answers[at] = -1
-    elseif record and string.sub(record, 1, 32) == owner and string.match(record, '^%x+ %d+ 0 ') then
-      answers[at], freed[#freed + 1] = 1, KEYS[1 + at]
-    else
-      answers[at] = 0
+    local record, owner, answer = records[at], ARGV[argument + at - 1], 0
+    if crowded and has('queue:', name_of(KEYS[1 + at])) then
+      answer = -1
+    elseif record and string.sub(record, 1, 32) == owner then
+      -- A number has 16 digits until the year 2286.
+      local before, state, behind = string.byte(record, 50, 52)
+      if before == 32 and state == 48 and behind == 32 or string.match(record, '^%x+ %d+ 0 ') then
+        answer, freed[#freed + 1] = 1, KEYS[1 + at]
+      end
     end
+    answers[at] = answer
   end
   if freed[1] then call('DEL', unpack(freed)) end
 end
 
-local first, argument = 2 * releases + 2, 12 + releases
-local attempts = (#KEYS - first + 1) / 4
+local first = releases + 2
+local attempts = #KEYS - first + 1
 if attempts == 0 then return {'batch', stamp, answers} end
-local fields = {'run', 'replid', 'longest', 'quarantine', 'from', 'clock'}
-for at = 0, attempts - 1 do fields[7 + at] = ARGV[argument + 3 * at + 2] end
-local e, bound, longest = call('HMGET', KEYS[1], unpack(fields)), ARGV[5] + 0, ARGV[3] + 0
+argument = argument + releases
+local bound, longest, lease = ARGV[5] + 0, ARGV[3] + 0, ARGV[12]
+local step = lease == '' and 3 or 2
 local open = e[1] == ARGV[1] and e[2] == ARGV[2] and e[3] == ARGV[3] and e[4] == ARGV[4]
   and e[5] + 0 <= now and (e[6] or 0) + 0 <= now and ARGV[7] - bound <= now and now <= ARGV[6] + 0
-local free = open and call('EXISTS', unpack(KEYS, first, #KEYS)) == 0
-local marks, set = {}, {'clock', stamp}
-for at = 0, attempts - 1 do
-  local lock, field = first + at, fields[7 + at]
-  local answer = -1
-  if open and ARGV[argument + 3 * at + 1] * 1000 <= longest
-    and (free or call('EXISTS', KEYS[lock], KEYS[lock + attempts], KEYS[lock + 2 * attempts],
-      KEYS[lock + 3 * attempts]) == 0) then
-    local number = math.min(math.max(ARGV[9] + at, now - bound), now + bound)
-    number = math.max(number, (marks[field] or e[7 + at] or 0) + 1)
-    if number <= 9007199254740991 then
-      answer, marks[field] = number, number
-      set[#set + 1] = field
-      set[#set + 1] = string.format('%.0f', number)
-    end
+  and (lease == '' or lease * 1000 <= longest)
+if not open then
+  for at = 1, attempts do answers[releases + at] = -1 end
+  return {'batch', stamp, answers}
+end
+
+-- Of one number all attempts have the same text; only what is raised above its watermark has its own.
+local proposed, text, marks, top = ARGV[9] + 0, ARGV[9], nil, (e[7] or 0) + 0
+if proposed < now - bound or proposed > now + bound then
+  proposed = math.min(math.max(proposed, now - bound), now + bound)
+  text = string.format('%.0f', proposed)
+end
+if proposed <= top then
+  local fields = {}
+  for at = 0, attempts - 1 do fields[1 + at] = ARGV[argument + step * at + 1] end
+  marks = call('HMGET', KEYS[1], unpack(fields))
+end
+local numbers, texts, set = {}, {}, {'clock', stamp, 'top', ''}
+for at = 1, attempts do
+  local own = argument + step * (at - 1)
+  local number, shown = proposed, text
+  if marks and marks[at] and marks[at] + 0 >= proposed then
+    number = marks[at] + 1
+    shown = string.format('%.0f', number)
   end
-  answers[releases + 1 + at] = answer
+  if number > 9007199254740991 or lease == '' and ARGV[own + 2] * 1000 > longest
+    or crowded and (has('queue:', name_of(KEYS[first + at - 1]))
+      or has('places:', name_of(KEYS[first + at - 1])) or has('gone:', ARGV[own])) then
+    answers[releases + at] = -1
+  else
+    numbers[at], texts[at], top = number, shown, math.max(top, number)
+    set[#set + 1] = ARGV[own + 1]
+    set[#set + 1] = shown
+  end
 end
 -- Remembered before the first is taken: should a later step fail, no number comes twice.
-if set[3] then call('HSET', KEYS[1], unpack(set)) end
-for at = 0, attempts - 1 do
-  local number, own = answers[releases + 1 + at], argument + 3 * at
-  if number > 0 then
-    local record = ARGV[own] .. string.format(' %.0f 0 ', number) .. ARGV[8] .. ' ' .. ARGV[10]
-    -- Two may ask for the same lock.
-    if not call('SET', KEYS[first + at], record, 'PX', ARGV[own + 1], 'NX') then
-      answers[releases + 1 + at] = -1
-    end
+if set[5] then
+  set[4] = top == proposed and text or string.format('%.0f', top)
+  call('HSET', KEYS[1], unpack(set))
+end
+local rest = ' 0 ' .. ARGV[8] .. ' ' .. ARGV[10]
+local tail = ' ' .. text .. rest
+for at = 1, attempts do
+  local own = argument + step * (at - 1)
+  if numbers[at] then
+    local record = ARGV[own] .. (texts[at] == text and tail or ' ' .. texts[at] .. rest)
+    -- It may be held, and two may ask for the same lock.
+    local taken = call('SET', KEYS[first + at - 1], record, 'PX', step == 3 and ARGV[own + 2] or lease, 'NX')
+    answers[releases + at] = taken and numbers[at] or -1
   end
 end
 return {'batch', stamp, answers}

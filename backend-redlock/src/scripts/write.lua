@@ -17,6 +17,9 @@ if number > tonumber(own) then
   redis.call('SET', KEYS[2], table.concat({owner, ARGV[2], state, rest}, ' '), 'PX', left)
   if number > tonumber(redis.call('HGET', KEYS[1], ARGV[3]) or 0) then
     redis.call('HSET', KEYS[1], ARGV[3], ARGV[2])
+    if number > tonumber(redis.call('HGET', KEYS[1], 'top') or 0) then
+      redis.call('HSET', KEYS[1], 'top', ARGV[2])
+    end
   end
 end
 return {'written', stamp, 1}

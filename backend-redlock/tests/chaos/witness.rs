@@ -3,7 +3,10 @@
 use std::{
     collections::VecDeque,
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,6 +26,7 @@ type Events = Arc<Mutex<VecDeque<(Instant, String)>>>;
 #[derive(Default)]
 pub(crate) struct Witness {
     events: Events,
+    batched: Arc<AtomicU64>,
     watching: JoinSet<()>,
 }
 
@@ -42,14 +46,19 @@ impl Witness {
     /// Hears of every write of a node's scripts, with the node's own clock. While the node is paused
     /// nothing is heard; after a restart it is heard again.
     pub(crate) fn watch(&mut self, at: usize, address: SocketAddr) {
-        let events = Arc::clone(&self.events);
+        let (events, batched) = (Arc::clone(&self.events), Arc::clone(&self.batched));
         self.watching.spawn(async move {
             loop {
-                let ended = monitor(&events, at, address).await;
+                let ended = monitor(&events, &batched, at, address).await;
                 keep(&events, format!("node {at}: not heard any more: {ended:?}"));
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         });
+    }
+
+    /// How many attempts batches have made on nodes, in vain or not.
+    pub(crate) fn batched(&self) -> u64 {
+        self.batched.load(Ordering::Relaxed)
     }
 
     /// What happened from `from` to `until`, a line each.
@@ -60,7 +69,12 @@ impl Witness {
     }
 }
 
-async fn monitor(events: &Events, at: usize, address: SocketAddr) -> std::io::Result<()> {
+async fn monitor(
+    events: &Events,
+    batched: &AtomicU64,
+    at: usize,
+    address: SocketAddr,
+) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(b"MONITOR\r\n").await?;
     keep(events, format!("node {at}: heard from here on"));
@@ -68,6 +82,10 @@ async fn monitor(events: &Events, at: usize, address: SocketAddr) -> std::io::Re
     while let Some(line) = lines.next_line().await? {
         let writes = ["\"SET\"", "\"DEL\"", "\"PEXPIRE\"", "\"HSET\""];
         if line.contains(" lua]") && writes.iter().any(|word| line.contains(word)) {
+            // Only batches take a lock in this way.
+            if line.contains("\"NX\"") {
+                batched.fetch_add(1, Ordering::Relaxed);
+            }
             keep(events, format!("node {at}: {}", line.trim_start_matches('+')));
         }
     }

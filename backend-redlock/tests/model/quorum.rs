@@ -1,4 +1,4 @@
-//! The model: three nodes, some attempts, and what lies between them.
+//! The model: what may happen to three nodes and some attempts.
 
 use backend_redlock::{
     token::{Token, decide},
@@ -7,7 +7,10 @@ use backend_redlock::{
 };
 use stateright::{Model, Property};
 
-use crate::node::Node;
+use crate::{
+    node::Node,
+    state::{NOTHING, Part, Phase, State, Try, canonical, forget},
+};
 
 pub(crate) const NODES: usize = 3;
 
@@ -48,96 +51,6 @@ pub(crate) struct Quorum {
     pub(crate) jumps: u8,
     /// How many renewals there are; each holder sends one at most.
     pub(crate) renewals: u8,
-}
-
-/// What is under way between one attempt and one node, and what the attempt knows of the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Part {
-    /// A request that was not read yet; it may be read after the attempt is over.
-    asked: bool,
-    vote: Vote,
-    /// The number of a write-back not read yet, or 0.
-    written: u64,
-    taken: bool,
-    /// A renewal not read yet.
-    renewing: bool,
-    /// A renewal found nothing there.
-    gone: bool,
-    /// The last period for which the node keeps the lock, as far as counted answers tell.
-    keeps: Option<u8>,
-    /// What is left there is to be given back.
-    freeing: bool,
-}
-
-const NOTHING: Part = Part {
-    asked: false,
-    vote: Vote::Open,
-    written: 0,
-    taken: false,
-    renewing: false,
-    gone: false,
-    keeps: None,
-    freeing: false,
-};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
-    Idle,
-    Asking,
-    Writing {
-        number: u64,
-        needed: usize,
-    },
-    Holding(u64),
-    /// Over, with the token it had.
-    Over(Option<u64>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Try {
-    phase: Phase,
-    proposed: u64,
-    /// How many periods are over: 0 is the lease of the request, 1 that of the renewal.
-    ended: u8,
-    /// The period at whose end it believes no more.
-    until: u8,
-    renewed: bool,
-    lost: bool,
-    /// The largest token granted before it began: its own must be above.
-    after: u64,
-    parts: [Part; NODES],
-}
-
-impl Try {
-    fn spent(&self) -> bool {
-        self.ended > self.until
-    }
-
-    fn votes(&self) -> Vec<Vote> {
-        self.parts.iter().map(|part| part.vote).collect()
-    }
-
-    /// How many periods must be over until no lease of it is left that was asked for before now.
-    fn owed(&self) -> u8 {
-        u8::from(self.phase != Phase::Idle) + u8::from(self.renewed)
-    }
-
-    fn token(&self) -> Option<u64> {
-        match self.phase {
-            Phase::Holding(token) => Some(token),
-            Phase::Over(token) => token,
-            _ => None,
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct State {
-    tries: Vec<Try>,
-    nodes: [Node; NODES],
-    crashes: u8,
-    jumps: u8,
-    renewals: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,38 +120,6 @@ impl Quorum {
         let largest = known.iter().copied().max().flatten();
         let until = if self.guards.majority_th { expiry(&known) } else { largest };
         own.until = own.until.max(until.unwrap_or(0));
-    }
-}
-
-/// The nodes are alike: states that differ by their order only are one.
-fn canonical(state: &mut State) {
-    let column = |at: usize| {
-        let parts: Vec<_> = state.tries.iter().map(|own| own.parts[at]).collect();
-        (state.nodes[at].clone(), parts)
-    };
-    let mut columns: Vec<_> = (0..NODES).map(column).collect();
-    columns.sort_unstable();
-    for (at, (node, parts)) in columns.into_iter().enumerate() {
-        state.nodes[at] = node;
-        for (own, part) in state.tries.iter_mut().zip(parts) {
-            own.parts[at] = part;
-        }
-    }
-}
-
-/// What makes no difference any more is forgotten.
-fn forget(own: &mut Try) {
-    if own.phase == Phase::Over(None) {
-        own.after = 0;
-    }
-    let holding = matches!(own.phase, Phase::Holding(_)) && !own.lost;
-    for part in &mut own.parts {
-        if matches!(own.phase, Phase::Holding(_) | Phase::Over(_)) {
-            (part.vote, part.taken) = (Vote::Open, false);
-        }
-        if !holding {
-            (part.gone, part.keeps) = (false, None);
-        }
     }
 }
 
