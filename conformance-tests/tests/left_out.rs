@@ -1,6 +1,7 @@
 //! Runs one case in a process of its own, whose program or environment lacks a guard.
 
 use std::{
+    fmt,
     path::Path,
     process::{Command, Stdio},
     sync::Mutex,
@@ -21,6 +22,16 @@ pub(crate) enum Ended {
     Failed(String),
     /// It says nothing of the guard.
     Untold(String),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => f.write_str("SURVIVED"),
+            Self::Failed(why) => write!(f, "caught: {why}"),
+            Self::Untold(why) => write!(f, "UNTOLD: {why}"),
+        }
+    }
 }
 
 /// Runs the test `case` of `program`, without `guard`.
@@ -66,9 +77,9 @@ pub(crate) fn try_all(count: usize, one: impl Fn(usize) -> (String, Ended) + Syn
                 loop {
                     let Some(at) = next.lock().unwrap().next() else { return };
                     let (what, ended) = one(at);
-                    println!("{what}: {ended:?}");
+                    println!("{what}: {ended}");
                     if !matches!(ended, Ended::Failed(_)) {
-                        wrong.lock().unwrap().push(format!("{what}: SURVIVED: {ended:?}"));
+                        wrong.lock().unwrap().push(format!("{what}: {ended}"));
                     }
                 }
             });
