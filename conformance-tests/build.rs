@@ -1,6 +1,8 @@
 //! The sources of `lock-core` once more, with switches in the guards that `tests/core` leaves out one by
 //! one. The copy stands in the build folder: nothing of it is in the product.
 
+#![allow(clippy::unwrap_used)]
+
 use std::{
     env, fs,
     path::{Path, PathBuf},

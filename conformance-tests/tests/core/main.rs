@@ -19,7 +19,7 @@ mod client_cases;
 mod endings;
 #[path = "../../../lock-core/tests/support/faulty.rs"]
 mod faulty;
-#[path = "../left_out.rs"]
+#[path = "../left_out/mod.rs"]
 mod left_out;
 mod list;
 #[path = "../../../lock-core/tests/memory.rs"]

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod etcd;
-#[path = "../left_out.rs"]
+#[path = "../left_out/mod.rs"]
 mod left_out;
 mod mysql;
 mod postgres;
