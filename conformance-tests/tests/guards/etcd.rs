@@ -54,7 +54,7 @@ const GUARDS: &[Guard<OneEtcd>] = &[
         case: |stage| Box::pin(an_abandoned_owner(stage)),
     },
     Guard {
-        what: "the fence compares the token that was admitted",
+        what: "section 2: the fence compares the token that was admitted",
         // A comparison as it stands in the request: the tag of its key, the key's length, the key. The
         // write has another tag. What is compared instead has no value yet.
         texts: &[("\u{1a}\u{0b}fences/data", "\u{1a}\u{0b}fences/none")],

@@ -67,7 +67,7 @@ const GUARDS: &[Guard<OneMariadb>] = &[
         case: |stage| Box::pin(a_late_renewal(stage)),
     },
     Guard {
-        what: "the fence refuses a lower token",
+        what: "section 2: the fence refuses a lower token",
         texts: &[("LAST_INSERT_ID(GREATEST(token, ?))", "LAST_INSERT_ID(GREATEST(?, 0))")],
         case: |stage| Box::pin(a_stale_write(stage)),
     },

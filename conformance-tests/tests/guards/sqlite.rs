@@ -72,7 +72,7 @@ const GUARDS: &[Guard] = &[
         case: "an_abandoned_owner_takes_nothing",
     },
     Guard {
-        what: "the fence refuses a lower token",
+        what: "section 2: the fence refuses a lower token",
         texts: &[("WHERE excluded.token >= token", "WHERE true")],
         case: "a_stale_write_is_refused",
     },
