@@ -75,28 +75,13 @@ fn the_same_seed_gives_the_same_log() {
 /// Every part that is broken on purpose is found out, by the finding meant for it.
 #[test]
 fn every_mutant_is_found_out() {
-    for (mutant, finding) in [
-        (Mutant::GrantsTwice, "Exclusion broken"),
-        (Mutant::CountsFromReply, "Exclusion broken"),
-        (Mutant::OldPushes, "Exclusion broken"),
-        (Mutant::PushesForTheLease, "Exclusion broken"),
-        (Mutant::ClockStops, "Exclusion broken"),
-        (Mutant::TokensForget, "Tokens broken"),
-        (Mutant::ReleasesOthers, "Exclusion broken"),
-        (Mutant::Resurrects, "Exclusion broken"),
-        (Mutant::NoTombstones, "was left behind"),
-        (Mutant::AbandonsNothing, "was left behind"),
-        (Mutant::LosesOnSilence, "and the store has it"),
-        (Mutant::ReleasesOnce, "was left behind"),
-        (Mutant::NeverWakes, "tasks left"),
-        (Mutant::Barges, "Fairness broken"),
-    ] {
+    for &(mutant, requirement, finding) in sim::MUTANTS {
         let met = |seed: &u64| {
             let report = run(*seed, Some(mutant));
             report.findings.iter().any(|found| found.contains(finding))
         };
         let seed = (1..=MUTANT_SEEDS).find(met);
-        println!("{mutant:?}: {finding} at seed {seed:?}");
+        println!("{requirement} {mutant:?}: {finding} at seed {seed:?}");
         assert!(seed.is_some(), "{mutant:?} was not found in {MUTANT_SEEDS} seeds");
     }
 }

@@ -6,11 +6,12 @@ use lock_core::{Attempt, Backend, Env as _, Release, Request, Signal, SystemEnv}
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{cases, pushes};
-use crate::setting::{Setting, granted, place};
+use super::{cases, fair, pushes};
+use crate::setting::{Setting, granted, place, refused};
 
 cases! {
     "L4" a_release_does_not_wake_the_whole_herd pushes;
+    "L4" who_stands_further_back_asks_more_seldom fair;
 }
 
 const PLACES: usize = 12;
@@ -82,4 +83,32 @@ async fn serve(
             return each;
         }
     }
+}
+
+/// A waiter asks as often as it was told: that is what waiting costs besides handoffs.
+async fn who_stands_further_back_asks_more_seldom(setting: Setting) {
+    let (one, other) = (setting.connect().await, setting.connect().await);
+    let name = setting.name("job");
+    let held = granted(&*one, &setting.request(&name)).await;
+    let (mut requests, mut turns) = (Vec::new(), Vec::new());
+    for _ in 0..PLACES {
+        let request = setting.request(&name);
+        turns.push(place(&*other, &request).await.0);
+        requests.push(request);
+    }
+    let mut pauses = Vec::new();
+    for mut again in requests {
+        again.sent = SystemEnv.now();
+        pauses.push(refused(&*other, &again).await.retry_after);
+    }
+    assert!(pauses.is_sorted(), "somebody asks more often than who stands before it: {pauses:?}");
+    let (first, last) = (pauses[0], pauses[PLACES - 1]);
+    assert!(last >= first * 3 / 2, "the last of {PLACES} asks as often as the first: {pauses:?}");
+    assert!(last <= setting.promised().longest_poll, "more seldom than is promised: {pauses:?}");
+    // A store that polls by a lease that is nearly over would hide its rate.
+    assert!(first >= setting.lease().min(Duration::from_millis(100)), "no rate: {pauses:?}");
+    for turn in turns {
+        turn.leave().await.unwrap();
+    }
+    one.release(&held, Release::default()).await.unwrap();
 }

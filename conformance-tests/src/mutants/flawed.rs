@@ -130,6 +130,10 @@ impl Backend for Flawed {
                 Attempt::Granted(Grant::new(request, after(busy.token)))
             }
             Attempt::Busy(busy) if self.has(Flaw::WakesNobody) => Attempt::Busy(deaf(busy)),
+            Attempt::Busy(mut busy) if self.has(Flaw::AsksAtOneRate) => {
+                busy.retry_after = Duration::from_millis(500);
+                Attempt::Busy(busy)
+            }
             Attempt::Busy(mut busy) if self.has(Flaw::HidesTheToken) => {
                 busy.token = FencingToken::ZERO;
                 Attempt::Busy(busy)

@@ -59,6 +59,8 @@ pub enum Flaw {
     KeepsDeadPlaces,
     /// A release wakes every place.
     WakesTheHerd,
+    /// Every place asks as often as the first.
+    AsksAtOneRate,
     /// A release says that it was done, and was not.
     ReleasesNothing,
     /// Names are the same in upper and lower case.
@@ -107,6 +109,7 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::KeepsNoQueue, "L3", "nobody_barges_past_a_place"),
     (Flaw::KeepsDeadPlaces, "L3", "a_dead_place_is_passed_over_in_time"),
     (Flaw::WakesTheHerd, "L4", "a_release_does_not_wake_the_whole_herd"),
+    (Flaw::AsksAtOneRate, "L4", "who_stands_further_back_asks_more_seldom"),
     (Flaw::RenewsForAnybody, "L5", "a_forced_release_is_learnt_by_the_holder"),
     (Flaw::ReleasesNothing, "L6", "close_releases_and_refuses"),
     (Flaw::IgnoresTheFloor, "S2", "a_floor_far_ahead_of_the_clock_is_refused"),

@@ -27,7 +27,7 @@ pub use self::{
     env::SimEnv,
     load::{Register, Worker},
     net::{Link, Net},
-    plan::{Mutant, Plan},
+    plan::{MUTANTS, Mutant, Plan},
     world::{End, NET, Process, Sleep, World},
 };
 use crate::history::{Recorder, Rule, check};

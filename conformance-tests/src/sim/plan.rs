@@ -38,6 +38,24 @@ pub enum Mutant {
     Barges,
 }
 
+/// Every mutant, with the requirement that it breaks and the words of the finding meant for it.
+pub const MUTANTS: &[(Mutant, &str, &str)] = &[
+    (Mutant::GrantsTwice, "S1", "Exclusion broken"),
+    (Mutant::CountsFromReply, "S3", "Exclusion broken"),
+    (Mutant::OldPushes, "S3", "Exclusion broken"),
+    (Mutant::PushesForTheLease, "S3", "Exclusion broken"),
+    (Mutant::ClockStops, "S3", "Exclusion broken"),
+    (Mutant::TokensForget, "S2", "Tokens broken"),
+    (Mutant::ReleasesOthers, "S4", "Exclusion broken"),
+    (Mutant::Resurrects, "S5", "Exclusion broken"),
+    (Mutant::NoTombstones, "S6", "was left behind"),
+    (Mutant::AbandonsNothing, "S6", "was left behind"),
+    (Mutant::LosesOnSilence, "S6", "and the store has it"),
+    (Mutant::ReleasesOnce, "S6", "was left behind"),
+    (Mutant::NeverWakes, "L2", "tasks left"),
+    (Mutant::Barges, "L3", "Fairness broken"),
+];
+
 /// The odds of a run, in thousandths of the calls.
 #[derive(Clone, Debug)]
 pub struct Plan {

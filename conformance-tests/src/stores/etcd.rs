@@ -147,6 +147,23 @@ impl Plant for Members {
                 self.kill(1)?;
                 Ok("two of three are dead".to_owned())
             }
+            Fault::ServerPaused => {
+                for member in self.etcd.members() {
+                    member.pause()?;
+                }
+                self.away = (0..self.count()).collect();
+                Ok(format!("all {} members stood still", self.count()))
+            }
+            Fault::ServerRestarted => {
+                for member in 0..self.count() {
+                    self.etcd.member_mut(member).kill()?;
+                }
+                for member in 0..self.count() {
+                    self.etcd.member_mut(member).restart(Data::Keep).await?;
+                }
+                self.etcd.wait_healthy().await?;
+                Ok(format!("all {} members died, and others serve", self.count()))
+            }
             _ => self.etcd.member_mut(0).plant(fault, name).await,
         }
     }
@@ -156,7 +173,7 @@ impl Plant for Members {
         match fault {
             Fault::SlowDisk => self.disk.felt(),
             Fault::FullDisk => self.make_room().await,
-            Fault::MemberPaused => {
+            Fault::MemberPaused | Fault::ServerPaused => {
                 for member in away {
                     self.etcd.members()[member].resume()?;
                 }

@@ -122,11 +122,13 @@ fn groups() -> Vec<Subject> {
     vec![
         Row::new("redis, sentinels", |fault| Box::pin(redis_groups::sentinels(fault)))
             .soak(&[Fault::None, Fault::ClientKilled, Fault::ClientPaused, Fault::FailedOver])
+            .soak(&[Fault::ServerPaused, Fault::ServerRestarted])
             .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
             .rest(ON_ONE_SERVER)
             .done(),
         Row::new("redis, cluster", |fault| Box::pin(redis_groups::cluster(fault)))
             .soak(&[Fault::None, Fault::ClientKilled, Fault::ClientPaused, Fault::FailedOver])
+            .soak(&[Fault::ServerPaused, Fault::ServerRestarted])
             .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
             .rest(ON_ONE_SERVER)
             .done(),
@@ -146,10 +148,11 @@ fn groups() -> Vec<Subject> {
             .done(),
         Row::new("etcd of three", |fault| Box::pin(etcd::start(fault, 3)))
             .quick(&[Fault::FailedOver])
-            .soak(&[Fault::None, Fault::ClientKilled, Fault::ClientPaused, Fault::ConnectionCut])
+            .soak(&but(CLIENT_FAULTS, &[]))
+            .soak(&[Fault::ServerPaused, Fault::ServerRestarted])
             .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
             .soak(&[Fault::Restored, Fault::SlowDisk])
-            .rest(ON_ONE_SERVER)
+            .rest(As("etcd"))
             .done(),
     ]
 }

@@ -64,6 +64,22 @@ impl Plant for Watched {
                 self.group.server_mut(replica).kill()?;
                 Ok("one of the two replicas that a write needs is dead".to_owned())
             }
+            Fault::ServerPaused => {
+                for server in self.group.servers() {
+                    server.pause()?;
+                }
+                Ok("the master and both replicas stood still".to_owned())
+            }
+            Fault::ServerRestarted => {
+                let count = self.group.servers().len();
+                for server in 0..count {
+                    self.group.server_mut(server).kill()?;
+                }
+                for server in 0..count {
+                    self.group.server_mut(server).restart(Data::Keep).await?;
+                }
+                Ok(format!("all {count} servers died, and others serve"))
+            }
             other => Err(format!("{other} is not for sentinels").into()),
         }
     }
@@ -75,6 +91,11 @@ impl Plant for Watched {
                 self.group.server_mut(replica).restart(Data::Keep).await?;
             }
             (Fault::MemberKilled, _) => self.group.sentinel(0).start_again()?,
+            (Fault::ServerPaused, _) => {
+                for server in self.group.servers() {
+                    server.resume()?;
+                }
+            }
             _ => return Err(format!("{fault} does not end").into()),
         }
         Ok("it is back".to_owned())
@@ -152,13 +173,31 @@ impl Plant for Slots {
                 }
                 Ok("two of three masters are dead, one of them that with the lock".to_owned())
             }
+            Fault::ServerPaused => {
+                self.away = (0..self.cluster.nodes().len()).collect();
+                for node in self.cluster.nodes() {
+                    node.pause()?;
+                }
+                Ok(format!("all {} nodes stood still", self.away.len()))
+            }
+            Fault::ServerRestarted => {
+                let count = self.cluster.nodes().len();
+                for at in 0..count {
+                    self.cluster.node_mut(at).kill()?;
+                }
+                for at in 0..count {
+                    self.cluster.node_mut(at).restart(Data::Keep).await?;
+                }
+                self.cluster.wait_whole().await?;
+                Ok(format!("all {count} nodes died, and others serve"))
+            }
             other => Err(format!("{other} is not for a cluster").into()),
         }
     }
 
     async fn heal(&mut self, fault: Fault) -> Result<String, SetUpError> {
         for at in std::mem::take(&mut self.away) {
-            if fault == Fault::MemberPaused {
+            if matches!(fault, Fault::MemberPaused | Fault::ServerPaused) {
                 self.cluster.nodes()[at].resume()?;
             } else {
                 self.cluster.node_mut(at).restart(Data::Keep).await?;

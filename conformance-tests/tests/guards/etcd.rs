@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use conformance_tests::kit::{Etcd, EtcdOptions, Proxy};
-use lock_core::Init;
+use leasehold::etcd::{
+    EtcdFence, FenceError,
+    etcd_client::{Client, TxnOp},
+};
+use lock_core::{FencingToken, Init};
 
 use super::wire::{
     Guard, LONG, Stage, Verdict, first_use, granted, not_granted, open, request, try_all,
@@ -49,6 +53,13 @@ const GUARDS: &[Guard<OneEtcd>] = &[
         texts: &[("%leasehold/abandoned/", "%leasehold/elsewhere/")],
         case: |stage| Box::pin(an_abandoned_owner(stage)),
     },
+    Guard {
+        what: "section 2: the fence compares the token that was admitted",
+        // A comparison as it stands in the request: the tag of its key, the key's length, the key. The
+        // write has another tag. What is compared instead has no value yet.
+        texts: &[("\u{1a}\u{0b}fences/data", "\u{1a}\u{0b}fences/none")],
+        case: |stage| Box::pin(a_stale_write(stage)),
+    },
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -76,6 +87,22 @@ async fn an_abandoned_owner(stage: &mut OneEtcd) -> Verdict {
     let given_up = request("a", LONG);
     direct.abandon(&given_up).await.map_err(|error| error.to_string())?;
     not_granted(&*through, &given_up).await
+}
+
+async fn a_stale_write(stage: &mut OneEtcd) -> Verdict {
+    let client = Client::connect([stage.proxy.address().to_string()], None).await.unwrap();
+    let fence = EtcdFence::new("fences/");
+    let admit = async |token| {
+        let token = FencingToken::new(token).unwrap();
+        let guarded = fence.guard("data", token, [TxnOp::put("data", token.to_string(), None)]);
+        let answer = client.kv_client().txn(guarded).await.unwrap();
+        fence.admitted("data", token, &answer)
+    };
+    admit(2).await.map_err(|error| error.to_string())?;
+    match admit(1).await {
+        Err(FenceError::Stale(_)) => Ok(()),
+        other => Err(format!("a stale write: {other:?}")),
+    }
 }
 
 const SETTINGS: &str = "leasehold/%leasehold/settings";

@@ -4,7 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod etcd;
+#[path = "../left_out/mod.rs"]
+mod left_out;
 mod mysql;
 mod postgres;
 mod redis;
+mod sqlite;
 mod wire;

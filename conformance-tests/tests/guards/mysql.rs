@@ -7,7 +7,9 @@ use leasehold::mysql::MysqlFence;
 use lock_core::{Env as _, FencingToken, Release, Renewal, SystemEnv};
 use sqlx::{Connection as _, MySqlConnection};
 
-use super::wire::{Guard, LONG, Stage, Verdict, first_use, granted, not_granted, request, try_all};
+use super::wire::{
+    Guard, LONG, Stage, Verdict, above, first_use, granted, not_granted, request, try_all,
+};
 
 struct OneMariadb {
     server: Mariadb,
@@ -45,6 +47,16 @@ const GUARDS: &[Guard<OneMariadb>] = &[
         case: |stage| Box::pin(a_name_below_the_watermark(stage)),
     },
     Guard {
+        what: "S2: a sweep raises the watermark first",
+        texts: &[("watermark = GREATEST(watermark, ?)", "watermark = watermark + ? * 0")],
+        case: |stage| Box::pin(a_token_over_a_sweep(stage)),
+    },
+    Guard {
+        what: "S6: an abandoned owner finds its tombstone",
+        texts: &[("LOCATE(?, `leasehold_locks`.buried) = 0)", "? <> '')")],
+        case: |stage| Box::pin(an_abandoned_owner(stage)),
+    },
+    Guard {
         what: "S4: only the owner releases",
         texts: &[("name = ? AND owner = ? AND expires", "name = ? AND ? <> '' AND expires")],
         case: |stage| Box::pin(a_release_by_another(stage)),
@@ -55,7 +67,7 @@ const GUARDS: &[Guard<OneMariadb>] = &[
         case: |stage| Box::pin(a_late_renewal(stage)),
     },
     Guard {
-        what: "the fence refuses a lower token",
+        what: "section 2: the fence refuses a lower token",
         texts: &[("LAST_INSERT_ID(GREATEST(token, ?))", "LAST_INSERT_ID(GREATEST(?, 0))")],
         case: |stage| Box::pin(a_stale_write(stage)),
     },
@@ -82,6 +94,32 @@ async fn a_name_below_the_watermark(stage: &mut OneMariadb) -> Verdict {
         true => Ok(()),
         false => Err(format!("token {} came after the watermark {watermark}", grant.token)),
     }
+}
+
+async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    let mut asked = request("a", LONG);
+    // It leads the clock, as one of a store whose clock was ahead.
+    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 25_000_000).unwrap();
+    let first = granted(&*store, &asked).await?;
+    store.release(&first, Release::default()).await.map_err(words)?;
+    // A client sweeps once in a thousand releases.
+    for _ in 0..1_001 {
+        let grant = granted(&*store, &request("busy", LONG)).await?;
+        store.release(&grant, Release::default()).await.map_err(words)?;
+    }
+    let rows = "SELECT count(*) FROM leasehold_locks WHERE name = 'a'";
+    if stage.server.sql(rows).await.map_err(words)? != "0" {
+        return Err("nothing was swept".to_owned());
+    }
+    above(&first, &granted(&*store, &request("a", LONG)).await?)
+}
+
+async fn an_abandoned_owner(stage: &mut OneMariadb) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    let given_up = request("a", LONG);
+    store.abandon(&given_up).await.map_err(words)?;
+    not_granted(&*store, &given_up).await
 }
 
 async fn a_release_by_another(stage: &mut OneMariadb) -> Verdict {

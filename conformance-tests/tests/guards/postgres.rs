@@ -85,7 +85,7 @@ const GUARDS: &[Guard<OnePostgres>] = &[
         case: |stage| Box::pin(an_abandoned_owner(stage)),
     },
     Guard {
-        what: "the fence refuses a lower token",
+        what: "section 2: the fence refuses a lower token",
         texts: &[("SET token = greatest(f.token, $2)", "SET token = $2")],
         case: |stage| Box::pin(a_stale_write(stage)),
     },

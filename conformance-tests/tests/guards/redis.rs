@@ -148,7 +148,7 @@ const GUARDS: &[Guard<OneRedis>] = &[
         case: |stage| Box::pin(an_unclaimed_handover(stage)),
     },
     Guard {
-        what: "the fence refuses a lower token",
+        what: "section 2: the fence refuses a lower token",
         texts: &[(
             "if admitted and tonumber(admitted) > tonumber(ARGV[1])",
             "if admitted and false",

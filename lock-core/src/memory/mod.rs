@@ -29,8 +29,11 @@ static STORES: AtomicU64 = AtomicU64::new(0);
 impl Memory {
     /// How often a place must be heard of; a poll of its owner is its heartbeat.
     const HEARTBEAT: Duration = Duration::from_millis(500);
+    /// So many places at the head of a queue are heard of that often; those behind them more seldom.
+    const NEAR: usize = 8;
+    const FAR_HEARTBEAT: Duration = Duration::from_secs(1);
     /// A place that was not heard of for this long is passed over.
-    const PLACE_LIFE: Duration = Duration::from_millis(1_500);
+    const PLACE_LIFE: Duration = Duration::from_secs(3);
     /// How long an abandoned owner is remembered: longer than any attempt is on its way.
     const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
     /// How long a handed-over lock waits for its new owner's first renewal.
@@ -55,7 +58,7 @@ impl Memory {
         promised.fair = true;
         promised.raise = true;
         promised.expiry_slack = Duration::from_millis(20);
-        promised.longest_poll = Self::HEARTBEAT;
+        promised.longest_poll = Self::FAR_HEARTBEAT;
         promised.dead_place_delay = Self::CLAIM;
         // Grants faster than one a microsecond push tokens ahead of the clock.
         promised.token_lead = Duration::from_secs(1);

@@ -316,14 +316,18 @@ impl Entry {
 
     /// The answer to an owner that has to wait; hearing of a place keeps it.
     fn busy(&mut self, request: &Request, now: Now<'_>) -> Busy {
-        if let Some(place) =
-            self.queue.iter_mut().find(|place| place.request.owner == request.owner)
-        {
+        let at = self.queue.iter().position(|place| place.request.owner == request.owner);
+        if let Some(place) = at.and_then(|at| self.queue.get_mut(at)) {
             place.heard = now.clock;
         }
         let holder = self.holder(now);
         let left = holder.as_ref().map_or(Duration::ZERO, |holder| holder.remaining);
-        let retry_after = left.clamp(Duration::from_millis(1), Memory::HEARTBEAT);
+        // However short the lease is, of the far ones none is the next to be served.
+        let retry_after = if at.is_some_and(|at| at >= Memory::NEAR) {
+            Memory::FAR_HEARTBEAT
+        } else {
+            left.clamp(Duration::from_millis(1), Memory::HEARTBEAT)
+        };
         Busy { holder, token: self.token, retry_after }
     }
 }

@@ -1,0 +1,53 @@
+//! The core with its guards left out, one at a time: each is missed by the case meant for it.
+//!
+//! This target is `lock-core` itself, built from a copy of its sources in which `build.rs` has put a
+//! switch into each guard of `list.rs`. With no switch set it is the core as it is, and all cases pass.
+//! The test below runs each case again in a process of its own with the one switch set, and it has to fail.
+
+// The copy is held to the rules of the house where it comes from.
+#![allow(warnings)]
+
+extern crate self as lock_core;
+
+include!(concat!(env!("OUT_DIR"), "/core/lib.rs"));
+include!(concat!(env!("OUT_DIR"), "/core/missing.rs"));
+
+mod cases;
+#[path = "../../../lock-core/tests/client.rs"]
+mod client_cases;
+#[path = "../../../lock-core/tests/endings.rs"]
+mod endings;
+#[path = "../../../lock-core/tests/support/faulty.rs"]
+mod faulty;
+#[path = "../left_out/mod.rs"]
+mod left_out;
+mod list;
+#[path = "../../../lock-core/tests/memory.rs"]
+mod memory_cases;
+#[path = "../../../lock-core/tests/migration_faults.rs"]
+mod migration_faults;
+#[path = "../../../lock-core/tests/migration_records.rs"]
+mod migration_records;
+#[path = "../../../lock-core/tests/migration_standing.rs"]
+mod migration_standing;
+mod stub;
+
+/// Whether this process runs without that guard.
+pub(crate) fn left_out(name: &str) -> bool {
+    static MUTANT: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    MUTANT.get_or_init(|| std::env::var(left_out::SWITCH).ok()).as_deref() == Some(name)
+}
+
+#[test]
+fn each_guard_of_the_core_is_missed_when_it_is_left_out() {
+    if std::env::var(left_out::SWITCH).is_ok() {
+        return;
+    }
+    assert!(MISSING.is_empty(), "not in the core, or more than once: {MISSING:#?}");
+    let program = std::env::current_exe().unwrap();
+    left_out::try_all(list::CORE.len(), |at| {
+        let mutant = &list::CORE[at];
+        let what = format!("{}: {}", mutant.requirement, mutant.name);
+        (what, left_out::run(&program, mutant.case, Some(mutant.name)))
+    });
+}

@@ -1,0 +1,90 @@
+//! Runs one case in a process of its own, whose program or environment lacks a guard.
+
+use std::{
+    fmt,
+    path::Path,
+    process::{Command, Stdio},
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+/// Names the guard that a process is to do without.
+pub(crate) const SWITCH: &str = "LEASEHOLD_LEFT_OUT";
+
+/// Longer than any case takes.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// How a case ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Passed,
+    /// With its last words.
+    Failed(String),
+    /// It says nothing of the guard.
+    Untold(String),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => f.write_str("SURVIVED"),
+            Self::Failed(why) => write!(f, "caught: {why}"),
+            Self::Untold(why) => write!(f, "UNTOLD: {why}"),
+        }
+    }
+}
+
+/// Runs the test `case` of `program`, without `guard`.
+pub(crate) fn run(program: &Path, case: &str, guard: Option<&str>) -> Ended {
+    let mut command = Command::new(program);
+    command.args(["--exact", case, "--nocapture", "--test-threads=1"]);
+    command.env("RUST_BACKTRACE", "0").env_remove(SWITCH);
+    command.envs(guard.map(|guard| (SWITCH, guard)));
+    let output = tempfile::NamedTempFile::new().unwrap();
+    // One description, so that neither writes over the other.
+    let sink = output.reopen().unwrap();
+    command.stdin(Stdio::null()).stdout(sink.try_clone().unwrap()).stderr(sink);
+    let mut child = command.spawn().unwrap();
+    let began = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if began.elapsed() > LIMIT => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ended::Untold(format!("{case} hung"));
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let said = String::from_utf8_lossy(&std::fs::read(output.path()).unwrap()).into_owned();
+    if !said.contains("running 1 test\n") {
+        return Ended::Untold(format!("there is no test {case}: {said}"));
+    }
+    match (status.success(), said.split_once("panicked at ")) {
+        (true, _) => Ended::Passed,
+        (false, Some((_, why))) => Ended::Failed(why.lines().take(2).collect::<Vec<_>>().join(" ")),
+        (false, None) => Ended::Untold(format!("{case} ended by {status}: {said}")),
+    }
+}
+
+/// Tries all of `count`, two at a time since some wait; each must fail.
+pub(crate) fn try_all(count: usize, one: impl Fn(usize) -> (String, Ended) + Sync) {
+    let (next, wrong) = (Mutex::new(0..count), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some(at) = next.lock().unwrap().next() else { return };
+                    let (what, ended) = one(at);
+                    println!("{what}: {ended}");
+                    if !matches!(ended, Ended::Failed(_)) {
+                        wrong.lock().unwrap().push(format!("{what}: {ended}"));
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(count > 0 && wrong.is_empty(), "{wrong:#?}");
+}
