@@ -4,13 +4,12 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use backend_sql::{Strategy, mysql::MysqlBuilder};
-use benchmarks::{Meter, Round, Table};
-use conformance_tests::kit::{Mariadb, MariadbOptions, Server as _};
-use lock_core::{Backend, Init, LockClient};
-use sqlx::{MySqlPool, mysql::MySqlPoolOptions};
+use backend_sql::Strategy;
+use benchmarks::{Meter, Round, Table, bare, mariadb, mysql_store};
+use conformance_tests::kit::{Mariadb, Server as _};
+use lock_core::LockClient;
 use tokio::runtime::Builder;
 
 const SPAN: Duration = Duration::from_millis(300);
@@ -36,62 +35,12 @@ impl Meter for Busy<'_> {
     }
 }
 
-/// A server that flushes as it is told, and a pool that asks it for nothing else.
-async fn start(flush: u8) -> (Mariadb, MySqlPool) {
-    let options = MariadbOptions::new()
-        .flag(format!("--innodb-flush-log-at-trx-commit={flush}"))
-        // MariaDB's own, not the kit's small ones, with which it reads and writes pages all the time.
-        .flag("--innodb-buffer-pool-size=128M")
-        .flag("--innodb-log-file-size=96M");
-    let server = Mariadb::start(options).await.unwrap();
-    let url = format!("mysql://root@{}/test?ssl-mode=disabled", server.address());
-    let pool = MySqlPoolOptions::new().max_connections(4).test_before_acquire(false);
-    let pool = pool.connect(&url).await.unwrap();
-    let make = "CREATE TABLE floor (name VARBINARY(255) PRIMARY KEY, owner VARBINARY(32), \
-                token BIGINT NOT NULL, expires BIGINT NOT NULL) ENGINE = InnoDB";
-    sqlx::query(make).execute(&pool).await.unwrap();
-    (server, pool)
-}
-
-async fn store(pool: &MySqlPool, strategy: Strategy) -> Arc<dyn Backend> {
-    let prefix = strategy.to_string().replace('-', "_");
-    let builder = MysqlBuilder::with_pool(pool.clone()).strategy(strategy);
-    let store = builder.table_prefix(prefix).build().await.unwrap();
-    store.init(&Init::default()).await.unwrap();
-    store
-}
-
-/// The upsert and the conditional update that any lock in a table has to make.
-async fn bare(pool: &MySqlPool) {
-    let upsert = "INSERT INTO floor VALUES (?, ?, LAST_INSERT_ID(?), ?) ON DUPLICATE KEY UPDATE \
-                  token = IF(expires <= ?, LAST_INSERT_ID(GREATEST(?, token + 1)), token), \
-                  owner = IF(expires <= ?, ?, owner), expires = IF(expires <= ?, ?, expires)";
-    let owner = "0123456789abcdef0123456789abcdef";
-    let taken = sqlx::query(upsert)
-        .bind("job")
-        .bind(owner)
-        .bind(1_i64)
-        .bind(20_i64)
-        .bind(10_i64)
-        .bind(1_i64)
-        .bind(10_i64)
-        .bind(owner)
-        .bind(10_i64)
-        .bind(20_i64)
-        .execute(pool)
-        .await
-        .unwrap();
-    assert_ne!(taken.last_insert_id(), 0);
-    let update = "UPDATE floor SET owner = NULL, expires = 0 WHERE name = ? AND owner = ?";
-    let freed = sqlx::query(update).bind("job").bind(owner).execute(pool).await.unwrap();
-    assert_eq!(freed.rows_affected(), 1);
-}
-
 async fn uncontended(flush: u8, rounds: usize) {
-    let (server, pool) = start(flush).await;
+    let (server, pool) = mariadb(flush).await;
+    let floor = bare::Mysql::new(&pool).await;
     let mut clients = Vec::new();
     for strategy in [Strategy::PrimaryKey, Strategy::Optimistic] {
-        clients.push((strategy.to_string(), LockClient::new(store(&pool, strategy).await)));
+        clients.push((strategy.to_string(), LockClient::new(mysql_store(&pool, strategy).await)));
     }
     let mut table = Table::default();
     let meter = Busy(&server);
@@ -102,7 +51,7 @@ async fn uncontended(flush: u8, rounds: usize) {
                 table.add(name, measured);
             }
         };
-        add("floor", Round::of(&meter, SPAN, async || bare(&pool).await).await);
+        add("floor", Round::of(&meter, SPAN, async || floor.clone().pair().await).await);
         for (name, client) in &clients {
             let lock = Round::of(&meter, SPAN, async || {
                 client.lock("job").acquire().await.unwrap().release().await.unwrap();

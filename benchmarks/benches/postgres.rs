@@ -10,22 +10,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use backend_sql::{Strategy, postgres::PostgresBuilder};
-use benchmarks::{Meter, Round, Table};
+use backend_sql::Strategy;
+use benchmarks::{Meter, Round, Table, bare, postgres_pool, postgres_store};
 use conformance_tests::kit::{Postgres, PostgresOptions, Server as _};
-use lock_core::{
-    Backend, Env as _, Init, LockClient, LockName, OwnerId, OwnerLabel, Release, Request, SystemEnv,
-};
+use lock_core::{Env as _, LockClient, LockName, OwnerId, OwnerLabel, Release, Request, SystemEnv};
 use sqlx::{
-    AssertSqlSafe, Connection as _, Executor as _, PgPool,
-    postgres::{PgAdvisoryLock, PgAdvisoryLockKey, PgPoolOptions},
+    Connection as _, Executor as _, PgPool,
+    postgres::{PgAdvisoryLock, PgAdvisoryLockKey},
 };
 use tokio::runtime::Builder;
 
 const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
 const SPAN: Duration = Duration::from_millis(300);
 const TASKS: usize = 16;
-const OWNER: &str = "0123456789abcdef0123456789abcdef";
 
 /// By the scheduler's own account of the processes.
 struct Busy<'a>(&'a Postgres);
@@ -49,65 +46,18 @@ async fn start() -> Postgres {
     Postgres::start(options).await.unwrap()
 }
 
-/// A pool that asks the server for nothing but what it is asked for.
 async fn pool(server: &Postgres, connections: u32) -> PgPool {
     let url = format!("postgres://postgres@{}/postgres", server.address());
-    let pool = PgPoolOptions::new().max_connections(connections).test_before_acquire(false);
-    pool.connect(&url).await.unwrap()
-}
-
-async fn store(pool: &PgPool, strategy: Strategy) -> Arc<dyn Backend> {
-    let prefix = strategy.to_string().replace('-', "_");
-    let builder = PostgresBuilder::with_pool(pool.clone()).strategy(strategy);
-    let store = builder.table_prefix(prefix).build().await.unwrap();
-    store.init(&Init::default()).await.unwrap();
-    store
-}
-
-async fn table(pool: &PgPool, name: &str, kind: &str) {
-    let make = format!(
-        "CREATE {kind} TABLE {name} (name text PRIMARY KEY, owner text, token bigint, \
-         expires bigint) WITH (fillfactor = 50)"
-    );
-    sqlx::query(AssertSqlSafe(make)).execute(pool).await.unwrap();
-}
-
-/// The upsert and the conditional update that any lock in a table has to make.
-async fn bare(pool: &PgPool, upsert: &Arc<str>, update: &Arc<str>) {
-    let taken: Vec<i64> = sqlx::query_scalar(AssertSqlSafe(Arc::clone(upsert)))
-        .bind("job")
-        .bind(OWNER)
-        .bind(1_i64)
-        .bind(20_i64)
-        .bind(10_i64)
-        .fetch_all(pool)
-        .await
-        .unwrap();
-    assert_eq!(taken.len(), 1);
-    let update = sqlx::query_scalar(AssertSqlSafe(Arc::clone(update)));
-    let freed: Vec<i64> = update.bind("job").bind(OWNER).fetch_all(pool).await.unwrap();
-    assert_eq!(freed.len(), 1);
-}
-
-fn statements(table: &str) -> (Arc<str>, Arc<str>) {
-    let upsert = format!(
-        "INSERT INTO {table} AS l VALUES ($1, $2, $3, $4) ON CONFLICT (name) DO UPDATE \
-         SET owner = $2, token = greatest($3, l.token + 1), expires = $4 \
-         WHERE l.owner IS NULL OR l.expires <= $5 RETURNING token"
-    );
-    let update =
-        format!("UPDATE {table} SET owner = NULL WHERE name = $1 AND owner = $2 RETURNING token");
-    (upsert.into(), update.into())
+    postgres_pool(&url, connections).await
 }
 
 async fn uncontended(server: &Postgres, rounds: usize) {
     let pool = pool(server, 4).await;
-    table(&pool, "floor", "UNLOGGED").await;
-    table(&pool, "logged", "").await;
-    let (floor, logged) = (statements("floor"), statements("logged"));
+    let floor = bare::Postgres::new(&pool, "floor", "UNLOGGED").await;
+    let logged = bare::Postgres::new(&pool, "logged", "").await;
     let mut ours = Vec::new();
     for strategy in BOTH {
-        ours.push((strategy.to_string(), store(&pool, strategy).await));
+        ours.push((strategy.to_string(), postgres_store(&pool, strategy).await));
     }
     let clients: Vec<_> = ours
         .iter()
@@ -123,10 +73,7 @@ async fn uncontended(server: &Postgres, rounds: usize) {
                 table.add(name, measured);
             }
         };
-        add(
-            "floor: unlogged",
-            Round::of(&meter, SPAN, async || bare(&pool, &floor.0, &floor.1).await).await,
-        );
+        add("floor: unlogged", Round::of(&meter, SPAN, async || floor.clone().pair().await).await);
         for (name, client) in &clients {
             let lock = Round::of(&meter, SPAN, async || {
                 client.lock("job").acquire().await.unwrap().release().await.unwrap();
@@ -143,10 +90,7 @@ async fn uncontended(server: &Postgres, rounds: usize) {
             store.release(&grant, Release::default()).await.unwrap();
         });
         add("primary-key, without the client", calls.await);
-        add(
-            "floor: logged",
-            Round::of(&meter, SPAN, async || bare(&pool, &logged.0, &logged.1).await).await,
-        );
+        add("floor: logged", Round::of(&meter, SPAN, async || logged.clone().pair().await).await);
         let peer = Round::of(&meter, SPAN, async || {
             let connection = pool.acquire().await.unwrap();
             advisory.acquire(connection).await.unwrap().release_now().await.unwrap();
@@ -204,11 +148,11 @@ async fn handoffs(server: &Postgres, rounds: usize) {
     let shared = pool(server, 4).await;
     // An advisory lock keeps its connection for as long as it waits.
     let many = pool(server, TASKS as u32).await;
-    let one = LockClient::new(store(&shared, Strategy::PrimaryKey).await);
-    let optimistic = LockClient::new(store(&shared, Strategy::Optimistic).await);
+    let one = LockClient::new(postgres_store(&shared, Strategy::PrimaryKey).await);
+    let optimistic = LockClient::new(postgres_store(&shared, Strategy::Optimistic).await);
     let mut each = Vec::new();
     for _ in 0..TASKS {
-        each.push(LockClient::new(store(&shared, Strategy::PrimaryKey).await));
+        each.push(LockClient::new(postgres_store(&shared, Strategy::PrimaryKey).await));
     }
     let mut table = Table::default();
     let (meter, span) = (Busy(server), SPAN * 2);

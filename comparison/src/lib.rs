@@ -8,13 +8,14 @@
 //!
 //! Besides, holders are killed and cut off, and many locks are held, as far as time allows.
 
+mod contest;
 mod cut;
+mod evidence;
 mod floor;
 mod local;
 mod machine;
 mod measure;
 mod page;
-mod peer;
 mod plan;
 mod plots;
 mod proof;
@@ -33,11 +34,12 @@ use lock_core::{Error, ErrorKind};
 
 use self::store::Subject;
 pub use self::{
+    contest::{Contest, Trouble},
+    evidence::Evidence,
     floor::Setting,
     local::{Absent, Local},
     machine::Machine,
     measure::{Holder, Measure},
-    peer::Peer,
     plan::Plan,
     proof::Proof,
     ranking::Ranking,
@@ -54,14 +56,14 @@ pub struct Comparison {
     plan: Plan,
     absent: Vec<Absent>,
     holder: Option<Holder>,
-    peers: peer::Peers,
+    contests: contest::Contests,
 }
 
 impl Comparison {
     /// Of these stores.
     #[must_use]
     pub fn new(stores: Vec<Store>, plan: Plan) -> Self {
-        Self { stores, plan, absent: Vec::new(), holder: None, peers: Vec::new() }
+        Self { stores, plan, absent: Vec::new(), holder: None, contests: Vec::new() }
     }
 
     /// Stores that the report says are not there (default: none).
@@ -79,10 +81,10 @@ impl Comparison {
         self
     }
 
-    /// Other libraries' locks on the same servers (default: none).
+    /// What else is measured in the rounds, on the same servers (default: nothing).
     #[must_use]
-    pub fn peers(mut self, peers: Vec<Arc<dyn Peer>>) -> Self {
-        self.peers = peers;
+    pub fn contests(mut self, contests: Vec<Box<dyn Contest>>) -> Self {
+        self.contests = contests;
         self
     }
 
@@ -91,16 +93,18 @@ impl Comparison {
     ///
     /// # Errors
     /// `InvalidInput` for no store, one that is named twice, or one in which locks are held: a store
-    /// in use is not to be loaded. Otherwise as the stores' own; nothing is left held in any of them.
+    /// in use is not to be loaded. Otherwise as the own ones of a store that never granted
+    /// anything; where one fails in between, the report says so. Nothing is left held in any of them.
     ///
     /// *Cancel safety*: what is held when the future is dropped is given back in the background;
     /// what the floors wrote stays. `stop` leaves nothing.
     pub async fn run(
-        self,
+        mut self,
         watch: &mut dyn Watch,
         stop: impl Future<Output = ()>,
     ) -> Result<Option<Report>, Error> {
-        let mut subjects = Vec::new();
+        // Before there is a load of our own.
+        let (machine, mut subjects) = (Machine::here(), Vec::new());
         let measured = tokio::select! {
             biased;
             () = stop => None,
@@ -108,11 +112,11 @@ impl Comparison {
         };
         futures_util::future::join_all(subjects.iter().map(|subject| subject.close())).await;
         let Some(measured) = measured else { return Ok(None) };
-        Ok(Some(Report::new(&subjects, &self.plan, self.absent, measured?)))
+        Ok(Some(Report::new(machine, &subjects, &self.plan, self.absent, measured?)))
     }
 
     async fn open_and_measure(
-        &self,
+        &mut self,
         subjects: &mut Vec<Arc<Subject>>,
         watch: &mut dyn Watch,
     ) -> Result<run::Measured, Error> {
@@ -127,6 +131,6 @@ impl Comparison {
             }
             subjects.push(Arc::new(Subject::open(store.clone()).await?));
         }
-        run::run(subjects, &self.peers, self.holder.as_ref(), self.plan, watch).await
+        run::run(subjects, &mut self.contests, self.holder.as_ref(), self.plan, watch).await
     }
 }

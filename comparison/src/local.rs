@@ -4,7 +4,7 @@ use std::{any::Any, net::SocketAddr};
 
 use leasehold::StoreUrl;
 use lock_core::{BoxFuture, Error, Init};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use server_kit::{
     Etcd, EtcdOptions, KitError, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis,
     RedisOptions, Server as _,
@@ -16,7 +16,7 @@ use crate::Store;
 const NODES: usize = 5;
 
 /// A store that could not be compared.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Absent {
     /// Which.
@@ -116,6 +116,8 @@ async fn etcd() -> Started {
 
 async fn postgres() -> Started {
     let options = PostgresOptions::new().line("fsync = on").line("shared_buffers = 128MB");
+    // Contests have many sessions.
+    let options = options.line("max_connections = 300");
     let server = Postgres::start(options).await?;
     Ok((format!("postgres://postgres@{}/postgres", server.address()), Box::new(server)))
 }

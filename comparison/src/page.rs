@@ -57,8 +57,8 @@ impl Report {
             machine.memory_mib,
             escaped(&machine.system)
         )?;
-        if !machine.optimised {
-            page.push_str("<p><b>Built without optimisation: these figures say little.</b></p>");
+        for warning in machine.warnings() {
+            write!(page, "<p><b>{}: these figures say little.</b></p>", escaped(&warning))?;
         }
         for absent in &self.absent {
             let (name, why) = (escaped(&absent.name), escaped(&absent.why));
@@ -109,7 +109,7 @@ impl Report {
             write!(page, "<h3>{}</h3><p>", escaped(&store.name))?;
             write!(page, "<code>{}</code>", escaped(&store.url))?;
             for setting in &store.settings {
-                let (name, value) = (escaped(&setting.name), escaped(&setting.value));
+                let (name, value) = (escaped(&setting.name), escaped(setting.shown()));
                 write!(page, ", <span data-setting=\"{name}\">{name} {value}</span>")?;
             }
             write!(
@@ -158,7 +158,7 @@ fn write_ratios(page: &mut String, ratios: &[Ratio]) -> std::fmt::Result {
         return Ok(());
     }
     page.push_str(
-        "<h2>Beside the floors</h2><div class=\"wide\"><table class=\"text\"><thead><tr><th>store</th>\
+        "<h2>Beside the floors</h2><div class=\"wide\"><table class=\"text ratios\"><thead><tr><th>store</th>\
          <th>what</th><th>leasehold</th><th>against</th><th></th><th>ratio</th><th>wanted</th>\
          </tr></thead><tbody>",
     );
@@ -176,7 +176,7 @@ fn write_ratios(page: &mut String, ratios: &[Ratio]) -> std::fmt::Result {
             table::digits(ratio.floor_figure),
             escaped(&ratio.floor),
             ratio.ratio,
-            table::digits(ratio.ratio),
+            crate::ratios::digits(ratio.ratio),
         )?;
     }
     page.push_str("</tbody></table></div>");

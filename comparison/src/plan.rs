@@ -49,11 +49,12 @@ impl Plan {
         self.span
     }
 
-    /// How many rounds count, and the time of a step of weight one on one store.
-    pub(crate) fn rounds(&self, contenders: usize) -> (usize, Duration) {
+    /// How many rounds count, and the time of a step of weight one on one store; besides so many
+    /// stores, what has these weights is measured in them.
+    pub(crate) fn rounds(&self, stores: usize, besides: f64) -> (usize, Duration) {
         let weights: f64 = Step::ALL.iter().map(|step| step.weight()).sum();
         let slice = |rounds: usize| {
-            let parts = (rounds + 1) as f64 * weights * contenders as f64;
+            let parts = (rounds + 1) as f64 * (weights * stores as f64 + besides);
             self.span.mul_f64(IN_ROUNDS / BESIDES / parts)
         };
         let enough = (FEWEST..=ROUNDS).rev().find(|rounds| slice(*rounds) >= SHORT);
@@ -113,12 +114,12 @@ mod tests {
 
     #[test]
     fn the_time_is_kept_to() {
-        for (seconds, stores) in [(30, 1), (30, 2), (120, 7)] {
+        for (seconds, stores, besides) in [(30, 1, 0.0), (30, 2, 5.0), (120, 7, 100.0)] {
             let span = Duration::from_secs(seconds);
             let plan = Plan::new(span).unwrap();
-            let (count, slice) = plan.rounds(stores);
+            let (count, slice) = plan.rounds(stores, besides);
             let weights: f64 = Step::ALL.iter().map(|step| step.weight()).sum();
-            let rounds = slice.mul_f64(weights * ((count + 1) * stores) as f64);
+            let rounds = slice.mul_f64((weights * stores as f64 + besides) * (count + 1) as f64);
             assert!(rounds.mul_f64(BESIDES) <= span.mul_f64(IN_ROUNDS * 1.01), "{rounds:?}");
             assert!(count == ROUNDS || slice >= SHORT || count == FEWEST);
             let course = plan.starts();

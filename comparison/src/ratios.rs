@@ -1,8 +1,8 @@
 //! What leasehold costs over the floors of the same store in the same run, beside what it is to cost.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::{Figure, Measure, StoreReport, report::PeerReport};
+use crate::{Figure, Measure, StoreReport, table};
 
 /// A figure of leasehold's over one that is not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,7 +29,7 @@ pub struct Ratio {
 }
 
 /// What a ratio is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Target {
@@ -39,13 +39,43 @@ pub enum Target {
     AtLeast(f64),
 }
 
+impl Ratio {
+    /// What is to be measured; see [`wanted`](Self::wanted) and [`of`](Self::of).
+    #[must_use]
+    pub fn new(
+        store: impl Into<String>,
+        what: impl Into<String>,
+        floor: impl Into<String>,
+        unit: &'static str,
+    ) -> Self {
+        let (store, what, floor) = (store.into(), what.into(), floor.into());
+        let (figure, floor_figure, ratio) = (f64::NAN, f64::NAN, f64::NAN);
+        Self { store, what, figure, floor, floor_figure, unit, ratio, target: None, met: None }
+    }
+
+    /// What the ratio is to be (default: whatever it is).
+    #[must_use]
+    pub fn wanted(mut self, target: impl Into<Option<Target>>) -> Self {
+        self.target = target.into();
+        self
+    }
+
+    /// With leasehold's figure, and the one that it stands against.
+    #[must_use]
+    pub fn of(mut self, figure: f64, floor_figure: f64) -> Self {
+        (self.figure, self.floor_figure) = (figure, floor_figure);
+        self.ratio = figure / floor_figure;
+        self.met = self.target.map(|target| target.is_met(self.ratio));
+        self
+    }
+}
+
 use Target::{AtLeast, AtMost};
 
 /// Which figure of a measurement.
 #[derive(Clone, Copy)]
 enum Of {
     Time,
-    P99,
     Rate,
 }
 
@@ -53,7 +83,6 @@ impl Of {
     fn figure(self, figure: &Figure) -> f64 {
         match self {
             Self::Time => figure.median.p50_us,
-            Self::P99 => figure.median.p99_us,
             Self::Rate => figure.median.per_second,
         }
     }
@@ -61,7 +90,6 @@ impl Of {
     const fn unit(self) -> &'static str {
         match self {
             Self::Time => "µs, median",
-            Self::P99 => "µs, 99th of 100",
             Self::Rate => "per second",
         }
     }
@@ -83,26 +111,7 @@ const FLOORS: [Row; 10] = [
     ("mysql", Measure::Uncontended, Measure::Pair, Of::Rate, Some(AtLeast(0.85))),
 ];
 
-/// The same against a peer, by a part of its name.
-type PeerRow = (&'static str, &'static str, Measure, Of, Option<Target>);
-
-const PEERS: [PeerRow; 13] = [
-    ("redis", "rslock", Measure::ManyNames, Of::Rate, None),
-    ("redis", "rslock, defaults", Measure::Handoff16, Of::Rate, Some(AtLeast(40.0))),
-    ("redis", "rslock, defaults", Measure::Handoff16, Of::P99, Some(AtMost(0.05))),
-    ("redis", "rslock, 2 ms", Measure::Handoff16, Of::Rate, Some(AtLeast(2.5))),
-    ("redis", "rslock, 1 ms", Measure::Handoff16, Of::Rate, Some(AtLeast(2.5))),
-    ("redlock", "rslock", Measure::ManyNames, Of::Rate, Some(AtLeast(2.0))),
-    ("redlock", "rslock", Measure::Handoff16, Of::Rate, Some(AtLeast(15.0))),
-    ("redlock", "rslock", Measure::Handoff16, Of::P99, Some(AtMost(0.1))),
-    ("etcd", "Lock API", Measure::Uncontended, Of::Time, None),
-    ("etcd", "Lock API", Measure::Handoff16, Of::Rate, Some(AtLeast(4.0))),
-    ("etcd", "Lock API", Measure::Handoff16, Of::P99, Some(AtMost(0.1))),
-    ("postgres", "PgAdvisoryLock", Measure::Handoff16, Of::Rate, Some(AtLeast(0.5))),
-    ("postgres", "PgAdvisoryLock", Measure::Handoff16, Of::P99, Some(AtMost(2.0))),
-];
-
-pub(crate) fn ratios(stores: &[StoreReport], peers: &[PeerReport]) -> Vec<Ratio> {
+pub(crate) fn ratios(stores: &[StoreReport]) -> Vec<Ratio> {
     let mut all = Vec::new();
     for store in stores {
         let scheme = store.url.split(':').next().unwrap_or_default();
@@ -116,15 +125,6 @@ pub(crate) fn ratios(stores: &[StoreReport], peers: &[PeerReport]) -> Vec<Ratio>
             }
         }
         all.extend(commands(store, scheme));
-        for peer in peers.iter().filter(|peer| peer.store == store.name) {
-            let theirs = |row: &PeerRow| row.0 == scheme && peer.name.contains(row.1);
-            for (_, _, measure, of, target) in PEERS.into_iter().filter(theirs) {
-                if let (Some(figure), Some(other)) = (store.figure(measure), peer.figure(measure)) {
-                    let against = (peer.name.clone(), other);
-                    all.push(ratio(store, measure, of, figure, against, target));
-                }
-            }
-        }
     }
     all
 }
@@ -137,36 +137,21 @@ fn ratio(
     (floor, other): (String, &Figure),
     target: Option<Target>,
 ) -> Ratio {
-    let (figure, floor_figure) = (of.figure(figure), of.figure(other));
-    let ratio = figure / floor_figure;
-    Ratio {
-        store: store.name.clone(),
-        what: measure.title().to_owned(),
-        figure,
-        floor,
-        floor_figure,
-        unit: of.unit(),
-        ratio,
-        target,
-        met: target.map(|target| target.is_met(ratio)),
-    }
+    let ratio = Ratio::new(&store.name, measure.title(), floor, of.unit());
+    ratio.wanted(target).of(of.figure(figure), of.figure(other))
 }
 
 /// What the store counts per handoff; one is what no store could do with less.
 fn commands(store: &StoreReport, scheme: &str) -> Option<Ratio> {
     let figure = store.figure(Measure::Handoff16)?.median.counted_per_operation?;
     let target = (scheme == "redis").then_some(AtMost(3.0));
-    Some(Ratio {
-        store: store.name.clone(),
-        what: format!("{} per handoff, 16 waiting", store.counts?),
-        figure,
-        floor: "one".to_owned(),
-        floor_figure: 1.0,
-        unit: "per handoff",
-        ratio: figure,
-        target,
-        met: target.map(|target| target.is_met(figure)),
-    })
+    let what = format!("{} per handoff, 16 waiting", store.counts?);
+    Some(Ratio::new(&store.name, what, "one", "per handoff").wanted(target).of(figure, 1.0))
+}
+
+/// Three digits, also of a small one.
+pub(crate) fn digits(ratio: f64) -> String {
+    if ratio < 0.1 { format!("{ratio:.4}") } else { table::digits(ratio) }
 }
 
 impl Target {

@@ -9,7 +9,7 @@ use crate::{
     Absent, Machine, Measure, Plan, Proof, Ranking, Ratio, Setting,
     ranking::rankings,
     ratios::ratios,
-    run::{Measured, OfPeer, OfStore},
+    run::{Measured, OfStore},
     sample::{Sample, Samples, median_and_spread},
     store::Subject,
 };
@@ -28,13 +28,11 @@ pub struct Report {
     pub took_seconds: f64,
     /// In the order in which they were named.
     pub stores: Vec<StoreReport>,
-    /// Those that were asked for and are not there.
+    /// Those that were asked for and are not there, and contests without figures.
     pub absent: Vec<Absent>,
-    /// Other libraries' locks, if any were measured.
-    pub peers: Vec<PeerReport>,
     /// Which store does best, where the rounds leave no doubt.
     pub rankings: Vec<Ranking>,
-    /// What leasehold adds to what the stores cost anyway.
+    /// What leasehold adds to what the stores cost anyway, and what contests came to.
     pub ratios: Vec<Ratio>,
     /// What held under faults, where the results of such a run were opened.
     pub proof: Option<Proof>,
@@ -62,18 +60,6 @@ pub struct StoreReport {
     pub figures: Vec<Figure>,
     /// What was not.
     pub missing: Vec<Missing>,
-}
-
-/// What was measured of another library.
-#[derive(Clone, Debug, Serialize)]
-#[non_exhaustive]
-pub struct PeerReport {
-    /// What it is called.
-    pub name: String,
-    /// On whose server.
-    pub store: String,
-    /// What was measured.
-    pub figures: Vec<Figure>,
 }
 
 /// One measurement of one store, over all rounds.
@@ -105,25 +91,34 @@ pub struct Missing {
 
 impl Report {
     pub(crate) fn new(
+        machine: Machine,
         subjects: &[Arc<Subject>],
         plan: &Plan,
-        absent: Vec<Absent>,
+        mut absent: Vec<Absent>,
         measured: Measured,
     ) -> Self {
         let stores = subjects.iter().zip(measured.stores);
         let stores: Vec<_> =
             stores.map(|(subject, measured)| StoreReport::new(subject, measured)).collect();
-        let peers: Vec<_> = measured.peers.into_iter().map(PeerReport::new).collect();
+        let mut ratios = ratios(&stores);
+        for contest in measured.contests {
+            match contest.ratios() {
+                Ok(made) => ratios.extend(made),
+                Err(why) => absent.push(why),
+            }
+        }
+        // By the order of the stores; those of none of them, last.
+        let place = |ratio: &Ratio| stores.iter().position(|store| store.name == ratio.store);
+        ratios.sort_by_key(|ratio| place(ratio).unwrap_or(stores.len()));
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            machine: Machine::here(),
+            machine,
             seconds: plan.span().as_secs_f64(),
             took_seconds: measured.took.as_secs_f64(),
             rankings: rankings(&stores),
-            ratios: ratios(&stores, &peers),
+            ratios,
             stores,
             absent,
-            peers,
             proof: None,
         }
     }
@@ -138,7 +133,7 @@ impl Report {
 
 impl StoreReport {
     fn new(subject: &Subject, measured: OfStore) -> Self {
-        let OfStore { samples, mut missing } = measured;
+        let OfStore { samples, mut missing, .. } = measured;
         let figures = figures(&samples);
         let unmeasured = |measure: &Measure| figures.iter().all(|it| it.measure != *measure);
         let mut missed = Vec::new();
@@ -166,17 +161,6 @@ impl StoreReport {
     /// One of its figures.
     #[must_use]
     pub fn figure(&self, measure: Measure) -> Option<&Figure> {
-        self.figures.iter().find(|figure| figure.measure == measure)
-    }
-}
-
-impl PeerReport {
-    fn new(peer: OfPeer) -> Self {
-        let OfPeer { name, store, samples } = peer;
-        Self { name, store, figures: figures(&samples) }
-    }
-
-    pub(crate) fn figure(&self, measure: Measure) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.measure == measure)
     }
 }

@@ -6,11 +6,11 @@ use futures_util::future::join_all;
 use lock_core::Error;
 
 use crate::{
-    Holder, Measure, Plan,
+    Contest, Holder, Measure, Plan,
+    contest::{Contests, OfContest},
     measure::{Ends, Held, Step},
-    peer::Peers,
     plan::Course,
-    sample::Samples,
+    sample::{Sample, Samples},
     store::Subject,
 };
 
@@ -30,21 +30,34 @@ impl Watch for () {
 pub(crate) struct OfStore {
     pub(crate) samples: Samples,
     pub(crate) missing: BTreeMap<Measure, String>,
+    /// The first of its errors.
+    failed: Option<Error>,
 }
 
-/// What was measured of a peer.
-#[derive(Debug)]
-pub(crate) struct OfPeer {
-    pub(crate) name: String,
-    pub(crate) store: String,
-    pub(crate) samples: Samples,
+impl OfStore {
+    /// What came of a step, in a round that counts or that warms up. A store may fail under one load and
+    /// not under another, and its other figures are no worse for that.
+    fn add(&mut self, step: Step, counts: bool, made: Result<Vec<(Measure, Sample)>, Error>) {
+        match made {
+            Ok(made) if counts => {
+                made.into_iter().for_each(|(measure, sample)| self.samples.add(measure, sample));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                for measure in step.measures() {
+                    self.missing.insert(measure, error.to_string());
+                }
+                self.failed.get_or_insert(error);
+            }
+        }
+    }
 }
 
 /// What was measured.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) stores: Vec<OfStore>,
-    pub(crate) peers: Vec<OfPeer>,
+    pub(crate) contests: Vec<OfContest>,
     pub(crate) took: Duration,
 }
 
@@ -52,16 +65,15 @@ const NO_TIME: &str = "there was no time for it: a longer --for has it";
 
 pub(crate) async fn run(
     subjects: &[Arc<Subject>],
-    peers: &Peers,
+    contests: &mut Contests,
     holder: Option<&Holder>,
     plan: Plan,
     watch: &mut dyn Watch,
 ) -> Result<Measured, Error> {
     let mut course = plan.starts();
-    let of_peer = |name, store| OfPeer { name, store, samples: Samples::default() };
     let mut all = Measured {
         stores: subjects.iter().map(|_| OfStore::default()).collect(),
-        peers: peers.iter().map(|peer| of_peer(peer.name(), peer.store())).collect(),
+        contests: contests.iter().map(|contest| OfContest::new(&**contest)).collect(),
         took: Duration::ZERO,
     };
     let (ends, mut made) = (Ends { holder }, 0);
@@ -69,7 +81,7 @@ pub(crate) async fn run(
         ending(subjects, &ends, &course, watch, &mut all.stores).await;
         made += 1;
     }
-    rounds(subjects, peers, plan, &course, watch, &mut all).await?;
+    rounds(subjects, contests, plan, &course, watch, &mut all).await?;
     while course.another_end(made) {
         ending(subjects, &ends, &course, watch, &mut all.stores).await;
         made += 1;
@@ -81,45 +93,65 @@ pub(crate) async fn run(
             }
         }
     }
-    held(subjects, &course, watch, &mut all.stores).await?;
+    once(contests, &course, watch, &mut all.contests).await;
+    held(subjects, &course, watch, &mut all.stores).await;
     all.took = course.elapsed();
     Ok(all)
 }
 
 async fn rounds(
     subjects: &[Arc<Subject>],
-    peers: &Peers,
+    contests: &mut Contests,
     plan: Plan,
     course: &Course,
     watch: &mut dyn Watch,
     all: &mut Measured,
 ) -> Result<(), Error> {
-    let (rounds, unit) = plan.rounds(subjects.len() + peers.len());
+    let in_rounds = |contest: &dyn Contest| contest.once().is_none();
+    let besides = contests.iter().filter(|contest| in_rounds(&***contest));
+    let (rounds, unit) = plan.rounds(subjects.len(), besides.map(|it| it.weight()).sum());
     let mut round = 0;
     while course.another_round(round, rounds) {
         for step in Step::ALL {
             let slice = unit.mul_f64(step.weight());
-            for turn in 0..subjects.len() + peers.len() {
-                let at = (turn + round) % (subjects.len() + peers.len());
-                if let Some(peer) = at.checked_sub(subjects.len()) {
-                    let sample = step.make_of_peer(&peers[peer], slice).await;
-                    if let Some((measure, sample)) = sample.filter(|_| round > 0) {
-                        all.peers[peer].samples.add(measure, sample);
-                    }
-                    continue;
-                }
+            for turn in 0..subjects.len() {
+                let at = (turn + round) % subjects.len();
                 let subject = &subjects[at];
                 watch.next(course.elapsed(), course.span, &subject.store.name, step.title());
-                for (measure, sample) in step.make(subject, slice).await? {
-                    if round > 0 {
-                        all.stores[at].samples.add(measure, sample);
-                    }
-                }
+                all.stores[at].add(step, round > 0, step.make(subject, slice).await);
             }
+        }
+        let made = contests.iter_mut().zip(&mut all.contests);
+        for (contest, made) in
+            made.filter(|(contest, made)| in_rounds(&***contest) && made.goes_on())
+        {
+            watch.next(course.elapsed(), course.span, "contest", &contest.title());
+            made.round(&mut **contest, unit, round > 0).await;
         }
         round += 1;
     }
-    Ok(())
+    // One that never gave a lock to anybody has nothing to be compared by.
+    let none = |store: &&mut OfStore| store.samples.of(Measure::Uncontended).is_empty();
+    let failed = all.stores.iter_mut().filter(none).find_map(|store| store.failed.take());
+    failed.map_or(Ok(()), Err)
+}
+
+/// Contests of a single round.
+async fn once(
+    contests: &mut Contests,
+    course: &Course,
+    watch: &mut dyn Watch,
+    all: &mut [OfContest],
+) {
+    for (contest, made) in contests.iter_mut().zip(all) {
+        let Some(takes) = contest.once() else { continue };
+        if !course.has(takes) {
+            made.fails(NO_TIME.to_owned());
+            continue;
+        }
+        watch.next(course.elapsed(), course.span, "contest", &contest.title());
+        made.round(&mut **contest, takes, true).await;
+    }
 }
 
 /// Of all stores at once, since it is waiting for leases.
@@ -147,7 +179,7 @@ async fn held(
     course: &Course,
     watch: &mut dyn Watch,
     all: &mut [OfStore],
-) -> Result<(), Error> {
+) {
     for held in Held::ALL {
         for (subject, store) in subjects.iter().zip(all.iter_mut()) {
             let rates = store.samples.of(Measure::ManyNames).iter().map(|it| it.per_second);
@@ -158,14 +190,36 @@ async fn held(
             }
             let title = held.measure.title();
             watch.next(course.elapsed(), course.span, &subject.store.name, title);
-            match held.measure(subject).await? {
-                Some(sample) => store.samples.add(held.measure, sample),
-                None => {
+            match held.measure(subject).await {
+                Ok(Some(sample)) => store.samples.add(held.measure, sample),
+                Err(error) => drop(store.missing.insert(held.measure, error.to_string())),
+                Ok(None) => {
                     let why = "not all of them could be kept with a lease of 6 s".to_owned();
                     store.missing.insert(held.measure, why);
                 }
             }
         }
     }
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::ErrorKind;
+
+    use super::*;
+    use crate::sample::Times;
+
+    #[test]
+    fn a_step_that_fails_is_missing_and_leaves_the_other_figures() {
+        let mut store = OfStore::default();
+        let mut times = Times::new();
+        times.add(Duration::from_micros(1));
+        let sample = times.sample(Duration::from_secs(1)).unwrap_or_else(|| unreachable!());
+        store.add(Step::Locks(1), true, Ok(vec![(Measure::Uncontended, sample)]));
+        let error = Error::new(ErrorKind::Unavailable, "2 of 5 nodes could vote");
+        store.add(Step::Handoff(256, Measure::Handoff256), true, Err(error));
+        assert_eq!(store.missing[&Measure::Handoff256], "2 of 5 nodes could vote");
+        assert_eq!(store.samples.of(Measure::Uncontended).len(), 1);
+        assert!(store.failed.is_some());
+    }
 }

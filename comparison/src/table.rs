@@ -4,7 +4,7 @@ use std::fmt;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::{Figure, Measure, Ratio, Report, StoreReport};
+use crate::{Figure, Measure, Ratio, Report, StoreReport, ratios};
 
 /// Three digits and a unit that suits.
 pub(crate) fn time(micros: f64) -> String {
@@ -69,8 +69,8 @@ impl fmt::Display for Report {
             "leasehold {version}, {} × {processor}, {} MiB, {}; measured for {took_seconds:.0} s",
             machine.processors, machine.memory_mib, machine.system
         )?;
-        if !machine.optimised {
-            writeln!(f, "built without optimisation: these figures say little")?;
+        for warning in machine.warnings() {
+            writeln!(f, "{warning}: these figures say little")?;
         }
         writeln!(f, "{}", costs(self))?;
         for store in &self.stores {
@@ -112,9 +112,9 @@ fn costs(report: &Report) -> Table {
 fn write_store(f: &mut fmt::Formatter<'_>, store: &StoreReport) -> fmt::Result {
     writeln!(f, "{}: {}", store.name, store.url)?;
     let settings: Vec<_> =
-        store.settings.iter().map(|it| format!("{} {:?}", it.name, it.value)).collect();
+        store.settings.iter().map(|it| format!("{} {}", it.name, it.shown())).collect();
     if !settings.is_empty() {
-        writeln!(f, "    {}", settings.join(", ").replace('"', ""))?;
+        writeln!(f, "    {}", settings.join(", "))?;
     }
     writeln!(f, "    exclusion {}", store.guarantees.exclusion)?;
     writeln!(f, "    tokens never go back: {}", store.guarantees.tokens)?;
@@ -126,8 +126,15 @@ fn write_store(f: &mut fmt::Formatter<'_>, store: &StoreReport) -> fmt::Result {
         }
     }
     let floorless = |it: &&crate::Missing| !(store.no_floor.is_some() && it.measure.is_floor());
+    let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
     for missing in store.missing.iter().filter(floorless) {
-        writeln!(f, "    not measured: {}: {}", missing.measure.title(), missing.why)?;
+        match by_reason.iter_mut().find(|(why, _)| *why == missing.why) {
+            Some((_, titles)) => titles.push(missing.measure.title()),
+            None => by_reason.push((&missing.why, vec![missing.measure.title()])),
+        }
+    }
+    for (why, titles) in by_reason {
+        writeln!(f, "    not measured: {}: {why}", titles.join("; "))?;
     }
     Ok(())
 }
@@ -155,7 +162,7 @@ fn write_ratios(f: &mut fmt::Formatter<'_>, ratios: &[Ratio]) -> fmt::Result {
         writeln!(
             f,
             "  {store}, {what}: {figure} against {other} ({floor}; {unit}): {}{}",
-            digits(ratio.ratio),
+            ratios::digits(ratio.ratio),
             wanted(ratio)
         )?;
     }

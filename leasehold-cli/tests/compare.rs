@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -11,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::browser;
 use support::locks::{Store, failure};
+use support::terminal::Session;
 
 /// Under a folder for temporary files of its own, in which it is seen what is left.
 fn compare(store: &Store, args: &[&str]) -> Command {
@@ -150,11 +152,73 @@ fn bad_input_is_refused_in_one_line_that_says_what_is_allowed() {
         (&["compare", "memory:", "memory:"], "named twice"),
         (&["compare", "--proof", "/nowhere/proof.json"], "cannot read"),
         (&["compare", "--proof", "/etc/hostname"], "no results of conformance-tests"),
+        // Before the measuring: these would take ten minutes otherwise.
+        (&["compare", "--for", "600s", "--page", folder], "cannot write"),
+        (&["compare", "--for", "600s", "--page", "/nowhere/page.html"], "cannot write"),
     ] {
         let (code, line) = failure(&store.act(args));
         assert_eq!(code, 64, "{line}");
         assert!(line.contains(says), "{line}");
     }
-    let (code, line) = failure(&store.act(&["compare", "--for", "1s", "--page", folder]));
-    assert_eq!(code, 69, "{line}");
+    // What could be written, and then had nothing to show, is as it was.
+    let page = store.beside("page.html");
+    let args = ["compare", "memory:", "memory:", "--page", page.to_str().unwrap()];
+    assert_eq!(failure(&store.act(&args)).0, 64);
+    assert!(!page.exists());
+    std::fs::write(&page, "the last one").unwrap();
+    assert_eq!(failure(&store.act(&args)).0, 64);
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), "the last one");
+}
+
+/// On a terminal it says how far it is and with what, and takes that away for the report.
+#[test]
+fn a_bar_shows_the_progress_on_a_terminal() {
+    let store = Store::new();
+    let command = [env!("CARGO_BIN_EXE_leasehold"), "compare", "memory:", "--for", "3s"];
+    let mut session = Session::start(&command.map(OsStr::new));
+    session.until("0% memory: ");
+    // A full block in UTF-8, of which the session makes a character a byte: so it moves.
+    session.until("\u{e2}\u{96}\u{88}");
+    session.until("% memory: ");
+    session.until("leasehold ");
+    let report = session.until("waiters woken by push");
+    assert!(!report.contains("% memory: "), "{report}");
+    assert!(session.ended().success());
+    // And none elsewhere.
+    let output = compare(&store, &["memory:", "--for", "1s"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+/// The check of the page finds what it is to find.
+#[test]
+fn the_check_of_the_page_sees_what_is_wrong_with_it() {
+    let store = Store::new();
+    let page = store.beside("page.html");
+    let args = ["memory:", "--for", "1s", "--json", "--page", page.to_str().unwrap()];
+    let output = compare(&store, &args).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    browser::shows(&page, &report);
+    let sound = std::fs::read_to_string(&page).unwrap();
+    let seed = |with: &str| sound.replace("</body>", &format!("{with}</body>"));
+    for (with, says) in [
+        ("<script>console.error('seeded')</script>", "seeded"),
+        ("<script>nothing.there()</script>", "nothing is not defined"),
+    ] {
+        std::fs::write(&page, seed(with)).unwrap();
+        let console = browser::open(&page).console;
+        assert!(console.iter().any(|line| line.contains(says)), "{says:?} not in {console:?}");
+        assert!(refused(&page, &report), "{with} passed");
+    }
+    for (old, new) in
+        [("data-p50-us=\"", "data-p50-us=\"1"), ("data-measure=\"acquire\"", ""), ("<svg", "<p")]
+    {
+        let broken = sound.replacen(old, new, 1);
+        assert_ne!(broken, sound, "{old} is not on the page");
+        std::fs::write(&page, broken).unwrap();
+        assert!(refused(&page, &report), "{new:?} in place of {old:?} passed");
+    }
+}
+
+fn refused(page: &Path, report: &Value) -> bool {
+    std::panic::catch_unwind(|| browser::shows(page, report)).is_err()
 }

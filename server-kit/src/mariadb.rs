@@ -16,7 +16,7 @@ use super::{
     ports::{self, Port},
     process::{Process, Spec},
     programs,
-    server::{Data, Server},
+    server::{Server, options, process_and},
     tls::{Certificates, ClientCertificates},
 };
 
@@ -36,11 +36,8 @@ impl MariadbOptions {
         Self::default()
     }
 
-    /// Adds a flag of `mariadbd`, such as `--innodb-flush-log-at-trx-commit=2`.
-    #[must_use]
-    pub fn flag(mut self, flag: impl Into<String>) -> Self {
-        self.flags.push(flag.into());
-        self
+    options! { flag:
+        /// Adds a flag of `mariadbd`, such as `--innodb-flush-log-at-trx-commit=2`.
     }
 
     /// The password of `root` (default: none).
@@ -50,20 +47,12 @@ impl MariadbOptions {
         self
     }
 
-    /// Also takes TLS, on the same port (default: off). With required certificates, `root` has to
-    /// show one over TLS or not.
-    #[must_use]
-    pub fn tls(mut self, client_certificates: ClientCertificates) -> Self {
-        self.tls = Some(client_certificates);
-        self
+    options! { tls:
+        /// Also takes TLS, on the same port (default: off). With required certificates, `root` has to
+        /// show one over TLS or not.
     }
 
-    /// Runs under these clocks (default: the machine's).
-    #[must_use]
-    pub fn clock(mut self, clock: &Clock) -> Self {
-        self.clock = Some(clock.clone());
-        self
-    }
+    options! { clock }
 }
 
 /// A running MariaDB server; no config file of the machine is read.
@@ -131,11 +120,6 @@ impl Mariadb {
         Ok(mariadb)
     }
 
-    async fn ready(&mut self) -> Result<()> {
-        let address = self.port.address();
-        self.process.ready(|| greets(address)).await
-    }
-
     /// The certificates for clients, if it has TLS.
     pub fn certificates(&self) -> Option<&Certificates> {
         self.certificates.as_ref()
@@ -177,28 +161,17 @@ impl Mariadb {
 
 #[async_trait]
 impl Server for Mariadb {
-    fn process(&self) -> &Process {
-        &self.process
+    process_and! { port }
+
+    async fn ready(&mut self) -> Result<()> {
+        let address = self.port.address();
+        self.process.ready(|| greets(address)).await
     }
 
-    fn process_mut(&mut self) -> &mut Process {
-        &mut self.process
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.port.address()
-    }
-
-    async fn restart(&mut self, data: Data) -> Result<()> {
-        self.process.kill()?;
-        if data == Data::Lose {
-            let folder = self.process.folder();
-            std::fs::remove_dir_all(data_path(folder))
-                .doing(|| "remove MariaDB's data".to_owned())?;
-            init(folder).await?;
-        }
-        self.process.start_again()?;
-        self.ready().await
+    async fn lose_data(&mut self) -> Result<()> {
+        let folder = self.process.folder();
+        std::fs::remove_dir_all(data_path(folder)).doing(|| "remove MariaDB's data".to_owned())?;
+        init(folder).await
     }
 }
 

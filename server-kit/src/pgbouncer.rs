@@ -12,7 +12,7 @@ use super::{
     postgres::Postgres,
     process::{Process, Spec},
     programs,
-    server::{Data, Server},
+    server::{Server, process_and},
 };
 
 /// A running pgbouncer in transaction mode: each transaction of a client may come to another session
@@ -63,30 +63,14 @@ impl Pgbouncer {
         pgbouncer.ready().await?;
         Ok(pgbouncer)
     }
-
-    async fn ready(&mut self) -> Result<()> {
-        let address = self.port.address();
-        self.process.ready(|| async move { TcpStream::connect(address).await.is_ok() }).await
-    }
 }
 
 #[async_trait]
 impl Server for Pgbouncer {
-    fn process(&self) -> &Process {
-        &self.process
-    }
+    process_and! { port }
 
-    fn process_mut(&mut self) -> &mut Process {
-        &mut self.process
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.port.address()
-    }
-
-    /// It has no data to lose.
-    async fn restart(&mut self, _: Data) -> Result<()> {
-        self.process.start_again()?;
-        self.ready().await
+    async fn ready(&mut self) -> Result<()> {
+        let address = self.port.address();
+        self.process.ready(|| async move { TcpStream::connect(address).await.is_ok() }).await
     }
 }

@@ -16,7 +16,7 @@ use super::{
     ports::{self, Port},
     process::{Process, Spec},
     programs,
-    server::{Data, Server},
+    server::{Server, options, process_and},
     tls::{Certificates, ClientCertificates},
     tree,
     wait::{READY_WITHIN, until},
@@ -42,11 +42,8 @@ impl PostgresOptions {
         Self::default()
     }
 
-    /// Adds a line of `postgresql.conf`.
-    #[must_use]
-    pub fn line(mut self, line: impl Into<String>) -> Self {
-        self.lines.push(line.into());
-        self
+    options! { line:
+        /// Adds a line of `postgresql.conf`.
     }
 
     /// Asks all clients for a password (SCRAM); this is the superuser's (default: none asked).
@@ -56,20 +53,12 @@ impl PostgresOptions {
         self
     }
 
-    /// Also takes TLS, on the same port (default: off). With required certificates, a TLS client is
-    /// the user named by its certificate.
-    #[must_use]
-    pub fn tls(mut self, client_certificates: ClientCertificates) -> Self {
-        self.tls = Some(client_certificates);
-        self
+    options! { tls:
+        /// Also takes TLS, on the same port (default: off). With required certificates, a TLS client is
+        /// the user named by its certificate.
     }
 
-    /// Runs under these clocks (default: the machine's).
-    #[must_use]
-    pub fn clock(mut self, clock: &Clock) -> Self {
-        self.clock = Some(clock.clone());
-        self
-    }
+    options! { clock }
 }
 
 /// A running PostgreSQL server, or a replica of one. Started by root it runs as `postgres`, or else
@@ -160,11 +149,6 @@ impl Postgres {
         Ok(postgres)
     }
 
-    async fn ready(&mut self) -> Result<()> {
-        let address = self.port.address();
-        self.process.ready(|| answers(address)).await
-    }
-
     /// The certificates for clients, if it has TLS.
     pub fn certificates(&self) -> Option<&Certificates> {
         self.certificates.as_ref()
@@ -241,29 +225,19 @@ impl Postgres {
 
 #[async_trait]
 impl Server for Postgres {
-    fn process(&self) -> &Process {
-        &self.process
+    process_and! { port }
+
+    async fn ready(&mut self) -> Result<()> {
+        let address = self.port.address();
+        self.process.ready(|| answers(address)).await
     }
 
-    fn process_mut(&mut self) -> &mut Process {
-        &mut self.process
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.port.address()
-    }
-
-    async fn restart(&mut self, data: Data) -> Result<()> {
-        self.process.kill()?;
-        if data == Data::Lose {
-            self.remove_segment();
-            let folder = self.process.folder();
-            std::fs::remove_dir_all(data_path(folder))
-                .doing(|| "remove PostgreSQL's data".to_owned())?;
-            init(folder, self.account.as_ref(), self.options.password.as_deref()).await?;
-        }
-        self.process.start_again()?;
-        self.ready().await
+    async fn lose_data(&mut self) -> Result<()> {
+        self.remove_segment();
+        let folder = self.process.folder();
+        std::fs::remove_dir_all(data_path(folder))
+            .doing(|| "remove PostgreSQL's data".to_owned())?;
+        init(folder, self.account.as_ref(), self.options.password.as_deref()).await
     }
 }
 

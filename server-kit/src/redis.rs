@@ -19,7 +19,7 @@ use super::{
     ports::{self, Port},
     process::{Process, Spec},
     programs,
-    server::{Data, Server},
+    server::{Server, options, process_and},
     tls::{Certificates, ClientCertificates},
 };
 
@@ -42,11 +42,8 @@ impl RedisOptions {
         Self::default()
     }
 
-    /// Adds a line of `redis.conf`, also an ACL: `user app on >secret ~app:* +@all`.
-    #[must_use]
-    pub fn line(mut self, line: impl Into<String>) -> Self {
-        self.lines.push(line.into());
-        self
+    options! { line:
+        /// Adds a line of `redis.conf`, also an ACL: `user app on >secret ~app:* +@all`.
     }
 
     /// Adds a line that those given by [`line`](Self::line) win over.
@@ -77,11 +74,8 @@ impl RedisOptions {
         self
     }
 
-    /// Also listens for TLS on a port of its own (default: off).
-    #[must_use]
-    pub fn tls(mut self, client_certificates: ClientCertificates) -> Self {
-        self.tls = Some(client_certificates);
-        self
+    options! { tls:
+        /// Also listens for TLS on a port of its own (default: off).
     }
 
     /// Those with TLS show the certificates of their group, and use it among themselves.
@@ -115,12 +109,7 @@ impl RedisOptions {
         ]
     }
 
-    /// Runs under these clocks (default: the machine's).
-    #[must_use]
-    pub fn clock(mut self, clock: &Clock) -> Self {
-        self.clock = Some(clock.clone());
-        self
-    }
+    options! { clock }
 }
 
 /// A running Redis server.
@@ -174,11 +163,6 @@ impl Redis {
         let mut redis = Self { process, port, tls, options };
         redis.ready().await?;
         Ok(redis)
-    }
-
-    async fn ready(&mut self) -> Result<()> {
-        let address = self.port.address();
-        self.process.ready(|| answers(address)).await
     }
 
     /// Where clients connect with TLS, if it has that.
@@ -239,26 +223,16 @@ impl Redis {
 
 #[async_trait]
 impl Server for Redis {
-    fn process(&self) -> &Process {
-        &self.process
+    process_and! { port }
+
+    async fn ready(&mut self) -> Result<()> {
+        let address = self.port.address();
+        self.process.ready(|| answers(address)).await
     }
 
-    fn process_mut(&mut self) -> &mut Process {
-        &mut self.process
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.port.address()
-    }
-
-    async fn restart(&mut self, data: Data) -> Result<()> {
-        self.process.kill()?;
-        if data == Data::Lose {
-            std::fs::remove_dir_all(self.data()).doing(|| "remove Redis's data".to_owned())?;
-            create_data(self.process.folder())?;
-        }
-        self.process.start_again()?;
-        self.ready().await
+    async fn lose_data(&mut self) -> Result<()> {
+        std::fs::remove_dir_all(self.data()).doing(|| "remove Redis's data".to_owned())?;
+        create_data(self.process.folder())
     }
 }
 

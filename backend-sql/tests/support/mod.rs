@@ -43,6 +43,19 @@ pub(crate) async fn made(
     store
 }
 
+/// A client's store; each strategy has tables of its own.
+pub(crate) async fn open_apart(server: &Postgres, strategy: Strategy) -> Arc<dyn Backend> {
+    let prefix = strategy.to_string().replace('-', "_");
+    connect(&format!("{}?strategy={strategy}&table_prefix={prefix}", url(server))).await.unwrap()
+}
+
+/// The same, made ready.
+pub(crate) async fn made_apart(server: &Postgres, strategy: Strategy) -> Arc<dyn Backend> {
+    let store = open_apart(server, strategy).await;
+    store.init(&Init::default()).await.unwrap();
+    store
+}
+
 /// Asks the server until it says so.
 pub(crate) async fn says(server: &Postgres, sql: &str, answer: &str) {
     let ask = || async { Ok((server.sql(sql).await? == answer).then_some(())) };

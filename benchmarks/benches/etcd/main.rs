@@ -18,8 +18,8 @@ use conformance_tests::kit::{Etcd, EtcdOptions};
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let args: Vec<String> = std::env::args().collect();
-    if let Some(at) = args.iter().position(|arg| arg == contended::CHILD) {
-        return runtime.block_on(contended::child(&args[at + 1..]));
+    if runtime.block_on(benchmarks::child()) {
+        return;
     }
     // Cargo tests benches, too, by running them: this one is for figures only.
     if !args.iter().any(|arg| arg == "--bench") {

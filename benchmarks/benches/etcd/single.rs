@@ -2,16 +2,14 @@
 
 use std::time::Instant;
 
+use benchmarks::bare;
 use conformance_tests::kit::Etcd;
-use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 
 use crate::{median, peers};
 
 pub(crate) const ROUNDS: usize = 40;
 pub(crate) const TIMES: usize = 25;
-/// As large as what a place holds.
-pub(crate) const VALUE: &str = "{\"owner\":\"0123456789abcdef0123456789abcdef\",\"label\":\"some.host:12345\",\
-                     \"offset\":1760000000000000,\"granted\":true,\"kept\":false}";
+pub(crate) const VALUE: &str = bare::Etcd::VALUE;
 
 #[derive(Default)]
 struct Figures {
@@ -27,6 +25,7 @@ struct Figures {
 pub(crate) async fn run(etcd: &Etcd) {
     let address = peers::address(etcd);
     let (client, ours) = (peers::plain(&address).await, peers::ours(&address).await);
+    let floor = bare::Etcd(client.clone());
     let mut all = Figures::default();
     let mut proposals = (0.0, 0.0);
     for round in 0..=ROUNDS {
@@ -39,17 +38,12 @@ pub(crate) async fn run(etcd: &Etcd) {
         // As every write here, each comes upon one before it.
         for _ in 0..TIMES {
             let began = Instant::now();
-            client.kv_client().put("bare", VALUE, None).await.unwrap();
+            floor.clone().put().await;
             one.put.push(micros(began));
         }
         for _ in 0..TIMES {
             let began = Instant::now();
-            let free = Compare::version("bare/lock", CompareOp::Equal, 0);
-            let take = Txn::new().when([free]).and_then([TxnOp::put("bare/lock", VALUE, None)]);
-            assert!(client.kv_client().txn(take).await.unwrap().succeeded());
-            let held = Compare::version("bare/lock", CompareOp::Equal, 1);
-            let give = Txn::new().when([held]).and_then([TxnOp::delete("bare/lock", None)]);
-            assert!(client.kv_client().txn(give).await.unwrap().succeeded());
+            floor.clone().two_transactions().await;
             one.two.push(micros(began));
         }
         let before = applied(etcd).await;

@@ -6,13 +6,13 @@
 //! per handoff are the server's own count of EVALSHA and EVAL, heartbeats of waiting places included.
 #![allow(clippy::unwrap_used)]
 
-mod contended;
 mod floor;
 mod measure;
-mod processes;
-mod renewal;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use conformance_tests::kit::{Redis, RedisOptions, Server as _};
 use lock_core::{
@@ -20,21 +20,17 @@ use lock_core::{
 };
 use redis::{AsyncConnectionConfig, Client};
 
-use self::{
-    contended::{Contender, Turn, compete, handoffs, round_trip, wake_ups},
-    floor::{Floor, Scripts, rslock},
-    measure::{Awake, kind, latencies, rates},
+use benchmarks::{
+    Awake, Call, Children, Contender, LEASE, Pace, Seen, Turn, bare, call, child, compete, hold,
+    pairs, pairs_of, quantile, seen,
 };
 
-pub(crate) const LEASE: Duration = Duration::from_secs(10);
-pub(crate) const WAIT: Duration = Duration::from_secs(60);
-pub(crate) const RUN: Duration = Duration::from_secs(2);
+use self::{
+    floor::Scripts,
+    measure::{latencies, rates},
+};
 
-async fn ours(client: LockClient, task: usize) {
-    let name = LockName::new(format!("own {task}")).unwrap();
-    let guard = client.lock(name).lease(LEASE).wait(WAIT).acquire().await.unwrap();
-    guard.release().await.unwrap();
-}
+const RUN: Duration = Duration::from_secs(2);
 
 /// The same without the client: the backend's own calls.
 async fn bare_backend(store: Arc<dyn Backend>) {
@@ -61,9 +57,9 @@ struct Bench {
     url: String,
     store: Arc<dyn Backend>,
     client: LockClient,
-    floor: Floor,
+    floor: bare::Redis,
     connection: redis::aio::MultiplexedConnection,
-    manager: rslock::LockManager,
+    rslock: Contender,
 }
 
 impl Bench {
@@ -79,22 +75,21 @@ impl Bench {
         Self {
             client: LockClient::new(Arc::clone(&store)),
             store,
-            floor: Floor::new(connection.clone()),
-            manager: rslock::LockManager::new(vec![url.as_str()]),
+            floor: bare::Redis::new(connection.clone()),
+            rslock: Contender::open("rslock", &url).await,
             connection,
             server,
             url,
         }
     }
 
-    fn kinds(&self) -> Vec<(&'static str, measure::Call)> {
+    fn kinds(&self) -> Vec<(&'static str, Call)> {
         let (bare, minting) = (self.floor.clone(), self.floor.clone());
-        let (client, manager) = (self.client.clone(), self.manager.clone());
         vec![
-            kind("bare SET NX PX + compare-and-delete", move |task| bare.clone().bare(task)),
-            kind("the same, minting a token", move |task| minting.clone().minting(task)),
-            kind("leasehold", move |task| ours(client.clone(), task)),
-            kind("rslock", move |task| rslock(manager.clone(), task)),
+            ("bare SET NX PX + compare-and-delete", call(move |task| bare.clone().bare(task))),
+            ("the same, minting a token", call(move |task| minting.clone().minting(task))),
+            ("leasehold", pairs(&self.client)),
+            ("rslock", pairs_of(&self.rslock)),
         ]
     }
 
@@ -102,11 +97,11 @@ impl Bench {
         println!("\none task, acquire and release, median");
         let pings = self.floor.clone();
         let mut kinds = self.kinds();
-        kinds.push(kind("two PINGs", move |_| pings.clone().pings(2)));
+        kinds.push(("two PINGs", call(move |_| pings.clone().pings(2))));
         let store = Arc::clone(&self.store);
-        kinds.push(kind("leasehold's backend alone", move |_| bare_backend(store.clone())));
+        kinds.push(("leasehold's backend alone", call(move |_| bare_backend(store.clone()))));
         let scripts = Scripts::load(self.connection.clone()).await;
-        kinds.push(kind("its scripts by hand", move |_| scripts.clone().pair()));
+        kinds.push(("its scripts by hand", call(move |_| scripts.clone().pair())));
         if let [bare, minting, own, ..] = latencies(&kinds).await[..] {
             println!(
                 "  leasehold / bare pair: {:.2}; token's price: {:.2}",
@@ -128,52 +123,47 @@ impl Bench {
     }
 
     /// Sixteen tasks that do nothing but take turns.
-    async fn race(&self, label: &str, name: &'static str, contenders: &[Contender]) -> f64 {
+    async fn race(&self, label: &str, contenders: &[Contender]) -> f64 {
         let before = scripts(&self.server).await;
-        let mut turns =
-            compete(contenders, 16, 0, name, (RUN, Duration::ZERO, Duration::ZERO)).await;
-        let rate = handoffs(label, &mut turns);
+        let mut turns = compete(contenders, 16, 0, label, Pace::fast(RUN)).await;
+        let seen = handoffs(label, &mut turns);
         if matches!(contenders, [Contender::Leasehold(_), ..]) {
             let per = (scripts(&self.server).await - before) / turns.len() as f64;
             println!("  scripts per handoff: {per:.2}");
         }
-        rate
+        seen.per_second
+    }
+
+    async fn apart(&self) -> Vec<Contender> {
+        Contender::each("leasehold", &self.url, 16).await
     }
 
     async fn handoff(&self) {
         println!("\n16 tasks on one name");
         let own = [Contender::Leasehold(self.client.clone())];
-        let own = self.race("leasehold, one process", "one", &own).await;
-        let mut apart = Vec::new();
-        for _ in 0..16 {
-            apart.push(Contender::leasehold(&self.url).await);
-        }
-        self.race("leasehold, a connection per task", "apart", &apart).await;
-        for (label, pause) in PAUSES {
-            let peer = [Contender::rslock(&self.url, pause.map(Duration::from_millis))];
-            let peer = self.race(label, "rslock one", &peer).await;
+        let own = self.race("leasehold, one process", &own).await;
+        self.race("leasehold, a connection per task", &self.apart().await).await;
+        for kind in PEERS.into_iter().chain(["distributed-lock"]) {
+            let peer = self.race(kind, &[Contender::open(kind, &self.url).await]).await;
             println!("  leasehold / this: {:.1}", own / peer.max(0.5));
         }
-        let peer = [Contender::distributed(&self.url).await];
-        let peer = self.race("distributed-lock, Redis, defaults", "distributed one", &peer).await;
-        println!("  leasehold / this: {:.1}", own / peer.max(0.5));
     }
 
     async fn processes(&self) {
         println!("\n8 processes with 4 tasks each, on one name");
         let before = scripts(&self.server).await;
-        let mut turns = processes::run("leasehold", &self.url).await;
-        let own = handoffs("leasehold", &mut turns);
+        let mut ours = Children::start("leasehold", &self.url, 8, 4).await;
+        let mut turns = ours.compete(RUN).await;
+        let own = handoffs("leasehold", &mut turns).per_second;
         let per = (scripts(&self.server).await - before) / turns.len() as f64;
         let mut shares = [0_u32; 32];
         turns.iter().for_each(|turn| shares[turn.task] += 1);
         let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
         println!("  scripts per handoff: {per:.2}; shares of tasks from {least} to {most}");
-        for (label, pause) in PAUSES {
-            let pause = pause.map_or_else(|| "defaults".to_owned(), |pause| pause.to_string());
-            let mut turns = processes::run(&pause, &self.url).await;
-            let peer = if turns.is_empty() { 0.0 } else { handoffs(label, &mut turns) };
-            println!("  leasehold / this: {:.1}", own / peer.max(0.5));
+        for kind in PEERS {
+            let mut peer = Children::start(kind, &self.url, 8, 4).await;
+            let peer = handoffs(kind, &mut peer.compete(RUN).await);
+            println!("  leasehold / this: {:.1}", own / peer.per_second.max(0.5));
         }
     }
 
@@ -181,42 +171,64 @@ impl Bench {
         println!(
             "\nfrom a release to the next one's turn: 16 tasks hold for 10 ms and think for 50 ms"
         );
-        let pace = (Duration::from_secs(5), Duration::from_millis(10), Duration::from_millis(50));
+        let [span, hold, think] = [5_000, 10, 50].map(Duration::from_millis);
         let gaps = async |label: &str, contenders: &[Contender]| {
-            let mut turns: Vec<Turn> = compete(contenders, 16, 0, "wake", pace).await;
-            wake_ups(label, &mut turns)
+            let mut turns = compete(contenders, 16, 0, label, Pace { span, hold, think }).await;
+            let seen = seen(&mut turns);
+            println!("{label:<46} p50 {:>9.1} µs  p99 {:>9.1} µs", seen.p50, seen.p99);
+            seen
         };
-        let trip = round_trip(self.connection.clone()).await;
-        let own =
-            gaps("leasehold, one process", &[Contender::Leasehold(self.client.clone())]).await;
-        let mut apart = Vec::new();
-        for _ in 0..16 {
-            apart.push(Contender::leasehold(&self.url).await);
-        }
-        let apart = gaps("leasehold, a connection per task", &apart).await;
-        let peer = gaps("rslock, defaults", &[Contender::rslock(&self.url, None)]).await;
-        println!("  p50 / round trip: {:.2}, apart {:.2}", own.0 / trip, apart.0 / trip);
+        let trip = self.round_trip().await;
+        let own = [Contender::Leasehold(self.client.clone())];
+        let own = gaps("leasehold, one process", &own).await;
+        let apart = gaps("leasehold, a connection per task", &self.apart().await).await;
+        let peer = gaps("rslock", &[Contender::open("rslock", &self.url).await]).await;
+        println!("  p50 / round trip: {:.2}, apart {:.2}", own.p50 / trip, apart.p50 / trip);
         println!(
             "  rslock's p99 / leasehold's: {:.1}, apart {:.1}",
-            peer.1 / own.1,
-            peer.1 / apart.1
+            peer.p99 / own.p99,
+            peer.p99 / apart.p99
         );
+    }
+
+    /// Median of a round trip while the connection has nothing else to do, at the pace of the wake-ups.
+    async fn round_trip(&self) -> f64 {
+        let mut spans = Vec::new();
+        for _ in 0..300 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let start = Instant::now();
+            self.floor.clone().pings(1).await;
+            spans.push(start.elapsed());
+        }
+        let micros = quantile(&mut spans, 0.5);
+        println!("{:<46} p50 {micros:>9.1} µs", "one PING");
+        micros
+    }
+
+    async fn renewal(&self) {
+        println!("\n10,000 held locks with a lease of 30 s, processor time of renewal");
+        let (lease, server) = (Duration::from_secs(30), self.server.process().pid().unwrap());
+        let held = hold(&self.client, server, 10_000, lease, lease).await;
+        println!("{:<46} {:>9.2} % of a core", "client", held.client);
+        println!("{:<46} {:>9.2} % of a core", "server", held.server);
     }
 }
 
-const PAUSES: [(&str, Option<u64>); 4] = [
-    ("rslock, defaults", None),
-    ("rslock, 5 ms", Some(5)),
-    ("rslock, 2 ms", Some(2)),
-    ("rslock, 1 ms", Some(1)),
-];
+/// With these pauses between their attempts, in milliseconds; the first with its own.
+const PEERS: [&str; 4] = ["rslock", "rslock 5", "rslock 2", "rslock 1"];
+
+fn handoffs(label: &str, turns: &mut [Turn]) -> Seen {
+    let (seen, grants) = (seen(turns), turns.len() as f64 / RUN.as_secs_f64());
+    println!("{label:<46} {:>9.0} /s to another holder, of {grants:.0} grants/s", seen.per_second);
+    seen
+}
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.unwrap().block_on(async {
-        if processes::child(&arguments).await {
+        if child().await {
             return;
         }
         let asked: Vec<_> =
@@ -224,7 +236,7 @@ fn main() {
         let wanted = |part: &str| asked.is_empty() || asked.iter().any(|word| *word == part);
         let bench = Bench::start().await;
         if wanted("renewal") {
-            renewal::run(&bench.server, &bench.client).await;
+            bench.renewal().await;
         }
         let _awake = Awake::keep();
         if wanted("one") {

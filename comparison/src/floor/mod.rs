@@ -11,13 +11,13 @@ mod sql;
 
 use async_trait::async_trait;
 use leasehold::StoreUrl;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a floor has to say against its store.
 pub(crate) type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
 /// A version or a setting of a store, as the store itself tells it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Setting {
     /// Its name, as the store's own documentation has it.
@@ -27,6 +27,11 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Its value, or a word for none.
+    pub(crate) fn shown(&self) -> &str {
+        if self.value.is_empty() { "(empty)" } else { &self.value }
+    }
+
     pub(crate) fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self { name: name.into(), value: value.into() }
     }

@@ -9,7 +9,6 @@ use lock_core::{Error, ErrorKind, LockClient, LockName};
 use tokio::task::JoinSet;
 
 use crate::{
-    peer::Peer,
     sample::{Sample, Times},
     store::{Subject, finished},
 };
@@ -106,28 +105,4 @@ async fn run(
         Relay::releasing(&relay, runner);
         guard.release().await?;
     }
-}
-
-/// The same of a peer, without a holder besides. One that fails has no figure.
-pub(super) async fn of_peer(peer: &Arc<dyn Peer>, slice: Duration, tasks: usize) -> Option<Sample> {
-    let began = Instant::now();
-    let (relay, mut runners) = (Relay::new(slice), JoinSet::new());
-    for task in 0..tasks {
-        let (peer, relay) = (Arc::clone(peer), Arc::clone(&relay));
-        runners.spawn(async move {
-            while began.elapsed() < slice {
-                let held = || {
-                    Relay::taken(&relay, task);
-                    Relay::releasing(&relay, task);
-                };
-                peer.hold(task, "handed on", &held).await.ok()?;
-            }
-            Some(())
-        });
-    }
-    // A poller may sleep for long after the end.
-    while let Some(ended) = runners.join_next().await {
-        ended.ok()??;
-    }
-    Relay::sample(&relay)
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use lock_core::{Error, Guard};
+use lock_core::{Env as _, Error, Guard, SystemEnv};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{MANY, Measure};
@@ -14,6 +14,9 @@ use crate::{sample::Sample, store::Subject};
 
 /// Renewed every third of it, so that one of these thirds has one renewal of each lock.
 const LEASE: Duration = Duration::from_secs(6);
+
+/// A renewal moves the end by more than this, and reading a clock twice by less.
+const TICK: Duration = Duration::from_millis(100);
 
 /// How many locks are held at once.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +39,8 @@ impl Held {
         LEASE / 3 + Duration::from_secs_f64((pairs * 1.5).min(3600.0))
     }
 
-    /// Holds them by one client for a third of the lease; `None` where they could not all be kept.
+    /// Holds them by one client for a third of the lease, and until each has been renewed; `None` where
+    /// they could not all be kept.
     pub(crate) async fn measure(self, subject: &Arc<Subject>) -> Result<Option<Sample>, Error> {
         let client = &subject.clients[0];
         let lease = LEASE.max(subject.backend().guarantees().shortest_lease);
@@ -46,8 +50,15 @@ impl Held {
             .buffer_unordered(MANY)
             .try_collect()
             .await?;
+        let ends: Vec<_> = guards.iter().map(end).collect();
         let (counted, used, began) = (subject.count().await, used(), Instant::now());
         tokio::time::sleep(lease / 3).await;
+        let waits = |(guard, first): (&Guard, &lock_core::Instant)| {
+            guard.is_valid() && end(guard) <= *first + TICK
+        };
+        while guards.iter().zip(&ends).any(waits) {
+            tokio::time::sleep(TICK).await;
+        }
         let (used, span) = (self::used() - used, began.elapsed());
         let counted = subject.counted_since(counted).await;
         let held = guards.iter().filter(|guard| guard.is_valid()).count();
@@ -57,13 +68,76 @@ impl Held {
         if held < self.locks {
             return Ok(None);
         }
-        let renewals = self.locks as f64 * span.as_secs_f64() / (lease.as_secs_f64() / 3.0);
-        Ok(Some(Sample::of_held(renewals, used, counted, span)))
+        Ok(Some(Sample::of_held(self.locks as f64, used, counted, span)))
     }
+}
+
+/// When its validity ends if nothing renews it.
+fn end(guard: &Guard) -> lock_core::Instant {
+    SystemEnv.now() + guard.remaining()
 }
 
 /// Processor time that this process has used.
 fn used() -> Duration {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(used.tv_sec.unsigned_abs(), u32::try_from(used.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(all(test, feature = "etcd", feature = "redis"))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use leasehold::StoreUrl;
+    use lock_core::Init;
+    use server_kit::{Etcd, EtcdOptions, Redis, RedisOptions, Server as _};
+
+    use super::*;
+    use crate::Store;
+
+    async fn subject(url: &str) -> Arc<Subject> {
+        let url = StoreUrl::new(url).unwrap();
+        let store = leasehold::open(url.clone()).await.unwrap();
+        store.init(&Init { first_use: true, ..Init::default() }).await.unwrap();
+        store.close().await;
+        Arc::new(Subject::open(Store::new(url)).await.unwrap())
+    }
+
+    /// Requests to the store for each renewal of one lock, and the client's processor time.
+    async fn cost(subject: &Arc<Subject>, locks: usize) -> (f64, f64) {
+        let held = Held { locks, measure: Measure::Held1000 };
+        let sample = held.measure(subject).await.unwrap().unwrap();
+        assert_eq!(sample.count, locks as u64, "each was renewed");
+        let percent = sample.processor_percent.unwrap();
+        let all = std::thread::available_parallelism().unwrap().get() as f64 * 100.0;
+        assert!(percent > 0.0 && percent <= all, "{percent}");
+        assert!((sample.p50_us - percent * 1e4).abs() < 1.0, "{sample:?}");
+        let requests = sample.counted_per_second.unwrap() / sample.per_second;
+        (requests, percent / sample.per_second)
+    }
+
+    /// What a store counts is what renewals must have asked of it: etcd keeps each lease alive by a
+    /// message of its own, Redis takes a batch of renewals in one script.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_held_locks_cost_is_what_their_renewals_ask() {
+        let server = Redis::start(RedisOptions::new()).await.unwrap();
+        let redis = subject(&format!("redis://{}", server.address())).await;
+        let etcd_server = Etcd::single(EtcdOptions::new()).await.unwrap();
+        let etcd = subject(&format!("etcd://{}", etcd_server.endpoints()[0])).await;
+        let (one, one_time) = cost(&redis, 1).await;
+        assert!((1.0..=3.0).contains(&one), "{one} scripts for a renewal");
+        for locks in [1_000, 10_000] {
+            let (each, time) = cost(&redis, locks).await;
+            // At least one script, and never one for each lock; some may be renewed twice.
+            assert!(each * locks as f64 >= 1.0 && each < 0.5, "{each} scripts for a renewal");
+            assert!(time < one_time, "{time} for a renewal in batches, {one_time} for one alone");
+        }
+        for locks in [1, 1_000] {
+            let (each, _) = cost(&etcd, locks).await;
+            // Besides, those of spare leases.
+            let most = 3.0 + 40.0 / locks as f64;
+            assert!((1.0..=most).contains(&each), "{each} messages for a renewal of {locks}");
+        }
+        redis.close().await;
+        etcd.close().await;
+    }
 }

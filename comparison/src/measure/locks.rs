@@ -10,7 +10,6 @@ use tokio::task::JoinSet;
 
 use super::Measure;
 use crate::{
-    peer::Peer,
     sample::{Sample, Times},
     store::{Subject, finished},
 };
@@ -57,27 +56,4 @@ async fn pairs(client: LockClient, name: LockName, end: Instant) -> Result<Took,
             return Ok((acquires, pairs));
         }
     }
-}
-
-/// The same of a peer. One that fails has no figure.
-pub(super) async fn of_peer(peer: &Arc<dyn Peer>, slice: Duration, tasks: usize) -> Option<Sample> {
-    let (began, mut parts) = (Instant::now(), JoinSet::new());
-    for task in 0..tasks {
-        let peer = Arc::clone(peer);
-        parts.spawn(async move {
-            let (mut times, name) = (Times::new(), format!("own {task}"));
-            while began.elapsed() < slice {
-                let asked = Instant::now();
-                if peer.hold(task, &name, &|| {}).await.ok()? {
-                    times.add(asked.elapsed());
-                }
-            }
-            Some(times)
-        });
-    }
-    let mut all = Times::new();
-    while let Some(times) = parts.join_next().await {
-        all.join(&times.ok()??);
-    }
-    all.sample(began.elapsed())
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 pub use self::ends::Holder;
 pub(crate) use self::{ends::Ends, held::Held};
-use crate::{peer::Peer, sample::Sample, store::Subject};
+use crate::{sample::Sample, store::Subject};
 
 /// How many tasks are "many".
 pub(crate) const MANY: usize = 64;
@@ -186,6 +186,19 @@ impl Step {
         }
     }
 
+    /// What it measures.
+    pub(crate) fn measures(self) -> Vec<Measure> {
+        match self {
+            Self::Ping => vec![Measure::Ping],
+            Self::Write => vec![Measure::Write],
+            Self::Pair => vec![Measure::Pair],
+            Self::Pairs => vec![Measure::Pairs],
+            Self::Locks(1) => vec![Measure::Acquire, Measure::Uncontended],
+            Self::Locks(_) => vec![Measure::ManyNames],
+            Self::Handoff(_, measure) => vec![measure],
+        }
+    }
+
     /// How much time it is to have beside the others: many waiters need some to come, and a bare
     /// command little.
     pub(crate) const fn weight(self) -> f64 {
@@ -215,21 +228,5 @@ impl Step {
                 one(measure, handoff::measure(subject, slice, waiting).await?)
             }
         })
-    }
-
-    /// The same of another library's locks, where peers are measured.
-    pub(crate) async fn make_of_peer(
-        self,
-        peer: &Arc<dyn Peer>,
-        slice: Duration,
-    ) -> Option<(Measure, Sample)> {
-        match self {
-            Self::Locks(1) => Some((Measure::Uncontended, locks::of_peer(peer, slice, 1).await?)),
-            Self::Locks(tasks) => {
-                Some((Measure::ManyNames, locks::of_peer(peer, slice, tasks).await?))
-            }
-            Self::Handoff(16, measure) => Some((measure, handoff::of_peer(peer, slice, 16).await?)),
-            _ => None,
-        }
     }
 }

@@ -3,6 +3,7 @@
 //! pass as it is.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod cases;
 mod etcd;
 #[path = "../left_out/mod.rs"]
 mod left_out;

@@ -1,14 +1,16 @@
 //! MySQL: guards in its statements.
 
-use std::time::Duration;
-
 use conformance_tests::kit::{Mariadb, MariadbOptions, Proxy, Server as _};
 use leasehold::mysql::MysqlFence;
-use lock_core::{Env as _, FencingToken, Release, Renewal, SystemEnv};
+use lock_core::{Env as _, FencingToken, Release, SystemEnv};
 use sqlx::{Connection as _, MySqlConnection};
 
-use super::wire::{
-    Guard, LONG, Stage, Verdict, above, first_use, granted, not_granted, request, try_all,
+use super::{
+    cases::{
+        a_late_renewal, a_release_by_another, an_abandoned_owner, below_the_watermark, stale_write,
+        words,
+    },
+    wire::{Guard, LONG, Stage, Verdict, above, first_use, granted, request, try_all},
 };
 
 struct OneMariadb {
@@ -54,17 +56,17 @@ const GUARDS: &[Guard<OneMariadb>] = &[
     Guard {
         what: "S6: an abandoned owner finds its tombstone",
         texts: &[("LOCATE(?, `leasehold_locks`.buried) = 0)", "? <> '')")],
-        case: |stage| Box::pin(an_abandoned_owner(stage)),
+        case: |stage| Box::pin(an_abandoned_owner(stage.url())),
     },
     Guard {
         what: "S4: only the owner releases",
         texts: &[("name = ? AND owner = ? AND expires", "name = ? AND ? <> '' AND expires")],
-        case: |stage| Box::pin(a_release_by_another(stage)),
+        case: |stage| Box::pin(a_release_by_another(stage.url())),
     },
     Guard {
         what: "S5: a renewal does not bring an expired lease back",
         texts: &[("l.kept = 0 AND l.expires", "l.kept = 0 OR l.expires")],
-        case: |stage| Box::pin(a_late_renewal(stage)),
+        case: |stage| Box::pin(a_late_renewal(stage.url())),
     },
     Guard {
         what: "section 2: the fence refuses a lower token",
@@ -78,22 +80,10 @@ async fn each_guard_of_mysql_is_missed_when_it_is_left_out() {
     try_all(GUARDS).await;
 }
 
-fn words(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
 async fn a_name_below_the_watermark(stage: &mut OneMariadb) -> Verdict {
-    let store = first_use(&stage.url()).await;
     let lead = "UPDATE leasehold_settings \
                 SET watermark = ROUND(UNIX_TIMESTAMP(NOW(6)) * 1000000) + 5000000";
-    stage.server.sql(lead).await.map_err(words)?;
-    let watermark = stage.server.sql("SELECT watermark FROM leasehold_settings").await;
-    let watermark: u64 = watermark.map_err(words)?.parse().map_err(words)?;
-    let grant = granted(&*store, &request("new", LONG)).await?;
-    match grant.token.get() > watermark {
-        true => Ok(()),
-        false => Err(format!("token {} came after the watermark {watermark}", grant.token)),
-    }
+    below_the_watermark!(stage, lead, "SELECT watermark FROM leasehold_settings")
 }
 
 async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
@@ -115,39 +105,6 @@ async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
     above(&first, &granted(&*store, &request("a", LONG)).await?)
 }
 
-async fn an_abandoned_owner(stage: &mut OneMariadb) -> Verdict {
-    let store = first_use(&stage.url()).await;
-    let given_up = request("a", LONG);
-    store.abandon(&given_up).await.map_err(words)?;
-    not_granted(&*store, &given_up).await
-}
-
-async fn a_release_by_another(stage: &mut OneMariadb) -> Verdict {
-    let store = first_use(&stage.url()).await;
-    let mut other = granted(&*store, &request("a", LONG)).await?;
-    other.owner = request("a", LONG).owner;
-    let _ = store.release(&other, Release::default()).await;
-    not_granted(&*store, &request("a", LONG)).await
-}
-
-async fn a_late_renewal(stage: &mut OneMariadb) -> Verdict {
-    let store = first_use(&stage.url()).await;
-    let grant = granted(&*store, &request("a", Duration::from_millis(300))).await?;
-    tokio::time::sleep(Duration::from_millis(600)).await;
-    match store.renew(&[&grant], SystemEnv.now()).await.pop() {
-        Some(Renewal::Renewed { .. }) => Err("an expired lease was renewed".to_owned()),
-        _ => Ok(()),
-    }
-}
-
 async fn a_stale_write(stage: &mut OneMariadb) -> Verdict {
-    let fence = MysqlFence::new("fenced").unwrap();
-    let mut session = MySqlConnection::connect(&stage.plain()).await.map_err(words)?;
-    fence.create(&mut session).await.map_err(words)?;
-    let [one, two] = [1, 2].map(|token| FencingToken::new(token).unwrap());
-    fence.admit(&mut session, "data", two).await.map_err(words)?.map_err(words)?;
-    match fence.admit(&mut session, "data", one).await.map_err(words)? {
-        Err(_) => Ok(()),
-        Ok(()) => Err("a stale token was admitted".to_owned()),
-    }
+    stale_write!(MysqlFence, MySqlConnection, stage.plain()).await
 }

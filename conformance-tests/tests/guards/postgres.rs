@@ -4,11 +4,17 @@ use std::time::Duration;
 
 use conformance_tests::kit::{Clock, Data, Postgres, PostgresOptions, Proxy, Server as _};
 use leasehold::postgres::PostgresFence;
-use lock_core::{Env as _, FencingToken, Release, Renewal, SystemEnv};
+use lock_core::Release;
 use sqlx::{Connection as _, PgConnection};
 
-use super::wire::{
-    Guard, LONG, Stage, Verdict, above, first_use, granted, not_granted, open, request, try_all,
+use super::{
+    cases::{
+        a_late_renewal, a_release_by_another, an_abandoned_owner, below_the_watermark, stale_write,
+        words,
+    },
+    wire::{
+        Guard, LONG, Stage, Verdict, above, first_use, granted, not_granted, open, request, try_all,
+    },
 };
 
 struct OnePostgres {
@@ -72,17 +78,17 @@ const GUARDS: &[Guard<OnePostgres>] = &[
     Guard {
         what: "S4: only the owner releases",
         texts: &[("name = $1 AND owner = $2 AND expires", "name = $1 AND $2 <> '' AND expires")],
-        case: |stage| Box::pin(a_release_by_another(stage)),
+        case: |stage| Box::pin(a_release_by_another(stage.url())),
     },
     Guard {
         what: "S5: a renewal does not bring an expired lease back",
         texts: &[("AND NOT l.kept AND l.expires > clock_timestamp()", "AND NOT l.kept")],
-        case: |stage| Box::pin(a_late_renewal(stage)),
+        case: |stage| Box::pin(a_late_renewal(stage.url())),
     },
     Guard {
         what: "S6: an abandoned owner finds its tombstone",
         texts: &[("(l.buried IS NULL OR $2 <> ALL (l.buried))", "true")],
-        case: |stage| Box::pin(an_abandoned_owner(stage)),
+        case: |stage| Box::pin(an_abandoned_owner(stage.url())),
     },
     Guard {
         what: "section 2: the fence refuses a lower token",
@@ -94,10 +100,6 @@ const GUARDS: &[Guard<OnePostgres>] = &[
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_guard_of_postgres_is_missed_when_it_is_left_out() {
     try_all(GUARDS).await;
-}
-
-fn words(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 async fn an_attempt_after_a_crash(stage: &mut OnePostgres) -> Verdict {
@@ -139,18 +141,6 @@ async fn an_attempt_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {
     }
 }
 
-async fn a_name_below_the_watermark(stage: &mut OnePostgres) -> Verdict {
-    let store = first_use(&stage.url()).await;
-    let lead = "UPDATE leasehold_marker SET watermark = \
-                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 5000000 RETURNING watermark";
-    let watermark: u64 = stage.server.sql(lead).await.map_err(words)?.parse().map_err(words)?;
-    let grant = granted(&*store, &request("new", LONG)).await?;
-    match grant.token.get() > watermark {
-        true => Ok(()),
-        false => Err(format!("token {} came after the watermark {watermark}", grant.token)),
-    }
-}
-
 async fn a_token_over_a_sweep(stage: &mut OnePostgres) -> Verdict {
     let store = first_use(&stage.url()).await;
     let first = granted(&*store, &request("a", LONG)).await?;
@@ -164,39 +154,12 @@ async fn a_token_over_a_sweep(stage: &mut OnePostgres) -> Verdict {
     above(&first, &granted(&*store, &request("a", LONG)).await?)
 }
 
-async fn a_release_by_another(stage: &mut OnePostgres) -> Verdict {
-    let store = first_use(&stage.url()).await;
-    let mut other = granted(&*store, &request("a", LONG)).await?;
-    other.owner = request("a", LONG).owner;
-    let _ = store.release(&other, Release::default()).await;
-    not_granted(&*store, &request("a", LONG)).await
-}
-
-async fn a_late_renewal(stage: &mut OnePostgres) -> Verdict {
-    let store = first_use(&stage.url()).await;
-    let grant = granted(&*store, &request("a", Duration::from_millis(300))).await?;
-    tokio::time::sleep(Duration::from_millis(600)).await;
-    match store.renew(&[&grant], SystemEnv.now()).await.pop() {
-        Some(Renewal::Renewed { .. }) => Err("an expired lease was renewed".to_owned()),
-        _ => Ok(()),
-    }
-}
-
-async fn an_abandoned_owner(stage: &mut OnePostgres) -> Verdict {
-    let store = first_use(&stage.url()).await;
-    let given_up = request("a", LONG);
-    store.abandon(&given_up).await.map_err(words)?;
-    not_granted(&*store, &given_up).await
+async fn a_name_below_the_watermark(stage: &mut OnePostgres) -> Verdict {
+    let lead = "UPDATE leasehold_marker SET watermark = \
+                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 5000000";
+    below_the_watermark!(stage, lead, "SELECT watermark FROM leasehold_marker")
 }
 
 async fn a_stale_write(stage: &mut OnePostgres) -> Verdict {
-    let fence = PostgresFence::new("fenced").unwrap();
-    let mut session = PgConnection::connect(&stage.plain()).await.map_err(words)?;
-    fence.create(&mut session).await.map_err(words)?;
-    let [one, two] = [1, 2].map(|token| FencingToken::new(token).unwrap());
-    fence.admit(&mut session, "data", two).await.map_err(words)?.map_err(words)?;
-    match fence.admit(&mut session, "data", one).await.map_err(words)? {
-        Err(_) => Ok(()),
-        Ok(()) => Err("a stale token was admitted".to_owned()),
-    }
+    stale_write!(PostgresFence, PgConnection, stage.plain()).await
 }

@@ -6,12 +6,15 @@ use conformance_tests::kit::{Clock, Data, Proxy, Redis, RedisOptions, Server as 
 use futures_util::future::join_all;
 use leasehold::redis::{FenceError, RedisFence};
 use lock_core::{
-    Attempt, Backend, Enqueued, Env as _, FencingToken, Release, Renewal, Request, SystemEnv, Turn,
+    Attempt, Backend, Enqueued, Env as _, FencingToken, Release, Request, SystemEnv, Turn,
 };
 
-use super::wire::{
-    Guard, LONG, Stage, Verdict, above, first_use, granted, name, not_granted, open, request,
-    try_all,
+use super::{
+    cases::{a_release_by_another, a_renewal_by_another, an_abandoned_owner},
+    wire::{
+        Guard, LONG, Stage, Verdict, above, first_use, granted, name, not_granted, open, request,
+        try_all,
+    },
 };
 
 struct OneRedis {
@@ -117,17 +120,17 @@ const GUARDS: &[Guard<OneRedis>] = &[
             "local mine = record and string.sub(record, 1, 32) == ARGV[3]",
             "local mine = record and true",
         )],
-        case: |stage| Box::pin(a_release_by_another(stage)),
+        case: |stage| Box::pin(a_release_by_another(stage.url())),
     },
     Guard {
         what: "S4: only the owner renews",
         texts: &[("if string.sub(record, 1, 32) ~= owner then", "if record == '' then")],
-        case: |stage| Box::pin(a_renewal_by_another(stage)),
+        case: |stage| Box::pin(a_renewal_by_another(stage.url())),
     },
     Guard {
         what: "S6: an abandoned owner finds its tombstone",
         texts: &[("KEYS[2], KEYS[3], KEYS[5]) == 0 then", "KEYS[2], KEYS[3]) == 0 then")],
-        case: |stage| Box::pin(an_abandoned_owner(stage)),
+        case: |stage| Box::pin(an_abandoned_owner(stage.url())),
     },
     Guard {
         what: "L3: nobody barges past a place",
@@ -256,32 +259,6 @@ async fn a_handover_when_the_clock_went_back(stage: &mut OneRedis) -> Verdict {
     let _turn = place(&store, &waiter).await?;
     store.release(&first, Release::default()).await.map_err(|error| error.to_string())?;
     above(&first, &granted(&*store, &waiter).await?)
-}
-
-async fn a_release_by_another(stage: &mut OneRedis) -> Verdict {
-    let store = first_use(&stage.url()).await;
-    let grant = granted(&*store, &request("a", LONG)).await?;
-    let mut other = grant.clone();
-    other.owner = request("a", LONG).owner;
-    let _ = store.release(&other, Release::default()).await;
-    not_granted(&*store, &request("a", LONG)).await
-}
-
-async fn a_renewal_by_another(stage: &mut OneRedis) -> Verdict {
-    let store = first_use(&stage.url()).await;
-    let mut grant = granted(&*store, &request("a", LONG)).await?;
-    grant.owner = request("a", LONG).owner;
-    match store.renew(&[&grant], SystemEnv.now()).await.pop() {
-        Some(Renewal::Renewed { .. }) => Err("somebody else's lock was renewed".to_owned()),
-        _ => Ok(()),
-    }
-}
-
-async fn an_abandoned_owner(stage: &mut OneRedis) -> Verdict {
-    let store = first_use(&stage.url()).await;
-    let given_up = request("a", LONG);
-    store.abandon(&given_up).await.map_err(|error| error.to_string())?;
-    not_granted(&*store, &given_up).await
 }
 
 async fn an_attempt_past_a_place(stage: &mut OneRedis) -> Verdict {

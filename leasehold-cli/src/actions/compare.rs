@@ -1,5 +1,7 @@
 //! `compare`: stores measured side by side.
 
+mod page;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +14,8 @@ use crate::exit::{self, Failure, cause};
 use crate::show::print;
 use crate::supervise::Signals;
 
+use self::page::PageFile;
+
 const SPAN: Duration = Duration::from_secs(30);
 /// Of more stores.
 const SPAN_LOCAL: Duration = Duration::from_secs(120);
@@ -22,6 +26,7 @@ pub(super) async fn compare(args: &Compare) -> Result<u8, Failure> {
     let plan = Plan::new(span).map_err(failed)?;
     // Before the measuring, which takes a while.
     let proof = args.proof.as_deref().map(read_proof).transpose()?;
+    let page = args.page.as_deref().map(PageFile::open).transpose()?;
     let urls: Result<Vec<_>, _> = args.stores.iter().map(StoreUrl::new).collect();
     let mut stores: Vec<_> = urls.map_err(failed)?.into_iter().map(Store::new).collect();
     let mut signals = Signals::catch().map_err(|error| {
@@ -53,7 +58,7 @@ pub(super) async fn compare(args: &Compare) -> Result<u8, Failure> {
     let report = report.map_err(failed)?;
     drop((local, kept));
     match (report, ended_by) {
-        (Some(report), _) => show(&report.with_proof(proof), args),
+        (Some(report), _) => show(&report.with_proof(proof), page, args),
         (None, signal) => Ok(signal.map_or(1, exit::of_signal)),
     }
 }
@@ -69,12 +74,9 @@ fn read_proof(file: &Path) -> Result<Proof, Failure> {
     Proof::read(&text).map_err(|why| Failure::usage(format_args!("{file:?}: {why}")))
 }
 
-fn show(report: &Report, args: &Compare) -> Result<u8, Failure> {
-    if let Some(file) = &args.page {
-        let page = report.page().map_err(Failure::unavailable)?;
-        std::fs::write(file, page).map_err(|error| {
-            Failure::unavailable(format_args!("cannot write {file:?}: {}", cause(&error)))
-        })?;
+fn show(report: &Report, page: Option<PageFile>, args: &Compare) -> Result<u8, Failure> {
+    if let Some(file) = page {
+        file.write(&report.page().map_err(Failure::unavailable)?)?;
     }
     if !args.output.json {
         return print(&report.to_string());

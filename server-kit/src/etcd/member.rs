@@ -19,7 +19,7 @@ use crate::{
     ports::Port,
     process::{Process, Spec},
     programs,
-    server::{Data, Server},
+    server::{Server, process_and},
     tls::{Certificates, ClientCertificates},
 };
 
@@ -186,33 +186,23 @@ impl Member {
 
 #[async_trait]
 impl Server for Member {
-    fn process(&self) -> &Process {
-        &self.process
+    process_and! { client }
+
+    /// Only one that is alone may: it begins anew under the same cluster id, which etcd derives from
+    /// its flags. In a cluster the others would take it for a liar.
+    fn may_lose_data(&self) -> Result<()> {
+        let why = "a member that lost its data has to be removed and added as a new one";
+        if self.is_alone { Ok(()) } else { Err(KitError::Unexpected(why.to_owned())) }
     }
 
-    fn process_mut(&mut self) -> &mut Process {
-        &mut self.process
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.client.address()
+    async fn lose_data(&mut self) -> Result<()> {
+        let folder = self.data();
+        std::fs::remove_dir_all(&folder).doing(|| format!("remove {}", folder.display()))
     }
 
     /// A member of several is only waited for until its process answers, since there may be no
     /// majority to be healthy with; [`Etcd::wait_healthy`](super::Etcd::wait_healthy) waits for more.
-    /// Only one that is alone may lose its data: it begins anew under the same cluster id, which
-    /// etcd derives from its flags. In a cluster the others would take it for a liar.
-    async fn restart(&mut self, data: Data) -> Result<()> {
-        if data == Data::Lose && !self.is_alone {
-            let why = "a member that lost its data has to be removed and added as a new one";
-            return Err(KitError::Unexpected(why.to_owned()));
-        }
-        self.process.kill()?;
-        if data == Data::Lose {
-            let folder = self.data();
-            std::fs::remove_dir_all(&folder).doing(|| format!("remove {}", folder.display()))?;
-        }
-        self.process.start_again()?;
+    async fn ready(&mut self) -> Result<()> {
         if self.is_alone {
             return self.wait_healthy().await;
         }

@@ -14,7 +14,7 @@ pub use self::{member::Member, streams::Streams};
 use super::{
     error::Result,
     ports, programs,
-    server::Server as _,
+    server::{Server as _, options},
     tls::{Certificates, ClientCertificates},
     wait::{READY_WITHIN, until},
 };
@@ -35,11 +35,8 @@ impl EtcdOptions {
         Self::default()
     }
 
-    /// Adds a flag, which wins over the kit's own: `--heartbeat-interval=100`.
-    #[must_use]
-    pub fn flag(mut self, flag: impl Into<String>) -> Self {
-        self.flags.push(flag.into());
-        self
+    options! { flag:
+        /// Adds a flag, which wins over the kit's own: `--heartbeat-interval=100`.
     }
 
     /// Limits the database (default: etcd's own 2 GB); beyond it etcd raises an alarm and refuses
@@ -50,11 +47,8 @@ impl EtcdOptions {
         self
     }
 
-    /// Takes clients by TLS only (default: without TLS).
-    #[must_use]
-    pub fn tls(mut self, client_certificates: ClientCertificates) -> Self {
-        self.tls = Some(client_certificates);
-        self
+    options! { tls:
+        /// Takes clients by TLS only (default: without TLS).
     }
 
     /// Turns authentication on, with this password for user `root` (default: off).

@@ -1,0 +1,132 @@
+//! The rows that the locks of PostgreSQL are: their tables, what is swept away, and what is not.
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use backend_sql::{
+    Strategy,
+    postgres::{connect, schema},
+};
+use lock_core::{Attempt, FencingToken, Grant, Init, Release, Request};
+
+use self::support::{BOTH, SECOND, granted, made_apart as made, open_apart as open, start, url};
+
+const LEASE: Duration = Duration::from_secs(20);
+
+fn request(name: &str) -> Request {
+    support::request(name, LEASE)
+}
+
+/// Names of tables are quoted; only the locks, and what betrays their loss, are not logged.
+#[tokio::test]
+async fn tables_are_named_as_they_are_told_and_what_guards_data_is_logged() {
+    let server = start().await;
+    for strategy in BOTH {
+        let prefix = format!("User_{}", strategy.to_string().replace('-', "_"));
+        let url = format!("{}?strategy={strategy}&table_prefix={prefix}", url(&server));
+        server.sql(&schema(&url).unwrap()).await.unwrap();
+        let store = connect(&url).await.unwrap();
+        for _ in 0..2 {
+            let grant = granted(&store, &request("job")).await;
+            store.release(&grant, Release::default()).await.unwrap();
+        }
+        let kinds = format!(
+            "SELECT string_agg(relname || ' ' || relpersistence::text, ', ' ORDER BY relname) \
+             FROM pg_class WHERE relkind = 'r' AND relname LIKE '{prefix}%'"
+        );
+        let expected =
+            format!("{prefix}_fence p, {prefix}_locks u, {prefix}_marker u, {prefix}_settings p");
+        assert_eq!(server.sql(&kinds).await.unwrap(), expected);
+    }
+}
+
+/// A commit that fails after the row was told is no grant.
+#[tokio::test]
+async fn a_grant_whose_commit_fails_is_none() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey).await;
+    server
+        .sql(
+            "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION 'at commit'; END $$;
+             CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON primary_key_locks
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()",
+        )
+        .await
+        .unwrap();
+    let answer = store.try_acquire(&request("job")).await;
+    assert!(answer.is_err(), "{answer:?}");
+    assert!(store.list(None).await.unwrap().locks.is_empty());
+}
+
+/// A client of the other strategy may have swept a row away and made another, with the version that a
+/// client remembers from the old one.
+#[tokio::test]
+async fn a_version_remembered_from_a_row_that_was_swept_away_takes_nothing_held() {
+    let server = start().await;
+    for (ours, theirs) in [(BOTH[1], BOTH[0]), (BOTH[0], BOTH[1])] {
+        server.sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public").await.unwrap();
+        let open = async |strategy| {
+            connect(&format!("{}?strategy={strategy}", url(&server))).await.unwrap()
+        };
+        let remembering = open(ours).await;
+        remembering.init(&Init::default()).await.unwrap();
+        let other = open(theirs).await;
+        let before = granted(&remembering, &request("job")).await;
+        remembering.release(&before, Release::default()).await.unwrap();
+        // As a sweep does, once the watermark is up.
+        let version = "SELECT version FROM leasehold_locks";
+        let left = server.sql(version).await.unwrap();
+        server.sql("DELETE FROM leasehold_locks").await.unwrap();
+        let held = granted(&other, &request("job")).await;
+        server.sql(&format!("UPDATE leasehold_locks SET version = {left}")).await.unwrap();
+        let Attempt::Busy(busy) = remembering.try_acquire(&request("job")).await.unwrap() else {
+            panic!("granted twice");
+        };
+        assert_eq!(busy.token, held.token);
+        // Free, and still the remembered version: by now it costs nothing but a look.
+        other.release(&held, Release::default()).await.unwrap();
+        assert!(granted(&remembering, &request("job")).await.token > held.token);
+    }
+}
+
+/// What is swept away comes back with a larger token, and what somebody waits for or is kept away from
+/// is not swept.
+#[tokio::test]
+async fn a_sweep_forgets_free_rows_and_no_token() {
+    let server = start().await;
+    let store = open(&server, Strategy::PrimaryKey).await;
+    let longest = 600 * SECOND;
+    let init = Init { longest_lease: Some(longest), ..Init::default() };
+    store.init(&init).await.unwrap();
+    let ahead = |grant: &Grant| FencingToken::new(grant.token.get() + 20_000_000).unwrap();
+    let swept = granted(&store, &request("swept")).await;
+    store.raise(&swept, ahead(&swept)).await.unwrap();
+    store.release(&swept, Release::default()).await.unwrap();
+    // For longer than this takes on any machine.
+    let held = granted(&store, &support::request("held", longest)).await;
+    let ghost = request("ghost");
+    store.abandon(&ghost).await.unwrap();
+    // Each sweep believes a watermark that is a minute old.
+    let old = "UPDATE primary_key_marker SET raised = raised - interval '2 minutes'";
+    for _ in 0..2 {
+        for _ in 0..1_000 {
+            let grant = granted(&store, &request("busy")).await;
+            store.release(&grant, Release::default()).await.unwrap();
+        }
+        server.sql(old).await.unwrap();
+    }
+    for _ in 0..1_000 {
+        let grant = granted(&store, &request("busy")).await;
+        store.release(&grant, Release::default()).await.unwrap();
+    }
+    let names = "SELECT string_agg(name, ' ' ORDER BY name) FROM primary_key_locks";
+    let names = server.sql(names).await.unwrap();
+    assert!(!names.contains("swept") && names.contains("ghost held"), "{names}");
+    assert!(store.try_acquire(&ghost).await.unwrap().granted().is_none());
+    assert_eq!(store.list(None).await.unwrap().locks.len(), 1, "{held:?}");
+    assert!(granted(&store, &request("swept")).await.token > ahead(&swept));
+}
