@@ -55,14 +55,6 @@ const SHIM: Absent = NotTried("the clock shim has no effect on etcd, which is wr
 pub(super) const NO_CLOCK: [(Fault, Absent); 2] =
     [(Fault::ClockForward, SHIM), (Fault::ClockBack, SHIM)];
 
-pub(super) const NO_CLOCK_BACK: (Fault, Absent) = (
-    Fault::ClockBack,
-    NotTried(
-        "MariaDB waits for flushes until instants of the wall clock, which the shim does not shift for \
-         the kernel: it then counts ten minutes in a moment and ends itself",
-    ),
-);
-
 const FILE: Absent = NotApplicable("there is no server, and no connection: a file on this machine");
 const FILE_CLOCK: Absent = NotTried(
     "it counts on CLOCK_BOOTTIME, which nobody sets; the shim has no effect on the client",

@@ -16,8 +16,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use lock_core::{Backend, BoxFuture, Error, Init};
 
 use self::absent::{
-    CLIENT_FAULTS, MEMBERS, NO_CLOCK, NO_CLOCK_BACK, NO_COPY, NO_FAILOVER, NO_SERVER, NO_TAIL,
-    ON_ONE_SERVER, OPERATOR, but,
+    CLIENT_FAULTS, MEMBERS, NO_CLOCK, NO_COPY, NO_FAILOVER, NO_SERVER, NO_TAIL, ON_ONE_SERVER,
+    OPERATOR, but,
 };
 use crate::{
     SetUpError,
@@ -103,10 +103,10 @@ fn single() -> Vec<Subject> {
             .quick(&but(CLIENT_FAULTS, &[]))
             .quick(&[Fault::ServerPaused, Fault::ServerRestarted])
             .soak(&[Fault::Restored, Fault::SlowDisk, Fault::FullDisk])
-            .soak(&[Fault::ClockForward])
+            .soak(&[Fault::ClockForward, Fault::ClockBack])
             .breaks(Fault::Restored, Guarantee::Exclusion, Some("one-server"))
             .breaks(Fault::ClockForward, Guarantee::Exclusion, Some("server-clock"))
-            .absent(&[OPERATOR, NO_TAIL, NO_CLOCK_BACK])
+            .absent(&[OPERATOR, NO_TAIL])
             .absent(&[NO_FAILOVER])
             .absent(&but_failover())
             .done(),
