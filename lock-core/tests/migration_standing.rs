@@ -177,7 +177,7 @@ async fn who_cannot_refresh_its_record_loses_its_locks_in_time() {
 #[tokio::test]
 async fn an_end_phase_goes_on_without_the_other_store_and_none_can_begin() {
     for phase in ENDS {
-        let lease = Duration::from_secs(2);
+        let lease = Duration::from_secs(4);
         let two = Two::new(lease).await;
         let other = 1 - own(phase);
         let client = two.client(phase).await;
