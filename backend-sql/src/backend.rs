@@ -234,7 +234,9 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         let rows = self.dialect.list(&after, PAGE).await.during::<D>("list")?;
         let full = rows.len() as u32 == PAGE;
         let next = rows.last().filter(|_| full).map(|row| row.name.as_str().to_owned());
-        Ok(Page { locks: rows.into_iter().map(Row::into_state).collect(), next })
+        // A lease may have ended since the rows were read.
+        let held = rows.into_iter().map(Row::into_state).filter(|state| state.holder.is_some());
+        Ok(Page { locks: held.collect(), next })
     }
 
     async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {

@@ -200,12 +200,17 @@ async fn attempts_in_quarantine(stage: &mut OneRedis) -> Verdict {
 
 async fn attempts_of_one_batch(stage: &mut OneRedis) -> Verdict {
     let store = first_use(&stage.url()).await;
-    let name = |number| if number == 0 { "alone" } else { "same" };
-    let granted = several(&*store, |number| name(number).to_owned()).await;
-    match granted.iter().filter(|request| request.name.as_str() == "same").count() {
-        1 => Ok(()),
-        count => Err(format!("{count} of 32 hold one name")),
+    // On a busy machine the first batch may have one of them only, and those after it find the lock held.
+    for round in 0..50 {
+        let same = format!("same {round}");
+        let name = |number| if number == 0 { "alone".to_owned() } else { same.clone() };
+        let granted = several(&*store, name).await;
+        let count = granted.iter().filter(|request| request.name.as_str() == same).count();
+        if count != 1 {
+            return Err(format!("{count} of 32 hold one name"));
+        }
     }
+    Ok(())
 }
 
 async fn place(store: &Arc<dyn Backend>, request: &Request) -> Result<Box<dyn Turn>, String> {
