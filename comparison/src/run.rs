@@ -218,7 +218,10 @@ mod tests {
         store.add(Step::Locks(1), true, Ok(vec![(Measure::Uncontended, sample)]));
         let error = Error::new(ErrorKind::Unavailable, "2 of 5 nodes could vote");
         store.add(Step::Handoff(256, Measure::Handoff256), true, Err(error));
-        assert_eq!(store.missing[&Measure::Handoff256], "2 of 5 nodes could vote");
+        assert_eq!(
+            store.missing[&Measure::Handoff256],
+            "store unavailable: 2 of 5 nodes could vote"
+        );
         assert_eq!(store.samples.of(Measure::Uncontended).len(), 1);
         assert!(store.failed.is_some());
     }
