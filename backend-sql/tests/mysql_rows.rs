@@ -96,7 +96,8 @@ async fn a_ghost_overtaken_by_its_clean_up_takes_nothing() {
         direct.release(&first, Release::default()).await.unwrap();
         lock_row(&mut operator, strategy, name).await;
         let ghost = request(name);
-        behind.try_acquire(&ghost).await.unwrap_err();
+        let error = behind.try_acquire(&ghost).await.unwrap_err();
+        assert!(error.is_ambiguous(), "{error}");
         waiting_for_rows(&server, 1).await;
         let prefix = prefix(strategy);
         let owner = ghost.owner;
@@ -108,7 +109,15 @@ async fn a_ghost_overtaken_by_its_clean_up_takes_nothing() {
         run(&mut operator, "COMMIT".into()).await;
         no_transaction_is_open(&server).await;
         let state = direct.inspect(&ghost.name).await.unwrap().unwrap();
-        assert!(state.holder.is_none(), "{level}, {strategy}, {name}: {state:?}");
+        let row = server
+            .sql(&format!("SELECT * FROM {prefix}_locks WHERE name = '{name}'"))
+            .await
+            .unwrap();
+        assert!(
+            state.holder.is_none(),
+            "{level}, {strategy}, {name}, first {}, ghost {owner} ({error}): {state:?}, {row}",
+            first.owner
+        );
     }
 }
 
