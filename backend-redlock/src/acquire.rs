@@ -270,11 +270,10 @@ impl Quorum {
         let (doubtful, asked) = (|at| ballot.doubtful(at), |at: usize| contacts.contains(&at));
         let (held, grant) = self.made(attempt, &ballot.votes(), doubtful, asked, token);
         if attempt.placed {
-            // Where the lock was not given, the place would stand in the way of the next.
+            // Where the lock was not given, the place would stand in the way of the next; an attempt
+            // before may have taken one where this one did not ask.
             for at in (0..self.peers.len()).filter(|at| !ballot.gave(*at) && !round.is_open(*at)) {
-                if ballot.said[at].answer().is_some() {
-                    self.leave_place(at, &request.name, request.owner);
-                }
+                self.leave_place(at, &request.name, request.owner);
             }
         }
         let (quorum, kept) = (Arc::clone(self), Arc::clone(&held));
@@ -362,7 +361,7 @@ impl Quorum {
         self.free_behind(at, call, attempt.request.lease);
     }
 
-    fn leave_place(self: &Arc<Self>, at: usize, name: &LockName, owner: OwnerId) {
+    pub(crate) fn leave_place(self: &Arc<Self>, at: usize, name: &LockName, owner: OwnerId) {
         // No record is older than attempt 0.
         let call = self.freeing(name, owner, ["", "0", "", "1"]);
         self.free_behind(at, call, Duration::from_secs(3));

@@ -4,10 +4,13 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Data, Mode, Server as _};
-use futures_util::future::join_all;
+use futures_util::{
+    future::{join, join_all},
+    poll,
+};
 use lock_core::{
     Attempt, Backend, ClientOptions, Enqueued, Env as _, Error, Grant, LockClient, Outcome,
     OwnerLabel, Release, Request, Signal, SystemEnv,
@@ -180,6 +183,40 @@ async fn a_batch_whose_replies_are_lost_leaves_nothing() {
     eventually("nothing to be left", || async { (kept(&nodes, "job").await == 0).then_some(()) })
         .await;
     assert!(SystemEnv.now() < asked[0].sent + LEASE, "the leases ended it");
+}
+
+/// A batch ends when its last attempt is certain; what a node says before that counts for those that
+/// were certain earlier, too.
+#[tokio::test]
+async fn a_node_that_grants_what_has_failed_already_gives_it_back() {
+    let nodes = Nodes::start(3).await;
+    let store = nodes.proxied(PATIENT).await;
+    let warm = grants(attempts(&*store, &requests("warm")).await);
+    releases(&*store, &warm).await;
+    // One lock fails by the first two nodes; another needs the third, which is late.
+    let record = format!("{:032x} 7 0 1 foreign", 1);
+    for (server, name) in [(0, "failing"), (1, "failing"), (0, "waiting")] {
+        let key = format!("leasehold-redlock:{{0}}:lock:{name}");
+        nodes.servers[server].cli(&["SET", &key, &record, "PX", "60000"]).await.unwrap();
+    }
+    let late = Duration::from_millis(300);
+    nodes.proxies[2].set(Mode::Delay { to_server: late, to_client: late }).await.unwrap();
+    let start = SystemEnv.now();
+    let [alone, failing, waiting] =
+        ["alone", "failing", "waiting"].map(|name| request(name, LEASE));
+    let mut first = store.try_acquire(&alone);
+    assert!(poll!(&mut first).is_pending());
+    // Whoever asked for it has gone, and does not ask again.
+    let mut given_up = store.try_acquire(&failing);
+    assert!(poll!(&mut given_up).is_pending());
+    drop(given_up);
+    let (first, waiting) = join(first, store.try_acquire(&waiting)).await;
+    assert!(first.unwrap().granted().is_some());
+    assert!(waiting.unwrap().granted().is_some(), "the third node's vote did not count");
+    // Two of them keep what was there before.
+    let left = || async { (nodes.keeping(&failing.name).await == 2).then_some(()) };
+    eventually("the third to give it back", left).await;
+    assert!(SystemEnv.now() < start + LEASE, "the lease ended it");
 }
 
 /// A release that carries the next attempt of its process.

@@ -12,7 +12,8 @@ use lock_core::{
 };
 
 use self::support::{
-    LEASE, Nodes, PATIENT, SOON, busy, connect, eventually, first_use, granted, name, request,
+    LEASE, Nodes, PATIENT, SOON, busy, connect, eventually, first_use, granted, name, place,
+    request,
 };
 
 async fn renewed(store: &dyn Backend, grant: &lock_core::Grant) {
@@ -388,4 +389,29 @@ async fn a_straggler_that_grants_after_all_is_taken_back() {
         server.cli(&["DEL", key]).await.unwrap();
     }
     granted(&*direct, &request("a", LEASE)).await;
+}
+
+/// A node that is down when the lock is won after all keeps the place that was taken before.
+#[tokio::test]
+async fn a_place_on_a_node_that_is_not_asked_any_more_is_given_up() {
+    let nodes = Nodes::start(3).await;
+    let (store, direct) = (nodes.proxied(PATIENT).await, nodes.direct().await);
+    let held = granted(&*direct, &request("a", LEASE)).await;
+    let wanted = request("a", LEASE);
+    let (_turn, _) = place(&*store, &wanted).await;
+    let places = async || nodes.servers[2].cli(&["ZCARD", "leasehold-redlock:{0}:queue:a"]).await;
+    eventually("a place on the third node", || async {
+        (places().await.unwrap() == "1").then_some(())
+    })
+    .await;
+    nodes.proxies[2].set(Mode::Cut).await.unwrap();
+    busy(&*store, &wanted).await;
+    // On the nodes that the waiter still reaches: on the third nobody calls it.
+    direct.release(&held, Release::default()).await.unwrap();
+    granted(&*store, &wanted).await;
+    nodes.proxies[2].set(Mode::Pass).await.unwrap();
+    eventually("the place to be given up", || async {
+        (places().await.unwrap() == "0").then_some(())
+    })
+    .await;
 }

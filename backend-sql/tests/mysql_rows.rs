@@ -21,11 +21,15 @@ async fn run(session: &mut MySqlConnection, sql: String) {
     session.execute(AssertSqlSafe(sql)).await.unwrap();
 }
 
-/// Another transaction that has the row of `name`.
+/// Another transaction that has the row of `name`, made anew where a sweep has just forgotten it: who
+/// waits for a row that is not there takes the name as a new one.
 async fn lock_row(session: &mut MySqlConnection, strategy: Strategy, name: &str) {
     run(session, "BEGIN".into()).await;
     let prefix = prefix(strategy);
-    let lock = format!("SELECT * FROM {prefix}_locks WHERE name = '{name}' FOR UPDATE");
+    let lock = format!(
+        "INSERT INTO {prefix}_locks (name, token, version, expires, kept) VALUES ('{name}', 1, 1, 0, 0) \
+         ON DUPLICATE KEY UPDATE version = version"
+    );
     run(session, lock).await;
 }
 

@@ -69,8 +69,8 @@ impl Said {
 /// What has become of an attempt.
 enum Fate {
     Open(Attempt),
-    /// It has the lock.
-    Won(Request, Arc<Held>),
+    /// It has the lock; and whether it had waited, so that places of its may be left.
+    Won(Request, Arc<Held>, bool),
     /// What it was given is taken back.
     Failed(Request),
 }
@@ -150,10 +150,7 @@ impl Quorum {
             tokio::select! {
                 biased;
                 answer = round.next() => match answer {
-                    Some((at, answer)) => {
-                        batch.said[at] = Said::of(answer, count);
-                        batch.freed_by(at, &extra);
-                    }
+                    Some((at, answer)) => batch.hear(at, Said::of(answer, count), &extra),
                     None if extra.is_empty() => break,
                     None => {
                         while let Some((job, at, answer)) = extra.next().await {
@@ -188,6 +185,16 @@ impl Batch<'_> {
                 }
             }
         }
+    }
+
+    /// What is settled already hears of it as of a straggler: others in the batch may be open for long.
+    fn hear(&mut self, at: usize, said: Said, extra: &Extra) {
+        let first = self.releases.len();
+        for (job, fate) in self.attempts.iter().enumerate() {
+            fate.straggler(self.quorum, self.own, at, first + job, Some(&said));
+        }
+        self.said[at] = said;
+        self.freed_by(at, extra);
     }
 
     /// Counts what a node said to the releases. Where somebody waits it is asked once more, by itself.
@@ -268,7 +275,13 @@ impl Batch<'_> {
                 let doubtful = |at: usize| matches!(self.said[at], Said::Failed(true));
                 let asked = |at: usize| self.contacts.contains(&at);
                 let (held, grant) = self.quorum.made(&own, votes, doubtful, asked, token);
-                let fate = Fate::Won(request.clone(), held);
+                let placed = self.quorum.wake.ticket(request.owner).is_some();
+                let silent = |node: usize| matches!(self.said[node], Said::Nothing);
+                let without = |node: &usize| !silent(*node) && !self.said[*node].gave(job);
+                for node in (0..self.said.len()).filter(|node| placed && without(node)) {
+                    self.quorum.leave_place(node, &request.name, request.owner);
+                }
+                let fate = Fate::Won(request.clone(), held, placed);
                 let Fate::Open(attempt) = std::mem::replace(&mut self.attempts[at], fate) else {
                     return;
                 };
@@ -338,17 +351,19 @@ impl Fate {
     ) {
         let gave = said.is_none_or(|said| said.gave(job));
         let known = matches!(said, Some(Said::Answer(..) | Said::Failed(false)));
-        let (request, wanted) = match self {
+        let (request, wanted, placed) = match self {
             Self::Open(_) => return,
-            Self::Won(request, held) => {
+            Self::Won(request, held, placed) => {
                 let mut parts = held.parts();
                 parts.nodes[at].doubtful = !known;
-                (request, !parts.released)
+                (request, !parts.released, *placed)
             }
-            Self::Failed(request) => (request, false),
+            Self::Failed(request) => (request, false, false),
         };
         if gave && !wanted {
             quorum.undo(at, &request.name, request.owner, &own.of(request), !known);
+        } else if placed && !gave {
+            quorum.leave_place(at, &request.name, request.owner);
         }
     }
 }
