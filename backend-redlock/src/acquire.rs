@@ -361,6 +361,13 @@ impl Quorum {
         self.free_behind(at, call, attempt.request.lease);
     }
 
+    /// Gives up behind what places nodes may have given to an attempt that came to nothing.
+    pub(crate) fn leave_places(self: &Arc<Self>, request: &Request) {
+        for at in 0..self.peers.len() {
+            self.leave_place(at, &request.name, request.owner);
+        }
+    }
+
     pub(crate) fn leave_place(self: &Arc<Self>, at: usize, name: &LockName, owner: OwnerId) {
         // No record is older than attempt 0.
         let call = self.freeing(name, owner, ["", "0", "", "1"]);

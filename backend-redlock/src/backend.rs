@@ -42,6 +42,9 @@ impl Backend for Redlock {
         let rank = self.0.clock().unwrap_or_default();
         let (turn, ticket) = Waiting::enter(&self.0, request, rank);
         let made = self.0.attempt(request, Some(&ticket)).await;
+        if !matches!(made, Ok(Attempt::Granted(_) | Attempt::Busy(_))) {
+            self.0.leave_places(request);
+        }
         Ok(match made.map_err(|error| error.at("redlock", "enqueue").on(&request.name))? {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
             Attempt::Busy(busy) => Enqueued::Waiting(Box::new(turn), busy),
