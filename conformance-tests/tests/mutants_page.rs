@@ -172,7 +172,8 @@ fn guards(store: &str, file: &'static str) -> Vec<Row> {
     let listed = text.split("        what: \"").skip(1).map(|entry| {
         let (what, rest) = entry.split_once('"').unwrap();
         let (_, case) = rest.split_once("        case: ").unwrap();
-        let case = case.trim_start_matches("|stage| Box::pin(").trim_start_matches('"');
+        let case = case.split_once("Box::pin(").map_or(case, |(_, case)| case).trim_start();
+        let case = case.trim_start_matches('"');
         let end = case.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap();
         let (requirement, what) = what.split_once(": ").unwrap();
         Row {
@@ -216,6 +217,9 @@ fn rows() -> Vec<Row> {
         ("PostgreSQL", "conformance-tests/tests/guards/postgres.rs"),
         ("MySQL", "conformance-tests/tests/guards/mysql.rs"),
         ("Redis", "conformance-tests/tests/guards/redis.rs"),
+        ("Redlock", "conformance-tests/tests/guards/redlock.rs"),
+        ("Redlock", "conformance-tests/tests/guards/redlock/ends.rs"),
+        ("Redlock", "conformance-tests/tests/guards/redlock/quorum.rs"),
         ("etcd", "conformance-tests/tests/guards/etcd.rs"),
     ] {
         let found = guards(store, file);

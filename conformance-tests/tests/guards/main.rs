@@ -10,5 +10,6 @@ mod left_out;
 mod mysql;
 mod postgres;
 mod redis;
+mod redlock;
 mod sqlite;
 mod wire;

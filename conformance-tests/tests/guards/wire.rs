@@ -26,6 +26,10 @@ pub(crate) trait Stage: Sized + Send {
     /// Starts a server, and a proxy that alters these texts.
     async fn start(texts: &[(&str, &str)]) -> Self;
     fn proxy(&self) -> &Proxy;
+    /// How often a text was altered on its way.
+    fn altered(&self) -> u64 {
+        self.proxy().counters().altered
+    }
 }
 
 /// Tries each guard: with it the case passes, without it the case fails.
@@ -40,7 +44,7 @@ pub(crate) async fn try_all<S: Stage>(guards: &[Guard<S>]) {
         drop(sound);
         let mut broken = S::start(texts).await;
         let verdict = case(&mut broken).await;
-        let altered = broken.proxy().counters().altered;
+        let altered = broken.altered();
         println!("{what}: {verdict:?} ({altered} texts altered)");
         if altered == 0 {
             wrong.push(format!("{what}: the text was not sent, so that nothing was left out"));
