@@ -44,8 +44,8 @@ pub use self::{
     result::{Cell, FaultResult},
     soak::page,
     subject::{
-        Absent, Census, Connect, Expected, Guarantee, InQuick, OwnFence, Plant, Stage, Start,
-        Subject, Withheld,
+        Absent, Census, Connect, Expected, Guarantee, InQuick, Lasting, OwnFence, Plant, Stage,
+        Start, Subject, Withheld,
     },
     tables::matrix,
     timeline::{Held, Timeline, Told},

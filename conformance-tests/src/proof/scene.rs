@@ -11,7 +11,7 @@ use super::{
     record::Record,
     register::Registers,
     script::{self, Script},
-    subject::{Connect, Guarantee, Stage, Subject, lease},
+    subject::{Connect, Guarantee, Lasting, Stage, Subject, lease},
 };
 use crate::{
     SetUpError,
@@ -112,7 +112,7 @@ pub(super) async fn run(
     let census = stage.census.take().filter(|_| fault == Fault::None);
     let before = match &census {
         Some(census) => census.lasting().await?,
-        None => 0,
+        None => Lasting::default(),
     };
     // Different from those of every other run, also in a store that is somebody's.
     let unique = SystemEnv.random() as u32;
@@ -173,8 +173,8 @@ pub(super) async fn run(
     findings.extend(left_behind(&*observer, &names, fault, &promised, profile).await);
     if let Some(census) = &census {
         let (after, allowed) = (census.lasting().await?, census.allowed(names.len()));
-        if after > before + allowed {
-            let what = format!("{before} lasting records became {after}; {allowed} may be added");
+        if after.is_more_than(before, allowed) {
+            let what = format!("{before} became {after}; {allowed} may be added");
             findings.push(Finding::new(Guarantee::NothingLeft, what));
         }
     }

@@ -1,6 +1,6 @@
 //! What is tried, and what is expected of it: data.
 
-use std::{any::Any, sync::Arc, time::Duration};
+use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{Backend, BoxFuture, Error, FencingToken, Guarantees, LockName, Promise};
@@ -222,14 +222,34 @@ pub trait OwnFence: Send + Sync {
 /// What a store has in it.
 #[async_trait]
 pub trait Census: Send + Sync {
-    /// The records that do not go by themselves within about a minute: keys without an expiry, rows of
-    /// names.
+    /// What does not go by itself within about a minute: keys without an expiry, rows of names.
     ///
     /// # Errors
     /// As the store's.
-    async fn lasting(&self) -> Result<u64, SetUpError>;
-    /// So many more of them may be left after a run over so many names.
-    fn allowed(&self, names: usize) -> u64;
+    async fn lasting(&self) -> Result<Lasting, SetUpError>;
+    /// So much more may be left after a run over so many names.
+    fn allowed(&self, names: usize) -> Lasting;
+}
+
+/// How much of it there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lasting {
+    /// Keys or rows.
+    pub records: u64,
+    /// What they take, by the store's own account where it has one.
+    pub bytes: u64,
+}
+
+impl Lasting {
+    pub(crate) fn is_more_than(self, before: Self, allowed: Self) -> bool {
+        self.records > before.records + allowed.records || self.bytes > before.bytes + allowed.bytes
+    }
+}
+
+impl fmt::Display for Lasting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} records of {} bytes", self.records, self.bytes)
+    }
 }
 
 impl Subject {

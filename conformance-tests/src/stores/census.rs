@@ -4,21 +4,31 @@ use std::net::SocketAddr;
 
 use async_trait::async_trait;
 use leasehold::etcd::etcd_client::{Client, GetOptions};
-use sqlx::{AssertSqlSafe, MySqlPool, PgPool};
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
-    net::TcpStream,
+use sqlx::{MySqlPool, PgPool, SqlitePool};
+
+use crate::{
+    SetUpError,
+    proof::{Census, Lasting},
 };
 
-use crate::{SetUpError, proof::Census};
-
 /// Keys without an expiry within about a minute; tombstones of abandoned attempts have one.
-const LASTING: &str = "local lasting = 0 \
+const LASTING: &str = "local lasting, bytes = 0, 0 \
     for _, key in ipairs(redis.call('KEYS', '*')) do \
         local left = redis.call('PTTL', key) \
-        if left == -1 or left > 90000 then lasting = lasting + 1 end \
+        if left == -1 or left > 90000 then \
+            lasting, bytes = lasting + 1, bytes + redis.call('MEMORY', 'USAGE', key, 'SAMPLES', 0) \
+        end \
     end \
-    return lasting";
+    return {lasting, bytes}";
+
+/// What a fence's record, the user's data beside it, or a name's watermark takes at most.
+const RECORD: u64 = 512;
+/// A row keeps the tombstones of its name's abandoned attempts for a while, and no more of them than this.
+const TOMBSTONES: u64 = 33_000;
+
+fn records(records: u64, bytes_each: u64) -> Lasting {
+    Lasting { records, bytes: records * bytes_each }
+}
 
 /// Keys of Redis.
 pub(super) struct Redis {
@@ -29,24 +39,25 @@ pub(super) struct Redis {
 
 #[async_trait]
 impl Census for Redis {
-    async fn lasting(&self) -> Result<u64, SetUpError> {
-        let mut sum = 0;
+    async fn lasting(&self) -> Result<Lasting, SetUpError> {
+        let mut sum = Lasting::default();
         for node in &self.nodes {
-            let mut stream = BufReader::new(TcpStream::connect(node).await?);
-            let command =
-                format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{LASTING}\r\n$1\r\n0\r\n", LASTING.len());
-            stream.get_mut().write_all(command.as_bytes()).await?;
-            let mut line = String::new();
-            stream.read_line(&mut line).await?;
-            let count = line.trim_end().strip_prefix(':');
-            let count = count.and_then(|count| count.parse::<u64>().ok());
-            sum += count.ok_or_else(|| format!("Redis answered {line:?}"))?;
+            let client = redis::Client::open(format!("redis://{node}"))?;
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            let mut count = redis::cmd("EVAL");
+            let count = count.arg(LASTING).arg(0).query_async(&mut connection);
+            let (records, bytes): (u64, u64) = count.await?;
+            sum.records += records;
+            sum.bytes += bytes;
         }
         Ok(sum)
     }
 
-    fn allowed(&self, names: usize) -> u64 {
-        self.per_name * names as u64
+    fn allowed(&self, names: usize) -> Lasting {
+        let mut allowed = records(self.per_name * names as u64, RECORD);
+        // In the record of the epoch.
+        allowed.bytes += self.nodes.len() as u64 * (names as u64 + 1) * RECORD;
+        allowed
     }
 }
 
@@ -57,39 +68,162 @@ pub(super) struct Etcd {
 
 #[async_trait]
 impl Census for Etcd {
-    async fn lasting(&self) -> Result<u64, SetUpError> {
+    async fn lasting(&self) -> Result<Lasting, SetUpError> {
         let client = Client::connect(&self.endpoints, None).await?;
         let all = GetOptions::new().with_all_keys();
         let answer = client.kv_client().get("", Some(all)).await?;
-        Ok(answer.kvs().iter().filter(|kv| kv.lease() == 0).count() as u64)
+        let mut sum = Lasting::default();
+        for kv in answer.kvs().iter().filter(|kv| kv.lease() == 0) {
+            sum.records += 1;
+            sum.bytes += (kv.key().len() + kv.value().len()) as u64;
+        }
+        Ok(sum)
     }
 
-    fn allowed(&self, names: usize) -> u64 {
+    fn allowed(&self, names: usize) -> Lasting {
         // The fence's record and the user's data.
-        2 * names as u64
+        records(2 * names as u64, RECORD)
     }
 }
 
-const ROWS: &str = "SELECT count(*) FROM leasehold_locks";
-
 macro_rules! rows {
-    ($name:ident, $pool:ty) => {
+    ($name:ident, $pool:ty, $bytes:literal) => {
         /// Rows of locks. A released one leaves its token until the next sweep.
         pub(super) struct $name(pub(super) $pool);
 
         #[async_trait]
         impl Census for $name {
-            async fn lasting(&self) -> Result<u64, SetUpError> {
-                let rows: i64 = sqlx::query_scalar(AssertSqlSafe(ROWS)).fetch_one(&self.0).await?;
-                Ok(rows.cast_unsigned())
+            async fn lasting(&self) -> Result<Lasting, SetUpError> {
+                const COUNT: &str = concat!("SELECT count(*), ", $bytes, " FROM leasehold_locks");
+                let (records, bytes): (i64, Option<i64>) =
+                    sqlx::query_as(COUNT).fetch_one(&self.0).await?;
+                let bytes = bytes.unwrap_or(0).cast_unsigned();
+                Ok(Lasting { records: records.cast_unsigned(), bytes })
             }
 
-            fn allowed(&self, names: usize) -> u64 {
-                names as u64
+            fn allowed(&self, names: usize) -> Lasting {
+                records(names as u64, RECORD + TOMBSTONES)
             }
         }
     };
 }
 
-rows!(Postgres, PgPool);
-rows!(Mysql, MySqlPool);
+rows!(Postgres, PgPool, "sum(pg_column_size(leasehold_locks.*))");
+rows!(
+    Mysql,
+    MySqlPool,
+    "CAST(sum(50 + length(name) + ifnull(length(owner), 0) + ifnull(length(label), 0) \
+     + ifnull(length(buried), 0)) AS SIGNED)"
+);
+rows!(
+    Sqlite,
+    SqlitePool,
+    "sum(50 + length(name) + ifnull(length(owner), 0) + ifnull(length(label), 0) + length(epoch))"
+);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::future::Future;
+
+    use leasehold::etcd::etcd_client::PutOptions;
+    use sqlx::Executor as _;
+
+    use super::*;
+    use crate::{
+        kit::{
+            Etcd as EtcdServer, EtcdOptions, Mariadb, MariadbOptions, Postgres as PostgresServer,
+            PostgresOptions, Redis as RedisServer, RedisOptions, Server as _,
+        },
+        stores::made,
+    };
+
+    const MUCH: usize = 100_000;
+
+    /// A record that is there grows, and no other comes.
+    async fn grows<Fut: Future<Output = ()>>(census: &dyn Census, grow: impl FnOnce() -> Fut) {
+        let before = census.lasting().await.unwrap();
+        assert_eq!(before.records, 1, "{before}");
+        assert!(!before.is_more_than(before, Lasting::default()));
+        grow().await;
+        let (after, allowed) = (census.lasting().await.unwrap(), census.allowed(1));
+        assert_eq!(after.records, 1, "{after}");
+        assert!(after.is_more_than(before, allowed), "{before} became {after}; {allowed} allowed");
+    }
+
+    #[tokio::test]
+    async fn a_key_of_redis_that_grows_is_seen() {
+        let server = RedisServer::start(RedisOptions::new()).await.unwrap();
+        server.cli(&["SET", "key", "short"]).await.unwrap();
+        server.cli(&["SET", "of a moment", "short", "EX", "5"]).await.unwrap();
+        let census = Redis { nodes: vec![server.address()], per_name: 2 };
+        let grow = async || {
+            server.cli(&["SETRANGE", "key", "99999", "x"]).await.unwrap();
+        };
+        grows(&census, grow).await;
+    }
+
+    #[tokio::test]
+    async fn a_key_of_etcd_that_grows_is_seen() {
+        let server = EtcdServer::single(EtcdOptions::new()).await.unwrap();
+        let endpoints = server.endpoints().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut client = Client::connect(&endpoints, None).await.unwrap();
+        let lease = client.lease_grant(60, None).await.unwrap().id();
+        client.put("leased", "short", Some(PutOptions::new().with_lease(lease))).await.unwrap();
+        client.put("key", "short", None).await.unwrap();
+        let grow = async || {
+            client.clone().put("key", "x".repeat(MUCH), None).await.unwrap();
+        };
+        grows(&Etcd { endpoints }, grow).await;
+    }
+
+    #[tokio::test]
+    async fn a_row_of_postgres_that_grows_is_seen() {
+        let server = PostgresServer::start(PostgresOptions::new()).await.unwrap();
+        let url = format!("postgres://postgres@{}/postgres", server.address());
+        made(&url).await.unwrap();
+        let pool = PgPool::connect(&url).await.unwrap();
+        let row = "INSERT INTO leasehold_locks (name, token, version, expires, kept) \
+                   VALUES ('a', 1, 1, now(), false)";
+        pool.execute(row).await.unwrap();
+        // Not to be packed to nothing.
+        let grow = "UPDATE leasehold_locks \
+                    SET buried = (SELECT array_agg(md5(n::text)) FROM generate_series(1, 3000) n)";
+        grows(&Postgres(pool.clone()), async || {
+            pool.execute(grow).await.unwrap();
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_row_of_mysql_that_grows_is_seen() {
+        let server = Mariadb::start(MariadbOptions::new()).await.unwrap();
+        let url = format!("mysql://root@{}/test", server.address());
+        made(&url).await.unwrap();
+        let pool = MySqlPool::connect(&url).await.unwrap();
+        let row = "INSERT INTO leasehold_locks (name, token, version, expires, kept) \
+                   VALUES ('a', 1, 1, 0, 0)";
+        pool.execute(row).await.unwrap();
+        let grow = "UPDATE leasehold_locks SET buried = REPEAT('x', 60000)";
+        grows(&Mysql(pool.clone()), async || {
+            pool.execute(grow).await.unwrap();
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_row_of_sqlite_that_grows_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("locks.db").display());
+        made(&url).await.unwrap();
+        let pool = SqlitePool::connect(&url).await.unwrap();
+        let row = "INSERT INTO leasehold_locks (name, token, version, lease, expires, epoch, kept) \
+                   VALUES ('a', 1, 1, 0, 0, '', 0)";
+        pool.execute(row).await.unwrap();
+        let grow = "UPDATE leasehold_locks SET epoch = hex(zeroblob(50000))";
+        grows(&Sqlite(pool.clone()), async || {
+            pool.execute(grow).await.unwrap();
+        })
+        .await;
+    }
+}

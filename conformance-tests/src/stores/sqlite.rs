@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::fences;
+use sqlx::SqlitePool;
+
+use super::{census, fences, made};
 use crate::{
     SetUpError,
     proof::{Fault, Stage},
@@ -13,5 +15,11 @@ pub(super) async fn start(_: Fault) -> Result<Stage, SetUpError> {
     let path = folder.path().join("locks.db");
     let fence = fences::Sqlite::open(&folder.path().join("data.db")).await?;
     let url = format!("sqlite:{}?longest_lease=2s", path.display());
-    Ok(Stage { fence: Some(Arc::new(fence)), ..Stage::of_clients(url, folder) })
+    made(&url).await?;
+    let pool = SqlitePool::connect(&format!("sqlite:{}", path.display())).await?;
+    Ok(Stage {
+        fence: Some(Arc::new(fence)),
+        census: Some(Arc::new(census::Sqlite(pool))),
+        ..Stage::of_clients(url, folder)
+    })
 }
