@@ -3,6 +3,10 @@
 
 #[path = "core/list.rs"]
 mod core;
+#[path = "left_out/mutant.rs"]
+mod mutant;
+#[path = "redis_client/list.rs"]
+mod redis_client;
 
 use std::{
     collections::BTreeSet,
@@ -204,13 +208,16 @@ fn rows() -> Vec<Row> {
             caught_by: format!("\"{finding}\""),
         });
     }
-    for mutant in core::CORE {
-        rows.push(Row {
+    for (crate_, list, file) in [
+        ("", core::CORE, "conformance-tests/tests/core/list.rs"),
+        ("Redis, client: ", redis_client::REDIS, "conformance-tests/tests/redis_client/list.rs"),
+    ] {
+        rows.extend(list.iter().map(|mutant| Row {
             requirement: mutant.requirement.to_owned(),
-            broken: mutant.name.to_owned(),
-            file: "conformance-tests/tests/core/list.rs",
+            broken: format!("{crate_}{}", mutant.name),
+            file,
             caught_by: mutant.case.to_owned(),
-        });
+        }));
     }
     for (store, file) in [
         ("SQLite", "conformance-tests/tests/guards/sqlite.rs"),

@@ -1,22 +1,6 @@
 //! The guards of the core that are left out, one at a time; read by `build.rs`, too.
 
-// Each of the two readers uses its part.
-#![allow(dead_code)]
-
-/// A guard in the sources of the core, and the case that fails without it.
-pub(crate) struct Mutant {
-    pub(crate) name: &'static str,
-    /// Of the contract (DESIGN.md), or the section that names the guard.
-    pub(crate) requirement: &'static str,
-    /// In `lock-core/src`.
-    pub(crate) file: &'static str,
-    /// Its text, which stands there once.
-    pub(crate) guard: &'static str,
-    /// What stands in its place; `LEFT_OUT` is true while this mutant runs.
-    pub(crate) without: &'static str,
-    /// A test of this target.
-    pub(crate) case: &'static str,
-}
+use super::mutant::Mutant;
 
 pub(crate) const CORE: &[Mutant] = &[
     Mutant {

@@ -9,8 +9,8 @@
 
 extern crate self as lock_core;
 
-include!(concat!(env!("OUT_DIR"), "/core/lib.rs"));
-include!(concat!(env!("OUT_DIR"), "/core/missing.rs"));
+include!(concat!(env!("OUT_DIR"), "/lock-core/lib.rs"));
+include!(concat!(env!("OUT_DIR"), "/lock-core/missing.rs"));
 
 mod cases;
 #[path = "../../../lock-core/tests/client.rs"]
@@ -30,13 +30,9 @@ mod migration_faults;
 mod migration_records;
 #[path = "../../../lock-core/tests/migration_standing.rs"]
 mod migration_standing;
+#[path = "../left_out/mutant.rs"]
+mod mutant;
 mod stub;
-
-/// Whether this process runs without that guard.
-pub(crate) fn left_out(name: &str) -> bool {
-    static MUTANT: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
-    MUTANT.get_or_init(|| std::env::var(left_out::SWITCH).ok()).as_deref() == Some(name)
-}
 
 #[test]
 fn each_guard_of_the_core_is_missed_when_it_is_left_out() {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Clock, Data, Proxy, Redis, RedisOptions, Server as _};
+use conformance_tests::kit::{Clock, Data, Proxy, Redis, RedisOptions, Server as _, wait::until};
 use futures_util::future::join_all;
 use leasehold::redis::{FenceError, RedisFence};
 use lock_core::{
@@ -100,6 +100,14 @@ const GUARDS: &[Guard<OneRedis>] = &[
         case: |stage| Box::pin(a_handover_after_a_restart(stage, End::Force)),
     },
     Guard {
+        what: "section 5: where a replica may be promoted, the attempt of a free lock asks who the server is",
+        texts: &[(
+            "or not string.find(call('INFO', 'replication'), 'master_replid:' .. e[2], 1, true)) then",
+            ") then",
+        )],
+        case: |stage| Box::pin(a_master_that_was_replaced_for_a_moment(stage)),
+    },
+    Guard {
         what: "S2: the token of a free lock is above the watermark",
         texts: &[("or (e[6] or 0) + 0 >= now or", "or")],
         case: |stage| Box::pin(a_clock_that_goes_back(stage)),
@@ -176,6 +184,30 @@ async fn an_attempt_in_quarantine(stage: &mut OneRedis) -> Verdict {
     an_attempt_after_a_restart(stage).await?;
     // The record names this run by now, and a time.
     not_granted(&*open(&stage.url()).await, &request("b", LONG)).await
+}
+
+/// A master that was a replica in between, before its client has asked again who it is.
+async fn a_master_that_was_replaced_for_a_moment(stage: &mut OneRedis) -> Verdict {
+    let at_once = ["CONFIG", "SET", "repl-diskless-sync-delay", "0"];
+    assert_eq!(stage.server.cli(&at_once).await.unwrap(), "OK");
+    // In some of the rounds the client may ask just then, and know without the guard.
+    for _ in 0..3 {
+        let follow = format!("replicaof 127.0.0.1 {}", stage.server.address().port());
+        let _replica = Redis::start(RedisOptions::new().line(follow)).await.unwrap();
+        until("a replica in step", LONG, || async {
+            let known = stage.server.cli(&["INFO", "replication"]).await?;
+            Ok(known.contains("state=online").then_some(()))
+        })
+        .await
+        .unwrap();
+        let store = first_use(&stage.url()).await;
+        granted(&*store, &request("warm", Duration::from_millis(10))).await?;
+        for [host, port] in [["127.0.0.1", "1"], ["NO", "ONE"]] {
+            assert_eq!(stage.server.cli(&["REPLICAOF", host, port]).await.unwrap(), "OK");
+        }
+        not_granted(&*store, &request("a", LONG)).await?;
+    }
+    Ok(())
 }
 
 /// Which of many attempts at once are granted. The first goes by itself, the others in batches.

@@ -1,0 +1,104 @@
+//! The guards of Redis's client that are left out, one at a time; read by `build.rs`, too.
+
+use super::mutant::Mutant;
+
+pub(crate) const REDIS: &[Mutant] = &[
+    Mutant {
+        name: "a new connection believes what an earlier one was told",
+        requirement: "section 5",
+        file: "link.rs",
+        guard: "        let identity = link.confirm().await?;\n        if identity.clustered",
+        without:
+            "        static FIRST: std::sync::OnceLock<Arc<Identity>> = std::sync::OnceLock::new();
+        let identity = match FIRST.get() {
+            Some(first) if LEFT_OUT => {
+                *link.identity.lock().unwrap() = (Arc::clone(first), SystemEnv.now());
+                Arc::clone(first)
+            }
+            _ => link.confirm().await?,
+        };
+        FIRST.set(Arc::clone(&identity)).ok();
+        if identity.clustered",
+        case: "cases::a_new_connection_asks_again_who_the_server_is",
+    },
+    Mutant {
+        name: "a grant rests on a handshake however old",
+        requirement: "section 5",
+        file: "link.rs",
+        guard: "if SystemEnv.now().since(at) < CONFIRMED_WITHIN {",
+        without: "if LEFT_OUT || SystemEnv.now().since(at) < CONFIRMED_WITHIN {",
+        case: "cases::after_a_stall_the_server_is_asked_again_who_it_is",
+    },
+    Mutant {
+        name: "the handshake is not confirmed while nobody asks",
+        requirement: "section 5",
+        file: "store.rs",
+        guard: "tokio::time::sleep(CONFIRM_EVERY).await;",
+        without: "tokio::time::sleep(if LEFT_OUT { Duration::from_secs(3_600) } else { CONFIRM_EVERY }).await;",
+        case: "cases::a_handshake_is_confirmed_while_nobody_asks",
+    },
+    Mutant {
+        name: "a replica is taken for a master",
+        requirement: "section 5",
+        file: "link.rs",
+        guard: "if identity.role != \"master\" {",
+        without: "if identity.role != \"master\" && !LEFT_OUT {",
+        case: "cases::a_replica_is_no_store",
+    },
+    Mutant {
+        name: "any maxmemory-policy is allowed",
+        requirement: "section 5",
+        file: "link.rs",
+        guard: "if policy == \"noeviction\" || settings.allow_eviction {",
+        without: "if LEFT_OUT || policy == \"noeviction\" || settings.allow_eviction {",
+        case: "cases::a_server_that_may_evict_is_no_store",
+    },
+    Mutant {
+        name: "a server with replicas is taken for one without",
+        requirement: "section 5",
+        file: "failover.rs",
+        guard: "if !settings.topology.fails_over() && !identity.is_replicated() {",
+        without: "if LEFT_OUT || !settings.topology.fails_over() && !identity.is_replicated() {",
+        case: "cases::nothing_is_promised_where_an_old_master_may_go_on",
+    },
+    Mutant {
+        name: "min-replicas-max-lag counts without min-replicas-to-write",
+        requirement: "section 5",
+        file: "failover.rs",
+        guard: "limits.max_lag.filter(|_| identity.good_replicas.is_some())",
+        without: "limits.max_lag.filter(|_| LEFT_OUT || identity.good_replicas.is_some())",
+        case: "cases::nothing_is_promised_where_an_old_master_may_go_on",
+    },
+    Mutant {
+        name: "a quarantine does not wait for an old master",
+        requirement: "section 5",
+        file: "failover.rs",
+        guard: "            Self::Bounded(margin) => margin.as_micros().to_string(),",
+        without: "            Self::Bounded(_) if LEFT_OUT => \"0\".to_owned(),\n            Self::Bounded(margin) => margin.as_micros().to_string(),",
+        case: "cases::a_quarantine_waits_for_an_old_master",
+    },
+    Mutant {
+        name: "a grant that too few replicas have is believed",
+        requirement: "section 5",
+        file: "acks.rs",
+        guard: "if replicas >= u64::from(wanted.replicas) {",
+        without: "if LEFT_OUT || replicas >= u64::from(wanted.replicas) {",
+        case: "cases::nothing_is_granted_that_too_few_replicas_have",
+    },
+    Mutant {
+        name: "a client with another longest lease is not refused",
+        requirement: "section 4",
+        file: "store.rs",
+        guard: "self.settings.longest_lease.filter(|told| *told != longest)",
+        without: "self.settings.longest_lease.filter(|told| *told != longest && !LEFT_OUT)",
+        case: "cases::a_client_with_another_longest_lease_is_refused",
+    },
+    Mutant {
+        name: "a client with another quarantine is not refused",
+        requirement: "section 4",
+        file: "store.rs",
+        guard: "self.settings.quarantine.filter(|told| *told != quarantine)",
+        without: "self.settings.quarantine.filter(|told| *told != quarantine && !LEFT_OUT)",
+        case: "cases::a_client_with_another_quarantine_is_refused",
+    },
+];
