@@ -212,3 +212,18 @@ async fn a_server_that_is_not_there_resets() {
     expect_reset(&mut client).await;
     assert_eq!(proxy.until("the end", SOON, |now| now.open == 0).await.unwrap().reset, 1);
 }
+
+#[tokio::test]
+async fn answers_are_altered_and_requests_are_not() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
+    proxy.alter_answers(&[("at 127.0.0.1:20000", "at 127.0.0.1:30000")]).unwrap();
+    assert!(proxy.alter_answers(&[("short", "longer than that")]).is_err());
+    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    client.write_all(b"at 127.0.0.1:20000?").await.unwrap();
+    expect(&mut server, b"at 127.0.0.1:20000?").await;
+    server.write_all(b"is at 127.0.0.1:20000!").await.unwrap();
+    expect(&mut client, b"is at 127.0.0.1:30000!").await;
+    assert_eq!(proxy.counters().altered, 1);
+}

@@ -21,8 +21,12 @@ pub(super) fn but(faults: &[Fault], left_out: &[Fault]) -> Vec<Fault> {
 }
 
 /// What a group of servers has in common with one.
-pub(super) const ON_ONE_SERVER: Absent =
-    NotTried("tried on one server; of a group its clients learn addresses past any proxy");
+pub(super) const ON_ONE_SERVER: Absent = NotTried("tried on one server of the same kind");
+
+pub(super) const NO_MEMBER: (Fault, Absent) = (
+    Fault::DataLost,
+    NotTried("a node that has lost its files is no member of the cluster any more"),
+);
 
 const ONE: Absent = NotApplicable("there is one server");
 /// The faults of several servers, where there is one.

@@ -16,8 +16,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use lock_core::{Backend, BoxFuture, Error, Init};
 
 use self::absent::{
-    CLIENT_FAULTS, MEMBERS, NO_CLOCK, NO_COPY, NO_FAILOVER, NO_SERVER, NO_TAIL, ON_ONE_SERVER,
-    OPERATOR, but,
+    CLIENT_FAULTS, MEMBERS, NO_CLOCK, NO_COPY, NO_FAILOVER, NO_MEMBER, NO_SERVER, NO_TAIL,
+    ON_ONE_SERVER, OPERATOR, but,
 };
 use crate::{
     SetUpError,
@@ -121,14 +121,24 @@ fn single() -> Vec<Subject> {
 fn groups() -> Vec<Subject> {
     vec![
         Row::new("redis, sentinels", |fault| Box::pin(redis_groups::sentinels(fault)))
-            .soak(&[Fault::None, Fault::ClientKilled, Fault::ClientPaused, Fault::FailedOver])
-            .soak(&[Fault::ServerPaused, Fault::ServerRestarted])
+            .soak(&but(CLIENT_FAULTS, &[]))
+            .soak(&[
+                Fault::FailedOver,
+                Fault::ServerPaused,
+                Fault::ServerRestarted,
+                Fault::DataLost,
+            ])
+            .soak(&[Fault::ClockForward, Fault::ClockBack])
+            .breaks(Fault::ClockForward, Guarantee::Exclusion, Some("clock-does-not-step"))
             .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
             .rest(ON_ONE_SERVER)
             .done(),
         Row::new("redis, cluster", |fault| Box::pin(redis_groups::cluster(fault)))
-            .soak(&[Fault::None, Fault::ClientKilled, Fault::ClientPaused, Fault::FailedOver])
-            .soak(&[Fault::ServerPaused, Fault::ServerRestarted])
+            .soak(&but(CLIENT_FAULTS, &[]))
+            .soak(&[Fault::FailedOver, Fault::ServerPaused, Fault::ServerRestarted])
+            .soak(&[Fault::ClockForward, Fault::ClockBack])
+            .breaks(Fault::ClockForward, Guarantee::Exclusion, Some("clock-does-not-step"))
+            .absent(&[NO_MEMBER])
             .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
             .rest(ON_ONE_SERVER)
             .done(),

@@ -8,31 +8,67 @@ use lock_core::LockName;
 
 use super::{
     census, made, plants,
-    redis::{OneRedis, options_for},
+    redis::{OneRedis, options_for, seconds},
 };
 use crate::{
     SetUpError,
-    kit::{Data, Proxy, Redis, RedisCluster, RedisOptions, Sentinels, Server as _},
+    kit::{Clock, Data, Proxy, Redis, RedisCluster, RedisOptions, Sentinels, Server as _},
     proof::{Fault, Plant, Stage},
 };
 
 /// On a busy machine half a second is not enough: sentinels then replace the new master at once.
 const DOWN_AFTER: Duration = Duration::from_millis(1_500);
 
+/// A proxy before each of these servers and guides: whoever asks a guide or a server behind them where
+/// another server is, is told its proxy.
+async fn guided(servers: &[SocketAddr], guides: &[SocketAddr]) -> Result<Vec<Proxy>, SetUpError> {
+    let all = servers.iter().chain(guides);
+    let proxies = try_join_all(all.map(|at| Proxy::start(*at))).await?;
+    let mut rules = Vec::new();
+    for (server, proxy) in servers.iter().zip(&proxies) {
+        let (server, proxy) = (server.port(), proxy.address().port());
+        // As a sentinel tells it, and when it has changed; in a table of slots; in a refusal.
+        rules.extend([
+            (format!("$5\r\n{server}\r\n"), format!("$5\r\n{proxy}\r\n")),
+            (format!("127.0.0.1 {server}"), format!("127.0.0.1 {proxy}")),
+            (format!(":{server}\r\n"), format!(":{proxy}\r\n")),
+            (format!("127.0.0.1:{server}"), format!("127.0.0.1:{proxy}")),
+        ]);
+    }
+    let rules: Vec<_> = rules.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
+    for proxy in &proxies {
+        proxy.alter_answers(&rules)?;
+    }
+    Ok(proxies)
+}
+
 /// A master, two replicas, and three sentinels, with the settings under which a failover is safe.
-pub(super) async fn sentinels(_: Fault) -> Result<Stage, SetUpError> {
-    let options =
-        RedisOptions::new().aof().line("min-replicas-to-write 2").line("min-replicas-max-lag 1");
+pub(super) async fn sentinels(fault: Fault) -> Result<Stage, SetUpError> {
+    let clock = plants::clock_for(fault).await?;
+    let options = options_for(fault, clock.as_ref())
+        .line("min-replicas-to-write 2")
+        .line("min-replicas-max-lag 1");
     let group = Sentinels::start_patient(2, options, DOWN_AFTER).await?;
-    let hosts: Vec<_> = group.endpoints().iter().map(SocketAddr::to_string).collect();
-    let url =
-        format!("redis+sentinel://{}/{}?longest_lease=2s", hosts.join(","), Sentinels::MASTER);
-    made(&url).await?;
-    Ok(Stage { plant: Some(Box::new(Watched { group, away: None })), ..Stage::of_clients(url, ()) })
+    let url = |at: &[SocketAddr]| {
+        let hosts: Vec<_> = at.iter().map(SocketAddr::to_string).collect();
+        format!("redis+sentinel://{}/{}?longest_lease=2s", hosts.join(","), Sentinels::MASTER)
+    };
+    let servers: Vec<_> = group.servers().iter().map(|server| server.address()).collect();
+    let proxies = guided(&servers, &group.endpoints()).await?;
+    let guides: Vec<_> = proxies[servers.len()..].iter().map(Proxy::address).collect();
+    let direct = url(&group.endpoints());
+    made(&direct).await?;
+    Ok(Stage {
+        proxies: Some((url(&guides), proxies)),
+        plant: Some(Box::new(Watched { group, clock, away: None })),
+        ..Stage::of_clients(direct, ())
+    })
 }
 
 struct Watched {
     group: Sentinels,
+    /// Of the servers, not of the sentinels.
+    clock: Option<Clock>,
     away: Option<usize>,
 }
 
@@ -70,15 +106,22 @@ impl Plant for Watched {
                 }
                 Ok("the master and both replicas stood still".to_owned())
             }
-            Fault::ServerRestarted => {
-                let count = self.group.servers().len();
+            Fault::ServerRestarted | Fault::DataLost => {
+                let lost = fault == Fault::DataLost;
+                let (count, data) =
+                    (self.group.servers().len(), if lost { Data::Lose } else { Data::Keep });
                 for server in 0..count {
                     self.group.server_mut(server).kill()?;
                 }
                 for server in 0..count {
-                    self.group.server_mut(server).restart(Data::Keep).await?;
+                    self.group.server_mut(server).restart(data).await?;
                 }
-                Ok(format!("all {count} servers died, and others serve"))
+                let with = if lost { ", with nothing" } else { "" };
+                Ok(format!("all {count} servers died, and others serve{with}"))
+            }
+            Fault::ClockForward | Fault::ClockBack => {
+                let server = &self.group.servers()[master];
+                plants::step(self.clock.as_ref(), fault, || seconds(server)).await
             }
             other => Err(format!("{other} is not for sentinels").into()),
         }
@@ -96,6 +139,7 @@ impl Plant for Watched {
                     server.resume()?;
                 }
             }
+            (Fault::ClockForward | Fault::ClockBack, _) => return Ok(String::new()),
             _ => return Err(format!("{fault} does not end").into()),
         }
         Ok("it is back".to_owned())
@@ -103,20 +147,31 @@ impl Plant for Watched {
 }
 
 /// Three masters with a replica each.
-pub(super) async fn cluster(_: Fault) -> Result<Stage, SetUpError> {
-    let options = RedisOptions::new().line("cluster-node-timeout 1500");
+pub(super) async fn cluster(fault: Fault) -> Result<Stage, SetUpError> {
+    let clock = plants::clock_for(fault).await?;
+    let mut options = RedisOptions::new().line("cluster-node-timeout 1500");
+    if let Some(clock) = &clock {
+        options = options.clock(clock);
+    }
     let cluster = RedisCluster::start(3, 1, options).await?;
-    let hosts: Vec<_> = cluster.endpoints().iter().map(SocketAddr::to_string).collect();
-    let url = format!("redis+cluster://{}?longest_lease=2s", hosts.join(","));
-    made(&url).await?;
+    let url = |at: &[SocketAddr]| {
+        let hosts: Vec<_> = at.iter().map(SocketAddr::to_string).collect();
+        format!("redis+cluster://{}?longest_lease=2s", hosts.join(","))
+    };
+    let proxies = guided(&cluster.endpoints(), &[]).await?;
+    let proxied: Vec<_> = proxies.iter().map(Proxy::address).collect();
+    let direct = url(&cluster.endpoints());
+    made(&direct).await?;
     Ok(Stage {
-        plant: Some(Box::new(Slots { cluster, away: Vec::new() })),
-        ..Stage::of_clients(url, ())
+        proxies: Some((url(&proxied), proxies)),
+        plant: Some(Box::new(Slots { cluster, clock, away: Vec::new() })),
+        ..Stage::of_clients(direct, ())
     })
 }
 
 struct Slots {
     cluster: RedisCluster,
+    clock: Option<Clock>,
     away: Vec<usize>,
 }
 
@@ -190,6 +245,10 @@ impl Plant for Slots {
                 }
                 self.cluster.wait_whole().await?;
                 Ok(format!("all {count} nodes died, and others serve"))
+            }
+            Fault::ClockForward | Fault::ClockBack => {
+                let node = &self.cluster.nodes()[master];
+                plants::step(self.clock.as_ref(), fault, || seconds(node)).await
             }
             other => Err(format!("{other} is not for a cluster").into()),
         }

@@ -1,4 +1,5 @@
-//! What a client sends, altered on its way: the text of a script or statement, with a guard left out.
+//! What a client sends or a server answers, altered on its way: the text of a script with a guard left out,
+//! or the address of another server.
 
 /// A replacement of some bytes by as many others.
 #[derive(Clone, Debug)]

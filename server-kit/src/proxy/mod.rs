@@ -66,7 +66,7 @@ pub struct Counters {
     /// Connections ended by RST: by [`Mode::Reset`], or because they had lost something, or because
     /// the server was not there.
     pub reset: u64,
-    /// Texts replaced by [`Proxy::altering`].
+    /// Texts replaced by [`Proxy::altering`] and [`Proxy::alter_answers`].
     pub altered: u64,
     /// The way from the client to the server.
     pub to_server: Bytes,
@@ -107,6 +107,8 @@ struct State {
     upstream: RwLock<SocketAddr>,
     /// For what clients send.
     alterations: Vec<Alteration>,
+    /// For what the server answers, on connections that come from now on.
+    of_answers: RwLock<Vec<Alteration>>,
     changed: watch::Sender<u64>,
     counters: watch::Sender<Counters>,
 }
@@ -114,6 +116,10 @@ struct State {
 impl State {
     fn mode(&self) -> Mode {
         *self.mode.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn of_answers(&self) -> Vec<Alteration> {
+        self.of_answers.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
     fn upstream(&self) -> SocketAddr {
@@ -164,11 +170,19 @@ impl Proxy {
     /// As [`start`](Self::start); [`KitError::Unexpected`] if a text is longer than the one in whose place
     /// it is to stand.
     pub async fn altering(upstream: SocketAddr, texts: &[(&str, &str)]) -> Result<Self> {
-        let made = texts.iter().map(|(from, to)| {
-            let refusal = || KitError::Unexpected(format!("{to:?} cannot stand for {from:?}"));
-            Alteration::new(from, to).ok_or_else(refusal)
-        });
-        Self::build(upstream, made.collect::<Result<_>>()?).await
+        Self::build(upstream, alterations(texts)?).await
+    }
+
+    /// Puts texts in the place of others in what the server answers, on connections that come later:
+    /// so a server that tells clients where others are sends them to proxies.
+    ///
+    /// # Errors
+    ///
+    /// As [`altering`](Self::altering).
+    pub fn alter_answers(&self, texts: &[(&str, &str)]) -> Result<()> {
+        let made = alterations(texts)?;
+        *self.state.of_answers.write().unwrap_or_else(std::sync::PoisonError::into_inner) = made;
+        Ok(())
     }
 
     async fn build(upstream: SocketAddr, alterations: Vec<Alteration>) -> Result<Self> {
@@ -179,6 +193,7 @@ impl Proxy {
             mode: RwLock::default(),
             upstream: RwLock::new(upstream),
             alterations,
+            of_answers: RwLock::default(),
             changed: watch::Sender::default(),
             counters: watch::Sender::default(),
         });
@@ -249,6 +264,14 @@ impl Proxy {
         let log = format!("{:?}", self.counters());
         Err(KitError::TimedOut { what: format!("the proxy: {what}"), waited: deadline, log })
     }
+}
+
+fn alterations(texts: &[(&str, &str)]) -> Result<Vec<Alteration>> {
+    let made = texts.iter().map(|(from, to)| {
+        let refusal = || KitError::Unexpected(format!("{to:?} cannot stand for {from:?}"));
+        Alteration::new(from, to).ok_or_else(refusal)
+    });
+    made.collect()
 }
 
 impl Drop for Proxy {

@@ -52,10 +52,11 @@ pub(super) async fn pump(
     let mut queued = 0;
     let mut closed = false;
     let mut has_hole = false;
-    let mut altering = Altering::new(match direction {
-        Direction::ToServer => &state.alterations,
-        Direction::ToClient => &[],
-    });
+    let rules = match direction {
+        Direction::ToServer => state.alterations.clone(),
+        Direction::ToClient => state.of_answers(),
+    };
+    let mut altering = Altering::new(&rules);
     loop {
         let verdict = verdict(state.mode(), direction);
         let mut due = None;
