@@ -7,15 +7,21 @@
 mod copy;
 #[path = "tests/core/list.rs"]
 mod core;
+#[path = "tests/etcd/list.rs"]
+mod etcd;
 #[path = "tests/left_out/mutant.rs"]
 mod mutant;
 #[path = "tests/redis_client/list.rs"]
 mod redis_client;
 
 fn main() {
-    for file in ["build.rs", "tests/left_out", "tests/core/list.rs", "tests/redis_client/list.rs"] {
+    for file in ["build.rs", "tests/left_out"] {
         println!("cargo::rerun-if-changed={file}");
     }
+    for target in ["core", "etcd", "redis_client"] {
+        println!("cargo::rerun-if-changed=tests/{target}/list.rs");
+    }
     copy::copy("lock-core", core::CORE);
+    copy::copy("backend-etcd", etcd::ETCD);
     copy::copy("backend-redis", redis_client::REDIS);
 }

@@ -3,6 +3,8 @@
 
 #[path = "core/list.rs"]
 mod core;
+#[path = "etcd/list.rs"]
+mod etcd;
 #[path = "left_out/mutant.rs"]
 mod mutant;
 #[path = "redis_client/list.rs"]
@@ -210,6 +212,7 @@ fn rows() -> Vec<Row> {
     }
     for (crate_, list, file) in [
         ("", core::CORE, "conformance-tests/tests/core/list.rs"),
+        ("etcd, client: ", etcd::ETCD, "conformance-tests/tests/etcd/list.rs"),
         ("Redis, client: ", redis_client::REDIS, "conformance-tests/tests/redis_client/list.rs"),
     ] {
         rows.extend(list.iter().map(|mutant| Row {

@@ -10,7 +10,7 @@ use super::{
         a_late_renewal, a_release_by_another, an_abandoned_owner, below_the_watermark, stale_write,
         words,
     },
-    wire::{Guard, LONG, Stage, Verdict, above, first_use, granted, request, try_all},
+    wire::{Guard, LONG, Stage, Verdict, above, first_use, granted, open, request, try_all},
 };
 
 struct OneMariadb {
@@ -49,6 +49,11 @@ const GUARDS: &[Guard<OneMariadb>] = &[
         case: |stage| Box::pin(a_name_below_the_watermark(stage)),
     },
     Guard {
+        what: "section 4: exclusion is promised by what the server flushes",
+        texts: &[("'innodb_flush_log_at_trx_commit',", "'innodb_flush_log_at_elsewhere',")],
+        case: |stage| Box::pin(a_server_that_flushes_seldom(stage)),
+    },
+    Guard {
         what: "S2: a sweep raises the watermark first",
         texts: &[("watermark = GREATEST(watermark, ?)", "watermark = watermark + ? * 0")],
         case: |stage| Box::pin(a_token_over_a_sweep(stage)),
@@ -78,6 +83,19 @@ const GUARDS: &[Guard<OneMariadb>] = &[
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_guard_of_mysql_is_missed_when_it_is_left_out() {
     try_all(GUARDS).await;
+}
+
+async fn a_server_that_flushes_seldom(stage: &mut OneMariadb) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    if !store.guarantees().exclusion.holds() {
+        return Err("a server that flushes each commit is not believed".to_owned());
+    }
+    let seldom = "SET GLOBAL innodb_flush_log_at_trx_commit = 2";
+    stage.server.sql(seldom).await.map_err(words)?;
+    match open(&stage.url()).await.guarantees().exclusion.holds() {
+        true => Err("exclusion is promised, and a crash may lose what is held".to_owned()),
+        false => Ok(()),
+    }
 }
 
 async fn a_name_below_the_watermark(stage: &mut OneMariadb) -> Verdict {

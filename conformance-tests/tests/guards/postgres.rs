@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use conformance_tests::kit::{Clock, Data, Postgres, PostgresOptions, Proxy, Server as _};
 use leasehold::postgres::PostgresFence;
-use lock_core::Release;
-use sqlx::{Connection as _, PgConnection};
+use lock_core::{Enqueued, Release, Signal};
+use sqlx::{Connection as _, PgConnection, postgres::PgListener};
 
 use super::{
     cases::{
@@ -53,6 +53,32 @@ const GUARDS: &[Guard<OnePostgres>] = &[
         what: "section 4: every grant waits for the quarantine of the marker",
         texts: &[("AND m.grants_from <= clock_timestamp()", "")],
         case: |stage| Box::pin(an_attempt_after_a_crash(stage)),
+    },
+    Guard {
+        what: "section 4: every grant finds the marker to be of this database",
+        texts: &[(
+            "m.store = coalesce(nullif(current_setting('leasehold.here', true), ''),",
+            "m.store = coalesce(nullif(m.store, ''),",
+        )],
+        case: |stage| Box::pin(an_attempt_in_a_copied_database(stage)),
+    },
+    Guard {
+        what: "section 4: every grant finds the marker in the table that it was made in",
+        texts: &[("m.itself = m.tableoid AND m.grants_from", "m.grants_from")],
+        case: |stage| Box::pin(an_attempt_after_the_table_was_made_anew(stage)),
+    },
+    Guard {
+        what: "L2: a release that gives the lock to a place tells its client",
+        texts: &[("'leasehold_' || client,", "'elsewhere' || client,")],
+        case: |stage| Box::pin(a_release_is_told(stage, false)),
+    },
+    Guard {
+        what: "L2: a release that leaves it to a place to ask tells its client",
+        texts: &[(
+            "pg_notify('leasehold_' || substr(waiters",
+            "pg_notify('elsewhere' || substr(waiters",
+        )],
+        case: |stage| Box::pin(a_release_is_told(stage, true)),
     },
     Guard {
         what: "section 5: a token is computed from the locked row, not from EXCLUDED",
@@ -109,6 +135,68 @@ async fn an_attempt_after_a_crash(stage: &mut OnePostgres) -> Verdict {
     // The first that comes makes the marker anew; the next finds it.
     not_granted(&*open(&stage.url()).await, &request("a", LONG)).await?;
     not_granted(&*open(&stage.url()).await, &request("a", LONG)).await
+}
+
+/// The copy has the marker of the database that it was made from, in a table of the same number.
+async fn an_attempt_in_a_copied_database(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    granted(&*store, &request("a", LONG)).await?;
+    store.close().await;
+    stage.server.sql("CREATE DATABASE copied TEMPLATE postgres").await.map_err(words)?;
+    let copied = format!("postgres://postgres@{}/copied", stage.proxy.address());
+    let mut session = PgConnection::connect(&copied).await.map_err(words)?;
+    let same = "SELECT count(*) FROM leasehold_marker WHERE itself = tableoid";
+    let same: i64 = sqlx::query_scalar(same).fetch_one(&mut session).await.map_err(words)?;
+    if same != 1 {
+        return Err("the marker was not copied".to_owned());
+    }
+    not_granted(&*open(&(copied + "?timeout=30s")).await, &request("b", LONG)).await
+}
+
+/// As by a dump that is put back, whose rows are those of another time.
+async fn an_attempt_after_the_table_was_made_anew(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    granted(&*store, &request("a", LONG)).await?;
+    let anew = "ALTER TABLE leasehold_marker RENAME TO before;
+                CREATE UNLOGGED TABLE leasehold_marker (LIKE before INCLUDING ALL);
+                INSERT INTO leasehold_marker SELECT * FROM before";
+    stage.server.sql(anew).await.map_err(words)?;
+    not_granted(&*open(&stage.url()).await, &request("b", LONG)).await
+}
+
+/// A place that is given the lock by the release, or one that `asks`, since whoever releases knows of no
+/// floor. Without the message it is found by the poll behind it.
+async fn a_release_is_told(stage: &mut OnePostgres, asks: bool) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let waiter = open(&stage.url()).await;
+    let mut wanted = request("a", LONG);
+    if asks {
+        wanted.floor = held.token;
+    }
+    let mut turn = match waiter.enqueue(&wanted).await.map_err(words)? {
+        Enqueued::Waiting(turn, _) => turn,
+        other => return Err(format!("no place: {other:?}")),
+    };
+    let channel = "SELECT 'leasehold_' || substr(waiters[1], 33, 32) FROM leasehold_locks";
+    let channel = stage.server.sql(channel).await.map_err(words)?;
+    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
+    let mut told = PgListener::connect(&address).await.map_err(words)?;
+    told.listen(&channel).await.map_err(words)?;
+    store.release(&held, Release::default()).await.map_err(words)?;
+    // Whatever was sent before this comes before it.
+    let end = format!("SELECT pg_notify('{channel}', 'end')");
+    stage.server.sql(&end).await.map_err(words)?;
+    let message = told.recv().await.map_err(words)?;
+    if !message.payload().starts_with(&wanted.owner.to_string()) {
+        return Err("nobody was told of the release".to_owned());
+    }
+    let signal = tokio::time::timeout(LONG, turn.next()).await.map_err(words)?;
+    match (asks, signal) {
+        (false, Signal::Granted(grant)) => above(&held, &grant),
+        (true, Signal::Recheck) => Ok(()),
+        (_, other) => Err(format!("it was told {other:?}")),
+    }
 }
 
 async fn an_attempt_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {

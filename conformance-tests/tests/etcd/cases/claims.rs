@@ -1,0 +1,133 @@
+//! What a transaction that grants compares, at once and after a wait.
+
+use std::sync::atomic::Ordering;
+
+use lock_core::{Backend as _, Env as _, FencingToken, SystemEnv};
+
+use super::*;
+
+/// As the watch does that saw the end of the place before it: it does not look first.
+fn hint(store: &EtcdBackend, request: &Request) {
+    store.places.get(request.owner).unwrap().hinted.store(true, Ordering::Release);
+}
+
+/// `job`, held with a token that leads the clock, and a place behind it.
+async fn line() -> (Etcd, [Arc<EtcdBackend>; 2], Grant, Request, Box<dyn Turn>) {
+    let (etcd, [one, two]) = pair().await;
+    let held = granted(&one, &ahead("job")).await;
+    let wanted = request("job");
+    // So that it knows the offset.
+    not_granted(&two, &wanted).await;
+    let turn = waits(&two, &wanted).await;
+    (etcd, [one, two], held, wanted, turn)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_ended_is_granted_nothing() {
+    let (etcd, [one, two], held, wanted, _turn) = line().await;
+    let three = open(etcd.endpoints()[0]).await;
+    let next = request("job");
+    let _next = waits(&three, &next).await;
+    end(&etcd, two.places.get(wanted.owner).unwrap().lease().id).await;
+    release(&one, &held).await;
+    granted(&three, &next).await;
+    hint(&two, &wanted);
+    not_granted(&two, &wanted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_behind_another_is_granted_nothing() {
+    let (_etcd, [_one, two], _held, wanted, _turn) = line().await;
+    hint(&two, &wanted);
+    not_granted(&two, &wanted).await;
+}
+
+/// To the highest that may be, so that what was granted before is below it.
+async fn raise(store: &EtcdBackend, grant: &Grant) -> FencingToken {
+    let raised = FencingToken::new(grant.token.get() + 5_000_000).unwrap();
+    store.raise(grant, raised).await.unwrap();
+    raised
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_takes_the_offset_of_its_turn() {
+    let (_etcd, [one, two], held, wanted, _turn) = line().await;
+    let raised = raise(&one, &held).await;
+    release(&one, &held).await;
+    hint(&two, &wanted);
+    let grant = granted(&two, &wanted).await;
+    assert!(grant.token > raised, "{} after {raised}", grant.token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_after_a_wait_counts_from_the_last_credit_of_its_lease() {
+    let (_etcd, [one, two], held, wanted, _turn) = line().await;
+    let waits_since = SystemEnv.now();
+    release(&one, &held).await;
+    let grant = granted(&two, &wanted).await;
+    assert!(grant.from <= waits_since, "it is believed for longer than etcd keeps it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_is_granted_nothing_in_quarantine() {
+    let (etcd, [one, two], held, wanted, _turn) = line().await;
+    etcd.ctl(&["put", "leasehold/%leasehold/quarantine", "a case"]).await.unwrap();
+    release(&one, &held).await;
+    not_granted(&two, &wanted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_of_an_abandoned_owner_is_granted_nothing() {
+    let (etcd, [one, two], held, wanted, _turn) = line().await;
+    let tombstone = format!("leasehold/%leasehold/abandoned/{}", wanted.owner);
+    etcd.ctl(&["put", &tombstone, ""]).await.unwrap();
+    release(&one, &held).await;
+    not_granted(&two, &wanted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeat_is_granted_nothing_in_quarantine() {
+    let (etcd, [one, two], held, wanted, _turn) = line().await;
+    // So that it looks, and its place is written when it is granted, and found as its own.
+    two.watch.stop();
+    raise(&one, &held).await;
+    release(&one, &held).await;
+    granted(&two, &wanted).await;
+    etcd.ctl(&["put", "leasehold/%leasehold/quarantine", "a case"]).await.unwrap();
+    not_granted(&two, &wanted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_held_is_not_granted() {
+    let (_etcd, [one, two]) = pair().await;
+    granted(&one, &request("job")).await;
+    not_granted(&two, &request("job")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_takes_the_offset_of_its_time() {
+    let (_etcd, [one, two]) = pair().await;
+    let held = granted(&one, &ahead("job")).await;
+    release(&one, &held).await;
+    let grant = granted(&two, &request("job")).await;
+    assert!(grant.token > held.token, "{} after {}", grant.token, held.token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_was_raised_is_exceeded() {
+    let (_etcd, [one, _]) = pair().await;
+    let held = granted(&one, &ahead("job")).await;
+    let raised = raise(&one, &held).await;
+    release(&one, &held).await;
+    let grant = granted(&one, &request("job")).await;
+    assert!(grant.token > raised, "{} after {raised}", grant.token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_floor_far_ahead_of_the_clock_is_refused() {
+    let (_etcd, [one, _]) = pair().await;
+    let mut far = request("job");
+    far.floor = FencingToken::new(SystemEnv.wall_micros() + 90_000_000).unwrap();
+    let error = one.try_acquire(&far).await.expect_err("it is not refused");
+    assert_eq!(error.kind(), lock_core::ErrorKind::InvalidInput, "{error}");
+}

@@ -1,0 +1,226 @@
+//! A cluster that was restored, or may have been: a connection to it was begun.
+
+use conformance_tests::kit::{Mode, Proxy};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnResponse};
+use futures_util::future::try_join_all;
+use lock_core::{Attempt, Backend as _, Env as _, Init, Renewal, SystemEnv};
+
+use super::*;
+use crate::{error::Failure, lengthen::LONG, store::put};
+
+/// One etcd, and what it is to be set back to.
+struct Scene {
+    etcd: Etcd,
+    folder: tempfile::TempDir,
+}
+
+impl Scene {
+    async fn start() -> (Self, Arc<EtcdBackend>) {
+        let scene = Self { etcd: start().await, folder: tempfile::tempdir().unwrap() };
+        let store = scene.open().await;
+        granted(&store, &request("warm")).await;
+        (scene, store)
+    }
+
+    async fn open(&self) -> Arc<EtcdBackend> {
+        open(self.etcd.endpoints()[0]).await
+    }
+
+    async fn save(&self) {
+        self.etcd.save_snapshot(&self.folder.path().join("snapshot")).await.unwrap();
+    }
+
+    async fn restore(&mut self) {
+        self.etcd.restore_snapshot(&self.folder.path().join("snapshot")).await.unwrap();
+    }
+}
+
+/// Sends over whatever connection there is, as nothing that grants is sent.
+async fn send(store: &EtcdBackend, txn: Txn) -> TxnResponse {
+    let sending = async {
+        loop {
+            if let Ok(answer) = store.rpc.read(txn.clone()).await {
+                return answer;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, sending).await.expect("an answer")
+}
+
+async fn attempt(store: &EtcdBackend, request: &Request) -> Attempt {
+    let asking = async {
+        loop {
+            match store.try_acquire(request).await {
+                Ok(attempt) => return attempt,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.expect("an answer")
+}
+
+/// By a client that has seen nothing of what was lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_holds_everything_back() {
+    let (mut scene, known) = Scene::start().await;
+    scene.save().await;
+    granted(&known, &request("job")).await;
+    scene.restore().await;
+    let attempt = attempt(&*scene.open().await, &request("job")).await;
+    assert!(matches!(attempt, Attempt::Quarantined(_)), "two holders: {attempt:?}");
+}
+
+/// The log of a young cluster is so short that others soon make that of a restored one as long.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_is_seen_behind_what_others_sent_since() {
+    let (mut scene, known) = Scene::start().await;
+    scene.save().await;
+    granted(&known, &request("job")).await;
+    scene.restore().await;
+    let others = Client::connect([scene.etcd.endpoints()[0].to_string()], None).await.unwrap();
+    // It enters the log, and writes nothing.
+    let never = Compare::version("any", CompareOp::Less, 0);
+    let txn = Txn::new().when([never]).and_then([TxnOp::put("any", "", None)]);
+    for _ in 0..3 {
+        let sent = (0..150).map(|_| {
+            let (mut kv, txn) = (others.kv_client(), txn.clone());
+            async move { kv.txn(txn).await }
+        });
+        try_join_all(sent).await.unwrap();
+    }
+    let attempt = attempt(&*scene.open().await, &request("job")).await;
+    assert!(matches!(attempt, Attempt::Quarantined(_)), "two holders: {attempt:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_settings_follow_the_log() {
+    let (scene, _known) = Scene::start().await;
+    let key = KeyLayout::new("leasehold/").settings();
+    let kept = async || {
+        let text = scene.etcd.ctl(&["get", &key, "--print-value-only"]).await.unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()
+    };
+    let mut record = kept().await;
+    // As they were when the cluster was young.
+    record["index"] = 1.into();
+    scene.etcd.ctl(&["put", &key, &record.to_string()]).await.unwrap();
+    scene.open().await;
+    assert!(kept().await["index"].as_u64() >= Some(LONG), "a longer log would not be told from it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_longest_lease_waits_the_old_one_out() {
+    let (_scene, store) = Scene::start().await;
+    let init = Init { longest_lease: Some(2 * LEASE), ..Init::default() };
+    store.init(&init).await.unwrap();
+    not_granted(&store, &request("job")).await;
+}
+
+/// One granted before the longest lease was made shorter goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quarantine_is_as_long_as_any_lease_that_may_be_held() {
+    let (scene, store) = Scene::start().await;
+    let init = Init { longest_lease: Some(LEASE / 10), ..Init::default() };
+    store.init(&init).await.unwrap();
+    scene.etcd.ctl(&["del", "--prefix", "leasehold/%leasehold/"]).await.unwrap();
+    match store.try_acquire(&request("job")).await.unwrap() {
+        Attempt::Quarantined(held_back) => {
+            assert!(held_back.remaining > LEASE / 5, "{held_back:?}")
+        }
+        other => panic!("a loss was not seen: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_another_longest_lease_is_refused() {
+    let (scene, _known) = Scene::start().await;
+    let url = format!("etcd://{}?longest_lease=40s", scene.etcd.endpoints()[0]);
+    let error = backend_etcd::connect(&url).await.expect_err("it is not refused");
+    assert_eq!(error.kind(), lock_core::ErrorKind::Config, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_after_a_restore_are_above_all_before() {
+    let (mut scene, known) = Scene::start().await;
+    known.init(&Init { quarantine: Some(false), ..Init::default() }).await.unwrap();
+    scene.save().await;
+    let lost = granted(&known, &ahead("job")).await;
+    scene.restore().await;
+    // With the quarantine off somebody else holds at once, and a fence is to tell the two apart.
+    let second = attempt(&*scene.open().await, &request("job")).await.granted().unwrap();
+    assert!(second.token > lost.token, "{} after {}", second.token, lost.token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_lives_on_keeps_no_lock_that_was_lost() {
+    let (mut scene, store) = Scene::start().await;
+    let spare = store.lease(LEASE).await.unwrap();
+    store.spare(spare);
+    scene.save().await;
+    let grant = granted(&store, &request("job")).await;
+    let held = grant.state.as_ref().unwrap().downcast_ref::<crate::place::Held>().unwrap();
+    assert_eq!(held.lease.id, spare.id);
+    scene.restore().await;
+    let answered = async {
+        loop {
+            match store.renew(&[&grant], SystemEnv.now()).await.pop().unwrap() {
+                Renewal::Unknown(_) => {}
+                answer => return answer,
+            }
+        }
+    };
+    let answer = tokio::time::timeout(PATIENCE, answered).await.expect("an answer");
+    assert!(matches!(answer, Renewal::Lost(_)), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_of_a_restored_cluster_is_given_back() {
+    let (mut scene, store) = Scene::start().await;
+    scene.save().await;
+    granted(&store, &request("job")).await;
+    let pass = store.pass().await.unwrap();
+    scene.restore().await;
+    // As if it had been on its way when the connection was begun.
+    send(&store, Txn::new().and_then([TxnOp::get("any", None)])).await;
+    let lease = store.rpc.grant(u64::MAX, LEASE).await.unwrap().id;
+    let place = store.layout.place(&name("job"), 77);
+    let answer = send(&store, Txn::new().and_then([put(&place, Vec::new(), lease)])).await;
+    assert!(!store.stands(&pass, &answer, lease).await.unwrap(), "it is believed");
+    let left = scene.etcd.ctl(&["get", &place, "--keys-only"]).await.unwrap();
+    assert_eq!(left, "", "what was granted is left behind");
+}
+
+/// No transaction compares what tells of a restore: whether one was carried out before or after it is
+/// known by the connections alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_begun_meanwhile_leaves_a_grant_in_doubt() {
+    let etcd = start().await;
+    let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
+    let store = open(proxy.address()).await;
+    let pass = store.pass().await.unwrap();
+    let read = || Txn::new().and_then([TxnOp::get("any", None)]);
+    let answer = send(&store, read()).await;
+    assert!(store.history.is_same(&store.rpc, &pass, &answer));
+    proxy.set(Mode::Reset).await.unwrap();
+    proxy.set(Mode::Pass).await.unwrap();
+    let answer = send(&store, read()).await;
+    assert!(!store.history.is_same(&store.rpc, &pass, &answer), "it is believed without a look");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_writes_goes_over_a_connection_that_was_not_looked_at() {
+    let etcd = start().await;
+    let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
+    let store = open(proxy.address()).await;
+    let pass = store.pass().await.unwrap();
+    proxy.set(Mode::Reset).await.unwrap();
+    proxy.set(Mode::Pass).await.unwrap();
+    // Until there is another connection.
+    send(&store, Txn::new().and_then([TxnOp::get("any", None)])).await;
+    let write = Txn::new().and_then([TxnOp::put("any", "", None)]);
+    let sent = store.rpc.write(pass.seen(), write).await;
+    assert!(matches!(sent, Err(Failure::Unseen)), "{sent:?}");
+    let lease = store.rpc.grant(pass.seen(), LEASE).await;
+    assert!(matches!(lease, Err(Failure::Unseen)), "{lease:?}");
+    assert_eq!(etcd.ctl(&["get", "any", "--keys-only"]).await.unwrap(), "");
+}

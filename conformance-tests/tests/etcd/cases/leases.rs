@@ -1,0 +1,95 @@
+//! How long a lease may be believed in, and what keeps it.
+
+use conformance_tests::kit::{Mode, Proxy, Streams};
+use lock_core::{Backend as _, Env as _, Renewal, SystemEnv};
+
+use super::*;
+use crate::ledger::Credit;
+
+/// Shorter than what a keepalive may take.
+const LATE: Duration = Duration::from_millis(600);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_comes_late_counts_from_its_send() {
+    let etcd = start().await;
+    let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
+    let store = open(proxy.address()).await;
+    let lease = store.grant(LEASE).await.unwrap().id;
+    store.keepalives.ask(lease).await.unwrap();
+    let delay = Mode::Delay { to_server: Duration::ZERO, to_client: LATE };
+    proxy.set(delay).await.unwrap();
+    // On a busy machine one may take too long altogether, or this be too late to look.
+    let mut answers = 0;
+    for _ in 0..20 {
+        if let Ok(Credit::Alive { from, .. }) = store.keepalives.ask(lease).await {
+            let answered = SystemEnv.now();
+            assert!(from + LATE <= answered, "it is believed for longer than etcd keeps it");
+            answers += 1;
+        }
+        if answers == 3 {
+            return;
+        }
+    }
+    panic!("no answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_was_revoked_is_a_loss() {
+    let (etcd, [one, _]) = pair().await;
+    let grant = granted(&one, &request("job")).await;
+    let renewed = async || one.renew(&[&grant], SystemEnv.now()).await.pop().unwrap();
+    assert!(matches!(renewed().await, Renewal::Renewed { .. }));
+    let held = grant.state.as_ref().unwrap().downcast_ref::<crate::place::Held>().unwrap();
+    end(&etcd, held.lease.id).await;
+    let answer = renewed().await;
+    assert!(matches!(answer, Renewal::Lost(_)), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keepalive_stream_that_hangs_is_replaced() {
+    let etcd = start().await;
+    let streams = Streams::start(etcd.endpoints()[0]).await.unwrap();
+    let store = open_within(streams.address(), Duration::from_secs(2)).await;
+    let lease = store.grant(LEASE).await.unwrap().id;
+    store.keepalives.ask(lease).await.unwrap();
+    streams.stick("LeaseKeepAlive");
+    for _ in 0..4 {
+        if store.keepalives.ask(lease).await.is_ok() {
+            assert!(streams.swallowed("LeaseKeepAlive") > 0, "the fault did not happen");
+            return;
+        }
+    }
+    panic!("nothing is kept alive any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spare_counts_from_when_it_was_granted() {
+    let (_etcd, [one, _]) = pair().await;
+    granted(&one, &request("held")).await;
+    // A refused attempt puts its lease into the stock.
+    not_granted(&one, &request("held")).await;
+    let stocked = SystemEnv.now();
+    let grant = granted(&one, &request("job")).await;
+    assert!(grant.from <= stocked, "it is believed for longer than etcd keeps it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spare_that_grew_old_is_kept_alive_before_it_is_used() {
+    let (_etcd, [one, _]) = pair().await;
+    let short = Duration::from_secs(6);
+    let spare = one.lease(short).await.unwrap();
+    one.spare(spare);
+    tokio::time::sleep(short / 5).await;
+    let wanted = SystemEnv.now();
+    let lease = one.lease(short).await.unwrap();
+    assert!(lease.from >= wanted, "a part of it is over");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spare_that_is_over_is_not_used() {
+    let (etcd, [one, _]) = pair().await;
+    let spare = one.lease(LEASE).await.unwrap();
+    one.spare(spare);
+    end(&etcd, spare.id).await;
+    granted(&one, &request("job")).await;
+}

@@ -1,0 +1,114 @@
+//! Places: what wakes them, what keeps them, and that none is left behind.
+
+use std::sync::atomic::Ordering;
+
+use lock_core::{Backend as _, Enqueued, Outcome, Release, Signal};
+use tokio::time::{sleep, timeout};
+
+use super::*;
+
+const STEP: Duration = Duration::from_millis(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_wakes_the_first_who_waits() {
+    let (etcd, [one, two]) = pair().await;
+    let held = granted(&one, &request("job")).await;
+    granted(&one, &request("other")).await;
+    let (wanted, later) = (request("job"), request("other"));
+    let (mut turn, mut last) = (waits(&two, &wanted).await, waits(&two, &later).await);
+    let member = &etcd.members()[0];
+    while member.metric("etcd_debugging_mvcc_watcher_total").await.unwrap() < 0.5 {
+        sleep(STEP).await;
+    }
+    release(&one, &held).await;
+    // Told after the release: once its own place is known to be lost, all before was heard.
+    end(&etcd, two.places.get(later.owner).unwrap().lease().id).await;
+    while !matches!(timeout(PATIENCE, last.next()).await.expect("its end"), Signal::Lost(_)) {}
+    let place = two.places.get(wanted.owner).unwrap();
+    assert!(place.hinted.load(Ordering::Acquire), "it was not told of the release");
+    let signal = timeout(PATIENCE, turn.next()).await.expect("it is woken");
+    assert!(matches!(signal, Signal::Recheck), "{signal:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_is_kept_alive() {
+    let (_etcd, [one, two]) = pair().await;
+    granted(&one, &request("job")).await;
+    let mut wanted = request("job");
+    wanted.lease = Duration::from_secs(3);
+    let _turn = waits(&two, &wanted).await;
+    let place = two.places.get(wanted.owner).unwrap();
+    let first = place.lease().from;
+    while place.lease().from <= first {
+        assert_eq!(waiting(&one, "job").await, Some(1), "it dies while somebody waits in it");
+        sleep(STEP).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_is_dropped_lets_its_place_die() {
+    let (_etcd, [one, two]) = pair().await;
+    granted(&one, &request("job")).await;
+    let mut wanted = request("job");
+    wanted.lease = Duration::from_secs(2);
+    let turn = waits(&two, &wanted).await;
+    let place = two.places.get(wanted.owner).unwrap();
+    drop(turn);
+    let last = place.lease().from;
+    let died = async {
+        while waiting(&one, "job").await != Some(0) {
+            assert!(place.lease().from <= last, "it is kept alive, and nobody waits in it");
+            sleep(STEP).await;
+        }
+    };
+    timeout(PATIENCE, died).await.expect("its end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_is_left_is_gone() {
+    let (_etcd, [one, two]) = pair().await;
+    granted(&one, &request("job")).await;
+    let turn = waits(&two, &request("job")).await;
+    assert_eq!(waiting(&one, "job").await, Some(1));
+    turn.leave().await.unwrap();
+    assert_eq!(waiting(&one, "job").await, Some(0), "it is left behind");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_abandoned_owner_took_is_free() {
+    let (_etcd, [one, two]) = pair().await;
+    let given_up = request("job");
+    granted(&one, &given_up).await;
+    one.abandon(&given_up).await.unwrap();
+    granted(&two, &request("job")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abandoned_owner_gets_no_place() {
+    let (_etcd, [one, two]) = pair().await;
+    granted(&one, &request("job")).await;
+    let given_up = request("job");
+    two.abandon(&given_up).await.unwrap();
+    let ghost = two.enqueue(&given_up).await.unwrap();
+    assert!(matches!(ghost, Enqueued::Waiting(..)), "{ghost:?}");
+    assert_eq!(waiting(&one, "job").await, Some(0), "a ghost stands in the queue");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_frees_the_name() {
+    let (_etcd, [one, two]) = pair().await;
+    let grant = granted(&one, &request("job")).await;
+    release(&one, &grant).await;
+    granted(&two, &request("job")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_release_keeps_nothing() {
+    let (_etcd, [one, _]) = pair().await;
+    let grant = granted(&one, &request("job")).await;
+    release(&one, &grant).await;
+    let keep = Release { keep: Some(LEASE), ..Release::default() };
+    let late = one.release(&grant, keep).await.unwrap();
+    assert_eq!(late.outcome, Outcome::NotHeld);
+    granted(&one, &request("job")).await;
+}
