@@ -232,11 +232,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
         let after = from.unwrap_or_default();
         let rows = self.dialect.list(&after, PAGE).await.during::<D>("list")?;
-        let full = rows.len() as u32 == PAGE;
-        let next = rows.last().filter(|_| full).map(|row| row.name.as_str().to_owned());
-        // A lease may have ended since the rows were read.
-        let held = rows.into_iter().map(Row::into_state).filter(|state| state.holder.is_some());
-        Ok(Page { locks: held.collect(), next })
+        Ok(page(rows, PAGE as usize))
     }
 
     async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
@@ -257,5 +253,41 @@ impl<D: Dialect> Backend for SqlBackend<D> {
 
     async fn close(&self) {
         self.dialect.close().await;
+    }
+}
+
+/// A page of held names, made of what was read with this limit.
+fn page(rows: Vec<Row>, limit: usize) -> Page {
+    let full = rows.len() == limit;
+    let next = rows.last().filter(|_| full).map(|row| row.name.as_str().to_owned());
+    // A lease may have ended since the rows were read.
+    let held = rows.into_iter().map(Row::into_state).filter(|state| state.holder.is_some());
+    Page { locks: held.collect(), next }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, remaining: Duration) -> Row {
+        let owner = "0123456789abcdef0123456789abcdef";
+        Row::read(name, Some(owner), Some("label"), 7, 1, remaining).unwrap()
+    }
+
+    #[test]
+    fn a_lease_that_ended_while_the_list_was_read_is_not_listed() {
+        let left = [10, 0, 20, 0].map(Duration::from_secs);
+        let rows =
+            || ["a", "b", "c", "d"].into_iter().zip(left).map(|(name, left)| row(name, left));
+        let names = |page: &Page| -> Vec<String> {
+            page.locks.iter().map(|state| state.name.as_str().to_owned()).collect()
+        };
+        let last = page(rows().collect(), 5);
+        assert_eq!((names(&last), &last.next), (vec!["a".to_owned(), "c".to_owned()], &None));
+        // There may be more behind a full page, however many of it have ended.
+        let full = page(rows().collect(), 4);
+        assert_eq!((full.locks.len(), full.next.as_deref()), (2, Some("d")));
+        let ended = page(vec![row("b", Duration::ZERO)], 1);
+        assert_eq!((ended.locks.len(), ended.next.as_deref()), (0, Some("b")));
     }
 }
