@@ -268,6 +268,8 @@ fn fits(first: &ResponseHeader, later: &ResponseHeader) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use etcd_client::proto::PbResponseHeader;
+
     use super::*;
     use crate::lengthen::LONG;
 
@@ -301,6 +303,19 @@ mod tests {
             (Look { cluster: 9, ..look(90, 60, Some(record())) }, None, None),
         ] {
             assert!(judge(&found, since, known).is_some(), "{found:?} {since:?} {known:?}");
+        }
+    }
+
+    #[test]
+    fn a_look_is_of_one_member_that_does_not_lag() {
+        let header = |cluster_id, member_id, revision| {
+            let raft_term = 2;
+            ResponseHeader(PbResponseHeader { cluster_id, member_id, revision, raft_term })
+        };
+        let first = header(1, 7, 20);
+        assert!(fits(&first, &header(1, 7, 20)) && fits(&first, &header(1, 7, 25)));
+        for later in [header(1, 8, 20), header(1, 7, 19), header(2, 7, 20)] {
+            assert!(!fits(&first, &later), "{later:?}");
         }
     }
 

@@ -156,6 +156,14 @@ pub(crate) const ETCD: &[Mutant] = &[
         case: "cases::places::a_release_wakes_the_first_who_waits",
     },
     Mutant {
+        name: "a watch that hangs is kept",
+        requirement: "L2",
+        file: "watch.rs",
+        guard: "            Err(_) if is_asked => {",
+        without: "            Err(_) if is_asked && !LEFT_OUT => {",
+        case: "cases::places::a_watch_that_hangs_is_replaced",
+    },
+    Mutant {
         name: "the end of an earlier place of the same key ends a place",
         requirement: "L3",
         file: "queue.rs",
@@ -290,6 +298,14 @@ pub(crate) const ETCD: &[Mutant] = &[
         guard: "let is_fresh = now.since(known.at) < FRESH;",
         without: "let is_fresh = now.since(known.at) < FRESH || LEFT_OUT;",
         case: "history::tests::a_look_is_good_for_its_connections_and_for_a_minute",
+    },
+    Mutant {
+        name: "a look is of two members",
+        requirement: "section 4",
+        file: "history.rs",
+        guard: "        && first.member_id() == later.member_id()",
+        without: "        && (LEFT_OUT || first.member_id() == later.member_id())",
+        case: "history::tests::a_look_is_of_one_member_that_does_not_lag",
     },
     Mutant {
         name: "a grant of a restored cluster is believed",

@@ -10,6 +10,12 @@ pub(crate) fn words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
+pub(crate) async fn a_held_name(url: String) -> Verdict {
+    let store = first_use(&url).await;
+    granted(&*store, &request("a", LONG)).await?;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
 pub(crate) async fn a_release_by_another(url: String) -> Verdict {
     let store = first_use(&url).await;
     let mut other = granted(&*store, &request("a", LONG)).await?;

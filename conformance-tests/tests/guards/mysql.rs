@@ -7,8 +7,8 @@ use sqlx::{Connection as _, MySqlConnection};
 
 use super::{
     cases::{
-        a_late_renewal, a_release_by_another, an_abandoned_owner, below_the_watermark, stale_write,
-        words,
+        a_held_name, a_late_renewal, a_release_by_another, an_abandoned_owner, below_the_watermark,
+        stale_write, words,
     },
     wire::{Guard, LONG, Stage, Verdict, above, first_use, granted, open, request, try_all},
 };
@@ -43,6 +43,14 @@ impl Stage for OneMariadb {
 }
 
 const GUARDS: &[Guard<OneMariadb>] = &[
+    Guard {
+        what: "S1: a name that is held is granted to its holder's repeat only",
+        texts: &[(
+            "`leasehold_locks`.owner = ? AND `leasehold_locks`.kept",
+            "? <> '' AND `leasehold_locks`.kept",
+        )],
+        case: |stage| Box::pin(a_held_name(stage.url())),
+    },
     Guard {
         what: "S2: a name that is not there gets a token above the watermark",
         texts: &[("s.watermark + 1,", "0,")],

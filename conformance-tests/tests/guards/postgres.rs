@@ -1,20 +1,26 @@
 //! PostgreSQL: guards in its statements.
 
+mod marker;
+
 use std::time::Duration;
 
-use conformance_tests::kit::{Clock, Data, Postgres, PostgresOptions, Proxy, Server as _};
+use conformance_tests::kit::{Clock, Postgres, PostgresOptions, Proxy, Server as _};
 use leasehold::postgres::PostgresFence;
-use lock_core::{Enqueued, Release, Signal};
+use lock_core::{Backend, Enqueued, Release, Request, Signal, Turn};
 use sqlx::{Connection as _, PgConnection, postgres::PgListener};
 
+use self::marker::{
+    a_place_in_quarantine, a_release_to_a_place_in_a_copied_database,
+    a_release_with_a_next_in_a_copied_database, a_row_left_behind_in_a_copied_database,
+    a_row_that_was_looked_at, an_attempt_after_a_crash, an_attempt_after_the_table_was_made_anew,
+    an_attempt_in_a_copied_database,
+};
 use super::{
     cases::{
-        a_late_renewal, a_release_by_another, an_abandoned_owner, below_the_watermark, stale_write,
-        words,
+        a_held_name, a_late_renewal, a_release_by_another, an_abandoned_owner, below_the_watermark,
+        stale_write, words,
     },
-    wire::{
-        Guard, LONG, Stage, Verdict, above, first_use, granted, not_granted, open, request, try_all,
-    },
+    wire::{Guard, LONG, Stage, Verdict, above, first_use, granted, open, request, try_all},
 };
 
 struct OnePostgres {
@@ -48,7 +54,19 @@ impl Stage for OnePostgres {
     }
 }
 
+/// Two statements have it.
+const TAKES: &[(&str, &str)] =
+    &[("AND m.grants_from <= clock_timestamp())\nRETURNING token", ")\nRETURNING token")];
+
 const GUARDS: &[Guard<OnePostgres>] = &[
+    Guard {
+        what: "S1: a name that is held is not granted",
+        texts: &[(
+            "WHERE (l.owner IS NULL OR l.expires <= clock_timestamp()) AND l.waiters IS NULL",
+            "WHERE l.waiters IS NULL",
+        )],
+        case: |stage| Box::pin(a_held_name(stage.url())),
+    },
     Guard {
         what: "section 4: every grant waits for the quarantine of the marker",
         texts: &[("AND m.grants_from <= clock_timestamp()", "")],
@@ -66,6 +84,40 @@ const GUARDS: &[Guard<OnePostgres>] = &[
         what: "section 4: every grant finds the marker in the table that it was made in",
         texts: &[("m.itself = m.tableoid AND m.grants_from", "m.grants_from")],
         case: |stage| Box::pin(an_attempt_after_the_table_was_made_anew(stage)),
+    },
+    Guard {
+        what: "section 4: a grant of a row that was looked at waits for the quarantine",
+        texts: TAKES,
+        case: |stage| Box::pin(a_row_that_was_looked_at(stage)),
+    },
+    Guard {
+        what: "section 4: a place waits for the quarantine",
+        texts: TAKES,
+        case: |stage| Box::pin(a_place_in_quarantine(stage)),
+    },
+    Guard {
+        what: "section 4: a row that was left behind is of this database",
+        texts: &[(
+            "$2 <> ALL (l.buried))\n    AND l.store = coalesce(nullif(current_setting('leasehold.here', true), ''),",
+            "$2 <> ALL (l.buried))\n    AND l.store = coalesce(nullif(l.store, ''),",
+        )],
+        case: |stage| Box::pin(a_row_left_behind_in_a_copied_database(stage)),
+    },
+    Guard {
+        what: "section 4: what a release hands to the next of its process is of this database",
+        texts: &[(
+            "$3 <> ALL (l.buried))\n    AND l.store = coalesce(nullif(current_setting('leasehold.here', true), ''),",
+            "$3 <> ALL (l.buried))\n    AND l.store = coalesce(nullif(l.store, ''),",
+        )],
+        case: |stage| Box::pin(a_release_with_a_next_in_a_copied_database(stage)),
+    },
+    Guard {
+        what: "section 4: what a release gives to a place is of this database",
+        texts: &[(
+            "'') <> ALL (l.buried))\n    AND l.store = coalesce(nullif(current_setting('leasehold.here', true), ''),",
+            "'') <> ALL (l.buried))\n    AND l.store = coalesce(nullif(l.store, ''),",
+        )],
+        case: |stage| Box::pin(a_release_to_a_place_in_a_copied_database(stage)),
     },
     Guard {
         what: "L2: a release that gives the lock to a place tells its client",
@@ -128,40 +180,11 @@ async fn each_guard_of_postgres_is_missed_when_it_is_left_out() {
     try_all(GUARDS).await;
 }
 
-async fn an_attempt_after_a_crash(stage: &mut OnePostgres) -> Verdict {
-    let store = first_use(&stage.url()).await;
-    granted(&*store, &request("a", LONG)).await?;
-    stage.server.restart(Data::Keep).await.unwrap();
-    // The first that comes makes the marker anew; the next finds it.
-    not_granted(&*open(&stage.url()).await, &request("a", LONG)).await?;
-    not_granted(&*open(&stage.url()).await, &request("a", LONG)).await
-}
-
-/// The copy has the marker of the database that it was made from, in a table of the same number.
-async fn an_attempt_in_a_copied_database(stage: &mut OnePostgres) -> Verdict {
-    let store = first_use(&stage.url()).await;
-    granted(&*store, &request("a", LONG)).await?;
-    store.close().await;
-    stage.server.sql("CREATE DATABASE copied TEMPLATE postgres").await.map_err(words)?;
-    let copied = format!("postgres://postgres@{}/copied", stage.proxy.address());
-    let mut session = PgConnection::connect(&copied).await.map_err(words)?;
-    let same = "SELECT count(*) FROM leasehold_marker WHERE itself = tableoid";
-    let same: i64 = sqlx::query_scalar(same).fetch_one(&mut session).await.map_err(words)?;
-    if same != 1 {
-        return Err("the marker was not copied".to_owned());
+async fn place(store: &dyn Backend, wanted: &Request) -> Result<Box<dyn Turn>, String> {
+    match store.enqueue(wanted).await.map_err(words)? {
+        Enqueued::Waiting(turn, _) => Ok(turn),
+        other => Err(format!("no place: {other:?}")),
     }
-    not_granted(&*open(&(copied + "?timeout=30s")).await, &request("b", LONG)).await
-}
-
-/// As by a dump that is put back, whose rows are those of another time.
-async fn an_attempt_after_the_table_was_made_anew(stage: &mut OnePostgres) -> Verdict {
-    let store = first_use(&stage.url()).await;
-    granted(&*store, &request("a", LONG)).await?;
-    let anew = "ALTER TABLE leasehold_marker RENAME TO before;
-                CREATE UNLOGGED TABLE leasehold_marker (LIKE before INCLUDING ALL);
-                INSERT INTO leasehold_marker SELECT * FROM before";
-    stage.server.sql(anew).await.map_err(words)?;
-    not_granted(&*open(&stage.url()).await, &request("b", LONG)).await
 }
 
 /// A place that is given the lock by the release, or one that `asks`, since whoever releases knows of no
@@ -174,10 +197,7 @@ async fn a_release_is_told(stage: &mut OnePostgres, asks: bool) -> Verdict {
     if asks {
         wanted.floor = held.token;
     }
-    let mut turn = match waiter.enqueue(&wanted).await.map_err(words)? {
-        Enqueued::Waiting(turn, _) => turn,
-        other => return Err(format!("no place: {other:?}")),
-    };
+    let mut turn = place(&*waiter, &wanted).await?;
     let channel = "SELECT 'leasehold_' || substr(waiters[1], 33, 32) FROM leasehold_locks";
     let channel = stage.server.sql(channel).await.map_err(words)?;
     let address = format!("postgres://postgres@{}/postgres", stage.server.address());

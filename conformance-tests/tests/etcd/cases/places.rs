@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use conformance_tests::kit::Streams;
 use lock_core::{Backend as _, Enqueued, Outcome, Release, Signal};
 use tokio::time::{sleep, timeout};
 
@@ -28,6 +29,28 @@ async fn a_release_wakes_the_first_who_waits() {
     assert!(place.hinted.load(Ordering::Acquire), "it was not told of the release");
     let signal = timeout(PATIENCE, turn.next()).await.expect("it is woken");
     assert!(matches!(signal, Signal::Recheck), "{signal:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_hangs_is_replaced() {
+    let (etcd, [one, _]) = pair().await;
+    granted(&one, &request("job")).await;
+    let streams = Streams::start(etcd.endpoints()[0]).await.unwrap();
+    let two = open(streams.address()).await;
+    let _turn = waits(&two, &request("job")).await;
+    let opened = async |least: u64, within: Duration| {
+        let opened = async {
+            while streams.opened("Watch") < least {
+                sleep(STEP).await;
+            }
+        };
+        timeout(within, opened).await.expect("a watch")
+    };
+    opened(1, PATIENCE).await;
+    streams.stick("Watch");
+    // After two seconds of silence.
+    opened(2, PATIENCE / 3).await;
+    assert!(streams.swallowed("Watch") > 0, "the fault did not happen");
 }
 
 #[tokio::test(flavor = "multi_thread")]
