@@ -8,11 +8,11 @@ use self::{
     cases::{
         a_batch_past_a_place, a_batch_with_one_waiting, a_buried_owner, a_changed_longest_lease,
         a_clean_up_by_another, a_clean_up_of_what_is_kept, a_client_that_was_told_long_ago,
-        a_clock_that_went_back, a_floor_far_ahead, a_ghost, a_held_lock, a_lease_above_the_longest,
-        a_longer_longest_lease, a_lower_token, a_quarantine, a_raise_by_another, a_raise_far_ahead,
-        a_raise_of_what_is_kept, a_release_by_another, a_renewal_of_what_is_gone,
-        a_renewal_of_what_is_kept, a_renewal_with_a_shorter_lease, a_repeat,
-        a_repeat_after_a_release_that_keeps, a_repeat_with_a_shorter_lease,
+        a_clock_that_went_back, a_failover_unheard_of, a_floor_far_ahead, a_ghost, a_held_lock,
+        a_lease_above_the_longest, a_longer_longest_lease, a_lower_token, a_quarantine,
+        a_raise_by_another, a_raise_far_ahead, a_raise_of_what_is_kept, a_release_by_another,
+        a_renewal_of_what_is_gone, a_renewal_of_what_is_kept, a_renewal_with_a_shorter_lease,
+        a_repeat, a_repeat_after_a_release_that_keeps, a_repeat_with_a_shorter_lease,
         a_token_above_the_floor, another_replication, another_run, other_settings,
         the_token_after_a_raise,
     },
@@ -155,6 +155,27 @@ const GUARDS: &[Guard<Server>] = &[
         what: "section 5: who was told long ago writes no record",
         texts: &[("if run ~= ARGV[1] or replid ~= ARGV[2] then return nil, {'stale'} end", "")],
         case: |server| Box::pin(a_client_that_was_told_long_ago(server)),
+    },
+    Guard {
+        what: "section 5: where a replica may be promoted, the short way asks who the server is",
+        texts: &[(
+            "or not string.find(call('INFO', 'replication'), 'master_replid:' .. e[2], 1, true)) then",
+            ") then",
+        )],
+        case: |server| Box::pin(a_failover_unheard_of(server, Way::Short)),
+    },
+    Guard {
+        what: "section 5: where a replica may be promoted, the long way asks",
+        texts: &[("or e[2] ~= ARGV[2] or margin ~= '' then", "or e[2] ~= ARGV[2] then")],
+        case: |server| Box::pin(a_failover_unheard_of(server, Way::Long)),
+    },
+    Guard {
+        what: "section 5: where a replica may be promoted, a batch asks",
+        texts: &[(
+            "(ARGV[#ARGV] == ''\n    or string.find(call('INFO', 'replication'), 'master_replid:' .. e[2], 1, true))",
+            "true",
+        )],
+        case: |server| Box::pin(a_failover_unheard_of(server, Way::Batch)),
     },
     Guard {
         what: "section 5: the short way keeps the longest lease",

@@ -61,6 +61,16 @@ pub(crate) async fn a_client_that_was_told_long_ago(server: &mut Server) -> Verd
     }
 }
 
+/// The server was a replica for a moment, and neither its record nor its client has heard of it.
+pub(crate) async fn a_failover_unheard_of(server: &mut Server, way: Way) -> Verdict {
+    server.replicated = true;
+    granted(server, way).await?;
+    server.forget().await;
+    server.identity[1] = "f".repeat(40);
+    server.note("replid", &"f".repeat(40)).await;
+    refused(server, way, |_| {}).await
+}
+
 pub(crate) async fn other_settings(server: &mut Server, way: Way) -> Verdict {
     server.note("longest", &(2 * LONGEST).to_string()).await;
     refused(server, way, |_| {}).await

@@ -70,26 +70,30 @@ pub(crate) struct Attempt {
     pub(crate) late: u64,
 }
 
-pub(crate) struct Server(Raw);
+pub(crate) struct Server {
+    raw: Raw,
+    /// Whether a replica may be promoted, so that nobody's word is taken for who the server is.
+    pub(crate) replicated: bool,
+}
 
 impl Deref for Server {
     type Target = Raw;
 
     fn deref(&self) -> &Raw {
-        &self.0
+        &self.raw
     }
 }
 
 impl DerefMut for Server {
     fn deref_mut(&mut self) -> &mut Raw {
-        &mut self.0
+        &mut self.raw
     }
 }
 
 #[async_trait::async_trait]
 impl Stage for Server {
     async fn start(texts: &[(&str, &str)]) -> Self {
-        Self(Raw::start("leasehold:{0}:", texts, FILES).await)
+        Self { raw: Raw::start("leasehold:{0}:", texts, FILES).await, replicated: false }
     }
 
     fn proxy(&self) -> &Proxy {
@@ -118,7 +122,8 @@ impl Server {
         let Attempt { owner: letter, lease, floor, late } = *attempt;
         let [lease, floor, late] = [lease, floor, late].map(|number| number.to_string());
         let (asker, label, channel) = (owner(letter), "label".to_owned(), "channel".to_owned());
-        let packed = self.in_epoch().join(" ");
+        let margin = if self.replicated { "0" } else { "" };
+        let packed = format!("{} {margin}", self.in_epoch().join(" ")).trim_end().to_owned();
         let [epoch, lock, queue, places, tombstone] = self.keys(letter);
         let answer = match way {
             Way::Short | Way::Long => {
@@ -128,7 +133,7 @@ impl Server {
             }
             Way::Batch => {
                 let mut arguments = self.in_epoch();
-                arguments.extend(["0".to_owned(), label, asker, lease, late, String::new()]);
+                arguments.extend(["0".to_owned(), label, asker, lease, late, margin.to_owned()]);
                 self.eval(BATCH, &[epoch, lock, queue, tombstone], &arguments).await
             }
             Way::Next | Way::LongNext => {
