@@ -5,15 +5,14 @@ mod support;
 
 use std::time::Duration;
 
-use conformance_tests::kit::{Clock, Data, Mode, Redis, RedisOptions, Server as _};
+use conformance_tests::kit::{Clock, Data, Mode, RedisOptions, Server as _};
 use lock_core::{
-    Attempt, Backend, Enqueued, Env as _, ErrorKind, Init, LockClient, Outcome, Release, Renewal,
-    SystemEnv, drift_margin,
+    Attempt, Backend, Env as _, ErrorKind, Init, LockClient, Outcome, Release, Renewal, SystemEnv,
+    drift_margin,
 };
 
 use self::support::{
-    LEASE, Nodes, PATIENT, SOON, busy, connect, eventually, first_use, granted, name, place,
-    request,
+    LEASE, Nodes, PATIENT, SOON, busy, connect, eventually, first_use, granted, name, request,
 };
 
 async fn renewed(store: &dyn Backend, grant: &lock_core::Grant) {
@@ -389,45 +388,4 @@ async fn a_straggler_that_grants_after_all_is_taken_back() {
         server.cli(&["DEL", key]).await.unwrap();
     }
     granted(&*direct, &request("a", LEASE)).await;
-}
-
-/// Whether so many wait for "a" on a node.
-async fn places(node: &Redis, count: &str) -> Option<()> {
-    let places = node.cli(&["ZCARD", "leasehold-redlock:{0}:queue:a"]).await.unwrap();
-    (places == count).then_some(())
-}
-
-/// A node that is down when the lock is won after all keeps the place that was taken before.
-#[tokio::test]
-async fn a_place_on_a_node_that_is_not_asked_any_more_is_given_up() {
-    let nodes = Nodes::start(3).await;
-    let (store, direct) = (nodes.proxied(PATIENT).await, nodes.direct().await);
-    let held = granted(&*direct, &request("a", LEASE)).await;
-    let wanted = request("a", LEASE);
-    let (_turn, _) = place(&*store, &wanted).await;
-    eventually("a place on the third node", || places(&nodes.servers[2], "1")).await;
-    nodes.proxies[2].set(Mode::Cut).await.unwrap();
-    busy(&*store, &wanted).await;
-    // On the nodes that the waiter still reaches: on the third nobody calls it.
-    direct.release(&held, Release::default()).await.unwrap();
-    granted(&*store, &wanted).await;
-    nodes.proxies[2].set(Mode::Pass).await.unwrap();
-    eventually("the place to be given up", || places(&nodes.servers[2], "0")).await;
-}
-
-/// Only one of three nodes can give a place, and whoever asked does not wait in it.
-#[tokio::test]
-async fn a_place_of_an_attempt_that_comes_to_nothing_is_given_up() {
-    let mut nodes = Nodes::start(3).await;
-    let held = granted(&*nodes.direct().await, &request("a", LEASE)).await;
-    for server in &mut nodes.servers[1..] {
-        server.restart(Data::Lose).await.unwrap();
-    }
-    let store = nodes.direct().await;
-    for _ in 0..3 {
-        let answer = store.enqueue(&request("a", LEASE)).await.unwrap();
-        assert!(matches!(answer, Enqueued::Quarantined(_)), "{answer:?}");
-    }
-    eventually("the places to be given up", || places(&nodes.servers[0], "0")).await;
-    assert!(SystemEnv.now() < held.from + LEASE, "the first node had nobody to wait for");
 }

@@ -227,6 +227,7 @@ fn rows() -> Vec<Row> {
         ("PostgreSQL", "conformance-tests/tests/guards/postgres.rs"),
         ("MySQL", "conformance-tests/tests/guards/mysql.rs"),
         ("Redis", "conformance-tests/tests/guards/redis.rs"),
+        ("Redis", "conformance-tests/tests/guards/redis_scripts.rs"),
         ("Redlock", "conformance-tests/tests/guards/redlock.rs"),
         ("Redlock", "conformance-tests/tests/guards/redlock/ends.rs"),
         ("Redlock", "conformance-tests/tests/guards/redlock/quorum.rs"),

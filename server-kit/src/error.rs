@@ -93,6 +93,7 @@ impl KitError {
     pub(crate) fn is_port_taken(&self) -> bool {
         matches!(self, Self::Exited { log, .. } if log.to_lowercase().contains("address already in use")
             || log.contains("Can't start server: Bind on TCP/IP port"))
+            || matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse)
     }
 }
 

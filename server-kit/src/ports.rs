@@ -80,3 +80,22 @@ where
     }
     start().await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_given_up_for_another() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = taken.local_addr().unwrap();
+        let mut left = vec![(Ipv4Addr::LOCALHOST, 0).into(), address, address];
+        let bind = || {
+            let next: SocketAddr = left.pop().unwrap();
+            async move { TcpListener::bind(next).doing(|| format!("listen on {next}")) }
+        };
+        let bound = retry_taken(bind).await.unwrap();
+        assert_ne!(bound.local_addr().unwrap(), address);
+        assert!(left.is_empty());
+    }
+}

@@ -20,7 +20,7 @@ use tokio::{
 use self::{alter::Alteration, pump::pump};
 use super::{
     error::{Doing as _, KitError, Result},
-    ports::Port,
+    ports::{self, Port},
 };
 
 /// What the proxy does with its connections, those that it has and new ones.
@@ -186,9 +186,15 @@ impl Proxy {
     }
 
     async fn build(upstream: SocketAddr, alterations: Vec<Alteration>) -> Result<Self> {
-        let port = Port::reserve()?;
+        // A child that was forked just then has the socket of the port's look for a moment more.
+        let (port, listener) = ports::retry_taken(|| async {
+            let port = Port::reserve()?;
+            let listener = TcpListener::bind(port.address()).await;
+            let listener = listener.doing(|| format!("listen on {}", port.address()))?;
+            Ok((port, listener))
+        })
+        .await?;
         let address = port.address();
-        let listener = TcpListener::bind(address).await.doing(|| format!("listen on {address}"))?;
         let state = Arc::new(State {
             mode: RwLock::default(),
             upstream: RwLock::new(upstream),

@@ -1,10 +1,16 @@
 //! One node of a quorum, asked by the scripts themselves: what each of them refuses shows best where no
 //! other node and no client makes up for it.
 
-use conformance_tests::kit::{Clock, Proxy, Redis, RedisOptions, Server as _};
-use redis::{Value, aio::MultiplexedConnection};
+use std::ops::{Deref, DerefMut};
 
-use super::super::wire::Stage;
+use conformance_tests::kit::Proxy;
+use redis::Value;
+
+pub(crate) use super::super::raw::{LONGEST, SECOND, owner};
+use super::super::{
+    raw::{Raw, evaluating, parts, text},
+    wire::Stage,
+};
 
 /// Put together as by `Script::in_epoch` of backend-redis.
 const ACQUIRE: &str = concat!(
@@ -20,10 +26,8 @@ const RENEW: &str = include_str!("../../../../backend-redlock/src/scripts/renew.
 const WRITE: &str = include_str!("../../../../backend-redlock/src/scripts/write.lua");
 
 const BASE: &str = "leasehold-redlock:{0}:";
-/// The longest lease, and how far clocks may be apart, in microseconds.
-pub(crate) const LONGEST: u64 = 30_000_000;
+/// How far clocks may be apart, in microseconds.
 pub(crate) const BOUND: u64 = 3_000_000;
-pub(crate) const SECOND: u64 = 1_000_000;
 
 /// The ways on which a node may give a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,45 +56,26 @@ pub(crate) struct Attempt {
     pub(crate) place: bool,
 }
 
-pub(crate) struct Node {
-    _server: Redis,
-    proxy: Proxy,
-    pub(crate) clock: Clock,
-    link: MultiplexedConnection,
-    /// Run id and replication id.
-    identity: [String; 2],
+pub(crate) struct Node(Raw);
+
+impl Deref for Node {
+    type Target = Raw;
+
+    fn deref(&self) -> &Raw {
+        &self.0
+    }
+}
+
+impl DerefMut for Node {
+    fn deref_mut(&mut self) -> &mut Raw {
+        &mut self.0
+    }
 }
 
 #[async_trait::async_trait]
 impl Stage for Node {
     async fn start(texts: &[(&str, &str)]) -> Self {
-        for (from, _) in texts {
-            let all =
-                [ACQUIRE, BATCH, FREE, RENEW, WRITE].map(|script| script.matches(from).count());
-            assert_eq!(all.iter().sum::<usize>(), 1, "{from:?} is not one guard");
-        }
-        let clock = Clock::new().await.unwrap();
-        let server = Redis::start(RedisOptions::new().clock(&clock)).await.unwrap();
-        let proxy = Proxy::altering(server.address(), texts).await.unwrap();
-        let identity =
-            [server.info("run_id").await.unwrap(), server.info("master_replid").await.unwrap()];
-        let client = redis::Client::open(format!("redis://{}", proxy.address())).unwrap();
-        let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
-        let link = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
-        let mut node = Self { _server: server, proxy, clock, link, identity };
-        let [run, replid] = node.identity.clone();
-        // As after `init --first-use`.
-        for (field, value) in [
-            ("run", run),
-            ("replid", replid),
-            ("longest", LONGEST.to_string()),
-            ("quarantine", "on".to_owned()),
-            ("from", "0".to_owned()),
-            ("span", LONGEST.to_string()),
-        ] {
-            node.note(field, &value).await;
-        }
-        node
+        Self(Raw::start(BASE, texts, &[ACQUIRE, BATCH, FREE, RENEW, WRITE]).await)
     }
 
     fn proxy(&self) -> &Proxy {
@@ -98,70 +83,18 @@ impl Stage for Node {
     }
 }
 
-fn key(word: &str, of: &str) -> String {
-    format!("{BASE}{word}:{of}")
-}
-
-fn epoch() -> String {
-    format!("{BASE}epoch")
-}
-
-pub(crate) fn text(value: &Value) -> String {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).unwrap(),
-        Value::SimpleString(text) => text.clone(),
-        Value::Int(number) => number.to_string(),
-        Value::Nil => String::new(),
-        other => panic!("{other:?}"),
-    }
-}
-
-pub(crate) fn owner(letter: &str) -> String {
-    letter.repeat(32)
-}
-
 impl Node {
-    pub(crate) async fn say(&mut self, words: &[&str]) -> Value {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        self.link.send_packed_command(&command).await.unwrap().extract_error().unwrap()
-    }
-
-    /// Writes a field of the epoch record.
-    pub(crate) async fn note(&mut self, field: &str, value: &str) {
-        self.say(&["HSET", &epoch(), field, value]).await;
-    }
-
-    pub(crate) async fn now(&mut self) -> u64 {
-        let Value::Array(time) = self.say(&["TIME"]).await else { panic!("no time") };
-        let [seconds, micros] = [0, 1].map(|at| text(&time[at]).parse::<u64>().unwrap());
-        seconds * SECOND + micros
-    }
-
-    /// The record of the lock; empty where it is free.
-    pub(crate) async fn record(&mut self) -> String {
-        text(&self.say(&["GET", &key("lock", "a")]).await)
-    }
-
-    pub(crate) async fn number(&mut self) -> u64 {
-        let record = self.record().await;
-        record.split(' ').nth(1).map_or(0, |number| number.parse().unwrap())
-    }
-
-    /// How long the record stays, in milliseconds.
-    pub(crate) async fn left(&mut self) -> u64 {
-        text(&self.say(&["PTTL", &key("lock", "a")]).await).parse().unwrap_or(0)
-    }
-
     /// Whose turn it is, of those who wait.
     pub(crate) async fn turn(&mut self) -> String {
-        let turn = text(&self.say(&["HGET", &key("places", "a"), "turn"]).await);
+        let places = self.key("places", "a");
+        let turn = text(&self.say(&["HGET", &places, "turn"]).await);
         turn.split(' ').next().unwrap().to_owned()
     }
 
     /// Writes a field among the places.
     pub(crate) async fn note_place(&mut self, field: &str, value: &str) {
-        self.say(&["HSET", &key("places", "a"), field, value]).await;
+        let places = self.key("places", "a");
+        self.say(&["HSET", &places, field, value]).await;
     }
 
     /// From now on somebody may wait, or be buried, so that no attempt goes the short way unlooked.
@@ -170,20 +103,10 @@ impl Node {
         self.note("crowd", &until.to_string()).await;
     }
 
-    /// The lock's record is gone, as after its time.
-    pub(crate) async fn forget(&mut self) {
-        self.say(&["DEL", &key("lock", "a")]).await;
-    }
-
     /// Nobody waits any more.
     pub(crate) async fn scatter(&mut self) {
-        self.say(&["DEL", &key("places", "a")]).await;
-    }
-
-    async fn eval(&mut self, script: &str, keys: &[String], arguments: &[String]) -> Vec<Value> {
-        let command = evaluating(script, keys, arguments);
-        let answer = self.link.send_packed_command(&command).await.unwrap();
-        parts(answer.extract_error().unwrap())
+        let places = self.key("places", "a");
+        self.say(&["DEL", &places]).await;
     }
 
     /// An attempt that nothing can be said against.
@@ -212,13 +135,7 @@ impl Node {
             Way::Batch => return self.batch(&[], std::slice::from_ref(attempt)).await.1.remove(0),
         }
         let command = self.asking(attempt);
-        let answer = self.link.send_packed_command(&command).await.unwrap();
-        voted(&parts(answer.extract_error().unwrap()))
-    }
-
-    fn in_epoch(&self) -> Vec<String> {
-        let [run, replid] = self.identity.clone();
-        vec![run, replid, LONGEST.to_string(), "on".to_owned()]
+        voted(&parts(self.send(&command).await))
     }
 
     fn asking(&self, attempt: &Attempt) -> redis::Cmd {
@@ -231,7 +148,7 @@ impl Node {
         // A rank by the letter: those who come first stand first.
         let rank = attempt.owner.as_bytes()[0].to_string();
         arguments.extend([channel.to_owned(), rank, late.to_string(), String::new()]);
-        evaluating(ACQUIRE, &keys(attempt.owner), &arguments)
+        evaluating(ACQUIRE, &self.keys(attempt.owner), &arguments)
     }
 
     /// Takes the lock, which is free.
@@ -256,9 +173,9 @@ impl Node {
         releases: &[&str],
         attempts: &[Attempt],
     ) -> (Vec<i64>, Vec<Result<u64, String>>) {
-        let mut keys = vec![epoch()];
-        keys.extend(releases.iter().map(|_| key("lock", "a")));
-        keys.extend(attempts.iter().map(|_| key("lock", "a")));
+        let mut keys = vec![self.epoch()];
+        keys.extend(releases.iter().map(|_| self.key("lock", "a")));
+        keys.extend(attempts.iter().map(|_| self.key("lock", "a")));
         let now = self.now().await;
         let first = attempts.first().cloned().unwrap_or(Attempt {
             owner: "",
@@ -282,7 +199,7 @@ impl Node {
             arguments.extend(differ.then(|| attempt.lease.to_string()));
         }
         arguments.extend([first.late.to_string(), String::new()]);
-        let answer = self.eval(BATCH, &keys, &arguments).await;
+        let answer = parts(self.eval(BATCH, &keys, &arguments).await);
         let numbers: Vec<i64> = match &answer[2] {
             Value::Array(numbers) => {
                 numbers.iter().map(|number| text(number).parse().unwrap()).collect()
@@ -297,12 +214,18 @@ impl Node {
         (freed.to_vec(), given.collect())
     }
 
+    fn freeing(&self, letter: &str, how: [&str; 4]) -> redis::Cmd {
+        let mut arguments = vec![owner(letter)];
+        arguments.extend(how.map(str::to_owned));
+        arguments.push("60000".to_owned());
+        evaluating(FREE, &self.keys(letter), &arguments)
+    }
+
     /// Whether the lock was held. `how`: ms to keep it, the last attempt that is meant, the last
     /// attempt to bury, 1 to leave the place.
     pub(crate) async fn free(&mut self, owner: &str, how: [&str; 4]) -> bool {
-        let command = freeing(owner, how);
-        let answer = self.link.send_packed_command(&command).await.unwrap();
-        text(&parts(answer.extract_error().unwrap())[2]) == "1"
+        let command = self.freeing(owner, how);
+        text(&parts(self.send(&command).await)[2]) == "1"
     }
 
     /// Frees a lock and makes an attempt, in one step: no time passes in between.
@@ -312,51 +235,25 @@ impl Node {
         attempt: &Attempt,
     ) -> Result<u64, String> {
         let mut both = redis::pipe();
-        both.atomic().add_command(freeing(owner, [""; 4])).add_command(self.asking(attempt));
+        both.atomic().add_command(self.freeing(owner, [""; 4])).add_command(self.asking(attempt));
         let answers: Vec<Value> = both.query_async(&mut self.link).await.unwrap();
         voted(&parts(answers[1].clone()))
     }
 
     /// 1 renewed, 2 somebody else's, 0 gone. `late`: the clock past which this one is ahead.
     pub(crate) async fn renew(&mut self, letter: &str, lease: u64, late: u64) -> i64 {
-        let keys = [epoch(), key("lock", "a")];
+        let keys = [self.epoch(), self.key("lock", "a")];
         let arguments = [late.to_string(), owner(letter), lease.to_string()];
-        let answer = self.eval(RENEW, &keys, &arguments).await;
+        let answer = parts(self.eval(RENEW, &keys, &arguments).await);
         text(&parts(answer[2].clone())[0]).parse().unwrap()
     }
 
     /// Writes a number back, or raises it. `lead`: how far it may lead the clock, or nothing.
     pub(crate) async fn write(&mut self, letter: &str, number: u64, lead: &str) -> String {
-        let keys = [epoch(), key("lock", "a")];
+        let keys = [self.epoch(), self.key("lock", "a")];
         let arguments = [owner(letter), number.to_string(), "mark1".to_owned(), lead.to_owned()];
-        let answer = self.eval(WRITE, &keys, &arguments).await;
+        let answer = parts(self.eval(WRITE, &keys, &arguments).await);
         format!("{} {}", text(&answer[0]), text(&answer[2]))
-    }
-}
-
-fn keys(letter: &str) -> [String; 5] {
-    let places = ["lock", "queue", "places"].map(|word| key(word, "a"));
-    let [lock, queue, places] = places;
-    [epoch(), lock, queue, places, key("gone", &owner(letter))]
-}
-
-fn evaluating(script: &str, keys: &[String], arguments: &[String]) -> redis::Cmd {
-    let mut command = redis::cmd("EVAL");
-    command.arg(script).arg(keys.len()).arg(keys).arg(arguments);
-    command
-}
-
-fn freeing(letter: &str, how: [&str; 4]) -> redis::Cmd {
-    let mut arguments = vec![owner(letter)];
-    arguments.extend(how.map(str::to_owned));
-    arguments.push("60000".to_owned());
-    evaluating(FREE, &keys(letter), &arguments)
-}
-
-fn parts(answer: Value) -> Vec<Value> {
-    match answer {
-        Value::Array(parts) => parts,
-        other => panic!("{other:?}"),
     }
 }
 

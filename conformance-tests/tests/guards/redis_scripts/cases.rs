@@ -1,0 +1,266 @@
+//! What the scripts refuse, and which tokens they give.
+
+use super::{
+    super::{
+        raw::{LONGEST, SECOND, owner},
+        wire::Verdict,
+    },
+    server::{Attempt, Server, Way, above, far_ahead},
+};
+
+/// An attempt of which something is changed must come to nothing.
+async fn refused(server: &mut Server, way: Way, change: impl FnOnce(&mut Attempt)) -> Verdict {
+    let mut attempt = server.attempt("b").await;
+    change(&mut attempt);
+    match server.ask(way, &attempt).await {
+        Ok(token) => Err(format!("it was granted, with {token}")),
+        Err(_) => Ok(()),
+    }
+}
+
+/// With nothing changed it is granted: what is refused is refused for the change.
+async fn granted(server: &mut Server, way: Way) -> Result<u64, String> {
+    let attempt = server.attempt("a").await;
+    let granted = server.ask(way, &attempt).await;
+    granted.map_err(|word| format!("a free lock: {word}"))
+}
+
+pub(crate) async fn a_ghost(server: &mut Server, way: Way) -> Verdict {
+    granted(server, way).await?;
+    server.forget().await;
+    let now = server.now().await;
+    refused(server, way, |attempt| attempt.late = now - 1).await
+}
+
+pub(crate) async fn another_run(server: &mut Server, way: Way) -> Verdict {
+    server.note("run", &"f".repeat(40)).await;
+    refused(server, way, |_| {}).await
+}
+
+pub(crate) async fn another_replication(server: &mut Server, way: Way) -> Verdict {
+    server.note("replid", &"f".repeat(40)).await;
+    refused(server, way, |_| {}).await
+}
+
+pub(crate) async fn a_quarantine(server: &mut Server, way: Way) -> Verdict {
+    let until = server.now().await + 20 * SECOND;
+    server.note("from", &until.to_string()).await;
+    refused(server, way, |_| {}).await
+}
+
+/// Who was told of another server long ago leaves the record alone, and asks again.
+pub(crate) async fn a_client_that_was_told_long_ago(server: &mut Server) -> Verdict {
+    let right = server.identity[0].clone();
+    server.identity[0] = "f".repeat(40);
+    let attempt = server.attempt("b").await;
+    let told = server.ask(Way::Short, &attempt).await;
+    server.identity[0] = right;
+    match told {
+        Err(word) if word == "stale" => server.taken("a").await.map(drop),
+        other => Err(format!("it was not told that it is stale: {other:?}")),
+    }
+}
+
+/// The server was a replica for a moment, and neither its record nor its client has heard of it.
+pub(crate) async fn a_failover_unheard_of(server: &mut Server, way: Way) -> Verdict {
+    server.replicated = true;
+    granted(server, way).await?;
+    server.forget().await;
+    server.identity[1] = "f".repeat(40);
+    server.note("replid", &"f".repeat(40)).await;
+    refused(server, way, |_| {}).await
+}
+
+pub(crate) async fn other_settings(server: &mut Server, way: Way) -> Verdict {
+    server.note("longest", &(2 * LONGEST).to_string()).await;
+    refused(server, way, |_| {}).await
+}
+
+fn waits(wait: u64, whole: u64) -> Verdict {
+    match wait == whole {
+        true => Ok(()),
+        false => Err(format!("it grants again in {wait} µs, not in {whole}")),
+    }
+}
+
+/// A changed longest lease waits out the longer of the two.
+pub(crate) async fn a_changed_longest_lease(server: &mut Server) -> Verdict {
+    waits(server.set_longest(LONGEST / 2).await, LONGEST)
+}
+
+pub(crate) async fn a_longer_longest_lease(server: &mut Server) -> Verdict {
+    waits(server.set_longest(2 * LONGEST).await, 2 * LONGEST)
+}
+
+pub(crate) async fn a_lease_above_the_longest(server: &mut Server, way: Way) -> Verdict {
+    refused(server, way, |attempt| attempt.lease = LONGEST / 1_000 + 1).await
+}
+
+pub(crate) async fn a_floor_far_ahead(server: &mut Server, way: Way) -> Verdict {
+    let now = server.now().await;
+    refused(server, way, |attempt| attempt.floor = far_ahead(now)).await
+}
+
+pub(crate) async fn a_held_lock(server: &mut Server, way: Way) -> Verdict {
+    granted(server, Way::Short).await?;
+    refused(server, way, |_| {}).await
+}
+
+pub(crate) async fn a_buried_owner(server: &mut Server, way: Way) -> Verdict {
+    server.bury("b").await;
+    refused(server, way, |_| {}).await
+}
+
+pub(crate) async fn a_batch_past_a_place(server: &mut Server) -> Verdict {
+    server.queue("c").await;
+    refused(server, Way::Batch, |_| {}).await
+}
+
+/// The clock went back after a grant: tokens do not.
+pub(crate) async fn a_clock_that_went_back(server: &mut Server, first: Way, then: Way) -> Verdict {
+    let before = granted(server, first).await?;
+    server.forget().await;
+    server.clock.step(-3_600.0).unwrap();
+    above(granted(server, then).await?, before)
+}
+
+pub(crate) async fn a_token_above_the_floor(server: &mut Server, way: Way) -> Verdict {
+    let mut attempt = server.attempt("a").await;
+    attempt.floor = server.now().await + 20 * SECOND;
+    above(server.ask(way, &attempt).await?, attempt.floor)
+}
+
+pub(crate) async fn a_repeat(server: &mut Server) -> Verdict {
+    let first = server.taken("a").await?;
+    match server.taken("a").await {
+        Ok(again) if again == first => Ok(()),
+        other => Err(format!("{first} was granted before, and then {other:?}")),
+    }
+}
+
+fn is_long(left: u64) -> Verdict {
+    match left > 1_000 {
+        true => Ok(()),
+        false => Err(format!("it ends in {left} ms")),
+    }
+}
+
+pub(crate) async fn a_repeat_with_a_shorter_lease(server: &mut Server) -> Verdict {
+    server.taken("a").await?;
+    let short = Attempt { lease: 100, ..server.attempt("a").await };
+    server.ask(Way::Short, &short).await?;
+    is_long(server.left().await)
+}
+
+pub(crate) async fn a_repeat_after_a_release_that_keeps(server: &mut Server) -> Verdict {
+    server.taken("a").await?;
+    assert!(server.free("a", "20000", false).await);
+    match server.taken("a").await {
+        Ok(_) => Err("what was released is held again".to_owned()),
+        Err(_) => Ok(()),
+    }
+}
+
+fn stays(record: &str, whose: &str) -> Verdict {
+    match record.starts_with(&owner(whose)) {
+        true => Ok(()),
+        false => Err(format!("the record of {whose} is now {record:?}")),
+    }
+}
+
+pub(crate) async fn a_release_by_another(server: &mut Server, batch: bool) -> Verdict {
+    server.taken("a").await?;
+    if !batch {
+        // So that it goes the long way.
+        server.queue("c").await;
+    }
+    server.free("b", "", batch).await;
+    stays(&server.record().await, "a")
+}
+
+/// Who waits is served by the script that can do so.
+pub(crate) async fn a_batch_with_one_waiting(server: &mut Server) -> Verdict {
+    server.taken("a").await?;
+    server.queue("c").await;
+    server.free("a", "", true).await;
+    stays(&server.record().await, "a")
+}
+
+pub(crate) async fn a_clean_up_by_another(server: &mut Server) -> Verdict {
+    server.taken("a").await?;
+    server.bury("b").await;
+    stays(&server.record().await, "a")
+}
+
+pub(crate) async fn a_clean_up_of_what_is_kept(server: &mut Server) -> Verdict {
+    server.taken("a").await?;
+    assert!(server.free("a", "20000", false).await);
+    server.bury("a").await;
+    stays(&server.record().await, "a")
+}
+
+pub(crate) async fn a_renewal_of_what_is_gone(server: &mut Server) -> Verdict {
+    server.taken("a").await?;
+    server.forget().await;
+    match server.renew("a", 20_000).await {
+        1 => Err("nothing was renewed".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) async fn a_renewal_of_what_is_kept(server: &mut Server) -> Verdict {
+    server.taken("a").await?;
+    assert!(server.free("a", "20000", false).await);
+    match server.renew("a", 20_000).await {
+        1 => Err("what was released was renewed".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) async fn a_renewal_with_a_shorter_lease(server: &mut Server) -> Verdict {
+    server.taken("a").await?;
+    assert_eq!(server.renew("a", 100).await, 1);
+    is_long(server.left().await)
+}
+
+pub(crate) async fn a_raise_by_another(server: &mut Server) -> Verdict {
+    let own = server.taken("a").await?;
+    let said = server.raise("b", own + 1).await;
+    match server.number().await {
+        token if token == own && said == "gone" => Ok(()),
+        token => Err(format!("{said}, and {own} became {token}")),
+    }
+}
+
+pub(crate) async fn a_raise_of_what_is_kept(server: &mut Server) -> Verdict {
+    let own = server.taken("a").await?;
+    assert!(server.free("a", "20000", false).await);
+    match server.raise("a", own + 1).await {
+        said if said == "gone" => Ok(()),
+        said => Err(format!("what was released was {said}")),
+    }
+}
+
+pub(crate) async fn a_lower_token(server: &mut Server) -> Verdict {
+    let own = server.taken("a").await?;
+    server.raise("a", own - 1).await;
+    match server.number().await {
+        token if token == own => Ok(()),
+        token => Err(format!("{own} became {token}")),
+    }
+}
+
+pub(crate) async fn a_raise_far_ahead(server: &mut Server) -> Verdict {
+    let own = server.taken("a").await?;
+    match server.raise("a", far_ahead(own)).await {
+        said if said == "floor" => Ok(()),
+        said => Err(format!("{said}, far ahead of the clock")),
+    }
+}
+
+pub(crate) async fn the_token_after_a_raise(server: &mut Server) -> Verdict {
+    let raised = server.taken("a").await? + 20 * SECOND;
+    assert_eq!(server.raise("a", raised).await, "raised");
+    assert!(server.free("a", "", false).await);
+    above(server.taken("a").await?, raised)
+}
