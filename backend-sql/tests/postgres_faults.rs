@@ -198,7 +198,10 @@ async fn a_statement_that_is_given_up_takes_its_connection_along() {
         let direct = open(server.address(), strategy).await;
         let store = warmed(server.address(), strategy).await;
         let mut operator = sqlx::PgConnection::connect(&address(server.address())).await.unwrap();
-        let lock = "BEGIN; SELECT * FROM leasehold_locks WHERE name = 'warm' FOR UPDATE";
+        // Made anew where a sweep has just forgotten it.
+        let lock = "BEGIN; INSERT INTO leasehold_locks (name, token, version, expires, kept) \
+                    VALUES ('warm', 1, 1, now(), false) \
+                    ON CONFLICT (name) DO UPDATE SET version = leasehold_locks.version";
         operator.execute(lock).await.unwrap();
         let hanging = request("warm");
         let error = store.try_acquire(&hanging).await.unwrap_err();
