@@ -209,7 +209,10 @@ impl Row {
 
     /// All other faults have this reason.
     fn rest(mut self, why: crate::proof::Absent) -> Self {
-        let named = |fault: Fault| self.0.faults.iter().any(|(each, _)| *each == fault);
+        let named = |fault: Fault| {
+            self.0.faults.iter().any(|(each, _)| *each == fault)
+                || self.0.absent.iter().any(|(each, _)| *each == fault)
+        };
         let rest: Vec<_> = Fault::ALL.iter().copied().filter(|fault| !named(*fault)).collect();
         self.0.absent.extend(rest.into_iter().map(|fault| (fault, why)));
         self
