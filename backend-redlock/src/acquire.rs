@@ -169,6 +169,10 @@ impl Quorum {
                 }
             }
         };
+        if let Some(ticket) = ticket {
+            let asked = contacts.iter().copied();
+            ticket.may_be_given_by(asked.filter(|at| ballot.may_have_placed(*at)));
+        }
         let token = match &decided {
             Some(Token::Agreed(number)) => Some(*number),
             Some(Token::WriteBack { number, nodes, needed }) => {
@@ -179,6 +183,12 @@ impl Quorum {
             _ => None,
         };
         if let Some(token) = token.and_then(FencingToken::new) {
+            if let Some(ticket) = ticket {
+                // Where the lock was not given, the place would stand in the way of the next.
+                let mut given = ticket.given();
+                given.retain(|at| !ballot.gave(*at) && !round.is_open(*at));
+                self.leave_places(request, given);
+            }
             return Ok(Ok(self.won(&attempt, &ballot, round, &contacts, token)));
         }
         let verdict = if decided.is_some() {
@@ -269,13 +279,6 @@ impl Quorum {
         let request = attempt.request;
         let (doubtful, asked) = (|at| ballot.doubtful(at), |at: usize| contacts.contains(&at));
         let (held, grant) = self.made(attempt, &ballot.votes(), doubtful, asked, token);
-        if attempt.placed {
-            // Where the lock was not given, the place would stand in the way of the next; an attempt
-            // before may have taken one where this one did not ask.
-            for at in (0..self.peers.len()).filter(|at| !ballot.gave(*at) && !round.is_open(*at)) {
-                self.leave_place(at, &request.name, request.owner);
-            }
-        }
         let (quorum, kept) = (Arc::clone(self), Arc::clone(&held));
         let request = request.clone();
         let Try { number, sent, limit, placed, .. } = *attempt;
@@ -361,9 +364,13 @@ impl Quorum {
         self.free_behind(at, call, attempt.request.lease);
     }
 
-    /// Gives up behind what places nodes may have given to an attempt that came to nothing.
-    pub(crate) fn leave_places(self: &Arc<Self>, request: &Request) {
-        for at in 0..self.peers.len() {
+    /// Gives a place up behind that nobody waits in any more.
+    pub(crate) fn leave_places(
+        self: &Arc<Self>,
+        request: &Request,
+        given: impl IntoIterator<Item = usize>,
+    ) {
+        for at in given {
             self.leave_place(at, &request.name, request.owner);
         }
     }

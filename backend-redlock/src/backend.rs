@@ -43,7 +43,7 @@ impl Backend for Redlock {
         let (turn, ticket) = Waiting::enter(&self.0, request, rank);
         let made = self.0.attempt(request, Some(&ticket)).await;
         if !matches!(made, Ok(Attempt::Granted(_) | Attempt::Busy(_))) {
-            self.0.leave_places(request);
+            self.0.leave_places(request, ticket.given());
         }
         Ok(match made.map_err(|error| error.at("redlock", "enqueue").on(&request.name))? {
             Attempt::Granted(grant) => Enqueued::Granted(grant),

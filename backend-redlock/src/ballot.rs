@@ -103,6 +103,15 @@ impl<'a> Ballot<'a> {
         matches!(&self.said[at], Said::Failed(error) if error.is_ambiguous())
     }
 
+    /// Whether the node, which was asked with a place, may have given that.
+    pub(crate) fn may_have_placed(&self, at: usize) -> bool {
+        match &self.said[at] {
+            Said::Nothing | Said::Silent(_) => true,
+            Said::Failed(error) => error.is_ambiguous(),
+            Said::Answer(answer) => answer.word == "busy",
+        }
+    }
+
     fn count(&self, word: &str) -> usize {
         let same = |answer: &&Answer| answer.word == word;
         self.said.iter().filter_map(Said::answer).filter(same).count()

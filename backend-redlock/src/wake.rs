@@ -1,7 +1,7 @@
 //! Who waits in this process, and what wakes it: the nodes' word that it stands first.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     str::FromStr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -26,6 +26,18 @@ pub(crate) struct Ticket {
     pub(crate) channel: String,
     /// The nodes' clock when the place was first asked for: first come, first called, on all alike.
     pub(crate) rank: u64,
+    /// The nodes that may have given the place, as all attempts of its owner found.
+    given: Arc<Mutex<BTreeSet<usize>>>,
+}
+
+impl Ticket {
+    pub(crate) fn may_be_given_by(&self, nodes: impl IntoIterator<Item = usize>) {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).extend(nodes);
+    }
+
+    pub(crate) fn given(&self) -> BTreeSet<usize> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// The places of this client by owner.
@@ -116,8 +128,11 @@ impl Waiting {
         let (called, receiver) = mpsc::unbounded_channel();
         let number = wake.entered.fetch_add(1, Ordering::Relaxed);
         let mut places = wake.places();
-        let rank = places.get(&request.owner).map_or(rank, |place| place.ticket.rank);
-        let ticket = Ticket { channel: quorum.peers[0].node.channel().to_owned(), rank };
+        let channel = quorum.peers[0].node.channel().to_owned();
+        let ticket = match places.get(&request.owner) {
+            Some(place) => place.ticket.clone(),
+            None => Ticket { channel, rank, given: Arc::default() },
+        };
         places.insert(request.owner, Place { number, ticket: ticket.clone(), called });
         wake.count.store(places.len(), Ordering::SeqCst);
         drop(places);

@@ -69,8 +69,8 @@ impl Said {
 /// What has become of an attempt.
 enum Fate {
     Open(Attempt),
-    /// It has the lock; and whether it had waited, so that places of its may be left.
-    Won(Request, Arc<Held>, bool),
+    /// It has the lock.
+    Won(Request, Arc<Held>),
     /// What it was given is taken back.
     Failed(Request),
 }
@@ -275,13 +275,11 @@ impl Batch<'_> {
                 let doubtful = |at: usize| matches!(self.said[at], Said::Failed(true));
                 let asked = |at: usize| self.contacts.contains(&at);
                 let (held, grant) = self.quorum.made(&own, votes, doubtful, asked, token);
-                let placed = self.quorum.wake.ticket(request.owner).is_some();
-                let silent = |node: usize| matches!(self.said[node], Said::Nothing);
-                let without = |node: &usize| !silent(*node) && !self.said[*node].gave(job);
-                for node in (0..self.said.len()).filter(|node| placed && without(node)) {
-                    self.quorum.leave_place(node, &request.name, request.owner);
-                }
-                let fate = Fate::Won(request.clone(), held, placed);
+                let ticket = self.quorum.wake.ticket(request.owner);
+                let mut placed = ticket.map(|ticket| ticket.given()).unwrap_or_default();
+                placed.retain(|node| !self.said[*node].gave(job));
+                let fate = Fate::Won(request.clone(), held);
+                self.quorum.leave_places(&request, placed);
                 let Fate::Open(attempt) = std::mem::replace(&mut self.attempts[at], fate) else {
                     return;
                 };
@@ -351,19 +349,17 @@ impl Fate {
     ) {
         let gave = said.is_none_or(|said| said.gave(job));
         let known = matches!(said, Some(Said::Answer(..) | Said::Failed(false)));
-        let (request, wanted, placed) = match self {
+        let (request, wanted) = match self {
             Self::Open(_) => return,
-            Self::Won(request, held, placed) => {
+            Self::Won(request, held) => {
                 let mut parts = held.parts();
                 parts.nodes[at].doubtful = !known;
-                (request, !parts.released, *placed)
+                (request, !parts.released)
             }
-            Self::Failed(request) => (request, false, false),
+            Self::Failed(request) => (request, false),
         };
         if gave && !wanted {
             quorum.undo(at, &request.name, request.owner, &own.of(request), !known);
-        } else if placed && !gave {
-            quorum.leave_place(at, &request.name, request.owner);
         }
     }
 }
