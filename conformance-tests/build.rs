@@ -13,15 +13,18 @@ mod etcd;
 mod mutant;
 #[path = "tests/redis_client/list.rs"]
 mod redis_client;
+#[path = "tests/redlock_client/list.rs"]
+mod redlock_client;
 
 fn main() {
     for file in ["build.rs", "tests/left_out"] {
         println!("cargo::rerun-if-changed={file}");
     }
-    for target in ["core", "etcd", "redis_client"] {
+    for target in ["core", "etcd", "redis_client", "redlock_client"] {
         println!("cargo::rerun-if-changed=tests/{target}/list.rs");
     }
     copy::copy("lock-core", core::CORE);
     copy::copy("backend-etcd", etcd::ETCD);
     copy::copy("backend-redis", redis_client::REDIS);
+    copy::copy("backend-redlock", redlock_client::REDLOCK);
 }

@@ -9,6 +9,8 @@ mod etcd;
 mod mutant;
 #[path = "redis_client/list.rs"]
 mod redis_client;
+#[path = "redlock_client/list.rs"]
+mod redlock_client;
 
 use std::{
     collections::BTreeSet,
@@ -214,6 +216,11 @@ fn rows() -> Vec<Row> {
         ("", core::CORE, "conformance-tests/tests/core/list.rs"),
         ("etcd, client: ", etcd::ETCD, "conformance-tests/tests/etcd/list.rs"),
         ("Redis, client: ", redis_client::REDIS, "conformance-tests/tests/redis_client/list.rs"),
+        (
+            "Redlock, client: ",
+            redlock_client::REDLOCK,
+            "conformance-tests/tests/redlock_client/list.rs",
+        ),
     ] {
         rows.extend(list.iter().map(|mutant| Row {
             requirement: mutant.requirement.to_owned(),

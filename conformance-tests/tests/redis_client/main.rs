@@ -14,6 +14,7 @@ mod left_out;
 mod list;
 #[path = "../left_out/mutant.rs"]
 mod mutant;
+mod ways;
 
 #[test]
 fn each_guard_of_the_client_is_missed_when_it_is_left_out() {

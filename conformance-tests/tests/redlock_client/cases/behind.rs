@@ -1,0 +1,157 @@
+//! What is taken back behind an attempt or a release.
+
+use std::{sync::Arc, time::Duration};
+
+use conformance_tests::kit::{Mode, Server as _};
+use futures_util::{future::join, poll};
+use lock_core::Attempt;
+
+use super::{
+    LATE, LEASE, attempt, client, described, eventually, granted, granted_by_all, late,
+    passed_over, proxied, settled, taken, three, warmed,
+};
+use crate::{
+    acquire::{Held, watermark},
+    support::{Nodes, name, request},
+};
+
+/// Two nodes refuse, and the last of them is late: the third has given by then.
+#[tokio::test]
+async fn what_a_failed_attempt_was_given_is_taken_back() {
+    let (nodes, quorum) = three().await;
+    let asked = request("a", LEASE);
+    taken(&nodes, &[0, 1], &asked.name).await;
+    late(&nodes, 1).await;
+    let answer = attempt(&quorum, &asked).await;
+    assert!(matches!(answer, Attempt::Busy(_)), "{answer:?}");
+    settled(&quorum).await;
+    assert_eq!(nodes.keeping(&asked.name).await, 2, "the third still has it");
+}
+
+#[tokio::test]
+async fn a_straggler_that_grants_after_all_is_taken_back() {
+    let (nodes, quorum) = three().await;
+    let asked = request("a", LEASE);
+    taken(&nodes, &[0, 1], &asked.name).await;
+    late(&nodes, 2).await;
+    let answer = attempt(&quorum, &asked).await;
+    assert!(matches!(answer, Attempt::Busy(_)), "{answer:?}");
+    settled(&quorum).await;
+    assert_eq!(nodes.keeping(&asked.name).await, 2, "the third still has it");
+}
+
+/// It is carried out, and nobody hears of it.
+#[tokio::test]
+async fn a_straggler_that_is_not_heard_is_taken_back() {
+    let nodes = Nodes::start(3).await;
+    let quick = described(&proxied(&nodes)).timeout(Duration::from_secs(1)).node_timeout(LATE);
+    let quorum = client(quick).await;
+    warmed(&nodes, &quorum).await;
+    let asked = request("a", LEASE);
+    taken(&nodes, &[0, 1], &asked.name).await;
+    nodes.proxies[2].set(Mode::HalfCut).await.unwrap();
+    let answer = attempt(&quorum, &asked).await;
+    assert!(matches!(answer, Attempt::Busy(_)), "{answer:?}");
+    settled(&quorum).await;
+    assert!(nodes.proxies[2].counters().to_client.swallowed > 0, "no reply was lost");
+    let mark = ["HGET", "leasehold-redlock:{0}:epoch", &watermark(&asked.name)];
+    assert_ne!(nodes.servers[2].cli(&mark).await.unwrap(), "", "the third never gave it");
+    assert_eq!(nodes.keeping(&asked.name).await, 2, "the third still has it");
+}
+
+#[tokio::test]
+async fn what_a_failed_attempt_of_a_batch_was_given_is_taken_back() {
+    let (nodes, quorum) = three().await;
+    let asked = request("a", LEASE);
+    taken(&nodes, &[0, 1], &asked.name).await;
+    late(&nodes, 1).await;
+    assert!(quorum.gather_attempt(&asked).await.unwrap().is_none());
+    settled(&quorum).await;
+    assert_eq!(nodes.keeping(&asked.name).await, 2, "the third still has it");
+}
+
+#[tokio::test]
+async fn a_straggler_that_grants_to_a_batch_is_taken_back() {
+    let (nodes, quorum) = three().await;
+    let asked = request("a", LEASE);
+    taken(&nodes, &[0, 1], &asked.name).await;
+    late(&nodes, 2).await;
+    assert!(quorum.gather_attempt(&asked).await.unwrap().is_none());
+    settled(&quorum).await;
+    assert_eq!(nodes.keeping(&asked.name).await, 2, "the third still has it");
+}
+
+/// One lock of the batch has failed by the first two; another waits for the third.
+#[tokio::test]
+async fn a_node_that_grants_what_has_failed_already_gives_it_back() {
+    let (nodes, quorum) = three().await;
+    let (failing, waiting) = (request("failing", LEASE), request("waiting", LEASE));
+    taken(&nodes, &[0, 1], &failing.name).await;
+    taken(&nodes, &[0], &waiting.name).await;
+    late(&nodes, 2).await;
+    let answers = join(quorum.gather_attempt(&failing), quorum.gather_attempt(&waiting)).await;
+    assert!(answers.0.unwrap().is_none() && answers.1.unwrap().is_some());
+    settled(&quorum).await;
+    assert_eq!(nodes.keeping(&failing.name).await, 2, "the third still has it");
+}
+
+#[tokio::test]
+async fn a_grant_for_which_nobody_is_there_is_taken_back() {
+    let (nodes, quorum) = three().await;
+    let (gone, there) = (request("gone", LEASE), request("there", LEASE));
+    let mut asking = Box::pin(quorum.gather_attempt(&gone));
+    assert!(poll!(&mut asking).is_pending());
+    drop(asking);
+    assert!(quorum.gather_attempt(&there).await.unwrap().is_some());
+    settled(&quorum).await;
+    assert_eq!(nodes.keeping(&gone.name).await, 0, "nobody gives it back");
+}
+
+#[tokio::test]
+async fn a_release_reaches_who_is_not_waited_for() {
+    let (nodes, quorum) = three().await;
+    let grant = granted_by_all(&nodes, &quorum, &request("a", LEASE)).await;
+    passed_over(&quorum, 2);
+    quorum.release(&grant, None, None).await.unwrap();
+    settled(&quorum).await;
+    assert_eq!(nodes.keeping(&grant.name).await, 0, "the third still has it");
+}
+
+#[tokio::test]
+async fn a_release_in_a_batch_reaches_who_is_not_waited_for() {
+    let (nodes, quorum) = three().await;
+    let grant = granted_by_all(&nodes, &quorum, &request("a", LEASE)).await;
+    passed_over(&quorum, 2);
+    quorum.gather_release(&grant, Held::of(&grant).unwrap(), None).await.unwrap();
+    settled(&quorum).await;
+    assert_eq!(nodes.keeping(&grant.name).await, 0, "the third still has it");
+}
+
+#[tokio::test]
+async fn who_is_not_waited_for_hears_of_who_was_given_up() {
+    let (nodes, quorum) = three().await;
+    let asked = request("a", LEASE);
+    granted_by_all(&nodes, &quorum, &asked).await;
+    passed_over(&quorum, 2);
+    quorum.abandon(&asked).await.unwrap();
+    settled(&quorum).await;
+    assert_eq!(nodes.keeping(&asked.name).await, 0, "the third still has it");
+}
+
+/// The attempt is on its way to the third for ever so long.
+#[tokio::test]
+async fn a_release_buries_what_may_yet_arrive() {
+    let nodes = Nodes::start(3).await;
+    let quick = described(&proxied(&nodes)).node_timeout(LATE);
+    let quorum = client(quick).await;
+    warmed(&nodes, &quorum).await;
+    nodes.proxies[2].set(Mode::Hold).await.unwrap();
+    let grant = granted(&quorum, &request("a", LEASE)).await;
+    let given_up = || async { (!quorum.peers[2].is_trusted()).then_some(()) };
+    eventually("the third to be given up", given_up).await;
+    quorum.release(&grant, None, None).await.unwrap();
+    nodes.proxies[2].set(Mode::Pass).await.unwrap();
+    settled(&quorum).await;
+    let tombstone = format!("leasehold-redlock:{{0}}:gone:{}", grant.owner);
+    assert_eq!(nodes.servers[2].cli(&["EXISTS", &tombstone]).await.unwrap(), "1");
+}
