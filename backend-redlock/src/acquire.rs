@@ -294,7 +294,7 @@ impl Quorum {
             if released && (given || !known) {
                 let attempt = Try { request: &request, number, sent, limit, placed };
                 quorum.undo(at, &request.name, request.owner, &attempt, !known);
-            } else if placed && !given && known {
+            } else if placed && !given {
                 quorum.leave_place(at, &request.name, request.owner);
             }
         });
@@ -364,7 +364,8 @@ impl Quorum {
         self.free_behind(at, call, attempt.request.lease);
     }
 
-    /// Gives a place up behind that nobody waits in any more.
+    /// Gives a place up behind that nobody waits in any more. Who takes one again with the same owner may
+    /// lose it on a node until its next attempt.
     pub(crate) fn leave_places(
         self: &Arc<Self>,
         request: &Request,

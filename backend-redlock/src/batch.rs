@@ -69,10 +69,8 @@ impl Quorum {
         match (outcome, granted) {
             (Ok(outcome), granted) => Ok((outcome, granted)),
             (Err(error), Some(granted)) => {
-                // The caller repeats both.
-                for at in 0..self.peers.len() {
-                    self.free_later(at, &granted);
-                }
+                // The caller repeats both, by the same owner: what it is given then is not meant.
+                self.take_back(&granted);
                 Err(error)
             }
             (Err(error), None) => Err(error),

@@ -76,6 +76,16 @@ impl Quorum {
         self.free_behind(at, call, grant.lease);
     }
 
+    /// Frees behind what nodes gave to the attempt of a grant, or may yet give, and nothing that a later
+    /// attempt of the same owner was given.
+    pub(crate) fn take_back(self: &Arc<Self>, grant: &Grant) {
+        let number = Held::of(grant).map_or(0, |held| held.attempt).to_string();
+        let call = self.freeing(&grant.name, grant.owner, ["", &number, &number, ""]);
+        for at in 0..self.peers.len() {
+            self.free_behind(at, Arc::clone(&call), grant.lease);
+        }
+    }
+
     /// Releases a grant, or keeps it for a last while; with what the next attempt of this process was
     /// given right behind.
     pub(crate) async fn release(

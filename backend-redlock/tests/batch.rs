@@ -283,6 +283,37 @@ async fn a_carried_attempt_whose_reply_is_lost_leaves_nothing() {
     assert!(later.token > grant.token);
 }
 
+/// The release has failed, and the attempt that it carried has not. The caller repeats both with the same
+/// owner, while what the first try was given is still on its way back.
+#[tokio::test]
+async fn what_is_taken_back_of_a_carried_attempt_leaves_its_repeat_alone() {
+    let nodes = Nodes::start(3).await;
+    let (store, direct) = (nodes.proxied(PATIENT).await, nodes.direct().await);
+    let warm = granted(&*store, &request("job", LEASE)).await;
+    let (_, grant) = hand_on(&*store, &warm, &request("job", LEASE)).await.unwrap();
+    let (grant, next) = (grant.unwrap(), request("job", LEASE));
+    // One node frees it, one has forgotten it, and nothing is heard of the third.
+    nodes.servers[1].cli(&["DEL", "leasehold-redlock:{0}:lock:job"]).await.unwrap();
+    let late = Duration::from_millis(300);
+    for proxy in &nodes.proxies[..2] {
+        proxy.set(Mode::Delay { to_server: late, to_client: Duration::ZERO }).await.unwrap();
+    }
+    nodes.proxies[2].set(Mode::HalfCut).await.unwrap();
+    let error = hand_on(&*store, &grant, &next).await.expect_err("the nodes differ");
+    assert!(error.is_ambiguous(), "{error:?}");
+    let repeat = granted(&*direct, &next).await;
+    let gone = format!("leasehold-redlock:{{0}}:gone:{}", next.owner);
+    for server in &nodes.servers[..2] {
+        eventually("the first try to be taken back", || async {
+            (server.cli(&["EXISTS", &gone]).await.unwrap() == "1").then_some(())
+        })
+        .await;
+    }
+    assert_eq!(nodes.keeping(&next.name).await, 3);
+    let released = direct.release(&repeat, Release::default()).await.unwrap();
+    assert_eq!(released.outcome, Outcome::Released);
+}
+
 #[tokio::test]
 async fn a_batch_grants_leases_of_different_lengths() {
     let nodes = Nodes::start(3).await;

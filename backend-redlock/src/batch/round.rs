@@ -275,11 +275,7 @@ impl Batch<'_> {
                 let doubtful = |at: usize| matches!(self.said[at], Said::Failed(true));
                 let asked = |at: usize| self.contacts.contains(&at);
                 let (held, grant) = self.quorum.made(&own, votes, doubtful, asked, token);
-                let ticket = self.quorum.wake.ticket(request.owner);
-                let mut placed = ticket.map(|ticket| ticket.given()).unwrap_or_default();
-                placed.retain(|node| !self.said[*node].gave(job));
                 let fate = Fate::Won(request.clone(), held);
-                self.quorum.leave_places(&request, placed);
                 let Fate::Open(attempt) = std::mem::replace(&mut self.attempts[at], fate) else {
                     return;
                 };

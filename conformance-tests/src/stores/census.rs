@@ -87,7 +87,7 @@ impl Census for Etcd {
 }
 
 macro_rules! rows {
-    ($name:ident, $pool:ty, $bytes:literal) => {
+    ($name:ident, $pool:ty, $each:expr, $bytes:literal) => {
         /// Rows of locks. A released one leaves its token until the next sweep.
         pub(super) struct $name(pub(super) $pool);
 
@@ -102,22 +102,24 @@ macro_rules! rows {
             }
 
             fn allowed(&self, names: usize) -> Lasting {
-                records(names as u64, RECORD + TOMBSTONES)
+                records(names as u64, $each)
             }
         }
     };
 }
 
-rows!(Postgres, PgPool, "sum(pg_column_size(leasehold_locks.*))");
+rows!(Postgres, PgPool, RECORD + TOMBSTONES, "sum(pg_column_size(leasehold_locks.*))");
 rows!(
     Mysql,
     MySqlPool,
+    RECORD + TOMBSTONES,
     "CAST(sum(50 + length(name) + ifnull(length(owner), 0) + ifnull(length(label), 0) \
      + ifnull(length(buried), 0)) AS SIGNED)"
 );
 rows!(
     Sqlite,
     SqlitePool,
+    RECORD,
     "sum(50 + length(name) + ifnull(length(owner), 0) + ifnull(length(label), 0) + length(epoch))"
 );
 
@@ -220,7 +222,7 @@ mod tests {
         let row = "INSERT INTO leasehold_locks (name, token, version, lease, expires, epoch, kept) \
                    VALUES ('a', 1, 1, 0, 0, '', 0)";
         pool.execute(row).await.unwrap();
-        let grow = "UPDATE leasehold_locks SET epoch = hex(zeroblob(50000))";
+        let grow = "UPDATE leasehold_locks SET epoch = hex(zeroblob(500))";
         grows(&Sqlite(pool.clone()), async || {
             pool.execute(grow).await.unwrap();
         })
