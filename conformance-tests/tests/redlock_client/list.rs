@@ -276,6 +276,14 @@ pub(crate) const REDLOCK: &[Mutant] = &[
         case: "cases::places::a_place_on_a_node_that_is_not_asked_any_more_is_given_up",
     },
     Mutant {
+        name: "it is not noted who may have given a place",
+        requirement: "L3",
+        file: "acquire.rs",
+        guard: "asked.filter(|at| ballot.may_have_placed(*at))",
+        without: "asked.filter(|at| !LEFT_OUT && ballot.may_have_placed(*at))",
+        case: "cases::places::an_attempt_that_comes_to_nothing_leaves_no_place",
+    },
+    Mutant {
         name: "who has the lock keeps a place on a straggler",
         requirement: "L3",
         file: "acquire.rs",
