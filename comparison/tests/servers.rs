@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::{future::pending, time::Duration};
+use std::{
+    future::pending,
+    time::{Duration, Instant},
+};
 
 use comparison::{Comparison, Local, Measure, Plan, Store};
 use etcd_client::{Client, GetOptions};
 use leasehold::ErrorKind;
-use server_kit::wait::until;
+use tokio::time::sleep;
 
 /// What bears the word "compare" on a server: keys and tables.
 async fn left(store: &Store) -> Vec<String> {
@@ -63,16 +66,21 @@ async fn nothing_is_left_on_a_server_and_one_in_use_is_refused() {
         }
     }
     // Stopped in the middle, too.
-    let stop = tokio::time::sleep(Duration::from_secs(1));
+    let stop = sleep(Duration::from_secs(1));
     assert!(run(stores.clone()).run(&mut (), stop).await.unwrap().is_none());
+    let stopped = Instant::now();
     for store in &stores {
         let page = leasehold::open(store.url.clone()).await.unwrap().list(None).await.unwrap();
         assert!(page.locks.iter().all(|lock| lock.holder.is_none()), "{:?}", page.locks);
-        // Redlock frees nodes that were slow behind; half a lease later it was the lease that did it.
-        let freed = until("nothing to be left", Duration::from_secs(5), async || {
-            Ok(left(store).await.is_empty().then_some(()))
-        });
-        freed.await.unwrap_or_else(|error| panic!("{}: {error}", store.name));
+        // Redlock frees behind what was slow; half a lease later it could be the lease that did it.
+        loop {
+            let left = left(store).await;
+            if left.is_empty() {
+                break;
+            }
+            assert!(stopped.elapsed() < Duration::from_secs(5), "{}: {left:?}", store.name);
+            sleep(Duration::from_millis(20)).await;
+        }
     }
     for store in stores {
         let client = leasehold::connect(store.url.clone()).await.unwrap();

@@ -58,7 +58,7 @@ async fn a_place_is_kept_alive() {
     let (_etcd, [one, two]) = pair().await;
     granted(&one, &request("job")).await;
     let mut wanted = request("job");
-    wanted.lease = Duration::from_secs(3);
+    wanted.lease = Duration::from_secs(6);
     let _turn = waits(&two, &wanted).await;
     let place = two.places.get(wanted.owner).unwrap();
     let first = place.lease().from;
