@@ -95,6 +95,22 @@ async fn cut_closes_and_refuses() {
 }
 
 #[tokio::test]
+async fn its_port_is_waited_for_after_a_cut() {
+    let mut wire = wire().await;
+    wire.proxy.set(Mode::Cut).await.unwrap();
+    let other = TcpListener::bind(wire.proxy.address()).await.unwrap();
+    let freed = async {
+        tokio::time::sleep(A_WHILE).await;
+        drop(other);
+    };
+    let (again, ()) = tokio::join!(wire.proxy.set(Mode::Pass), freed);
+    again.unwrap();
+    wire.client = TcpStream::connect(wire.proxy.address()).await.unwrap();
+    wire.server = wire.listener.accept().await.unwrap().0;
+    wire.round_trip().await;
+}
+
+#[tokio::test]
 async fn reset_ends_old_and_new_connections() {
     let mut wire = wire().await;
     wire.proxy.set(Mode::Reset).await.unwrap();

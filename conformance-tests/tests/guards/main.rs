@@ -15,3 +15,17 @@ mod redis_scripts;
 mod redlock;
 mod sqlite;
 mod wire;
+
+#[test]
+fn a_server_that_does_not_start_says_nothing_of_a_guard() {
+    use std::process::ExitStatus;
+
+    use conformance_tests::kit::KitError;
+
+    let start = || {
+        let (server, log, status) = ("redis".to_owned(), String::new(), ExitStatus::default());
+        Err(KitError::Exited { server, status, log })
+    };
+    let words = std::panic::catch_unwind(|| -> () { start().unwrap() }).unwrap_err();
+    assert!(left_out::is_of_the_kit(words.downcast_ref::<String>().unwrap()));
+}

@@ -70,9 +70,19 @@ pub(crate) fn run(program: &Path, case: &str, guard: Option<&str>) -> Ended {
     }
     match (status.success(), said.split_once("panicked at ")) {
         (true, _) => Ended::Passed,
-        (false, Some((_, why))) => Ended::Failed(why.lines().take(2).collect::<Vec<_>>().join(" ")),
+        (false, Some((_, why))) => {
+            let why = why.lines().take(2).collect::<Vec<_>>().join(" ");
+            if is_of_the_kit(&why) { Ended::Untold(why) } else { Ended::Failed(why) }
+        }
         (false, None) => Ended::Untold(format!("{case} ended by {status}: {said}")),
     }
+}
+
+/// Whether a server or a program did not start, or the system refused something: then the case has not come
+/// to what it is about. What was awaited in vain may well be that.
+pub(crate) fn is_of_the_kit(why: &str) -> bool {
+    let kinds = ["MissingProgram", "Exited", "Io", "Command", "NoPort", "NoAccount", "Certificate"];
+    kinds.iter().any(|kind| why.contains(&format!("`Err` value: {kind}")))
 }
 
 /// Tries all of `count`, two at a time since some wait; each must fail.

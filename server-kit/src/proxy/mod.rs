@@ -321,10 +321,24 @@ impl Acceptor {
         if self.state.mode() == Mode::Cut {
             self.listener = None;
         } else if self.listener.is_none() {
-            self.listener = Some(TcpListener::bind(self.address).await?);
+            self.listener = Some(listen_again(self.address).await?);
         }
         Ok(())
     }
+}
+
+/// A child that was forked while the proxy listened has its socket until it runs its program.
+async fn listen_again(address: SocketAddr) -> io::Result<TcpListener> {
+    const TRIES: usize = 200;
+    for _ in 1..TRIES {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            done => return done,
+        }
+    }
+    TcpListener::bind(address).await
 }
 
 async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
