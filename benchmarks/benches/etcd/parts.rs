@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use conformance_tests::kit::Etcd;
 use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
+use futures_util::future::try_join_all;
 
 use crate::{
     median, peers,
@@ -21,15 +22,18 @@ enum Floor {
     Leased,
     /// And a revoke in the place of the second transaction.
     Revoked,
+    /// And as many leases asked for, at once and beside it.
+    Beside,
     /// And a key for each lease, as etcd's own tools have it.
     Past,
 }
 
-const FLOORS: [(&str, Floor); 4] = [
+const FLOORS: [(&str, Floor); 5] = [
     ("two bare transactions", Floor::Bare),
     ("with our conditions and a lease", Floor::Leased),
     ("and a revoke", Floor::Revoked),
-    ("and 2,000 keys of the past", Floor::Past),
+    ("and leases asked for beside it", Floor::Beside),
+    ("or 2,000 keys of the past", Floor::Past),
 ];
 
 impl Floor {
@@ -39,7 +43,9 @@ impl Floor {
         let (prefix, key) = match self {
             Self::Bare => ("parts/bare/", "parts/bare/1".to_owned()),
             Self::Past => ("parts/past/", format!("parts/past/{lease:x}")),
-            Self::Leased | Self::Revoked => ("parts/lock/", "parts/lock/1".to_owned()),
+            Self::Leased | Self::Revoked | Self::Beside => {
+                ("parts/lock/", "parts/lock/1".to_owned())
+            }
         };
         let take = if let Self::Bare = self {
             let free = Compare::version(key.as_str(), CompareOp::Equal, 0);
@@ -86,6 +92,17 @@ async fn leases(client: &Client, count: usize) -> Vec<i64> {
     leases
 }
 
+/// In one burst, which ends by itself as the leases do.
+fn ask_beside(client: Client) {
+    tokio::spawn(async move {
+        let ask = |_| {
+            let mut leases = client.lease_client();
+            async move { leases.grant(30, None).await }
+        };
+        try_join_all((0..TIMES).map(ask)).await.unwrap();
+    });
+}
+
 pub(crate) async fn run(etcd: &Etcd) {
     let address = peers::address(etcd);
     let (client, ours) = (peers::plain(&address).await, peers::ours(&address).await);
@@ -100,7 +117,10 @@ pub(crate) async fn run(etcd: &Etcd) {
             let leases = leases(&client, TIMES).await;
             let mut one = [Vec::new(), Vec::new()];
             let before = processor_time();
-            for lease in &leases {
+            for (at, lease) in leases.iter().enumerate() {
+                if let (Floor::Beside, 5) = (floor, at) {
+                    ask_beside(client.clone());
+                }
                 add(&mut one, floor.pair(&client, *lease).await);
             }
             busy[index].push((processor_time() - before) / TIMES as f64);
