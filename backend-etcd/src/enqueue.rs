@@ -28,6 +28,13 @@ pub(crate) enum Lined {
     HeldBack(Quarantined),
 }
 
+impl Lined {
+    /// Whether this try has left its lease unused.
+    fn made_nothing(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::HeldBack(_))
+    }
+}
+
 impl EtcdBackend {
     /// Takes the lock if no place is there, and otherwise makes one, in one transaction.
     pub(crate) async fn queue(&self, request: &Request) -> Result<Enqueued, Error> {
@@ -91,8 +98,14 @@ impl EtcdBackend {
             };
             self.note_try(request.owner, tried.clone());
             match self.line_up(request, &tried).await {
+                // An earlier try may have made its place, or may yet. It lives by this lease, so that
+                // nobody else is to; and a later repeat is to find it.
+                Ok(Some(lined @ Lined::HeldBack(_))) if is_repeat => return Ok(lined),
                 Ok(Some(lined)) => {
                     self.forget_try(request.owner);
+                    if lined.made_nothing() && !is_repeat {
+                        self.spare(tried.lease);
+                    }
                     return Ok(lined);
                 }
                 Ok(None) | Err(Failure::LeaseGone) => {
@@ -154,12 +167,10 @@ impl EtcdBackend {
         };
         self.note_found(found, now)?;
         if let Some(held_back) = self.held_back(quarantine).await? {
-            self.spare(lease);
             return Ok(Some(Lined::HeldBack(held_back)));
         }
         let first = only(first);
         if !tombstone.kvs().is_empty() {
-            self.spare(lease);
             return Ok(Some(Lined::Refused(first)));
         }
         let read = gets(&nested);

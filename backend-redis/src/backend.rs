@@ -182,8 +182,11 @@ impl Redis {
         let next = match (how.next, turn, answer.reply) {
             // With what stood in its way, the core asks on its own.
             (Some(request), Some(turn), Some(reply)) => {
-                let reply = self.secured(&link, request, reply).await;
-                reply.and_then(|reply| self.enqueued(request, turn, reply)).ok()
+                match self.secured(&link, request, reply).await {
+                    // It may hold the lock: the core repeats all, and is told.
+                    Err(error) if error.is_ambiguous() => return Err(error),
+                    reply => reply.and_then(|reply| self.enqueued(request, turn, reply)).ok(),
+                }
             }
             _ => None,
         };

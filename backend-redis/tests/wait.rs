@@ -8,9 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance_tests::kit::{Data, Redis, RedisOptions, Server as _, wait::until};
+use conformance_tests::kit::{Data, Mode, Proxy, Redis, RedisOptions, Server as _, wait::until};
 use lock_core::{
-    Attempt, Backend, Env as _, ErrorKind, LockClient, LossReason, Release, Renewal, SystemEnv,
+    Attempt, Backend, Enqueued, Env as _, ErrorKind, LockClient, LossReason, Outcome, Release,
+    Renewal, SystemEnv,
 };
 
 use self::support::{
@@ -121,13 +122,50 @@ async fn blocked(
 ) -> tokio::task::JoinHandle<Result<Attempt, lock_core::Error>> {
     let (store, asked) = (store.clone(), request("a", Duration::from_secs(30)));
     let waiting = tokio::spawn(async move { store.try_acquire(&asked).await });
+    somebody_blocked(master).await;
+    waiting
+}
+
+/// Until a client waits for acknowledgements.
+async fn somebody_blocked(master: &Redis) {
     until("the client to be blocked", SOON, || async {
         let clients = master.cli(&["CLIENT", "LIST"]).await?;
         Ok(clients.lines().any(|line| line.contains("cmd=wait")).then_some(()))
     })
     .await
     .unwrap();
-    waiting
+}
+
+/// A release has handed the lock to the request that it took along, and the connection breaks before that is
+/// acknowledged: whoever released is told, and asks again, since the lock may be held.
+#[tokio::test]
+async fn a_carried_request_that_may_have_been_granted_is_not_forgotten() {
+    let (master, replicas, direct) = replicated("timeout=20s&wait_timeout=10s").await;
+    let proxy = Proxy::start(master.address()).await.unwrap();
+    let options = "wait_replicas=2&timeout=20s&wait_timeout=10s";
+    let store = connect(&format!("redis://{}?{options}", proxy.address())).await;
+    let held = granted(&*store, &request("a", LEASE)).await;
+    let next = request("a", LEASE);
+    let how = Release { next: Some(&next), ..Release::default() };
+    replicas[1].pause().unwrap();
+    let cut = async {
+        somebody_blocked(&master).await;
+        proxy.set(Mode::Cut).await.unwrap();
+    };
+    let (answer, ()) = futures_util::future::join(store.release(&held, how), cut).await;
+    assert!(proxy.counters().cut > 0, "the fault did not happen");
+    let direct = connect(&direct).await;
+    let state = direct.inspect(&next.name).await.unwrap().unwrap();
+    assert_eq!(state.holder.unwrap().owner, next.owner, "nothing is in doubt");
+    assert!(answer.as_ref().is_err_and(lock_core::Error::is_ambiguous), "{answer:?}");
+
+    proxy.set(Mode::Pass).await.unwrap();
+    replicas[1].resume().unwrap();
+    let released = store.release(&held, how).await.unwrap();
+    let Some(Enqueued::Granted(grant)) = released.next else { panic!("{released:?}") };
+    assert_eq!(grant.token, state.token);
+    let freed = store.release(&grant, Release::default()).await.unwrap();
+    assert_eq!(freed.outcome, Outcome::Released);
 }
 
 #[tokio::test]
