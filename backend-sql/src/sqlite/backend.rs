@@ -282,7 +282,8 @@ impl Dialect for Sqlite {
             async { query.execute(pool).await }
         };
         self.file.patiently(write).await?;
-        self.release(&Grant::new(request, FencingToken::ZERO), None).await.map(drop)
+        let left = Grant::new(request, FencingToken::ZERO);
+        self.change(&self.sql.withdraw, &left, None).await.map(drop)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
