@@ -11,6 +11,7 @@ use lock_core::{
     Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, StoreSettings,
 };
 use sqlx::{Row as _, SqlitePool, sqlite::SqliteRow};
+use tokio::sync::OnceCell;
 
 use super::{
     config::SqliteBuilder,
@@ -35,6 +36,7 @@ pub(super) struct Sqlite {
     sql: Statements,
     epoch: String,
     promised: RwLock<Arc<Guarantees>>,
+    agreed: OnceCell<()>,
 }
 
 impl Sqlite {
@@ -44,11 +46,12 @@ impl Sqlite {
             sql: Statements::new(&file.tables),
             epoch: epoch::current()?,
             promised: RwLock::new(Arc::new(promises(longest, &file.path))),
+            agreed: OnceCell::new(),
             file,
         };
         // A file that is not there is made by the first use that writes, with what we were told.
         if sqlite.file.is_there() {
-            sqlite.agree().await?;
+            sqlite.agree_once().await?;
         }
         Ok(sqlite)
     }
@@ -198,6 +201,10 @@ impl Dialect for Sqlite {
             sqlx::query_scalar::<_, String>(self.sql.identity.clone()).fetch_one(pool).await
         };
         self.file.patiently(read).await
+    }
+
+    async fn agree_once(&self) -> Result<(), Error> {
+        self.agreed.get_or_try_init(|| self.agree()).await.copied()
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
