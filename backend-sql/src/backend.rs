@@ -47,6 +47,9 @@ impl<D: Dialect> SqlBackend<D> {
     }
 
     async fn attempt(&self, request: &Request) -> Result<Attempt, Error> {
+        // The store's longest lease is learnt only here where its tables were made after we connected.
+        self.dialect.agree_once().await?;
+        self.check_lease(request.lease)?;
         self.check_token(request.floor)?;
         let taken = match self.strategy {
             Strategy::PrimaryKey => {
@@ -64,6 +67,21 @@ impl<D: Dialect> SqlBackend<D> {
                 None => Attempt::Busy(busy(row)),
             },
         })
+    }
+
+    /// A longer one would outlast a quarantine.
+    fn check_lease(&self, lease: Duration) -> Result<(), Error> {
+        let longest = self.guarantees().longest_lease;
+        if lease <= longest {
+            return Ok(());
+        }
+        let show = humantime::format_duration;
+        let message = format!(
+            "lease {} is longer than this store's longest lease, {}",
+            show(lease),
+            show(longest)
+        );
+        Err(Error::new(ErrorKind::InvalidInput, message))
     }
 
     /// One more than the longest lease ahead of the clock would outlast a loss of data.
@@ -95,7 +113,10 @@ impl<D: Dialect> SqlBackend<D> {
 
     /// The same, with the next request of this process.
     async fn hand_on(&self, grant: &Grant, next: &Request) -> Result<Option<Released>, Error> {
-        self.check_token(next.floor)?;
+        // What is wrong with it is told when it asks for itself: it is not to stop the release.
+        if self.check_token(next.floor).and(self.check_lease(next.lease)).is_err() {
+            return Ok(None);
+        }
         let Some(handed) = Arc::clone(&self.dialect).hand_on(grant, next).await? else {
             return Ok(None);
         };

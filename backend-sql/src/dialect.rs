@@ -122,6 +122,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// What tells this store from every other.
     async fn identity(&self) -> Result<String, Error>;
 
+    /// Takes the store's settings over, once, or refuses the store if they are not what we were told.
+    async fn agree_once(&self) -> Result<(), Error>;
+
     fn guarantees(&self) -> Arc<Guarantees>;
 
     /// Takes a free name; `None` if it is another's, or ours already and this does not set the lease

@@ -94,6 +94,8 @@ where
     if !schemes.contains(&url.scheme()) || url.cannot_be_a_base() {
         return Err(wrong());
     }
+    // A password that was not encoded may end up here.
+    let secret = url.query().is_some_and(|query| query.contains('@'));
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
     let (theirs, ours): (Vec<_>, Vec<_>) =
         pairs.into_iter().partition(|(key, _)| drivers.contains(&key.as_str()));
@@ -119,6 +121,7 @@ where
         } else if !settings.set(&key, &value)? {
             let known: Vec<_> =
                 [Settings::KEYS].iter().chain(*own).chain(*drivers).copied().collect();
+            let key = if secret { "an option" } else { &*key };
             return Err(refusal(format!(
                 "{key} in the URL of a {whose} store is not known; allowed are {}",
                 known.join(", ")

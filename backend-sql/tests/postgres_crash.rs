@@ -19,6 +19,11 @@ fn request(name: &str) -> Request {
     support::request(name, LEASE)
 }
 
+/// As short as the longest lease of any store here.
+fn short(name: &str) -> Request {
+    support::request(name, SECOND)
+}
+
 /// A crash empties the locks: nothing is granted until every lease that may have been lost is over.
 #[tokio::test]
 async fn a_crash_is_followed_by_a_quarantine_and_a_clean_restart_is_not() {
@@ -33,7 +38,7 @@ async fn a_crash_is_followed_by_a_quarantine_and_a_clean_restart_is_not() {
 
         server.restart_cleanly().await.unwrap();
         let store = open(&server, strategy).await;
-        let Attempt::Busy(_) = store.try_acquire(&request("job")).await.unwrap() else {
+        let Attempt::Busy(_) = store.try_acquire(&short("job")).await.unwrap() else {
             panic!("a clean restart has lost the lock");
         };
 
@@ -42,7 +47,7 @@ async fn a_crash_is_followed_by_a_quarantine_and_a_clean_restart_is_not() {
         let store = open(&server, strategy).await;
         let rows = format!("SELECT count(*) FROM {strategy}_locks").replace('-', "_");
         assert_eq!(server.sql(&rows).await.unwrap(), "0", "the fault did not happen");
-        let held_back = match store.try_acquire(&request("job")).await.unwrap() {
+        let held_back = match store.try_acquire(&short("job")).await.unwrap() {
             Attempt::Quarantined(held_back) => held_back,
             other => panic!("not held back: {other:?}"),
         };
@@ -89,7 +94,7 @@ async fn a_promoted_replica_grants_nothing_until_the_old_leases_are_over() {
     server.kill().unwrap();
     replica.promote().await.unwrap();
     let store = open(&replica, Strategy::PrimaryKey).await;
-    let Attempt::Quarantined(_) = store.try_acquire(&request("job")).await.unwrap() else {
+    let Attempt::Quarantined(_) = store.try_acquire(&short("job")).await.unwrap() else {
         panic!("granted after a promotion");
     };
     let client = LockClient::new(store);

@@ -130,3 +130,17 @@ async fn a_sweep_forgets_free_rows_and_no_token() {
     assert_eq!(store.list(None).await.unwrap().locks.len(), 1, "{held:?}");
     assert!(granted(&store, &request("swept")).await.token > ahead(&swept));
 }
+
+/// A longer lease would outlast the quarantine after a crash, which is as long as the longest.
+#[tokio::test]
+async fn no_lease_is_longer_than_the_longest_of_tables_that_were_made_after_the_client() {
+    let server = start().await;
+    for strategy in BOTH {
+        let early = open(&server, strategy).await;
+        let init = Init { longest_lease: Some(SECOND), ..Init::default() };
+        open(&server, strategy).await.init(&init).await.unwrap();
+        let error = early.try_acquire(&request("job")).await.unwrap_err();
+        assert!(error.to_string().contains("longest lease, 1s"), "{error}");
+        assert!(early.list(None).await.unwrap().locks.is_empty());
+    }
+}

@@ -359,3 +359,40 @@ async fn a_grant_whose_commit_fails_is_none() {
         assert_eq!(state.holder, None);
     }
 }
+
+/// A request that a release takes along is refused when it asks for itself, and stops no release.
+#[tokio::test]
+async fn a_release_that_carries_what_cannot_be_granted_is_a_release() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("locks.db"), Strategy::PrimaryKey).await;
+    let far = FencingToken::new(SystemEnv.wall_micros() + 3_600_000_000).unwrap();
+    for (floor, lease) in [(far, LEASE), (FencingToken::ZERO, LEASE * 100)] {
+        let grant = store.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+        let mut next = request("job");
+        (next.floor, next.lease) = (floor, lease);
+        let how = Release { keep: None, next: Some(&next) };
+        let released = store.release(&grant, how).await.unwrap();
+        assert!(released.next.is_none(), "{released:?}");
+        let error = store.try_acquire(&next).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+}
+
+/// Also where another makes the file after this client was opened.
+#[tokio::test]
+async fn a_client_that_disagrees_is_refused_and_no_lease_is_longer_than_the_longest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let told = SqliteBuilder::new(&path).longest_lease(LEASE).build().await.unwrap();
+    let not_told = open(&path, Strategy::PrimaryKey).await;
+    let theirs = SqliteBuilder::new(&path).longest_lease(LEASE / 2).build().await.unwrap();
+    let mut short = request("job");
+    short.lease = LEASE / 2;
+    let grant = theirs.try_acquire(&short).await.unwrap().granted().unwrap();
+    theirs.release(&grant, Release::default()).await.unwrap();
+    let error = told.try_acquire(&short).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    let error = not_told.try_acquire(&request("job")).await.unwrap_err();
+    assert!(error.to_string().contains("longest lease, 5s"), "{error}");
+    not_told.try_acquire(&short).await.unwrap().granted().unwrap();
+}

@@ -219,6 +219,10 @@ impl Dialect for Mysql {
         text(row, 0).map_err(general)
     }
 
+    async fn agree_once(&self) -> Result<(), Error> {
+        self.ready().await.map(drop)
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
     }

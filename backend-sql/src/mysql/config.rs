@@ -134,6 +134,7 @@ mod tests {
         let refused = [
             ("mysql:", "mysql://USER@HOST"),
             ("mysql://me:secret@db/a?mode=rw", "mode"),
+            ("mysql://me:?secret@db/a", "an option"),
             ("mysql://me:secret@db/a?ssl-mode=secret", "not understood"),
             ("mysql://me:secret@db/a?strategy=x", "allowed are primary-key and optimistic"),
         ];

@@ -185,6 +185,10 @@ impl Dialect for Postgres {
         first(&rows)?.ok_or_else(missing)
     }
 
+    async fn agree_once(&self) -> Result<(), Error> {
+        self.ready().await
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         let push = *self.told().borrow();
         let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);

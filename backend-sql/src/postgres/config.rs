@@ -165,6 +165,7 @@ mod tests {
         let refused = [
             ("postgres:", "postgres://USER@HOST"),
             ("postgres://me:secret@db/a?mode=rw", "mode"),
+            ("postgres://me:?secret@db/a", "an option"),
             ("postgres://me:secret@db/a?sslmode=secret", "not understood"),
             ("postgres://me:secret@db/a?strategy=x", "allowed are primary-key and optimistic"),
         ];

@@ -11,6 +11,7 @@ use lock_core::{
     Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, StoreSettings,
 };
 use sqlx::{Row as _, SqlitePool, sqlite::SqliteRow};
+use tokio::sync::OnceCell;
 
 use super::{
     config::SqliteBuilder,
@@ -35,6 +36,7 @@ pub(super) struct Sqlite {
     sql: Statements,
     epoch: String,
     promised: RwLock<Arc<Guarantees>>,
+    agreed: OnceCell<()>,
 }
 
 impl Sqlite {
@@ -44,11 +46,12 @@ impl Sqlite {
             sql: Statements::new(&file.tables),
             epoch: epoch::current()?,
             promised: RwLock::new(Arc::new(promises(longest, &file.path))),
+            agreed: OnceCell::new(),
             file,
         };
         // A file that is not there is made by the first use that writes, with what we were told.
         if sqlite.file.is_there() {
-            sqlite.agree().await?;
+            sqlite.agree_once().await?;
         }
         Ok(sqlite)
     }
@@ -200,6 +203,10 @@ impl Dialect for Sqlite {
         self.file.patiently(read).await
     }
 
+    async fn agree_once(&self) -> Result<(), Error> {
+        self.agreed.get_or_try_init(|| self.agree()).await.copied()
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -282,7 +289,8 @@ impl Dialect for Sqlite {
             async { query.execute(pool).await }
         };
         self.file.patiently(write).await?;
-        self.release(&Grant::new(request, FencingToken::ZERO), None).await.map(drop)
+        let left = Grant::new(request, FencingToken::ZERO);
+        self.change(&self.sql.withdraw, &left, None).await.map(drop)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {

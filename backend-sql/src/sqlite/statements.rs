@@ -23,8 +23,8 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take look free adopt renew release keep raise force list abandon raise_watermark
-    sweep forget longest_lease set_longest_lease identity
+    insert create take look free adopt renew release keep raise force list abandon withdraw
+    raise_watermark sweep forget longest_lease set_longest_lease identity
 }
 
 /// Cloning it does not copy the text.

@@ -24,6 +24,15 @@ pub(crate) async fn a_release_by_another(url: String) -> Verdict {
     not_granted(&*store, &request("a", LONG)).await
 }
 
+pub(crate) async fn kept_of_an_abandoned(url: String) -> Verdict {
+    let store = first_use(&url).await;
+    let asked = request("a", LONG);
+    let grant = granted(&*store, &asked).await?;
+    store.release(&grant, Release { keep: Some(LONG), next: None }).await.map_err(words)?;
+    store.abandon(&asked).await.map_err(words)?;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
 pub(crate) async fn a_renewal_by_another(url: String) -> Verdict {
     let store = first_use(&url).await;
     let mut grant = granted(&*store, &request("a", LONG)).await?;

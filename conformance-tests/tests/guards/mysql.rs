@@ -8,7 +8,7 @@ use sqlx::{Connection as _, MySqlConnection};
 use super::{
     cases::{
         a_held_name, a_late_renewal, a_release_by_another, an_abandoned_owner, below_the_watermark,
-        stale_write, words,
+        kept_of_an_abandoned, stale_write, words,
     },
     wire::{Guard, LONG, Stage, Verdict, above, first_use, granted, open, request, try_all},
 };
@@ -80,6 +80,14 @@ const GUARDS: &[Guard<OneMariadb>] = &[
         what: "S5: a renewal does not bring an expired lease back",
         texts: &[("l.kept = 0 AND l.expires", "l.kept = 0 OR l.expires")],
         case: |stage| Box::pin(a_late_renewal(stage.url())),
+    },
+    Guard {
+        what: "S6: to abandon an owner does not end what it keeps",
+        texts: &[(
+            "`leasehold_locks`.kept = 0, 0, `leasehold_locks`.expires)",
+            "`leasehold_locks`.kept < 2, 0, `leasehold_locks`.expires)",
+        )],
+        case: |stage| Box::pin(kept_of_an_abandoned(stage.url())),
     },
     Guard {
         what: "section 2: the fence refuses a lower token",

@@ -18,7 +18,7 @@ use self::marker::{
 use super::{
     cases::{
         a_held_name, a_late_renewal, a_release_by_another, an_abandoned_owner, below_the_watermark,
-        stale_write, words,
+        kept_of_an_abandoned, stale_write, words,
     },
     wire::{Guard, LONG, Stage, Verdict, above, first_use, granted, open, request, try_all},
 };
@@ -167,6 +167,11 @@ const GUARDS: &[Guard<OnePostgres>] = &[
         what: "S6: an abandoned owner finds its tombstone",
         texts: &[("(l.buried IS NULL OR $2 <> ALL (l.buried))", "true")],
         case: |stage| Box::pin(an_abandoned_owner(stage.url())),
+    },
+    Guard {
+        what: "S6: to abandon an owner does not end what it keeps",
+        texts: &[("l.owner = $2 AND NOT l.kept THEN NULL", "l.owner = $2 THEN NULL")],
+        case: |stage| Box::pin(kept_of_an_abandoned(stage.url())),
     },
     Guard {
         what: "section 2: the fence refuses a lower token",

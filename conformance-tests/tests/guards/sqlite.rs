@@ -8,6 +8,7 @@ use lock_core::{Env as _, FencingToken, Release, Renewal, SystemEnv};
 use sqlx::{Connection as _, SqliteConnection};
 
 use super::{
+    cases::kept_of_an_abandoned,
     left_out::{self, Ended},
     wire::{LONG, above, first_use, granted, not_granted, open, request},
 };
@@ -70,6 +71,11 @@ const GUARDS: &[Guard] = &[
         what: "S6: an abandoned owner finds its tombstone",
         texts: &[("NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = ?2)", "true")],
         case: "an_abandoned_owner_takes_nothing",
+    },
+    Guard {
+        what: "S6: to abandon an owner does not end what it keeps",
+        texts: &[("name = ?1 AND NOT kept AND owner = ?2", "name = ?1 AND owner = ?2")],
+        case: "what_is_kept_stays_when_its_owner_is_abandoned",
     },
     Guard {
         what: "section 2: the fence refuses a lower token",
@@ -242,6 +248,12 @@ async fn an_abandoned_owner_takes_nothing() {
         store.abandon(&given_up).await.unwrap();
         not_granted(&*store, &given_up).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn what_is_kept_stays_when_its_owner_is_abandoned() {
+    let file = File::new();
+    kept_of_an_abandoned(file.url()).await.unwrap();
 }
 
 #[tokio::test]

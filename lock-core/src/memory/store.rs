@@ -209,7 +209,8 @@ impl Store {
         }
         self.step(name, now, |entry| {
             entry.queue.retain(|place| place.request.owner != owner);
-            entry.holder.take_if(|held| held.owner == owner);
+            // What was released and is kept stays.
+            entry.holder.take_if(|held| held.owner == owner && !held.kept);
         });
     }
 

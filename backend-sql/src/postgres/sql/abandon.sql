@@ -1,12 +1,12 @@
 -- No attempt of $2 at $1 may succeed any more, and what it has is taken away, its place too. An
 -- attempt that was read before this statement holds the row's lock, and this one waits for it; a later
--- one finds the tombstone in the row itself. Those of an hour ago are forgotten: no statement of theirs
+-- one finds the tombstone in the row itself. A lock that was released, and is kept, stays. Those of an hour ago are forgotten: no statement of theirs
 -- is under way. No more than a thousand are kept.
 INSERT INTO {locks} AS l (name, token, version, expires, kept, buried, buried_at)
 SELECT $1, coalesce(max(m.watermark), 0), 0, {now}, false, ARRAY[$2], ARRAY[{now}]
 FROM {marker} AS m
 ON CONFLICT (name) DO UPDATE SET
-    owner = CASE WHEN l.owner = $2 THEN NULL ELSE l.owner END,
+    owner = CASE WHEN l.owner = $2 AND NOT l.kept THEN NULL ELSE l.owner END,
     turn = CASE WHEN left(l.waiters[1], 32) = $2 THEN NULL ELSE l.turn END,
     (waiters, heard) = (
         SELECT array_agg(p.place ORDER BY p.at), array_agg(p.heard ORDER BY p.at)
