@@ -15,6 +15,8 @@ use lock_core::{
 };
 use support::Gate;
 
+const LONG: Duration = Duration::from_secs(30);
+
 fn client(gate: &Arc<Gate>, call_timeout: Duration) -> LockClient {
     let options = ClientOptions { call_timeout, ..ClientOptions::default() };
     LockClient::with_options(gate.clone(), Arc::new(SystemEnv), options).unwrap()
@@ -107,4 +109,39 @@ async fn a_waiter_whose_question_hangs_takes_another_place() {
     held.release().await.unwrap();
     let served = tokio::time::timeout(Duration::from_secs(20), waiter).await.unwrap().unwrap();
     served.expect("another place was taken").release().await.unwrap();
+}
+
+/// The keeper's runtime ends, or stands still, before it has begun the release of a guard that was
+/// dropped.
+fn the_next_is_served(keeper_ends: bool) {
+    let memory = Memory::new();
+    let client = LockClient::new(Arc::new(memory.clone()));
+    let lease = Duration::from_millis(300);
+    let lock = || client.lock("job").lease(lease);
+    let keepers = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let waiters = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // What was acquired first says where the keeper runs.
+    let held = keepers.block_on(lock().acquire()).unwrap();
+    let (first, second) = (waiters.spawn(lock().acquire()), waiters.spawn(lock().acquire()));
+    waiters.block_on(async {
+        while memory.inspect(held.name()).await.unwrap().unwrap().waiting != Some(1) {
+            tokio::task::yield_now().await;
+        }
+        held.release().await.unwrap();
+        drop(tokio::time::timeout(LONG, first).await.unwrap().unwrap().unwrap());
+    });
+    let keepers = (!keeper_ends).then_some(keepers);
+    let served = waiters.block_on(async { tokio::time::timeout(LONG, second).await });
+    assert!(served.is_ok_and(|served| served.unwrap().is_ok()), "it waits for ever");
+    drop(keepers);
+}
+
+#[test]
+fn waiters_are_served_though_the_release_before_them_never_ran() {
+    the_next_is_served(true);
+}
+
+#[test]
+fn waiters_are_served_though_the_release_before_them_never_ends() {
+    the_next_is_served(false);
 }

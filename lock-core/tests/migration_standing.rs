@@ -199,6 +199,37 @@ async fn an_end_phase_goes_on_without_the_other_store_and_none_can_begin() {
     }
 }
 
+/// A record that is being written anew while the migration is closed is given up with the rest.
+#[tokio::test]
+async fn no_record_is_left_behind_that_was_written_while_it_was_closed() {
+    // Which of the two comes first is not in the hands of the test.
+    for phase in [Phase::Old, Phase::Both, Phase::New].repeat(16) {
+        let two = Two::new(Duration::from_millis(100)).await;
+        let migration = two.enter(phase).await.unwrap();
+        let store = &two.0[own(phase)];
+        store.next("acquire", Fault::Held);
+        two.forget_records(own(phase)).await;
+        while !store.spent() {
+            tokio::task::yield_now().await;
+        }
+        if phase != Phase::Both {
+            // What follows the writing takes its time.
+            two.0[0].next("list", Fault::Held);
+        }
+        store.let_go();
+        migration.close().await;
+        // What is under way comes to its end.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let began = SystemEnv.now();
+        while !(two.records(0).await.is_empty() && two.records(1).await.is_empty()) {
+            assert!(SystemEnv.now().since(began) < LONG / 6, "{phase}: a record is left behind");
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 /// What was written to one store only keeps the other end shut.
 #[tokio::test]
 async fn one_record_is_enough_to_be_seen() {

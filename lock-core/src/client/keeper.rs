@@ -92,11 +92,6 @@ impl Keeper {
         state.timers.remove(&(held.timer.load(Ordering::Relaxed), held.id));
     }
 
-    /// Everything that is held.
-    pub(crate) fn held(&self) -> Vec<Arc<Held>> {
-        self.state.lock().timers.values().cloned().collect()
-    }
-
     /// Takes everything that is held out of its care, and takes nothing into it any more.
     pub(crate) fn close(&self) -> Vec<Arc<Held>> {
         let mut state = self.state.lock();
@@ -194,14 +189,14 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         let Some(inner) = self.0.take() else { return };
-        let orphans = {
+        // In one step: what comes in from here on has a task of its own.
+        let (orphans, timers) = {
             let mut state = inner.keeper.state.lock();
             state.running = false;
             state.armed = None;
-            std::mem::take(&mut state.orphans)
+            (std::mem::take(&mut state.orphans), std::mem::take(&mut state.timers))
         };
-        for held in inner.keeper.held() {
-            inner.keeper.unregister(&held);
+        for held in timers.into_values() {
             inner.waiting.forget_carry(&held.grant);
             held.finish(End::Lost(LossReason::RuntimeEnded));
         }

@@ -1,8 +1,8 @@
 //! Giving back: releases and clean-ups, repeated until the store has answered or the lease is over.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use super::{held::Held, inner::Inner};
+use super::{held::Held, inner::Inner, waiting::Carry};
 use crate::{
     Attempt, Enqueued, Error, Grant, Instant, Outcome, Release, Request, Turn,
     env::{BoxFuture, jittered},
@@ -33,14 +33,25 @@ impl Backoff {
 
 /// Releases a lock that its guard has given up, and hands the answer to a carried request to
 /// whoever waits in this process.
-pub(crate) async fn release(
+pub(crate) fn release(
     inner: Arc<Inner>,
     held: Arc<Held>,
     now: Instant,
+) -> impl Future<Output = Result<Outcome, Error>> + Send + 'static {
+    // Taken here, since the future may be dropped before it is polled, with its runtime: whoever waits
+    // learns of it by the end of this, and asks for itself.
+    let carry = inner.waiting.carry(&inner, &held.grant);
+    async move { carried(&inner, &held, now, carry).await }
+}
+
+async fn carried(
+    inner: &Arc<Inner>,
+    held: &Held,
+    now: Instant,
+    carry: Option<Carry>,
 ) -> Result<Outcome, Error> {
     let grant = &held.grant;
     let mut keep = held.keep(now);
-    let carry = inner.waiting.carry(&inner, grant);
     let mut backoff = Backoff::until(now + grant.lease);
     let mut doubtful = false;
     let carried = carry.is_some();
@@ -52,19 +63,19 @@ pub(crate) async fn release(
                     && let Some(unheard) = carry.answer(released.next, doubtful)
                 {
                     // Boxed, here and below: what seldom happens is not to make every release large.
-                    Box::pin(unheard.clean_up(&inner)).await;
+                    Box::pin(unheard.clean_up(inner)).await;
                 }
                 // It was held when the first try left: that one has released it.
                 break Ok(if doubtful { Outcome::Released } else { released.outcome });
             }
-            Err(error) if error.is_retryable() && backoff.pause(&inner).await => {
+            Err(error) if error.is_retryable() && backoff.pause(inner).await => {
                 doubtful |= error.is_ambiguous();
                 keep = held.keep(inner.env.now());
             }
             Err(error) => {
                 if let Some(carry) = carry {
                     let request = carry.give_up();
-                    Box::pin(abandon(&inner, request)).await;
+                    Box::pin(abandon(inner, request)).await;
                 }
                 break Err(error);
             }
@@ -75,7 +86,7 @@ pub(crate) async fn release(
         inner.waiting.poke(&grant.name);
     }
     if held.doubtful {
-        Box::pin(bury(&inner, grant)).await;
+        Box::pin(bury(inner, grant)).await;
     }
     result
 }
@@ -89,10 +100,13 @@ pub(crate) async fn bury(inner: &Arc<Inner>, grant: &Grant) {
 }
 
 /// The same where nobody waits for the result.
-pub(crate) async fn finish(inner: Arc<Inner>, held: Arc<Held>) {
+pub(crate) fn finish(inner: Arc<Inner>, held: Arc<Held>) -> impl Future<Output = ()> + Send {
     let now = inner.env.now();
-    if let Err(error) = release(inner, Arc::clone(&held), now).await {
-        tracing::warn!(name = %held.grant.name, owner = %held.grant.owner, %error, "release failed; the lease is the bound");
+    let release = release(inner, Arc::clone(&held), now);
+    async move {
+        if let Err(error) = release.await {
+            tracing::warn!(name = %held.grant.name, owner = %held.grant.owner, %error, "release failed; the lease is the bound");
+        }
     }
 }
 

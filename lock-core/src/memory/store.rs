@@ -196,7 +196,8 @@ impl Store {
         held
     }
 
-    /// Removes whatever an owner has: its place first, so that the lock is not handed to it.
+    /// Removes whatever an owner has: its place first, so that the lock is not handed to it. What was
+    /// released, and is kept, stays.
     pub(super) fn abandon(&mut self, name: &LockName, owner: OwnerId, now: Now<'_>) {
         while let Some((at, owner)) = self.buried.front()
             && *at + Memory::TOMBSTONE_LIFE <= now.clock

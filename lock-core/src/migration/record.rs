@@ -212,7 +212,11 @@ impl Record {
         let Some(name) = self.kept().name.clone() else { return Ok(()) };
         let lease = self.stores[side].guarantees().longest_lease;
         let guard = self.clients[side].lock(name).lease(lease).wait(LIMIT).acquire().await?;
-        let old = self.kept().guards[side].replace(guard);
+        let old = {
+            let mut kept = self.kept();
+            // `close` has given up all that it found, and nobody would give up this one.
+            if self.ended.is_cancelled() { Some(guard) } else { kept.guards[side].replace(guard) }
+        };
         drop(old);
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::{
     Attempt, Blocked, Busy, Enqueued, Error, Grant, Instant, Renewal, Request, Signal, Turn,
     client::{
         call::{Call, CleanUp},
-        held::validity,
+        held::{Held, validity},
         inner::{Handle, InFlight, Inner},
         release,
     },
@@ -29,7 +29,7 @@ enum Step {
     /// Wait in a place.
     Wait(Place),
     /// A guard of this process holds the lock: its release brings the next place.
-    Follow(oneshot::Receiver<Carried>),
+    Follow(Followed),
     /// Come back later.
     Pause(Duration, Option<Asked>),
 }
@@ -39,6 +39,28 @@ struct Asked {
     request: Request,
     /// A try of it had no answer: a ghost may yet come, also after the grant was released.
     doubtful: bool,
+}
+
+/// A guard that this process was given.
+struct Followed {
+    held: Arc<Held>,
+    carried: oneshot::Receiver<Carried>,
+    /// When to look whether it has ended: an answer may never come, as where the keeper's runtime stands
+    /// still.
+    look_at: Instant,
+    /// Whether it had ended at the last look.
+    over: bool,
+}
+
+impl Followed {
+    /// An answer that is already here is a place or a grant to give up; a later one finds nobody, and
+    /// whoever brings it does the same.
+    async fn give_up(mut self, inner: &Arc<Inner>) {
+        self.carried.close();
+        if let Ok(carried) = self.carried.try_recv() {
+            carried.clean_up(inner).await;
+        }
+    }
 }
 
 struct Place {
@@ -93,14 +115,7 @@ impl Driver {
                 Step::Enqueue(Some(asked)) | Step::Pause(_, Some(asked)) => {
                     release::abandon(inner, asked.request).await;
                 }
-                Step::Follow(mut carried) => {
-                    // An answer that is already here is a place or a grant to give up; a later one
-                    // finds nobody, and whoever brings it does the same.
-                    carried.close();
-                    if let Ok(carried) = carried.try_recv() {
-                        carried.clean_up(inner).await;
-                    }
-                }
+                Step::Follow(followed) => followed.give_up(inner).await,
                 Step::Enqueue(None) | Step::Pause(_, None) => {}
             }
             return if self.handle.waiting.remove_deserted(&self.queue) {
@@ -112,7 +127,7 @@ impl Driver {
         Some(match step {
             Step::Enqueue(asked) => self.enqueue(asked).await,
             Step::Wait(place) => self.wait(place).await,
-            Step::Follow(carried) => self.follow(carried).await,
+            Step::Follow(followed) => self.follow(followed).await,
             Step::Pause(pause, asked) => {
                 let pause = self.handle.env.sleep(pause);
                 tokio::select! {
@@ -314,23 +329,30 @@ impl Driver {
             release::give_back(&inner, grant, doubtful).await;
             return Step::Enqueue(None);
         };
-        match inner.admit(&self.handle, grant, &waiter.wanted, doubtful) {
-            // If the waiter has just gone, its guard is dropped and so released, with the carry.
-            Ok(guard) => drop(waiter.reply.send(Ok(guard))),
+        let held = match inner.admit(&self.handle, grant, &waiter.wanted, doubtful) {
+            Ok(guard) => {
+                let held = Arc::clone(guard.held());
+                // If the waiter has just gone, its guard is dropped and so released, with the carry.
+                drop(waiter.reply.send(Ok(guard)));
+                held
+            }
             Err(spent) => {
                 self.queue.put_back(waiter);
                 release::give_back(&inner, spent, doubtful).await;
                 return Step::Enqueue(None);
             }
-        }
-        Step::Follow(carried)
+        };
+        let look_at = inner.env.now() + held.grant.lease;
+        Step::Follow(Followed { held, carried, look_at, over: false })
     }
 
     /// Waits for the release of the guard that this process was given.
-    async fn follow(&mut self, mut carried: oneshot::Receiver<Carried>) -> Step {
+    async fn follow(&mut self, mut followed: Followed) -> Step {
+        let inner = Arc::clone(&self.handle.0);
+        let look = inner.env.sleep(followed.look_at.since(inner.env.now()));
         tokio::select! {
             biased;
-            answer = &mut carried => match answer {
+            answer = &mut followed.carried => match answer {
                 Ok(Carried { request, answer: Some(answer), doubtful }) => {
                     self.answered(Asked { request, doubtful }, answer).await
                 }
@@ -342,7 +364,17 @@ impl Driver {
                 }
                 Err(_) => Step::Enqueue(None),
             },
-            () = self.queue.changed.notified() => Step::Follow(carried),
+            () = self.queue.changed.notified() => Step::Follow(followed),
+            () = look => {
+                if followed.over {
+                    // Its release has had a lease's time.
+                    followed.give_up(&inner).await;
+                    return Step::Enqueue(None);
+                }
+                followed.over = !inner.check(&followed.held);
+                followed.look_at = inner.env.now() + followed.held.grant.lease;
+                Step::Follow(followed)
+            }
         }
     }
 
