@@ -266,6 +266,9 @@ fn parse(url: &str) -> Result<EtcdBuilder, Error> {
                 builder
             }
             other => {
+                // A password with a `?` that was not encoded would end up here.
+                let secret = rest.contains('@');
+                let other = if secret { "an option" } else { other };
                 return Err(refuse(format!(
                     "{other} in the URL of an etcd store is not known; allowed are prefix, \
                      longest_lease, spare_leases, timeout, ca, cert, key"
@@ -309,6 +312,7 @@ mod tests {
             "etcd://u:sesame@h1?timeout=soon",
             "etcd://u:sesame@h1?spare_leases=many",
             "etcd://u:sesame@h1:port",
+            "etcd://u:?sesame@h1",
         ] {
             let error = parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");

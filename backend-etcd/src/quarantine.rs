@@ -80,15 +80,15 @@ impl EtcdBackend {
         if self.history.is_same(&self.rpc, pass, answer) {
             return Ok(true);
         }
-        match Box::pin(self.pass()).await {
-            Ok(now) if now.history == pass.history => return Ok(true),
-            Ok(_) => {}
-            Err(error) => {
-                let message = "the lock was granted, and then the connection was lost";
-                return Err(Error::new(ErrorKind::OutcomeUnknown, message).with_source(error));
-            }
+        // The caller knows nothing of the grant, which may still be there.
+        let unknown = |error| {
+            let message = "the lock was granted, and then the connection was lost";
+            Error::new(ErrorKind::OutcomeUnknown, message).with_source(error)
+        };
+        if Box::pin(self.pass()).await.map_err(unknown)?.history == pass.history {
+            return Ok(true);
         }
-        Box::pin(self.revoke(lease)).await?;
+        Box::pin(self.revoke(lease)).await.map_err(unknown)?;
         Ok(false)
     }
 

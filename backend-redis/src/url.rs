@@ -161,10 +161,13 @@ fn options(mut builder: RedisBuilder, url: &Url, socket: bool) -> Result<RedisBu
             "user" if socket => builder.username(value),
             "password" if socket => builder.password(value),
             "db" if socket => builder.database(database(value)?),
-            // Its value may be a secret in the wrong place.
+            // Its value may be a secret in the wrong place; so may all of it, of a password with a `?`
+            // that was not encoded.
             other => {
+                let secret = url.query().is_some_and(|query| query.contains('@'));
+                let other = if secret { String::new() } else { format!(" {other:?}") };
                 return Err(refuse(format!(
-                    "unknown option {other:?}; allowed are prefix, longest_lease, quarantine, \
+                    "unknown option{other}; allowed are prefix, longest_lease, quarantine, \
                      protocol, timeout, allow_eviction, failover_margin, wait_replicas, wait_timeout, \
                      late_after, ca, cert, key, for a socket user, password, db, with sentinels sentinel_user, \
                      sentinel_password"
@@ -273,6 +276,7 @@ mod tests {
             ("redis+cluster://:hunter2@a,b/1", "only database 0"),
             ("redis://:hunter2@h/x", "no number"),
             ("redis://:hunter2@h?longest=3s", "unknown option \"longest\""),
+            ("redis://me:?hunter2@h", "unknown option; allowed"),
             ("redis://:hunter2@h?quarantine=yes", "on and off"),
             ("redis://:hunter2@h?timeout=5", "such as 30s"),
             ("rediss://:hunter2@h?cert=/dev/null", "both or neither"),

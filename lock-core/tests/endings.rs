@@ -1,6 +1,6 @@
 //! Clients that are closed, and callers without a runtime.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
 
 mod support;
 
@@ -11,9 +11,11 @@ use std::{
 
 use futures_util::FutureExt as _;
 use lock_core::{
-    Backend as _, Blocked, ClientOptions, ErrorKind, LockClient, LockName, Memory, SystemEnv,
+    Backend as _, Blocked, ClientOptions, Error, ErrorKind, Guard, LockClient, LockName, Memory,
+    SystemEnv,
 };
 use support::Gate;
+use tokio::{runtime::Runtime, task::JoinHandle};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -111,37 +113,63 @@ async fn a_waiter_whose_question_hangs_takes_another_place() {
     served.expect("another place was taken").release().await.unwrap();
 }
 
-/// The keeper's runtime ends, or stands still, before it has begun the release of a guard that was
-/// dropped.
-fn the_next_is_served(keeper_ends: bool) {
-    let memory = Memory::new();
-    let client = LockClient::new(Arc::new(memory.clone()));
-    let lease = Duration::from_millis(300);
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Two wait on a runtime of their own; the first is served and drops its guard. The keeper's runtime has
+/// stood still since before that. Returns the second.
+fn one_waits_behind_a_release(
+    client: &LockClient,
+    memory: &Memory,
+    lease: Duration,
+    [keepers, waiters]: [&Runtime; 2],
+) -> JoinHandle<Result<Guard, Error>> {
     let lock = || client.lock("job").lease(lease);
-    let keepers = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let waiters = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // What was acquired first says where the keeper runs.
     let held = keepers.block_on(lock().acquire()).unwrap();
     let (first, second) = (waiters.spawn(lock().acquire()), waiters.spawn(lock().acquire()));
     waiters.block_on(async {
-        while memory.inspect(held.name()).await.unwrap().unwrap().waiting != Some(1) {
-            tokio::task::yield_now().await;
-        }
+        a_place_is_taken(memory).await;
         held.release().await.unwrap();
         drop(tokio::time::timeout(LONG, first).await.unwrap().unwrap().unwrap());
     });
-    let keepers = (!keeper_ends).then_some(keepers);
-    let served = waiters.block_on(async { tokio::time::timeout(LONG, second).await });
-    assert!(served.is_ok_and(|served| served.unwrap().is_ok()), "it waits for ever");
-    drop(keepers);
+    second
+}
+
+async fn a_place_is_taken(memory: &Memory) {
+    let name = LockName::new("job").unwrap();
+    let taken = async {
+        while memory.inspect(&name).await.unwrap().and_then(|state| state.waiting) != Some(1) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG / 3, taken).await.expect("nobody has a place");
 }
 
 #[test]
 fn waiters_are_served_though_the_release_before_them_never_ran() {
-    the_next_is_served(true);
+    let memory = Memory::new();
+    let client = LockClient::new(Arc::new(memory.clone()));
+    let [keepers, waiters] = [runtime(), runtime()];
+    // Its place is taken long before the lease is over, at which the driver looks by itself.
+    let second = one_waits_behind_a_release(&client, &memory, LONG, [&keepers, &waiters]);
+    drop(keepers);
+    waiters.block_on(async {
+        a_place_is_taken(&memory).await;
+        memory.force_release(&LockName::new("job").unwrap()).await.unwrap();
+        let served = tokio::time::timeout(LONG, second).await.expect("it waits for ever");
+        drop(served.unwrap().unwrap());
+    });
 }
 
 #[test]
 fn waiters_are_served_though_the_release_before_them_never_ends() {
-    the_next_is_served(false);
+    let memory = Memory::new();
+    let client = LockClient::new(Arc::new(memory.clone()));
+    let [keepers, waiters] = [runtime(), runtime()];
+    let lease = Duration::from_millis(300);
+    let second = one_waits_behind_a_release(&client, &memory, lease, [&keepers, &waiters]);
+    let served = waiters.block_on(async { tokio::time::timeout(LONG, second).await });
+    drop(served.expect("it waits for ever").unwrap().unwrap());
 }

@@ -7,6 +7,7 @@ use lock_core::{Backend as _, Enqueued, Outcome, Release, Signal};
 use tokio::time::{sleep, timeout};
 
 use super::*;
+use crate::{rpc::Lease, store::Tried};
 
 const STEP: Duration = Duration::from_millis(20);
 
@@ -115,6 +116,45 @@ async fn an_abandoned_owner_gets_no_place() {
     let ghost = two.enqueue(&given_up).await.unwrap();
     assert!(matches!(ghost, Enqueued::Waiting(..)), "{ghost:?}");
     assert_eq!(waiting(&one, "job").await, Some(0), "a ghost stands in the queue");
+}
+
+/// A place whose making had no answer, and its lease.
+async fn not_known(store: &EtcdBackend, wanted: &Request) -> Lease {
+    let turn = waits(store, wanted).await;
+    let place = store.places.get(wanted.owner).unwrap();
+    drop(turn);
+    let (lease, seat) = (place.lease(), Arc::clone(&place.seat));
+    store.note_try(wanted.owner, Tried { lease, seat });
+    lease
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_is_not_known_is_found_after_a_quarantine() {
+    let (etcd, [one, two]) = pair().await;
+    granted(&one, &request("job")).await;
+    let wanted = request("job");
+    let lease = not_known(&two, &wanted).await;
+    let quarantine = "leasehold/%leasehold/quarantine";
+    etcd.ctl(&["put", quarantine, "a case"]).await.unwrap();
+    let held_back = two.enqueue(&wanted).await.unwrap();
+    assert!(matches!(held_back, Enqueued::Quarantined(_)), "{held_back:?}");
+    etcd.ctl(&["del", quarantine]).await.unwrap();
+    let _turn = waits(&two, &wanted).await;
+    let found = two.places.get(wanted.owner).unwrap().lease().id;
+    assert_eq!(found, lease.id, "another lease is kept alive than that of the place");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lease_of_a_place_that_is_not_known_is_no_spare() {
+    let (_etcd, [one, two]) = pair().await;
+    granted(&one, &request("job")).await;
+    let wanted = request("job");
+    let lease = not_known(&two, &wanted).await;
+    one.abandon(&wanted).await.unwrap();
+    let refused = two.enqueue(&wanted).await.unwrap();
+    assert!(matches!(refused, Enqueued::Waiting(..)), "{refused:?}");
+    let spare = two.spares.take(lease.ttl);
+    assert!(spare.is_none_or(|spare| spare.id != lease.id), "another place would live by it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
