@@ -125,7 +125,8 @@ impl State {
 
     pub(crate) fn abandon(&mut self, name: &LockName, owner: OwnerId, now: Instant) {
         self.abandoned.insert(owner, now + REMEMBERED);
-        if self.of(name, owner).is_some() {
+        // What was released and is kept stays.
+        if self.of(name, owner).is_some_and(|record| !record.kept) {
             self.free(name);
         }
     }
