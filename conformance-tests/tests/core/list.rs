@@ -263,8 +263,8 @@ pub(crate) const CORE: &[Mutant] = &[
         name: "an answer that a release is to bring is waited for without end",
         requirement: "L2",
         file: "client/waiting/driver.rs",
-        guard: "if followed.over {",
-        without: "if followed.over && !LEFT_OUT {",
+        guard: "if followed.is_over(&inner) {",
+        without: "if followed.is_over(&inner) && !LEFT_OUT {",
         case: "endings::waiters_are_served_though_the_release_before_them_never_ends",
     },
     Mutant {

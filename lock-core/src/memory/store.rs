@@ -210,7 +210,6 @@ impl Store {
         }
         self.step(name, now, |entry| {
             entry.queue.retain(|place| place.request.owner != owner);
-            // What was released and is kept stays.
             entry.holder.take_if(|held| held.owner == owner && !held.kept);
         });
     }

@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
-use super::{Carried, Queue};
+use super::{Carried, Queue, follow::Followed};
 use crate::{
     Attempt, Blocked, Busy, Enqueued, Error, Grant, Instant, Renewal, Request, Signal, Turn,
     client::{
         call::{Call, CleanUp},
-        held::{Held, validity},
+        held::validity,
         inner::{Handle, InFlight, Inner},
         release,
     },
@@ -39,28 +39,6 @@ struct Asked {
     request: Request,
     /// A try of it had no answer: a ghost may yet come, also after the grant was released.
     doubtful: bool,
-}
-
-/// A guard that this process was given.
-struct Followed {
-    held: Arc<Held>,
-    carried: oneshot::Receiver<Carried>,
-    /// When to look whether it has ended: an answer may never come, as where the keeper's runtime stands
-    /// still.
-    look_at: Instant,
-    /// Whether it had ended at the last look.
-    over: bool,
-}
-
-impl Followed {
-    /// An answer that is already here is a place or a grant to give up; a later one finds nobody, and
-    /// whoever brings it does the same.
-    async fn give_up(mut self, inner: &Arc<Inner>) {
-        self.carried.close();
-        if let Ok(carried) = self.carried.try_recv() {
-            carried.clean_up(inner).await;
-        }
-    }
 }
 
 struct Place {
@@ -342,14 +320,13 @@ impl Driver {
                 return Step::Enqueue(None);
             }
         };
-        let look_at = inner.env.now() + held.grant.lease;
-        Step::Follow(Followed { held, carried, look_at, over: false })
+        Step::Follow(Followed::new(&inner, held, carried))
     }
 
     /// Waits for the release of the guard that this process was given.
     async fn follow(&mut self, mut followed: Followed) -> Step {
         let inner = Arc::clone(&self.handle.0);
-        let look = inner.env.sleep(followed.look_at.since(inner.env.now()));
+        let look = followed.sleep(&inner);
         tokio::select! {
             biased;
             answer = &mut followed.carried => match answer {
@@ -366,13 +343,10 @@ impl Driver {
             },
             () = self.queue.changed.notified() => Step::Follow(followed),
             () = look => {
-                if followed.over {
-                    // Its release has had a lease's time.
+                if followed.is_over(&inner) {
                     followed.give_up(&inner).await;
                     return Step::Enqueue(None);
                 }
-                followed.over = !inner.check(&followed.held);
-                followed.look_at = inner.env.now() + followed.held.grant.lease;
                 Step::Follow(followed)
             }
         }

@@ -1,6 +1,7 @@
 //! Waiting: the waiters of one process share one place per name in the store's queue (L3, L4).
 
 mod driver;
+mod follow;
 
 use std::{
     collections::{HashMap, VecDeque},
