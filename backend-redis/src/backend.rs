@@ -202,7 +202,7 @@ impl Redis {
         let arguments: Vec<_> = words.iter().map(String::as_bytes).collect();
         let asked = async {
             // Nothing rests on a handshake that is too old.
-            self.0.link(bucket).await?.identity().await?;
+            self.0.link(bucket).await?.handshake().await?;
             let renew = self.0.run_somewhere(bucket, &scripts::RENEW, &keys, &arguments);
             let (answer, link) = renew.await?;
             let acknowledged = match self.0.settings.acknowledgement() {

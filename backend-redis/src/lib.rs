@@ -83,6 +83,7 @@ mod error;
 mod failover;
 mod fence;
 mod guarantees;
+mod handshake;
 mod identity;
 mod keys;
 mod link;

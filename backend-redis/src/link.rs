@@ -4,13 +4,13 @@ use std::{
     fmt,
     future::Future,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc,
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use lock_core::{Env as _, Error, ErrorKind, FencingToken, Instant, SystemEnv};
+use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind as Driver, ProtocolVersion, PushInfo, RedisError,
     Value, aio::MultiplexedConnection,
@@ -19,6 +19,7 @@ use redis::{
 use crate::{
     acks::Acks,
     error,
+    handshake::{Handshake, Last},
     identity::{self, Identity, Limits},
     pushes::Pushes,
     settings::{Protocol, Settings},
@@ -35,9 +36,7 @@ pub(crate) struct Link {
     pub(crate) place: Place,
     connection: MultiplexedConnection,
     timeout: Duration,
-    identity: Mutex<(Arc<Identity>, Instant)>,
-    /// The server's clock in µs, at the instant of the handshake or later.
-    clock: AtomicU64,
+    handshake: Last,
     /// A command had no answer in time, or the connection ended: the next caller makes a new one.
     dead: Arc<AtomicBool>,
     /// Whether the server may be replaced by a replica, also when it has none now.
@@ -108,12 +107,11 @@ impl Link {
             listening: Listening::new(way, Arc::clone(&dead), pushes, timeout),
             connection,
             timeout,
-            identity: Mutex::default(),
-            clock: AtomicU64::new(0),
+            handshake: Last::default(),
             dead,
         };
-        let identity = link.confirm().await?;
-        if identity.clustered && !settings.topology.is_cluster() {
+        let told = link.confirm().await?;
+        if told.identity.clustered && !settings.topology.is_cluster() {
             return Err(Error::new(ErrorKind::Config, error::PART_OF_A_CLUSTER));
         }
         link.check_memory_policy(settings).await?;
@@ -153,31 +151,22 @@ impl Link {
     }
 
     /// Who the server said it is, not longer ago than [`CONFIRMED_WITHIN`].
-    pub(crate) async fn identity(&self) -> Result<Arc<Identity>, Error> {
-        let (known, at) = self.known();
-        if SystemEnv.now().since(at) < CONFIRMED_WITHIN {
+    pub(crate) async fn handshake(&self) -> Result<Handshake, Error> {
+        let known = self.handshake.get();
+        if SystemEnv.now().since(known.asked) < CONFIRMED_WITHIN {
             return Ok(known);
         }
         Box::pin(self.confirm()).await
     }
 
-    pub(crate) fn known(&self) -> (Arc<Identity>, Instant) {
-        self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The server's time, in µs, from which on an attempt sent now is too late to take effect. It is no
-    /// earlier than the server's clock says, unless that was stepped since the handshake.
-    pub(crate) fn deadline(&self, late_after: Duration) -> u64 {
-        let passed = SystemEnv.now().since(self.known().1) + late_after;
-        match self.clock.load(Ordering::Relaxed) {
-            0 => FencingToken::MAX.get(),
-            micros => micros.saturating_add(passed.as_micros() as u64),
-        }
+    /// The same, however long ago.
+    pub(crate) fn known(&self) -> Arc<Identity> {
+        self.handshake.get().identity
     }
 
     /// Asks the server who it is, on this connection.
-    pub(crate) async fn confirm(&self) -> Result<Arc<Identity>, Error> {
-        let before = SystemEnv.now();
+    pub(crate) async fn confirm(&self) -> Result<Handshake, Error> {
+        let asked = SystemEnv.now();
         let (server, replication) =
             tokio::try_join!(self.info("server"), self.info("replication"))?;
         let clock = identity::field(&server, "server_time_usec").and_then(|time| time.parse().ok());
@@ -190,12 +179,9 @@ impl Link {
         if self.fails_over || identity.is_replicated() {
             identity.limits = self.limits().await?;
         }
-        let identity = Arc::new(identity);
-        // An older server does not tell: then only tombstones stop what is late.
-        self.clock.store(clock.unwrap_or(0), Ordering::Relaxed);
-        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) =
-            (Arc::clone(&identity), before);
-        Ok(identity)
+        let told = Handshake { identity: Arc::new(identity), asked, clock };
+        self.handshake.set(&told);
+        Ok(told)
     }
 
     /// What limits the writes of a master that is cut off, if that may be asked.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
 use redis::{Cmd, ErrorKind as Driver, RedisError, ServerErrorKind, Value};
 
 use crate::{
@@ -216,12 +216,13 @@ impl Store {
             if waiting_for_places {
                 Box::pin(link.listening.subscribe(bucket)).await?;
             }
-            let identity = link.identity().await?;
+            let told = link.handshake().await?;
+            let identity = &told.identity;
             let agreed = self.agreed();
             let longest = agreed.longest.as_micros().to_string();
             let quarantine = if agreed.quarantine { "on" } else { "off" };
-            let failover = Failover::of(&self.settings, &identity).argument();
-            let deadline = link.deadline(self.settings.late_after).to_string();
+            let failover = Failover::of(&self.settings, identity).argument();
+            let deadline = told.deadline(SystemEnv.now(), self.settings.late_after).to_string();
             let packed: String;
             let mut arguments: Vec<&[u8]> = Vec::with_capacity(own.len() + 6);
             if script.packed {
@@ -246,8 +247,8 @@ impl Store {
             match answer.reply {
                 // Late by a clock that was stepped, since the answer has come in time.
                 Some(Reply::Stale | Reply::Late) if answer.first.is_none() => {
-                    let identity = Box::pin(link.confirm()).await?;
-                    self.promise(Some((&link.place, &identity)));
+                    let told = Box::pin(link.confirm()).await?;
+                    self.promise(Some((&link.place, &told.identity)));
                 }
                 Some(Reply::Settings(longest, quarantine)) if answer.first.is_none() => {
                     self.adopt(longest, quarantine)?;

@@ -154,9 +154,9 @@ impl Store {
         }
         let link = Link::open(&self.settings, place, Arc::clone(&self.pushes)).await?;
         let link = Arc::new(link);
-        let identity = link.identity().await?;
+        let told = link.handshake().await?;
         self.compare_settings(&link, bucket).await?;
-        self.promise(Some((place, &identity)));
+        self.promise(Some((place, &told.identity)));
         keep_confirming(&link, &self.pushes, &self.finder);
         *only_one = Some(Arc::clone(&link));
         Ok(link)
@@ -164,7 +164,7 @@ impl Store {
 
     /// Who the server of a bucket said it is on the present connection.
     pub(crate) fn identity(&self, bucket: Bucket) -> Option<Arc<Identity>> {
-        self.routes.current(bucket).map(|link| link.known().0)
+        self.routes.current(bucket).map(|link| link.known())
     }
 
     pub(crate) fn close(&self) {
@@ -273,7 +273,8 @@ fn keep_confirming(link: &Arc<Link>, pushes: &Arc<Pushes>, finder: &Finder) {
             tokio::time::sleep(CONFIRM_EVERY).await;
             let Some(link) = link.upgrade().filter(|link| !link.is_dead()) else { return };
             match link.confirm().await {
-                Ok(identity) => {
+                Ok(told) => {
+                    let identity = told.identity;
                     if last.replace(Arc::clone(&identity)).is_some_and(|old| old != identity) {
                         pushes.recheck_all();
                     }

@@ -7,26 +7,27 @@ pub(crate) const REDIS: &[Mutant] = &[
         name: "a new connection believes what an earlier one was told",
         requirement: "section 5",
         file: "link.rs",
-        guard: "        let identity = link.confirm().await?;\n        if identity.clustered",
+        guard: "        let told = link.confirm().await?;\n        if told.identity.clustered",
         without:
-            "        static FIRST: std::sync::OnceLock<Arc<Identity>> = std::sync::OnceLock::new();
-        let identity = match FIRST.get() {
+            "        static FIRST: std::sync::OnceLock<Handshake> = std::sync::OnceLock::new();
+        let told = match FIRST.get() {
             Some(first) if LEFT_OUT => {
-                *link.identity.lock().unwrap() = (Arc::clone(first), SystemEnv.now());
-                Arc::clone(first)
+                let told = Handshake { asked: SystemEnv.now(), ..first.clone() };
+                link.handshake.set(&told);
+                told
             }
             _ => link.confirm().await?,
         };
-        FIRST.set(Arc::clone(&identity)).ok();
-        if identity.clustered",
+        FIRST.set(told.clone()).ok();
+        if told.identity.clustered",
         case: "cases::a_new_connection_asks_again_who_the_server_is",
     },
     Mutant {
         name: "a grant rests on a handshake however old",
         requirement: "section 5",
         file: "link.rs",
-        guard: "if SystemEnv.now().since(at) < CONFIRMED_WITHIN {",
-        without: "if LEFT_OUT || SystemEnv.now().since(at) < CONFIRMED_WITHIN {",
+        guard: "if SystemEnv.now().since(known.asked) < CONFIRMED_WITHIN {",
+        without: "if LEFT_OUT || SystemEnv.now().since(known.asked) < CONFIRMED_WITHIN {",
         case: "cases::after_a_stall_the_server_is_asked_again_who_it_is",
     },
     Mutant {
