@@ -12,10 +12,10 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use lock_core::{Error, ErrorKind};
+use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisError, Value};
 
-use crate::{error, settings::Settings, topology::Place};
+use crate::{error, failure::LastFailure, settings::Settings, topology::Place};
 
 /// How long other nodes are waited for after the first has answered.
 const OTHERS: Duration = Duration::from_millis(100);
@@ -29,7 +29,7 @@ pub(crate) struct Map {
     seeds: Vec<Place>,
     known: Mutex<Known>,
     /// Whoever asks the nodes holds it.
-    asking: tokio::sync::Mutex<()>,
+    asking: tokio::sync::Mutex<LastFailure>,
 }
 
 #[derive(Default)]
@@ -80,11 +80,17 @@ impl Map {
         if let Some(place) = self.owner(slot) {
             return Ok(place);
         }
-        let _one_asks = self.asking.lock().await;
+        let asked = SystemEnv.now();
+        let mut last = self.asking.lock().await;
         if let Some(place) = self.owner(slot) {
             return Ok(place);
         }
-        self.refresh(slot).await?;
+        if let Some(error) = last.since(asked) {
+            return Err(error);
+        }
+        let refreshed = self.refresh(slot).await;
+        last.note(&refreshed, SystemEnv.now());
+        refreshed?;
         self.owner(slot).ok_or_else(|| {
             Error::new(ErrorKind::Unavailable, format!("no node serves slot {slot} of the cluster"))
         })

@@ -80,10 +80,10 @@ impl RedisBuilder {
     }
 
     /// How long they have for it; less than the time limit of a command. While it is waited, nothing
-    /// else is answered on the connection. Default: 500 ms.
+    /// else is answered on the connection. Only with [`RedisBuilder::wait_replicas`]. Default: 500 ms.
     #[must_use]
     pub fn wait_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.wait_timeout = timeout;
+        self.settings.wait_timeout = Some(timeout);
         self
     }
 
@@ -133,7 +133,7 @@ impl RedisBuilder {
                 allow_eviction: false,
                 failover_margin: None,
                 wait_replicas: 0,
-                wait_timeout: Duration::from_millis(500),
+                wait_timeout: None,
                 late_after: Duration::from_secs(30),
                 roots: None,
                 identity: None,
@@ -149,7 +149,8 @@ impl RedisBuilder {
         crate::url::parse(url)
     }
 
-    /// The ACL user. Default: the server's default user.
+    /// The ACL user; without a password, one that needs none (`nopass`). Default: the server's default
+    /// user.
     #[must_use]
     pub fn username(mut self, username: impl Into<String>) -> Self {
         self.settings.login.username = Some(username.into());

@@ -6,6 +6,9 @@ use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
 pub(crate) const PART_OF_A_CLUSTER: &str =
     "the server is part of a cluster; use redis+cluster:// with some of its nodes";
 
+pub(crate) const NO_PART_OF_A_CLUSTER: &str =
+    "the server in a node's place is no part of a cluster";
+
 /// An error of a command that may have been carried out.
 pub(crate) fn of_command(error: &RedisError) -> Error {
     let code = error.code().unwrap_or_default();
@@ -44,6 +47,15 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
         _ => (ErrorKind::OutcomeUnknown, "the answer was not understood"),
     };
     Error::new(kind, message).with_source(error.clone())
+}
+
+/// The same for an error of ours: whoever connects has not asked for anything yet, so nothing can have
+/// been done.
+pub(crate) fn before_asking(error: Error) -> Error {
+    if !error.is_ambiguous() {
+        return error;
+    }
+    Error::new(ErrorKind::Unavailable, "no connection to the server").with_source(error)
 }
 
 /// Whether this came of a slot on the move, with some of the keys here and some there.

@@ -77,10 +77,12 @@
 mod acks;
 mod backend;
 mod batch;
+mod certificates;
 mod cluster;
 mod config;
 mod error;
 mod failover;
+mod failure;
 mod fence;
 mod guarantees;
 mod handshake;

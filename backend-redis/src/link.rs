@@ -114,6 +114,10 @@ impl Link {
         if told.identity.clustered && !settings.topology.is_cluster() {
             return Err(Error::new(ErrorKind::Config, error::PART_OF_A_CLUSTER));
         }
+        // Another server has the node's address now. It would grant everything, and never say MOVED.
+        if !told.identity.clustered && settings.topology.is_cluster() {
+            return Err(Error::new(ErrorKind::Unavailable, error::NO_PART_OF_A_CLUSTER));
+        }
         link.check_memory_policy(settings).await?;
         Ok(link)
     }
@@ -198,7 +202,14 @@ impl Link {
                         redis::from_redis_value(flat(answer)).unwrap_or_default();
                     limits.read(&answer);
                 }
-                Err(_) => self.refused_config.store(true, Ordering::Relaxed),
+                Err(error) => {
+                    let error = error::of_command(&error);
+                    // A server that is busy now says nothing of what may be asked.
+                    if error.is_retryable() {
+                        return Err(error);
+                    }
+                    self.refused_config.store(true, Ordering::Relaxed);
+                }
             }
         }
         Ok(limits)

@@ -5,15 +5,20 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use lock_core::{Error, Instant};
-
-use crate::{keys::Bucket, link::Link, topology::Place};
+use crate::{failure::LastFailure, keys::Bucket, link::Link, topology::Place};
 
 /// At most one connection to a server; whoever needs one holds the lock while it is made.
-pub(crate) type Line = Arc<tokio::sync::Mutex<Option<Arc<Link>>>>;
+pub(crate) type Line = Arc<tokio::sync::Mutex<Tried>>;
 
-/// The last failure to find a bucket's server, and when; whoever looks for it holds the lock.
-pub(crate) type Search = tokio::sync::Mutex<Option<(Instant, Error)>>;
+/// What came of the last try to connect.
+#[derive(Debug, Default)]
+pub(crate) struct Tried {
+    pub(crate) link: Option<Arc<Link>>,
+    pub(crate) failure: LastFailure,
+}
+
+/// The last failure to find a bucket's server; whoever looks for it holds the lock.
+pub(crate) type Search = tokio::sync::Mutex<LastFailure>;
 
 /// The connections in use: for each bucket the one to its server, and for each server its line.
 #[derive(Debug)]
@@ -85,5 +90,5 @@ impl Routes {
 
 fn is_used(line: &Line) -> bool {
     // One that is being made has its maker.
-    line.try_lock().map_or(true, |link| link.as_ref().is_some_and(|link| !link.is_dead()))
+    line.try_lock().map_or(true, |tried| tried.link.as_ref().is_some_and(|link| !link.is_dead()))
 }

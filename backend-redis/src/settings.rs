@@ -9,12 +9,14 @@ use redis::{
 };
 
 use crate::{
+    certificates,
     guarantees::SHORTEST_LEASE,
     store::Agreed,
     topology::{Place, Topology},
 };
 
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+const WAIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Tombstones live for 60 s: see `TOMB_MS` in scripts/common.lua.
 const LATEST: Duration = Duration::from_secs(50);
 
@@ -63,7 +65,7 @@ pub(crate) struct Settings {
     pub(crate) allow_eviction: bool,
     pub(crate) failover_margin: Option<Duration>,
     pub(crate) wait_replicas: u32,
-    pub(crate) wait_timeout: Duration,
+    pub(crate) wait_timeout: Option<Duration>,
     pub(crate) late_after: Duration,
     pub(crate) roots: Option<Vec<u8>>,
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
@@ -92,7 +94,8 @@ impl fmt::Debug for Settings {
 impl Settings {
     /// Whose acknowledgement is waited for, if any.
     pub(crate) fn acknowledgement(&self) -> Option<Acknowledgement> {
-        let Self { wait_replicas: replicas, wait_timeout: within, .. } = *self;
+        let Self { wait_replicas: replicas, wait_timeout, .. } = *self;
+        let within = wait_timeout.unwrap_or(WAIT_TIMEOUT);
         (replicas > 0).then_some(Acknowledgement { replicas, within })
     }
 
@@ -133,14 +136,23 @@ impl Settings {
                 show(*timeout)
             ));
         }
-        let within = self.wait_timeout;
-        let waits = self.wait_replicas > 0;
-        if waits && (within < Duration::from_millis(1) || within >= *timeout) {
-            return refuse(format!(
-                "wait timeout {} is not allowed; allowed is 1ms to less than the timeout, {}",
-                show(within),
-                show(*timeout)
-            ));
+        match (self.acknowledgement(), self.wait_timeout) {
+            (Some(wanted), _)
+                if wanted.within < Duration::from_millis(1) || wanted.within >= *timeout =>
+            {
+                return refuse(format!(
+                    "wait timeout {} is not allowed; allowed is 1ms to less than the timeout, {}",
+                    show(wanted.within),
+                    show(*timeout)
+                ));
+            }
+            (None, Some(within)) => {
+                return refuse(format!(
+                    "wait timeout {} is given, and nobody is waited for; allowed is with                      wait_replicas of 1 or more",
+                    show(within)
+                ));
+            }
+            _ => {}
         }
         let late = self.late_after;
         if late < Duration::from_millis(10) || late > LATEST {
@@ -163,7 +175,8 @@ impl Settings {
         if (roots.is_some() || identity.is_some()) && !topology.tls() {
             return refuse("certificates are for TLS; allowed is rediss:// with them".into());
         }
-        Ok(())
+        roots.as_deref().map_or(Ok(()), certificates::check_roots)?;
+        identity.as_ref().map_or(Ok(()), |(chain, key)| certificates::check_own(chain, key))
     }
 
     /// The driver's description of the same.
@@ -186,7 +199,10 @@ impl Settings {
         if let Some(username) = &login.username {
             redis = redis.set_username(username);
         }
-        if let Some(password) = &login.password {
+        // Without a password the driver would not send the user either, and be the default one. Who is
+        // let in without any is let in with an empty one.
+        let nothing = login.username.is_some().then(String::new);
+        if let Some(password) = login.password.as_ref().or(nothing.as_ref()) {
             redis = redis.set_password(password);
         }
         let address = match place {
@@ -225,7 +241,10 @@ pub(crate) fn check_longest(longest: Duration) -> Result<(), Error> {
         return Err(Error::new(ErrorKind::InvalidInput, message));
     }
     if !longest.subsec_nanos().is_multiple_of(1_000_000) {
-        let message = "the longest lease is not a multiple of 1ms";
+        let message = format!(
+            "longest lease {} is not allowed; allowed are multiples of 1ms",
+            humantime::format_duration(longest)
+        );
         return Err(Error::new(ErrorKind::InvalidInput, message));
     }
     Ok(())

@@ -108,19 +108,18 @@ impl Store {
         }
     }
 
-    /// One looks for the server, and all who have asked meanwhile have what it found: a server that
-    /// hangs costs each of them one time limit, not one after the other.
+    /// One looks for the server, and all who have asked meanwhile have what it found.
     async fn search(&self, bucket: Bucket) -> Result<Arc<Link>, Error> {
         let asked = SystemEnv.now();
         let mut last = self.routes.search(bucket).lock().await;
         if let Some(link) = self.routes.current(bucket) {
             return Ok(link);
         }
-        if let Some((_, error)) = last.as_ref().filter(|(failed, _)| *failed >= asked) {
-            return Err(error.clone());
+        if let Some(error) = last.since(asked) {
+            return Err(error);
         }
         let found = self.find(bucket).await;
-        *last = found.as_ref().err().map(|error| (SystemEnv.now(), error.clone()));
+        last.note(&found, SystemEnv.now());
         found
     }
 
@@ -142,23 +141,34 @@ impl Store {
         Ok(link)
     }
 
-    /// The connection to a server, for this bucket first.
+    /// The connection to a server, for this bucket first. All buckets of a node that hangs wait for it
+    /// together.
     pub(crate) async fn link_to(&self, place: &Place, bucket: Bucket) -> Result<Arc<Link>, Error> {
+        let asked = SystemEnv.now();
         let line = self.routes.line(place);
-        let mut only_one = line.lock().await;
-        if let Some(link) = only_one.as_ref().filter(|link| !link.is_dead()) {
+        let mut tried = line.lock().await;
+        if let Some(link) = tried.link.as_ref().filter(|link| !link.is_dead()) {
             return Ok(Arc::clone(link));
+        }
+        if let Some(error) = tried.failure.since(asked) {
+            return Err(error);
         }
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, "the connection was closed"));
         }
+        let made = self.connect(place, bucket).await.map_err(error::before_asking);
+        tried.failure.note(&made, SystemEnv.now());
+        tried.link = made.as_ref().ok().cloned();
+        made
+    }
+
+    async fn connect(&self, place: &Place, bucket: Bucket) -> Result<Arc<Link>, Error> {
         let link = Link::open(&self.settings, place, Arc::clone(&self.pushes)).await?;
         let link = Arc::new(link);
         let told = link.handshake().await?;
         self.compare_settings(&link, bucket).await?;
         self.promise(Some((place, &told.identity)));
         keep_confirming(&link, &self.pushes, &self.finder);
-        *only_one = Some(Arc::clone(&link));
         Ok(link)
     }
 

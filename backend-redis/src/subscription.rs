@@ -118,6 +118,12 @@ impl Listening {
             }
         }
         self.subscribed.fetch_or(bit(bucket), Ordering::SeqCst);
+        // One that ended before this bit was set has not cleared it, and one that ends later does.
+        if let Second::Sharded(_, ended) = &*second
+            && ended.load(Ordering::SeqCst)
+        {
+            self.subscribed.fetch_and(!bit(bucket), Ordering::SeqCst);
+        }
         Ok(())
     }
 

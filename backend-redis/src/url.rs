@@ -35,6 +35,9 @@ const FORM: &str = "the URL of a Redis store is redis://USER:PASSWORD@HOST:PORT/
 /// `wait_replicas=1`, `wait_timeout=500ms`, `late_after=30s`; with TLS `ca=FILE`, and `cert=FILE`
 /// with `key=FILE`, in PEM.
 ///
+/// Before the host `@ : / ? # %` are percent-encoded in a user and a password, in the value of an option
+/// also `+` and `&`, since a `+` there is a space.
+///
 /// # Errors
 /// As [`RedisBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message shows the
 /// URL.
@@ -49,6 +52,10 @@ fn refuse(message: impl Into<String>) -> Error {
 pub(crate) fn parse(url: &str) -> Result<RedisBuilder, Error> {
     let (url, hosts) = single_host(url)?;
     let url = Url::parse(&url).map_err(|_| refuse(FORM))?;
+    if url.fragment().is_some() {
+        // Of a password with a `#` that was not encoded, perhaps.
+        return Err(refuse(format!("{FORM}; there is nothing behind a #")));
+    }
     let path = decoded(url.path())?;
     let scheme = url.scheme();
     let socket = matches!(scheme, "unix" | "redis+unix");
@@ -69,6 +76,10 @@ pub(crate) fn parse(url: &str) -> Result<RedisBuilder, Error> {
         "redis+sentinel" | "rediss+sentinel" => {
             let master;
             (master, number) = number.split_once('/').unwrap_or((number, ""));
+            // Of a password with a `/` that was not encoded.
+            if master.contains('@') {
+                return Err(refuse(FORM));
+            }
             let sentinels: Result<_, _> =
                 hosts.iter().map(|host| place(host, 26379, scheme)).collect();
             Topology::Sentinel(Group { master: master.to_owned(), sentinels: sentinels? })
@@ -130,7 +141,10 @@ fn options(mut builder: RedisBuilder, url: &Url, socket: bool) -> Result<RedisBu
             "late_after" => builder.late_after(span("late_after", value)?),
             "failover_margin" => builder.failover_margin(span("failover_margin", value)?),
             "wait_replicas" => builder.wait_replicas(value.parse().map_err(|_| {
-                refuse(format!("wait_replicas {value:?} is not allowed; allowed is 0 or more"))
+                refuse(format!(
+                    "wait_replicas {value:?} is not allowed; allowed are 0 to {}",
+                    u32::MAX
+                ))
             })?),
             "wait_timeout" => builder.wait_timeout(span("wait_timeout", value)?),
             "quarantine" => builder.quarantine(choice("quarantine", value, ["on", "off"])?),
@@ -189,7 +203,11 @@ fn decoded(text: &str) -> Result<String, Error> {
 }
 
 fn database(text: &str) -> Result<u32, Error> {
-    text.parse().map_err(|_| refuse("the database of the URL is no number; allowed is 0 or more"))
+    let limit = u32::MAX;
+    // Not repeated: it may be the rest of a password.
+    let message =
+        format!("the database of the URL is not allowed; allowed are the numbers 0 to {limit}");
+    text.parse().map_err(|_| refuse(message))
 }
 
 fn span(option: &str, value: &str) -> Result<std::time::Duration, Error> {
@@ -269,12 +287,15 @@ mod tests {
             ("redis+sentinel://:hunter2@a,,b/main", "redis://USER"),
             ("redis+sentinel://:hunter2@a,b", "name is empty"),
             ("redis://:hunter2@h?sentinel_user=hunter", "unknown option \"sentinel_user\""),
-            ("redis+sentinel://:hunter2@a/main/x", "no number"),
+            ("redis+sentinel://:hunter2@a/main/x", "numbers 0 to"),
+            ("redis+sentinel://me:1/hunter2@a/main", "redis://USER"),
             ("redis+cluster://:hunter2@", "redis://USER"),
-            ("redis://:hunter2@h?wait_replicas=-1", "0 or more"),
+            ("redis://:hunter2@h?wait_replicas=-1", "0 to 4294967295"),
+            ("redis://:hunter2@h?wait_timeout=1s", "wait_replicas of 1 or more"),
             ("redis://:hunter2@h?wait_replicas=1&wait_timeout=5s", "less than the timeout, 5s"),
             ("redis+cluster://:hunter2@a,b/1", "only database 0"),
-            ("redis://:hunter2@h/x", "no number"),
+            ("redis://:hunter2@h/x", "numbers 0 to"),
+            ("redis://me:1#hunter2@h", "nothing behind a #"),
             ("redis://:hunter2@h?longest=3s", "unknown option \"longest\""),
             ("redis://me:?hunter2@h", "unknown option; allowed"),
             ("redis://:hunter2@h?quarantine=yes", "on and off"),
@@ -282,6 +303,11 @@ mod tests {
             ("rediss://:hunter2@h?cert=/dev/null", "both or neither"),
             ("redis://:hunter2@h?prefix=a%7Bb", "without braces"),
             ("redis://:hunter2@h?longest_lease=1ms", "10ms to 7days"),
+            (
+                "redis://:hunter2@h?longest_lease=1s+1us",
+                "lease 1s 1us is not allowed; allowed are multiples",
+            ),
+            ("rediss://:hunter2@h?ca=/dev/null", "one or more certificates in PEM"),
         ] {
             let error = parse(url).and_then(|builder| builder.settings.check()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");

@@ -17,7 +17,7 @@ use self::support::{
     belief::hold,
     calls,
     clusters::{BUCKET, cluster, deafen_replica, fail_over, owner, queued, taken_over, url},
-    connect, granted, name, quarantined, renewed, request,
+    connect, first_use, granted, name, quarantined, renewed, request,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -230,6 +230,23 @@ async fn the_documented_permissions_are_enough() {
         let refused = node.cli(&["ACL", "DRYRUN", "app", "GET", "elsewhere"]).await.unwrap();
         assert!(refused.contains("no permissions") || refused.contains("NOPERM"), "{refused}");
     }
+}
+
+/// A third of all buckets are there; each alone would wait two time limits.
+#[tokio::test]
+async fn a_node_that_hangs_keeps_nobody_from_the_others() {
+    // Long, so that the others go on as if nothing had happened.
+    let options = RedisOptions::new().line("cluster-node-timeout 60000");
+    let cluster = RedisCluster::start(3, 0, options).await.unwrap();
+    first_use(&*connect(&url(&cluster, "")).await).await;
+    let (_, serving) = owner(&cluster, 0).await;
+    cluster.nodes()[(serving + 1) % 3].pause().unwrap();
+    let began = Instant::now();
+    let store = connect(&url(&cluster, "timeout=2s")).await;
+    let took = began.elapsed();
+    assert!(took > Duration::from_secs(2), "the node did not hang: {took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    granted(&*store, &request("a", LEASE)).await;
 }
 
 #[tokio::test]

@@ -86,6 +86,53 @@ async fn a_wrong_password_is_told_and_not_shown() {
     assert!(!format!("{:?}", connect(&url).await).contains("right"));
 }
 
+/// Without a password the driver would send no user, and be the default one.
+#[tokio::test]
+async fn a_user_without_a_password_is_that_user() {
+    let users = ["user free on nopass ~leasehold:* &* +@all", "user app on >hunter2 ~* &* +@all"];
+    let server = Redis::start(RedisOptions::new().line(users[0]).line(users[1])).await.unwrap();
+    for protocol in PROTOCOLS {
+        let login = |user: &str| format!("redis://{user}@{}?protocol={protocol}", server.address());
+        let store = connect(&login("free")).await;
+        let list = server.cli(&["CLIENT", "LIST"]).await.unwrap();
+        assert!(list.contains("user=free "), "{list}");
+        drop(store);
+        let error = backend_redis::connect(&login("app")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
+    }
+}
+
+/// Whatever may stand in a password, percent-encoded in a URL.
+#[tokio::test]
+async fn a_password_may_hold_anything() {
+    let password = "p@s:s/w?r#d%+&=,[]{}\u{fc}\u{1f511}";
+    let encoded: String = password.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    let rules = ["ACL", "SETUSER", "u@h:1", "on", &format!(">{password}"), "~*", "&*", "+@all"];
+    assert_eq!(server.cli(&rules).await.unwrap(), "OK");
+    let url = format!("redis://u%40h%3a1:{encoded}@{}", server.address());
+    let store = connect(&url).await;
+    assert!(!format!("{store:?}").contains("s:s"));
+    let error = backend_redis::connect(&url.replacen("%2b", "%20", 1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
+    assert!(!format!("{error} {error:?}").contains("s:s"), "{error:?}");
+}
+
+/// As a server that is killed before it has said who it is: nothing was asked for.
+#[tokio::test]
+async fn a_connection_that_breaks_while_it_is_made_is_of_no_unknown_outcome() {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("redis://{}?protocol=resp2", listener.local_addr().unwrap());
+    let connecting = tokio::spawn(async move { backend_redis::connect(&url).await });
+    let (mut client, _) = listener.accept().await.unwrap();
+    // RESP2 without a password asks nothing before INFO.
+    let asked = tokio::io::AsyncReadExt::read(&mut client, &mut [0; 100]).await.unwrap();
+    assert!(asked > 0);
+    drop(client);
+    let error = connecting.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+}
+
 #[tokio::test]
 async fn a_socket_a_prefix_and_a_database_are_used() {
     let server = Redis::start(RedisOptions::new().unix_socket()).await.unwrap();
@@ -116,6 +163,35 @@ async fn a_stranger_or_a_client_without_certificate_is_refused() {
         if let Err(error) = built {
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         }
+    }
+}
+
+/// A connection would fail as if the server were down, and be tried again and again.
+#[tokio::test]
+async fn certificates_that_cannot_be_used_are_refused_before_the_server_is_asked() {
+    let options = || RedisOptions::new().tls(ClientCertificates::Required);
+    let [one, two] = [Redis::start(options()).await, Redis::start(options()).await];
+    let (one, two) = (one.unwrap(), two.unwrap());
+    let read = |path| std::fs::read(path).unwrap();
+    let [files, others] = [one.certificates().unwrap(), two.certificates().unwrap()];
+    let (ca, chain, key) = (read(&files.ca), read(&files.client_cert), read(&files.client_key));
+    let text = |pem: &[u8]| String::from_utf8(pem.to_vec()).unwrap();
+    let damaged = |pem: &[u8]| text(pem).replacen("\nM", "\n!!", 1).into_bytes();
+    for (ca, chain, key, part) in [
+        (key.clone(), &chain, &key, "authorities (ca)"),
+        (damaged(&ca), &chain, &key, "authorities (ca)"),
+        (ca.clone(), &key, &key, "certificate (cert) cannot be read"),
+        (ca.clone(), &chain, &chain, "key (key) cannot be read"),
+        (ca.clone(), &chain, &damaged(&key), "key (key) cannot be read"),
+        (ca.clone(), &chain, &read(&others.client_key), "are not for each other"),
+    ] {
+        // Nobody listens there.
+        let builder = RedisBuilder::tls("127.0.0.1", 1).roots(ca);
+        let error = builder.certificate(chain.clone(), key.clone()).build().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{part}: {error:?}");
+        assert!(error.to_string().contains(part), "{part}: {error:?}");
+        let secret = text(key).lines().nth(2).unwrap().to_owned();
+        assert!(!format!("{error:?}").contains(&secret), "{error:?}");
     }
 }
 

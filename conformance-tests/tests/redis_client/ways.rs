@@ -1,6 +1,17 @@
 //! Where the client looks for its server, by sentinels and nodes that are made up.
 
-use redis::RedisError;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use conformance_tests::kit::{Redis, RedisOptions, Server as _};
+use futures_util::future::join_all;
+use lock_core::ErrorKind;
+use redis::{ProtocolVersion, RedisError};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::{TcpListener, TcpStream},
@@ -8,9 +19,13 @@ use tokio::{
 
 use crate::{
     RedisBuilder,
-    keys::Bucket,
+    keys::{Bucket, Keys},
+    link::Link,
+    pushes::Pushes,
     redirect::Redirect,
     slots::{slot_of, slot_of_key},
+    store::Store,
+    subscription::{Listening, Way},
     topology::{Finder, Place},
 };
 
@@ -112,6 +127,104 @@ async fn a_node_that_cannot_be_used_is_looked_for_anew() {
     finder.moved(5, &at(1002));
     assert!(finder.doubt(&at(1002)));
     assert_eq!(finder.locate_slot(5).await.unwrap(), at(1001));
+}
+
+/// How long ten wait who ask at once, of a server that takes connections and never answers; a multiple
+/// of the time limit if one waits for the other.
+async fn ten_wait<F: Future<Output = bool>>(ask: impl Fn(usize) -> F) {
+    let began = Instant::now();
+    let answers = join_all((0..10).map(ask)).await;
+    assert!(answers.into_iter().all(|failed| failed), "something answered");
+    assert!(began.elapsed() < LIMIT * 5, "{:?}", began.elapsed());
+}
+
+const LIMIT: Duration = Duration::from_secs(2);
+
+#[tokio::test]
+async fn all_buckets_of_a_node_that_hangs_wait_together() {
+    let silent = server(|_| String::new()).await;
+    let settings = RedisBuilder::cluster([(HOST, silent)]).timeout(LIMIT).settings;
+    let keys = Keys::in_topology("x", &settings.topology);
+    let pushes = Pushes::new(&keys, 1);
+    let store = &Store::new(settings, keys, pushes);
+    let to = &at(silent);
+    ten_wait(async |bucket| store.link_to(to, Bucket(bucket as u16)).await.is_err()).await;
+}
+
+#[tokio::test]
+async fn all_slots_wait_together_for_nodes_that_hang() {
+    let silent = server(|_| String::new()).await;
+    let settings = RedisBuilder::cluster([(HOST, silent)]).timeout(LIMIT).settings;
+    let finder = &Finder::new(&settings);
+    ten_wait(async |slot| finder.locate_slot(slot as u16).await.is_err()).await;
+}
+
+#[tokio::test]
+async fn a_server_in_a_nodes_place_that_is_no_part_of_a_cluster_is_no_store() {
+    let other = Redis::start(RedisOptions::new()).await.unwrap();
+    let seed = node(other.address().port()).await;
+    let error = RedisBuilder::cluster([(HOST, seed)]).build().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.to_string().contains("no part of a cluster"), "{error:?}");
+}
+
+/// A master that says nothing of its limits at first, since it is busy.
+#[tokio::test]
+async fn a_server_that_is_busy_does_not_pass_for_one_that_tells_no_limits() {
+    let asked = Arc::new(AtomicU32::new(0));
+    let master = server(move |words| match words[0].as_str() {
+        "INFO" => {
+            let info =
+                "run_id:ab\r\nmaster_replid:cd\r\nrole:master\r\nmin_slaves_good_slaves:1\r\n";
+            format!("${}\r\n{info}\r\n", info.len())
+        }
+        "CONFIG" if asked.fetch_add(1, Ordering::SeqCst) == 0 => {
+            "-LOADING Redis is loading the dataset in memory\r\n".to_owned()
+        }
+        "CONFIG" => "*2\r\n$20\r\nmin-replicas-max-lag\r\n$1\r\n7\r\n".to_owned(),
+        _ => "-ERR unknown command\r\n".to_owned(),
+    })
+    .await;
+    let settings = RedisBuilder::tcp(HOST, master).settings;
+    let open = async || {
+        let pushes = Arc::new(Pushes::new(&Keys::new("x"), 1));
+        Link::open(&settings, &at(master), pushes).await
+    };
+    let error = open().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    let limits = open().await.unwrap().known().limits;
+    assert_eq!(limits.max_lag, Some(Duration::from_secs(7)));
+}
+
+/// A node that ends each subscription in the same breath in which it confirms it.
+#[tokio::test]
+async fn a_subscription_that_ended_at_once_is_made_again() {
+    let made = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&made);
+    let node = server(move |words| match words[0].as_str() {
+        "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
+        "SSUBSCRIBE" => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let push = |word: &str, left: u8| {
+                let (length, channel) = (word.len(), &words[1]);
+                format!(
+                    ">3\r\n${length}\r\n{word}\r\n${}\r\n{channel}\r\n:{left}\r\n",
+                    channel.len()
+                )
+            };
+            push("ssubscribe", 1) + &push("sunsubscribe", 0)
+        }
+        _ => "+OK\r\n".to_owned(),
+    })
+    .await;
+    let settings = RedisBuilder::cluster([(HOST, node)]).settings;
+    let client = settings.client(&at(node), ProtocolVersion::RESP3).unwrap();
+    let pushes = Arc::new(Pushes::new(&Keys::in_topology("x", &settings.topology), 1));
+    let listening = Listening::new(Way::Sharded(client), Arc::default(), pushes, LIMIT);
+    for expected in 1..=2 {
+        listening.subscribe(Bucket::FIRST).await.unwrap();
+        assert_eq!(made.load(Ordering::SeqCst), expected);
+    }
 }
 
 fn refusal(text: &str) -> RedisError {

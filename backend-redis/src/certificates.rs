@@ -1,0 +1,44 @@
+//! Whether certificates can be used at all: told when a store is described, since a connection would fail
+//! as if the server were down.
+
+use lock_core::{Error, ErrorKind};
+use rustls::{
+    RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    sign::CertifiedKey,
+};
+
+fn refuse(message: &str) -> Error {
+    Error::new(ErrorKind::InvalidInput, message)
+}
+
+fn read(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    found.ok().filter(|found| !found.is_empty())
+}
+
+/// # Errors
+/// `InvalidInput` if there is none that can be trusted.
+pub(crate) fn check_roots(pem: &[u8]) -> Result<(), Error> {
+    let mut store = RootCertStore::empty();
+    let usable = read(pem).is_some_and(|found| found.into_iter().all(|one| store.add(one).is_ok()));
+    let message =
+        "the authorities (ca) cannot be read; allowed are one or more certificates in PEM";
+    if usable { Ok(()) } else { Err(refuse(message)) }
+}
+
+/// # Errors
+/// `InvalidInput` if they cannot be read, or are not for each other. The error shows nothing of them.
+pub(crate) fn check_own(chain: &[u8], key: &[u8]) -> Result<(), Error> {
+    let chain = read(chain).ok_or_else(|| {
+        refuse("the client's certificate (cert) cannot be read; allowed are one or more in PEM")
+    })?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
+        refuse("the client's key (key) cannot be read; allowed is one in PEM, not encrypted")
+    })?;
+    CertifiedKey::from_der(chain, key, &ring::default_provider()).map(drop).map_err(|error| {
+        refuse("the client's certificate (cert) and key (key) are not for each other")
+            .with_source(error)
+    })
+}
