@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use leasehold::LockName;
 
 use crate::exit::Failure;
@@ -264,7 +265,18 @@ where
     I: IntoIterator,
     I::Item: Into<OsString> + Clone,
 {
-    match Cli::try_parse_from(args) {
+    let matches = Cli::command().try_get_matches_from(args);
+    let named = matches
+        .as_ref()
+        .is_ok_and(|matches| matches.value_source("store") == Some(ValueSource::CommandLine));
+    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        // That of the environment is for the other actions.
+        Ok(Cli { action: Action::Migrate(_), .. }) if named => Err(Failure::usage(
+            "--store is not for migrate; its stores are those of --from and --to",
+        )),
+        Ok(Cli { action: Action::Compare(_), .. }) if named => Err(Failure::usage(
+            "--store is not for compare; the stores are named behind it, without an option",
+        )),
         Ok(cli) => Ok(Parsed::Cli(Box::new(cli))),
         Err(text) if matches!(text.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Ok(Parsed::Text(text))
@@ -284,8 +296,8 @@ fn sentence(page: &str) -> String {
         if paragraph.starts_with("Usage:") || paragraph.starts_with("For more information") {
             continue;
         }
-        // A misplaced store URL is no reason to show its password.
-        let secret = |word: &&str| word.contains(':') && word.contains('@');
+        // A misplaced store URL is no reason to show its password, which may be among its options.
+        let secret = |word: &&str| word.contains(':') && word.contains(['@', '?']);
         let words = paragraph.split_whitespace();
         let words = words.map(|word| if secret(&word) { "'***'" } else { word });
         let words = words.collect::<Vec<_>>().join(" ");

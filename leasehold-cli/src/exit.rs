@@ -96,8 +96,14 @@ pub fn of_job(ended: &Ended, grace: impl Display) -> u8 {
             ));
             LOST
         }
-        Ended::Unwatched => {
+        Ended::Unwatched { left: 0 } => {
             complain("the small parent was killed, and COMMAND with it");
+            of_signal(9)
+        }
+        Ended::Unwatched { left } => {
+            complain(format_args!(
+                "the small parent was killed, and {left} of COMMAND's processes could not be ended"
+            ));
             of_signal(9)
         }
         Ended::NotStarted(error) => {

@@ -110,6 +110,43 @@ fn killing_the_small_parent_kills_the_command_and_its_group() {
     assert_eq!(running.stderr().len(), 1);
 }
 
+/// Also what has left its group, or has no parent any more: it would go on when the lock is free.
+#[test]
+fn killing_the_small_parent_kills_whatever_the_command_has_started() {
+    let mut running = Running::script(&[], &format!("{FAMILY} wait; sleep 1000"));
+    await_family(&running);
+    kill_process(only_child(running.pid()), Signal::KILL).unwrap();
+    running.until_all_gone();
+    assert_eq!(running.code(), 137);
+    assert_eq!(running.stderr(), ["leasehold: the small parent was killed, and COMMAND with it"]);
+}
+
+#[test]
+fn killing_the_small_parent_during_the_grace_time_cuts_it_short() {
+    let fifo = Fifo::new();
+    let mut running = lose(&fifo, "1h", &format!("{FAMILY} trap 'echo asked' TERM; wait; wait"));
+    await_family(&running);
+    let small_parent = only_child(running.pid());
+    fifo.poke();
+    assert_eq!(running.line(), "asked");
+    kill_process(small_parent, Signal::KILL).unwrap();
+    running.until_all_gone();
+    assert_eq!(running.code(), 79);
+}
+
+#[test]
+fn signals_are_passed_on_during_the_grace_time() {
+    let fifo = Fifo::new();
+    let traps = "trap 'echo asked' TERM; trap 'echo hurried; exit 3' INT";
+    let mut running = lose(&fifo, "1h", &format!("{traps}; echo up; while :; do read _; done"));
+    assert_eq!(running.line(), "up");
+    fifo.poke();
+    assert_eq!(running.line(), "asked");
+    running.signal(Signal::INT);
+    assert_eq!(running.until_all_gone(), ["hurried"]);
+    assert_eq!(running.code(), 79);
+}
+
 #[test]
 fn killing_both_still_kills_the_command() {
     let running = Running::script(&[], "echo $$; exec sleep 1000");

@@ -72,6 +72,8 @@ fn redacted(url: &str) -> String {
     let rest = match rest.rsplit_once('@') {
         Some((secret, rest)) if secret.starts_with("//") => format!("//***@{rest}"),
         Some((_, rest)) => format!("***@{rest}"),
+        // Encoded as a whole, by mistake.
+        None if host(rest).contains("%40") => rest.replacen(host(rest), "***", 1),
         None => rest.to_owned(),
     };
     let Some((place, query)) = rest.split_once('?') else { return format!("{scheme}:{rest}") };
@@ -79,9 +81,16 @@ fn redacted(url: &str) -> String {
     format!("{scheme}:{place}?{}", shown.join("&"))
 }
 
+/// What stands between `//` and the path, if there is such a thing.
+fn host(rest: &str) -> &str {
+    let behind = rest.strip_prefix("//").unwrap_or_default();
+    behind.split(['/', '?']).next().unwrap_or_default()
+}
+
 fn parameter(pair: &str) -> String {
     const SECRET: [&str; 6] = ["pass", "secret", "token", "auth", "key", "cred"];
-    let Some((key, value)) = pair.split_once('=') else { return pair.to_owned() };
+    // No option is without a value: it is the rest of one that was not encoded.
+    let Some((key, value)) = pair.split_once('=') else { return "***".to_owned() };
     let secret = |text: &str| {
         let lower = text.to_ascii_lowercase();
         SECRET.iter().any(|word| lower.contains(word))
@@ -153,6 +162,9 @@ mod tests {
             ("migrate:new?to=unix%3A%2Fs%3Fpassword%3Dhunter2", "migrate:new?to=***"),
             ("migrate:new?to=sqlite%3Aa.db", "migrate:new?to=sqlite%3Aa.db"),
             ("sqlite:/var/lib/locks.db?strategy=x", "sqlite:/var/lib/locks.db?strategy=x"),
+            ("redis://u%3Ahunter2%40h:1/0?db=1", "redis://***/0?db=1"),
+            ("sqlite:///a%40b.db", "sqlite:///a%40b.db"),
+            ("unix:/s?password=hun&ter2&db=1", "unix:/s?password=***&***&db=1"),
             ("memory:", "memory:"),
         ] {
             assert_eq!(redacted(url), shown);

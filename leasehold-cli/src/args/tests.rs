@@ -1,7 +1,5 @@
 use std::os::unix::ffi::OsStringExt;
 
-use clap::CommandFactory;
-
 use super::*;
 use crate::exit::USAGE;
 
@@ -106,6 +104,7 @@ fn a_misplaced_url_does_not_show_its_password() {
         &["redis://user:hunter2@host"][..],
         &["run", "name", "redis://user:hunter2@host", "--", "true"],
         &["list", "--stroe=redis://user:hunter2@host"],
+        &["init", "--longest-lease", "unix:/run/redis?password=hunter2"],
         &["init", "--longest-lease", "redis://user:hunter2@host"],
     ] {
         assert!(!refused(args).contains("hunter2"), "{}", refused(args));
@@ -138,5 +137,19 @@ fn no_help_line_is_wider_than_a_terminal() {
         for line in help(args).lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }
+    }
+}
+
+#[test]
+fn a_store_that_would_be_ignored_is_refused() {
+    for (args, part) in [
+        (&["--store", "memory:", "compare"][..], "named behind it"),
+        (&["compare", "--store=memory:", "sqlite:x"], "named behind it"),
+        (
+            &["migrate", "status", "--from", "a:", "--to", "b:", "--store", "memory:"],
+            "--from and --to",
+        ),
+    ] {
+        assert!(refused(args).contains(part), "{}", refused(args));
     }
 }

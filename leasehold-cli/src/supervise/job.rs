@@ -5,12 +5,17 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
 
+use super::signals::Signals;
 use super::wire::{Order, Report, Wire, greet};
-use super::{ChildSpec, OURSELVES, small_parent};
+use super::{ChildSpec, LAST_WAIT, OURSELVES, small_parent, tree};
+
+/// How often it is looked for what has outlived SIGKILL: of the end of a process that is not our child
+/// nobody is told.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A job that runs. Dropping it closes the socket, upon which the small parent kills the job.
 pub(super) struct Job {
@@ -26,6 +31,8 @@ impl Job {
     /// of its own.
     pub(super) fn start(spec: &ChildSpec, shared: Option<Pid>) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
+        // What the small parent leaves behind, should it be killed, becomes ours.
+        set_child_subreaper(Some(getpid()))?;
         let parent = Command::new(OURSELVES)
             .arg0("leasehold")
             .arg(small_parent::ARG)
@@ -55,30 +62,44 @@ impl Job {
         self.wire.send(Order::Forward(signal)).await;
     }
 
-    /// Ends the whole job; tells how many processes could not be ended.
-    pub(super) async fn end(&mut self, grace: Duration) -> u64 {
+    /// Ends the whole job, and goes on passing signals on meanwhile; tells how many processes could not
+    /// be ended.
+    pub(super) async fn end(&mut self, grace: Duration, signals: &mut Signals) -> u64 {
         self.wire.send(Order::End(grace)).await;
         loop {
-            match self.report().await {
-                Some(Report::Gone(left)) => return left,
-                // Its end may have crossed our order, which is then still carried out for what it
-                // left behind.
-                Some(_) => {}
-                None => {
-                    self.kill_group();
-                    return 0;
-                }
+            tokio::select! {
+                biased;
+                report = self.report() => match report {
+                    Some(Report::Gone(left)) => return left,
+                    // Its end may have crossed our order, which is then still carried out for what it
+                    // left behind.
+                    Some(_) => {}
+                    None => return self.kill().await,
+                },
+                signal = signals.next_for_job() => self.forward(signal).await,
             }
         }
     }
 
-    /// Kills COMMAND's own group: the last resort when the small parent was killed.
+    /// Kills all of the job: the last resort when the small parent was killed. Tells how many processes
+    /// outlived it.
     ///
     /// COMMAND itself has died of its parent-death signal. Its id could in theory belong to
     /// somebody else by now; that takes a wrap of all process ids within a moment.
-    pub(super) fn kill_group(&self) {
-        if let Some(group) = self.group {
-            let _ = kill_process_group(group, Signal::KILL);
+    pub(super) async fn kill(&self) -> u64 {
+        let deadline = Instant::now() + LAST_WAIT;
+        loop {
+            if let Some(group) = self.group {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            let left = tree::below(getpid());
+            if left.is_empty() || Instant::now() >= deadline {
+                return left.len() as u64;
+            }
+            for process in &left {
+                process.signal(Signal::KILL);
+            }
+            tokio::time::sleep(LOOK).await;
         }
     }
 

@@ -21,8 +21,9 @@
 //!
 //! In case that the small parent itself is killed, COMMAND carries a parent-death signal for it. It
 //! is set by our executable a third time, just before that *becomes* COMMAND (`launch`). The kernel
-//! drops this signal where COMMAND is set-user-id. Only if somebody kills both leasehold and the
-//! small parent at the same moment may grandchildren live on.
+//! drops this signal where COMMAND is set-user-id. What else the job has started becomes a child of
+//! leasehold, which is a subreaper too, and kills it before it gives the lock back. Only if somebody
+//! kills both leasehold and the small parent at the same moment may grandchildren live on.
 //!
 //! # Groups and terminals
 //!
@@ -36,7 +37,8 @@
 //! - COMMAND ends: its status is passed on at once. What it left running in the background goes
 //!   on, as under any shell; the lock does not cover it.
 //! - The lock is lost: the whole job, background processes and all, gets SIGTERM (and SIGCONT, so
-//!   that a stopped one can act on it), then SIGKILL after the grace time.
+//!   that a stopped one can act on it), then SIGKILL after the grace time, in which signals are passed on
+//!   as before.
 //! - leasehold dies, panics, or drops the future of [`run`]: the whole job gets SIGKILL.
 
 mod job;
@@ -90,8 +92,11 @@ pub enum Ended {
         /// How many processes outlived SIGKILL: those of another user, or hanging in the kernel.
         left: u64,
     },
-    /// The small parent was killed, and COMMAND with it.
-    Unwatched,
+    /// The small parent was killed, and the job with it.
+    Unwatched {
+        /// How many processes outlived that, as for a lost lock.
+        left: u64,
+    },
     /// No process could be started at all; nothing has run.
     NotStarted(io::Error),
 }
@@ -122,7 +127,7 @@ pub async fn run(
         tokio::select! {
             biased;
             reason = &mut lost => {
-                let left = job.end(grace).await;
+                let left = job.end(grace, signals).await;
                 break Ended::Lost { reason, left };
             }
             report = job.report() => match report {
@@ -133,8 +138,8 @@ pub async fn run(
                 Some(Report::Exited(code)) => break Ended::Exited(code),
                 Some(Report::Signalled(number)) => break Ended::Signalled(number),
                 Some(Report::Gone(_)) | None => {
-                    job.kill_group();
-                    break Ended::Unwatched;
+                    let left = job.kill().await;
+                    break Ended::Unwatched { left };
                 }
             },
             signal = signals.next_for_job() => job.forward(signal).await,
@@ -157,6 +162,10 @@ pub fn reentered() -> Option<ExitCode> {
         _ => None,
     }
 }
+
+/// How long to wait for processes that SIGKILL did not end at once. They belong to another user or
+/// hang in the kernel, and may do so for ever.
+const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// Our own executable, for starting it again.
 ///

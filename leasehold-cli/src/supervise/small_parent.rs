@@ -19,15 +19,11 @@ use tokio::time::{Instant, sleep_until};
 use super::shell::Shell;
 use super::signals::{self, Reach};
 use super::wire::{Order, Report, Wire, greeted};
-use super::{OURSELVES, launch, named, tree};
+use super::{LAST_WAIT, OURSELVES, launch, named, tree};
 use crate::exit;
 
 /// The hidden first argument; then COMMAND and its arguments.
 pub(super) const ARG: &str = "__small-parent";
-
-/// How long to wait for processes that SIGKILL did not end at once. They belong to another user or
-/// hang in the kernel, and may do so for ever.
-const LAST_WAIT: Duration = Duration::from_secs(5);
 
 pub(super) fn main(command: impl Iterator<Item = OsString>) -> ExitCode {
     // Without this name `ps` would show "exe". It is not "leasehold", so that `killall -9
@@ -141,7 +137,11 @@ impl SmallParent {
             tokio::select! {
                 _ = self.deaths.next() => {}
                 () = until(deadline) => break,
-                order = self.wire.receive::<Order>() => if order.is_none() { break },
+                order = self.wire.receive() => match order {
+                    Some(Order::Forward(signal)) => self.forward(signal),
+                    Some(_) => {}
+                    None => break,
+                },
             }
         }
         self.kill().await
