@@ -288,7 +288,7 @@ mod tests {
             ("redis+sentinel://:hunter2@a,b", "name is empty"),
             ("redis://:hunter2@h?sentinel_user=hunter", "unknown option \"sentinel_user\""),
             ("redis+sentinel://:hunter2@a/main/x", "numbers 0 to"),
-            ("redis+sentinel://me:1/hunter2@a/main", "redis://USER"),
+            ("redis+sentinel://me:1/hunter2@a", "redis://USER"),
             ("redis+cluster://:hunter2@", "redis://USER"),
             ("redis://:hunter2@h?wait_replicas=-1", "0 to 4294967295"),
             ("redis://:hunter2@h?wait_timeout=1s", "wait_replicas of 1 or more"),

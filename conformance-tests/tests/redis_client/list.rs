@@ -31,6 +31,14 @@ pub(crate) const REDIS: &[Mutant] = &[
         case: "cases::after_a_stall_the_server_is_asked_again_who_it_is",
     },
     Mutant {
+        name: "a handshake that was answered late replaces a later one",
+        requirement: "section 5",
+        file: "handshake.rs",
+        guard: "if told.asked >= last.asked {",
+        without: "if LEFT_OUT || told.asked >= last.asked {",
+        case: "handshake::tests::a_late_answer_does_not_replace_a_later_question",
+    },
+    Mutant {
         name: "the handshake is not confirmed while nobody asks",
         requirement: "section 5",
         file: "store.rs",
