@@ -148,7 +148,8 @@ impl Settings {
             }
             (None, Some(within)) => {
                 return refuse(format!(
-                    "wait timeout {} is given, and nobody is waited for; allowed is with                      wait_replicas of 1 or more",
+                    "wait timeout {} is given, and nobody is waited for; allowed is with \
+                     wait_replicas of 1 or more",
                     show(within)
                 ));
             }
