@@ -32,7 +32,7 @@ impl Tables {
     /// A statement's text with the tables' names in it, quoted by the same mark on both sides.
     pub(crate) fn fill(&self, text: &str, quote: char) -> String {
         let mut text = text.to_owned();
-        for table in ["locks", "abandoned", "settings", "marker", "fence"] {
+        for table in ["locks", "seen", "abandoned", "settings", "marker", "fence"] {
             let name = format!("{quote}{}_{table}{quote}", self.prefix);
             text = text.replace(&format!("{{{table}}}"), &name);
         }

@@ -3,11 +3,14 @@
 
 mod on_mariadb;
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use backend_sql::Strategy;
-use conformance_tests::kit::{Mariadb, Server as _, wait::until};
-use lock_core::{Attempt, Backend, Env as _, ErrorKind, Release, Request, SystemEnv};
+use conformance_tests::kit::{Clock, Mariadb, MariadbOptions, Server as _, wait::until};
+use futures_util::poll;
+use lock_core::{
+    Attempt, Backend, Env as _, ErrorKind, Init, Release, Renewal, Request, SystemEnv,
+};
 use on_mariadb::{
     BOTH, SECOND, WAIT, counted, granted, made, no_transaction_is_open, open, prefix, request,
     session, single, start, waiting_for_rows,
@@ -143,6 +146,40 @@ async fn a_grant_that_waited_for_its_row_is_not_valid_for_longer_than_it_is_stor
         let state = store.inspect(&wanted.name).await.unwrap().unwrap();
         let believed = (grant.from + grant.lease).since(SystemEnv.now());
         assert!(state.holder.unwrap().remaining >= believed.saturating_sub(SECOND / 100));
+    }
+}
+
+/// The clock is set back after a renewal, and before it is asked which of the batch it has renewed: what had
+/// ended by then is not held again.
+#[tokio::test]
+async fn a_renewal_is_told_by_the_clock_that_it_was_made_by() {
+    let clock = Clock::new().await.unwrap();
+    let server = Mariadb::start(MariadbOptions::new().clock(&clock)).await.unwrap();
+    for strategy in BOTH {
+        // Leases that no machine is too slow for.
+        let init = Init { longest_lease: Some(600 * SECOND), ..Init::default() };
+        made(&server, strategy).await.init(&init).await.unwrap();
+        let (store, pool) = single(server.address(), strategy, WAIT).await;
+        let [mut short, mut long] = ["ended", "lasting"].map(request);
+        (short.lease, long.lease) = (300 * SECOND, 600 * SECOND);
+        let (ended, lasting) = (granted(&store, &short).await, granted(&store, &long).await);
+        clock.step(400.0).unwrap();
+        let mut operator = session(&server).await;
+        lock_row(&mut operator, strategy, "lasting").await;
+        let renewal =
+            tokio::spawn(async move { store.renew(&[&ended, &lasting], SystemEnv.now()).await });
+        waiting_for_rows(&server, 1).await;
+        // The pool's only connection, between the two statements.
+        let mut between = pin!(pool.acquire());
+        assert!(poll!(&mut between).is_pending());
+        run(&mut operator, "COMMIT".into()).await;
+        let between = between.await.unwrap();
+        clock.step(-400.0).unwrap();
+        drop(between);
+        let answers = renewal.await.unwrap();
+        assert!(matches!(answers[..], [Renewal::Lost(_), Renewal::Renewed { .. }]), "{answers:?}");
+        let again = open(&server, strategy).await.inspect(&short.name).await.unwrap().unwrap();
+        assert!(again.holder.is_some(), "the fault did not happen");
     }
 }
 

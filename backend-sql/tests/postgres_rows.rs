@@ -10,9 +10,13 @@ use backend_sql::{
     Strategy,
     postgres::{connect, schema},
 };
+use conformance_tests::kit::{Clock, Postgres, PostgresOptions};
 use lock_core::{Attempt, FencingToken, Grant, Init, Release, Request};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
-use self::support::{BOTH, SECOND, granted, made_apart as made, open_apart as open, start, url};
+use self::support::{
+    BOTH, SECOND, granted, made_apart as made, open_apart as open, says, start, url,
+};
 
 const LEASE: Duration = Duration::from_secs(20);
 
@@ -129,6 +133,50 @@ async fn a_sweep_forgets_free_rows_and_no_token() {
     assert!(store.try_acquire(&ghost).await.unwrap().granted().is_none());
     assert_eq!(store.list(None).await.unwrap().locks.len(), 1, "{held:?}");
     assert!(granted(&store, &request("swept")).await.token > ahead(&swept));
+}
+
+/// A statement that makes a row waits for another's insert for over a minute. Meanwhile a sweep has forgotten a
+/// token that leads the clock, and raised the watermark to it, which the statement has read before.
+#[tokio::test]
+async fn what_waited_for_too_long_makes_no_row_with_an_old_watermark() {
+    let clock = Clock::new().await.unwrap();
+    let server = Postgres::start(PostgresOptions::new().clock(&clock)).await.unwrap();
+    for strategy in BOTH {
+        let prefix = strategy.to_string().replace('-', "_");
+        made(&server, strategy).await;
+        let url = format!("{}?strategy={strategy}&table_prefix={prefix}&timeout=5m", url(&server));
+        for (name, abandons) in [("taken", false), ("abandoned", true)] {
+            let mut operator = PgConnection::connect(&support::url(&server)).await.unwrap();
+            let insert = format!(
+                "BEGIN; INSERT INTO {prefix}_locks (name, token, version, expires, kept) \
+                 VALUES ('{name}', 1, 1, now(), false)"
+            );
+            operator.execute(AssertSqlSafe(insert)).await.unwrap();
+            let (store, wanted) = (connect(&url).await.unwrap(), request(name));
+            let waiting = tokio::spawn(async move {
+                match abandons {
+                    true => store.abandon(&wanted).await.map(|()| None).unwrap(),
+                    false => store.try_acquire(&wanted).await.unwrap().granted(),
+                }
+            });
+            let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+            says(&server, waits, "1").await;
+            let raise = format!(
+                "UPDATE {prefix}_marker SET watermark = \
+                 greatest(watermark, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + 3600000000"
+            );
+            server.sql(&raise).await.unwrap();
+            let watermark = format!("SELECT watermark FROM {prefix}_marker");
+            let watermark: u64 = server.sql(&watermark).await.unwrap().parse().unwrap();
+            clock.step(61.0).unwrap();
+            operator.execute("ROLLBACK").await.unwrap();
+            let grant = match waiting.await.unwrap() {
+                Some(grant) => grant,
+                None => granted(&open(&server, strategy).await, &request(name)).await,
+            };
+            assert!(grant.token.get() > watermark, "{strategy}, {name}: {}", grant.token);
+        }
+    }
 }
 
 /// A longer lease would outlast the quarantine after a crash, which is as long as the longest.

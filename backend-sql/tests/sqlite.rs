@@ -127,6 +127,54 @@ async fn a_row_of_another_boot_is_held_for_its_lease_from_when_it_is_first_seen(
     }
 }
 
+/// A late renewal with a shorter lease, or a late repeat, leaves a lease as long as it is. Other clocks count
+/// by its length.
+#[tokio::test]
+async fn a_lease_that_stays_long_stays_long_by_other_clocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let store = open(&path, Strategy::PrimaryKey).await;
+    let mut mine = request("job");
+    let mut grant = store.try_acquire(&mine).await.unwrap().granted().unwrap();
+    let short = Duration::from_millis(100);
+    (mine.lease, grant.lease) = (short, short);
+    for repeat in [true, false] {
+        if repeat {
+            store.try_acquire(&mine).await.unwrap().granted().unwrap();
+        } else {
+            store.renew(&[&grant], SystemEnv.now()).await;
+        }
+        let file = &mut raw(&path).await;
+        let epoch = "SELECT epoch FROM leasehold_locks";
+        let ours: String = sqlx::query_scalar(epoch).fetch_one(&mut *file).await.unwrap();
+        let set = "UPDATE leasehold_locks SET epoch = $1";
+        sqlx::query(set).bind("theirs").execute(&mut *file).await.unwrap();
+        let Attempt::Busy(busy) = store.try_acquire(&request("job")).await.unwrap() else {
+            panic!("granted twice");
+        };
+        // Less the time that this has taken.
+        assert!(busy.holder.unwrap().remaining > LEASE / 4, "repeat: {repeat}");
+        sqlx::query(set).bind(ours).execute(&mut *file).await.unwrap();
+    }
+}
+
+/// A file of before there was the table of sightings.
+#[tokio::test]
+async fn a_file_without_the_youngest_table_gets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let before = open(&path, Strategy::PrimaryKey).await;
+    let grant = before.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    before.close().await;
+    sqlx::query("DROP TABLE leasehold_seen").execute(&mut raw(&path).await).await.unwrap();
+    let store = open(&path, Strategy::PrimaryKey).await;
+    assert_eq!(store.inspect(&grant.name).await.unwrap().unwrap().token, grant.token);
+    store.release(&grant, Release::default()).await.unwrap();
+    assert!(
+        store.try_acquire(&request("job")).await.unwrap().granted().unwrap().token > grant.token
+    );
+}
+
 #[tokio::test]
 async fn an_abandoned_owner_takes_nothing_any_more() {
     for strategy in BOTH {

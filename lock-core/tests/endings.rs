@@ -5,14 +5,19 @@
 mod support;
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
     time::Duration,
 };
 
 use futures_util::FutureExt as _;
 use lock_core::{
-    Backend as _, Blocked, ClientOptions, Error, ErrorKind, Guard, LockClient, LockName, Memory,
-    SystemEnv,
+    Backend as _, Blocked, BoxFuture, ClientOptions, Env, Error, ErrorKind, Guard, Instant,
+    LockClient, LockName, Memory, NoRuntime, SystemEnv,
 };
 use support::Gate;
 use tokio::{runtime::Runtime, task::JoinHandle};
@@ -172,4 +177,80 @@ fn waiters_are_served_though_the_release_before_them_never_ends() {
     let second = one_waits_behind_a_release(&client, &memory, lease, [&keepers, &waiters]);
     let served = waiters.block_on(async { tokio::time::timeout(LONG, second).await });
     drop(served.expect("it waits for ever").unwrap().unwrap());
+}
+
+/// The real world, in which tasks are counted as they begin.
+#[derive(Debug, Default)]
+struct Counted(AtomicUsize);
+
+impl Counted {
+    fn begun(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Env for Counted {
+    fn now(&self) -> Instant {
+        SystemEnv.now()
+    }
+
+    fn wall_micros(&self) -> u64 {
+        SystemEnv.wall_micros()
+    }
+
+    fn random(&self) -> u128 {
+        SystemEnv.random()
+    }
+
+    fn spawn(&self, task: BoxFuture) -> Result<(), NoRuntime> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        SystemEnv.spawn(task)
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture {
+        SystemEnv.sleep_until(at)
+    }
+}
+
+/// What the keeper had is lost with it. What comes in from then on has a keeper of its own, in the runtime of
+/// whoever acquired it, and is not taken for what was lost.
+#[test]
+fn a_guard_that_is_acquired_while_the_keeper_ends_is_kept_by_the_next() {
+    let env = Arc::new(Counted::default());
+    let memory = Arc::new(Memory::new());
+    let client = LockClient::with_options(memory, env.clone(), ClientOptions::default()).unwrap();
+    let lease = LONG / 3;
+    let keepers = runtime();
+    let first = keepers.block_on(client.lock("first").lease(lease).acquire()).unwrap();
+    assert_eq!(env.begun(), 1);
+    let (begun, begins) = mpsc::channel();
+    let ends = thread::spawn(move || {
+        begins.recv().unwrap();
+        drop(keepers);
+    });
+    runtime().block_on(async {
+        let mut before = vec![first];
+        // Again and again, so that some are registered while it ends.
+        let next = loop {
+            let name = format!("job {}", before.len());
+            let guard = client.lock(name.as_str()).lease(lease).acquire().await.unwrap();
+            if env.begun() == 2 {
+                break guard;
+            }
+            before.push(guard);
+            let _ = begun.send(());
+        };
+        ends.join().unwrap();
+        assert!(before.iter().all(|guard| !guard.is_valid()), "nobody renews them");
+        assert!(next.is_valid(), "it has a keeper");
+        let renewed = async {
+            let mut left = next.remaining();
+            while next.remaining() <= left {
+                left = next.remaining();
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(LONG, renewed).await.unwrap();
+        assert!(next.is_valid());
+    });
 }

@@ -11,8 +11,8 @@ use std::{
 };
 
 use lock_core::{
-    Attempt, Backend, BoxFuture, Enqueued, Env, Grant, Instant, LockName, Memory, NoRuntime,
-    OwnerId, OwnerLabel, Release, Renewal, Request,
+    Attempt, Backend, BoxFuture, Enqueued, Env, FencingToken, Grant, Init, Instant, LockName,
+    Memory, NoRuntime, OwnerId, OwnerLabel, Release, Renewal, Request,
 };
 
 /// A clock that moves when told.
@@ -139,4 +139,20 @@ async fn a_ghost_of_an_abandoned_owner_gets_no_place() {
     let _turn = memory.enqueue(&late).await.unwrap();
     memory.release(&held, Release::default()).await.unwrap();
     assert_eq!(holder(&memory).await, None);
+}
+
+#[tokio::test]
+async fn a_floor_is_checked_also_where_leases_may_be_of_any_length() {
+    let (store, _) = store();
+    for longest in [Duration::from_micros(u64::MAX), Duration::MAX] {
+        let init = Init { longest_lease: Some(longest), ..Init::default() };
+        store.init(&init).await.unwrap();
+        // An hour ahead of the clock.
+        let floor = FencingToken::new(1_800_003_600_000_000).unwrap();
+        let mut asked = request(1, SECOND);
+        asked.floor = floor;
+        let grant = store.try_acquire(&asked).await.unwrap().granted().unwrap();
+        assert!(grant.token > floor);
+        store.release(&grant, Release::default()).await.unwrap();
+    }
 }

@@ -231,6 +231,22 @@ async fn a_renewal_that_one_store_does_not_answer_is_no_loss() {
     }
 }
 
+/// The holder has been promised the time, and may be in the middle of its work.
+#[tokio::test]
+async fn what_is_left_of_a_lock_that_one_store_has_lost_keeps_others_out() {
+    for side in 0..2 {
+        let two = Two::new().await;
+        let ours = granted(&*two.both, 1).await;
+        two.stores[side].memory.force_release(&name()).await.unwrap();
+        let answers = two.both.renew(&[&ours], SystemEnv.now()).await;
+        assert!(matches!(answers[..], [Renewal::Lost(_)]), "{answers:?}");
+        let other = both(&two.stores).await;
+        let attempt = other.try_acquire(&request(2)).await.unwrap();
+        assert!(matches!(attempt, Attempt::Busy(_)), "{attempt:?}");
+        assert!(!two.is_free(1 - side).await);
+    }
+}
+
 /// A waiter that holds the first store renews it while the second is held by another for longer than
 /// the lease, and gives it up at its deadline.
 #[tokio::test]

@@ -154,7 +154,7 @@ impl Mysql {
     }
 }
 
-/// What a statement has told by its insert id: a token or a version; none where it did nothing.
+/// What a statement has told by its insert id: a token, a version or its clock; none where it did nothing.
 fn told(answer: &MySqlQueryResult) -> Option<i64> {
     Some(answer.last_insert_id().cast_signed()).filter(|told| *told != 0)
 }
@@ -266,12 +266,13 @@ impl Dialect for Mysql {
         let mut sorted = grants.to_vec();
         sorted.sort_unstable_by_key(|grant| grant.name.as_str());
         let batch = batch(sorted.iter().map(|grant| (&grant.name, Some(*grant))));
-        let batch = [Text(&batch)];
-        let answer = server.execute_again(&self.sql.renew, &batch).await?;
+        let batch = Text(&batch);
+        let answer = server.execute_again(&self.sql.renew, &[batch]).await?;
         if answer.rows_affected() == grants.len() as u64 {
             return Ok(vec![true; grants.len()]);
         }
-        let rows = server.rows(&self.sql.renewed, &batch).await?;
+        let Some(clock) = told(&answer) else { return Ok(vec![false; grants.len()]) };
+        let rows = server.rows(&self.sql.renewed, &[batch, Number(clock)]).await?;
         let owners: Result<HashSet<_>, _> = rows.iter().map(|row| text(row, 0)).collect();
         let owners = owners.map_err(general)?;
         Ok(grants.iter().map(|grant| owners.contains(&grant.owner.to_string())).collect())

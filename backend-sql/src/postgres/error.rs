@@ -12,6 +12,8 @@ pub(super) fn failure(error: sqlx::Error) -> Failure {
     let (kind, what) = match state.as_str() {
         // Serialization failure and deadlock: rolled back, whatever the isolation level.
         "40001" | "40P01" => return Failure::Busy,
+        // A division by zero: one that makes a row has waited for too long for it (insert.sql).
+        "22012" => return Failure::Busy,
         "28000" | "28P01" => (ErrorKind::Auth, "the server refuses the user or the password"),
         "42501" => (ErrorKind::Auth, "the role may not use the tables"),
         "3D000" => (ErrorKind::Config, "there is no such database"),

@@ -86,7 +86,7 @@ impl Sqlite {
     async fn fetch(&self, name: &LockName) -> Result<Option<SqliteRow>, Error> {
         let Some(pool) = self.reader().await? else { return Ok(None) };
         let read = || {
-            let query = sqlx::query(self.sql.look.clone()).bind(name.as_str());
+            let query = sqlx::query(self.sql.look.clone()).bind(name.as_str()).bind(&self.epoch);
             async { query.fetch_optional(pool).await }
         };
         self.file.patiently(read).await
@@ -97,9 +97,11 @@ impl Sqlite {
     }
 
     fn read(&self, row: &SqliteRow) -> Result<Result<Row, Error>, sqlx::Error> {
-        let (expires, lease): (i64, i64) = (row.try_get("expires")?, row.try_get("lease")?);
-        // On a clock that is not ours: held for the whole lease, as far as we can tell.
-        let left = if self.is_foreign(row)? { lease } else { expires.saturating_sub(now()) };
+        let left = match self.end(row)? {
+            Some(end) => end.saturating_sub(now()),
+            // On a clock that is not ours: held for the whole lease, as far as we can tell.
+            None => row.try_get("lease")?,
+        };
         Ok(Row::read(
             row.try_get("name")?,
             row.try_get("owner")?,
@@ -110,9 +112,10 @@ impl Sqlite {
         ))
     }
 
-    fn is_foreign(&self, row: &SqliteRow) -> Result<bool, sqlx::Error> {
+    /// When the lease of a row is over, by our clock; `None` if that has not seen it yet.
+    fn end(&self, row: &SqliteRow) -> Result<Option<i64>, sqlx::Error> {
         let epoch: &str = row.try_get("epoch")?;
-        Ok(epoch != self.epoch)
+        if epoch == self.epoch { row.try_get("expires").map(Some) } else { row.try_get("until") }
     }
 
     async fn adopt(&self, row: &Row) -> Result<(), Error> {
@@ -235,9 +238,9 @@ impl Dialect for Sqlite {
 
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
         let Some(row) = self.fetch(&request.name).await? else { return Ok(None) };
-        let foreign = self.is_foreign(&row).map_err(general)?;
+        let unseen = self.end(&row).map_err(general)?.is_none();
         let row = self.row(&row)?;
-        if foreign && row.is_held() {
+        if unseen && row.is_held() {
             self.adopt(&row).await?;
         }
         Ok(Some(row))
@@ -329,6 +332,8 @@ impl Dialect for Sqlite {
                 self.file.patiently(write).await?;
             }
         }
+        let write = || async { sqlx::query(self.sql.forget_seen.clone()).execute(pool).await };
+        self.file.patiently(write).await?;
         let before = now().saturating_sub(nanos(REMEMBERED));
         let write = || {
             let query = sqlx::query(self.sql.forget.clone()).bind(before);

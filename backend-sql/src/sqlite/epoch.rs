@@ -13,7 +13,15 @@ pub(super) fn current() -> Result<String, Error> {
     // Absent before Linux 5.6, where there are no time namespaces.
     let namespace = rustix::fs::readlink("/proc/self/ns/time", Vec::new());
     let namespace = namespace.map(|link| link.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(format!("{} {namespace}", boot.trim()))
+    Ok(format!("{} {namespace}{}", boot.trim(), offset()))
+}
+
+/// By how much the clock of this namespace is ahead. The kernel gives the number of a namespace that has ended
+/// to the next one, whose clock may be another: rows of the former would be held for the difference.
+fn offset() -> String {
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let boottime = offsets.lines().find_map(|line| line.strip_prefix("boottime"));
+    boottime.into_iter().flat_map(str::split_whitespace).map(|word| format!(" {word}")).collect()
 }
 
 /// Nanoseconds of CLOCK_BOOTTIME.

@@ -11,7 +11,10 @@
 //!
 //! The file is in WAL mode with `synchronous=NORMAL`. A loss of power may lose the last grants, but
 //! with them it ends their holders, and rows of an earlier boot count as held for a full lease.
-//! Leases run on CLOCK_BOOTTIME, which nobody sets: the wall clock is used for tokens only. The
+//! Leases run on CLOCK_BOOTTIME, which nobody sets: the wall clock is used for tokens only. A process in a
+//! time namespace of its own, as a container may have, has another clock, and so has an earlier boot. What was
+//! locked by such a clock is held, for all who share one, for one lease from when the first of them asks for it,
+//! or from when its holder wrote last if that was later. The
 //! file must be on a local file system; SQLite's locks do not work over a network.
 
 mod backend;

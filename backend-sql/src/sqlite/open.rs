@@ -60,8 +60,10 @@ impl File {
         };
         let longest = self.settings.longest_lease_of_new();
         let schema = statements::schema(&self.tables, longest.as_millis() as i64);
-        // Looked for first, so that a role that may not create tables can use those that are there.
-        let known = self.tables.fill("SELECT 1 FROM {settings}", '"');
+        // Looked for first, so that a role that may not create tables can use those that are there. The
+        // youngest is among them: a file of before it gets it now.
+        let known = "SELECT 1 FROM {settings} WHERE EXISTS (SELECT 1 FROM {seen}) IS NOT NULL";
+        let known = self.tables.fill(known, '"');
         let found = sqlx::query_scalar::<_, i64>(AssertSqlSafe(known));
         if let Ok(Some(_)) = found.fetch_optional(&pool).await {
             return Ok(pool);

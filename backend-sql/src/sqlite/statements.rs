@@ -24,12 +24,33 @@ macro_rules! statements {
 
 statements! {
     insert create take look free adopt renew release keep raise force list abandon withdraw
-    raise_watermark sweep forget longest_lease set_longest_lease identity
+    raise_watermark sweep forget forget_seen longest_lease set_longest_lease identity
+}
+
+/// Whether `s` of the table of sightings is that of the row `l`, as it is now, by the clock of this epoch.
+const SIGHTING: &str =
+    "s.name = l.name AND s.epoch = {epoch} AND s.token = l.token AND s.version = l.version";
+
+/// Whether the lease of the row `l` is over: by its own clock, or by ours, where that has seen it for so long.
+const OVER: &str = "((l.epoch = {epoch} AND l.expires <= {now}) OR (l.epoch <> {epoch} AND EXISTS \
+    (SELECT 1 FROM {seen} AS s WHERE {sighting} AND s.until <= {now})))";
+
+/// With what stands for [`OVER`] and [`SIGHTING`], which name the arguments that are the clock and its epoch.
+fn with_clock(text: &str) -> String {
+    let mut text = text.to_owned();
+    for at in 1..9 {
+        let (now, epoch) = (format!("?{at}"), format!("?{}", at + 1));
+        let over = OVER.replace("{sighting}", SIGHTING).replace("{now}", &now);
+        text = text.replace(&format!("{{over {now} {epoch}}}"), &over.replace("{epoch}", &epoch));
+        let sighting = SIGHTING.replace("{epoch}", &epoch);
+        text = text.replace(&format!("{{sighting {epoch}}}"), &sighting);
+    }
+    text
 }
 
 /// Cloning it does not copy the text.
 fn shared(tables: &Tables, text: &str) -> SqlStr {
-    let text: std::sync::Arc<str> = tables.fill(text, '"').into();
+    let text: std::sync::Arc<str> = tables.fill(&with_clock(text), '"').into();
     AssertSqlSafe(text).into_sql_str()
 }
 
@@ -57,23 +78,102 @@ mod tests {
 
     use super::*;
 
+    struct File {
+        sql: Statements,
+        file: SqliteConnection,
+    }
+
+    impl File {
+        /// Locks in memory, of which one is held by the clock of `theirs` for a lease of 100.
+        async fn new() -> Self {
+            let tables = Tables::new("x").unwrap();
+            let sql = Statements::new(&tables);
+            let mut file = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+            let made = AssertSqlSafe(schema(&tables, 30_000));
+            sqlx::raw_sql(made).execute(&mut file).await.unwrap();
+            let row = "INSERT INTO x_locks (name, owner, label, token, version, lease, expires, epoch, kept) \
+                 VALUES ('job', '0', 'l', 1, 7, 100, 5000, 'theirs', 0)";
+            sqlx::query(row).execute(&mut file).await.unwrap();
+            Self { sql, file }
+        }
+
+        async fn adopt(&mut self, now: i64, epoch: &str, seen: i64) -> u64 {
+            let adopt = sqlx::query(self.sql.adopt.clone()).bind("job").bind(now).bind(epoch);
+            adopt.bind(seen).execute(&mut self.file).await.unwrap().rows_affected()
+        }
+
+        async fn is_free(&mut self, now: i64, epoch: &str) -> bool {
+            let free = sqlx::query_scalar(self.sql.free.clone()).bind("job").bind(now).bind(epoch);
+            free.fetch_one(&mut self.file).await.unwrap()
+        }
+
+        /// What the holder, or an operator, does.
+        async fn run(&mut self, sql: &'static str) {
+            sqlx::query(sql).execute(&mut self.file).await.unwrap();
+        }
+    }
+
     /// A holder in another time namespace may renew between a look at its row and the adoption: the
     /// clock read before must not cut that lease short.
     #[tokio::test]
     async fn a_row_that_has_changed_since_it_was_seen_is_not_adopted() {
-        let tables = Tables::new("x").unwrap();
-        let sql = Statements::new(&tables);
-        let mut file = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-        sqlx::raw_sql(AssertSqlSafe(schema(&tables, 30_000))).execute(&mut file).await.unwrap();
-        let row = "INSERT INTO x_locks (name, owner, label, token, version, lease, expires, epoch, kept) \
-             VALUES ('job', '0', 'l', 1, 7, 100, 5000, 'theirs', 0)";
-        sqlx::query(row).execute(&mut file).await.unwrap();
-        for (seen, adopted) in [(6_i64, 0), (7, 1), (7, 0)] {
-            let adopt = sqlx::query(sql.adopt.clone()).bind("job").bind(10_i64).bind("ours");
-            let done = adopt.bind(seen).execute(&mut file).await.unwrap();
-            assert_eq!(done.rows_affected(), adopted, "version {seen}");
+        let mut file = File::new().await;
+        for (seen, adopted) in [(6, 0), (7, 1), (7, 0)] {
+            assert_eq!(file.adopt(10, "ours", seen).await, adopted, "version {seen}");
         }
-        let expires = sqlx::query_scalar::<_, i64>("SELECT expires FROM x_locks");
-        assert_eq!(expires.fetch_one(&mut file).await.unwrap(), 110);
+        assert!(!file.is_free(109, "ours").await && file.is_free(110, "ours").await);
+        // What the holder writes begins it anew, and so does another holder of a row made anew.
+        for change in ["version = version + 1", "token = token + 1, version = 7"] {
+            let sql = format!("UPDATE x_locks SET {change}");
+            sqlx::query(AssertSqlSafe(sql)).execute(&mut file.file).await.unwrap();
+            assert!(!file.is_free(1_000, "ours").await, "{change}");
+        }
+        assert_eq!(file.adopt(1_000, "ours", 7).await, 1);
+        assert!(!file.is_free(1_099, "ours").await && file.is_free(1_100, "ours").await);
+    }
+
+    /// Two that do not share a clock wait for a holder that has died: neither makes the other wait longer.
+    #[tokio::test]
+    async fn clocks_that_look_in_turn_see_the_end_of_a_dead_holder() {
+        let mut file = File::new().await;
+        for turn in 0..10 {
+            // The one clock is 9,000 ahead of the other.
+            let adopted = u64::from(turn == 0);
+            assert_eq!(file.adopt(turn * 10, "one", 7).await, adopted);
+            assert_eq!(file.adopt(9_005 + turn * 10, "two", 7).await, adopted);
+        }
+        assert!(!file.is_free(99, "one").await && file.is_free(100, "one").await);
+        assert!(!file.is_free(9_104, "two").await && file.is_free(9_105, "two").await);
+        assert!(!file.is_free(9_105, "three").await, "who has not seen it takes nothing");
+    }
+
+    #[tokio::test]
+    async fn sightings_of_what_has_changed_are_forgotten() {
+        let mut file = File::new().await;
+        let mut left = async |change: &'static str| {
+            assert_eq!(file.adopt(10, "ours", 7).await, 1);
+            file.run(change).await;
+            let forget = sqlx::query(file.sql.forget_seen.clone());
+            forget.execute(&mut file.file).await.unwrap();
+            let left = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM x_seen");
+            let left = left.fetch_one(&mut file.file).await.unwrap();
+            file.run("DELETE FROM x_seen").await;
+            file.run("UPDATE x_locks SET version = 7").await;
+            left
+        };
+        assert_eq!(left("UPDATE x_locks SET expires = expires").await, 1);
+        assert_eq!(left("UPDATE x_locks SET version = 8").await, 0);
+        assert_eq!(left("UPDATE x_locks SET token = 2").await, 0);
+        assert_eq!(left("DELETE FROM x_locks").await, 0);
+    }
+
+    #[test]
+    fn nothing_is_left_to_fill_in() {
+        let sql = Statements::new(&Tables::new("x").unwrap());
+        for text in
+            [&sql.insert, &sql.take, &sql.look, &sql.list, &sql.free, &sql.force, &sql.sweep]
+        {
+            assert!(!text.as_str().contains(['{', '}']), "{}", text.as_str());
+        }
     }
 }

@@ -252,6 +252,14 @@ pub(crate) const CORE: &[Mutant] = &[
         case: "endings::a_grant_that_comes_after_close_is_given_back",
     },
     Mutant {
+        name: "the keeper ends in two steps, and takes a new guard for one of its own",
+        requirement: "section 3",
+        file: "client/keeper.rs",
+        guard: "(std::mem::take(&mut state.orphans), std::mem::take(&mut state.timers))",
+        without: "(std::mem::take(&mut state.orphans), if LEFT_OUT { drop(state); std::thread::sleep(Duration::from_millis(50)); std::mem::take(&mut inner.keeper.state.lock().timers) } else { std::mem::take(&mut state.timers) })",
+        case: "endings::a_guard_that_is_acquired_while_the_keeper_ends_is_kept_by_the_next",
+    },
+    Mutant {
         name: "a release takes nothing along and tells nobody",
         requirement: "L2",
         file: "client/release.rs",
@@ -418,6 +426,14 @@ pub(crate) const CORE: &[Mutant] = &[
         guard: "request.floor = request.floor.max(floor);",
         without: "if !LEFT_OUT { request.floor = request.floor.max(floor); }",
         case: "migration_records::tokens_go_on_in_a_store_whose_clock_is_behind",
+    },
+    Mutant {
+        name: "phase both gives back what is left of a lock that one store has lost",
+        requirement: "S1",
+        file: "migration/pair.rs",
+        guard: "        pairs.into_iter().map(one).collect()",
+        without: "        let all: Vec<Renewal> = pairs.into_iter().map(one).collect();\n        for (grant, answer) in grants.iter().zip(&all) {\n            if LEFT_OUT && matches!(answer, Renewal::Lost(_)) { let _ = self.release_both(grant, Release::default()).await; }\n        }\n        all",
+        case: "migration_faults::what_is_left_of_a_lock_that_one_store_has_lost_keeps_others_out",
     },
     Mutant {
         name: "one half that was given back before counts as lost",

@@ -1,8 +1,10 @@
 //! MySQL: guards in its statements.
 
+use std::time::Duration;
+
 use conformance_tests::kit::{Mariadb, MariadbOptions, Proxy, Server as _};
 use leasehold::mysql::MysqlFence;
-use lock_core::{Env as _, FencingToken, Release, SystemEnv};
+use lock_core::{Env as _, FencingToken, Release, Renewal, SystemEnv};
 use sqlx::{Connection as _, MySqlConnection};
 
 use super::{
@@ -82,6 +84,11 @@ const GUARDS: &[Guard<OneMariadb>] = &[
         case: |stage| Box::pin(a_late_renewal(stage.url())),
     },
     Guard {
+        what: "S5: a renewal of many is told by the clock that it was made by",
+        texts: &[("l.expires >= ? + g.lease", "l.expires >= 0 * ?")],
+        case: |stage| Box::pin(a_late_renewal_among_others(stage.url())),
+    },
+    Guard {
         what: "S6: to abandon an owner does not end what it keeps",
         texts: &[(
             "`leasehold_locks`.kept = 0, 0, `leasehold_locks`.expires)",
@@ -111,6 +118,18 @@ async fn a_server_that_flushes_seldom(stage: &mut OneMariadb) -> Verdict {
     match open(&stage.url()).await.guarantees().exclusion.holds() {
         true => Err("exclusion is promised, and a crash may lose what is held".to_owned()),
         false => Ok(()),
+    }
+}
+
+async fn a_late_renewal_among_others(url: String) -> Verdict {
+    let store = first_use(&url).await;
+    let late = granted(&*store, &request("a", Duration::from_millis(300))).await?;
+    let held = granted(&*store, &request("b", LONG)).await?;
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let answers = store.renew(&[&late, &held], SystemEnv.now()).await;
+    match answers[..] {
+        [Renewal::Lost(_), Renewal::Renewed { .. }] => Ok(()),
+        _ => Err(format!("one of two was too late: {answers:?}")),
     }
 }
 

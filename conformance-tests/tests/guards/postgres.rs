@@ -146,6 +146,14 @@ const GUARDS: &[Guard<OnePostgres>] = &[
         case: |stage| Box::pin(a_name_below_the_watermark(stage)),
     },
     Guard {
+        what: "S2: an attempt that has waited for a minute makes no row by the watermark of before",
+        texts: &[(
+            "RETURNING token / (clock_timestamp() BETWEEN now() AND now() + interval '30 seconds')::integer",
+            "RETURNING token",
+        )],
+        case: |stage| Box::pin(an_attempt_that_waits_for_a_new_row(stage)),
+    },
+    Guard {
         what: "S2: a sweep forgets only tokens that the watermark covers",
         texts: &[(
             "AND l.token <= m.watermark AND m.raised + interval '1 minute' <= clock_timestamp()",
@@ -239,19 +247,51 @@ async fn an_attempt_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {
     let token: i64 = sqlx::query_scalar(lead).fetch_one(&mut *holding).await.map_err(words)?;
     let asked = request("a", LONG);
     let attempt = tokio::spawn(async move { granted(&*other, &asked).await });
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    while stage.server.sql(waits).await.map_err(words)? == "0" {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        if attempt.is_finished() {
-            return Err("the attempt did not wait".to_owned());
-        }
-    }
+    waits_for_a_row(stage, || attempt.is_finished()).await?;
     holding.commit().await.map_err(words)?;
     let grant = attempt.await.map_err(words)??;
     match grant.token.get() > token.cast_unsigned() {
         true => Ok(()),
         false => Err(format!("token {} came after {token}", grant.token)),
     }
+}
+
+async fn an_attempt_that_waits_for_a_new_row(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
+    let mut session = PgConnection::connect(&address).await.map_err(words)?;
+    let mut holding = session.begin().await.map_err(words)?;
+    let row = "INSERT INTO leasehold_locks (name, token, version, expires, kept) \
+               VALUES ('a', 1, 1, now(), false)";
+    sqlx::query(row).execute(&mut *holding).await.map_err(words)?;
+    let attempt = tokio::spawn(async move { granted(&*store, &request("a", LONG)).await });
+    waits_for_a_row(stage, || attempt.is_finished()).await?;
+    // As after a sweep that has forgotten this token, which leads the clock.
+    let lead = "UPDATE leasehold_marker SET watermark = \
+                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 3600000000";
+    stage.server.sql(lead).await.map_err(words)?;
+    let watermark = "SELECT watermark FROM leasehold_marker";
+    let watermark = stage.server.sql(watermark).await.map_err(words)?;
+    let watermark: u64 = watermark.parse().map_err(words)?;
+    stage.clock.step(61.0).unwrap();
+    holding.rollback().await.map_err(words)?;
+    let grant = attempt.await.map_err(words)??;
+    match grant.token.get() > watermark {
+        true => Ok(()),
+        false => Err(format!("token {} came after the watermark {watermark}", grant.token)),
+    }
+}
+
+/// Ends when some statement waits for a row that another transaction has.
+async fn waits_for_a_row(stage: &OnePostgres, ended: impl Fn() -> bool) -> Verdict {
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    while stage.server.sql(waits).await.map_err(words)? == "0" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        if ended() {
+            return Err("the attempt did not wait".to_owned());
+        }
+    }
+    Ok(())
 }
 
 async fn a_token_over_a_sweep(stage: &mut OnePostgres) -> Verdict {

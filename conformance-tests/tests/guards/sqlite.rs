@@ -24,15 +24,25 @@ const GUARDS: &[Guard] = &[
     Guard {
         what: "S1: a name that is held is not granted",
         texts: &[(
-            "WHERE l.owner IS NULL OR (l.owner = ?2 AND NOT l.kept) OR (l.epoch = ?6 AND l.expires <= ?5)",
+            "WHERE l.owner IS NULL OR (l.owner = ?2 AND NOT l.kept) OR {over ?5 ?6}",
             "WHERE true",
         )],
         case: "a_held_name_is_not_granted",
     },
     Guard {
         what: "section 5: a row of another boot counts as held",
-        texts: &[("(l.epoch = ?6 AND l.expires <= ?5)", "(l.expires <= ?5)")],
+        texts: &[("(l.epoch = {epoch} AND l.expires <= {now})", "(l.expires <= {now})")],
         case: "a_row_of_another_boot_is_held",
+    },
+    Guard {
+        what: "section 5: a row of another boot counts as held for its full lease from when it is seen",
+        texts: &[(" AND s.until <= {now}", "")],
+        case: "a_row_of_another_boot_is_held",
+    },
+    Guard {
+        what: "section 5: a row of another clock that was renewed is seen anew",
+        texts: &[(" AND s.version = l.version", "")],
+        case: "a_row_of_another_clock_is_held_while_it_is_renewed",
     },
     Guard {
         what: "S2: a name that is not there gets a token above the watermark",
@@ -172,7 +182,25 @@ async fn a_row_of_another_boot_is_held() {
     // By the clock of this boot its lease is long over.
     let theirs = "UPDATE leasehold_locks SET epoch = 'theirs', expires = 1";
     sqlx::query(theirs).execute(&mut file.raw().await).await.unwrap();
-    not_granted(&*open(&file.url()).await, &request("a", LONG)).await.unwrap();
+    let store = open(&file.url()).await;
+    for _ in 0..2 {
+        not_granted(&*store, &request("a", LONG)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_row_of_another_clock_is_held_while_it_is_renewed() {
+    let file = File::new();
+    let lease = Duration::from_millis(300);
+    granted(&*first_use(&file.url()).await, &request("a", lease)).await.unwrap();
+    let theirs = "UPDATE leasehold_locks SET epoch = 'theirs', expires = 1";
+    sqlx::query(theirs).execute(&mut file.raw().await).await.unwrap();
+    let store = open(&file.url()).await;
+    not_granted(&*store, &request("a", LONG)).await.unwrap();
+    let renewed = "UPDATE leasehold_locks SET version = version + 1";
+    sqlx::query(renewed).execute(&mut file.raw().await).await.unwrap();
+    tokio::time::sleep(2 * lease).await;
+    not_granted(&*store, &request("a", LONG)).await.unwrap();
 }
 
 #[tokio::test]

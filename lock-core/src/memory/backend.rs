@@ -45,7 +45,9 @@ impl Memory {
 
     fn check_floor(&self, operation: &'static str, token: FencingToken) -> Result<(), Error> {
         let longest = self.store().promised.longest_lease;
-        let limit = self.env.wall_micros() + longest.as_micros() as u64;
+        // A longest lease may be as long as a duration can be.
+        let longest = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+        let limit = self.env.wall_micros().saturating_add(longest);
         if token.get() > limit {
             let message = format!(
                 "token {token} leads the clock by more than the longest lease; allowed is up to {limit}"

@@ -83,9 +83,14 @@ impl Both {
         pairs.into_iter().map(one).collect()
     }
 
-    /// Held while both stores say so; what one of them does not tell is not a loss. The half that is
-    /// left of a lost lock stays until its lease is over: the holder has not been told yet, and may be
-    /// in the middle of what it was promised the time for.
+    /// Held while both stores say so; what one of them does not tell is not a loss.
+    ///
+    /// The half that is left of a lost lock stays until its lease is over, and is not given back with this
+    /// answer. The holder was promised the time up to the end of its last confirmed renewal, may have read that
+    /// just now, and may be in the middle of what it does by it. In the store that has lost the lock nothing is in
+    /// the way of the next holder: what is left in the other is all that keeps it out so long (S1). The price is
+    /// time: at most a lease from this answer on. (Redlock's votes are left for the same reason, which a test
+    /// found there.)
     fn one_answer(answers: (Renewal, Renewal)) -> Renewal {
         match answers {
             (Renewal::Lost(one), Renewal::Lost(two)) => {

@@ -1,7 +1,8 @@
 -- No attempt of $2 at $1 may succeed any more, and what it has is taken away, its place too. An
 -- attempt that was read before this statement holds the row's lock, and this one waits for it; a later
--- one finds the tombstone in the row itself. A lock that was released, and is kept, stays. Those of an hour ago are forgotten: no statement of theirs
--- is under way. No more than a thousand are kept.
+-- one finds the tombstone in the row itself. A lock that was released, and is kept, stays. Those of an hour
+-- ago are forgotten: no statement of theirs is under way. No more than a thousand are kept. No row is made with
+-- an old watermark: see insert.sql.
 INSERT INTO {locks} AS l (name, token, version, expires, kept, buried, buried_at)
 SELECT $1, coalesce(max(m.watermark), 0), 0, {now}, false, ARRAY[$2], ARRAY[{now}]
 FROM {marker} AS m
@@ -27,4 +28,4 @@ ON CONFLICT (name) DO UPDATE SET
     )
 RETURNING CASE
     WHEN (owner IS NULL OR expires <= {now}) AND waiters IS NOT NULL THEN {tell_first}
-END
+END, 1 / {young}

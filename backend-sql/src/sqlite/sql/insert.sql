@@ -2,7 +2,7 @@
 -- ?1 name, ?2 owner, ?3 label, ?4 lease, ?5 now, ?6 epoch, ?7 wall clock in µs, ?8 floor + 1.
 -- The clocks may be older than this statement by the time it waited for the database: that makes a
 -- lease end earlier and a lock look held for longer, never the other way round. A repeat may come
--- after a renewal that was sent later: it never shortens.
+-- after a renewal that was sent later: it never shortens, nor the lease, by which other clocks count.
 INSERT INTO {locks} AS l (name, owner, label, token, version, lease, expires, epoch, kept)
 SELECT ?1, ?2, ?3, max(?7, s.watermark + 1, ?8), 1, ?4, ?5 + ?4, ?6, 0
 FROM {settings} AS s
@@ -16,6 +16,10 @@ ON CONFLICT (name) DO UPDATE SET
         WHEN l.owner = ?2 AND l.epoch = ?6 THEN max(l.expires, ?5 + ?4)
         ELSE ?5 + ?4
     END,
-    owner = ?2, label = ?3, version = l.version + 1, lease = ?4, epoch = ?6, kept = 0
-WHERE l.owner IS NULL OR (l.owner = ?2 AND NOT l.kept) OR (l.epoch = ?6 AND l.expires <= ?5)
+    lease = CASE
+        WHEN l.owner = ?2 AND l.epoch = ?6 THEN max(l.expires - ?5, ?4)
+        ELSE ?4
+    END,
+    owner = ?2, label = ?3, version = l.version + 1, epoch = ?6, kept = 0
+WHERE l.owner IS NULL OR (l.owner = ?2 AND NOT l.kept) OR {over ?5 ?6}
 RETURNING token

@@ -1,4 +1,5 @@
 -- Held names after ?1, at most ?4. ?2 now, ?3 epoch.
-SELECT name, owner, label, token, version, lease, expires, epoch FROM {locks}
-WHERE name > ?1 AND owner IS NOT NULL AND (epoch <> ?3 OR expires > ?2)
-ORDER BY name LIMIT ?4
+SELECT l.name, owner, label, l.token, l.version, lease, expires, l.epoch, until
+FROM {locks} AS l LEFT JOIN {seen} AS s ON {sighting ?3}
+WHERE l.name > ?1 AND owner IS NOT NULL AND NOT {over ?2 ?3}
+ORDER BY l.name LIMIT ?4

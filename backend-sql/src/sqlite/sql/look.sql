@@ -1,2 +1,4 @@
--- What is known of ?1.
-SELECT name, owner, label, token, version, lease, expires, epoch FROM {locks} WHERE name = ?1
+-- What is known of ?1. ?2 epoch.
+SELECT l.name, owner, label, l.token, l.version, lease, expires, l.epoch, until
+FROM {locks} AS l LEFT JOIN {seen} AS s ON {sighting ?2}
+WHERE l.name = ?1

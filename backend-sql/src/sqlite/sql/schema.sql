@@ -14,6 +14,17 @@ CREATE TABLE IF NOT EXISTS {locks} (
     kept    INTEGER NOT NULL     -- 1: released, and kept for a last while
 ) STRICT, WITHOUT ROWID;
 
+-- Rows that were seen by the clock of another epoch, which cannot tell when their leases end: to it they are
+-- held for a whole lease more. One that has another token or version has changed since it was seen.
+CREATE TABLE IF NOT EXISTS {seen} (
+    name    TEXT    NOT NULL,
+    epoch   TEXT    NOT NULL, -- of the clock
+    token   INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    until   INTEGER NOT NULL, -- by the clock
+    PRIMARY KEY (name, epoch)
+) STRICT, WITHOUT ROWID;
+
 -- Owners that must never be granted anything any more.
 CREATE TABLE IF NOT EXISTS {abandoned} (
     owner TEXT    NOT NULL PRIMARY KEY,

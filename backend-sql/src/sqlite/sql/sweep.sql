@@ -1,5 +1,5 @@
 -- Second step: forgets free rows. One that was granted since the first step has a larger token, and
 -- stays. ?1 now, ?2 epoch.
-DELETE FROM {locks}
-WHERE (owner IS NULL OR (epoch = ?2 AND expires <= ?1))
+DELETE FROM {locks} AS l
+WHERE (owner IS NULL OR {over ?1 ?2})
     AND token <= (SELECT watermark FROM {settings})

@@ -1,9 +1,9 @@
 -- Takes a row that is as it was when we looked: at version ?9. The other arguments are those of
 -- insert.sql. It must be free besides: a client of the other strategy may have swept the row away and
 -- made another, which counts its versions anew.
-UPDATE {locks} SET
+UPDATE {locks} AS l SET
     token = max(?7, token + 1, ?8),
     owner = ?2, label = ?3, version = version + 1, lease = ?4, expires = ?5 + ?4, epoch = ?6, kept = 0
-WHERE name = ?1 AND version = ?9 AND (owner IS NULL OR (epoch = ?6 AND expires <= ?5))
+WHERE name = ?1 AND version = ?9 AND (owner IS NULL OR {over ?5 ?6})
     AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = ?2)
 RETURNING token
