@@ -145,10 +145,10 @@ impl<DB: Database> Lent<DB> {
     ) -> Result<Self, Failure> {
         match pool.acquire().await {
             Ok(connection) => Ok(Self(Some(connection))),
-            // Nothing has been sent.
-            Err(error @ sqlx::Error::Io(_)) => {
+            // Nothing has been sent. What is invalid is a handshake for TLS.
+            Err(sqlx::Error::Io(error)) if error.kind() != std::io::ErrorKind::InvalidData => {
                 let unreachable = Error::new(ErrorKind::Unavailable, "the server is not reached");
-                Err(Failure::Error(unreachable.with_source(error)))
+                Err(Failure::Error(unreachable.with_source(sqlx::Error::Io(error))))
             }
             Err(error) => Err(judge(error)),
         }

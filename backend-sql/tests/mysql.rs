@@ -346,6 +346,22 @@ async fn a_lock_that_nobody_else_wants_costs_two_statements() {
     }
 }
 
+/// What no waiting mends is not said to be retryable.
+#[tokio::test]
+async fn a_user_that_the_server_refuses_is_told_why() {
+    let server = start().await;
+    let create = "CREATE USER locked@'127.0.0.1' ACCOUNT LOCK; \
+                  CREATE USER expired@'127.0.0.1' PASSWORD EXPIRE; \
+                  GRANT ALL ON test.* TO expired@'127.0.0.1'";
+    server.sql(create).await.unwrap();
+    for (user, part) in [("locked", "locked"), ("expired", "expired")] {
+        let url = url(server.address()).replace("root@", &format!("{user}@"));
+        let error = connect(&url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
 /// TLS as the URL asks for it: the server has to show a certificate of this authority, and we show ours.
 #[tokio::test]
 async fn tls_is_used_and_a_wrong_certificate_refused() {
@@ -381,4 +397,5 @@ async fn tls_is_used_and_a_wrong_certificate_refused() {
     // The server's own certificate is not its authority's.
     let error = connect(&to("ciphered", &files.client_cert)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("no TLS connection"), "{error}");
 }

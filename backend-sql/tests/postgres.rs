@@ -216,4 +216,5 @@ async fn tls_is_used_and_a_wrong_certificate_refused() {
     // The server's own certificate is not its authority's.
     let error = connect(&to(&files.client_cert)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("no TLS connection"), "{error}");
 }

@@ -119,3 +119,27 @@ async fn tokens_rise_over_a_clock_that_is_set_back() {
         clock.step(3600.0).unwrap();
     }
 }
+
+/// Where the server answers commits before they are flushed, a crash takes back what was answered last. The
+/// settings say how long nothing is granted after it: they are not among that.
+#[tokio::test]
+async fn settings_that_were_answered_outlive_a_crash() {
+    let options = PostgresOptions::new().line("synchronous_commit = off");
+    let mut server = Postgres::start(options.line("wal_writer_delay = 10s")).await.unwrap();
+    let strategy = Strategy::PrimaryKey;
+    let settings = "SELECT longest_lease || ' ' || quarantined FROM primary_key_settings";
+    for (longest, quarantine, after) in [
+        (None, None, "00:00:30 true"),
+        (Some(60 * SECOND), None, "00:01:00 true"),
+        (None, Some(false), "00:01:00 false"),
+        (None, Some(true), "00:01:00 true"),
+    ] {
+        let store = open(&server, strategy).await;
+        // Whatever else there is to be flushed is.
+        server.sql("CHECKPOINT").await.unwrap();
+        let init = Init { longest_lease: longest, quarantine, ..Init::default() };
+        store.init(&init).await.unwrap();
+        server.restart(Data::Keep).await.unwrap();
+        assert_eq!(server.sql(settings).await.unwrap(), after);
+    }
+}

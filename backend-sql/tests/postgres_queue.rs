@@ -256,6 +256,24 @@ async fn a_lost_connection_for_messages_costs_time_only() {
     }
 }
 
+/// The server, or the network, gives no answer while it is found out whether messages arrive.
+#[tokio::test]
+async fn a_connection_for_messages_that_hangs_from_the_start_holds_nobody_up() {
+    let server = start().await;
+    let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
+    let hang = [("SELECT pg_backend_pid()", "SELECT pg_sleep(900)")];
+    let proxy = Proxy::altering(server.address(), &hang).await.unwrap();
+    let address = format!("postgres://postgres@{}/postgres", proxy.address());
+    let store = timeout(WAIT, backend_sql::postgres::connect(&address)).await.unwrap().unwrap();
+    assert!(proxy.counters().altered > 0, "the fault did not happen");
+    assert!(!store.guarantees().push);
+    let held = granted(&holder, &request("job", LEASE)).await;
+    let waiter = tokio::spawn(LockClient::new(store).lock("job").acquire());
+    says(&server, WAITING, "1").await;
+    holder.release(&held, Release::default()).await.unwrap();
+    timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
+}
+
 /// Processes that died while they waited delay the next by one turn, however many they are.
 #[tokio::test]
 async fn many_dead_places_delay_the_next_by_the_stated_bound() {

@@ -11,6 +11,7 @@ use backend_sql::{
     postgres::{connect, schema},
 };
 use conformance_tests::kit::{Clock, Postgres, PostgresOptions};
+use futures_util::future::join_all;
 use lock_core::{Attempt, FencingToken, Grant, Init, Release, Request};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
@@ -176,6 +177,26 @@ async fn what_waited_for_too_long_makes_no_row_with_an_old_watermark() {
             };
             assert!(grant.token.get() > watermark, "{strategy}, {name}: {}", grant.token);
         }
+    }
+}
+
+/// Processes that start at once, each of which makes the tables ready.
+#[tokio::test]
+async fn all_who_make_the_tables_at_once_have_made_them() {
+    let server = start().await;
+    for round in 0..5 {
+        let inits = (0..8).map(async |_| {
+            let url = format!("{}?table_prefix=round_{round}&listen=off", url(&server));
+            let store = connect(&url).await.unwrap();
+            store.init(&Init::default()).await.unwrap();
+            store
+        });
+        let stores = join_all(inits).await;
+        let grant = granted(&stores[0], &request("job")).await;
+        let attempt = stores[1].try_acquire(&request("job")).await.unwrap();
+        assert!(matches!(attempt, Attempt::Busy(_)), "{attempt:?}");
+        stores[0].release(&grant, Release::default()).await.unwrap();
+        join_all(stores.iter().map(|store| store.close())).await;
     }
 }
 

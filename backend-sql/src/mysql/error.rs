@@ -18,6 +18,10 @@ pub(super) fn failure(error: sqlx::Error) -> Failure {
         // that is a transaction of its own was rolled back.
         1213 | 1205 | 1020 | 1062 => return Failure::Busy,
         1044 | 1045 | 1698 => (ErrorKind::Auth, "the server refuses the user or the password"),
+        1130 => (ErrorKind::Auth, "the server takes no connections from this host"),
+        1820 | 1862 => (ErrorKind::Auth, "the user's password has expired"),
+        3118 | 4151 => (ErrorKind::Auth, "the user's account is locked"),
+        3159 => (ErrorKind::Config, "the server demands TLS; allowed is ssl-mode=required"),
         1142 | 1143 | 1227 => (ErrorKind::Auth, "the user may not use the tables"),
         1049 => (ErrorKind::Config, "there is no such database"),
         1046 => {

@@ -14,6 +14,8 @@ pub(super) fn failure(error: sqlx::Error) -> Failure {
         "40001" | "40P01" => return Failure::Busy,
         // A division by zero: one that makes a row has waited for too long for it (insert.sql).
         "22012" => return Failure::Busy,
+        // Another has made the same tables meanwhile, which IF NOT EXISTS does not see before it commits.
+        "23505" | "42P07" | "42710" => return Failure::Busy,
         "28000" | "28P01" => (ErrorKind::Auth, "the server refuses the user or the password"),
         "42501" => (ErrorKind::Auth, "the role may not use the tables"),
         "3D000" => (ErrorKind::Config, "there is no such database"),

@@ -7,7 +7,7 @@ use std::{
 
 use lock_core::{Error, ErrorKind, SystemEnv, jittered};
 use sqlx::{
-    PgPool, Row as _,
+    Row as _,
     postgres::{PgListener, PgPoolOptions},
 };
 use tokio::{
@@ -23,8 +23,13 @@ use crate::error::general;
 const ECHO: Duration = Duration::from_secs(1);
 /// How often we send one while somebody waits: a connection may be gone without a word.
 const CHECK: Duration = Duration::from_secs(5);
+/// How long it may take until it is known whether messages arrive. A server that stands still, or a cut network,
+/// may leave any step of it without an answer.
+const BEGIN: Duration = Duration::from_secs(10);
 /// The longest pause before a connection is tried anew.
 const PAUSE: Duration = Duration::from_secs(10);
+
+const SESSION: &str = "SELECT pg_backend_pid()";
 
 /// Keeps the connection until it is dropped.
 #[derive(Debug)]
@@ -50,11 +55,6 @@ impl Listening {
     pub(super) async fn start(server: &Arc<Server>, places: &Arc<Places>) -> Self {
         let (tell, mut heard) = watch::channel(false);
         let listener = Listener {
-            own: PgPoolOptions::new()
-                .max_connections(1)
-                .acquire_timeout(ECHO * 5)
-                .test_before_acquire(false)
-                .connect_lazy_with((*server.pool.connect_options()).clone()),
             server: Arc::clone(server),
             channel: places.channel(),
             places: Arc::downgrade(places),
@@ -79,8 +79,6 @@ impl Listening {
 }
 
 struct Listener {
-    /// A pool for one connection, since that is what the driver listens on.
-    own: PgPool,
     server: Arc<Server>,
     channel: String,
     places: Weak<Places>,
@@ -106,15 +104,12 @@ impl Listener {
 
     /// Listens until the connection is lost or deaf.
     async fn listen(&self) -> Result<(), Error> {
-        let mut listener = PgListener::connect_with(&self.own).await.map_err(general)?;
-        listener.eager_reconnect(false);
-        self.refuse_pooler(&mut listener).await?;
-        listener.listen(&self.channel).await.map_err(general)?;
-        if let Err(error) = self.echo(&mut listener).await {
-            // Before the session is somebody else's.
-            let _ = listener.unlisten_all().await;
-            return Err(error);
-        }
+        let mut listener = timeout(BEGIN, self.begin()).await.unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::Timeout,
+                "no answer from the server that is to send messages",
+            ))
+        })?;
         self.tell.send_replace(true);
         if let Some(places) = self.places.upgrade() {
             places.tell_all();
@@ -132,6 +127,27 @@ impl Listener {
         }
     }
 
+    /// A connection on which messages arrive.
+    async fn begin(&self) -> Result<PgListener, Error> {
+        // A pool for one connection, since that is what the driver listens on; a new one each time. Of the last
+        // one the connection may hang for as long as the kernel believes in it, and it has no place for another.
+        let own = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(ECHO * 5)
+            .test_before_acquire(false)
+            .connect_lazy_with((*self.server.pool.connect_options()).clone());
+        let mut listener = PgListener::connect_with(&own).await.map_err(general)?;
+        listener.eager_reconnect(false);
+        self.refuse_pooler(&mut listener).await?;
+        listener.listen(&self.channel).await.map_err(general)?;
+        if let Err(error) = self.echo(&mut listener).await {
+            // Before the session is somebody else's.
+            let _ = listener.unlisten_all().await;
+            return Err(error);
+        }
+        Ok(listener)
+    }
+
     /// Behind a pooler that gives each transaction another session nothing must be listened for: the
     /// messages would be told to whoever has the session then, whose driver may not expect them.
     ///
@@ -141,13 +157,13 @@ impl Listener {
     async fn refuse_pooler(&self, listener: &mut PgListener) -> Result<(), Error> {
         let mut ours = None;
         for on_listener in [true, true, false, false, true, false, true, false, false, true] {
-            let ask = sqlx::raw_sql("SELECT pg_backend_pid()");
-            let row = match on_listener {
-                true => ask.fetch_one(&mut *listener).await,
-                false => ask.fetch_one(&self.server.pool).await,
+            let session = if on_listener {
+                let row = sqlx::raw_sql(SESSION).fetch_one(&mut *listener).await;
+                row.and_then(|row| row.try_get(0)).map_err(general)?
+            } else {
+                self.server.session(SESSION).await?
             };
-            let session: i32 = row.and_then(|row| row.try_get(0)).map_err(general)?;
-            let known = *ours.get_or_insert(session);
+            let known: i32 = *ours.get_or_insert(session);
             if (session == known) != on_listener {
                 let why = "a pooler gives each transaction another session";
                 return Err(Error::new(ErrorKind::Unsupported, why));

@@ -90,6 +90,19 @@ impl Server {
         self.patience.patiently(identity, run).await
     }
 
+    /// What a statement without arguments tells of the session that it runs in, as one message that a pooler
+    /// takes for a whole.
+    pub(super) async fn session(&self, text: &'static str) -> Result<i32, Error> {
+        let run = || async {
+            let mut lent = Lent::of(&self.pool, failure).await?;
+            let connection = lent.connection()?;
+            let answer = sqlx::raw_sql(text).fetch_one(connection).await;
+            lent.settle(&answer);
+            answer.and_then(|row| row.try_get(0)).map_err(failure)
+        };
+        self.patience.patiently(identity, run).await
+    }
+
     /// A statement without arguments that tells one number.
     pub(super) async fn number(&self, statement: &SqlStr) -> Result<Option<i64>, Error> {
         first(&self.again(statement, &[]).await?)

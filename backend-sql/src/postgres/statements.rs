@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 use crate::tables::Tables;
 
 /// What stands in braces in the statements; the later may stand in the earlier.
-const PARTS: [(&str, &str); 8] = [
+const PARTS: [(&str, &str); 9] = [
     // Whether the marker is this store's, and its time has come.
     ("{granting}", "m.store = {here} AND m.itself = m.tableoid AND m.grants_from <= {now}"),
     // Whether the owner was not abandoned.
@@ -34,6 +34,13 @@ const PARTS: [(&str, &str); 8] = [
     // 1 if the statement began within the last half minute, by a clock that was not set back since. To divide
     // by 0 fails it, and it is repeated: see insert.sql.
     ("{young}", "({now} BETWEEN now() AND now() + interval '30 seconds')::integer"),
+    // So that a setting that was answered outlives a crash, also where the server answers commits before they
+    // are flushed: how long nothing is granted after the crash rests on it. For this transaction only.
+    (
+        "{durably}",
+        "CASE WHEN current_setting('synchronous_commit') = 'off' \
+         THEN set_config('synchronous_commit', 'on', true) END",
+    ),
     ("{micros}", "(date_part('epoch', {now}) * 1000000)::bigint"),
     // The server's clock at the moment at which it is read, not at the start of the transaction.
     ("{now}", "clock_timestamp()"),

@@ -51,7 +51,7 @@ WITH first AS (
     INSERT INTO {settings} (id, longest_lease, quarantine, quarantined)
     VALUES (1, '{longest_lease} microseconds', '{longest_lease} microseconds', true)
     ON CONFLICT DO NOTHING
-    RETURNING id
+    RETURNING id, {durably}
 )
 INSERT INTO {marker} (id, store, itself, grants_from, watermark, raised)
 SELECT first.id, {here}, '{marker}'::regclass, 'epoch', 0, 'epoch' FROM first
