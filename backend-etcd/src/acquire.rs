@@ -9,11 +9,10 @@ use crate::{
     backend::POLL,
     enqueue::short,
     error::Failure,
-    ledger::Credit,
     place::{Held, Place, Seen, token},
     rpc::Lease,
     seats::Seat,
-    settings::Record,
+    settings::{Record, check_lease},
     store::{EtcdBackend, gets, only, put, revision},
 };
 
@@ -54,6 +53,7 @@ impl EtcdBackend {
         if self.places.get(request.owner).is_some() {
             return self.claim(request).await;
         }
+        self.allow(request.lease, Record::longest_lease).await?;
         let mut lease = None;
         for _ in 0..TRIES {
             let used = match lease.take() {
@@ -92,7 +92,7 @@ impl EtcdBackend {
     async fn take(&self, request: &Request, lease: Lease) -> Result<Result<Grant, Found>, Failure> {
         let pass = self.pass().await?;
         let seat = self.seats.take(&self.layout, &request.name);
-        let Taking { txn, place, record, .. } = self.taking(request, &seat.key, lease);
+        let Taking { txn, place, record, .. } = self.taking(request, &seat.key, lease)?;
         let txn = txn.or_else([
             self.get_first(&request.name),
             self.get_settings(),
@@ -125,8 +125,15 @@ impl EtcdBackend {
     }
 
     /// The transaction that makes a place where none is, with the offset that its token needs.
-    pub(crate) fn taking(&self, request: &Request, key: &str, lease: Lease) -> Taking {
+    pub(crate) fn taking(
+        &self,
+        request: &Request,
+        key: &str,
+        lease: Lease,
+    ) -> Result<Taking, Error> {
         let settings = self.settings();
+        // Whoever asks may know others; the transaction compares these.
+        check_lease(request.lease, settings.record.longest_lease())?;
         let lifted = settings.lift(settings.now + 1, request.floor);
         let offset = lifted.unwrap_or(settings.record.offset);
         let place = Place::new(request, offset, true);
@@ -144,11 +151,11 @@ impl EtcdBackend {
                 self.not_abandoned(request.owner),
             ])
             .and_then(puts);
-        Taking { txn, place, known: settings.record.offset, record }
+        Ok(Taking { txn, place, known: settings.record.offset, record })
     }
 
     /// A repeat of an attempt that was granted: the lease anew, and the same token. `None` if it is gone,
-    /// or nothing is granted for now.
+    /// its owner was abandoned, or nothing is granted for now.
     pub(crate) async fn again(
         &self,
         request: &Request,
@@ -157,14 +164,12 @@ impl EtcdBackend {
         let Some(place) = seen.place else { return Ok(None) };
         let pass = self.pass().await?;
         let same = Compare::create_revision(seen.key.as_str(), CompareOp::Equal, seen.created);
-        let answer = self.rpc.read(Txn::new().when([same, self.not_quarantined()])).await?;
+        let may = [same, self.not_quarantined(), self.not_abandoned(request.owner)];
+        let answer = self.rpc.read(Txn::new().when(may)).await?;
         if !answer.succeeded() || !self.history.is_same(&self.rpc, &pass, &answer) {
             return Ok(None);
         }
-        let Credit::Alive { from, seconds } = self.keepalives.ask(seen.lease).await? else {
-            return Ok(None);
-        };
-        let lease = Lease { id: seen.lease, ttl: Duration::from_secs(seconds), from };
+        let Some(lease) = self.alive(seen.lease).await? else { return Ok(None) };
         let (seat, created) = (Seat::found(seen.key), seen.created);
         let held = Held { seat, lease, created, place, history: pass.history };
         Ok(Some(granted(request, held)))

@@ -14,7 +14,7 @@ use crate::{
     error::Failure,
     place::{Held, Place, Seen},
     queue::Waiting,
-    settings::Record,
+    settings::{Record, check_lease},
     store::{EtcdBackend, gets, only, put, revision},
 };
 
@@ -24,6 +24,7 @@ impl EtcdBackend {
         if request.floor > FencingToken::ZERO {
             self.check_token(request.floor)?;
         }
+        self.allow(request.lease, Record::longest_held).await?;
         let mut is_first = false;
         for _ in 0..TRIES {
             let Some(waiting) = self.places.get(request.owner) else { break };
@@ -74,6 +75,8 @@ impl EtcdBackend {
         // Until it is known whom it follows, any end of the name wakes it.
         waiting.follow(None);
         let settings = self.settings();
+        // The longest may have been made shorter while it waited: then leases of before are waited out, too.
+        check_lease(request.lease, settings.record.longest_held())?;
         let lifted = settings.lift(waiting.created, request.floor);
         let offset = lifted.unwrap_or(settings.record.offset);
         // Credited before the transaction leaves: a later credit proves no more.
@@ -94,7 +97,9 @@ impl EtcdBackend {
         let places = self.layout.places(&request.name);
         let txn = Txn::new()
             .when([
-                Compare::create_revision(waiting.key(), CompareOp::Equal, waiting.created),
+                // Not only that it is this place: once it was granted or released, others than this try
+                // have written it, and it may live by another lease.
+                Compare::mod_revision(waiting.key(), CompareOp::Equal, waiting.created),
                 Compare::create_revision(places, CompareOp::Greater, waiting.created - 1)
                     .with_prefix(),
                 settings.unchanged(&self.layout),
@@ -128,12 +133,18 @@ impl EtcdBackend {
             return Err(short().into());
         };
         self.note_found(found, now)?;
-        let there = only(own).is_some_and(|seen| seen.created == waiting.created);
+        let own = only(own).filter(|seen| seen.created == waiting.created);
+        let is_repeat = own.as_ref().is_some_and(|seen| is_ours(seen, request));
+        let there = is_repeat || own.as_ref().is_some_and(|seen| seen.modified == seen.created);
         if !there {
             waiting.lose();
         }
         if let Some(held_back) = self.held_back(quarantine).await? {
             return Ok(Some(Attempt::Quarantined(held_back)));
+        }
+        if let Some(seen) = own.filter(|_| is_repeat && tombstone.kvs().is_empty()) {
+            // An earlier try has taken it, and its answer was lost.
+            return Ok(self.again(request, seen).await?.map(Attempt::Granted));
         }
         let first = only(first);
         let is_first = first.as_ref().is_some_and(|seen| seen.created == waiting.created);

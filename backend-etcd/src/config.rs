@@ -236,17 +236,21 @@ fn parse(url: &str) -> Result<EtcdBuilder, Error> {
     if !matches!(options.path(), "" | "/") || options.fragment().is_some() {
         return Err(form());
     }
+    // A password with a `?` that was not encoded ends up among the options.
+    let secret = rest.contains('@');
     let read = |key: &str, file: &str| {
         std::fs::read(file).map_err(|error| {
+            let file = if secret { "" } else { file };
             let message = format!("the file of {key} in the URL cannot be read: {file}");
             Error::new(ErrorKind::Config, message).with_source(error)
         })
     };
     let (mut certificate, mut private) = (None, None);
     for (key, value) in options.query_pairs() {
+        let shown = if secret { key.to_string() } else { format!("{key}={value}") };
         let duration = || {
             humantime::parse_duration(&value).map_err(|_| {
-                refuse(format!("{key}={value} in the URL is no duration; allowed is such as 30s"))
+                refuse(format!("{shown} in the URL is no duration; allowed is such as 30s"))
             })
         };
         builder = match &*key {
@@ -254,7 +258,7 @@ fn parse(url: &str) -> Result<EtcdBuilder, Error> {
             "longest_lease" => builder.longest_lease(duration()?),
             "timeout" => builder.timeout(duration()?),
             "spare_leases" => builder.spare_leases(value.parse().map_err(|_| {
-                refuse(format!("{key}={value} in the URL is no number; allowed are 0 to 1000"))
+                refuse(format!("{shown} in the URL is no number; allowed are 0 to 1000"))
             })?),
             "ca" => builder.tls(read(&key, &value)?),
             "cert" => {
@@ -266,8 +270,6 @@ fn parse(url: &str) -> Result<EtcdBuilder, Error> {
                 builder
             }
             other => {
-                // A password with a `?` that was not encoded would end up here.
-                let secret = rest.contains('@');
                 let other = if secret { "an option" } else { other };
                 return Err(refuse(format!(
                     "{other} in the URL of an etcd store is not known; allowed are prefix, \
@@ -313,10 +315,14 @@ mod tests {
             "etcd://u:sesame@h1?spare_leases=many",
             "etcd://u:sesame@h1:port",
             "etcd://u:?sesame@h1",
+            "etcd://u:12?timeout=sesame@h1",
+            "etcd://u:12?spare_leases=sesame@h1",
         ] {
             let error = parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
             assert!(!format!("{error} {error:?}").contains("sesame"), "{error}");
         }
+        let error = parse("etcd://u:12?ca=sesame@h1").unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("sesame"), "{error}");
     }
 }

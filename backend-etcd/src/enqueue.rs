@@ -1,6 +1,6 @@
 //! A place in etcd's own queue: the oldest create revision is served.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use etcd_client::{
     Compare, CompareOp, GetOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse,
@@ -15,6 +15,7 @@ use crate::{
     error::Failure,
     place::{Held, Place, Seen},
     queue::{EtcdTurn, NoTurn, Waiting},
+    settings::Record,
     store::{EtcdBackend, Tried, gets, only, put, revision},
 };
 
@@ -29,6 +30,18 @@ pub(crate) enum Lined {
 }
 
 impl Lined {
+    /// What a repeat is to find, if a place was made.
+    pub(crate) fn tried(&self) -> Option<Tried> {
+        match self {
+            Self::Granted(grant) => {
+                let held: &Held = grant.state.as_ref()?.downcast_ref()?;
+                Some(Tried { lease: held.lease, seat: Arc::clone(&held.seat) })
+            }
+            Self::Waiting(turn, _) => Some(turn.tried()),
+            Self::Refused(_) | Self::HeldBack(_) => None,
+        }
+    }
+
     /// Whether this try has left its lease unused.
     fn made_nothing(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::HeldBack(_))
@@ -83,6 +96,7 @@ impl EtcdBackend {
         if request.floor > FencingToken::ZERO {
             self.check_token(request.floor)?;
         }
+        self.allow(request.lease, Record::longest_lease).await?;
         self.watch.start(&self.rpc, self.layout.prefix(), &self.places);
         let is_repeat = self.tried(request.owner).is_some();
         // Keys of places whose end is not known here.
@@ -131,9 +145,9 @@ impl EtcdBackend {
     async fn line_up(&self, request: &Request, tried: &Tried) -> Result<Option<Lined>, Failure> {
         let pass = self.pass().await?;
         let name = &request.name;
-        let Tried { lease, seat } = tried.clone();
+        let Tried { mut lease, seat } = tried.clone();
         let key = seat.key.clone();
-        let take = self.taking(request, &key, lease);
+        let take = self.taking(request, &key, lease)?;
         // Not the one that a grant would have lifted: it is not in the settings, and others are told what is
         // in the place.
         let place = Place::new(request, take.known, false);
@@ -180,8 +194,13 @@ impl EtcdBackend {
             ((now, place.offset), before.map(|seen| (seen.key, seen.created)))
         } else {
             let ours = read.first().and_then(only).ok_or_else(short)?;
-            if !ours.is_of(request.owner) {
+            if !ours.is_of(request.owner) || ours.is_kept() {
                 return Ok(None);
+            }
+            if ours.lease != lease.id {
+                // The lease that it lives by is to be kept alive, and no other.
+                let Some(its) = self.alive(ours.lease).await? else { return Ok(None) };
+                lease = its;
             }
             ((ours.created, ours.place.map_or(0, |place| place.offset)), None)
         };

@@ -160,7 +160,8 @@ fn digits(token: u64) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldKey {
     key: String,
-    created: i64,
+    /// Of this holding alone: a key that is kept for a minimum hold after its release lives by another.
+    lease: i64,
 }
 
 impl HeldKey {
@@ -168,7 +169,7 @@ impl HeldKey {
     #[must_use]
     pub fn of(guard: &Guard) -> Option<Self> {
         let held: &Held = guard.grant().state.as_ref()?.downcast_ref()?;
-        Some(Self { key: held.key().to_owned(), created: held.created })
+        Some(Self { key: held.key().to_owned(), lease: held.lease.id })
     }
 
     /// The key.
@@ -180,6 +181,6 @@ impl HeldKey {
     /// The condition that the lock is still held by that guard.
     #[must_use]
     pub fn is_held(&self) -> Compare {
-        Compare::create_revision(self.key.as_str(), CompareOp::Equal, self.created)
+        Compare::lease(self.key.as_str(), CompareOp::Equal, self.lease)
     }
 }

@@ -122,22 +122,35 @@ impl EtcdBackend {
             record.longest_held_micros =
                 record.longest_held_micros.max(record.longest_lease_micros);
         }
+        let mut found = settings.revision;
         if record != settings.record {
+            // What is left of it is told in whole seconds, rounded down.
+            let running = self.quarantine().await?;
+            let running = running.map(|it| (it.remaining + Duration::from_secs(1), it.why));
             let old = settings.record.longest_lease();
             let changed = record.longest_lease() != old && !init.first_use;
             let why = "the longest lease was changed, and the old one is waited out";
             let (same, put) = (settings.unchanged(&self.layout), record.put(&self.layout));
-            let held_back = changed.then_some((old, why));
+            // One that is longer, such as that after a restore, is not to end before its time. It comes with
+            // settings of its own, so that none begins unseen.
+            let held_back = changed.then(|| match running {
+                Some(running) if running.0 > old => running,
+                _ => (old, why.to_owned()),
+            });
+            let held_back = held_back.as_ref().map(|(span, why)| (*span, why.as_str()));
             let now = match self.put_settings(pass.seen(), same, put, held_back).await {
                 Ok(Some(now)) => now,
                 Ok(None) | Err(Failure::Unseen) => return Ok(false),
                 Err(failure) => return Err(failure.into()),
             };
             self.note(Some((record, now)), now);
+            found = now;
         }
         if init.first_use {
+            // Not one that began since.
+            let same = Compare::mod_revision(self.layout.settings(), CompareOp::Equal, found);
             let open = TxnOp::delete(self.layout.quarantine(), None);
-            self.write(Txn::new().and_then([open])).await?;
+            return Ok(self.write(Txn::new().when([same]).and_then([open])).await?.succeeded());
         }
         Ok(true)
     }

@@ -67,6 +67,10 @@ impl Seen {
         self.place.as_ref().is_some_and(|place| place.owner == owner)
     }
 
+    pub(crate) fn is_kept(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.kept)
+    }
+
     /// Who holds it, with `remaining` of its lease. Others' tools leave only their lease's number.
     pub(crate) fn holder(&self, remaining: Duration) -> Option<Holder> {
         if let Some(Place { owner, label, .. }) = &self.place {

@@ -12,10 +12,10 @@ pub(crate) fn promises(shortest: Duration, record: &Record) -> Guarantees {
     let mut promised = Guarantees::new(shortest, longest);
     let restores = Assumption::new(
         "restores-are-seen",
-        "a snapshot that is restored has the store's settings in it, and replaces the whole cluster; \
-         what other users of etcd ask of it before the first client looks, and writes nothing, is \
-         less than the whole log before the snapshot, which clients make 1,000 entries long; no \
-         member that lags is made a cluster of its own",
+        "a snapshot that is restored has the store's present settings in it, and replaces the whole \
+         cluster; what other users of etcd ask of it before the first client looks, and writes \
+         nothing, is less than the whole log before the snapshot, which clients make 1,000 entries \
+         long; no member that lags is made a cluster of its own",
     );
     promised.exclusion = if record.quarantine {
         Promise::Holds {
@@ -44,6 +44,11 @@ pub(crate) fn promises(shortest: Duration, record: &Record) -> Guarantees {
             Assumption::new(
                 "client-clocks",
                 "after the restore of a snapshot the clients' clocks are not behind those before it",
+            ),
+            Assumption::new(
+                "revisions-are-slow",
+                "from when a place is made until it is granted, and its token raised, fewer revisions \
+                 are written to etcd than the longest lease has microseconds",
             ),
         ],
     };

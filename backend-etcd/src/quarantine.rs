@@ -106,11 +106,15 @@ impl EtcdBackend {
         why: &str,
     ) -> Result<Option<(Record, i64, i64)>, Error> {
         tracing::warn!(why, "nothing is granted until every lease that may have been lost is over");
+        let known = self.known_settings().map(|settings| settings.record);
+        let held = known.as_ref().map_or(0, |known| known.longest_held_micros);
         let mut next = match &look.settings {
             Some((record, _)) => record.clone(),
             // Gone with the rest: what this client knew is the best there is.
-            None => self.known_settings().map_or_else(|| Record::new(self.expected), |s| s.record),
+            None => known.unwrap_or_else(|| Record::new(self.expected)),
         };
+        // What was lost may have been granted under settings that were lost, too.
+        next.longest_held_micros = next.longest_held_micros.max(held);
         let span = next.longest_held();
         // No token that was granted leads the clock by more.
         let highest = SystemEnv.wall_micros().saturating_add(micros(span));

@@ -14,7 +14,12 @@ use lock_core::{Env as _, Error, Instant, OwnerId, Signal, SystemEnv, Turn};
 use tokio::{sync::Notify, task::AbortHandle};
 
 use crate::{
-    keepalive::Keepalives, ledger::Credit, place::Seen, rpc::Lease, seats::Seat, store::EtcdBackend,
+    keepalive::Keepalives,
+    ledger::Credit,
+    place::Seen,
+    rpc::Lease,
+    seats::Seat,
+    store::{EtcdBackend, Tried},
 };
 
 /// Before a keepalive that had no answer is repeated.
@@ -213,6 +218,11 @@ pub(crate) struct EtcdTurn {
 }
 
 impl EtcdTurn {
+    /// What a repeat of its request is to find.
+    pub(crate) fn tried(&self) -> Tried {
+        Tried { lease: self.waiting.lease(), seat: Arc::clone(&self.waiting.seat) }
+    }
+
     /// Whether no other place stands first.
     pub(crate) fn is_first(&self, first: Option<&Seen>) -> bool {
         first.is_none_or(|first| first.created == self.waiting.created)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use futures_util::future::join;
-use lock_core::{Enqueued, Error, ErrorKind, Outcome, Released, Request, Turn as _};
+use lock_core::{Enqueued, Error, ErrorKind, Outcome, Released, Request};
 
 use crate::{
     enqueue::Lined,
@@ -23,7 +23,7 @@ impl EtcdBackend {
         let Some(keep) = keep.filter(|keep| !keep.is_zero()) else {
             return Ok(outcome(self.revoke(held.lease.id).await?));
         };
-        let last = self.lease(keep).await?;
+        let last = self.last_lease(keep).await?;
         let place = Place { kept: true, ..held.place.clone() };
         let txn = Txn::new()
             .when([
@@ -49,10 +49,7 @@ impl EtcdBackend {
             // It may stand in the queue: the core repeats all.
             (_, Err(error)) if error.is_ambiguous() => return Err(error),
             (Ok(outcome), Err(_)) => return Ok(Released::plain(outcome)),
-            (Err(error), Ok(lined)) => {
-                self.take_back(lined).await?;
-                return Err(error);
-            }
+            (Err(error), Ok(lined)) => return Err(self.keep_in_mind(next, &lined, error)),
             (Err(error), Err(_)) => return Err(error),
         };
         let next = match lined {
@@ -75,19 +72,17 @@ impl EtcdBackend {
         Ok(Released { outcome, next })
     }
 
-    /// Gives up what was asked for beside a release that failed: the release is repeated with it.
-    async fn take_back(&self, lined: Lined) -> Result<(), Error> {
-        match lined {
-            Lined::Granted(grant) => {
-                let held = grant.state.as_ref().and_then(|state| state.downcast_ref::<Held>());
-                match held {
-                    Some(held) => self.give_back(held, None).await.map(drop),
-                    None => Ok(()),
-                }
-            }
-            Lined::Waiting(turn, _) => Box::new(turn).leave().await,
-            Lined::Refused(_) | Lined::HeldBack(_) => Ok(()),
+    /// The error of a release that failed beside a request which got a place. A repeat is to find that
+    /// place: to give it up would be one more call that may fail, and a second would stand behind it.
+    fn keep_in_mind(&self, next: &Request, lined: &Lined, error: Error) -> Error {
+        let Some(tried) = lined.tried() else { return error };
+        self.note_try(next.owner, tried);
+        if error.is_ambiguous() || !error.is_retryable() {
+            return error;
         }
+        // So that whoever repeats knows that there may be something to clean up.
+        let message = "the lock was not given back, and the request that went with it has a place";
+        Error::new(ErrorKind::OutcomeUnknown, message).with_source(error)
     }
 
     /// Leaves a tombstone first: no transaction of this owner makes a place after it. Those that were
@@ -99,7 +94,7 @@ impl EtcdBackend {
         let look = TxnOp::get(places.as_str(), Some(GetOptions::new().with_prefix()));
         let mut refused = None;
         let answer = loop {
-            let left = match self.grave().await {
+            let left = match self.grave(request.lease).await {
                 Ok(grave) => {
                     let leave = put(&tombstone, Vec::new(), grave.id);
                     self.write(Txn::new().and_then([leave, look.clone()])).await
@@ -119,8 +114,7 @@ impl EtcdBackend {
         };
         for got in gets(&answer) {
             for seen in got.kvs().iter().filter_map(Seen::read) {
-                let kept = seen.place.as_ref().is_some_and(|place| place.kept);
-                if seen.is_of(request.owner) && !kept {
+                if seen.is_of(request.owner) && !seen.is_kept() {
                     self.revoke(seen.lease).await?;
                 }
             }

@@ -26,7 +26,7 @@ use crate::{
     queue::Places,
     rpc::{Lease, Rpc, whole_seconds},
     seats::{Seat, Seats},
-    settings::{Record, Settings},
+    settings::{Record, Settings, check_lease},
     spares::Spares,
     watch::Watch,
 };
@@ -179,6 +179,20 @@ impl EtcdBackend {
         self.history.doubt();
     }
 
+    /// Refuses a lease that is longer than the settings allow. Others may have changed them since they were
+    /// read, so that they are read once more before.
+    pub(crate) async fn allow(
+        &self,
+        lease: Duration,
+        longest: fn(&Record) -> Duration,
+    ) -> Result<(), Error> {
+        if lease > longest(&self.settings().record) {
+            self.history.doubt();
+            self.pass().await?;
+        }
+        check_lease(lease, longest(&self.settings().record))
+    }
+
     /// A token further ahead than the longest lease would outlast a loss of data.
     pub(crate) fn check_token(&self, token: FencingToken) -> Result<(), Error> {
         let longest = self.settings().record.longest_lease_micros;
@@ -200,12 +214,38 @@ impl EtcdBackend {
             if SystemEnv.now().since(spare.from) < ttl / 6 {
                 return Ok(spare);
             }
-            let asked = Box::pin(self.keepalives.ask(spare.id)).await;
-            if let Ok(Credit::Alive { from, seconds }) = asked {
-                return Ok(Lease { id: spare.id, ttl: Duration::from_secs(seconds), from });
+            match Box::pin(self.alive(spare.id)).await {
+                Ok(Some(lease)) => return Ok(lease),
+                Ok(None) => {}
+                // The others would take as long.
+                Err(_) => break,
             }
         }
         Box::pin(self.grant(ttl)).await
+    }
+
+    /// A lease that nothing is tied to, and that lives for this long from now on.
+    pub(crate) async fn last_lease(&self, span: Duration) -> Result<Lease, Error> {
+        let until = SystemEnv.now() + span;
+        let lease = self.lease(span).await?;
+        if lease.from + lease.ttl >= until {
+            return Ok(lease);
+        }
+        // A spare, of which a part is over.
+        match self.alive(lease.id).await {
+            Ok(Some(lease)) => Ok(lease),
+            _ => self.grant(lease.ttl).await,
+        }
+    }
+
+    /// Keeps a lease alive; `None` if it is gone.
+    pub(crate) async fn alive(&self, id: i64) -> Result<Option<Lease>, Error> {
+        Ok(match self.keepalives.ask(id).await? {
+            Credit::Alive { from, seconds } => {
+                Some(Lease { id, ttl: Duration::from_secs(seconds), from })
+            }
+            _ => None,
+        })
     }
 
     /// Keeps a lease that was not used for the next attempt.
@@ -225,8 +265,12 @@ impl EtcdBackend {
         locked(&self.tries).remove(&owner);
     }
 
-    /// The lease for a tombstone, which lives for [`TOMBSTONE_LIFE`] more at least.
-    pub(crate) async fn grave(&self) -> Result<Lease, Error> {
+    /// The lease for a tombstone, which lives for [`TOMBSTONE_LIFE`] more at least, and as long as a lease
+    /// that a late attempt may have.
+    pub(crate) async fn grave(&self, span: Duration) -> Result<Lease, Error> {
+        if span > TOMBSTONE_LIFE {
+            return self.grant(span).await;
+        }
         let open = *locked(&self.graveyard);
         let now = SystemEnv.now();
         if let Some(lease) = open.filter(|lease| now.since(lease.from) < TOMBSTONE_LIFE) {

@@ -6,15 +6,15 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::Server as _;
+use conformance_tests::kit::{Server as _, Streams};
 use lock_core::{
-    Attempt, Env as _, FencingToken, Init, LockClient, Promise, QuarantineUse, Release, Renewal,
-    SystemEnv,
+    Attempt, Env as _, ErrorKind, FencingToken, Init, LockClient, Promise, QuarantineUse, Release,
+    Renewal, SystemEnv,
 };
 
 use self::support::{
     cluster::{Cluster, LONGEST, PATIENCE, attempt, held_back, request},
-    leases,
+    connect, leases,
 };
 
 async fn a_lock_lost_in_a_restore_is_waited_out(members: usize) {
@@ -107,6 +107,42 @@ async fn a_grant_that_meets_a_restored_cluster_is_given_back() {
     }
     let left = cluster.etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await;
     assert_eq!(left.unwrap(), "");
+}
+
+/// Behind a proxy that connects anew the same happens after the answer, too; and what was granted cannot be
+/// given back: whoever asked is to clean up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_of_a_restored_cluster_that_is_not_given_back_is_of_unknown_outcome() {
+    let mut cluster = Cluster::start(1).await;
+    let streams = Streams::reconnecting(cluster.etcd.endpoints()[0]).await.unwrap();
+    let backend = connect(streams.address(), "10s").await;
+    cluster.save().await;
+    for _ in 0..10 {
+        let grant = backend.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+        backend.release(&grant, Release::default()).await.unwrap();
+    }
+    cluster.restore().await;
+    streams.refuse("LeaseRevoke");
+    let unknown = request("job");
+    let asked = async {
+        loop {
+            match backend.try_acquire(&unknown).await {
+                // Until the proxy has noticed that the server is another.
+                Err(error) if streams.refused("LeaseRevoke") == 0 && error.is_retryable() => {}
+                answer => return answer,
+            }
+        }
+    };
+    let asked = tokio::time::timeout(PATIENCE, asked).await.expect("an answer");
+    assert!(streams.refused("LeaseRevoke") > 0, "the fault did not happen: {asked:?}");
+    let left =
+        async || cluster.etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await;
+    assert_ne!(left().await.unwrap(), "", "nothing was granted");
+    let error = asked.expect_err("two holders");
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "nobody cleans up: {error}");
+    streams.serve("LeaseRevoke");
+    backend.abandon(&unknown).await.unwrap();
+    assert_eq!(left().await.unwrap(), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -98,6 +98,29 @@ async fn a_repeat_is_granted_nothing_in_quarantine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_repeat_of_an_abandoned_owner_is_granted_nothing() {
+    let (etcd, [one, two], held, wanted, _turn) = line().await;
+    two.watch.stop();
+    raise(&one, &held).await;
+    release(&one, &held).await;
+    granted(&two, &wanted).await;
+    let tombstone = format!("leasehold/%leasehold/abandoned/{}", wanted.owner);
+    etcd.ctl(&["put", &tombstone, ""]).await.unwrap();
+    not_granted(&two, &wanted).await;
+}
+
+/// A late try of what was released with a minimum hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_is_kept_is_granted_to_nobody() {
+    let (_etcd, [one, two], held, wanted, _turn) = line().await;
+    release(&one, &held).await;
+    let grant = granted(&two, &wanted).await;
+    let keep = Release { keep: Some(LEASE), ..Release::default() };
+    two.release(&grant, keep).await.unwrap();
+    not_granted(&two, &wanted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_is_held_is_not_granted() {
     let (_etcd, [one, two]) = pair().await;
     granted(&one, &request("job")).await;

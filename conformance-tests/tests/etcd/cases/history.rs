@@ -1,6 +1,6 @@
 //! A cluster that was restored, or may have been: a connection to it was begun.
 
-use conformance_tests::kit::{Mode, Proxy};
+use conformance_tests::kit::{Mode, Proxy, Streams};
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnResponse};
 use futures_util::future::try_join_all;
 use lock_core::{Attempt, Backend as _, Env as _, Init, Renewal, SystemEnv};
@@ -123,7 +123,9 @@ async fn a_quarantine_is_as_long_as_any_lease_that_may_be_held() {
     let init = Init { longest_lease: Some(LEASE / 10), ..Init::default() };
     store.init(&init).await.unwrap();
     scene.etcd.ctl(&["del", "--prefix", "leasehold/%leasehold/"]).await.unwrap();
-    match store.try_acquire(&request("job")).await.unwrap() {
+    let mut short = request("job");
+    short.lease = LEASE / 10;
+    match store.try_acquire(&short).await.unwrap() {
         Attempt::Quarantined(held_back) => {
             assert!(held_back.remaining > LEASE / 5, "{held_back:?}")
         }
@@ -188,6 +190,89 @@ async fn a_grant_of_a_restored_cluster_is_given_back() {
     assert!(!store.stands(&pass, &answer, lease).await.unwrap(), "it is believed");
     let left = scene.etcd.ctl(&["get", &place, "--keys-only"]).await.unwrap();
     assert_eq!(left, "", "what was granted is left behind");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_of_a_restored_cluster_that_is_not_given_back_is_of_unknown_outcome() {
+    let (mut scene, known) = Scene::start().await;
+    let streams = Streams::reconnecting(scene.etcd.endpoints()[0]).await.unwrap();
+    let store = open(streams.address()).await;
+    scene.save().await;
+    granted(&known, &request("job")).await;
+    let pass = store.pass().await.unwrap();
+    scene.restore().await;
+    let answer = send(&store, Txn::new().and_then([TxnOp::get("any", None)])).await;
+    let lease = store.rpc.grant(u64::MAX, LEASE).await.unwrap().id;
+    streams.refuse("LeaseRevoke");
+    store.history.doubt();
+    let error = store.stands(&pass, &answer, lease).await.expect_err("a grant that is left behind");
+    assert!(streams.refused("LeaseRevoke") > 0, "the fault did not happen");
+    assert_eq!(error.kind(), lock_core::ErrorKind::OutcomeUnknown, "nobody cleans up: {error}");
+}
+
+/// Others shortened the longest lease, and said that nothing is held.
+async fn shortened(scene: &Scene) {
+    let longest_lease = Some(LEASE / 6);
+    let init = Init { longest_lease, first_use: true, ..Init::default() };
+    scene.open().await.init(&init).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_old_settings_is_refused() {
+    let (scene, store) = Scene::start().await;
+    shortened(&scene).await;
+    let error = store.try_acquire(&request("job")).await.expect_err("it outlasts a quarantine");
+    assert_eq!(error.kind(), lock_core::ErrorKind::InvalidInput, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_of_old_settings_is_refused() {
+    let (scene, store) = Scene::start().await;
+    let held = granted(&store, &request("job")).await;
+    let wanted = request("job");
+    let _turn = waits(&store, &wanted).await;
+    shortened(&scene).await;
+    release(&store, &held).await;
+    let error = store.try_acquire(&wanted).await.expect_err("it outlasts a quarantine");
+    assert_eq!(error.kind(), lock_core::ErrorKind::InvalidInput, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_new_settings_is_granted() {
+    let (scene, store) = Scene::start().await;
+    let longest_lease = Some(2 * LEASE);
+    let init = Init { longest_lease, first_use: true, ..Init::default() };
+    scene.open().await.init(&init).await.unwrap();
+    let mut long = request("job");
+    long.lease = 2 * LEASE;
+    granted(&store, &long).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_settings_does_not_cut_a_quarantine_short() {
+    let (_scene, store) = Scene::start().await;
+    for longest in [LEASE / 10, LEASE / 15] {
+        let init = Init { longest_lease: Some(longest), ..Init::default() };
+        let left = store.init(&init).await.unwrap().grants_in;
+        assert!(left > LEASE / 5, "{LEASE:?} are to be waited out, and {left:?} are");
+    }
+}
+
+/// They were made longer after the snapshot.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quarantine_is_as_long_as_the_lost_settings_allowed() {
+    let (mut scene, store) = Scene::start().await;
+    scene.save().await;
+    let init = Init { longest_lease: Some(10 * LEASE), first_use: true, ..Init::default() };
+    store.init(&init).await.unwrap();
+    granted(&store, &request("job")).await;
+    scene.restore().await;
+    match attempt(&store, &request("job")).await {
+        Attempt::Quarantined(held_back) => {
+            assert!(held_back.remaining > 5 * LEASE, "{held_back:?}")
+        }
+        other => panic!("a loss was not seen: {other:?}"),
+    }
 }
 
 /// No transaction compares what tells of a restore: whether one was carried out before or after it is

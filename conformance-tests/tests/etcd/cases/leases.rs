@@ -93,3 +93,33 @@ async fn a_spare_that_is_over_is_not_used() {
     end(&etcd, spare.id).await;
     granted(&one, &request("job")).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_for_a_last_while_lasts_it() {
+    let (_etcd, [one, _]) = pair().await;
+    let spare = one.lease(LEASE).await.unwrap();
+    one.spare(spare);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let until = SystemEnv.now() + LEASE;
+    let last = one.last_lease(LEASE).await.unwrap();
+    assert!(last.from + last.ttl >= until, "a part of it is over");
+}
+
+/// Nor is the acquire held up by as many as there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_spare_is_asked_while_etcd_does_not_answer() {
+    let etcd = start().await;
+    let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
+    let store = open_keeping(proxy.address(), Duration::from_secs(2), 20).await;
+    // Old enough to be kept alive before it is used.
+    let old = SystemEnv.now().as_nanos() - (LEASE / 4).as_nanos() as u64;
+    for id in 1..=20 {
+        let from = lock_core::Instant::from_nanos(old);
+        store.spare(crate::rpc::Lease { id, ttl: LEASE, from });
+    }
+    proxy.set(Mode::BlackHole).await.unwrap();
+    let began = SystemEnv.now();
+    store.lease(LEASE).await.expect_err("nothing is answered");
+    let asked = SystemEnv.now().since(began);
+    assert!(asked < Duration::from_secs(10), "it took {asked:?}");
+}

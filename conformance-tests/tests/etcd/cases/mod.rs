@@ -33,12 +33,17 @@ async fn open(address: SocketAddr) -> Arc<EtcdBackend> {
 
 /// One whose calls take no longer.
 async fn open_within(address: SocketAddr, limit: Duration) -> Arc<EtcdBackend> {
+    open_keeping(address, limit, 0).await
+}
+
+/// The same with up to so many leases in stock.
+async fn open_keeping(address: SocketAddr, limit: Duration, spares: usize) -> Arc<EtcdBackend> {
     let members = Members::new();
     let options = Some(ConnectOptions::new());
     let endpoints = [address.to_string()];
     let client = Client::connect_with_balanced_channel(endpoints, options, members.clone());
     let rpc = Rpc::new(client.await.unwrap(), members, limit);
-    EtcdBackend::open(rpc, KeyLayout::new("leasehold/"), None, 0).await.unwrap()
+    EtcdBackend::open(rpc, KeyLayout::new("leasehold/"), None, spares).await.unwrap()
 }
 
 /// One etcd and two clients.

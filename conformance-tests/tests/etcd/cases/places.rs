@@ -138,6 +138,8 @@ async fn a_place_that_is_not_known_is_found_after_a_quarantine() {
     etcd.ctl(&["put", quarantine, "a case"]).await.unwrap();
     let held_back = two.enqueue(&wanted).await.unwrap();
     assert!(matches!(held_back, Enqueued::Quarantined(_)), "{held_back:?}");
+    // Its key alone is not enough: it may serve another place of this client by then.
+    assert!(two.tried(wanted.owner).is_some(), "its place is forgotten");
     etcd.ctl(&["del", quarantine]).await.unwrap();
     let _turn = waits(&two, &wanted).await;
     let found = two.places.get(wanted.owner).unwrap().lease().id;
@@ -174,4 +176,74 @@ async fn a_late_release_keeps_nothing() {
     let late = one.release(&grant, keep).await.unwrap();
     assert_eq!(late.outcome, Outcome::NotHeld);
     granted(&one, &request("job")).await;
+}
+
+/// The first try of its request was not noted, and had another lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_is_found_lives_by_its_own_lease() {
+    let (_etcd, [one, two]) = pair().await;
+    granted(&one, &request("job")).await;
+    let wanted = request("job");
+    let lease = not_known(&two, &wanted).await;
+    let Tried { seat, .. } = two.tried(wanted.owner).unwrap();
+    let other = two.lease(LEASE).await.unwrap();
+    two.note_try(wanted.owner, Tried { lease: other, seat });
+    let _turn = waits(&two, &wanted).await;
+    let found = two.places.get(wanted.owner).unwrap().lease().id;
+    assert_eq!(found, lease.id, "another lease is kept alive than that of the place");
+}
+
+/// A request goes with a release that is refused, and gets its place.
+async fn carried() -> (Etcd, Streams, Arc<EtcdBackend>, Grant, Request, lock_core::Error) {
+    let etcd = start().await;
+    let streams = Streams::start(etcd.endpoints()[0]).await.unwrap();
+    let behind = open(streams.address()).await;
+    let held = granted(&behind, &request("job")).await;
+    let next = request("job");
+    streams.refuse("LeaseRevoke");
+    let both = Release { next: Some(&next), ..Release::default() };
+    let error = behind.release(&held, both).await.expect_err("a release");
+    assert!(streams.refused("LeaseRevoke") > 0, "the fault did not happen");
+    streams.serve("LeaseRevoke");
+    (etcd, streams, behind, held, next, error)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_carried_place_does_not_stand_behind_itself() {
+    let (_etcd, _streams, behind, held, next, _error) = carried().await;
+    assert!(behind.tried(next.owner).is_some(), "its place is forgotten");
+    // Somebody else of this client has the next key.
+    let _taken = behind.seats.take(&behind.layout, &name("job"));
+    let both = Release { next: Some(&next), ..Release::default() };
+    let released = behind.release(&held, both).await.unwrap();
+    assert!(matches!(released.next, Some(Enqueued::Granted(_))), "{released:?}");
+    assert_eq!(waiting(&behind, "job").await, Some(0), "a second place was made");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_failed_beside_a_place_is_of_unknown_outcome() {
+    let (_etcd, _streams, _behind, _held, _next, error) = carried().await;
+    assert!(error.is_ambiguous(), "nobody cleans up: {error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abandoned_owner_is_remembered_for_as_long_as_its_lease() {
+    let (_etcd, [one, _]) = pair().await;
+    let grave = one.grave(10 * LEASE).await.unwrap();
+    assert!(grave.ttl >= 10 * LEASE, "a late attempt may come after {:?}", grave.ttl);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_kept_is_not_held() {
+    let (_etcd, [one, _]) = pair().await;
+    let client = lock_core::LockClient::new(one.clone());
+    let guard = client.lock("job").lease(LEASE).at_least(LEASE).acquire().await.unwrap();
+    let held = crate::HeldKey::of(&guard).unwrap();
+    let is_held = async || {
+        let txn = etcd_client::Txn::new().when([held.is_held()]);
+        one.rpc.read(txn).await.unwrap().succeeded()
+    };
+    assert!(is_held().await);
+    guard.release().await.unwrap();
+    assert!(!is_held().await, "it was given back");
 }

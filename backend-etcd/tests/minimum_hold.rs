@@ -1,0 +1,53 @@
+//! A lock that is kept for a last while after its release.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use backend_etcd::HeldKey;
+use conformance_tests::kit::{Etcd, EtcdOptions};
+use etcd_client::{Client, Txn, TxnOp};
+use lock_core::{Attempt, Env as _, LockClient, Release, SystemEnv};
+
+use self::support::{LEASE, connect, request};
+
+/// The lease that a minimum hold lives by may be one in stock, of which a part is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_minimum_hold_is_not_shorter_by_the_age_of_a_spare_lease() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let backend = connect(etcd.endpoints()[0], "10s").await;
+    let grant = backend.try_acquire(&request()).await.unwrap().granted().unwrap();
+    // Refused, it leaves its lease in stock.
+    let refused = backend.try_acquire(&request()).await.unwrap();
+    assert!(matches!(refused, Attempt::Busy(_)), "{refused:?}");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let began = SystemEnv.now();
+    let keep = Release { keep: Some(LEASE), ..Release::default() };
+    backend.release(&grant, keep).await.unwrap();
+    let state = backend.inspect(&grant.name).await.unwrap().unwrap();
+    let asked = SystemEnv.now().since(began);
+    // etcd tells whole seconds, rounded down.
+    let kept = asked + state.holder.unwrap().remaining + Duration::from_secs(1);
+    assert!(kept >= LEASE, "it is kept for less than {kept:?}");
+}
+
+/// Whoever has given the lock back holds it no more, although nobody else can have it yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_kept_is_not_held() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let address = etcd.endpoints()[0];
+    let client = LockClient::new(connect(address, "10s").await);
+    let data = Client::connect([address.to_string()], None).await.unwrap();
+    let guard = client.lock("job").lease(LEASE).at_least(LEASE).acquire().await.unwrap();
+    let held = HeldKey::of(&guard).unwrap();
+    let write = async |value: &str| {
+        let txn = Txn::new().when([held.is_held()]).and_then([TxnOp::put("data", value, None)]);
+        data.kv_client().txn(txn).await.unwrap().succeeded()
+    };
+    assert!(write("held").await);
+    guard.release().await.unwrap();
+    let kept = client.backend().inspect(&"job".try_into().unwrap()).await.unwrap();
+    assert!(kept.is_some(), "there was no minimum hold");
+    assert!(!write("released").await, "it wrote after its release");
+}

@@ -1,0 +1,102 @@
+//! Settings that change while clients use them.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use conformance_tests::kit::{Etcd, EtcdOptions};
+use lock_core::{Attempt, Backend, Enqueued, ErrorKind, Init, Release};
+
+use self::support::{LEASE, connect, request};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn set(backend: &dyn Backend, longest: Duration, first_use: bool) -> Duration {
+    let init = Init { longest_lease: Some(longest), first_use, ..Init::default() };
+    backend.init(&init).await.unwrap().grants_in
+}
+
+/// A quarantine that runs is not replaced by a shorter one: what it waits for may still be believed in.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_settings_does_not_cut_a_quarantine_short() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let backend = connect(etcd.endpoints()[0], "10s").await;
+    set(&*backend, MINUTE * 60, true).await;
+    let first = set(&*backend, Duration::from_secs(10), false).await;
+    assert!(first > MINUTE * 50, "{first:?}");
+    for longest in [20, 5] {
+        let left = set(&*backend, Duration::from_secs(longest), false).await;
+        assert!(left > MINUTE * 50, "an hour is to be waited out, and {left:?} are");
+    }
+    // An operator may know that nothing is held.
+    assert_eq!(set(&*backend, LEASE, true).await, Duration::ZERO);
+    assert!(backend.try_acquire(&request()).await.unwrap().granted().is_some());
+}
+
+/// What an operator opens at once is not waited out by leases of before: nobody may have one that still
+/// knows the old settings.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_old_settings_is_refused() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let address = etcd.endpoints()[0];
+    let (known, other) = (connect(address, "10s").await, connect(address, "10s").await);
+    assert_eq!(known.guarantees().longest_lease, LEASE);
+    set(&*other, LEASE / 6, true).await;
+    // It finds out by what it is answered.
+    let error =
+        known.try_acquire(&request()).await.expect_err("a lease that outlasts a quarantine");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    assert_eq!(known.guarantees().longest_lease, LEASE / 6);
+    let error = known.enqueue(&request()).await.expect_err("the same with a place");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    let mut shorter = request();
+    shorter.lease = LEASE / 6;
+    let held = known.try_acquire(&shorter).await.unwrap().granted().unwrap();
+    known.release(&held, Release::default()).await.unwrap();
+    // And what it knows may be too short.
+    set(&*other, LEASE, true).await;
+    assert!(known.try_acquire(&request()).await.unwrap().granted().is_some());
+}
+
+/// The same for a place that was made before; one that the quarantine waits for is served.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_of_old_settings_is_served_only_where_they_are_waited_out() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let address = etcd.endpoints()[0];
+    let (known, other) = (connect(address, "10s").await, connect(address, "10s").await);
+    for first_use in [false, true] {
+        set(&*other, LEASE, true).await;
+        let held = other.try_acquire(&request()).await.unwrap().granted().unwrap();
+        let wanted = request();
+        let Enqueued::Waiting(turn, _) = known.enqueue(&wanted).await.unwrap() else {
+            panic!("two holders");
+        };
+        set(&*other, LEASE / 6, first_use).await;
+        other.release(&held, Release::default()).await.unwrap();
+        etcd.ctl(&["del", "leasehold/%leasehold/quarantine"]).await.unwrap();
+        match known.try_acquire(&wanted).await {
+            Ok(Attempt::Granted(_)) if !first_use => {}
+            Err(error) if first_use => assert_eq!(error.kind(), ErrorKind::InvalidInput),
+            other => panic!("{other:?}"),
+        }
+        turn.leave().await.unwrap();
+    }
+}
+
+/// A late attempt may come for as long as the lease that it was sent with.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abandoned_owner_is_remembered_for_as_long_as_its_lease() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let backend = connect(etcd.endpoints()[0], "10s").await;
+    set(&*backend, MINUTE * 60, true).await;
+    let mut abandoned = request();
+    abandoned.lease = MINUTE * 30;
+    backend.abandon(&abandoned).await.unwrap();
+    let key = format!("leasehold/%leasehold/abandoned/{}", abandoned.owner);
+    let shown = etcd.ctl(&["get", "-w=fields", &key]).await.unwrap();
+    let lease = shown.lines().find_map(|line| line.strip_prefix("\"Lease\" : ")).unwrap();
+    let lease = format!("{:x}", lease.parse::<i64>().unwrap());
+    let shown = etcd.ctl(&["lease", "timetolive", &lease]).await.unwrap();
+    assert!(shown.contains("granted with TTL(1800s)"), "{shown}");
+}
