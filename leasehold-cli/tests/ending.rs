@@ -5,10 +5,11 @@
 mod support;
 
 use std::ffi::OsStr;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
-use support::{Fifo, Running, handle, only_child, pid, until_gone, until_stopped};
+use support::{Fifo, Running, handle, only_child, pid, stat, supervise, until_gone, until_stopped};
 
 /// Processes that each alone would outlive a naive supervisor: one that ignores all but SIGKILL,
 /// one in a session of its own, and one whose parent has gone. `read` from a fifo that nobody
@@ -119,6 +120,22 @@ fn killing_the_small_parent_kills_whatever_the_command_has_started() {
     running.until_all_gone();
     assert_eq!(running.code(), 137);
     assert_eq!(running.stderr(), ["leasehold: the small parent was killed, and COMMAND with it"]);
+}
+
+/// A shell that has started something becomes leasehold: what it has started is none of the job.
+#[test]
+fn killing_the_small_parent_spares_what_leasehold_had_before_the_job() {
+    // They are told apart by when they began, in hundredths of a second.
+    let script = "sleep 1000 >/dev/null 2>&1 & echo $!; sleep 0.1; exec \"$0\" \"$@\"";
+    let mut command = Command::new("setsid");
+    command.args(["sh", "-c", script]).arg(supervise());
+    let mut running = Running::start(command.args(["sh", "-c", "echo $PPID; sleep 1000"]));
+    let (other, small_parent) = (pid(&running.line()), pid(&running.line()));
+    kill_process(small_parent, Signal::KILL).unwrap();
+    running.until_all_gone();
+    assert_eq!(running.code(), 137);
+    assert!(stat(other).is_some_and(|stat| stat[0] != "Z"), "it was killed, too");
+    kill_process(other, Signal::KILL).unwrap();
 }
 
 #[test]

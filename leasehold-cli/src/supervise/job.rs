@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
 
 use super::signals::Signals;
+use super::tree::{self, Process};
 use super::wire::{Order, Report, Wire, greet};
-use super::{ChildSpec, LAST_WAIT, OURSELVES, small_parent, tree};
+use super::{ChildSpec, LAST_WAIT, OURSELVES, small_parent};
 
 /// How often it is looked for what has outlived SIGKILL: of the end of a process that is not our child
 /// nobody is told.
@@ -20,6 +21,8 @@ const LOOK: Duration = Duration::from_millis(5);
 /// A job that runs. Dropping it closes the socket, upon which the small parent kills the job.
 pub(super) struct Job {
     parent: Child,
+    /// The same as it was at first: nothing of the job is older.
+    first: Option<Process>,
     wire: Wire,
     /// The group that COMMAND leads; none while it is not started, or where it shares ours.
     group: Option<Pid>,
@@ -45,7 +48,8 @@ impl Job {
             .spawn()?;
         let group = shared.map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
         greet(&ours, group, io::stdin())?;
-        Ok(Self { parent, wire: Wire::new(ours)?, group: None, shared: shared.is_some() })
+        let first = tree::read(Pid::from_child(&parent));
+        Ok(Self { parent, first, wire: Wire::new(ours)?, group: None, shared: shared.is_some() })
     }
 
     /// The next report; `None` if the small parent is gone. Cancel safe.
@@ -92,7 +96,8 @@ impl Job {
             if let Some(group) = self.group {
                 let _ = kill_process_group(group, Signal::KILL);
             }
-            let left = tree::below(getpid());
+            let left = self.first.as_ref().map(|first| tree::below_since(getpid(), first));
+            let left = left.unwrap_or_default();
             if left.is_empty() || Instant::now() >= deadline {
                 return left.len() as u64;
             }

@@ -51,6 +51,17 @@ pub(super) fn below(root: Pid) -> Vec<Process> {
     select(root, all())
 }
 
+/// Those below `root` but for its children that are older than `child`, which it was given by whoever it
+/// was before an exec, and for what is below these.
+pub(super) fn below_since(root: Pid, child: &Process) -> Vec<Process> {
+    select(root, without_older(root, child.born, all()))
+}
+
+fn without_older(root: Pid, born: u64, mut all: Vec<Process>) -> Vec<Process> {
+    all.retain(|each| each.parent != Some(root) || each.born >= born);
+    all
+}
+
 /// Whether a member of the group is stopped.
 pub(super) fn any_stopped(group: Pid) -> bool {
     all().iter().any(|each| each.group == Some(group) && each.state == State::Stopped)
@@ -175,5 +186,24 @@ mod tests {
             select(pid(2), all).iter().map(|each| each.pid.as_raw_nonzero().get()).collect();
         found.sort_unstable();
         assert_eq!(found, [3, 5]);
+    }
+
+    #[test]
+    fn what_was_there_before_is_spared_with_all_below_it() {
+        let each = |id, parent, born| Process {
+            pid: pid(id),
+            parent: Pid::from_raw(parent),
+            group: None,
+            session: None,
+            born,
+            state: State::Alive,
+        };
+        // The small parent is 5; 3 was there before, and 6 is a child that 3 has had since.
+        let all = vec![each(3, 2, 10), each(5, 2, 20), each(6, 3, 30), each(7, 5, 30)];
+        let all = [all, vec![each(8, 2, 40)]].concat();
+        let found = select(pid(2), without_older(pid(2), 20, all));
+        let mut found: Vec<_> = found.iter().map(|each| each.pid.as_raw_nonzero().get()).collect();
+        found.sort_unstable();
+        assert_eq!(found, [5, 7, 8]);
     }
 }
