@@ -58,6 +58,12 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
             {
                 (ErrorKind::Auth, "etcd refuses the user or the password, or misses them")
             }
+            // So for a moment, too, where an operator switches it off and on again, which voids all tokens:
+            // who waits then is not to lose its place.
+            9 if status.message().contains("authentication is not enabled") => (
+                ErrorKind::Unavailable,
+                "etcd has authentication switched off, and a user is given",
+            ),
             3 | 9 | 11 | 12 => (ErrorKind::Config, "etcd refuses the request"),
             8 if status.message().contains("space exceeded") => (ErrorKind::Config, NO_SPACE),
             8 => (ErrorKind::Unavailable, "etcd has too much to do"),

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Etcd, EtcdOptions};
 use etcd_client::{Client, ConnectOptions};
-use lock_core::{Backend, Env as _, LockClient, SystemEnv};
+use lock_core::{Backend, Env as _, ErrorKind, LockClient, SystemEnv};
 
 use self::support::{WAIT, held_and_waited_for, served};
 
@@ -61,4 +61,14 @@ async fn tokens_that_are_void_cost_neither_lock_nor_place() {
     guard.release().await.unwrap();
     assert!(served(waiting).await.token() > token);
     short.release().await.unwrap();
+}
+
+/// Also what a client meets whose token an operator has voided by switching authentication off and on again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_where_authentication_is_off_may_come_again() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let url = format!("etcd://root:sesame@{}", etcd.endpoints()[0]);
+    let error = backend_etcd::connect(&url).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("authentication switched off"), "{error}");
 }
