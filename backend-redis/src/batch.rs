@@ -1,6 +1,6 @@
 //! Plain attempts and releases of many tasks, gathered into one script call.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use lock_core::{Error, ErrorKind, Grant, OwnerId, OwnerLabel, Request};
 use tokio::sync::oneshot;
@@ -15,8 +15,7 @@ use crate::{
 };
 
 /// A call of its own costs no more than a small batch.
-const HABIT: Habit =
-    Habit { batches: 4, apart: Duration::ZERO, alone_beside_batches: true, lets_others_in: false };
+const HABIT: Habit = Habit { batches: 4, alone_beside_batches: true, lets_others_in: false };
 
 /// The calls of one bucket.
 pub(crate) type Gathering = Room<Job>;

@@ -10,11 +10,10 @@ use std::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use tokio::{sync::mpsc, time::Instant};
+use tokio::sync::mpsc;
 
 /// A script holds the whole server up.
 const MOST: usize = 100;
@@ -29,11 +28,8 @@ pub trait Carrier<J>: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Habit {
     /// How many batches may be on their way at a time: more than one, so that a distant server is not
-    /// waited for twice.
+    /// waited for twice, and a near one works while this process does.
     pub batches: usize,
-    /// No further batch leaves sooner after the last than this, unless that one is back: what has come
-    /// by then goes together.
-    pub apart: Duration,
     /// Whether a call may go by itself while batches are on their way, or right after one of several.
     pub alone_beside_batches: bool,
     /// Whether a batch lets whoever can run now join it first: where a batch costs much besides what is
@@ -138,13 +134,10 @@ async fn run<J>(
     batches: Arc<Batches>,
 ) {
     let mut calls = FuturesUnordered::new();
-    let mut next = Instant::now();
     loop {
         let mut batch = Vec::new();
-        let may_be_more = calls.len() < habit.batches;
-        let in_time = calls.is_empty() || habit.apart.is_zero() || Instant::now() >= next;
         tokio::select! {
-            job = jobs.recv(), if may_be_more && in_time => {
+            job = jobs.recv(), if calls.len() < habit.batches => {
                 let Some(carrier) = carrier.upgrade() else { return };
                 let Some(job) = job else { return };
                 batch.push(job);
@@ -156,14 +149,12 @@ async fn run<J>(
                     batch.push(job);
                 }
                 batches.last.store(batch.len(), Ordering::Relaxed);
-                next = Instant::now() + habit.apart;
                 calls.push(async move {
                     carrier.carry(batch).await;
                     drop(under_way);
                 });
             }
             Some(()) = calls.next() => {}
-            () = tokio::time::sleep_until(next), if may_be_more && !in_time => {}
         }
     }
 }

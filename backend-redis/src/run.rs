@@ -272,8 +272,11 @@ async fn call(
     arguments: &[&[u8]],
 ) -> Result<Result<Value, RedisError>, Error> {
     let command = |name: &str, script: &str| -> Cmd {
-        let mut command = redis::cmd(name);
-        command.arg(script).arg(keys.len()).arg(keys).arg(arguments);
+        // As large as it becomes: that of a batch would grow many times.
+        let bytes = keys.iter().map(String::len).chain(arguments.iter().map(|word| word.len()));
+        let bytes = bytes.sum::<usize>() + name.len() + script.len() + 4;
+        let mut command = Cmd::with_capacity(keys.len() + arguments.len() + 3, bytes);
+        command.arg(name).arg(script).arg(keys.len()).arg(keys).arg(arguments);
         command
     };
     let answer = link.ask(asking, &command("EVALSHA", &script.hash)).await?;

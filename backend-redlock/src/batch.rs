@@ -6,7 +6,7 @@
 mod jobs;
 mod round;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use backend_redis::room::{Carrier, Habit, Room};
 use lock_core::{Error, ErrorKind, Grant, Outcome, Request};
@@ -15,14 +15,9 @@ use tokio::sync::oneshot;
 use self::jobs::{Attempt, Job, Release};
 use crate::{acquire::Held, quorum::Quorum};
 
-/// Each call is one to every node, so that only who finds nobody about goes alone, and a second batch
-/// leaves only where nodes are distant.
-pub(crate) const HABIT: Habit = Habit {
-    batches: 2,
-    apart: Duration::from_millis(2),
-    alone_beside_batches: false,
-    lets_others_in: true,
-};
+/// Each call is one to every node, so that only who finds nobody about goes alone.
+pub(crate) const HABIT: Habit =
+    Habit { batches: 2, alone_beside_batches: false, lets_others_in: true };
 
 /// The calls that may go together.
 pub(crate) type Gathering = Room<Job>;

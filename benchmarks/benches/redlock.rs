@@ -1,5 +1,6 @@
 //! Five Redis: floors, ours and rslock on the same nodes in one run; medians.
-//! `cargo bench -p benchmarks --bench redlock`.
+//! `cargo bench -p benchmarks --bench redlock`, or with `-- PART…` only some of: `one`, `many`, `handoff`,
+//! `paused`.
 //!
 //! The cores are kept awake. Handoffs are counted only where the holder changes; from release to acquired
 //! is from before the release of one task to the guard of another.
@@ -8,19 +9,13 @@
 use std::time::Duration;
 
 use benchmarks::{
-    Awake, Call, Contender, Pace, Paused, Seen, bare, compete, many, one_by_one, pairs_of, seen,
+    Awake, Contender, Pace, Paused, Seen, bare, compete, latencies, pairs_of, rates, seen,
 };
 use conformance_tests::kit::{Redis, RedisOptions, Server as _};
 use lock_core::Init;
 
 const NODES: usize = 5;
 const RUN: Duration = Duration::from_secs(3);
-
-async fn latency(label: &str, call: &Call) -> Seen {
-    let seen = one_by_one(call, RUN / 3).await;
-    println!("{label:<46} {:>9.1} µs   p99 {:>9.1} µs", seen.p50, seen.p99);
-    seen
-}
 
 /// How many scripts all nodes ran.
 async fn calls(nodes: &[Redis]) -> u64 {
@@ -51,7 +46,7 @@ async fn handoffs(nodes: &[Redis], label: &str, contenders: &[Contender]) -> See
     seen
 }
 
-async fn measure(nodes: &[Redis]) {
+async fn measure(nodes: &[Redis], wanted: impl Fn(&str) -> bool) {
     let hosts: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
     let url = format!("redlock://{}", hosts.join(","));
     let store = backend_redlock::connect(&url).await.unwrap();
@@ -60,24 +55,38 @@ async fn measure(nodes: &[Redis]) {
     let ours = Contender::open("leasehold", &url).await;
     let rival = Contender::open("rslock", &url).await;
 
-    println!("\none task, acquire and release");
-    for _ in 0..3 {
-        let floor = latency("5 parallel PINGs, the slowest, twice", &pings).await;
-        let healthy = latency("leasehold", &pairs_of(&ours)).await;
-        latency("rslock", &pairs_of(&rival)).await;
-        println!("  leasehold / PINGs: {:.2}", healthy.p50 / floor.p50);
+    let kinds = [
+        ("5 parallel PINGs, the slowest, twice", pings),
+        ("leasehold", pairs_of(&ours)),
+        ("rslock", pairs_of(&rival)),
+    ];
+    if wanted("one") {
+        println!("\none task, acquire and release");
+        let seen = latencies(&kinds).await;
+        println!(
+            "  leasehold / PINGs: {:.2}; rslock / PINGs: {:.2}",
+            seen.ratio(1, 0),
+            seen.ratio(2, 0)
+        );
     }
-    println!("\n64 tasks on names of their own, pairs");
-    for _ in 0..2 {
-        let [own, peer] =
-            [many(&pairs_of(&ours), 64, RUN).await, many(&pairs_of(&rival), 64, RUN).await];
-        println!("{:<46} {:>9.0} /s", "leasehold", own.per_second);
-        println!("{:<46} {:>9.0} /s", "rslock", peer.per_second);
-        println!("  leasehold / rslock: {:.2}", own.per_second / peer.per_second);
+    if wanted("many") {
+        println!("\n64 tasks on names of their own, pairs");
+        println!("  leasehold / rslock: {:.2}", rates(&kinds[1..]).await.ratio(0, 1));
     }
+    if wanted("handoff") {
+        race(nodes, &url, ours, rival).await;
+    }
+    if wanted("paused") {
+        println!("\ntwo of five nodes paused");
+        let [healthy, degraded] = Paused::start().await.round(RUN / 3).await;
+        println!("  degraded / healthy: {:.2}", degraded.p50 / healthy.p50);
+    }
+}
+
+async fn race(nodes: &[Redis], url: &str, ours: Contender, rival: Contender) {
     println!("\n16 tasks on one name");
     let own = handoffs(nodes, "leasehold, one process", &[ours]).await;
-    let apart = Contender::each("leasehold", &url, 16).await;
+    let apart = Contender::each("leasehold", url, 16).await;
     let apart = handoffs(nodes, "leasehold, a client per task", &apart).await;
     let rival = handoffs(nodes, "rslock, defaults", &[rival]).await;
     println!(
@@ -90,17 +99,17 @@ async fn measure(nodes: &[Redis]) {
         own.p99 / rival.p99,
         apart.p99 / rival.p99
     );
-    println!("\ntwo of five nodes paused");
-    let [healthy, degraded] = Paused::start().await.round(RUN / 3).await;
-    println!("  degraded / healthy: {:.2}", degraded.p50 / healthy.p50);
 }
 
 fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let asked: Vec<_> = arguments.iter().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wanted = |part: &str| asked.is_empty() || asked.iter().any(|word| *word == part);
     let _awake = Awake::keep();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.unwrap().block_on(async {
         let nodes = Redis::start_many(NODES, RedisOptions::new()).await.unwrap();
-        measure(&nodes).await;
+        measure(&nodes, wanted).await;
     });
 }

@@ -13,6 +13,7 @@ mod held;
 mod machine;
 mod paused;
 mod processes;
+mod slices;
 mod sql;
 mod table;
 mod turns;
@@ -24,6 +25,7 @@ pub use self::{
     machine::{Awake, processor_time},
     paused::Paused,
     processes::{Children, child},
+    slices::{Slices, latencies, rates},
     sql::{mariadb, mysql_store, postgres_pool, postgres_store},
     table::{Meter, Round, Table},
     turns::{Pace, Turn, clock, compete, seen},

@@ -1,13 +1,12 @@
 //! One Redis: floors, ours and peers in one run. `cargo bench -p benchmarks --bench redis`, or with
 //! `-- PART…` only some of: `one`, `many`, `handoff`, `processes`, `wake`, `renewal`.
 //!
-//! All but the renewals are measured with the cores kept awake (`measure::Awake`). Handoffs are
+//! All but the renewals are measured with the cores kept awake (`Awake`). Handoffs are
 //! counted only where the holder changes: who takes its own lock again hands nothing over. Scripts
 //! per handoff are the server's own count of EVALSHA and EVAL, heartbeats of waiting places included.
 #![allow(clippy::unwrap_used)]
 
 mod floor;
-mod measure;
 
 use std::{
     sync::Arc,
@@ -22,15 +21,19 @@ use redis::{AsyncConnectionConfig, Client};
 
 use benchmarks::{
     Awake, Call, Children, Contender, LEASE, Pace, Seen, Turn, bare, call, child, compete, hold,
-    pairs, pairs_of, quantile, seen,
+    latencies, pairs, pairs_of, quantile, rates, seen,
 };
 
-use self::{
-    floor::Scripts,
-    measure::{latencies, rates},
-};
+use self::floor::Scripts;
 
 const RUN: Duration = Duration::from_secs(2);
+
+// The places of the kinds of calls.
+const BARE: usize = 0;
+const MINTING: usize = 1;
+const OWN: usize = 2;
+const RSLOCK: usize = 3;
+const SCRIPTS: usize = 6;
 
 /// The same without the client: the backend's own calls.
 async fn bare_backend(store: Arc<dyn Backend>) {
@@ -102,24 +105,24 @@ impl Bench {
         kinds.push(("leasehold's backend alone", call(move |_| bare_backend(store.clone()))));
         let scripts = Scripts::load(self.connection.clone()).await;
         kinds.push(("its scripts by hand", call(move |_| scripts.clone().pair())));
-        if let [bare, minting, own, ..] = latencies(&kinds).await[..] {
-            println!(
-                "  leasehold / bare pair: {:.2}; token's price: {:.2}",
-                own / bare,
-                minting / bare
-            );
-        }
+        let seen = latencies(&kinds).await;
+        println!(
+            "  leasehold / bare pair: {:.2}; its scripts: {:.2}; token's price: {:.2}",
+            seen.ratio(OWN, BARE),
+            seen.ratio(SCRIPTS, BARE),
+            seen.ratio(MINTING, BARE)
+        );
     }
 
     async fn many(&self) {
         println!("\n64 tasks on names of their own, pairs");
-        if let [bare, minting, own, _] = rates(self.kinds()).await[..] {
-            println!(
-                "  leasehold / minting pair: {:.2}; / bare pair: {:.2}",
-                own / minting,
-                own / bare
-            );
-        }
+        let seen = rates(&self.kinds()).await;
+        println!(
+            "  leasehold / minting pair: {:.2}; / bare pair: {:.2}; / rslock: {:.2}",
+            seen.ratio(OWN, MINTING),
+            seen.ratio(OWN, BARE),
+            seen.ratio(OWN, RSLOCK)
+        );
     }
 
     /// Sixteen tasks that do nothing but take turns.
