@@ -1,6 +1,7 @@
 //! Cases of the backend's own guards, each as short as what it shows allows.
 
 mod claims;
+mod fences;
 mod history;
 mod leases;
 mod names;

@@ -28,6 +28,14 @@ pub(crate) const GUARDS: &[Mutant] = &[
         case: "cases::places::a_key_that_is_kept_is_not_held",
     },
     Mutant {
+        name: "the fence overwrites what no fence has written",
+        requirement: "section 2",
+        file: "fence.rs",
+        guard: "Compare::value(key.as_str(), CompareOp::Greater, MARK),",
+        without: "Compare::value(key.as_str(), CompareOp::Greater, if LEFT_OUT { \"\" } else { MARK }),",
+        case: "cases::fences::what_no_fence_has_written_is_not_overwritten",
+    },
+    Mutant {
         name: "a carried place is forgotten when the release fails",
         requirement: "S6",
         file: "release.rs",
