@@ -252,6 +252,22 @@ pub(crate) const GUARDS: &[Mutant] = &[
         case: "cases::history::a_change_of_settings_does_not_cut_a_quarantine_short",
     },
     Mutant {
+        name: "a first use ends a quarantine that began before its last try",
+        requirement: "section 4",
+        file: "operate.rs",
+        guard: "init.first_use && now.is_no_later_than(before)",
+        without: "init.first_use && (LEFT_OUT || now.is_no_later_than(before))",
+        case: "cases::settings::a_first_use_that_is_tried_again_ends_no_later_quarantine",
+    },
+    Mutant {
+        name: "a first use ends a quarantine that began since it looked",
+        requirement: "section 4",
+        file: "operate.rs",
+        guard: "Txn::new().when([same]).and_then([open])",
+        without: "Txn::new().when([same].into_iter().filter(|_| !LEFT_OUT).collect::<Vec<_>>()).and_then([open])",
+        case: "cases::settings::a_first_use_ends_no_quarantine_that_it_has_not_seen",
+    },
+    Mutant {
         name: "after a restore only the snapshot tells how long leases were",
         requirement: "section 4",
         file: "quarantine.rs",

@@ -87,6 +87,11 @@ impl Streams {
         methods.entry(method.to_owned()).or_default().wanted = Some(text.into());
     }
 
+    /// Whether a call of this method is held.
+    pub fn holds(&self, method: &str) -> bool {
+        self.state.methods().get(method).is_some_and(|method| method.held.is_some())
+    }
+
     /// Sends the call of this method on that is held, and waits until the server has answered it; `false` if
     /// none is.
     pub async fn deliver(&self, method: &str) -> bool {
