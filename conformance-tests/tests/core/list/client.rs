@@ -92,6 +92,14 @@ pub(crate) const GUARDS: &[Mutant] = &[
         case: "cases::a_release_that_does_not_arrive_is_repeated",
     },
     Mutant {
+        name: "the place that a refused release has brought is not given up",
+        requirement: "S6",
+        file: "client/release.rs",
+        guard: "unheard = true;",
+        without: "unheard |= !LEFT_OUT || error.is_ambiguous();",
+        case: "endings::a_place_is_given_up_that_was_carried_by_a_release_which_was_refused",
+    },
+    Mutant {
         name: "a renewal without an answer is a loss",
         requirement: "S6",
         file: "client/renewal.rs",

@@ -6,6 +6,7 @@ mod history;
 mod leases;
 mod names;
 mod places;
+mod releases;
 mod settings;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};

@@ -44,12 +44,12 @@ pub(crate) const GUARDS: &[Mutant] = &[
         case: "cases::places::a_carried_place_does_not_stand_behind_itself",
     },
     Mutant {
-        name: "nobody is told of a carried place when the release fails",
-        requirement: "S6",
-        file: "release.rs",
-        guard: "if error.is_ambiguous() || !error.is_retryable() {",
-        without: "if LEFT_OUT || error.is_ambiguous() || !error.is_retryable() {",
-        case: "cases::places::a_release_that_failed_beside_a_place_is_of_unknown_outcome",
+        name: "a place that is kept has the token of before it was raised",
+        requirement: "operation",
+        file: "hold.rs",
+        guard: "Compare::value(self.key(), CompareOp::Equal, place.to_bytes()),",
+        without: "if LEFT_OUT { Compare::version(self.key(), CompareOp::Greater, 0) } else { Compare::value(self.key(), CompareOp::Equal, place.to_bytes()) },",
+        case: "cases::releases::a_place_that_is_kept_has_the_token_that_it_was_raised_to",
     },
     Mutant {
         name: "an abandoned owner is forgotten before its lease may end",
