@@ -12,6 +12,7 @@ pub use self::{
     operate::{Cursor, Init, LockState, Page, StoreSettings},
     request::{
         Attempt, Busy, Grant, Holder, LossReason, Mode, Outcome, Quarantined, Renewal, Request,
+        check_lease,
     },
     turn::{Enqueued, Signal, Turn},
 };
