@@ -17,14 +17,14 @@ mod redis_client;
 mod redlock_client;
 
 fn main() {
-    for file in ["build.rs", "tests/left_out"] {
+    for file in ["build.rs", "tests/left_out", "tests/core/list", "tests/etcd/list"] {
         println!("cargo::rerun-if-changed={file}");
     }
     for target in ["core", "etcd", "redis_client", "redlock_client"] {
         println!("cargo::rerun-if-changed=tests/{target}/list.rs");
     }
-    copy::copy("lock-core", core::CORE);
-    copy::copy("backend-etcd", etcd::ETCD);
+    copy::copy("lock-core", &core::core());
+    copy::copy("backend-etcd", &etcd::etcd());
     copy::copy("backend-redis", redis_client::REDIS);
     copy::copy("backend-redlock", redlock_client::REDLOCK);
 }

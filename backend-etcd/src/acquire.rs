@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use lock_core::{Attempt, Busy, Error, ErrorKind, FencingToken, Grant, Quarantined, Request};
+use lock_core::{
+    Attempt, Busy, Error, ErrorKind, FencingToken, Grant, Quarantined, Request, check_lease,
+};
 
 use crate::{
     backend::POLL,
@@ -12,7 +14,7 @@ use crate::{
     place::{Held, Place, Seen, token},
     rpc::Lease,
     seats::Seat,
-    settings::{Record, check_lease},
+    settings::Record,
     store::{EtcdBackend, gets, only, put, revision},
 };
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use etcd_client::{Compare, CompareOp, GetOptions, SortOrder, SortTarget, Txn, TxnOp};
 use lock_core::{
     Attempt, Busy, Env as _, Error, ErrorKind, FencingToken, LockName, Request, SystemEnv,
+    check_lease,
 };
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
     error::Failure,
     place::{Held, Place, Seen},
     queue::Waiting,
-    settings::{Record, check_lease},
+    settings::Record,
     store::{EtcdBackend, gets, only, put, revision},
 };
 

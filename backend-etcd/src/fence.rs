@@ -76,14 +76,18 @@ impl Fence {
     ) -> Txn {
         let key = self.key(resource);
         let mut writes: Vec<TxnOp> = operations.into();
-        writes.push(TxnOp::put(key.as_str(), digits(token.get()), None));
+        writes.push(TxnOp::put(key.as_str(), stored(token.get()), None));
         // A comparison of the value fails for a key that is not there.
         let first = Txn::new()
             .when([Compare::version(key.as_str(), CompareOp::Equal, 0)])
             .and_then(writes.clone())
             .or_else([TxnOp::get(key.as_str(), None)]);
         Txn::new()
-            .when([Compare::value(key.as_str(), CompareOp::Less, digits(token.get() + 1))])
+            .when([
+                // What a fence did not write begins otherwise, so that it sorts below all tokens or above them.
+                Compare::value(key.as_str(), CompareOp::Greater, MARK),
+                Compare::value(key.as_str(), CompareOp::Less, stored(token.get() + 1)),
+            ])
             .and_then(writes)
             .or_else([TxnOp::txn(first)])
     }
@@ -91,7 +95,8 @@ impl Fence {
     /// Whether a guarded transaction was carried out.
     ///
     /// # Errors
-    /// [`FenceError::Stale`]: nothing was changed. [`FenceError::Unreadable`] for an answer of another
+    /// [`FenceError::Stale`]: nothing was changed. [`FenceError::Unreadable`]: the fence's key holds
+    /// something that no fence has written, and nothing was changed; or the answer is of another
     /// transaction.
     pub fn admitted(
         &self,
@@ -106,31 +111,49 @@ impl Fence {
             TxnOpResponse::Txn(first) => Some(first),
             _ => None,
         });
-        let Some(first) = first else { return Err(unreadable(&self.key(resource))) };
+        let Some(first) = first else { return Err(self.another(resource)) };
         if first.succeeded() {
             return Ok(());
         }
         let read = first.op_responses().into_iter().find_map(|response| match response {
-            TxnOpResponse::Get(got) => got.kvs().first()?.value_str().ok()?.parse().ok(),
+            TxnOpResponse::Get(got) => Some(got),
             _ => None,
         });
-        match read.and_then(FencingToken::new) {
+        let read = read.ok_or_else(|| self.another(resource))?;
+        match read.kvs().first().and_then(|pair| admitted(pair.value())) {
             Some(admitted) => {
                 Err(Stale { resource: resource.to_owned(), offered: token, admitted }.into())
             }
-            None => Err(unreadable(&self.key(resource))),
+            None => {
+                let key = self.key(resource);
+                Err(unreadable(format!(
+                    "{key} in etcd holds no fencing token: nothing was changed"
+                )))
+            }
         }
+    }
+
+    fn another(&self, resource: &str) -> FenceError {
+        let key = self.key(resource);
+        unreadable(format!("the answer is not of a transaction that is guarded by {key}"))
     }
 }
 
-fn unreadable(key: &str) -> FenceError {
-    let message = format!("{key} in etcd holds no fencing token, or the answer is another's");
+fn unreadable(message: String) -> FenceError {
     Error::new(ErrorKind::Config, message).at("etcd", "fence").into()
 }
 
+/// What stored tokens begin with, so that a number that somebody keeps under the same key is not one.
+const MARK: &str = "leasehold-token:";
+
 /// etcd compares values byte by byte: all numbers below 2^53 have at most 16 digits.
-fn digits(token: u64) -> String {
-    format!("{token:016}")
+fn stored(token: u64) -> String {
+    format!("{MARK}{token:016}")
+}
+
+fn admitted(value: &[u8]) -> Option<FencingToken> {
+    let digits = std::str::from_utf8(value).ok()?.strip_prefix(MARK)?;
+    FencingToken::new(digits.parse().ok()?)
 }
 
 /// The key of a lock that is held in etcd: a condition for transactions that are to be carried out only

@@ -1,6 +1,6 @@
 //! What is done with a lock that is held: raising its token, and finding out whether it still is.
 
-use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp};
 use lock_core::{Error, FencingToken, Grant, LossReason};
 
 use crate::{
@@ -11,6 +11,30 @@ use crate::{
     store::{EtcdBackend, gets, only, put, revision},
 };
 
+impl Held {
+    /// Its place as it was granted, and the conditions that it is there and still so. Nobody else changes a
+    /// place that is held: most often it is.
+    pub(crate) fn as_granted(&self) -> (Place, Vec<Compare>) {
+        let place = self.place.clone();
+        let same = vec![
+            Compare::create_revision(self.key(), CompareOp::Equal, self.created),
+            Compare::lease(self.key(), CompareOp::Equal, self.lease.id),
+            Compare::value(self.key(), CompareOp::Equal, place.to_bytes()),
+        ];
+        (place, same)
+    }
+
+    /// The same as it was found, such as with the token that it was raised to; `None` if it is held no more.
+    pub(crate) fn as_found(&self, found: &GetResponse) -> Option<(Place, Vec<Compare>)> {
+        let seen = only(found)?;
+        if seen.created != self.created || seen.lease != self.lease.id {
+            return None;
+        }
+        let same = Compare::mod_revision(self.key(), CompareOp::Equal, seen.modified);
+        Some((seen.place?, vec![same]))
+    }
+}
+
 impl EtcdBackend {
     /// Lifts the token in the place, and the offset, so that whoever waits behind it exceeds it too.
     pub(crate) async fn lift_token(
@@ -19,13 +43,7 @@ impl EtcdBackend {
         wanted: FencingToken,
     ) -> Result<bool, Error> {
         let offset = wanted.get().cast_signed() - held.created;
-        // Nobody else changes a place that is held, so that what was granted is most often what is there.
-        let mut place = held.place.clone();
-        let mut same = vec![
-            Compare::create_revision(held.key(), CompareOp::Equal, held.created),
-            Compare::lease(held.key(), CompareOp::Equal, held.lease.id),
-            Compare::value(held.key(), CompareOp::Equal, place.to_bytes()),
-        ];
+        let (mut place, mut same) = held.as_granted();
         loop {
             let settings = self.settings();
             let (mut puts, mut record) = (Vec::new(), None);
@@ -56,12 +74,8 @@ impl EtcdBackend {
             let got = gets(&answer);
             let [key, found] = &got[..] else { return Err(short()) };
             self.note_found(found, now)?;
-            let seen = only(key)
-                .filter(|seen| seen.created == held.created && seen.lease == held.lease.id);
-            let Some(seen) = seen else { return Ok(false) };
-            same.push(Compare::mod_revision(held.key(), CompareOp::Equal, seen.modified));
-            let Some(found) = seen.place else { return Ok(false) };
-            place = found;
+            let Some(found) = held.as_found(key) else { return Ok(false) };
+            (place, same) = found;
         }
     }
 

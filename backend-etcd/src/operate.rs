@@ -9,10 +9,25 @@ use lock_core::{Cursor, Error, Init, LockName, LockState, Outcome, Page, StoreSe
 use crate::{
     config::check_longest,
     error::Failure,
+    history::Pass,
     place::Seen,
     release::outcome,
     store::{EtcdBackend, gets},
 };
+
+/// A quarantine, if there is one: by its key's revision in a history of the cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    history: u64,
+    revision: Option<i64>,
+}
+
+impl Begun {
+    fn is_no_later_than(self, before: Self) -> bool {
+        let is_same = self.revision.is_none() || self.revision == before.revision;
+        self.history == before.history && is_same
+    }
+}
 
 const PAGE: i64 = 200;
 /// How many leases are asked about at once for a page.
@@ -97,7 +112,8 @@ impl EtcdBackend {
         }
         // Each turn begins with the settings as others may have left them.
         self.history.doubt();
-        while !self.put_set_up(init).await? {
+        let before = self.begun(&self.pass().await?).await?;
+        while !self.put_set_up(init, before).await? {
             self.history.doubt();
         }
         let record = self.settings().record;
@@ -107,28 +123,38 @@ impl EtcdBackend {
         Ok(settings)
     }
 
-    /// `false` if others changed the settings meanwhile.
-    async fn put_set_up(&self, init: &Init) -> Result<bool, Error> {
+    /// Which quarantine runs.
+    pub(crate) async fn begun(&self, pass: &Pass) -> Result<Begun, Error> {
+        let answer = self.rpc.read(Txn::new().and_then([self.get_quarantine()])).await?;
+        let revision =
+            gets(&answer).first().and_then(|got| Some(got.kvs().first()?.mod_revision()));
+        Ok(Begun { history: pass.history, revision })
+    }
+
+    /// `before` is what a first use may end. `false` if others changed the settings meanwhile.
+    pub(crate) async fn put_set_up(&self, init: &Init, before: Begun) -> Result<bool, Error> {
         let pass = self.pass().await?;
         let settings = self.settings();
+        let now = self.begun(&pass).await?;
+        // What is known of locks is known of those before a quarantine that began since.
+        let first_use = init.first_use && now.is_no_later_than(before);
         let mut record = settings.record.clone();
         record.quarantine = init.quarantine.unwrap_or(record.quarantine);
         if let Some(longest) = init.longest_lease {
             record.longest_lease_micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
         }
-        if init.first_use {
+        if first_use {
             record.longest_held_micros = record.longest_lease_micros;
         } else {
             record.longest_held_micros =
                 record.longest_held_micros.max(record.longest_lease_micros);
         }
-        let mut found = settings.revision;
         if record != settings.record {
             // What is left of it is told in whole seconds, rounded down.
             let running = self.quarantine().await?;
             let running = running.map(|it| (it.remaining + Duration::from_secs(1), it.why));
             let old = settings.record.longest_lease();
-            let changed = record.longest_lease() != old && !init.first_use;
+            let changed = record.longest_lease() != old && !first_use;
             let why = "the longest lease was changed, and the old one is waited out";
             let (same, put) = (settings.unchanged(&self.layout), record.put(&self.layout));
             // One that is longer, such as that after a restore, is not to end before its time. It comes with
@@ -144,15 +170,16 @@ impl EtcdBackend {
                 Err(failure) => return Err(failure.into()),
             };
             self.note(Some((record, now)), now);
-            found = now;
         }
-        if init.first_use {
-            // Not one that began since.
-            let same = Compare::mod_revision(self.layout.settings(), CompareOp::Equal, found);
-            let open = TxnOp::delete(self.layout.quarantine(), None);
-            return Ok(self.write(Txn::new().when([same]).and_then([open])).await?.succeeded());
+        let Some(revision) = now.revision.filter(|_| first_use) else { return Ok(true) };
+        let same = Compare::mod_revision(self.layout.quarantine(), CompareOp::Equal, revision);
+        let open = TxnOp::delete(self.layout.quarantine(), None);
+        match self.rpc.write(pass.seen(), Txn::new().when([same]).and_then([open])).await {
+            // Another one may have begun, or it has ended by itself.
+            Ok(_) => Ok(true),
+            Err(Failure::Unseen) => Ok(false),
+            Err(failure) => Err(failure.into()),
         }
-        Ok(true)
     }
 }
 

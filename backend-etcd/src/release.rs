@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
+use etcd_client::{GetOptions, Txn, TxnOp};
 use futures_util::future::join;
 use lock_core::{Enqueued, Error, ErrorKind, Outcome, Released, Request};
 
@@ -10,6 +10,7 @@ use crate::{
     enqueue::Lined,
     error::Failure,
     place::{Held, Place, Seen},
+    rpc::Lease,
     store::{EtcdBackend, gets, put},
 };
 
@@ -24,14 +25,7 @@ impl EtcdBackend {
             return Ok(outcome(self.revoke(held.lease.id).await?));
         };
         let last = self.last_lease(keep).await?;
-        let place = Place { kept: true, ..held.place.clone() };
-        let txn = Txn::new()
-            .when([
-                Compare::create_revision(held.key(), CompareOp::Equal, held.created),
-                Compare::lease(held.key(), CompareOp::Equal, held.lease.id),
-            ])
-            .and_then([put(held.key(), place.to_bytes(), last.id)]);
-        let kept = self.write(txn).await?.succeeded();
+        let kept = self.tie(held, last).await?;
         if !kept {
             self.spare(last);
         }
@@ -40,17 +34,47 @@ impl EtcdBackend {
         Ok(outcome(kept))
     }
 
+    /// Ties a place that is held to its last lease; `false` if it is held no more.
+    async fn tie(&self, held: &Held, last: Lease) -> Result<bool, Error> {
+        let (mut place, mut same) = held.as_granted();
+        loop {
+            let kept = Place { kept: true, ..place };
+            let txn = Txn::new()
+                .when(same)
+                .and_then([put(held.key(), kept.to_bytes(), last.id)])
+                .or_else([TxnOp::get(held.key(), None)]);
+            let answer = self.write(txn).await?;
+            if answer.succeeded() {
+                return Ok(true);
+            }
+            let found = gets(&answer).first().and_then(|found| held.as_found(found));
+            let Some(found) = found else { return Ok(false) };
+            (place, same) = found;
+        }
+    }
+
     /// The same, and a place for the next request of this process, side by side: whichever etcd carries
     /// out first, others that wait come before it.
     pub(crate) async fn hand_on(&self, held: &Held, next: &Request) -> Result<Released, Error> {
         let (outcome, lined) = join(self.give_back(held, None), self.stand(next)).await;
         let (outcome, lined) = match (outcome, lined) {
             (Ok(outcome), Ok(lined)) => (outcome, lined),
-            // It may stand in the queue: the core repeats all.
-            (_, Err(error)) if error.is_ambiguous() => return Err(error),
+            // A repeat is to find what the other has got: to give it up would be one more call that may fail,
+            // and a second place would stand behind it.
+            (Err(error), lined) => {
+                if let Some(tried) = lined.ok().and_then(|lined| lined.tried()) {
+                    self.note_try(next.owner, tried);
+                }
+                return Err(error);
+            }
+            // It may stand in the queue: the core repeats all. What a repeat then finds gone was given back.
+            (Ok(Outcome::Released), Err(error)) if error.is_ambiguous() => return Err(error),
+            (Ok(Outcome::NotHeld), Err(error)) if error.is_ambiguous() => {
+                let message =
+                    "the lock was lost, and the request that went with it may have a place";
+                return Err(Error::new(ErrorKind::Unavailable, message).with_source(error));
+            }
             (Ok(outcome), Err(_)) => return Ok(Released::plain(outcome)),
-            (Err(error), Ok(lined)) => return Err(self.keep_in_mind(next, &lined, error)),
-            (Err(error), Err(_)) => return Err(error),
         };
         let next = match lined {
             Lined::Granted(grant) => Some(Enqueued::Granted(grant)),
@@ -70,19 +94,6 @@ impl EtcdBackend {
             }
         };
         Ok(Released { outcome, next })
-    }
-
-    /// The error of a release that failed beside a request which got a place. A repeat is to find that
-    /// place: to give it up would be one more call that may fail, and a second would stand behind it.
-    fn keep_in_mind(&self, next: &Request, lined: &Lined, error: Error) -> Error {
-        let Some(tried) = lined.tried() else { return error };
-        self.note_try(next.owner, tried);
-        if error.is_ambiguous() || !error.is_retryable() {
-            return error;
-        }
-        // So that whoever repeats knows that there may be something to clean up.
-        let message = "the lock was not given back, and the request that went with it has a place";
-        Error::new(ErrorKind::OutcomeUnknown, message).with_source(error)
     }
 
     /// Leaves a tombstone first: no transaction of this owner makes a place after it. Those that were

@@ -90,20 +90,6 @@ impl Record {
     }
 }
 
-/// A longer one would outlast a quarantine.
-pub(crate) fn check_lease(lease: Duration, longest: Duration) -> Result<(), Error> {
-    if lease <= longest {
-        return Ok(());
-    }
-    let show = humantime::format_duration;
-    let message = format!(
-        "lease {} is longer than this store's longest lease, {}",
-        show(lease),
-        show(longest)
-    );
-    Err(Error::new(ErrorKind::InvalidInput, message))
-}
-
 impl Settings {
     /// The condition that the record is still this one.
     pub(crate) fn unchanged(&self, layout: &KeyLayout) -> Compare {

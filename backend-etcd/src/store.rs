@@ -12,7 +12,7 @@ use etcd_client::{
 };
 use lock_core::{
     Env as _, Error, ErrorKind, FencingToken, Guarantees, Instant, LockName, OwnerId,
-    StoreSettings, SystemEnv,
+    StoreSettings, SystemEnv, check_lease,
 };
 
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     queue::Places,
     rpc::{Lease, Rpc, whole_seconds},
     seats::{Seat, Seats},
-    settings::{Record, Settings, check_lease},
+    settings::{Record, Settings},
     spares::Spares,
     watch::Watch,
 };

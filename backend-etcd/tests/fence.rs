@@ -82,13 +82,21 @@ async fn tokens_of_all_sizes_are_compared_as_numbers() {
     }
 }
 
+/// Whatever it is: text that sorts below all tokens or above them, and a number that was not put there by
+/// a fence.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_holds_something_else_admits_nobody_silently() {
+async fn a_key_that_holds_something_else_admits_nobody_and_is_not_overwritten() {
     let (etcd, _locks, client) = start().await;
-    etcd.ctl(&["put", "fences/report", "x"]).await.unwrap();
-    let refused = write(&client, &Fence::new("fences/"), FencingToken::MAX, "y").await.unwrap_err();
-    assert!(matches!(refused, FenceError::Unreadable(_)), "{refused}");
-    assert_eq!(read(&etcd, "report/today").await, "");
+    let (fence, token) = (Fence::new("fences/"), FencingToken::new(1_700_000_000_000_000).unwrap());
+    let others = ["", "!", "-1", "x", "0", "42", "0000000000000007", "leasehold-token:"];
+    for other in others {
+        client.kv_client().put(fence.key("report"), other, None).await.unwrap();
+        let refused = write(&client, &fence, token, "y").await.unwrap_err();
+        assert!(matches!(refused, FenceError::Unreadable(_)), "{other:?}: {refused}");
+        assert!(refused.to_string().contains("fences/report"), "{other:?}: {refused}");
+        assert_eq!(read(&etcd, &fence.key("report")).await, other);
+        assert_eq!(read(&etcd, "report/today").await, "");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,12 +7,12 @@ use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Etcd, EtcdOptions, Streams};
 use lock_core::{
-    Attempt, Backend, Enqueued, Env as _, FencingToken, Grant, Outcome, Release, Renewal, Request,
-    SystemEnv, Turn,
+    Attempt, Backend, Enqueued, Env as _, ErrorKind, FencingToken, Grant, LockClient, Outcome,
+    Release, Renewal, Request, SystemEnv, Turn,
 };
 use tokio::time::timeout;
 
-use self::support::{LEASE, WAIT, connect, leases, name, request};
+use self::support::{LEASE, WAIT, connect, leases, name, request, somebody_waits};
 
 /// The written form of a place that was granted, which only what takes a lock sends.
 const TAKES: &str = "\"granted\":true";
@@ -135,7 +135,7 @@ async fn carried_with_a_release_that_fails()
     let both = Release { next: Some(&next), ..Release::default() };
     let error = behind.release(&held, both).await.unwrap_err();
     assert!(streams.refused("LeaseRevoke") > 0, "the fault did not happen");
-    assert!(error.is_ambiguous(), "nobody would clean up: {error}");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "nothing was given back: {error}");
     streams.serve("LeaseRevoke");
     (streams, [direct, behind], held, next, etcd)
 }
@@ -180,4 +180,49 @@ async fn a_carried_place_that_nobody_wants_any_more_is_given_up() {
     assert_eq!(waiting(&*direct).await, Some(0));
     behind.release(&held, Release::default()).await.unwrap();
     assert!(direct.try_acquire(&request()).await.unwrap().granted().is_some());
+}
+
+/// The store had lost the lock before any release arrived: nobody is told that it was given back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_was_lost_before_its_release_arrived_was_not_held() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let direct = connect(etcd.endpoints()[0], "10s").await;
+    let streams = Streams::start(etcd.endpoints()[0]).await.unwrap();
+    let client = LockClient::new(connect(streams.address(), "10s").await);
+    let held = direct.try_acquire(&request()).await.unwrap().granted().unwrap();
+    let wait = || tokio::spawn(client.lock("job").lease(LEASE).wait(WAIT * 2).acquire());
+    let first = wait();
+    somebody_waits(&*direct).await;
+    let second = wait();
+    direct.release(&held, Release::default()).await.unwrap();
+    let first = timeout(WAIT, first).await.unwrap().unwrap().unwrap();
+    streams.refuse("LeaseRevoke");
+    let releasing = tokio::spawn(first.release());
+    somebody_waits(&*direct).await;
+    direct.force_release(&name()).await.unwrap();
+    assert!(streams.refused("LeaseRevoke") > 0, "the release arrived");
+    streams.serve("LeaseRevoke");
+    let told = timeout(WAIT, releasing).await.unwrap().unwrap();
+    assert_eq!(told.unwrap_err().kind(), ErrorKind::NotHeld);
+    drop(timeout(WAIT, second).await.unwrap().unwrap().unwrap());
+}
+
+/// The same where only the request that goes with it has no answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_of_what_was_lost_is_none_however_its_next_request_fares() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let direct = connect(etcd.endpoints()[0], "10s").await;
+    let streams = Streams::start(etcd.endpoints()[0]).await.unwrap();
+    let behind = connect(streams.address(), "2s").await;
+    let held = behind.try_acquire(&request()).await.unwrap().granted().unwrap();
+    direct.force_release(&name()).await.unwrap();
+    let next = request();
+    streams.hold_next("Txn", "\"granted\":");
+    let both = Release { next: Some(&next), ..Release::default() };
+    let error = behind.release(&held, both).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "it is taken for given back: {error}");
+    assert!(streams.deliver("Txn").await, "the request was answered");
+    let released = behind.release(&held, both).await.unwrap();
+    assert_eq!(released.outcome, Outcome::NotHeld);
+    assert!(matches!(released.next, Some(Enqueued::Granted(_))), "{released:?}");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use backend_etcd::HeldKey;
 use conformance_tests::kit::{Etcd, EtcdOptions};
 use etcd_client::{Client, Txn, TxnOp};
-use lock_core::{Attempt, Env as _, LockClient, Release, SystemEnv};
+use lock_core::{Attempt, Env as _, FencingToken, LockClient, Outcome, Release, SystemEnv};
 
 use self::support::{LEASE, connect, request};
 
@@ -50,4 +50,23 @@ async fn a_key_that_is_kept_is_not_held() {
     let kept = client.backend().inspect(&"job".try_into().unwrap()).await.unwrap();
     assert!(kept.is_some(), "there was no minimum hold");
     assert!(!write("released").await, "it wrote after its release");
+}
+
+/// Whoever asks is told the token that the lock was raised to, also while it is only kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_is_kept_has_the_token_that_it_was_raised_to() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let backend = connect(etcd.endpoints()[0], "10s").await;
+    let grant = backend.try_acquire(&request()).await.unwrap().granted().unwrap();
+    let raised = FencingToken::new(grant.token.get() + 1_000_000).unwrap();
+    backend.raise(&grant, raised).await.unwrap();
+    let keep = Release { keep: Some(LEASE), ..Release::default() };
+    let released = backend.release(&grant, keep).await.unwrap();
+    assert_eq!(released.outcome, Outcome::Released);
+    let told = backend.inspect(&grant.name).await.unwrap().unwrap();
+    assert_eq!(told.token, raised, "granted was {}", grant.token);
+    // Once given back it is nobody's, however often that is told.
+    let again = backend.release(&grant, keep).await.unwrap();
+    assert_eq!(again.outcome, Outcome::NotHeld);
+    assert_eq!(backend.inspect(&grant.name).await.unwrap().unwrap().token, raised);
 }

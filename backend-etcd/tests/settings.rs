@@ -5,10 +5,12 @@ mod support;
 
 use std::time::Duration;
 
-use conformance_tests::kit::{Etcd, EtcdOptions};
+use conformance_tests::kit::{Etcd, EtcdOptions, Streams};
 use lock_core::{Attempt, Backend, Enqueued, ErrorKind, Init, Release};
 
-use self::support::{LEASE, connect, request};
+use tokio::time::timeout;
+
+use self::support::{LEASE, WAIT, connect, request};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -99,4 +101,38 @@ async fn an_abandoned_owner_is_remembered_for_as_long_as_its_lease() {
     let lease = format!("{:x}", lease.parse::<i64>().unwrap());
     let shown = etcd.ctl(&["lease", "timetolive", &lease]).await.unwrap();
     assert!(shown.contains("granted with TTL(1800s)"), "{shown}");
+}
+
+/// The order to delete the quarantine's key as it stands in a transaction: the tag and the length of the order,
+/// those of the key, the key.
+const ENDS_IT: &str = "\u{1a}!\n\u{1f}leasehold/%leasehold/quarantine";
+
+/// An operator's word is about what was there when it was given.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quarantine_that_begins_meanwhile_is_not_ended_by_a_first_use() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let address = etcd.endpoints()[0];
+    let streams = Streams::start(address).await.unwrap();
+    let (operator, other) =
+        (connect(streams.address(), "60s").await, connect(address, "10s").await);
+    assert!(set(&*other, LEASE / 2, false).await > Duration::ZERO);
+    // It has looked, and is about to end what it has found.
+    streams.hold_next("Txn", ENDS_IT);
+    let opening = tokio::spawn(async move {
+        let init = Init { first_use: true, ..Init::default() };
+        operator.init(&init).await.unwrap().grants_in
+    });
+    let held = async {
+        while !streams.holds("Txn") {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(WAIT, held).await.expect("an order to end it");
+    let begun = set(&*other, LEASE * 2, false).await;
+    assert!(begun > Duration::ZERO);
+    assert!(streams.deliver("Txn").await, "nothing was held up");
+    let left = opening.await.unwrap();
+    assert!(left > Duration::ZERO, "a quarantine that had just begun was ended");
+    let refused = other.try_acquire(&request()).await.unwrap();
+    assert!(matches!(refused, Attempt::Quarantined(_)), "{refused:?}");
 }

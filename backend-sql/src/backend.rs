@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
     Guarantees, Init, Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released,
-    Renewal, Request, StoreSettings, SystemEnv, Turn,
+    Renewal, Request, StoreSettings, SystemEnv, Turn, check_lease,
 };
 
 use crate::{
@@ -71,17 +71,7 @@ impl<D: Dialect> SqlBackend<D> {
 
     /// A longer one would outlast a quarantine.
     fn check_lease(&self, lease: Duration) -> Result<(), Error> {
-        let longest = self.guarantees().longest_lease;
-        if lease <= longest {
-            return Ok(());
-        }
-        let show = humantime::format_duration;
-        let message = format!(
-            "lease {} is longer than this store's longest lease, {}",
-            show(lease),
-            show(longest)
-        );
-        Err(Error::new(ErrorKind::InvalidInput, message))
+        check_lease(lease, self.guarantees().longest_lease)
     }
 
     /// One more than the longest lease ahead of the clock would outlast a loss of data.

@@ -118,6 +118,27 @@ async fn a_waiter_whose_question_hangs_takes_another_place() {
     served.expect("another place was taken").release().await.unwrap();
 }
 
+/// What a failed release says of the lock says nothing of the place of the request that it carried.
+#[tokio::test]
+async fn a_place_is_given_up_that_was_carried_by_a_release_which_was_refused() {
+    let gate = Gate::new();
+    let holder = LockClient::new(Arc::new(gate.memory.clone()));
+    let held = holder.lock("job").acquire().await.unwrap();
+    let client = client(&gate, LONG);
+    let wait = || tokio::spawn(client.lock("job").lease(LONG).wait(LONG * 2).acquire());
+    let first = wait();
+    a_place_is_taken(&gate.memory).await;
+    let second = wait();
+    held.release().await.unwrap();
+    let first = tokio::time::timeout(LONG, first).await.unwrap().unwrap().unwrap();
+    gate.halves.store(true, Ordering::SeqCst);
+    first.release().await.unwrap();
+    assert!(!gate.halves.load(Ordering::SeqCst), "nothing was carried");
+    let served = tokio::time::timeout(LONG, second).await.expect("it stands behind itself");
+    served.unwrap().unwrap().release().await.unwrap();
+    assert_eq!(gate.abandoned.load(Ordering::SeqCst), 1);
+}
+
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }

@@ -5,81 +5,19 @@
 
 #[path = "support/faulty.rs"]
 mod faulty;
+#[path = "support/two.rs"]
+mod two;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use faulty::{Fault, Faulty};
+use faulty::Fault;
 use lock_core::{
-    Attempt, Backend, Blocked, Enqueued, Env as _, ErrorKind, FencingToken, Grant, LockClient,
-    LockName, Memory, Migration, Outcome, OwnerId, OwnerLabel, Phase, Release, Renewal, Request,
-    Signal, SystemEnv,
+    Attempt, Backend as _, Blocked, Env as _, ErrorKind, FencingToken, LockClient, Outcome,
+    Release, Renewal, SystemEnv,
 };
+use two::{LEASE, Two, both, granted, name, request};
 
-const LEASE: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
-
-fn name() -> LockName {
-    LockName::new("job").unwrap()
-}
-
-fn request(owner: u128) -> Request {
-    let label = OwnerLabel::new("test").unwrap();
-    Request::new(name(), OwnerId::from_bits(owner), label, LEASE, SystemEnv.now())
-}
-
-/// Two stores, the first and the second in the order of acquisition, and a migration over them.
-struct Two {
-    stores: [Arc<Faulty>; 2],
-    both: Arc<Migration>,
-}
-
-impl Two {
-    async fn new() -> Self {
-        // Identities of their own: by those of the memories 10 would come before 9.
-        let stores = ["first", "second"].map(|identity| Arc::new(Faulty::named(identity)));
-        let both = both(&stores).await;
-        Self { stores, both }
-    }
-
-    /// From now on the second store's tokens are ahead, as with a clock that is: the first is raised.
-    async fn second_is_ahead(&self) -> FencingToken {
-        let mut early = request(7);
-        let ahead = SystemEnv.wall_micros() + 5_000_000;
-        early.floor = FencingToken::new(ahead).unwrap();
-        let memory = &self.stores[1].memory;
-        let grant = memory.try_acquire(&early).await.unwrap().granted().unwrap();
-        memory.release(&grant, Release::default()).await.unwrap();
-        grant.token
-    }
-
-    /// Whether the store has no holder.
-    async fn is_free(&self, side: usize) -> bool {
-        let state = self.stores[side].memory.inspect(&name()).await.unwrap();
-        state.is_none_or(|state| state.holder.is_none())
-    }
-
-    async fn all_free(&self) {
-        let free = async {
-            for side in 0..2 {
-                while !self.is_free(side).await {
-                    tokio::task::yield_now().await;
-                }
-            }
-        };
-        // Far from the lease, which is the bound of what is left behind.
-        tokio::time::timeout(LEASE / 2, free).await.expect("a store is not free");
-        assert!(self.stores.iter().all(|store| store.spent()), "a planted fault did not happen");
-    }
-}
-
-async fn both(stores: &[Arc<Faulty>; 2]) -> Arc<Migration> {
-    let [old, new] = stores.clone().map(|store| store as Arc<dyn Backend>);
-    Arc::new(Migration::new(old, new, Phase::Both).await.unwrap())
-}
-
-async fn granted(store: &dyn Backend, owner: u128) -> Grant {
-    store.try_acquire(&request(owner)).await.unwrap().granted().unwrap()
-}
 
 #[tokio::test]
 async fn a_second_store_that_fails_leaves_the_first_free_at_once() {
@@ -276,82 +214,6 @@ async fn the_first_store_is_kept_while_the_second_is_waited_for_and_given_up_in_
     two.all_but_the_second(&held).await;
 }
 
-impl Two {
-    async fn all_but_the_second(&self, held: &Grant) {
-        while !self.is_free(0).await {
-            tokio::task::yield_now().await;
-        }
-        let state = self.stores[1].memory.inspect(&name()).await.unwrap().unwrap();
-        assert_eq!(state.holder.unwrap().owner, held.owner);
-    }
-}
-
-/// A waiter is woken by the store that it waits for; the other store's lease may meanwhile be lost.
-#[tokio::test]
-async fn a_place_is_woken_by_either_store_and_lost_with_the_first() {
-    let two = Two::new().await;
-    let first = granted(&two.stores[0].memory, 8).await;
-    let second = granted(&two.stores[1].memory, 9).await;
-    let waiting = request(1);
-    let Enqueued::Waiting(mut turn, _) = two.both.enqueue(&waiting).await.unwrap() else {
-        panic!("both stores are held");
-    };
-    two.stores[0].memory.release(&first, Release::default()).await.unwrap();
-    assert!(matches!(turn.next().await, Signal::Recheck));
-    assert!(two.both.try_acquire(&waiting).await.unwrap().granted().is_none());
-    two.stores[1].memory.release(&second, Release::default()).await.unwrap();
-    assert!(matches!(turn.next().await, Signal::Recheck));
-    let grant = two.both.try_acquire(&waiting).await.unwrap().granted().unwrap();
-    drop(turn);
-    two.both.release(&grant, Release::default()).await.unwrap();
-    two.all_free().await;
-
-    let second = granted(&two.stores[1].memory, 10).await;
-    let waiting = request(2);
-    let Enqueued::Waiting(mut turn, _) = two.both.enqueue(&waiting).await.unwrap() else {
-        panic!("the second store is held");
-    };
-    two.stores[0].memory.force_release(&name()).await.unwrap();
-    let mut later = waiting.clone();
-    later.sent = later.sent + LEASE / 2;
-    two.both.try_acquire(&later).await.unwrap_err();
-    // Who asks all the same takes nothing.
-    two.both.try_acquire(&later).await.unwrap_err();
-    assert!(two.is_free(0).await);
-    assert!(matches!(turn.next().await, Signal::Lost(_)));
-    turn.leave().await.unwrap();
-    two.all_but_the_second(&second).await;
-    let state = two.stores[1].memory.inspect(&name()).await.unwrap().unwrap();
-    assert_eq!(state.waiting, Some(0), "a place is left behind");
-}
-
-/// The overhead: what each store alone would be asked, and one raise where their clocks want it.
-#[tokio::test]
-async fn a_lock_costs_both_stores_and_at_most_one_raise() {
-    for ahead in [false, true] {
-        let two = Two::new().await;
-        if ahead {
-            two.second_is_ahead().await;
-        }
-        let client = LockClient::new(two.both.clone());
-        for store in &two.stores {
-            store.calls();
-        }
-        let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
-        let calls = [two.stores[0].calls(), two.stores[1].calls()];
-        assert_eq!(calls[1], ["acquire"]);
-        match &calls[0][..] {
-            ["acquire", "raise"] => {}
-            ["acquire"] => assert!(!ahead, "not raised"),
-            other => panic!("{other:?}"),
-        }
-        guard.release().await.unwrap();
-        for store in &two.stores {
-            assert_eq!(store.calls(), ["release"]);
-        }
-    }
-}
-
 /// The mutant of the write-back: a store that only says that it has raised a token.
 #[tokio::test]
 async fn without_the_write_back_tokens_would_go_back() {
@@ -365,44 +227,5 @@ async fn without_the_write_back_tokens_would_go_back() {
         two.both.release(&grant, Release::default()).await.unwrap();
         let next = granted(&two.stores[0].memory, 3).await;
         assert_eq!(next.token > grant.token, honest);
-    }
-}
-
-/// The mutant of the fixed order: two clients that take the stores each in another order.
-#[tokio::test]
-async fn without_the_fixed_order_two_waiters_would_block_each_other() {
-    for agree in [true, false] {
-        let memories = [Memory::new(), Memory::new()];
-        let client = |identities: [&'static str; 2]| {
-            let store = |side: usize| {
-                let mut faulty = Faulty::of(&memories[side]);
-                faulty.identity = Some(identities[side]);
-                Arc::new(faulty)
-            };
-            [store(0), store(1)]
-        };
-        let one = both(&client(["a", "b"])).await;
-        let two = both(&client(if agree { ["a", "b"] } else { ["b", "a"] })).await;
-        // Each takes what it takes first; then each waits for the other's.
-        let [first, second] = [request(1), request(2)];
-        let held = [granted(&memories[0], 8).await, granted(&memories[1], 9).await];
-        let mut turns = Vec::new();
-        for (migration, request) in [(&one, &first), (&two, &second)] {
-            match migration.enqueue(request).await.unwrap() {
-                Enqueued::Waiting(turn, _) => turns.push(turn),
-                other => panic!("{other:?}"),
-            }
-        }
-        for (memory, grant) in memories.iter().zip(&held) {
-            memory.release(grant, Release::default()).await.unwrap();
-        }
-        let mut grants = 0;
-        for _ in 0..4 {
-            for (migration, request) in [(&one, &first), (&two, &second)] {
-                let answer = migration.try_acquire(request).await.unwrap();
-                grants += usize::from(answer.granted().is_some());
-            }
-        }
-        assert_eq!(grants > 0, agree, "{grants} grants");
     }
 }

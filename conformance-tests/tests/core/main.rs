@@ -38,5 +38,5 @@ mod stub;
 
 #[test]
 fn each_guard_of_the_core_is_missed_when_it_is_left_out() {
-    each::is_missed(MISSING, list::CORE);
+    each::is_missed(MISSING, &list::core());
 }

@@ -22,5 +22,5 @@ mod mutant;
 
 #[test]
 fn each_guard_of_the_client_is_missed_when_it_is_left_out() {
-    each::is_missed(MISSING, list::ETCD);
+    each::is_missed(MISSING, &list::etcd());
 }

@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 /// A guard in the sources of a crate, and the case that fails without it.
+#[derive(Clone)]
 pub(crate) struct Mutant {
     pub(crate) name: &'static str,
     /// Of the contract (DESIGN.md), or the section that names the guard.

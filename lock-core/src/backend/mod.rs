@@ -12,6 +12,7 @@ pub use self::{
     operate::{Cursor, Init, LockState, Page, StoreSettings},
     request::{
         Attempt, Busy, Grant, Holder, LossReason, Mode, Outcome, Quarantined, Renewal, Request,
+        check_lease,
     },
     turn::{Enqueued, Signal, Turn},
 };
@@ -135,7 +136,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// *Guarantees*: only this owner's grant is touched; releasing what a later owner holds changes
     /// nothing and answers `NotHeld`. A repeat is harmless.
     ///
-    /// *Errors*: `OutcomeUnknown`, `Timeout` and `Unavailable` are repeated by the core.
+    /// *Errors*: `OutcomeUnknown`, `Timeout` and `Unavailable` are repeated by the core. They tell of the
+    /// grant: whether [`next`](Release::next) has got a place is not known after any error.
     async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error>;
 
     /// Lifts the stored token of a held grant to `token`, if that is larger.

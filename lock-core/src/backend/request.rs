@@ -4,7 +4,7 @@ use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FencingToken, Instant, LockName, OwnerId, OwnerLabel};
+use crate::{Error, ErrorKind, FencingToken, Instant, LockName, OwnerId, OwnerLabel};
 
 /// What kind of lock is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -48,6 +48,21 @@ impl Request {
         let (mode, floor) = (Mode::Exclusive, FencingToken::ZERO);
         Self { name, owner, label, lease, mode, floor, sent }
     }
+}
+
+/// Refuses a lease that is longer than a store's longest: it would outlast a quarantine.
+///
+/// For backends, whose settings may have changed since the client compared the lease with what they promise.
+///
+/// # Errors
+/// `InvalidInput`, naming both.
+pub fn check_lease(lease: Duration, longest: Duration) -> Result<(), Error> {
+    if lease <= longest {
+        return Ok(());
+    }
+    let [asked, allowed] = [lease, longest].map(humantime::format_duration);
+    let message = format!("lease {asked} is longer than this store's longest lease, {allowed}");
+    Err(Error::new(ErrorKind::InvalidInput, message))
 }
 
 /// What a store said yes to.

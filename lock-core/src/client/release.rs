@@ -54,22 +54,25 @@ async fn carried(
     let mut keep = held.keep(now);
     let mut backoff = Backoff::until(now + grant.lease);
     let mut doubtful = false;
+    // Whatever a failed try says of the lock, the request that went with it may have got a place.
+    let mut unheard = false;
     let carried = carry.is_some();
     let result = loop {
         let how = Release { keep, next: carry.as_ref().map(|carry| &carry.request) };
         match inner.backend.release(grant, how).await {
             Ok(released) => {
                 if let Some(carry) = carry
-                    && let Some(unheard) = carry.answer(released.next, doubtful)
+                    && let Some(late) = carry.answer(released.next, unheard)
                 {
                     // Boxed, here and below: what seldom happens is not to make every release large.
-                    Box::pin(unheard.clean_up(inner)).await;
+                    Box::pin(late.clean_up(inner)).await;
                 }
                 // It was held when the first try left: that one has released it.
                 break Ok(if doubtful { Outcome::Released } else { released.outcome });
             }
             Err(error) if error.is_retryable() && backoff.pause(inner).await => {
                 doubtful |= error.is_ambiguous();
+                unheard = true;
                 keep = held.keep(inner.env.now());
             }
             Err(error) => {

@@ -44,6 +44,12 @@ pub(crate) struct Gate {
     pub(crate) mute: AtomicBool,
     /// Places hear nothing and are to ask at once.
     pub(crate) deaf: AtomicBool,
+    /// The next release that carries a request takes a place for it, and is refused; the one after it
+    /// carries nothing.
+    pub(crate) halves: AtomicBool,
+    refused: AtomicBool,
+    /// How many owners were abandoned.
+    pub(crate) abandoned: AtomicUsize,
     /// How many attempts have been made.
     pub(crate) attempts: AtomicUsize,
     pub(crate) attempted: Notify,
@@ -97,6 +103,7 @@ impl Backend for Gate {
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        self.abandoned.fetch_add(1, Ordering::SeqCst);
         self.memory.abandon(request).await
     }
 
@@ -104,7 +111,15 @@ impl Backend for Gate {
         self.memory.renew(grants, sent).await
     }
 
-    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+    async fn release(&self, grant: &Grant, mut how: Release<'_>) -> Result<Released, Error> {
+        if let Some(next) = how.next.filter(|_| self.halves.swap(false, Ordering::SeqCst)) {
+            self.memory.enqueue(next).await?;
+            self.refused.store(true, Ordering::SeqCst);
+            return Err(Error::new(ErrorKind::Unavailable, "only the place was taken"));
+        }
+        if self.refused.swap(false, Ordering::SeqCst) {
+            how.next = None;
+        }
         self.memory.release(grant, how).await
     }
 

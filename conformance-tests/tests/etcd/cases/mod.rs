@@ -1,10 +1,13 @@
 //! Cases of the backend's own guards, each as short as what it shows allows.
 
 mod claims;
+mod fences;
 mod history;
 mod leases;
 mod names;
 mod places;
+mod releases;
+mod settings;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

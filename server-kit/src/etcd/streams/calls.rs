@@ -1,0 +1,85 @@
+//! What a test wants of the calls of each method, and what has happened to them.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::oneshot;
+
+#[derive(Debug, Default)]
+pub(super) struct State(Mutex<HashMap<String, Method>>);
+
+/// What happened to the calls of one method.
+#[derive(Debug, Default)]
+pub(super) struct Method {
+    pub(super) opened: u64,
+    /// Calls that were opened before this one are stuck.
+    pub(super) stuck: u64,
+    pub(super) swallowed: u64,
+    /// The next call whose request contains this is held.
+    pub(super) wanted: Option<Vec<u8>>,
+    pub(super) held: Option<Held>,
+    /// Calls are refused.
+    pub(super) refuses: bool,
+    pub(super) refused: u64,
+}
+
+/// A call that waits in the proxy.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) go: oneshot::Sender<()>,
+    /// Ends when the server has answered.
+    pub(super) answered: oneshot::Receiver<()>,
+}
+
+impl State {
+    pub(super) fn methods(&self) -> MutexGuard<'_, HashMap<String, Method>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn open(&self, method: &str) -> u64 {
+        let mut methods = self.methods();
+        let method = methods.entry(method.to_owned()).or_default();
+        method.opened += 1;
+        method.opened
+    }
+
+    /// Whether the server's messages to this call are lost; counts one if so.
+    pub(super) fn swallows(&self, method: &str, call: u64) -> bool {
+        let mut methods = self.methods();
+        let Some(method) = methods.get_mut(method) else { return false };
+        let swallows = call <= method.stuck;
+        method.swallowed += u64::from(swallows);
+        swallows
+    }
+
+    /// Whether a call is refused; counts one if so.
+    pub(super) fn refuses(&self, method: &str) -> bool {
+        let mut methods = self.methods();
+        let Some(method) = methods.get_mut(method) else { return false };
+        method.refused += u64::from(method.refuses);
+        method.refuses
+    }
+
+    pub(super) fn wants(&self, method: &str) -> bool {
+        self.methods().get(method).is_some_and(|method| method.wanted.is_some())
+    }
+
+    /// If it is this request that is to be held: what tells it to go on, and what tells that it was answered.
+    pub(super) fn hold(
+        &self,
+        method: &str,
+        request: &[u8],
+    ) -> Option<(oneshot::Receiver<()>, oneshot::Sender<()>)> {
+        let mut methods = self.methods();
+        let method = methods.get_mut(method)?;
+        let contains = |wanted: &Vec<u8>| {
+            wanted.is_empty() || request.windows(wanted.len()).any(|window| window == wanted)
+        };
+        method.wanted.take_if(|wanted| contains(wanted))?;
+        let ((go, gone), (answer, answered)) = (oneshot::channel(), oneshot::channel());
+        method.held = Some(Held { go, answered });
+        Some((gone, answer))
+    }
+}
