@@ -10,7 +10,7 @@ use backend_sql::{
     Strategy,
     postgres::{PostgresBuilder, PostgresFence, connect, schema},
 };
-use conformance_tests::kit::{ClientCertificates, Postgres, PostgresOptions, Server as _};
+use conformance_tests::kit::{Postgres, PostgresOptions};
 use lock_core::{
     Attempt, Env as _, ErrorKind, FencingToken, Grant, Init, LockClient, LossReason, Outcome,
     Release, Renewal, Request, SystemEnv,
@@ -194,27 +194,4 @@ async fn a_fence_refuses_a_stale_token_with_the_write_that_it_came_with() {
     let values: Vec<i64> =
         sqlx::query_scalar("SELECT value FROM account").fetch_all(&pool).await.unwrap();
     assert_eq!(values, [1, 1]);
-}
-
-#[tokio::test]
-async fn tls_is_used_and_a_wrong_certificate_refused() {
-    let options = PostgresOptions::new().tls(ClientCertificates::NotAsked);
-    let server = Postgres::start(options).await.unwrap();
-    let files = server.certificates().unwrap();
-    let to = |ca: &std::path::Path| {
-        let mode = format!("sslmode=verify-full&sslrootcert={}", ca.display());
-        let port = server.address().port();
-        format!("postgres://postgres@localhost:{port}/postgres?{mode}&application_name=tls")
-    };
-    let store = connect(&to(&files.ca)).await.unwrap();
-    store.init(&Init::default()).await.unwrap();
-    granted(&store, &request("job")).await;
-    assert!(store.guarantees().push);
-    let plain = "SELECT count(*) FILTER (WHERE NOT ssl), count(*) > 1 \
-        FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'tls'";
-    assert_eq!(server.sql(plain).await.unwrap(), "0|t", "the connection for messages, too");
-    // The server's own certificate is not its authority's.
-    let error = connect(&to(&files.client_cert)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("no TLS connection"), "{error}");
 }

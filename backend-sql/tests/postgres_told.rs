@@ -104,7 +104,9 @@ async fn a_connection_for_messages_that_hangs_is_replaced() {
     says(&server, WAITING, "1").await;
     pool.set_connect_options(direct);
     proxy.set(Mode::Hold).await.unwrap();
-    is_so("the client to notice", || async { !store.guarantees().push }).await;
+    // The holder's, the one that hangs, and the new one.
+    let listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+    says(&server, listening, "3").await;
     is_so("the client to be told again", || async { store.guarantees().push }).await;
     assert_eq!(proxy.counters().cut + proxy.counters().reset, 0, "it was to hang");
     holder.release(&held, Release::default()).await.unwrap();
