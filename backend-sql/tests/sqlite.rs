@@ -5,18 +5,11 @@ mod on_file;
 
 use std::time::Duration;
 
-use backend_sql::{
-    Strategy,
-    sqlite::{SqliteBuilder, SqliteFence},
-};
+use backend_sql::{Strategy, sqlite::SqliteBuilder};
 use lock_core::{
     Attempt, Env as _, ErrorKind, FencingToken, LockClient, LockName, Release, SystemEnv,
 };
 use on_file::{BOTH, LEASE, count, open, raw, request};
-use sqlx::{
-    SqlitePool,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode},
-};
 
 #[tokio::test]
 async fn two_clients_of_one_file_exclude_each_other_whatever_their_strategies() {
