@@ -25,6 +25,8 @@ mod reach;
 mod settings;
 mod strategy;
 mod tables;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod tls;
 mod turn;
 
 #[cfg(feature = "mysql")]

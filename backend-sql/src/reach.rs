@@ -10,6 +10,7 @@ use url::Url;
 use crate::{
     error::{Failure, general},
     settings::{Settings, refusal},
+    tls::{Named, Tls},
 };
 
 type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
@@ -61,6 +62,9 @@ impl<DB: Database> Reached<DB> {
     }
 }
 
+/// An option of both drivers that is a number.
+pub(crate) const CAPACITY: &str = "statement-cache-capacity";
+
 /// What the URL of a kind of store looks like.
 pub(crate) struct Form {
     /// What the store is called.
@@ -69,6 +73,8 @@ pub(crate) struct Form {
     pub(crate) example: &'static str,
     /// What the driver understands behind the `?`.
     pub(crate) drivers: &'static [&'static str],
+    /// Those of them that are about TLS.
+    pub(crate) tls: Tls,
     /// What this kind of store understands besides [`Settings::KEYS`].
     pub(crate) own: &'static [&'static str],
 }
@@ -77,6 +83,8 @@ pub(crate) struct Form {
 pub(crate) struct Described<DB: Database> {
     pub(crate) reached: Reached<DB>,
     pub(crate) settings: Settings,
+    /// Files for TLS.
+    pub(crate) files: Vec<Named>,
     /// Those of [`Form::own`], in their order in the URL.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only it has any"))]
     pub(crate) own: Vec<(String, bool)>,
@@ -88,7 +96,7 @@ where
     DB: Database,
     Options<DB>: FromStr,
 {
-    let Form { whose, schemes, example, drivers, own } = form;
+    let Form { whose, schemes, example, drivers, tls, own } = form;
     let wrong = || refusal(format!("the URL of a {whose} store is {example}"));
     let mut url = Url::parse(url).map_err(|_| wrong())?;
     if !schemes.contains(&url.scheme()) || url.cannot_be_a_base() {
@@ -96,16 +104,30 @@ where
     }
     // A password that was not encoded may end up here.
     let secret = url.query().is_some_and(|query| query.contains('@'));
+    let named = |key: &str| if secret { "an option".to_owned() } else { key.to_owned() };
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    for (at, (key, _)) in pairs.iter().enumerate() {
+        if pairs[..at].iter().any(|(before, _)| before == key) {
+            let key = named(key);
+            return Err(refusal(format!("{key} is in the URL of a {whose} store more than once")));
+        }
+    }
     let (theirs, ours): (Vec<_>, Vec<_>) =
         pairs.into_iter().partition(|(key, _)| drivers.contains(&key.as_str()));
+    let files = tls.check(&theirs)?;
+    for (key, value) in &theirs {
+        if key == CAPACITY && value.parse::<usize>().is_err() {
+            return Err(refusal(format!("{key} in the URL of a {whose} store is no number")));
+        }
+    }
     url.set_query(None);
     if !theirs.is_empty() {
         url.query_pairs_mut().extend_pairs(&theirs);
     }
     // The driver's message may repeat a value, and a value may be a password.
-    let options = Options::<DB>::from_str(url.as_str())
-        .map_err(|_| refusal(format!("an option of the {whose} URL is not understood")))?;
+    let options = Options::<DB>::from_str(url.as_str()).map_err(|_| {
+        refusal(format!("the user, password, host or database of the {whose} URL is no UTF-8"))
+    })?;
     let (mut settings, mut switches) = (Settings::default(), Vec::new());
     for (key, value) in ours {
         if own.contains(&key.as_str()) {
@@ -121,14 +143,14 @@ where
         } else if !settings.set(&key, &value)? {
             let known: Vec<_> =
                 [Settings::KEYS].iter().chain(*own).chain(*drivers).copied().collect();
-            let key = if secret { "an option" } else { &*key };
+            let key = named(&key);
             return Err(refusal(format!(
                 "{key} in the URL of a {whose} store is not known; allowed are {}",
                 known.join(", ")
             )));
         }
     }
-    Ok(Described { reached: Reached::Options(Box::new(options)), settings, own: switches })
+    Ok(Described { reached: Reached::Options(Box::new(options)), settings, files, own: switches })
 }
 
 /// A connection for the length of one statement.

@@ -3,21 +3,19 @@
 
 mod on_mariadb;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use backend_sql::{
     Strategy,
-    mysql::{MysqlBuilder, MysqlFence, connect, schema},
+    mysql::{MysqlBuilder, connect, schema},
 };
-use conformance_tests::kit::{
-    ClientCertificates, Clock, Data, Mariadb, MariadbOptions, Server as _,
-};
+use conformance_tests::kit::{Clock, Data, Mariadb, MariadbOptions, Server as _};
 use lock_core::{
-    Attempt, Backend, Env as _, ErrorKind, FencingToken, Init, LockClient, LossReason, Outcome,
-    QuarantineUse, Release, Renewal, SystemEnv,
+    Attempt, Env as _, ErrorKind, FencingToken, Init, LockClient, LossReason, QuarantineUse,
+    Release, Renewal, SystemEnv,
 };
-use on_mariadb::{BOTH, LEASE, counted, granted, made, open, prefix, request, session, start, url};
-use sqlx::{Connection as _, MySqlConnection, mysql::MySqlPoolOptions};
+use on_mariadb::{BOTH, LEASE, counted, granted, made, open, prefix, request, start, url};
+use sqlx::mysql::MySqlPoolOptions;
 
 #[tokio::test]
 async fn a_batch_is_renewed_in_its_order_whatever_the_names() {
@@ -94,17 +92,6 @@ async fn exclusion_is_promised_by_what_the_server_flushes() {
 }
 
 #[tokio::test]
-async fn sessions_without_autocommit_are_refused() {
-    let server = start().await;
-    made(&server, Strategy::PrimaryKey).await;
-    server.sql("SET GLOBAL autocommit = 0").await.unwrap();
-    let error = connect(&format!("{}&table_prefix=primary_key", url(server.address()))).await;
-    let error = error.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Config);
-    assert!(error.to_string().contains("autocommit"), "{error}");
-}
-
-#[tokio::test]
 async fn tokens_rise_over_a_clock_that_is_set_back() {
     let clock = Clock::new().await.unwrap();
     let server = Mariadb::start(MariadbOptions::new().clock(&clock)).await.unwrap();
@@ -123,138 +110,6 @@ async fn tokens_rise_over_a_clock_that_is_set_back() {
         assert!(matches!(answers[..], [Renewal::Lost(LossReason::Gone)]), "{answers:?}");
         let third = granted(&store, &request("job")).await;
         assert!(third.token > second.token, "{strategy}");
-    }
-}
-
-/// As many releases as bring a sweep for sure.
-async fn sweep(store: &Arc<dyn Backend>) {
-    for _ in 0..1_000 {
-        let grant = granted(store, &request("other")).await;
-        store.release(&grant, Release::default()).await.unwrap();
-    }
-}
-
-/// A swept name's token is remembered by the watermark, also where the clock does not help. A row that
-/// keeps a ghost away is not swept until no ghost can come.
-#[tokio::test]
-async fn a_sweep_forgets_free_names_and_no_token() {
-    let clock = Clock::new().await.unwrap();
-    let options = MariadbOptions::new().clock(&clock);
-    let quick = options.flag("--innodb-flush-log-at-trx-commit=2");
-    let server = Mariadb::start(quick).await.unwrap();
-    let store = made(&server, Strategy::PrimaryKey).await;
-    // For longer than this takes on any machine.
-    let longest = Duration::from_secs(600);
-    store.init(&Init { longest_lease: Some(longest), ..Init::default() }).await.unwrap();
-    let mut wanted = request("held");
-    wanted.lease = longest;
-    let held = granted(&store, &wanted).await;
-    let swept = granted(&store, &request("swept")).await;
-    store.release(&swept, Release::default()).await.unwrap();
-    let ghost = request("ghost");
-    store.abandon(&ghost).await.unwrap();
-    sweep(&store).await;
-    let names =
-        "SELECT GROUP_CONCAT(name ORDER BY name) FROM primary_key_locks WHERE name <> 'other'";
-    assert_eq!(server.sql(names).await.unwrap(), "ghost,held");
-    assert!(store.try_acquire(&ghost).await.unwrap().granted().is_none());
-    clock.step(-3600.0).unwrap();
-    assert!(granted(&store, &request("swept")).await.token > swept.token);
-    let answers = store.renew(&[&held], SystemEnv.now()).await;
-    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
-    clock.step(3.0 * 3600.0).unwrap();
-    sweep(&store).await;
-    let names = server.sql(names).await.unwrap();
-    assert!(!names.contains("ghost"), "{names}");
-}
-
-/// However often a name is given up, its row stays small, and the last are still kept away.
-#[tokio::test]
-async fn no_more_than_a_thousand_owners_are_kept_away() {
-    let options = MariadbOptions::new().flag("--innodb-flush-log-at-trx-commit=2");
-    let server = Mariadb::start(options).await.unwrap();
-    let store = made(&server, Strategy::PrimaryKey).await;
-    let mut ghosts = Vec::new();
-    for _ in 0..1_010 {
-        ghosts.push(request("job"));
-        // Twice is once.
-        for _ in 0..2 {
-            store.abandon(&ghosts[ghosts.len() - 1]).await.unwrap();
-        }
-    }
-    let kept = "SELECT LENGTH(buried) / 32 FROM primary_key_locks";
-    assert_eq!(server.sql(kept).await.unwrap(), "1000.0000");
-    for ghost in &ghosts[10..] {
-        assert!(store.try_acquire(ghost).await.unwrap().granted().is_none());
-    }
-    granted(&store, &request("job")).await;
-}
-
-/// A client may know a name whose row another has swept.
-#[tokio::test]
-async fn a_name_is_taken_also_where_its_row_has_gone() {
-    let server = start().await;
-    for strategy in BOTH {
-        let store = made(&server, strategy).await;
-        for _ in 0..2 {
-            let grant = granted(&store, &request("job")).await;
-            store.release(&grant, Release::default()).await.unwrap();
-            let prefix = prefix(strategy);
-            server.sql(&format!("DELETE FROM {prefix}_locks")).await.unwrap();
-        }
-    }
-}
-
-/// A user that may use the tables of locks and nothing else.
-#[tokio::test]
-async fn the_least_privilege_is_enough() {
-    let server = start().await;
-    for strategy in BOTH {
-        made(&server, strategy).await;
-        let prefix = prefix(strategy);
-        let grants = format!(
-            "CREATE USER IF NOT EXISTS worker@'127.0.0.1';
-             GRANT SELECT, INSERT, UPDATE, DELETE ON test.{prefix}_locks TO worker@'127.0.0.1';
-             GRANT SELECT, UPDATE (watermark) ON test.{prefix}_settings TO worker@'127.0.0.1'"
-        );
-        server.sql(&grants).await.unwrap();
-        let url = url(server.address()).replace("root@", "worker@");
-        let url = format!("{url}&strategy={strategy}&table_prefix={prefix}");
-        let store = connect(&url).await.unwrap();
-        let ours = request("job");
-        let grant = granted(&store, &ours).await;
-        let answers = store.renew(&[&grant], SystemEnv.now()).await;
-        assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
-        assert!(store.guarantees().exclusion.holds(), "it may read what is flushed");
-        // As many as bring a sweep for sure, quickly.
-        server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 2").await.unwrap();
-        for _ in 0..1_000 {
-            let grant = granted(&store, &ours).await;
-            store.raise(&grant, grant.token).await.unwrap();
-            store.release(&grant, Release::default()).await.unwrap();
-        }
-        store.abandon(&ours).await.unwrap();
-        assert_eq!(store.force_release(&ours.name).await.unwrap(), Outcome::NotHeld);
-        assert!(store.list(None).await.unwrap().locks.is_empty());
-        let init = Init { longest_lease: Some(LEASE * 2), ..Init::default() };
-        assert_eq!(store.init(&init).await.unwrap_err().kind(), ErrorKind::Auth);
-        server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1").await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn the_fence_needs_its_table_only() {
-    let server = start().await;
-    let fence = MysqlFence::new("app").unwrap();
-    fence.create(&mut session(&server).await).await.unwrap();
-    let create = "CREATE USER worker@'127.0.0.1'; \
-                  GRANT SELECT, INSERT, UPDATE ON test.app_fence TO worker@'127.0.0.1'";
-    server.sql(create).await.unwrap();
-    let url = url(server.address()).replace("root@", "worker@");
-    let mut worker = MySqlConnection::connect(&url).await.unwrap();
-    for number in [1, 2] {
-        let token = FencingToken::new(number).unwrap();
-        fence.admit(&mut worker, "account", token).await.unwrap().unwrap();
     }
 }
 
@@ -344,58 +199,4 @@ async fn a_lock_that_nobody_else_wants_costs_two_statements() {
         // There may be one sweep among them.
         assert!((200..=210).contains(&count), "{strategy}: {count} statements");
     }
-}
-
-/// What no waiting mends is not said to be retryable.
-#[tokio::test]
-async fn a_user_that_the_server_refuses_is_told_why() {
-    let server = start().await;
-    let create = "CREATE USER locked@'127.0.0.1' ACCOUNT LOCK; \
-                  CREATE USER expired@'127.0.0.1' PASSWORD EXPIRE; \
-                  GRANT ALL ON test.* TO expired@'127.0.0.1'";
-    server.sql(create).await.unwrap();
-    for (user, part) in [("locked", "locked"), ("expired", "expired")] {
-        let url = url(server.address()).replace("root@", &format!("{user}@"));
-        let error = connect(&url).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
-        assert!(error.to_string().contains(part), "{error}");
-    }
-}
-
-/// TLS as the URL asks for it: the server has to show a certificate of this authority, and we show ours.
-#[tokio::test]
-async fn tls_is_used_and_a_wrong_certificate_refused() {
-    let options = MariadbOptions::new().tls(ClientCertificates::NotAsked);
-    let server = Mariadb::start(options).await.unwrap();
-    let files = server.certificates().unwrap();
-    for (user, needs) in [("ciphered", "SSL"), ("certified", "X509")] {
-        let create = format!(
-            "CREATE USER {user}@'127.0.0.1' REQUIRE {needs}; \
-             GRANT ALL ON test.* TO {user}@'127.0.0.1'"
-        );
-        server.sql(&create).await.unwrap();
-    }
-    let port = server.address().port();
-    let to = |user: &str, ca: &Path| {
-        let mode = format!("ssl-mode=verify_identity&ssl-ca={}", ca.display());
-        format!("mysql://{user}@localhost:{port}/test?{mode}")
-    };
-    let ours =
-        format!("&ssl-cert={}&ssl-key={}", files.client_cert.display(), files.client_key.display());
-    for url in [to("ciphered", &files.ca), to("certified", &files.ca) + &ours] {
-        let store = connect(&url).await.unwrap();
-        store.init(&Init::default()).await.unwrap();
-        let grant = granted(&store, &request("job")).await;
-        store.release(&grant, Release::default()).await.unwrap();
-    }
-    // These show that the server does ask for it.
-    let plain = format!("mysql://ciphered@localhost:{port}/test?ssl-mode=disabled");
-    for refused in [plain, to("certified", &files.ca)] {
-        let error = connect(&refused).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
-    }
-    // The server's own certificate is not its authority's.
-    let error = connect(&to("ciphered", &files.client_cert)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("no TLS connection"), "{error}");
 }

@@ -3,6 +3,7 @@
 
 use backend_sql::mysql::MysqlFence;
 use conformance_tests::kit::{Mariadb, MariadbOptions, Server as _};
+use futures_util::future::join_all;
 use lock_core::{ErrorKind, FencingToken};
 use sqlx::{Connection as _, MySqlConnection};
 
@@ -59,4 +60,25 @@ async fn the_fence_refuses_stale_tokens_and_goes_with_its_transaction() {
     let error = fence.admit(&mut connection, &long, token(1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     connection.close().await.unwrap();
+}
+
+/// Processes that start at once, each of which makes the table.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_who_make_the_fence_at_once_have_made_it() {
+    let server = Mariadb::start(MariadbOptions::new()).await.unwrap();
+    let url = format!("mysql://root@{}/test?ssl-mode=disabled", server.address());
+    let mut sessions = Vec::new();
+    for _ in 0..16 {
+        sessions.push(MySqlConnection::connect(&url).await.unwrap());
+    }
+    for round in 0..10 {
+        let each = sessions.iter_mut().map(async |session| {
+            let fence = MysqlFence::new(&format!("round_{round}")).unwrap();
+            fence.create(session).await.unwrap();
+            fence.admit(session, "account", token(7)).await.unwrap().unwrap();
+        });
+        join_all(each).await;
+        let rows = format!("SELECT GROUP_CONCAT(token) FROM round_{round}_fence");
+        assert_eq!(server.sql(&rows).await.unwrap(), "7");
+    }
 }

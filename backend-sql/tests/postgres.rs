@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use backend_sql::{
     Strategy,
-    postgres::{PostgresBuilder, PostgresFence, connect, schema},
+    postgres::{connect, schema},
 };
-use conformance_tests::kit::{ClientCertificates, Postgres, PostgresOptions, Server as _};
+use conformance_tests::kit::{Postgres, PostgresOptions};
 use lock_core::{
-    Attempt, Env as _, ErrorKind, FencingToken, Grant, Init, LockClient, LossReason, Outcome,
-    Release, Renewal, Request, SystemEnv,
+    Attempt, Env as _, ErrorKind, FencingToken, Grant, LockClient, LossReason, Outcome, Release,
+    Renewal, Request, SystemEnv,
 };
-use sqlx::{Connection as _, Executor as _, PgPool};
+use sqlx::{Connection as _, Executor as _};
 
 use self::support::{BOTH, count, granted, made_apart as made, open_apart as open, start, url};
 
@@ -161,60 +161,4 @@ async fn a_deadlock_with_a_users_transaction_is_repeated_and_not_shown() {
     );
     let seen = "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'";
     support::says(&server, seen, "1").await;
-}
-
-#[tokio::test]
-async fn a_fence_refuses_a_stale_token_with_the_write_that_it_came_with() {
-    let server = start().await;
-    let pool = PgPool::connect(&url(&server)).await.unwrap();
-    let fence = PostgresFence::new("leasehold").unwrap();
-    fence.create(&mut pool.acquire().await.unwrap()).await.unwrap();
-    sqlx::query("CREATE TABLE account (value bigint)").execute(&pool).await.unwrap();
-    let store = PostgresBuilder::with_pool(pool.clone()).build().await.unwrap();
-    store.init(&Init::default()).await.unwrap();
-    let client = LockClient::new(store);
-    let mut tokens = Vec::new();
-    for _ in 0..2 {
-        let guard = client.lock("account").acquire().await.unwrap();
-        tokens.push(guard.token());
-        guard.release().await.unwrap();
-    }
-    for (at, token) in [(1_i64, tokens[1]), (0, tokens[0]), (1, tokens[1])] {
-        let mut transaction = pool.begin().await.unwrap();
-        let insert = sqlx::query("INSERT INTO account VALUES ($1)").bind(at);
-        insert.execute(&mut *transaction).await.unwrap();
-        match fence.admit(&mut transaction, "account", token).await.unwrap() {
-            Ok(()) => transaction.commit().await.unwrap(),
-            Err(stale) => {
-                assert_eq!((stale.offered, stale.admitted), (tokens[0], tokens[1]));
-                transaction.rollback().await.unwrap();
-            }
-        }
-    }
-    let values: Vec<i64> =
-        sqlx::query_scalar("SELECT value FROM account").fetch_all(&pool).await.unwrap();
-    assert_eq!(values, [1, 1]);
-}
-
-#[tokio::test]
-async fn tls_is_used_and_a_wrong_certificate_refused() {
-    let options = PostgresOptions::new().tls(ClientCertificates::NotAsked);
-    let server = Postgres::start(options).await.unwrap();
-    let files = server.certificates().unwrap();
-    let to = |ca: &std::path::Path| {
-        let mode = format!("sslmode=verify-full&sslrootcert={}", ca.display());
-        let port = server.address().port();
-        format!("postgres://postgres@localhost:{port}/postgres?{mode}&application_name=tls")
-    };
-    let store = connect(&to(&files.ca)).await.unwrap();
-    store.init(&Init::default()).await.unwrap();
-    granted(&store, &request("job")).await;
-    assert!(store.guarantees().push);
-    let plain = "SELECT count(*) FILTER (WHERE NOT ssl), count(*) > 1 \
-        FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'tls'";
-    assert_eq!(server.sql(plain).await.unwrap(), "0|t", "the connection for messages, too");
-    // The server's own certificate is not its authority's.
-    let error = connect(&to(&files.client_cert)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("no TLS connection"), "{error}");
 }

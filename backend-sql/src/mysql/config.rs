@@ -13,8 +13,9 @@ use super::{
 use crate::{
     backend::SqlBackend,
     patience::Patience,
-    reach::{Described, Form, Reached, described},
+    reach::{CAPACITY, Described, Form, Reached, described},
     settings::{Settings, setters},
+    tls::{Named, Tls, readable},
 };
 
 /// Describes a store in a MySQL or MariaDB database.
@@ -31,7 +32,15 @@ const FORM: Form = Form {
     whose: "MySQL",
     schemes: ["mysql", "mariadb"],
     example: "mysql://USER@HOST:PORT/DATABASE?options",
-    drivers: &["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "socket", "statement-cache-capacity"],
+    drivers: &["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "socket", CAPACITY],
+    tls: Tls {
+        mode: "ssl-mode",
+        plain: ["disabled", "preferred", "required"],
+        checked: ["verify_ca", "verify_identity"],
+        authority: "ssl-ca",
+        own: ["ssl-cert", "ssl-key"],
+        variables: None,
+    },
     own: &[],
 };
 
@@ -82,13 +91,16 @@ impl MysqlBuilder {
 /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
 /// longest_lease=30s&timeout=5s`, also with `mariadb:`, where the options may be left out. Of the
 /// driver's own options `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` and
-/// `statement-cache-capacity` are passed on.
+/// `statement-cache-capacity` are passed on; [the module](super) says what those of TLS mean. No option may be
+/// there twice.
 ///
 /// # Errors
-/// As [`MysqlBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message
+/// As [`MysqlBuilder::build`]; `InvalidInput` for a URL that is not of this form; `Config` for a file that
+/// cannot be read. No message
 /// shows the URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
-    parse(url).map_err(|error| error.at("mysql", "connect"))?.build().await
+    let builder = parse(url).and_then(|(builder, files)| readable(&files).map(|()| builder));
+    builder.map_err(|error| error.at("mysql", "connect"))?.build().await
 }
 
 /// The SQL that makes the tables of the store that a URL describes. Does not connect.
@@ -97,7 +109,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
 /// `InvalidInput` as [`connect`].
 pub fn schema(url: &str) -> Result<String, Error> {
     let schema = || {
-        let settings = parse(url)?.settings;
+        let settings = parse(url)?.0.settings;
         let tables = settings.check(MysqlBuilder::SHORTEST_LEASE)?;
         let longest = settings.longest_lease_of_new();
         let locks = statements::schema(&tables, micros(longest));
@@ -106,9 +118,10 @@ pub fn schema(url: &str) -> Result<String, Error> {
     schema().map_err(|error: Error| error.at("mysql", "schema"))
 }
 
-fn parse(url: &str) -> Result<MysqlBuilder, Error> {
-    let Described { reached, settings, .. } = described(url, &FORM)?;
-    Ok(MysqlBuilder { reached, settings })
+/// Also the files for TLS.
+fn parse(url: &str) -> Result<(MysqlBuilder, Vec<Named>), Error> {
+    let Described { reached, settings, files, .. } = described(url, &FORM)?;
+    Ok((MysqlBuilder { reached, settings }, files))
 }
 
 #[cfg(test)]
@@ -120,7 +133,7 @@ mod tests {
     fn a_url_says_what_a_builder_can() {
         let url =
             "mariadb://me:secret@db:3307/app?ssl-mode=disabled&strategy=optimistic&timeout=2s";
-        let builder = parse(url).unwrap();
+        let builder = parse(url).unwrap().0;
         assert_eq!(builder.settings.strategy, Strategy::Optimistic);
         assert_eq!(builder.settings.timeout, Duration::from_secs(2));
         assert!(!format!("{builder:?}").contains("secret"), "{builder:?}");
@@ -135,7 +148,8 @@ mod tests {
             ("mysql:", "mysql://USER@HOST"),
             ("mysql://me:secret@db/a?mode=rw", "mode"),
             ("mysql://me:?secret@db/a", "an option"),
-            ("mysql://me:secret@db/a?ssl-mode=secret", "not understood"),
+            ("mysql://me:secret@db/a?ssl-mode=secret", "ssl-mode in the URL is not understood"),
+            ("mysql://me:%FF@db/a", "no UTF-8"),
             ("mysql://me:secret@db/a?strategy=x", "allowed are primary-key and optimistic"),
         ];
         assert_refused(parse, &refused);

@@ -31,6 +31,14 @@
 //! and for [`MysqlFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. `init` needs CREATE, and UPDATE
 //! of the settings.
 //!
+//! # TLS
+//!
+//! `ssl-mode` in the URL says which: `disabled`; `preferred`, the default, which is TLS only where the server has
+//! it; `required`; `verify_ca`, and `verify_identity`. Before `verify_ca` no certificate is checked, and only
+//! `verify_identity` checks that it is this host's: whoever can put themselves between reads and changes everything
+//! with the others. Trusted are the authorities that Mozilla trusts and those in the PEM file `ssl-ca`; `ssl-cert` and
+//! `ssl-key` are the client's own. A mode that is not known, and a file that would not be used, is refused.
+//!
 //! # MySQL
 //!
 //! Tested on MariaDB. It needs JSON_TABLE: MySQL 8.0.4 or MariaDB 10.6. By its manual MySQL 8 differs in

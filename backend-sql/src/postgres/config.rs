@@ -8,8 +8,9 @@ use sqlx::{PgPool, postgres::PgConnectOptions};
 use super::{backend::Postgres, server::Server, statements};
 use crate::{
     backend::SqlBackend,
-    reach::{Described, Form, Reached, described},
+    reach::{CAPACITY, Described, Form, Reached, described},
     settings::{Settings, setters},
+    tls::{Named, Tls, readable},
 };
 
 /// Describes a store in a PostgreSQL database.
@@ -28,15 +29,16 @@ const FORM: Form = Form {
     whose: "PostgreSQL",
     schemes: ["postgres", "postgresql"],
     example: "postgres://USER@HOST:PORT/DATABASE?options",
-    drivers: &[
-        "sslmode",
-        "sslrootcert",
-        "sslcert",
-        "sslkey",
-        "application_name",
-        "host",
-        "statement-cache-capacity",
-    ],
+    drivers: &["sslmode", "sslrootcert", "sslcert", "sslkey", "application_name", "host", CAPACITY],
+    tls: Tls {
+        mode: "sslmode",
+        // The driver has `allow`, too, and never tries TLS with it.
+        plain: ["disable", "prefer", "require"],
+        checked: ["verify-ca", "verify-full"],
+        authority: "sslrootcert",
+        own: ["sslcert", "sslkey"],
+        variables: Some("PG"),
+    },
     own: &["listen", "prepare"],
 };
 
@@ -107,13 +109,16 @@ impl PostgresBuilder {
 /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
 /// longest_lease=30s&timeout=5s&listen=on&prepare=on`, where all after the host may be left out. Of the driver's own
 /// options `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `application_name`, `host` and
-/// `statement-cache-capacity` are passed on.
+/// `statement-cache-capacity` are passed on; [the module](super) says what those of TLS mean. No option may be
+/// there twice.
 ///
 /// # Errors
-/// As [`PostgresBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message
+/// As [`PostgresBuilder::build`]; `InvalidInput` for a URL that is not of this form; `Config` for a file that
+/// cannot be read. No message
 /// shows the URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
-    parse(url).map_err(|error| error.at("postgres", "connect"))?.build().await
+    let builder = parse(url).and_then(|(builder, files)| readable(&files).map(|()| builder));
+    builder.map_err(|error| error.at("postgres", "connect"))?.build().await
 }
 
 /// The SQL that makes the tables of the store that a URL describes. Does not connect.
@@ -122,7 +127,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
 /// `InvalidInput` as [`connect`].
 pub fn schema(url: &str) -> Result<String, Error> {
     let schema = || {
-        let settings = parse(url)?.settings;
+        let settings = parse(url)?.0.settings;
         let tables = settings.check(PostgresBuilder::SHORTEST_LEASE)?;
         let longest = settings.longest_lease_of_new();
         let locks = statements::schema(&tables, longest.as_micros() as i64);
@@ -131,8 +136,9 @@ pub fn schema(url: &str) -> Result<String, Error> {
     schema().map_err(|error: Error| error.at("postgres", "schema"))
 }
 
-fn parse(url: &str) -> Result<PostgresBuilder, Error> {
-    let Described { reached, settings, own } = described(url, &FORM)?;
+/// Also the files for TLS.
+fn parse(url: &str) -> Result<(PostgresBuilder, Vec<Named>), Error> {
+    let Described { reached, settings, files, own } = described(url, &FORM)?;
     let mut builder = PostgresBuilder { settings, ..PostgresBuilder::new(reached) };
     for (key, on) in own {
         match key.as_str() {
@@ -140,7 +146,7 @@ fn parse(url: &str) -> Result<PostgresBuilder, Error> {
             _ => builder.prepares = on,
         }
     }
-    Ok(builder)
+    Ok((builder, files))
 }
 
 #[cfg(test)]
@@ -151,7 +157,7 @@ mod tests {
     #[test]
     fn a_url_says_what_a_builder_can() {
         let url = "postgres://me:secret@db:5433/app?sslmode=disable&strategy=optimistic&timeout=2s";
-        let builder = parse(url).unwrap();
+        let builder = parse(url).unwrap().0;
         assert_eq!(builder.settings.strategy, Strategy::Optimistic);
         assert_eq!(builder.settings.timeout, Duration::from_secs(2));
         assert!(!format!("{builder:?}").contains("secret"), "{builder:?}");
@@ -166,7 +172,8 @@ mod tests {
             ("postgres:", "postgres://USER@HOST"),
             ("postgres://me:secret@db/a?mode=rw", "mode"),
             ("postgres://me:?secret@db/a", "an option"),
-            ("postgres://me:secret@db/a?sslmode=secret", "not understood"),
+            ("postgres://me:secret@db/a?sslmode=secret", "sslmode in the URL is not understood"),
+            ("postgres://me:%FF@db/a", "no UTF-8"),
             ("postgres://me:secret@db/a?strategy=x", "allowed are primary-key and optimistic"),
         ];
         assert_refused(parse, &refused);

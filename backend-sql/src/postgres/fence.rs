@@ -1,7 +1,7 @@
 //! The user's side: a fence in the database that it protects.
 
 use lock_core::{Error, FencingToken, Stale};
-use sqlx::{AssertSqlSafe, PgConnection, SqlStr};
+use sqlx::{PgConnection, SqlStr};
 
 use super::statements;
 use crate::{error::general, tables::Tables};
@@ -22,7 +22,7 @@ use crate::{error::general, tables::Tables};
 /// ```
 #[derive(Debug)]
 pub struct PostgresFence {
-    create: String,
+    create: SqlStr,
     admit: SqlStr,
 }
 
@@ -33,16 +33,16 @@ impl PostgresFence {
     /// `InvalidInput` for a prefix that is not 1 to 40 of the characters `A-Z a-z 0-9 _`.
     pub fn new(table_prefix: &str) -> Result<Self, Error> {
         let tables = Tables::new(table_prefix)?;
-        Ok(Self { create: statements::fence_schema(&tables), admit: statements::admit(&tables) })
+        Ok(Self { create: statements::make_fence(&tables), admit: statements::admit(&tables) })
     }
 
-    /// Creates the table, if it is not there.
+    /// Creates the table, if it is not there. Others may do so at the same time; in a transaction of yours
+    /// they wait for its end.
     ///
     /// # Errors
     /// As the database reports.
     pub async fn create(&self, connection: &mut PgConnection) -> Result<(), Error> {
-        let sql = AssertSqlSafe(self.create.clone());
-        sqlx::raw_sql(sql).execute(connection).await.map(drop).map_err(error)
+        sqlx::raw_sql(self.create.clone()).execute(connection).await.map(drop).map_err(error)
     }
 
     /// Admits `token` to `resource`, or tells that a larger one was there before: then roll back.

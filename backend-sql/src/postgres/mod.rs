@@ -24,6 +24,17 @@
 //! `leasehold_settings`; for [`PostgresFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. `init` needs the
 //! tables' owner, and so does changing a setting.
 //!
+//! # TLS
+//!
+//! `sslmode` in the URL says which: `disable`; `prefer`, the default, which is TLS only where the server has it;
+//! `require`; `verify-ca`, and `verify-full`. Before `verify-ca` no certificate is checked, and only `verify-full`
+//! checks that it is this host's: whoever can put themselves between reads and changes everything with the others.
+//! Trusted are the authorities that Mozilla trusts and those in the PEM file `sslrootcert`; `sslcert` and `sslkey` are
+//! the client's own. A mode that is not known, and a file that would not be used, is refused. Where the URL is silent
+//! the environment is asked, as PostgreSQL's own clients do (`PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT`, `PGSSLKEY`).
+//!
+//! # Without a quarantine
+//!
 //! The quarantine can be turned off for the whole store (`init` with `quarantine` false): then a crash of
 //! the server makes a second holder possible for up to a lease, and `Guarantees` withholds exclusion.
 

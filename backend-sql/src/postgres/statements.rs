@@ -94,6 +94,12 @@ pub(super) fn fence_schema(tables: &Tables) -> String {
     filled(tables, include_str!("sql/fence.sql"))
 }
 
+/// The same, where others may do so at once.
+pub(super) fn make_fence(tables: &Tables) -> SqlStr {
+    let text = include_str!("sql/make_fence.sql");
+    shared(tables, &text.replace("{fence.sql}", include_str!("sql/fence.sql").trim_end()))
+}
+
 /// The fence's statement.
 pub(super) fn admit(tables: &Tables) -> SqlStr {
     shared(tables, include_str!("sql/admit.sql"))

@@ -5,7 +5,8 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use backend_sql::{Strategy, postgres::connect};
 use conformance_tests::kit::{Postgres, PostgresOptions, Server as _, wait::until};
-use lock_core::{Backend, Init};
+use lock_core::{Backend, Enqueued, Grant, Init, Request, Signal, Turn};
+use tokio::time::timeout;
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -70,3 +71,20 @@ pub(crate) async fn is_so<Fut: Future<Output = bool>>(what: &str, ask: impl Fn()
 /// How many places wait for `job`.
 pub(crate) const WAITING: &str =
     "SELECT coalesce(max(cardinality(waiters)), 0) FROM leasehold_locks";
+
+/// A place in the queue of a name that another holds.
+pub(crate) async fn place(store: &Arc<dyn Backend>, name: &str) -> (Request, Box<dyn Turn>) {
+    let request = request(name, LEASE);
+    match store.enqueue(&request).await.unwrap() {
+        Enqueued::Waiting(turn, _) => (request, turn),
+        other => panic!("no place: {other:?}"),
+    }
+}
+
+/// What a place is given.
+pub(crate) async fn given(turn: &mut Box<dyn Turn>) -> Grant {
+    match timeout(WAIT, turn.next()).await.unwrap() {
+        Signal::Granted(grant) => grant,
+        other => panic!("not given: {other:?}"),
+    }
+}

@@ -133,6 +133,14 @@ const GUARDS: &[Guard<OnePostgres>] = &[
         case: |stage| Box::pin(a_release_is_told(stage, true)),
     },
     Guard {
+        what: "L2: who is told nothing and looks finds what it was given, also with others behind it",
+        texts: &[(
+            "CASE\n        WHEN owner IS NOT NULL AND expires > clock_timestamp() THEN owner",
+            "CASE\n        WHEN false THEN owner",
+        )],
+        case: |stage| Box::pin(a_release_to_one_who_looks(stage)),
+    },
+    Guard {
         what: "section 5: a token is computed from the locked row, not from EXCLUDED",
         texts: &[(
             "greatest((date_part('epoch', clock_timestamp()) * 1000000)::bigint, l.token + 1, $5),\n    owner = $2, label = $3, version = l.version + 1, expires = clock_timestamp() + $4, kept = false,\n    store = excluded",
@@ -229,6 +237,23 @@ async fn a_release_is_told(stage: &mut OnePostgres, asks: bool) -> Verdict {
         (false, Signal::Granted(grant)) => above(&held, &grant),
         (true, Signal::Recheck) => Ok(()),
         (_, other) => Err(format!("it was told {other:?}")),
+    }
+}
+
+/// Of two places the first is given the lock, and nothing is told.
+async fn a_release_to_one_who_looks(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let waiter = open(&(stage.url() + "&listen=off")).await;
+    let mut turn = place(&*waiter, &request("a", LONG)).await?;
+    let _behind = place(&*waiter, &request("a", LONG)).await?;
+    store.release(&held, Release::default()).await.map_err(words)?;
+    // However slow this machine is, it is not taken away before the look.
+    let keep = "UPDATE leasehold_locks SET expires = expires + interval '1 hour'";
+    stage.server.sql(keep).await.map_err(words)?;
+    match tokio::time::timeout(LONG, turn.next()).await {
+        Ok(Signal::Recheck) => Ok(()),
+        other => Err(format!("it looked, and saw {other:?}")),
     }
 }
 

@@ -1,7 +1,8 @@
--- Whether $1 is worth asking for by the place $2: it is free, or was given to it.
+-- Whether $1 is worth asking for by the place $2: it was given to it, or it is free and nobody goes first. Who
+-- was given it may have others behind it.
 SELECT NOT EXISTS (
-    SELECT 1 FROM {locks} WHERE name = $1 AND (
-        (owner IS NOT NULL AND expires > {now} AND owner <> left($2, 32))
-        OR (waiters IS NOT NULL AND waiters[1] <> $2 AND coalesce(turn > {now}, true))
-    )
+    SELECT 1 FROM {locks} WHERE name = $1 AND CASE
+        WHEN owner IS NOT NULL AND expires > {now} THEN owner <> left($2, 32)
+        ELSE waiters IS NOT NULL AND waiters[1] <> $2 AND coalesce(turn > {now}, true)
+    END
 )

@@ -1,0 +1,50 @@
+//! What all clients of a SQLite file agree on.
+#![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used)]
+
+mod on_file;
+
+use std::time::Duration;
+
+use backend_sql::{
+    Strategy,
+    sqlite::{SqliteBuilder, connect},
+};
+use lock_core::{ErrorKind, Init, Release};
+use on_file::{LEASE, open, request};
+
+#[tokio::test]
+async fn clients_agree_on_the_longest_lease_or_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let url = |query: &str| format!("sqlite:{}{query}", path.display());
+    let store = connect(&url("?longest_lease=1m")).await.unwrap();
+    let init = Init::default();
+    assert_eq!(store.init(&init).await.unwrap().longest_lease, Duration::from_secs(60));
+    let other = connect(&url("")).await.unwrap();
+    assert_eq!(other.guarantees().longest_lease, Duration::from_secs(60));
+    let error = connect(&url("?longest_lease=30s")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("30s") && error.to_string().contains("1m"), "{error}");
+    let init = Init { longest_lease: Some(Duration::from_millis(1)), ..Init::default() };
+    assert_eq!(store.init(&init).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+/// Also where another makes the file after this client was opened.
+#[tokio::test]
+async fn a_client_that_disagrees_is_refused_and_no_lease_is_longer_than_the_longest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let told = SqliteBuilder::new(&path).longest_lease(LEASE).build().await.unwrap();
+    let not_told = open(&path, Strategy::PrimaryKey).await;
+    let theirs = SqliteBuilder::new(&path).longest_lease(LEASE / 2).build().await.unwrap();
+    let mut short = request("job");
+    short.lease = LEASE / 2;
+    let grant = theirs.try_acquire(&short).await.unwrap().granted().unwrap();
+    theirs.release(&grant, Release::default()).await.unwrap();
+    let error = told.try_acquire(&short).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    let error = not_told.try_acquire(&request("job")).await.unwrap_err();
+    assert!(error.to_string().contains("longest lease, 5s"), "{error}");
+    not_told.try_acquire(&short).await.unwrap().granted().unwrap();
+}
