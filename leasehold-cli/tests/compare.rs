@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use server_kit::{Redis, RedisOptions, Server as _};
+use support::Running;
 use support::browser;
 use support::locks::{Store, failure};
 use support::terminal::Session;
@@ -124,6 +126,27 @@ fn servers_end_with_the_command() {
         let left = if signal == Signal::KILL { 1 } else { 0 };
         support::until("empty folders", || (store.left().len() <= left).then_some(()));
     }
+}
+
+/// What is held is given back before it ends, which takes a while where the store hangs; who asks again
+/// does not wait for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_signal_ends_it_while_a_store_hangs() {
+    let (store, redis) = (Store::new(), Redis::start(RedisOptions::new()).await.unwrap());
+    let url = format!("redis://{}", redis.address());
+    store.ok(&["--store", &url, "init", "--first-use"]);
+    let mut running = Running::start(&mut compare(&store, &[&url, "--for", "600s"]));
+    // The process that is to be killed while it holds a lock.
+    let holder = support::until("the holder", || support::children(running.pid()).pop());
+    let holder = support::handle(holder);
+    redis.pause().unwrap();
+    running.signal(Signal::INT);
+    // The measuring has stopped, and the closing begun.
+    support::until_gone(&holder);
+    // Another signal, to tell the exit codes apart.
+    running.signal(Signal::TERM);
+    assert_eq!(running.code(), 143);
+    redis.resume().unwrap();
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! A job of which one instance runs at a time, whichever machines start it.
+//! A job that runs once, however many machines start it at the same time of day.
 //!
 //! ```text
-//! cargo run -p leasehold --example nightly sqlite:/tmp/locks.db
+//! for i in 1 2 3; do cargo run -q -p leasehold --example nightly sqlite:/tmp/locks.db & done; wait
 //! ```
 
 use std::time::Duration;
@@ -17,10 +17,10 @@ async fn main() -> Result<(), Error> {
     let fence = Fence::new();
     let job = client
         .lock("nightly")
-        .lease(Duration::from_secs(10))
-        .wait(Duration::from_secs(30))
-        // Machines whose clocks differ by less than this do not both run it.
-        .at_least(Duration::from_secs(5))
+        // Who waited for it would run it again.
+        .wait(Duration::ZERO)
+        // Nor does a machine run it again whose clock is behind by less than this.
+        .at_least(Duration::from_secs(20))
         .with(async |lock| {
             println!("running, with token {}", lock.token());
             for step in 1..=3 {

@@ -3,11 +3,13 @@
 mod page;
 
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use comparison::{Comparison, Holder, Local, Plan, Proof, Report, Store, Watch, embedded};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leasehold::StoreUrl;
+use tokio::sync::oneshot;
 
 use crate::args::Compare;
 use crate::exit::{self, Failure, cause};
@@ -51,15 +53,38 @@ pub(super) async fn compare(args: &Compare) -> Result<u8, Failure> {
     }
     let absent = local.as_ref().map_or_else(Vec::new, |local| local.absent.clone());
     let comparison = Comparison::new(stores, plan).absent(absent).holder(holder());
-    let (mut bar, mut ended_by) = (Bar::new(), None);
-    let stop = async { ended_by = Some(signals.asked_to_end().await) };
-    let report = comparison.run(&mut bar, stop).await;
+    let mut bar = Bar::new();
+    let (stop, asked) = oneshot::channel();
+    let run = comparison.run(&mut bar, async { asked.await.unwrap_or_default() });
+    let (report, ended_by) = until_ended(run, stop, &mut signals).await;
     bar.0.finish_and_clear();
-    let report = report.map_err(failed)?;
+    let report = report.transpose().map_err(failed)?.flatten();
     drop((local, kept));
     match (report, ended_by) {
         (Some(report), _) => show(&report.with_proof(proof), page, args),
         (None, signal) => Ok(signal.map_or(1, exit::of_signal)),
+    }
+}
+
+/// What comes of a run that a signal stops, and of which signal. Whoever asks twice does not want to wait
+/// for stores that hang: the second signal ends it at once.
+async fn until_ended<T>(
+    run: impl Future<Output = T>,
+    stop: oneshot::Sender<()>,
+    signals: &mut Signals,
+) -> (Option<T>, Option<i32>) {
+    let mut run = pin!(run);
+    let first = tokio::select! {
+        biased;
+        signal = signals.asked_to_end() => signal,
+        ended = &mut run => return (Some(ended), None),
+    };
+    // It is there as long as the run is.
+    let _ = stop.send(());
+    tokio::select! {
+        biased;
+        signal = signals.asked_to_end() => (None, Some(signal)),
+        ended = run => (Some(ended), Some(first)),
     }
 }
 
