@@ -76,24 +76,25 @@ pub(crate) async fn run(etcd: &Etcd) {
         all.plain_acquire.push(median(one.plain_acquire));
         all.plain_both.push(median(one.plain_both));
     }
+    // The rounds' ratios: what disturbs the machine disturbs a whole round alike.
+    let ratio =
+        |of: &[f64], to: &[f64]| median(of.iter().zip(to).map(|(of, to)| of / to).collect());
+    let ratios = [(&all.acquire, &all.put), (&all.both, &all.two)];
+    let [of_put, of_two] = ratios.map(|(of, to)| ratio(of, to));
+    let ratios = [(&all.plain_acquire, &all.acquire), (&all.plain_both, &all.both)];
+    let [plain_of_ours, plain_both_of_ours] = ratios.map(|(of, to)| ratio(of, to));
     let [get, put, two] = [all.get, all.put, all.two].map(median);
     let [acquire, both] = [all.acquire, all.both].map(median);
     let [plain_acquire, plain_both] = [all.plain_acquire, all.plain_both].map(median);
     let times = (ROUNDS * TIMES) as f64;
-    println!("uncontended, medians of {ROUNDS} rounds of {TIMES}");
+    println!("uncontended, medians of {ROUNDS} rounds of {TIMES}, and of their ratios");
     println!("  get, a read by majority      {get:8.0} µs");
     println!("  put                          {put:8.0} µs");
     println!("  two bare transactions        {two:8.0} µs");
-    println!("  acquire                      {acquire:8.0} µs  {:5.2} x a put", acquire / put);
-    println!("  acquire + release            {both:8.0} µs  {:5.2} x two transactions", both / two);
-    println!(
-        "  plain: acquire               {plain_acquire:8.0} µs  {:5.2} x ours",
-        plain_acquire / acquire
-    );
-    println!(
-        "  plain: acquire + release     {plain_both:8.0} µs  {:5.2} x ours",
-        plain_both / both
-    );
+    println!("  acquire                      {acquire:8.0} µs  {of_put:5.2} x a put");
+    println!("  acquire + release            {both:8.0} µs  {of_two:5.2} x two transactions");
+    println!("  plain: acquire               {plain_acquire:8.0} µs  {plain_of_ours:5.2} x ours");
+    println!("  plain: acquire + release     {plain_both:8.0} µs  {plain_both_of_ours:5.2} x ours");
     println!(
         "  log entries per lock         {:8.2}     plain: {:.2}",
         proposals.0 / times,
