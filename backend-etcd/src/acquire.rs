@@ -136,7 +136,7 @@ impl EtcdBackend {
         let settings = self.settings();
         // Whoever asks may know others; the transaction compares these.
         check_lease(request.lease, settings.record.longest_lease())?;
-        let lifted = settings.lift(settings.now + 1, request.floor);
+        let lifted = settings.lift(settings.now + 1, request.floor)?;
         let offset = lifted.unwrap_or(settings.record.offset);
         let place = Place::new(request, offset, true);
         let mut puts = vec![put(key, place.to_bytes(), lease.id)];

@@ -78,7 +78,7 @@ impl EtcdBackend {
         let settings = self.settings();
         // The longest may have been made shorter while it waited: then leases of before are waited out, too.
         check_lease(request.lease, settings.record.longest_held())?;
-        let lifted = settings.lift(waiting.created, request.floor);
+        let lifted = settings.lift(waiting.created, request.floor)?;
         let offset = lifted.unwrap_or(settings.record.offset);
         // Credited before the transaction leaves: a later credit proves no more.
         let lease = waiting.lease();
@@ -162,7 +162,7 @@ impl EtcdBackend {
     fn is_sure_of(&self, waiting: &Waiting, request: &Request) -> bool {
         let settings = self.settings();
         let lifted = settings.lift(waiting.created, request.floor);
-        lifted.is_none() && settings.record.offset == waiting.offset || !settings.is_old()
+        matches!(lifted, Ok(None)) && settings.record.offset == waiting.offset || !settings.is_old()
     }
 
     /// The same as [`busy`](Self::busy) for a place that asks again and again: of one and the same holder
