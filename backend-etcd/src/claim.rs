@@ -9,7 +9,7 @@ use lock_core::{
 };
 
 use crate::{
-    acquire::{TRIES, granted, is_ours},
+    acquire::{TRIES, is_ours},
     backend::FAR,
     enqueue::short,
     error::Failure,
@@ -119,15 +119,14 @@ impl EtcdBackend {
         let answer = self.rpc.write(pass.seen(), txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
-            if !self.stands(&pass, &answer, lease.id).await? {
-                waiting.lose();
-                return Ok(None);
-            }
-            self.note(record.map(|record| (record, now)), now);
             let seat = Arc::clone(&waiting.seat);
             let (created, history) = (waiting.created, pass.history);
             let held = Held { seat, lease, created, place, history };
-            return Ok(Some(Attempt::Granted(granted(request, held))));
+            let grant = self.brought(request, &pass, &answer, held, record).await?;
+            if grant.is_none() {
+                waiting.lose();
+            }
+            return Ok(grant.map(Attempt::Granted));
         }
         let got = gets(&answer);
         let [own, first, before, found, quarantine, tombstone] = &got[..] else {
