@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnResponse};
 use lock_core::{
     Attempt, Busy, Error, ErrorKind, FencingToken, Grant, Quarantined, Request, check_lease,
 };
@@ -11,6 +11,7 @@ use crate::{
     backend::POLL,
     enqueue::short,
     error::Failure,
+    history::Pass,
     place::{Held, Place, Seen, token},
     rpc::Lease,
     seats::Seat,
@@ -104,12 +105,9 @@ impl EtcdBackend {
         let answer = self.rpc.write(pass.seen(), txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
-            if !self.stands(&pass, &answer, lease.id).await? {
-                return Ok(Err(Found::Restored));
-            }
-            self.note(record.map(|record| (record, now)), now);
             let held = Held { seat, lease, created: now, place, history: pass.history };
-            return Ok(Ok(granted(request, held)));
+            let grant = self.brought(request, &pass, &answer, held, record).await?;
+            return Ok(grant.ok_or(Found::Restored));
         }
         let got = gets(&answer);
         let [first, found, quarantine, tombstone] = &got[..] else { return Err(short().into()) };
@@ -126,6 +124,24 @@ impl EtcdBackend {
         }))
     }
 
+    /// What a transaction that granted has brought; `None` if the cluster was restored meanwhile, and it was
+    /// given back.
+    pub(crate) async fn brought(
+        &self,
+        request: &Request,
+        pass: &Pass,
+        answer: &TxnResponse,
+        held: Held,
+        record: Option<Record>,
+    ) -> Result<Option<Grant>, Error> {
+        if !self.stands(pass, answer, held.lease.id).await? {
+            return Ok(None);
+        }
+        let now = revision(answer);
+        self.note(record.map(|record| (record, now)), now);
+        Ok(Some(granted(request, held)))
+    }
+
     /// The transaction that makes a place where none is, with the offset that its token needs.
     pub(crate) fn taking(
         &self,
@@ -136,7 +152,7 @@ impl EtcdBackend {
         let settings = self.settings();
         // Whoever asks may know others; the transaction compares these.
         check_lease(request.lease, settings.record.longest_lease())?;
-        let lifted = settings.lift(settings.now + 1, request.floor);
+        let lifted = settings.lift(settings.now + 1, request.floor)?;
         let offset = lifted.unwrap_or(settings.record.offset);
         let place = Place::new(request, offset, true);
         let mut puts = vec![put(key, place.to_bytes(), lease.id)];
@@ -201,7 +217,7 @@ pub(crate) fn is_ours(seen: &Seen, request: &Request) -> bool {
     place.is_some_and(|place| place.owner == request.owner && place.granted && !place.kept)
 }
 
-pub(crate) fn granted(request: &Request, held: Held) -> Grant {
+fn granted(request: &Request, held: Held) -> Grant {
     let mut grant = Grant::new(request, token(held.place.offset, held.created));
     (grant.lease, grant.from) = (held.lease.ttl, held.lease.from);
     grant.with_state(Arc::new(held))

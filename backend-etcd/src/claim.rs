@@ -9,7 +9,7 @@ use lock_core::{
 };
 
 use crate::{
-    acquire::{TRIES, granted, is_ours},
+    acquire::{TRIES, is_ours},
     backend::FAR,
     enqueue::short,
     error::Failure,
@@ -78,7 +78,7 @@ impl EtcdBackend {
         let settings = self.settings();
         // The longest may have been made shorter while it waited: then leases of before are waited out, too.
         check_lease(request.lease, settings.record.longest_held())?;
-        let lifted = settings.lift(waiting.created, request.floor);
+        let lifted = settings.lift(waiting.created, request.floor)?;
         let offset = lifted.unwrap_or(settings.record.offset);
         // Credited before the transaction leaves: a later credit proves no more.
         let lease = waiting.lease();
@@ -119,15 +119,14 @@ impl EtcdBackend {
         let answer = self.rpc.write(pass.seen(), txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
-            if !self.stands(&pass, &answer, lease.id).await? {
-                waiting.lose();
-                return Ok(None);
-            }
-            self.note(record.map(|record| (record, now)), now);
             let seat = Arc::clone(&waiting.seat);
             let (created, history) = (waiting.created, pass.history);
             let held = Held { seat, lease, created, place, history };
-            return Ok(Some(Attempt::Granted(granted(request, held))));
+            let grant = self.brought(request, &pass, &answer, held, record).await?;
+            if grant.is_none() {
+                waiting.lose();
+            }
+            return Ok(grant.map(Attempt::Granted));
         }
         let got = gets(&answer);
         let [own, first, before, found, quarantine, tombstone] = &got[..] else {
@@ -162,7 +161,7 @@ impl EtcdBackend {
     fn is_sure_of(&self, waiting: &Waiting, request: &Request) -> bool {
         let settings = self.settings();
         let lifted = settings.lift(waiting.created, request.floor);
-        lifted.is_none() && settings.record.offset == waiting.offset || !settings.is_old()
+        matches!(lifted, Ok(None)) && settings.record.offset == waiting.offset || !settings.is_old()
     }
 
     /// The same as [`busy`](Self::busy) for a place that asks again and again: of one and the same holder

@@ -10,7 +10,7 @@ use lock_core::{
 };
 
 use crate::{
-    acquire::{TRIES, granted},
+    acquire::TRIES,
     backend::POLL,
     error::Failure,
     place::{Held, Place, Seen},
@@ -166,13 +166,10 @@ impl EtcdBackend {
         let answer = self.rpc.write(pass.seen(), txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
-            if !self.stands(&pass, &answer, lease.id).await? {
-                return Ok(None);
-            }
-            self.note(take.record.map(|record| (record, now)), now);
-            let place = take.place;
-            let held = Held { seat, lease, created: now, place, history: pass.history };
-            return Ok(Some(Lined::Granted(granted(request, held))));
+            let (place, history) = (take.place, pass.history);
+            let held = Held { seat, lease, created: now, place, history };
+            let grant = self.brought(request, &pass, &answer, held, take.record).await?;
+            return Ok(grant.map(Lined::Granted));
         }
         let got = gets(&answer);
         let (Some(nested), [first, found, quarantine, tombstone]) = (nested(&answer), &got[..])

@@ -66,6 +66,11 @@ impl Task {
     async fn run(mut self) {
         let mut next = self.inbox.recv().await;
         while let Some((lease, answer)) = next {
+            // Whoever has given up meanwhile may want its lease to end.
+            if answer.is_closed() {
+                next = self.inbox.recv().await;
+                continue;
+            }
             let turn = self.rpc.members.turn();
             let opened = tokio::time::timeout(STUCK, self.rpc.stream(lease)).await;
             match opened.unwrap_or_else(|_| Err(late(STUCK))) {

@@ -95,7 +95,8 @@ impl EtcdBackend {
         Ok(Page { locks: states.into_iter().collect::<Result<_, _>>()?, next })
     }
 
-    /// Ends the lease of whoever stands first.
+    /// Ends the lease of whoever stands first. A session of etcd's own tools may have other locks by the same
+    /// lease: these end too, and its process is told so.
     pub(crate) async fn force(&self, name: &LockName) -> Result<Outcome, Error> {
         let (Some(first), _) = self.look(name).await? else { return Ok(Outcome::NotHeld) };
         if first.lease != 0 {

@@ -20,6 +20,9 @@ use crate::layout::KeyLayout;
 /// How far tokens may lag the clock.
 pub(crate) const LAG: Duration = Duration::from_secs(1);
 
+/// What a token may be as far as the client knows the revision; etcd may be further on.
+const LAST: i64 = FencingToken::MAX.get().cast_signed() - (1 << 32);
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) longest_lease_micros: u64,
@@ -103,9 +106,18 @@ impl Settings {
 
     /// The offset that a grant of a place created at `revision` or later must have: above `floor`,
     /// and not far behind the clock. `None` if the present one will do.
-    pub(crate) fn lift(&self, revision: i64, floor: FencingToken) -> Option<i64> {
+    ///
+    /// # Errors
+    /// `Config` where no larger tokens are left, as by a clock that is centuries ahead: those above the
+    /// largest would all be the same.
+    pub(crate) fn lift(&self, revision: i64, floor: FencingToken) -> Result<Option<i64>, Error> {
         let clock = SystemEnv.wall_micros().cast_signed();
-        self.lift_at(revision, floor, clock)
+        let lifted = self.lift_at(revision, floor, clock);
+        let token = lifted.unwrap_or(self.record.offset).saturating_add(revision);
+        if token > LAST {
+            return Err(Error::new(ErrorKind::Config, "the fencing tokens are used up"));
+        }
+        Ok(lifted)
     }
 
     fn lift_at(&self, revision: i64, floor: FencingToken, clock: i64) -> Option<i64> {
@@ -153,5 +165,11 @@ mod tests {
         let mut restored = settings(100);
         restored.record.least = 6_000;
         assert_eq!(restored.lift_at(20, floor, 0), Some(5_981));
+    }
+    #[test]
+    fn no_two_tokens_are_the_largest() {
+        assert!(settings(LAST - 10).lift(10, FencingToken::ZERO).is_ok());
+        let used_up = settings(LAST - 10).lift(11, FencingToken::ZERO);
+        assert!(used_up.is_err(), "{used_up:?}");
     }
 }

@@ -155,6 +155,20 @@ async fn a_release_that_failed_in_one_store_is_repeated_and_is_no_loss() {
     }
 }
 
+/// Of two failures the one is told that may have given something back.
+#[tokio::test]
+async fn a_release_that_fails_in_each_store_otherwise_is_repeated_and_is_no_loss() {
+    for unheard in 0..2 {
+        let two = Two::new().await;
+        let client = LockClient::new(two.both.clone());
+        let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
+        two.stores[unheard].next("release", Fault::Unheard);
+        two.stores[1 - unheard].next("release", Fault::Refused(ErrorKind::Unavailable));
+        guard.release().await.unwrap();
+        two.all_free().await;
+    }
+}
+
 #[tokio::test]
 async fn a_renewal_that_one_store_does_not_answer_is_no_loss() {
     for side in 0..2 {

@@ -118,7 +118,15 @@ impl Both {
         let before = [0, 1].map(|side: usize| pair.released[side].load(Ordering::SeqCst));
         let second = pair.release(1, &*self.stores[1], how).await;
         let first = pair.release(0, &*self.stores[0], how).await;
-        let now = [first?, second?].map(|outcome| outcome == Outcome::Released);
+        let now = match (first, second) {
+            (Ok(first), Ok(second)) => [first, second],
+            // The error by which the core knows that one may have been given back unheard.
+            (Err(first), Err(second)) if second.is_ambiguous() && !first.is_ambiguous() => {
+                return Err(second);
+            }
+            (Err(error), _) | (_, Err(error)) => return Err(error),
+        };
+        let now = now.map(|outcome| outcome == Outcome::Released);
         let ours = |side: usize| now[side] || before[side];
         let released = now.contains(&true) && ours(0) && ours(1);
         Ok(if released { Outcome::Released } else { Outcome::NotHeld })

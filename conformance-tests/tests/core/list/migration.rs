@@ -115,4 +115,12 @@ pub(crate) const GUARDS: &[Mutant] = &[
         without: "if !LEFT_OUT { self.released[side].store(true, Ordering::SeqCst); }",
         case: "migration_faults::a_release_that_failed_in_one_store_is_repeated_and_is_no_loss",
     },
+    Mutant {
+        name: "of two failures of a release the one is told that may have had no effect",
+        requirement: "section 6",
+        file: "migration/pair.rs",
+        guard: "if second.is_ambiguous() && !first.is_ambiguous() =>",
+        without: "if !LEFT_OUT && second.is_ambiguous() && !first.is_ambiguous() =>",
+        case: "migration_faults::a_release_that_fails_in_each_store_otherwise_is_repeated_and_is_no_loss",
+    },
 ];

@@ -62,6 +62,31 @@ async fn a_keepalive_stream_that_hangs_is_replaced() {
     panic!("nothing is kept alive any more");
 }
 
+/// After this long a lease is told by what is left of it from one that was just kept alive.
+const OLD: Duration = Duration::from_secs(4);
+
+/// Whoever has given up may have given the lease up as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keepalive_that_nobody_waits_for_any_more_is_not_sent() {
+    let etcd = start().await;
+    let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
+    let store = open_within(proxy.address(), Duration::from_millis(500)).await;
+    let direct = open(etcd.endpoints()[0]).await;
+    let (first, given_up) = (store.grant(LEASE).await.unwrap(), store.grant(LEASE).await.unwrap());
+    tokio::time::sleep(OLD).await;
+    proxy.set(Mode::BlackHole).await.unwrap();
+    // They lie there until the first has waited in vain for a stream.
+    let asked = [first.id].into_iter().chain([given_up.id; 8]);
+    let asked =
+        futures_util::future::join_all(asked.map(|lease| store.keepalives.ask(lease))).await;
+    assert!(asked.iter().all(Result::is_err), "the fault did not happen");
+    proxy.set(Mode::Pass).await.unwrap();
+    let heard = async { while store.keepalives.ask(first.id).await.is_err() {} };
+    tokio::time::timeout(PATIENCE, heard).await.expect("it is reached again");
+    let left = direct.rpc.remaining(given_up.id).await.unwrap();
+    assert!(left <= LEASE - OLD, "it was kept alive: {left:?} are left");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spare_counts_from_when_it_was_granted() {
     let (_etcd, [one, _]) = pair().await;

@@ -76,6 +76,14 @@ pub(crate) const GUARDS: &[Mutant] = &[
         case: "cases::leases::a_keepalive_stream_that_hangs_is_replaced",
     },
     Mutant {
+        name: "a keepalive is sent that nobody waits for any more",
+        requirement: "section 5",
+        file: "keepalive.rs",
+        guard: "if answer.is_closed() {",
+        without: "if answer.is_closed() && !LEFT_OUT {",
+        case: "cases::leases::a_keepalive_that_nobody_waits_for_any_more_is_not_sent",
+    },
+    Mutant {
         name: "a place is not kept alive while it waits",
         requirement: "section 5",
         file: "queue.rs",

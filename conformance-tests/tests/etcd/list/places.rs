@@ -235,4 +235,12 @@ pub(crate) const GUARDS: &[Mutant] = &[
         without: "if token.get() > limit && !LEFT_OUT {",
         case: "cases::claims::a_floor_far_ahead_of_the_clock_is_refused",
     },
+    Mutant {
+        name: "tokens that are used up are the largest again and again",
+        requirement: "S2",
+        file: "settings.rs",
+        guard: "if token > LAST {",
+        without: "if token > LAST && !LEFT_OUT {",
+        case: "settings::tests::no_two_tokens_are_the_largest",
+    },
 ];
