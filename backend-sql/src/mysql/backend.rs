@@ -227,6 +227,10 @@ impl Dialect for Mysql {
         Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    fn broken(&self) -> u64 {
+        self.server.patience.broken()
+    }
+
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
         self.grant(&self.sql.insert, request, None).await
     }

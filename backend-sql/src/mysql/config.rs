@@ -80,7 +80,7 @@ impl MysqlBuilder {
         let tables = self.settings.check(Self::SHORTEST_LEASE)?;
         let (pool, given) = self.reached.pool(self.settings.timeout);
         let strategy = self.settings.strategy;
-        let patience = Patience { timeout: self.settings.timeout, whom: "the server".into() };
+        let patience = Patience::new(self.settings.timeout, "the server".into());
         let server = Server { pool, given, patience };
         let store = Mysql::new(server, tables, self.settings).await?;
         Ok(Arc::new(SqlBackend::new(store, strategy)))

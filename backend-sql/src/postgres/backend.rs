@@ -199,6 +199,10 @@ impl Dialect for Postgres {
         Arc::clone(&promised.1)
     }
 
+    fn broken(&self) -> u64 {
+        self.server.patience.broken()
+    }
+
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
         match self.claim(request).await {
             Some(claimed) => claimed,

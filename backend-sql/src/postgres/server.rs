@@ -35,7 +35,7 @@ pub(super) struct Server {
     alone: AtomicBool,
     pub(super) sql: Statements,
     pub(super) tables: Tables,
-    patience: Patience,
+    pub(super) patience: Patience,
 }
 
 impl Server {
@@ -46,7 +46,7 @@ impl Server {
         tables: Tables,
         timeout: Duration,
     ) -> Self {
-        let patience = Patience { timeout, whom: "the server".into() };
+        let patience = Patience::new(timeout, "the server".into());
         let (sql, alone) = (Statements::new(&tables), AtomicBool::new(false));
         Self { pool, given, prepares, alone, sql, tables, patience }
     }
