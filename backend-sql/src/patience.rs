@@ -66,11 +66,12 @@ impl Patience {
             };
             match answer.map_err(&judge) {
                 Ok(done) => return Ok(done),
-                Err(Failure::Busy) if Instant::now() + PAUSE < end => {
+                Err(Failure::Busy(_)) if Instant::now() + PAUSE < end => {
                     tokio::time::sleep(jittered(&SystemEnv, PAUSE)).await;
                 }
-                Err(Failure::Busy) => {
-                    return Err(self.over(ErrorKind::Unavailable, "others kept writing to", "for"));
+                Err(Failure::Busy(last)) => {
+                    let over = self.over(ErrorKind::Unavailable, "others kept writing to", "for");
+                    return Err(over.with_source(last));
                 }
                 Err(Failure::Error(error)) => return Err(error),
             }
