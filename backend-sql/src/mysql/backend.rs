@@ -30,6 +30,7 @@ use super::{
 use crate::{
     dialect::{Dialect, Left, Row, token_of},
     error::general,
+    reach::{micros, span},
     settings::{Settings, agree, check_longest},
     tables::Tables,
 };
@@ -157,15 +158,6 @@ impl Mysql {
 /// What a statement has told by its insert id: a token, a version or its clock; none where it did nothing.
 fn told(answer: &MySqlQueryResult) -> Option<i64> {
     Some(answer.last_insert_id().cast_signed()).filter(|told| *told != 0)
-}
-
-/// Microseconds, rounded up.
-pub(super) fn micros(span: Duration) -> i64 {
-    i64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
-}
-
-fn span(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
 /// A column of text, which may come as bytes.

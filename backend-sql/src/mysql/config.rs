@@ -5,15 +5,11 @@ use std::{sync::Arc, time::Duration};
 use lock_core::{Backend, Error};
 use sqlx::{MySql, MySqlPool, mysql::MySqlConnectOptions};
 
-use super::{
-    backend::{Mysql, micros},
-    server::Server,
-    statements,
-};
+use super::{backend::Mysql, server::Server, statements};
 use crate::{
     backend::SqlBackend,
     patience::Patience,
-    reach::{CAPACITY, Described, Form, Reached, described},
+    reach::{CAPACITY, Described, Form, Reached, described, micros},
     settings::{Settings, setters},
     tls::{Named, Tls, readable},
 };

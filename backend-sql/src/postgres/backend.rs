@@ -19,12 +19,13 @@ use super::{
     listen::Listening,
     places::{Crowded, Places, Waited},
     promises::{Terms, promises},
-    server::{Server, first, span},
+    server::{Server, first},
     turn::Queued,
 };
 use crate::{
     dialect::{Dialect, Handed, Left, Row, token_of},
     error::general,
+    reach::span,
     settings::{Settings, agree},
 };
 

@@ -144,15 +144,6 @@ fn is_of_the_session<T>(answer: &Result<T, sqlx::Error>) -> bool {
     error.and_then(|error| error.code()).is_some_and(|code| code == "26000" || code == "42P05")
 }
 
-/// Microseconds, rounded up.
-pub(super) fn micros(span: Duration) -> i64 {
-    i64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
-}
-
-pub(super) fn span(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-}
-
 /// The first column of the first row.
 pub(super) fn first<'r, T>(rows: &'r [PgRow]) -> Result<Option<T>, Error>
 where
