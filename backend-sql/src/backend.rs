@@ -46,7 +46,20 @@ impl<D: Dialect> SqlBackend<D> {
         }
     }
 
+    /// An attempt of which a part may have been carried out is in doubt, whatever became of the rest. Another call
+    /// of this client may have been it: then there is nothing to clean up, which costs a statement.
     async fn attempt(&self, request: &Request) -> Result<Attempt, Error> {
+        let broken = self.dialect.broken();
+        self.try_attempt(request).await.map_err(|error| {
+            if self.dialect.broken() == broken || !error.is_retryable() || error.is_ambiguous() {
+                return error;
+            }
+            let message = "a connection broke, and the attempt may have been carried out";
+            Error::new(ErrorKind::OutcomeUnknown, message).with_source(error)
+        })
+    }
+
+    async fn try_attempt(&self, request: &Request) -> Result<Attempt, Error> {
         // The store's longest lease is learnt only here where its tables were made after we connected.
         self.dialect.agree_once().await?;
         self.check_lease(request.lease)?;

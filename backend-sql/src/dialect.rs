@@ -127,6 +127,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
 
     fn guarantees(&self) -> Arc<Guarantees>;
 
+    /// How often a statement was repeated that may have been carried out, since its connection broke.
+    fn broken(&self) -> u64;
+
     /// Takes a free name; `None` if it is another's, or ours already and this does not set the lease
     /// of our own anew.
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error>;

@@ -5,9 +5,24 @@ use lock_core::{Error, ErrorKind};
 /// What the flow needs to know of a failed statement.
 pub(crate) enum Failure {
     /// It was not carried out because another had the database; it is worth trying again at once.
-    Busy,
+    Busy(sqlx::Error),
     /// Anything else.
     Error(Error),
+}
+
+impl Failure {
+    /// For a statement in a transaction of the user's, who alone can repeat it.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn in_a_transaction(self) -> Error {
+        match self {
+            Self::Busy(source) => {
+                let message =
+                    "another transaction was in the way; roll this one back, and begin it anew";
+                Error::new(ErrorKind::Unavailable, message).with_source(source)
+            }
+            Self::Error(error) => error,
+        }
+    }
 }
 
 /// An error that no database-specific rule knows better. Its message names no values, since the

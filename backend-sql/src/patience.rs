@@ -1,6 +1,10 @@
 //! Statements that wait for others, and end in time.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use lock_core::{Error, ErrorKind, SystemEnv, jittered};
 use tokio::time::{Instant, timeout_at};
@@ -16,11 +20,22 @@ const GRACE: Duration = Duration::from_millis(500);
 /// For how long statements are tried, and what they are sent to, for messages.
 #[derive(Debug)]
 pub(crate) struct Patience {
-    pub(crate) timeout: Duration,
-    pub(crate) whom: String,
+    timeout: Duration,
+    whom: String,
+    broken: AtomicU64,
 }
 
 impl Patience {
+    pub(crate) fn new(timeout: Duration, whom: String) -> Self {
+        Self { timeout, whom, broken: AtomicU64::new(0) }
+    }
+
+    /// How often a statement was tried again that may have been carried out. What is answered to the next try
+    /// says nothing of that.
+    pub(crate) fn broken(&self) -> u64 {
+        self.broken.load(Ordering::Relaxed)
+    }
+
     /// Runs a statement, again and again while others are in its way, up to the time limit.
     ///
     /// A statement that writes must be read to its end: a commit that fails is told only there.
@@ -32,7 +47,18 @@ impl Patience {
     where
         Fut: Future<Output = Result<T, E>>,
     {
-        let end = Instant::now() + self.timeout;
+        self.until(Instant::now() + self.timeout, judge, run).await
+    }
+
+    async fn until<T, E, Fut>(
+        &self,
+        end: Instant,
+        judge: impl Fn(E) -> Failure,
+        run: impl Fn() -> Fut,
+    ) -> Result<T, Error>
+    where
+        Fut: Future<Output = Result<T, E>>,
+    {
         loop {
             // A statement may hang with its server or disk; it may still be carried out.
             let Ok(answer) = timeout_at(end + GRACE, run()).await else {
@@ -40,11 +66,12 @@ impl Patience {
             };
             match answer.map_err(&judge) {
                 Ok(done) => return Ok(done),
-                Err(Failure::Busy) if Instant::now() + PAUSE < end => {
+                Err(Failure::Busy(_)) if Instant::now() + PAUSE < end => {
                     tokio::time::sleep(jittered(&SystemEnv, PAUSE)).await;
                 }
-                Err(Failure::Busy) => {
-                    return Err(self.over(ErrorKind::Unavailable, "others kept writing to", "for"));
+                Err(Failure::Busy(last)) => {
+                    let over = self.over(ErrorKind::Unavailable, "others kept writing to", "for");
+                    return Err(over.with_source(last));
                 }
                 Err(Failure::Error(error)) => return Err(error),
             }
@@ -66,17 +93,37 @@ impl Patience {
     {
         let end = Instant::now() + self.timeout;
         for _ in 0..connections {
-            match self.patiently(&judge, &run).await {
+            match self.until(end, &judge, &run).await {
                 Err(error) if error.kind() == ErrorKind::OutcomeUnknown && Instant::now() < end => {
+                    self.broken.fetch_add(1, Ordering::Relaxed);
                 }
                 answer => return answer,
             }
         }
-        self.patiently(judge, run).await
+        self.until(end, judge, run).await
     }
 
     fn over(&self, kind: ErrorKind, what: &str, how_long: &str) -> Error {
         let shown = humantime::format_duration(self.timeout);
         Error::new(kind, format!("{what} {} {how_long} {shown}", self.whom))
+    }
+}
+
+#[cfg(all(test, any(feature = "mysql", feature = "postgres")))]
+mod tests {
+    use super::*;
+
+    /// Each connection that turns out to be broken may have taken its time to do so.
+    #[tokio::test(start_paused = true)]
+    async fn all_tries_together_take_no_longer_than_a_call_may() {
+        let patience = Patience::new(Duration::from_secs(5), "the server".into());
+        let began = Instant::now();
+        let answer = patience.again(4, std::convert::identity, || async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let broken = Error::new(ErrorKind::OutcomeUnknown, "the connection broke");
+            Err::<(), _>(Failure::Error(broken))
+        });
+        assert!(answer.await.unwrap_err().is_ambiguous());
+        assert!(began.elapsed() <= patience.timeout + GRACE, "{:?}", began.elapsed());
     }
 }

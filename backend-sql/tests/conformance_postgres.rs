@@ -1,5 +1,5 @@
 //! The suite over PostgreSQL, by both strategies, each on a server of its own; and once through a pooler
-//! that gives each transaction another session and tracks no prepared statements.
+//! that gives each transaction another session and tracks no prepared statements, which nobody tells the clients.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -57,6 +57,6 @@ fn main() -> ExitCode {
     conformance_tests::main(vec![
         harness("postgres/primary-key", "strategy=primary-key", false),
         harness("postgres/optimistic", "strategy=optimistic", false),
-        harness("postgres/pooled", "prepare=off", true),
+        harness("postgres/pooled", "", true),
     ])
 }

@@ -10,9 +10,9 @@ use backend_sql::{
     mysql::{MysqlBuilder, connect},
 };
 use conformance_tests::kit::{
-    Data, Mariadb, MariadbOptions, Mode, Proxy, Server as _, wait::until,
+    Counters, Data, Mariadb, MariadbOptions, Mode, Proxy, Server as _, wait::until,
 };
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use lock_core::{Attempt, Env as _, LockClient, Release, Renewal, SystemEnv};
 use on_mariadb::{
     BOTH, LEASE, SECOND, WAIT, cancelled, counted, drop_acquires, granted, made,
@@ -42,6 +42,33 @@ async fn a_lost_answer_leaves_no_lock() {
         behind.abandon(&lost).await.unwrap();
         let next = granted(&direct, &request("warm")).await;
         direct.release(&next, Release::default()).await.unwrap();
+    }
+}
+
+/// The attempt arrives and is granted, its connection breaks, and no other is to be had: that the last was refused says
+/// nothing of the first.
+#[tokio::test]
+async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
+    let server = start().await;
+    for strategy in BOTH {
+        let direct = made(&server, strategy).await;
+        let proxy = Proxy::start(server.address()).await.unwrap();
+        let (behind, _) = single(proxy.address(), strategy, 5 * SECOND).await;
+
+        proxy.set(Mode::HalfCut).await.unwrap();
+        let lost = request("warm");
+        let attempt = behind.try_acquire(&lost);
+        let fault = async {
+            let swallowed = |now: &Counters| now.to_client.swallowed > 0;
+            proxy.until("the answer to be lost", WAIT, swallowed).await.unwrap();
+            proxy.set(Mode::Reset).await.unwrap();
+        };
+        let (answer, ()) = join(attempt, fault).await;
+        let error = answer.unwrap_err();
+        assert!(error.is_ambiguous(), "{strategy}: {error}");
+        let state = direct.inspect(&lost.name).await.unwrap().unwrap();
+        assert_eq!(state.holder.unwrap().owner, lost.owner, "the attempt was to be carried out");
+        direct.abandon(&lost).await.unwrap();
     }
 }
 

@@ -17,6 +17,9 @@ async fn the_fence_refuses_stale_tokens_and_goes_with_its_transaction() {
     let url = format!("mysql://root@{}/test?ssl-mode=disabled", server.address());
     let mut connection = MySqlConnection::connect(&url).await.unwrap();
     let fence = MysqlFence::new("app").unwrap();
+    let error = fence.admit(&mut connection, "a", token(5)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("`create`"), "{error}");
     fence.create(&mut connection).await.unwrap();
     fence.create(&mut connection).await.unwrap();
 

@@ -10,7 +10,9 @@ use backend_sql::{
     Strategy,
     postgres::{PostgresBuilder, PostgresFence, connect},
 };
-use conformance_tests::kit::{Mode, Postgres, PostgresOptions, Proxy, Server as _, wait::until};
+use conformance_tests::kit::{
+    Counters, Mode, Postgres, PostgresOptions, Proxy, Server as _, wait::until,
+};
 use lock_core::{
     Backend, Env as _, ErrorKind, FencingToken, Init, LockClient, Release, Request, SystemEnv,
 };
@@ -90,6 +92,33 @@ async fn a_lost_answer_leaves_no_lock() {
         }
         let next = direct.try_acquire(&request("warm")).await.unwrap();
         direct.release(&next.granted().unwrap(), Release::default()).await.unwrap();
+    }
+}
+
+/// The attempt arrives and is granted, its connection breaks, and no other is to be had: that the last was refused says
+/// nothing of the first.
+#[tokio::test]
+async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
+    let server = start().await;
+    for strategy in BOTH {
+        let direct = open(server.address(), strategy).await;
+        let proxy = Proxy::start(server.address()).await.unwrap();
+        let behind = warmed(proxy.address(), strategy).await;
+
+        proxy.set(Mode::HalfCut).await.unwrap();
+        let lost = request("warm");
+        let attempt = behind.try_acquire(&lost);
+        let fault = async {
+            let swallowed = |now: &Counters| now.to_client.swallowed > 0;
+            proxy.until("the answer to be lost", WAIT, swallowed).await.unwrap();
+            proxy.set(Mode::Reset).await.unwrap();
+        };
+        let (answer, ()) = futures_util::future::join(attempt, fault).await;
+        let error = answer.unwrap_err();
+        assert!(error.is_ambiguous(), "{strategy}: {error}");
+        let state = direct.inspect(&lost.name).await.unwrap().unwrap();
+        assert_eq!(state.holder.unwrap().owner, lost.owner, "the attempt was to be carried out");
+        direct.abandon(&lost).await.unwrap();
     }
 }
 

@@ -6,7 +6,7 @@ mod support;
 
 use backend_sql::postgres::{PostgresBuilder, PostgresFence};
 use futures_util::future::join_all;
-use lock_core::{FencingToken, Init, LockClient};
+use lock_core::{ErrorKind, FencingToken, Init, LockClient};
 use sqlx::{Connection as _, PgConnection, PgPool};
 
 use self::support::{start, url};
@@ -37,6 +37,24 @@ async fn all_who_make_the_fence_at_once_have_made_it() {
         let rows = format!("SELECT string_agg(token::text, ' ') FROM round_{round}_fence");
         assert_eq!(server.sql(&rows).await.unwrap(), "7");
     }
+}
+
+/// What no waiting mends is not said to be retryable, and what is, is.
+#[tokio::test]
+async fn errors_of_a_fence_are_told_by_their_cause() {
+    let server = start().await;
+    let mut session = PgConnection::connect(&url(&server)).await.unwrap();
+    let (fence, token) = (PostgresFence::new("app").unwrap(), FencingToken::new(7).unwrap());
+    let error = fence.admit(&mut session, "account", token).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("`create`"), "{error}");
+    fence.create(&mut session).await.unwrap();
+    fence.admit(&mut session, "account", token).await.unwrap().unwrap();
+    let mut later = session.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await.unwrap();
+    sqlx::raw_sql("SELECT * FROM app_fence").execute(&mut *later).await.unwrap();
+    server.sql("UPDATE app_fence SET token = token").await.unwrap();
+    let error = fence.admit(&mut later, "account", token).await.unwrap_err();
+    assert!(error.is_retryable() && error.to_string().contains("begin it anew"), "{error}");
 }
 
 /// What stands where the table is to be is no table, and said.

@@ -136,6 +136,33 @@ async fn a_sweep_forgets_free_rows_and_no_token() {
     assert!(granted(&store, &request("swept")).await.token > ahead(&swept));
 }
 
+/// The server's clock was a year ahead, and is set right: the table does not grow for a year.
+#[tokio::test]
+async fn a_clock_that_is_set_back_does_not_end_sweeping() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey).await;
+    let swept = granted(&store, &request("swept")).await;
+    store.release(&swept, Release::default()).await.unwrap();
+    let year = "UPDATE primary_key_marker SET raised = clock_timestamp() + interval '1 year'";
+    server.sql(year).await.unwrap();
+    for _ in 0..2 {
+        // As many as bring a sweep for sure.
+        for _ in 0..1_000 {
+            let grant = granted(&store, &request("busy")).await;
+            store.release(&grant, Release::default()).await.unwrap();
+        }
+        // A sweep believes a watermark that is a minute old.
+        let old = "UPDATE primary_key_marker SET raised = raised - interval '2 minutes'";
+        server.sql(old).await.unwrap();
+    }
+    for _ in 0..1_000 {
+        let grant = granted(&store, &request("busy")).await;
+        store.release(&grant, Release::default()).await.unwrap();
+    }
+    assert_eq!(store.inspect(&swept.name).await.unwrap(), None);
+    assert!(granted(&store, &request("swept")).await.token > swept.token);
+}
+
 /// A statement that makes a row waits for another's insert for over a minute. Meanwhile a sweep has forgotten a
 /// token that leads the clock, and raised the watermark to it, which the statement has read before.
 #[tokio::test]

@@ -10,8 +10,9 @@ use backend_sql::{
     Strategy,
     sqlite::{SqliteBuilder, connect},
 };
+use futures_util::future::join_all;
 use lock_core::{ErrorKind, Init, Release};
-use on_file::{LEASE, open, request};
+use on_file::{BOTH, LEASE, change_longest_lease, open, request};
 
 #[tokio::test]
 async fn clients_agree_on_the_longest_lease_or_are_refused() {
@@ -47,4 +48,19 @@ async fn a_client_that_disagrees_is_refused_and_no_lease_is_longer_than_the_long
     let error = not_told.try_acquire(&request("job")).await.unwrap_err();
     assert!(error.to_string().contains("longest lease, 5s"), "{error}");
     not_told.try_acquire(&short).await.unwrap().granted().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_longest_lease_changes_while_locks_are_held_and_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    join_all(BOTH.map(|strategy| {
+        let prefix = strategy.to_string().replace('-', "_");
+        let url = format!("sqlite:{}?strategy={strategy}&table_prefix={prefix}", path.display());
+        change_longest_lease(async move |longest| {
+            let told = longest.map(|longest| format!("&longest_lease={}s", longest.as_secs()));
+            connect(&(url.clone() + &told.unwrap_or_default())).await
+        })
+    }))
+    .await;
 }

@@ -30,6 +30,7 @@ use super::{
 use crate::{
     dialect::{Dialect, Left, Row, token_of},
     error::general,
+    reach::{micros, span},
     settings::{Settings, agree, check_longest},
     tables::Tables,
 };
@@ -159,15 +160,6 @@ fn told(answer: &MySqlQueryResult) -> Option<i64> {
     Some(answer.last_insert_id().cast_signed()).filter(|told| *told != 0)
 }
 
-/// Microseconds, rounded up.
-pub(super) fn micros(span: Duration) -> i64 {
-    i64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
-}
-
-fn span(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-}
-
 /// A column of text, which may come as bytes.
 fn text(row: &MySqlRow, at: usize) -> Result<String, sqlx::Error> {
     let bytes: Vec<u8> = row.try_get_unchecked(at)?;
@@ -225,6 +217,10 @@ impl Dialect for Mysql {
 
     fn guarantees(&self) -> Arc<Guarantees> {
         Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn broken(&self) -> u64 {
+        self.server.patience.broken()
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {

@@ -5,15 +5,11 @@ use std::{sync::Arc, time::Duration};
 use lock_core::{Backend, Error};
 use sqlx::{MySql, MySqlPool, mysql::MySqlConnectOptions};
 
-use super::{
-    backend::{Mysql, micros},
-    server::Server,
-    statements,
-};
+use super::{backend::Mysql, server::Server, statements};
 use crate::{
     backend::SqlBackend,
     patience::Patience,
-    reach::{CAPACITY, Described, Form, Reached, described},
+    reach::{CAPACITY, Described, Form, Reached, described, micros},
     settings::{Settings, setters},
     tls::{Named, Tls, readable},
 };
@@ -80,7 +76,7 @@ impl MysqlBuilder {
         let tables = self.settings.check(Self::SHORTEST_LEASE)?;
         let (pool, given) = self.reached.pool(self.settings.timeout);
         let strategy = self.settings.strategy;
-        let patience = Patience { timeout: self.settings.timeout, whom: "the server".into() };
+        let patience = Patience::new(self.settings.timeout, "the server".into());
         let server = Server { pool, given, patience };
         let store = Mysql::new(server, tables, self.settings).await?;
         Ok(Arc::new(SqlBackend::new(store, strategy)))

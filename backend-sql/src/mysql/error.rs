@@ -16,7 +16,7 @@ pub(super) fn failure(error: sqlx::Error) -> Failure {
     let (kind, what) = match number {
         // A deadlock, a wait for a row that was too long, a row that was changed or made meanwhile: a statement
         // that is a transaction of its own was rolled back.
-        1213 | 1205 | 1020 | 1062 => return Failure::Busy,
+        1213 | 1205 | 1020 | 1062 => return Failure::Busy(error),
         1044 | 1045 | 1698 => (ErrorKind::Auth, "the server refuses the user or the password"),
         1130 => (ErrorKind::Auth, "the server takes no connections from this host"),
         1820 | 1862 => (ErrorKind::Auth, "the user's password has expired"),
@@ -29,7 +29,7 @@ pub(super) fn failure(error: sqlx::Error) -> Failure {
         }
         1146 => (
             ErrorKind::Config,
-            "the tables are not there; `init` makes them, or the SQL that `schema` prints",
+            "the tables are not there; `init` makes them, and `create` a fence's, or the SQL that `schema` prints",
         ),
         1054 => (ErrorKind::Config, "the tables are not as this version makes them"),
         1064 | 1305 => (

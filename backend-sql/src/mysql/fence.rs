@@ -5,7 +5,8 @@ use std::sync::Arc;
 use lock_core::{Error, ErrorKind, FencingToken, Stale};
 use sqlx::{AssertSqlSafe, MySqlConnection, SqlSafeStr as _, SqlStr};
 
-use crate::{error::general, tables::Tables};
+use super::error::failure;
+use crate::tables::Tables;
 
 /// The longest resource, in bytes, as in `fence.sql`.
 const LONGEST: usize = 512;
@@ -91,5 +92,5 @@ impl MysqlFence {
 }
 
 fn error(error: sqlx::Error) -> Error {
-    general(error).at("mysql", "fence")
+    failure(error).in_a_transaction().at("mysql", "fence")
 }

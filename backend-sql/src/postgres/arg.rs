@@ -8,7 +8,7 @@ use sqlx::{
     query::Query,
 };
 
-use super::server::micros;
+use crate::reach::micros;
 
 /// One argument.
 #[derive(Clone, Copy, Debug)]

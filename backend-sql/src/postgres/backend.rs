@@ -19,12 +19,13 @@ use super::{
     listen::Listening,
     places::{Crowded, Places, Waited},
     promises::{Terms, promises},
-    server::{Server, first, span},
+    server::{Server, first},
     turn::Queued,
 };
 use crate::{
     dialect::{Dialect, Handed, Left, Row, token_of},
     error::general,
+    reach::span,
     settings::{Settings, agree},
 };
 
@@ -197,6 +198,10 @@ impl Dialect for Postgres {
             *promised = (terms, Arc::new(promises(terms)));
         }
         Arc::clone(&promised.1)
+    }
+
+    fn broken(&self) -> u64 {
+        self.server.patience.broken()
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {

@@ -19,7 +19,7 @@ pub struct PostgresBuilder {
     reached: Reached<sqlx::Postgres>,
     settings: Settings,
     listens: bool,
-    prepares: bool,
+    prepares: Option<bool>,
 }
 
 setters!(PostgresBuilder);
@@ -62,25 +62,28 @@ impl PostgresBuilder {
     }
 
     /// Whether waiters are told by NOTIFY, on a connection of their own besides the pool's. Default:
-    /// `true`, and where nothing arrives they look every 10 ms; `false` does that without trying.
+    /// `true`, and where nothing arrives they look every 10 ms; `false` does that without trying, and
+    /// nothing is [prepared](Self::prepare).
     #[must_use]
     pub fn listen(mut self, listens: bool) -> Self {
         self.listens = listens;
         self
     }
 
-    /// Whether statements are prepared. Default: `true`. With `false` their arguments are written into
-    /// them, and each is one message: for a pooler in transaction mode that does not track prepared
-    /// statements, such as pgbouncer before 1.21 or with `max_prepared_statements=0`. The driver's
-    /// `statement-cache-capacity=0` does not do for such a one. Nor are waiters told by NOTIFY then.
+    /// Whether statements are prepared, which spares the server a part of its work. Default: while this client
+    /// is told by NOTIFY, for that shows that its sessions are its own; without it their arguments are written into
+    /// them, and each is one message, so that any pooler will do. `false` is always so, and without trying NOTIFY.
+    /// `true` is for a pooler in transaction mode that tracks prepared statements, as pgbouncer does from 1.21 on,
+    /// and for `listen(false)` without a pooler. With a pooler that tracks none it is not safe: a session may
+    /// have another client's statement of the same name, which would be run instead.
     #[must_use]
     pub fn prepare(mut self, prepares: bool) -> Self {
-        self.prepares = prepares;
+        self.prepares = Some(prepares);
         self
     }
 
     fn new(reached: Reached<sqlx::Postgres>) -> Self {
-        Self { reached, settings: Settings::default(), listens: true, prepares: true }
+        Self { reached, settings: Settings::default(), listens: true, prepares: None }
     }
 
     /// Connects, and compares settings if the tables are there. It makes no tables:
@@ -99,7 +102,7 @@ impl PostgresBuilder {
         let strategy = self.settings.strategy;
         let server = Server::new(pool, given, self.prepares, tables, self.settings.timeout);
         // Who does not prepare has a pooler, through which nothing must be listened for.
-        let listens = self.listens && self.prepares;
+        let listens = self.listens && self.prepares != Some(false);
         let store = Postgres::new(server, self.settings, listens).await?;
         Ok(Arc::new(SqlBackend::new(store, strategy)))
     }
@@ -107,7 +110,7 @@ impl PostgresBuilder {
 
 /// Opens the store that a URL describes:
 /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
-/// longest_lease=30s&timeout=5s&listen=on&prepare=on`, where all after the host may be left out. Of the driver's own
+/// longest_lease=30s&timeout=5s&listen=on&prepare=off`, where all after the host may be left out. Of the driver's own
 /// options `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `application_name`, `host` and
 /// `statement-cache-capacity` are passed on; [the module](super) says what those of TLS mean. No option may be
 /// there twice.
@@ -143,7 +146,7 @@ fn parse(url: &str) -> Result<(PostgresBuilder, Vec<Named>), Error> {
     for (key, on) in own {
         match key.as_str() {
             "listen" => builder.listens = on,
-            _ => builder.prepares = on,
+            _ => builder.prepares = Some(on),
         }
     }
     Ok((builder, files))

@@ -11,17 +11,17 @@ pub(super) fn failure(error: sqlx::Error) -> Failure {
     };
     let (kind, what) = match state.as_str() {
         // Serialization failure and deadlock: rolled back, whatever the isolation level.
-        "40001" | "40P01" => return Failure::Busy,
+        "40001" | "40P01" => return Failure::Busy(error),
         // A division by zero: one that makes a row has waited for too long for it (insert.sql).
-        "22012" => return Failure::Busy,
+        "22012" => return Failure::Busy(error),
         // Another has made the same tables meanwhile, which IF NOT EXISTS does not see before it commits.
-        "23505" | "42P07" | "42710" => return Failure::Busy,
+        "23505" | "42P07" | "42710" => return Failure::Busy(error),
         "28000" | "28P01" => (ErrorKind::Auth, "the server refuses the user or the password"),
         "42501" => (ErrorKind::Auth, "the role may not use the tables"),
         "3D000" => (ErrorKind::Config, "there is no such database"),
         "42P01" => (
             ErrorKind::Config,
-            "the tables are not there; `init` makes them, or the SQL that `schema` prints",
+            "the tables are not there; `init` makes them, and `create` a fence's, or the SQL that `schema` prints",
         ),
         "42703" => (ErrorKind::Config, "the tables are not as this version makes them"),
         "25006" => (ErrorKind::Unavailable, "the server takes no writes: is it a replica?"),

@@ -3,8 +3,8 @@
 use lock_core::{Error, FencingToken, Stale};
 use sqlx::{PgConnection, SqlStr};
 
-use super::statements;
-use crate::{error::general, tables::Tables};
+use super::{error::failure, statements};
+use crate::tables::Tables;
 
 /// Admits writes whose token is not stale, inside the transaction that makes them.
 ///
@@ -72,5 +72,5 @@ impl PostgresFence {
 }
 
 fn error(error: sqlx::Error) -> Error {
-    general(error).at("postgres", "fence")
+    failure(error).in_a_transaction().at("postgres", "fence")
 }

@@ -9,10 +9,15 @@ use super::{
     arg::Arg::{Span, Text, Truth},
     backend::Postgres,
     config::PostgresBuilder,
-    server::{first, micros, span},
+    server::first,
     statements,
 };
-use crate::{dialect::Dialect as _, error::general, settings::check_longest};
+use crate::{
+    dialect::Dialect as _,
+    error::general,
+    reach::{micros, span},
+    settings::check_longest,
+};
 
 impl Postgres {
     /// Whether the tables are there.

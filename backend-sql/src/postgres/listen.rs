@@ -91,6 +91,7 @@ impl Listener {
         while self.places.strong_count() > 0 {
             let began = Instant::now();
             let ended = self.listen().await;
+            self.server.sessions_are_ours(false);
             self.tell.send_replace(false);
             if let Err(error) = &ended {
                 tracing::debug!(%error, "not told of turns; places are looked after instead");
@@ -110,6 +111,7 @@ impl Listener {
                 "no answer from the server that is to send messages",
             ))
         })?;
+        self.server.sessions_are_ours(true);
         self.tell.send_replace(true);
         if let Some(places) = self.places.upgrade() {
             places.tell_all();
@@ -212,7 +214,7 @@ mod tests {
             let url = format!("postgres://postgres@{address}/postgres");
             let pool = pool.connect(&url).await.unwrap();
             let tables = Tables::new("x").unwrap();
-            let server = Server::new(pool, true, false, tables, ECHO * 10);
+            let server = Server::new(pool, true, Some(false), tables, ECHO * 10);
             let listening = Listening::start(&Arc::new(server), &Arc::new(Places::new())).await;
             *listening.heard().borrow()
         };

@@ -13,8 +13,8 @@
 //! Leases run on the server's clock. A crash of the server, a promotion or a restore empties the
 //! tables, and nothing is then granted for one longest lease. Each attempt, release and batch of
 //! renewals is one statement in a transaction of its own, and no session keeps anything that another
-//! could not do without: poolers in transaction mode are fine. For one that does not track prepared
-//! statements set `prepare=off` in the URL: arguments are then written into the statements.
+//! could not do without: poolers in transaction mode are fine. Statements are prepared only where a client has seen
+//! that its sessions are its own; `prepare=on` and `prepare=off` in the URL say that there is no need to see.
 //!
 //! Waiters stand in a queue in the lock's row. A release gives the lock to the first of them in the same
 //! statement, which tells it by NOTIFY, on one connection per client besides the pool's. Where NOTIFY does not arrive, as behind a pooler in

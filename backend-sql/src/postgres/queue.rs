@@ -9,11 +9,12 @@ use super::{
     arg::Arg::{MaybeText, Span, Text},
     backend::Postgres,
     places::Place,
-    server::{first, span},
+    server::first,
 };
 use crate::{
     dialect::{Dialect as _, Row, token_of},
     error::general,
+    reach::span,
 };
 
 impl Postgres {

@@ -1,6 +1,13 @@
 //! The pool, and statements on it that end in time.
 
-use std::{convert::identity, sync::Arc, time::Duration};
+use std::{
+    convert::identity,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use lock_core::Error;
 use sqlx::{AssertSqlSafe, Decode, PgPool, Postgres, Row as _, SqlStr, Type, postgres::PgRow};
@@ -22,23 +29,33 @@ pub(super) struct Server {
     pub(super) pool: PgPool,
     /// Whether the pool is the user's, and stays open.
     given: bool,
-    /// Whether statements are prepared, and their arguments bound.
-    prepares: bool,
+    /// Whether statements are prepared, and their arguments bound, if we were told.
+    prepares: Option<bool>,
+    /// Whether a session of ours is nobody else's, as far as was seen: see `listen.rs`.
+    alone: AtomicBool,
     pub(super) sql: Statements,
     pub(super) tables: Tables,
-    patience: Patience,
+    pub(super) patience: Patience,
 }
 
 impl Server {
     pub(super) fn new(
         pool: PgPool,
         given: bool,
-        prepares: bool,
+        prepares: Option<bool>,
         tables: Tables,
         timeout: Duration,
     ) -> Self {
-        let patience = Patience { timeout, whom: "the server".into() };
-        Self { pool, given, prepares, sql: Statements::new(&tables), tables, patience }
+        let patience = Patience::new(timeout, "the server".into());
+        let (sql, alone) = (Statements::new(&tables), AtomicBool::new(false));
+        Self { pool, given, prepares, alone, sql, tables, patience }
+    }
+
+    /// Behind a pooler that gives each transaction another session, what was prepared is in another session when it
+    /// is wanted; and where it is wanted there may be another's of that name, which would be run in its place. So
+    /// nothing is prepared before this is seen.
+    pub(super) fn sessions_are_ours(&self, alone: bool) {
+        self.alone.store(alone, Ordering::Relaxed);
     }
 
     /// Runs a statement, again and again while it loses conflicts with others, up to the time limit.
@@ -61,18 +78,24 @@ impl Server {
     }
 
     async fn send(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Failure> {
-        let mut lent = Lent::of(&self.pool, failure).await?;
-        let connection = lent.connection()?;
-        let answer = if self.prepares {
+        if self.prepares.unwrap_or_else(|| self.alone.load(Ordering::Relaxed)) {
+            let mut lent = Lent::of(&self.pool, failure).await?;
             let query = sqlx::query(statement.clone());
             let query = args.iter().fold(query, |query, arg| arg.bind(query));
-            query.fetch_all(connection).await
-        } else {
-            // In one message: the driver sends a statement and its arguments in two, between which a
-            // pooler may change the session.
-            let text = AssertSqlSafe(inline(statement.as_str(), args));
-            sqlx::raw_sql(text).fetch_all(connection).await
-        };
+            let answer = query.fetch_all(lent.connection()?).await;
+            if !is_of_the_session(&answer) {
+                lent.settle(&answer);
+                return answer.map_err(failure);
+            }
+            // Nothing was carried out. The connection goes: its driver still believes in what it has prepared.
+            tracing::debug!("what was prepared is gone, or another's; nothing is prepared for now");
+            self.sessions_are_ours(false);
+        }
+        let mut lent = Lent::of(&self.pool, failure).await?;
+        // In one message: the driver sends a statement and its arguments in two, between which a
+        // pooler may change the session.
+        let text = AssertSqlSafe(inline(statement.as_str(), args));
+        let answer = sqlx::raw_sql(text).fetch_all(lent.connection()?).await;
         lent.settle(&answer);
         answer.map_err(failure)
     }
@@ -115,13 +138,10 @@ impl Server {
     }
 }
 
-/// Microseconds, rounded up.
-pub(super) fn micros(span: Duration) -> i64 {
-    i64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
-}
-
-pub(super) fn span(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+/// Whether a statement was refused since its session has not what was prepared, or has it already.
+fn is_of_the_session<T>(answer: &Result<T, sqlx::Error>) -> bool {
+    let error = answer.as_ref().err().and_then(sqlx::Error::as_database_error);
+    error.and_then(|error| error.code()).is_some_and(|code| code == "26000" || code == "42P05")
 }
 
 /// The first column of the first row.

@@ -33,6 +33,15 @@ const PARTS: [(&str, &str); 9] = [
     ),
     // 1 if the statement began within the last half minute, by a clock that was not set back since. To divide
     // by 0 fails it, and it is repeated: see insert.sql.
+    // What this does not see is a clock that was set back, during the statement, by about as much as the statement
+    // is late. Exclusion does not rest on it: a clock that is set back makes leases, turns and quarantines longer, and no
+    // statement takes what was not over by some clock. A token could go back, where all of this comes together: the
+    // statement stands still by itself for over a minute between its snapshot and its row, while other sessions raise the
+    // watermark and sweep (who waits for a row of that name keeps it from being swept, so it is not this wait);
+    // meanwhile the clock is set back by over half a minute; and its client has not given it up, which it does after
+    // `timeout`, 5 s if nothing is said, and then leaves a tombstone in that very row, which the statement finds. The
+    // server shows no clock but the wall's by which a statement could tell its age, and locking the marker's row for
+    // each new name, as in MySQL, would cost all of them for this.
     ("{young}", "({now} BETWEEN now() AND now() + interval '30 seconds')::integer"),
     // So that a setting that was answered outlives a crash, also where the server answers commits before they
     // are flushed: how long nothing is granted after the crash rests on it. For this transaction only.

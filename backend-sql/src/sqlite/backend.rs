@@ -214,6 +214,10 @@ impl Dialect for Sqlite {
         Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    fn broken(&self) -> u64 {
+        self.file.patience.broken()
+    }
+
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
         self.grant(&self.sql.insert, request, None).await
     }

@@ -1,6 +1,7 @@
 //! How a store is described: by a builder or a URL.
 
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -65,7 +66,7 @@ impl SqliteBuilder {
 /// Opens the store that a URL describes:
 /// `sqlite:PATH?strategy=optimistic&table_prefix=leasehold&longest_lease=30s&timeout=5s`, where all
 /// after the path may be left out. PATH is percent-encoded, and relative if it does not begin with
-/// a slash.
+/// a slash. No option may be there twice.
 ///
 /// # Errors
 /// As [`SqliteBuilder::build`]; `InvalidInput` for a URL that is not of this form.
@@ -103,7 +104,12 @@ fn parse(url: &str) -> Result<SqliteBuilder, Error> {
         return Err(refusal(message.to_owned()));
     }
     let mut builder = SqliteBuilder::new(Path::new(&path));
+    let mut before = HashSet::new();
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        if !before.insert(key.clone()) {
+            let message = format!("{key} is in the URL of a SQLite store more than once");
+            return Err(refusal(message));
+        }
         if !builder.settings.set(&key, &value)? {
             return Err(refusal(format!(
                 "{key} in the URL of a SQLite store is not known; allowed are {}",
@@ -141,6 +147,7 @@ mod tests {
             ("sqlite:a?mode=rw", "mode"),
             ("sqlite:a?strategy=x", "allowed are primary-key and optimistic"),
             ("sqlite:a?timeout=x", "timeout=x"),
+            ("sqlite:a?timeout=1s&timeout=2s", "timeout is in the URL"),
         ] {
             let error = parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);

@@ -14,7 +14,7 @@ pub(super) fn failure(error: sqlx::Error, path: &Path) -> Failure {
     // The low byte is the primary code. 5 is BUSY in all its kinds, 6 LOCKED, and 15 PROTOCOL, which
     // is a race for the write-ahead log's locks.
     let (kind, what) = match code.parse::<i32>().unwrap_or(0) & 0xff {
-        5 | 6 | 15 => return Failure::Busy,
+        5 | 6 | 15 => return Failure::Busy(error),
         3 => (ErrorKind::Auth, "permission denied"),
         8 => (ErrorKind::Config, "is read-only; allowed is a file that may be written"),
         10 => (ErrorKind::Unavailable, "cannot be read or written"),

@@ -24,7 +24,7 @@ const OWN_WAIT: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) path: PathBuf,
-    patience: Patience,
+    pub(super) patience: Patience,
     pub(super) tables: Tables,
     pub(super) settings: Settings,
     given: Option<SqlitePool>,
@@ -39,7 +39,7 @@ impl File {
         settings: Settings,
     ) -> Result<Self, Error> {
         let path = if given.is_none() { checked(&path)? } else { path };
-        let patience = Patience { timeout: settings.timeout, whom: format!("{path:?}") };
+        let patience = Patience::new(settings.timeout, format!("{path:?}"));
         Ok(Self { path, patience, tables, settings, given, pool: OnceCell::new() })
     }
 

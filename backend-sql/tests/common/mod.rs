@@ -6,9 +6,10 @@ use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 use backend_sql::Strategy;
 use futures_util::future::poll_fn;
 use lock_core::{
-    Attempt, Backend, Env as _, Grant, LockClient, LockName, OwnerId, OwnerLabel, Request,
-    SystemEnv,
+    Attempt, Backend, Env as _, Error, ErrorKind, Grant, Init, LockClient, LockName, OwnerId,
+    OwnerLabel, Request, SystemEnv,
 };
+use tokio::time::timeout;
 
 pub(crate) const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -89,4 +90,60 @@ pub(crate) async fn count(clients: Vec<LockClient>, times: u64) {
         task.await.unwrap();
     }
     assert_eq!(std::fs::read_to_string(&counter).unwrap(), all.to_string());
+}
+
+/// The longest lease is lowered and raised while a lock is held, another waits for it, and a third holder has died:
+/// leases of before run to their end, and so do the clients that have them; whoever comes anew with the old setting is
+/// refused. `open` is told what a client is to believe.
+pub(crate) async fn change_longest_lease<Open>(open: Open)
+where
+    Open: AsyncFn(Option<Duration>) -> Result<Arc<dyn Backend>, Error>,
+{
+    let operator = open(None).await.unwrap();
+    let set = async |longest| {
+        let init = Init { longest_lease: Some(longest), ..Init::default() };
+        assert_eq!(operator.init(&init).await.unwrap().longest_lease, longest);
+    };
+    let mut before = 6 * SECOND;
+    set(before).await;
+    for after in [3 * SECOND, 9 * SECOND] {
+        let old = open(Some(before)).await.unwrap();
+        let holder = LockClient::new(Arc::clone(&old));
+        let guard = holder.lock("job").lease(before).acquire().await.unwrap();
+        let waiting = LockClient::new(open(Some(before)).await.unwrap());
+        let waiter = tokio::spawn(waiting.lock("job").lease(before).acquire());
+        let sent = SystemEnv.now();
+        let dead = granted(&old, &request_for("dead", before)).await;
+
+        set(after).await;
+        let error = open(Some(before)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        for part in [before, after].map(|each| format!("{}s", each.as_secs())) {
+            assert!(error.to_string().contains(&part), "{error}");
+        }
+        let new = open(Some(after)).await.unwrap();
+        assert_eq!(new.guarantees().longest_lease, after);
+        let longer = request_for("longer", after + SECOND);
+        let error = new.try_acquire(&longer).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        let Attempt::Busy(busy) = new.try_acquire(&request_for("job", SECOND)).await.unwrap()
+        else {
+            panic!("granted twice");
+        };
+        assert_eq!(busy.token, guard.token());
+
+        let client = LockClient::new(new);
+        let next = client.lock("dead").lease(after).wait(WAIT).acquire().await.unwrap();
+        assert!(SystemEnv.now().since(sent) >= before, "granted before the lease was over");
+        assert!(next.token() > dead.token);
+        // It has been renewed meanwhile, as before.
+        assert!(guard.is_valid() && !waiter.is_finished());
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let served = timeout(WAIT, waiter).await.unwrap().unwrap().unwrap();
+        assert!(served.token() > token);
+        served.release().await.unwrap();
+        next.release().await.unwrap();
+        before = after;
+    }
 }

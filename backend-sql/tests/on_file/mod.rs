@@ -10,7 +10,7 @@ use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 #[path = "../common/mod.rs"]
 mod common;
 #[allow(unused_imports)]
-pub(crate) use common::{BOTH, SECOND, WAIT, count, granted};
+pub(crate) use common::{BOTH, SECOND, WAIT, change_longest_lease, count, granted};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 

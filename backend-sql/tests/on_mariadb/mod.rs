@@ -14,7 +14,9 @@ use sqlx::{Connection as _, MySqlConnection, MySqlPool, mysql::MySqlPoolOptions}
 #[path = "../common/mod.rs"]
 mod common;
 #[allow(unused_imports)]
-pub(crate) use common::{BOTH, LEASE, SECOND, WAIT, cancelled, count, drop_acquires, granted};
+pub(crate) use common::{
+    BOTH, LEASE, SECOND, WAIT, cancelled, change_longest_lease, count, drop_acquires, granted,
+};
 
 pub(crate) async fn start() -> Mariadb {
     Mariadb::start(MariadbOptions::new()).await.unwrap()

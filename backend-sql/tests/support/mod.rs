@@ -12,7 +12,8 @@ use tokio::time::timeout;
 mod common;
 #[allow(unused_imports)]
 pub(crate) use common::{
-    BOTH, LEASE, SECOND, cancelled, count, drop_acquires, granted, request_for as request,
+    BOTH, LEASE, SECOND, cancelled, change_longest_lease, count, drop_acquires, granted,
+    request_for as request,
 };
 
 /// With much room for a loaded machine.

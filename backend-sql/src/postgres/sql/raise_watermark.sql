@@ -1,8 +1,9 @@
 -- Second step of a sweep: whatever forgets a token raises the watermark to it first, for the sweep
--- after this one.
+-- after this one. Not each time, since each begins the minute anew; but also where the clock was set back, which
+-- would otherwise end all sweeping until it is again where it was.
 UPDATE {marker} SET
     watermark = greatest(watermark, (
         SELECT coalesce(max(token), 0) FROM {locks} WHERE owner IS NULL OR expires <= {now}
     )),
     raised = {now}
-WHERE raised + interval '1 minute' <= {now}
+WHERE raised + interval '1 minute' <= {now} OR raised > {now}
