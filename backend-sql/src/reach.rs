@@ -3,7 +3,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, Given};
 use sqlx::{ConnectOptions, Connection, Database, Pool, pool::PoolConnection, pool::PoolOptions};
 use url::Url;
 
@@ -99,6 +99,8 @@ where
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
     let (theirs, ours): (Vec<_>, Vec<_>) =
         pairs.into_iter().partition(|(key, _)| drivers.contains(&key.as_str()));
+    let mut given = Given::default();
+    theirs.iter().try_for_each(|(key, _)| given.once(key))?;
     url.set_query(None);
     if !theirs.is_empty() {
         url.query_pairs_mut().extend_pairs(&theirs);
@@ -108,6 +110,7 @@ where
         .map_err(|_| refusal(format!("an option of the {whose} URL is not understood")))?;
     let (mut settings, mut switches) = (Settings::default(), Vec::new());
     for (key, value) in ours {
+        given.once(&key)?;
         if own.contains(&key.as_str()) {
             let on = match value.as_str() {
                 "on" => true,

@@ -443,4 +443,12 @@ pub(crate) const CORE: &[Mutant] = &[
         without: "if !LEFT_OUT { self.released[side].store(true, Ordering::SeqCst); }",
         case: "migration_faults::a_release_that_failed_in_one_store_is_repeated_and_is_no_loss",
     },
+    Mutant {
+        name: "an option of a URL may be given twice",
+        requirement: "section 8",
+        file: "given.rs",
+        guard: "if self.0.insert(option.to_owned()) {",
+        without: "if self.0.insert(option.to_owned()) || LEFT_OUT {",
+        case: "given::tests::an_option_is_given_once",
+    },
 ];
