@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
-use lock_core::{Backend, Error, ErrorKind};
+use lock_core::{Backend, Error, ErrorKind, Given};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
@@ -246,7 +246,9 @@ fn parse(url: &str) -> Result<EtcdBuilder, Error> {
         })
     };
     let (mut certificate, mut private) = (None, None);
+    let mut given = Given::default();
     for (key, value) in options.query_pairs() {
+        given.once(&key)?;
         let shown = if secret { key.to_string() } else { format!("{key}={value}") };
         let duration = || {
             humantime::parse_duration(&value).map_err(|_| {
@@ -314,6 +316,7 @@ mod tests {
             "etcd://u:sesame@h1?timeout=soon",
             "etcd://u:sesame@h1?spare_leases=many",
             "etcd://u:sesame@h1:port",
+            "etcd://u:sesame@h1?prefix=a&prefix=sesame",
             "etcd://u:?sesame@h1",
             "etcd://u:12?timeout=sesame@h1",
             "etcd://u:12?spare_leases=sesame@h1",

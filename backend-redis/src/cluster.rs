@@ -13,9 +13,15 @@ use std::{
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
-use redis::{AsyncConnectionConfig, ProtocolVersion, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, RedisError, Value};
 
-use crate::{error, failure::LastFailure, settings::Settings, topology::Place};
+use crate::{
+    error,
+    failure::LastFailure,
+    settings::Settings,
+    shards::{Owner, Shards},
+    topology::Place,
+};
 
 /// How long other nodes are waited for after the first has answered.
 const OTHERS: Duration = Duration::from_millis(100);
@@ -34,7 +40,9 @@ pub(crate) struct Map {
 
 #[derive(Default)]
 struct Known {
-    map: Vec<Owned>,
+    map: Shards,
+    /// The ids of its nodes, by the last map that named any.
+    ids: HashSet<String>,
     /// What nodes have said of single slots since.
     moved: HashMap<u16, Place>,
     /// All nodes that were ever named, to be asked.
@@ -45,8 +53,30 @@ struct Known {
 
 impl Known {
     fn owner(&self, slot: u16) -> Option<&Place> {
-        let owner = self.moved.get(&slot).or_else(|| owner_in(&self.map, slot));
+        let mapped = || match self.map.owner(slot) {
+            Owner::At(place) => Some(place),
+            Owner::Nobody | Owner::Unnamed => None,
+        };
+        let owner = self.moved.get(&slot).or_else(mapped);
         owner.filter(|owner| !self.doubted.contains(owner))
+    }
+}
+
+/// What came of asking.
+#[derive(Default)]
+struct Heard {
+    /// What is said of another cluster at a place where the store is said to be. Where no node of the one
+    /// that was known is left to contradict, it was made anew: whoever connects now finds this one, too.
+    other: Option<(Place, Shards)>,
+    failure: Option<Error>,
+}
+
+impl Heard {
+    fn fail(&mut self, error: Error) {
+        // What an operator has to mend says more than a node that is down.
+        if self.failure.as_ref().is_none_or(Error::is_retryable) {
+            self.failure = Some(error);
+        }
     }
 }
 
@@ -92,7 +122,11 @@ impl Map {
         last.note(&refreshed, SystemEnv.now());
         refreshed?;
         self.owner(slot).ok_or_else(|| {
-            Error::new(ErrorKind::Unavailable, format!("no node serves slot {slot} of the cluster"))
+            let message = match self.known().map.owner(slot) {
+                Owner::Unnamed => error::NO_HOST_NAME.to_owned(),
+                _ => format!("no node serves slot {slot} of the cluster"),
+            };
+            Error::new(ErrorKind::Unavailable, message)
         })
     }
 
@@ -116,15 +150,20 @@ impl Map {
             nodes.sort_by_key(|node| known.doubted.contains(node));
             nodes
         };
-        let mut failure = None;
+        let mut heard = Heard::default();
         for some in nodes.chunks(ASKED_AT_ONCE) {
-            if let Some(map) = self.ask_some(some, wanted, &mut failure).await {
+            if let Some(map) = self.ask_some(some, wanted, &mut heard).await? {
                 self.learn(map);
                 return Ok(());
             }
         }
+        if let Some((place, map)) = heard.other {
+            tracing::warn!(node = %place, "the cluster is another than before");
+            self.learn(map);
+            return Ok(());
+        }
         let none = || Error::new(ErrorKind::Unavailable, "no node of the cluster answered");
-        Err(failure.unwrap_or_else(none))
+        Err(heard.failure.unwrap_or_else(none))
     }
 
     /// The map of one of these nodes: of one that names a usable owner, if there is one.
@@ -132,53 +171,83 @@ impl Map {
         &self,
         nodes: &[Place],
         wanted: u16,
-        failure: &mut Option<Error>,
-    ) -> Option<Vec<Owned>> {
-        let mut asked: FuturesUnordered<_> = nodes.iter().map(|node| self.ask(node)).collect();
-        let mut best: Option<Vec<Owned>> = None;
+        heard: &mut Heard,
+    ) -> Result<Option<Shards>, Error> {
+        let ours = self.known().ids.clone();
+        let ask = |node| async move { (node, self.ask(node).await) };
+        let mut asked: FuturesUnordered<_> = nodes.iter().map(ask).collect();
+        let mut best: Option<Shards> = None;
         loop {
             let answer = match best {
                 None => asked.next().await,
                 Some(_) => tokio::time::timeout(OTHERS, asked.next()).await.ok().flatten(),
             };
             match answer {
-                Some(Ok(map)) => {
-                    let owner = owner_in(&map, wanted);
-                    let trusted = owner.is_some_and(|owner| !self.known().doubted.contains(owner));
+                Some((place, Ok(map))) if !map.may_be_of(&ours) => {
+                    heard.fail(another_cluster(place));
+                    if self.seeds.contains(place) {
+                        differ(heard.other.as_ref().map(|(_, other)| other), &map)?;
+                        heard.other = Some((place.clone(), map));
+                    }
+                }
+                Some((_, Ok(map))) => {
+                    // Of those that were given, each might be the one that is meant.
+                    if ours.is_empty() {
+                        differ(best.as_ref(), &map)?;
+                    }
+                    let owner = map.owner(wanted);
+                    let trusted =
+                        matches!(owner, Owner::At(owner) if !self.known().doubted.contains(owner));
                     if trusted || best.is_none() {
                         best = Some(map);
                     }
-                    if trusted {
+                    if trusted && !ours.is_empty() {
                         break;
                     }
                 }
-                // What an operator has to mend says more than a node that is down.
-                Some(Err(error)) => match &failure {
-                    Some(known) if !Error::is_retryable(known) => {}
-                    _ => *failure = Some(error),
-                },
+                Some((_, Err(error))) => heard.fail(error),
                 None => break,
             }
         }
-        best
+        Ok(best)
     }
 
-    fn learn(&self, map: Vec<Owned>) {
+    fn learn(&self, map: Shards) {
         let mut known = self.known();
         known.doubted.clear();
         known.moved.clear();
         known.nodes = self.seeds.iter().cloned().collect();
-        known.nodes.extend(map.iter().flat_map(|owned| owned.nodes.iter().cloned()));
+        known.nodes.extend(map.places.iter().cloned());
+        if !map.ids.is_empty() {
+            known.ids.clone_from(&map.ids);
+        }
         known.map = map;
     }
 
-    async fn ask(&self, node: &Place) -> Result<Vec<Owned>, Error> {
+    /// What to ask a node on a new connection, for [`recognise`](Self::recognise).
+    pub(crate) fn question() -> Cmd {
+        let mut question = redis::cmd("CLUSTER");
+        question.arg("SLOTS");
+        question
+    }
+
+    /// Whether the node at `place` is one of this cluster. Another may have its address now: it would
+    /// grant what it knows nothing of, since it serves the same slots.
+    ///
+    /// # Errors
+    /// `Unavailable` for a node of another cluster.
+    pub(crate) fn recognise(&self, place: &Place, answer: Value) -> Result<(), Error> {
+        let told = Shards::read(answer, place)?;
+        if told.may_be_of(&self.known().ids) { Ok(()) } else { Err(another_cluster(place)) }
+    }
+
+    async fn ask(&self, node: &Place) -> Result<Shards, Error> {
         let limit = self.settings.timeout;
         let answer = tokio::time::timeout(limit, self.exchange(node)).await.unwrap_or_else(|_| {
             let shown = humantime::format_duration(limit);
             Err(Error::new(ErrorKind::Unavailable, format!("no answer of a node within {shown}")))
         });
-        read(answer?, node)
+        Shards::read(answer?, node)
     }
 
     async fn exchange(&self, node: &Place) -> Result<Value, Error> {
@@ -189,8 +258,7 @@ impl Map {
                 .set_connection_timeout(Some(self.settings.timeout));
             let mut connection =
                 client.get_multiplexed_async_connection_with_config(&config).await?;
-            let mut ask = redis::cmd("CLUSTER");
-            connection.send_packed_command(ask.arg("SLOTS")).await?.extract_error()
+            connection.send_packed_command(&Self::question()).await?.extract_error()
         };
         asked.await.map_err(|error: RedisError| {
             if error.detail().is_some_and(|detail| detail.contains("cluster support disabled")) {
@@ -202,67 +270,17 @@ impl Map {
     }
 }
 
-/// A range of slots, with its master first.
-#[derive(Debug, PartialEq, Eq)]
-struct Owned {
-    first: u16,
-    last: u16,
-    nodes: Vec<Place>,
+fn another_cluster(place: &Place) -> Error {
+    let message = format!("the node at {place} is part of another cluster now");
+    Error::new(ErrorKind::Unavailable, message)
 }
 
-fn owner_in(map: &[Owned], slot: u16) -> Option<&Place> {
-    map.iter().find(|owned| (owned.first..=owned.last).contains(&slot))?.nodes.first()
-}
-
-/// Reads CLUSTER SLOTS: of each range first slot, last slot, and its nodes.
-fn read(answer: Value, asked: &Place) -> Result<Vec<Owned>, Error> {
-    let understood = || -> Option<Vec<Owned>> {
-        let Value::Array(ranges) = answer else { return None };
-        let mut map = Vec::new();
-        for range in ranges {
-            let Value::Array(parts) = range else { return None };
-            let slot = |at: usize| match parts.get(at) {
-                Some(Value::Int(slot)) => u16::try_from(*slot).ok(),
-                _ => None,
-            };
-            let nodes = parts.iter().skip(2).filter_map(|node| {
-                let Value::Array(node) = node else { return None };
-                let Some(Value::Int(port)) = node.get(1) else { return None };
-                let host = match node.first()? {
-                    Value::BulkString(host) => std::str::from_utf8(host).ok()?,
-                    // The node does not know how it is reached: by the way that it was.
-                    Value::Nil => "",
-                    _ => return None,
-                };
-                asked.beside(host, u16::try_from(*port).ok()?)
-            });
-            map.push(Owned { first: slot(0)?, last: slot(1)?, nodes: nodes.collect() });
-        }
-        Some(map)
-    };
-    let not_understood = || Error::new(ErrorKind::Config, "CLUSTER SLOTS was not understood");
-    understood().ok_or_else(not_understood)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_read_and_a_node_without_a_name_is_where_it_was_asked() {
-        let node = |host: Value, port| Value::Array(vec![host, Value::Int(port)]);
-        let text = |text: &str| Value::BulkString(text.into());
-        let range = |first, last, nodes: Vec<Value>| {
-            Value::Array([vec![Value::Int(first), Value::Int(last)], nodes].concat())
-        };
-        let answer = Value::Array(vec![
-            range(0, 8000, vec![node(text("a"), 1), node(text("b"), 2)]),
-            range(8001, 16383, vec![node(Value::Nil, 3), node(text("?"), 4)]),
-        ]);
-        let map = read(answer, &Place::Tcp("seed".into(), 9)).unwrap();
-        assert_eq!(owner_in(&map, 8001), Some(&Place::Tcp("seed".into(), 3)));
-        assert_eq!(owner_in(&map, 8000), Some(&Place::Tcp("a".into(), 1)));
-        assert_eq!(map[1].nodes.len(), 1);
-        assert!(read(Value::Nil, &Place::Tcp("seed".into(), 9)).is_err());
+/// # Errors
+/// `Config` where nodes that were given tell of different clusters.
+fn differ(one: Option<&Shards>, other: &Shards) -> Result<(), Error> {
+    if one.is_none_or(|one| other.may_be_of(&one.ids)) {
+        return Ok(());
     }
+    let message = "the nodes are of different clusters; allowed are nodes of one";
+    Err(Error::new(ErrorKind::Config, message))
 }

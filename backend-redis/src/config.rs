@@ -146,7 +146,7 @@ impl RedisBuilder {
     /// # Errors
     /// `InvalidInput` for a URL that is not of that form. No message shows the URL.
     pub fn from_url(url: &str) -> Result<Self, Error> {
-        crate::url::parse(url)
+        crate::url::parse(url, "")
     }
 
     /// The ACL user; without a password, one that needs none (`nopass`). Default: the server's default
@@ -208,7 +208,8 @@ impl RedisBuilder {
         self
     }
 
-    /// Whether a server may be used whose `maxmemory-policy` may remove held locks. Default: no.
+    /// Whether a server may be used whose `maxmemory-policy` may remove held locks; exclusion is not promised
+    /// there. Default: no.
     #[must_use]
     pub fn allow_eviction(mut self, allow: bool) -> Self {
         self.settings.allow_eviction = allow;

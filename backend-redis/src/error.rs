@@ -9,6 +9,11 @@ pub(crate) const PART_OF_A_CLUSTER: &str =
 pub(crate) const NO_PART_OF_A_CLUSTER: &str =
     "the server in a node's place is no part of a cluster";
 
+pub(crate) const CLOSED: &str = "the connection was closed";
+
+pub(crate) const NO_HOST_NAME: &str = "a node of the cluster is to announce a host name and has none; set its cluster-announce-hostname, or \
+     cluster-preferred-endpoint-type ip";
+
 /// An error of a command that may have been carried out.
 pub(crate) fn of_command(error: &RedisError) -> Error {
     let code = error.code().unwrap_or_default();

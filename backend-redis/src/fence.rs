@@ -47,7 +47,7 @@ impl Fence {
     /// # Errors
     /// As [`connect`](crate::connect).
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        let builder = crate::url::parse(url).map_err(|error| error.at("redis", "connect"))?;
+        let builder = crate::url::parse(url, "").map_err(|error| error.at("redis", "connect"))?;
         Self::build(builder).await
     }
 

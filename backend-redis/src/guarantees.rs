@@ -40,6 +40,11 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
              while the first still believes; turn it on with init",
         );
     }
+    if let Some(policy) = servers.iter().find_map(|server| server.evicting.as_deref()) {
+        return withheld(&format!(
+            "the server's maxmemory-policy is {policy}, which may remove held locks; set noeviction"
+        ));
+    }
     let mut assuming = vec![
         Assumption::new(
             "clock-does-not-step",

@@ -15,6 +15,8 @@ pub(crate) struct Identity {
     pub(crate) replicas: u64,
     /// How many replicas are in touch, where the server refuses writes with too few.
     pub(crate) good_replicas: Option<u64>,
+    /// Its `maxmemory-policy`, if that may remove held locks.
+    pub(crate) evicting: Option<String>,
     /// What CONFIG GET tells of failover, as far as it may be asked.
     pub(crate) limits: Limits,
 }
@@ -46,7 +48,7 @@ impl Limits {
 }
 
 impl Identity {
-    /// Reads the sections `server` and `replication`.
+    /// Reads the sections `server`, `replication` and `memory`.
     pub(crate) fn read(info: &str) -> Result<Self, Error> {
         let missing = || Error::new(ErrorKind::Config, "INFO shows no run id; is this a Redis?");
         Ok(Self {
@@ -56,6 +58,9 @@ impl Identity {
             clustered: field(info, "redis_mode") == Some("cluster"),
             replicas: number(info, "connected_slaves").unwrap_or_default(),
             good_replicas: number(info, "min_slaves_good_slaves"),
+            evicting: field(info, "maxmemory_policy")
+                .filter(|policy| *policy != "noeviction")
+                .map(str::to_owned),
             limits: Limits::default(),
         })
     }

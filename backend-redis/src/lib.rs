@@ -76,6 +76,7 @@
 
 mod acks;
 mod backend;
+mod background;
 mod batch;
 mod certificates;
 mod cluster;
@@ -91,6 +92,7 @@ mod keys;
 mod link;
 pub mod node;
 mod operate;
+mod promises;
 mod pushes;
 mod redirect;
 mod reply;
@@ -100,6 +102,7 @@ mod run;
 mod scripts;
 mod sentinel;
 mod settings;
+mod shards;
 mod slots;
 mod store;
 mod subscription;

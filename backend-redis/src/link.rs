@@ -118,7 +118,7 @@ impl Link {
         if !told.identity.clustered && settings.topology.is_cluster() {
             return Err(Error::new(ErrorKind::Unavailable, error::NO_PART_OF_A_CLUSTER));
         }
-        link.check_memory_policy(settings).await?;
+        check_memory_policy(&told.identity, settings)?;
         Ok(link)
     }
 
@@ -171,10 +171,10 @@ impl Link {
     /// Asks the server who it is, on this connection.
     pub(crate) async fn confirm(&self) -> Result<Handshake, Error> {
         let asked = SystemEnv.now();
-        let (server, replication) =
-            tokio::try_join!(self.info("server"), self.info("replication"))?;
+        let (server, replication, memory) =
+            tokio::try_join!(self.info("server"), self.info("replication"), self.info("memory"))?;
         let clock = identity::field(&server, "server_time_usec").and_then(|time| time.parse().ok());
-        let mut identity = Identity::read(&(server + &replication))?;
+        let mut identity = Identity::read(&(server + &replication + &memory))?;
         if identity.role != "master" {
             self.retire();
             let message = format!("the server is a {}; allowed is a master", identity.role);
@@ -213,19 +213,6 @@ impl Link {
             }
         }
         Ok(limits)
-    }
-
-    async fn check_memory_policy(&self, settings: &Settings) -> Result<(), Error> {
-        let info = self.info("memory").await?;
-        let policy = identity::field(&info, "maxmemory_policy").unwrap_or("noeviction");
-        if policy == "noeviction" || settings.allow_eviction {
-            return Ok(());
-        }
-        let message = format!(
-            "the server's maxmemory-policy is {policy}, which may remove held locks; allowed is \
-             noeviction, or any with allow_eviction=true"
-        );
-        Err(Error::new(ErrorKind::Config, message))
     }
 
     async fn info(&self, section: &str) -> Result<String, Error> {
@@ -284,6 +271,17 @@ impl Link {
             Error::new(ErrorKind::OutcomeUnknown, format!("no answer within {shown}"))
         })
     }
+}
+
+fn check_memory_policy(told: &Identity, settings: &Settings) -> Result<(), Error> {
+    let Some(policy) = told.evicting.as_ref().filter(|_| !settings.allow_eviction) else {
+        return Ok(());
+    };
+    let message = format!(
+        "the server's maxmemory-policy is {policy}, which may remove held locks; allowed is \
+         noeviction, or any with allow_eviction=true"
+    );
+    Err(Error::new(ErrorKind::Config, message))
 }
 
 /// A map of RESP3 as the list that it is in RESP2.

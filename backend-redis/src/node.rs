@@ -97,6 +97,15 @@ impl fmt::Debug for Node {
     }
 }
 
+/// One node by its URL, as [`RedisBuilder::from_url`]; `also` names the options of the store over several that
+/// stood in the same place and were taken out, for the message about one that nobody knows.
+///
+/// # Errors
+/// As [`RedisBuilder::from_url`].
+pub fn from_url(url: &str, also: &str) -> Result<RedisBuilder, Error> {
+    crate::url::parse(url, also)
+}
+
 impl Node {
     /// A node by its description; `client` is a random number of this client's. Does not connect.
     ///
@@ -177,6 +186,12 @@ impl Node {
     pub fn believed(&self) -> Settings {
         let Agreed { longest, quarantine } = self.store().agreed();
         Settings { longest_lease: longest, quarantine }
+    }
+
+    /// The node's `maxmemory-policy`, if that may remove held locks, by what it said last.
+    #[must_use]
+    pub fn evicting(&self) -> Option<String> {
+        self.store().promises.evicting()
     }
 
     /// Tells the client what the settings are, for a node that has lost its record.

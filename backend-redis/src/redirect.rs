@@ -2,7 +2,7 @@
 
 use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
 
-use crate::topology::Place;
+use crate::topology::{Place, UNNAMED};
 
 /// None of these commands was carried out.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub(crate) enum Redirect {
     Ask(Place),
     /// The slot is on the move, with some of the keys here and some there.
     Again,
+    /// To a node that is to announce a host name, and has none.
+    Unnamed,
     /// The server has become a replica.
     Demoted,
     /// The server is not in touch with its cluster, and another may have taken its place.
@@ -22,14 +24,18 @@ pub(crate) enum Redirect {
 impl Redirect {
     /// What an error of the server at `place` says.
     pub(crate) fn of(error: &RedisError, place: &Place) -> Option<Self> {
-        let there = || {
+        let there = |to: fn(Place) -> Self| {
             let (address, _) = error.redirect_node()?;
             let (host, port) = address.rsplit_once(':')?;
-            place.beside(host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?)
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            if host == UNNAMED {
+                return Some(Self::Unnamed);
+            }
+            place.beside(host, port.parse().ok()?).map(to)
         };
         match error.kind() {
-            Driver::Server(Server::Moved) => there().map(Self::Moved),
-            Driver::Server(Server::Ask) => there().map(Self::Ask),
+            Driver::Server(Server::Moved) => there(Self::Moved),
+            Driver::Server(Server::Ask) => there(Self::Ask),
             Driver::Server(Server::TryAgain) => Some(Self::Again),
             Driver::Server(Server::ReadOnly) => Some(Self::Demoted),
             Driver::Server(Server::ClusterDown) => Some(Self::Alone),

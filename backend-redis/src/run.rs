@@ -99,6 +99,9 @@ impl Store {
                 };
                 way.ask = Some(self.link_to(&place, bucket).await?);
             }
+            Redirect::Unnamed => {
+                return Err(Error::new(ErrorKind::Unavailable, error::NO_HOST_NAME));
+            }
             Redirect::Again => {
                 let pause = FIRST_PAUSE * (1 << (way.turns - 1).min(8));
                 tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
@@ -247,8 +250,8 @@ impl Store {
             match answer.reply {
                 // Late by a clock that was stepped, since the answer has come in time.
                 Some(Reply::Stale | Reply::Late) if answer.first.is_none() => {
-                    let told = Box::pin(link.confirm()).await?;
-                    self.promise(Some((&link.place, &told.identity)));
+                    Box::pin(link.confirm()).await?;
+                    self.promises.heard(&link, &self.routes);
                 }
                 Some(Reply::Settings(longest, quarantine)) if answer.first.is_none() => {
                     self.adopt(longest, quarantine)?;

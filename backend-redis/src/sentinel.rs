@@ -8,7 +8,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -20,6 +20,9 @@ use redis::{
 };
 
 use crate::{error, settings::Settings, topology::Place};
+
+/// How long one is waited for before the next is asked, where any will do.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the other sentinels are waited for after the first has answered.
 const OTHERS: Duration = Duration::from_millis(100);
@@ -47,6 +50,7 @@ pub(crate) struct Watch {
     /// What all were found to say, or one said later with a newer configuration.
     known: Mutex<Option<Told>>,
     next: AtomicUsize,
+    closed: AtomicBool,
 }
 
 impl fmt::Debug for Watch {
@@ -63,13 +67,15 @@ impl Watch {
             settings: settings.clone(),
             known: Mutex::default(),
             next: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
         })
     }
 
     /// Where the master is, by all sentinels that answer.
     pub(crate) async fn locate(&self) -> Result<Place, Error> {
         let count = self.group.sentinels.len();
-        let mut asked: FuturesUnordered<_> = (0..count).map(|at| self.ask(at)).collect();
+        let mut asked: FuturesUnordered<_> =
+            (0..count).map(|at| self.ask(at, self.settings.timeout)).collect();
         let mut best: Option<Told> = None;
         let mut failure = None;
         loop {
@@ -104,13 +110,22 @@ impl Watch {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the master has moved away from `place`; asks one sentinel, the next one each time.
+    /// Whether the master has moved away from `place`; asks one sentinel that answers, another one first
+    /// each time.
     pub(crate) async fn has_left(&self, place: &Place) -> bool {
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.group.sentinels.len();
-        let answer = self.ask(at).await;
+        let (first, count) =
+            (self.next.fetch_add(1, Ordering::Relaxed), self.group.sentinels.len());
+        let mut answer = None;
+        for turn in 0..count {
+            let limit = self.settings.timeout.min(PATIENCE);
+            answer = self.ask(first.wrapping_add(turn) % count, limit).await.ok();
+            if answer.is_some() {
+                break;
+            }
+        }
         let mut known = self.known();
         // At the same number it is the same master, by another of its names perhaps.
-        if let Ok(told) = answer
+        if let Some(told) = answer
             && known.as_ref().is_none_or(|known| told.epoch > known.epoch)
         {
             *known = Some(told);
@@ -122,10 +137,21 @@ impl Watch {
         self.connections[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn ask(&self, at: usize) -> Result<Told, Error> {
-        let answer = tokio::time::timeout(self.settings.timeout, self.exchange(at)).await;
+    /// Lets go of all connections, and makes no other.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        for at in 0..self.connections.len() {
+            *self.slot(at) = None;
+        }
+    }
+
+    async fn ask(&self, at: usize, limit: Duration) -> Result<Told, Error> {
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable, error::CLOSED));
+        }
+        let answer = tokio::time::timeout(limit, self.exchange(at)).await;
         let answer = answer.unwrap_or_else(|_| {
-            let shown = humantime::format_duration(self.settings.timeout);
+            let shown = humantime::format_duration(limit);
             let message = format!("no answer of a sentinel within {shown}");
             Err(Error::new(ErrorKind::Unavailable, message))
         });
@@ -142,6 +168,10 @@ impl Watch {
             None => self.dial(at).await.map_err(|error| error::of_connecting(&error))?,
         };
         *self.slot(at) = Some(connection.clone());
+        // It came too late to be let go of with the others.
+        if self.closed.load(Ordering::SeqCst) {
+            *self.slot(at) = None;
+        }
         let mut question = redis::pipe();
         // During a failover the first already tells the new one, the second its configuration's number.
         question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.group.master);

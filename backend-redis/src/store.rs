@@ -1,9 +1,8 @@
 //! The connections that are in use, and what the store is agreed to be.
 
 use std::{
-    collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -13,11 +12,13 @@ use lock_core::{Env as _, Error, ErrorKind, Guarantees, SystemEnv};
 use redis::Value;
 
 use crate::{
+    background::look_after,
     batch::{Gathering, gathering},
-    error, guarantees,
+    error,
     identity::Identity,
     keys::{Bucket, Keys},
-    link::{CONFIRM_EVERY, Link},
+    link::Link,
+    promises::Promises,
     pushes::Pushes,
     redirect::Redirect,
     reply::{self, Reply},
@@ -38,13 +39,10 @@ pub(crate) struct Store {
     pub(crate) settings: Settings,
     pub(crate) keys: Keys,
     pub(crate) pushes: Arc<Pushes>,
-    pub(crate) routes: Routes,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) promises: Arc<Promises>,
     gatherings: Box<[Gathering]>,
     pub(crate) finder: Finder,
-    agreed: Mutex<Agreed>,
-    promised: RwLock<Arc<Guarantees>>,
-    /// What each server said of itself last.
-    identities: Mutex<HashMap<Place, Arc<Identity>>>,
     closed: AtomicBool,
 }
 
@@ -63,40 +61,24 @@ impl Store {
 
     /// A store that connects when it is first asked.
     pub(crate) fn new(settings: Settings, keys: Keys, pushes: Pushes) -> Self {
-        let agreed = settings.first_agreed();
         Self {
-            promised: RwLock::new(Arc::new(guarantees::of(agreed, &settings, &[]))),
-            identities: Mutex::default(),
+            promises: Arc::new(Promises::new(&settings)),
             gatherings: keys.buckets().map(|_| gathering()).collect(),
-            routes: Routes::new(keys.buckets().count()),
+            routes: Arc::new(Routes::new(keys.buckets().count())),
             finder: Finder::new(&settings),
             settings,
             keys,
             pushes: Arc::new(pushes),
-            agreed: Mutex::new(agreed),
             closed: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn agreed(&self) -> Agreed {
-        *self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.promises.agreed()
     }
 
     pub(crate) fn promised(&self) -> Arc<Guarantees> {
-        Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Promises what holds by what the servers say of themselves, one of them just now.
-    pub(crate) fn promise(&self, told: Option<(&Place, &Arc<Identity>)>) {
-        let mut identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((place, identity)) = told {
-            // What was said by one that is used no more binds nobody.
-            identities.retain(|place, _| self.routes.may_use(place));
-            identities.insert(place.clone(), Arc::clone(identity));
-        }
-        let known: Vec<&Identity> = identities.values().map(AsRef::as_ref).collect();
-        let promised = Arc::new(guarantees::of(self.agreed(), &self.settings, &known));
-        *self.promised.write().unwrap_or_else(PoisonError::into_inner) = promised;
+        self.promises.promised()
     }
 
     /// The connection to the server of a bucket, made anew if the last one has ended.
@@ -154,7 +136,7 @@ impl Store {
             return Err(error);
         }
         if self.closed.load(Ordering::SeqCst) {
-            return Err(Error::new(ErrorKind::Unavailable, "the connection was closed"));
+            return Err(Error::new(ErrorKind::Unavailable, error::CLOSED));
         }
         let made = self.connect(place, bucket).await.map_err(error::before_asking);
         tried.failure.note(&made, SystemEnv.now());
@@ -165,10 +147,14 @@ impl Store {
     async fn connect(&self, place: &Place, bucket: Bucket) -> Result<Arc<Link>, Error> {
         let link = Link::open(&self.settings, place, Arc::clone(&self.pushes)).await?;
         let link = Arc::new(link);
-        let told = link.handshake().await?;
+        link.handshake().await?;
+        if let Some(question) = self.finder.question() {
+            let answer = link.send(&question).await?;
+            self.finder.recognise(place, answer.map_err(|error| error::of_command(&error))?)?;
+        }
         self.compare_settings(&link, bucket).await?;
-        self.promise(Some((place, &told.identity)));
-        keep_confirming(&link, &self.pushes, &self.finder);
+        self.promises.heard(&link, &self.routes);
+        look_after(&link, self);
         Ok(link)
     }
 
@@ -180,6 +166,7 @@ impl Store {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.routes.clear();
+        self.finder.close();
     }
 
     async fn compare_settings(&self, link: &Link, bucket: Bucket) -> Result<(), Error> {
@@ -226,8 +213,7 @@ impl Store {
     }
 
     pub(crate) fn set_agreed(&self, agreed: Agreed) {
-        *self.agreed.lock().unwrap_or_else(PoisonError::into_inner) = agreed;
-        self.promise(None);
+        self.promises.agree(agreed);
     }
 
     /// The calls of a bucket that may go together.
@@ -272,31 +258,4 @@ impl Answer {
     pub(crate) fn number(value: Value) -> Result<Self, Error> {
         Ok(Self { first: Some(reply::number(&value)?), reply: None })
     }
-}
-
-/// Confirms the handshake until the connection has ended or nobody uses it.
-fn keep_confirming(link: &Arc<Link>, pushes: &Arc<Pushes>, finder: &Finder) {
-    let (link, pushes, finder) = (Arc::downgrade(link), Arc::clone(pushes), finder.clone());
-    tokio::spawn(async move {
-        let mut last = None;
-        loop {
-            tokio::time::sleep(CONFIRM_EVERY).await;
-            let Some(link) = link.upgrade().filter(|link| !link.is_dead()) else { return };
-            match link.confirm().await {
-                Ok(told) => {
-                    let identity = told.identity;
-                    if last.replace(Arc::clone(&identity)).is_some_and(|old| old != identity) {
-                        pushes.recheck_all();
-                    }
-                }
-                Err(error) => tracing::warn!(%error, "the server did not confirm who it is"),
-            }
-            if finder.has_left(&link.place).await {
-                // Whoever waits asks again, and so finds the new one.
-                link.retire();
-                pushes.recheck_all();
-            }
-            link.listening.unsubscribe_if_idle().await;
-        }
-    });
 }

@@ -1,6 +1,6 @@
 //! Where the servers of a store are, and which of them serves a bucket.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, net::Ipv6Addr, os::unix::net::SocketAddr as UnixAddress, path::PathBuf, sync::Arc};
 
 use lock_core::{Error, ErrorKind};
 
@@ -10,6 +10,9 @@ use crate::{
     sentinel::{Group, Watch},
     settings::Settings,
 };
+
+/// What stands for the host of a node that has none to announce.
+pub(crate) const UNNAMED: &str = "?";
 
 /// Where one server is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,8 +26,8 @@ impl Place {
     /// Another server of the same store, as this one names it; without a name it is on the same host.
     pub(crate) fn beside(&self, host: &str, port: u16) -> Option<Self> {
         match self {
-            // A node that does not know.
-            _ if host == "?" => None,
+            // It need not be the host that was asked.
+            _ if host == UNNAMED => None,
             Self::Tcp(here, _) => Some(Self::Tcp(named(host, here), port)),
             Self::Tls(here, _) => Some(Self::Tls(named(host, here), port)),
             Self::Unix(_) => None,
@@ -36,9 +39,47 @@ fn named(host: &str, here: &str) -> String {
     if host.is_empty() { here.to_owned() } else { host.to_owned() }
 }
 
+impl Place {
+    /// # Errors
+    /// `InvalidInput` for what is no place. A host is not repeated: a URL in its place has a password.
+    fn check(&self) -> Result<(), Error> {
+        let refuse = |message: &str| Err(Error::new(ErrorKind::InvalidInput, message));
+        let (host, port) = match self {
+            Self::Tcp(host, port) | Self::Tls(host, port) => (host, *port),
+            Self::Unix(path) => {
+                let usable = UnixAddress::from_pathname(path).is_ok();
+                let usable = usable && !path.as_os_str().is_empty();
+                return if usable {
+                    Ok(())
+                } else {
+                    refuse(
+                        "the path of the socket is empty or too long for one; allowed are about 100 bytes",
+                    )
+                };
+            }
+        };
+        if port == 0 {
+            return refuse("port 0 is not allowed; allowed are 1 to 65535");
+        }
+        // An address of a link has its zone behind it.
+        let address = host.split_once('%').map_or(host.as_str(), |(address, _)| address);
+        let named = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
+        if address.parse::<Ipv6Addr>().is_ok() || !host.is_empty() && host.chars().all(named) {
+            return Ok(());
+        }
+        refuse(
+            "a host of the store is not allowed; allowed are a name of letters, digits, and . - _, or an \
+             IPv4 or an IPv6 address, with nothing else in it",
+        )
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Tcp(host, port) | Self::Tls(host, port) if host.contains(':') => {
+                write!(f, "[{host}]:{port}")
+            }
             Self::Tcp(host, port) | Self::Tls(host, port) => write!(f, "{host}:{port}"),
             Self::Unix(path) => write!(f, "{}", path.display()),
         }
@@ -81,6 +122,12 @@ impl Topology {
     /// # Errors
     /// `InvalidInput` for what cannot be meant.
     pub(crate) fn check(&self) -> Result<(), Error> {
+        let places = match self {
+            Self::Single(place) => std::slice::from_ref(place),
+            Self::Sentinel(group) => &group.sentinels,
+            Self::Cluster(seeds) => seeds,
+        };
+        places.iter().try_for_each(Place::check)?;
         let refuse = |message: &str| Err(Error::new(ErrorKind::InvalidInput, message));
         match self {
             Self::Single(_) => Ok(()),
@@ -138,6 +185,31 @@ impl Finder {
         match self {
             Self::Cluster(map) => map.locate(slot).await,
             Self::Fixed(_) | Self::Sentinel(_) => self.locate(Bucket::FIRST).await,
+        }
+    }
+
+    /// What to ask a server on a new connection, where [`recognise`](Self::recognise) wants to know.
+    pub(crate) fn question(&self) -> Option<redis::Cmd> {
+        matches!(self, Self::Cluster(_)).then(Map::question)
+    }
+
+    /// Whether the server at this place is one of the store's.
+    pub(crate) fn recognise(&self, place: &Place, answer: redis::Value) -> Result<(), Error> {
+        match self {
+            Self::Fixed(_) | Self::Sentinel(_) => Ok(()),
+            Self::Cluster(map) => map.recognise(place, answer),
+        }
+    }
+
+    /// Whether [`has_left`](Self::has_left) can ever be.
+    pub(crate) fn may_tell_of_another(&self) -> bool {
+        matches!(self, Self::Sentinel(_))
+    }
+
+    /// Lets go of all connections, and makes no other.
+    pub(crate) fn close(&self) {
+        if let Self::Sentinel(watch) = self {
+            watch.close();
         }
     }
 

@@ -1,15 +1,17 @@
 //! A store by its URL.
 
-use std::{path::Path, sync::Arc};
+mod options;
+
+use std::sync::Arc;
 
 use lock_core::{Backend, Error, ErrorKind};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
+use self::options::options;
 use crate::{
     config::RedisBuilder,
     sentinel::Group,
-    settings::{Login, Protocol},
     topology::{Place, Topology},
 };
 
@@ -42,14 +44,15 @@ const FORM: &str = "the URL of a Redis store is redis://USER:PASSWORD@HOST:PORT/
 /// As [`RedisBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message shows the
 /// URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
-    parse(url).map_err(|error| error.at("redis", "connect"))?.build().await
+    parse(url, "").map_err(|error| error.at("redis", "connect"))?.build().await
 }
 
 fn refuse(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidInput, message)
 }
 
-pub(crate) fn parse(url: &str) -> Result<RedisBuilder, Error> {
+/// The store of a URL; `also` are options of a store over several.
+pub(crate) fn parse(url: &str, also: &str) -> Result<RedisBuilder, Error> {
     let (url, hosts) = single_host(url)?;
     let url = Url::parse(&url).map_err(|_| refuse(FORM))?;
     if url.fragment().is_some() {
@@ -100,7 +103,7 @@ pub(crate) fn parse(url: &str) -> Result<RedisBuilder, Error> {
     if !number.is_empty() {
         builder = builder.database(database(number)?);
     }
-    options(builder, &url, socket)
+    options(builder, &url, socket, also)
 }
 
 /// The URL with one host in place of several, and those that it had.
@@ -108,93 +111,41 @@ fn single_host(url: &str) -> Result<(String, Vec<String>), Error> {
     let Some((scheme, rest)) = url.split_once("://") else { return Ok((url.to_owned(), vec![])) };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
-    let (login, hosts) = match authority.rsplit_once('@') {
-        Some((login, hosts)) => (format!("{login}@"), hosts),
-        None => (String::new(), authority),
-    };
+    let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
     if hosts.is_empty() {
-        return if login.is_empty() { Ok((url.to_owned(), vec![])) } else { Err(refuse(FORM)) };
+        return if authority.is_empty() { Ok((url.to_owned(), vec![])) } else { Err(refuse(FORM)) };
+    }
+    if login.contains('@') {
+        return Err(refuse(
+            "a user or a password of the URL has an @ in it, which is to be percent-encoded: %40; one login \
+             is for all hosts",
+        ));
     }
     let hosts = hosts.split(',').map(str::to_owned).collect();
+    let login = if login.is_empty() { String::new() } else { format!("{login}@") };
     Ok((format!("{scheme}://{login}host{tail}"), hosts))
 }
 
-/// `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`, with TLS for a scheme that begins with `rediss`.
+/// `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`, with TLS for a scheme that begins with `rediss`. What is wrong is not
+/// repeated: it may be a part of a password.
 fn place(text: &str, default: u16, scheme: &str) -> Result<Place, Error> {
-    let url = Url::parse(&format!("redis://{text}")).map_err(|_| refuse(FORM))?;
-    let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| refuse(FORM))?;
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let port = url.port().unwrap_or(default);
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').ok_or_else(|| refuse(FORM))?,
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let port = match port.strip_prefix(':') {
+        Some(port) if port.contains(':') => {
+            return Err(refuse("an IPv6 address of the URL stands in brackets: [::1]:6379"));
+        }
+        _ if host.is_empty() => return Err(refuse(FORM)),
+        Some("") => default,
+        None if port.is_empty() => default,
+        port => port.and_then(|port| port.parse().ok()).ok_or_else(|| {
+            refuse("the port of a host in the URL is not allowed; allowed are 1 to 65535")
+        })?,
+    };
+    let host = host.to_owned();
     Ok(if scheme.starts_with("rediss") { Place::Tls(host, port) } else { Place::Tcp(host, port) })
-}
-
-fn options(mut builder: RedisBuilder, url: &Url, socket: bool) -> Result<RedisBuilder, Error> {
-    let (mut cert, mut key) = (None, None);
-    let mut sentinel = Login::default();
-    let watched = matches!(builder.settings.topology, Topology::Sentinel(_));
-    for (option, value) in url.query_pairs() {
-        let value = &*value;
-        builder = match &*option {
-            "prefix" => builder.prefix(value),
-            "longest_lease" => builder.longest_lease(span("longest_lease", value)?),
-            "timeout" => builder.timeout(span("timeout", value)?),
-            "late_after" => builder.late_after(span("late_after", value)?),
-            "failover_margin" => builder.failover_margin(span("failover_margin", value)?),
-            "wait_replicas" => builder.wait_replicas(value.parse().map_err(|_| {
-                refuse(format!(
-                    "wait_replicas {value:?} is not allowed; allowed are 0 to {}",
-                    u32::MAX
-                ))
-            })?),
-            "wait_timeout" => builder.wait_timeout(span("wait_timeout", value)?),
-            "quarantine" => builder.quarantine(choice("quarantine", value, ["on", "off"])?),
-            "allow_eviction" => {
-                builder.allow_eviction(choice("allow_eviction", value, ["true", "false"])?)
-            }
-            "protocol" => {
-                let resp3 = choice("protocol", value, ["resp3", "resp2"])?;
-                builder.protocol(if resp3 { Protocol::Resp3 } else { Protocol::Resp2 })
-            }
-            "ca" => builder.roots(file("ca", value)?),
-            "cert" => {
-                cert = Some(file("cert", value)?);
-                builder
-            }
-            "key" => {
-                key = Some(file("key", value)?);
-                builder
-            }
-            "sentinel_user" if watched => {
-                sentinel.username = Some(value.to_owned());
-                builder
-            }
-            "sentinel_password" if watched => {
-                sentinel.password = Some(value.to_owned());
-                builder
-            }
-            "user" if socket => builder.username(value),
-            "password" if socket => builder.password(value),
-            "db" if socket => builder.database(database(value)?),
-            // Its value may be a secret in the wrong place; so may all of it, of a password with a `?`
-            // that was not encoded.
-            other => {
-                let secret = url.query().is_some_and(|query| query.contains('@'));
-                let other = if secret { String::new() } else { format!(" {other:?}") };
-                return Err(refuse(format!(
-                    "unknown option{other}; allowed are prefix, longest_lease, quarantine, \
-                     protocol, timeout, allow_eviction, failover_margin, wait_replicas, wait_timeout, \
-                     late_after, ca, cert, key, for a socket user, password, db, with sentinels sentinel_user, \
-                     sentinel_password"
-                )));
-            }
-        };
-    }
-    builder = builder.sentinel_login(sentinel.username, sentinel.password);
-    match (cert, key) {
-        (Some(cert), Some(key)) => Ok(builder.certificate(cert, key)),
-        (None, None) => Ok(builder),
-        _ => Err(refuse("of cert and key only one is given; allowed are both or neither")),
-    }
 }
 
 fn decoded(text: &str) -> Result<String, Error> {
@@ -210,32 +161,14 @@ fn database(text: &str) -> Result<u32, Error> {
     text.parse().map_err(|_| refuse(message))
 }
 
-fn span(option: &str, value: &str) -> Result<std::time::Duration, Error> {
-    humantime::parse_duration(value).map_err(|_| {
-        refuse(format!("{option} {value:?} is not allowed; allowed is a duration such as 30s"))
-    })
-}
-
-/// `true` for the first of two words.
-fn choice(option: &str, value: &str, words: [&str; 2]) -> Result<bool, Error> {
-    match words.iter().position(|word| *word == value) {
-        Some(at) => Ok(at == 0),
-        None => Err(refuse(format!(
-            "{option} {value:?} is not allowed; allowed are {} and {}",
-            words[0], words[1]
-        ))),
-    }
-}
-
-fn file(option: &str, path: &str) -> Result<Vec<u8>, Error> {
-    std::fs::read(Path::new(path)).map_err(|error| {
-        refuse(format!("the file {path:?} of {option} cannot be read")).with_source(error)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Protocol;
+
+    fn parse(url: &str) -> Result<RedisBuilder, Error> {
+        super::parse(url, "")
+    }
 
     #[test]
     fn all_parts_of_a_url_are_read() {
@@ -284,6 +217,22 @@ mod tests {
         for (url, part) in [
             ("redis://:hunter2@/0", "redis://USER"),
             ("redis://:hunter2@a,b/0", "redis://USER"),
+            ("redis://u:hunter2", "allowed are 1 to 65535"),
+            ("redis://:hunter2@h:65536", "allowed are 1 to 65535"),
+            ("redis://:hunter2@h:0", "port 0"),
+            ("redis://:hunter2@@h", "%40"),
+            ("redis://:hunter2@::1", "in brackets: [::1]:6379"),
+            ("redis://:hunter2@[::1", "redis://USER"),
+            ("redis://:hunter2@[::1]6379", "allowed are 1 to 65535"),
+            ("redis://:hunter2@[::z]", "an IPv6 address"),
+            ("redis://u%3Ahunter2%40h", "host of the store"),
+            ("redis+sentinel://a:hunter2@h1,b:hunter3@h2/main", "%40"),
+            ("redis://:hunter2@h?timeout=1s&prefix=a&timeout=hunter", "timeout is given twice"),
+            ("unix:/s?password=hunter2&password=hunter3", "password is given twice"),
+            ("redis://me:?timeout=hunter2@h", "timeout is not allowed"),
+            ("redis://me:?quarantine=hunter2@h", "quarantine is not allowed"),
+            ("redis://me:?wait_replicas=hunter2@h", "wait_replicas is not allowed"),
+            ("rediss://me:?ca=hunter2@h", "the file of ca"),
             ("redis+sentinel://:hunter2@a,,b/main", "redis://USER"),
             ("redis+sentinel://:hunter2@a,b", "name is empty"),
             ("redis://:hunter2@h?sentinel_user=hunter", "unknown option \"sentinel_user\""),

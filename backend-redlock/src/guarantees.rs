@@ -2,18 +2,23 @@
 
 use std::time::Duration;
 
-use backend_redis::node::Settings;
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
-use crate::{config::Options, vote::majority};
+use crate::{config::Options, quorum::Basis, vote::majority};
 
-pub(crate) fn of(settings: Settings, options: &Options, nodes: usize) -> Guarantees {
+pub(crate) fn of((settings, evicting): &Basis, options: &Options, nodes: usize) -> Guarantees {
     let show = humantime::format_duration;
     let bound = options.clock_bound;
     let mut promised = Guarantees::new(options.shortest_lease(), settings.longest_lease);
     let needed = majority(nodes);
     let assume = |id, text: String| Assumption::new(id, text);
-    promised.exclusion = if settings.quarantine {
+    promised.exclusion = if let Some((node, policy)) = evicting {
+        Promise::Withheld {
+            why: format!(
+                "the maxmemory-policy of {node} is {policy}, which may remove held locks; set noeviction"
+            ),
+        }
+    } else if settings.quarantine {
         Promise::Holds {
             assuming: vec![
                 assume(

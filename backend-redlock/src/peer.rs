@@ -155,6 +155,14 @@ impl Peer {
         !std::mem::replace(&mut state.probing, true)
     }
 
+    /// Its probe has ended, unless it has told already.
+    pub(crate) fn unprobed(&self) {
+        let mut state = self.state();
+        if std::mem::take(&mut state.probing) {
+            state.suspected = None;
+        }
+    }
+
     /// A probe was answered.
     pub(crate) fn trust(&self) {
         let mut state = self.state();

@@ -35,10 +35,13 @@ pub(crate) struct Quorum {
     pub(crate) gathering: Gathering,
     /// The last number that this client proposed: two calls of one client never propose the same.
     proposed: AtomicU64,
-    promised: RwLock<(Settings, Arc<Guarantees>)>,
+    promised: RwLock<(Basis, Arc<Guarantees>)>,
     tasks: TaskTracker,
     closing: CancellationToken,
 }
+
+/// What is promised rests on this: the settings, and a node that may remove held locks.
+pub(crate) type Basis = (Settings, Option<(String, String)>);
 
 impl fmt::Debug for Quorum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,8 +80,8 @@ impl Quorum {
     }
 
     pub(crate) fn new(peers: Vec<Peer>, options: Options, wake: Arc<Wake>) -> Self {
-        let settings = peers[0].node.believed();
-        let promised = guarantees::of(settings, &options, peers.len());
+        let basis = (peers[0].node.believed(), None);
+        let promised = guarantees::of(&basis, &options, peers.len());
         Self {
             peers,
             options,
@@ -86,7 +89,7 @@ impl Quorum {
             spared: Spared::default(),
             gathering: Gathering::new(HABIT),
             proposed: AtomicU64::new(0),
-            promised: RwLock::new((settings, Arc::new(promised))),
+            promised: RwLock::new((basis, Arc::new(promised))),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
         }
@@ -181,11 +184,11 @@ impl Quorum {
     /// Nobody waits for this node any more, until it has answered a probe.
     pub(crate) fn suspect(self: &Arc<Self>, at: usize, why: &str) {
         if self.peers[at].suspect(why) {
-            let (quorum, closing) = (Arc::downgrade(self), self.closing.clone());
+            let (probing, closing) = (Probing(Arc::downgrade(self), at), self.closing.clone());
             self.behind(async move {
                 tokio::select! {
                     () = closing.cancelled() => {}
-                    () = probe(quorum, at) => {}
+                    () = probing.run() => {}
                 }
             });
         }
@@ -244,14 +247,14 @@ impl Quorum {
     }
 
     pub(crate) fn promised(&self) -> Arc<Guarantees> {
-        let settings = self.peers[0].node.believed();
-        let (known, promised) =
-            self.promised.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if known == settings {
-            return promised;
+        let evicting = |peer: &Peer| Some((peer.address.clone(), peer.node.evicting()?));
+        let basis = (self.peers[0].node.believed(), self.peers.iter().find_map(evicting));
+        let known = self.promised.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if known.0 == basis {
+            return known.1;
         }
-        let promised = Arc::new(guarantees::of(settings, &self.options, self.peers.len()));
-        let entry = (settings, Arc::clone(&promised));
+        let promised = Arc::new(guarantees::of(&basis, &self.options, self.peers.len()));
+        let entry = (basis, Arc::clone(&promised));
         *self.promised.write().unwrap_or_else(PoisonError::into_inner) = entry;
         promised
     }
@@ -268,19 +271,36 @@ impl Quorum {
     }
 }
 
-/// Asks until the node answers within the time that calls are given.
-async fn probe(quorum: Weak<Quorum>, at: usize) {
-    let mut pause = Duration::from_millis(20);
-    loop {
-        let Some(quorum) = quorum.upgrade() else { return };
-        let start = SystemEnv.now();
-        let limit = quorum.options.longest_wait();
-        if quorum.hello(at).await.is_ok() && SystemEnv.now().since(start) <= limit {
-            quorum.peers[at].trust();
-            return;
+/// A probe of a suspected node. Where it is dropped with its runtime, nobody would ask the node again: then it
+/// is as good as the next call finds it.
+struct Probing(Weak<Quorum>, usize);
+
+impl Drop for Probing {
+    fn drop(&mut self) {
+        if let Some(quorum) = self.0.upgrade() {
+            quorum.peers[self.1].unprobed();
         }
-        drop(quorum);
-        tokio::time::sleep(jittered(&SystemEnv, pause)).await;
-        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}
+
+impl Probing {
+    /// Asks until the node answers within the time that calls are given.
+    async fn run(mut self) {
+        let at = self.1;
+        let mut pause = Duration::from_millis(20);
+        loop {
+            let Some(quorum) = self.0.upgrade() else { return };
+            let start = SystemEnv.now();
+            let limit = quorum.options.longest_wait();
+            if quorum.hello(at).await.is_ok() && SystemEnv.now().since(start) <= limit {
+                // From here on another may probe it.
+                self.0 = Weak::new();
+                quorum.peers[at].trust();
+                return;
+            }
+            drop(quorum);
+            tokio::time::sleep(jittered(&SystemEnv, pause)).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
     }
 }

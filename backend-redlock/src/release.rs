@@ -145,10 +145,11 @@ impl Quorum {
                 None => break None,
             }
         };
-        let (quorum, again, lease) = (Arc::clone(self), Arc::clone(&call), grant.lease);
+        let again: Vec<_> = (0..self.peers.len()).map(|at| Arc::clone(calls(at))).collect();
+        let (quorum, lease) = (Arc::clone(self), grant.lease);
         round.finish(self, move |at, answer| {
             if matches!(answer, Some(Err(_))) {
-                quorum.free_behind(at, Arc::clone(&again), lease);
+                quorum.free_behind(at, Arc::clone(&again[at]), lease);
             }
         });
         outcome.map(|outcome| (outcome, None)).ok_or_else(|| self.too_few_freed(&count))

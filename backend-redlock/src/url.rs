@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use backend_redis::RedisBuilder;
-use lock_core::{Backend, Error, ErrorKind};
+use backend_redis::node;
+use lock_core::{Backend, Error, ErrorKind, Given};
+use url::form_urlencoded;
 
 use crate::config::RedlockBuilder;
 
@@ -38,26 +39,39 @@ struct Own {
 }
 
 impl Own {
+    /// Those that a node's URL does not have.
+    const NAMES: &str = "node_timeout, clock_bound, ";
+
     fn read(query: &str) -> Result<Self, Error> {
-        let mut own = Self::default();
+        let (mut own, mut given) = (Self::default(), Given::default());
+        // All of it may be a part of a password with a `?` that was not encoded.
+        let secret = query.contains('@');
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (option, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match option {
-                "node_timeout" => own.node_timeout = Some(span(option, value)?),
-                "clock_bound" => own.clock_bound = Some(span(option, value)?),
-                "timeout" => own.timeout = Some(span(option, value)?),
-                "prefix" => own.prefix = Some(value.to_owned()),
-                _ => own.rest.push(pair.to_owned()),
+            let Some((option, value)) = form_urlencoded::parse(pair.as_bytes()).next() else {
+                continue;
+            };
+            let span = || {
+                humantime::parse_duration(&value).map_err(|_| {
+                    let value = if secret { String::new() } else { format!(" {value:?}") };
+                    refuse(format!(
+                        "{option}{value} is not allowed; allowed is a duration such as 50ms"
+                    ))
+                })
+            };
+            match &*option {
+                "node_timeout" => own.node_timeout = Some(span()?),
+                "clock_bound" => own.clock_bound = Some(span()?),
+                "timeout" => own.timeout = Some(span()?),
+                "prefix" => own.prefix = Some(value.to_string()),
+                _ => {
+                    own.rest.push(pair.to_owned());
+                    continue;
+                }
             }
+            given.once(&option)?;
         }
         Ok(own)
     }
-}
-
-fn span(option: &str, value: &str) -> Result<Duration, Error> {
-    humantime::parse_duration(value).map_err(|_| {
-        refuse(format!("{option} {value:?} is not allowed; allowed is a duration such as 50ms"))
-    })
 }
 
 pub(crate) fn parse(url: &str) -> Result<RedlockBuilder, Error> {
@@ -67,6 +81,10 @@ pub(crate) fn parse(url: &str) -> Result<RedlockBuilder, Error> {
         "redlocks" => "rediss",
         _ => return Err(refuse(FORM)),
     };
+    if url.contains('#') {
+        // Of a password with a `#` that was not encoded, perhaps.
+        return Err(refuse(format!("{FORM}; there is nothing behind a #")));
+    }
     let (place, query) = place.split_once('?').unwrap_or((place, ""));
     let (hosts, database) = place.split_once('/').unwrap_or((place, ""));
     let own = Own::read(query)?;
@@ -77,7 +95,7 @@ pub(crate) fn parse(url: &str) -> Result<RedlockBuilder, Error> {
             return Err(refuse(FORM));
         }
         let node = format!("{scheme}://{host}/{database}?{rest}");
-        nodes.push(RedisBuilder::from_url(&node)?);
+        nodes.push(node::from_url(&node, Own::NAMES)?);
     }
     let mut builder = RedlockBuilder::new(nodes);
     if let Some(span) = own.node_timeout {
@@ -102,10 +120,11 @@ mod tests {
     #[test]
     fn each_host_has_its_own_user() {
         let url = "redlocks://a:hunter2@h1:7001,h2,b:hunter3@h3:7003/2?node_timeout=20ms\
-                   &clock_bound=50ms&quarantine=on&protocol=resp2";
+                   &clock_bound=50ms&quarantine=on&protocol=resp2&prefix=a%2Fb";
         let builder = parse(url).unwrap();
         assert!(!format!("{builder:?}").contains("hunter"));
         let quorum = builder.quorum().unwrap();
+        assert_eq!(quorum.peers[0].node.epoch_key(), "a/b:{0}:epoch");
         let addresses: Vec<_> = quorum.peers.iter().map(|peer| peer.address.as_str()).collect();
         assert_eq!(addresses, ["h1:7001", "h2:6379", "h3:7003"]);
         assert_eq!(quorum.options.node_timeout, Some(Duration::from_millis(20)));
@@ -115,7 +134,16 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_with_an_explanation_and_without_the_url() {
         for (url, part) in [
-            ("redlock://h1:hunter2", "redis://USER"),
+            ("redlock://h1:hunter2", "allowed are 1 to 65535"),
+            ("redlock://:hunter2@h1,h2,h3:0", "port 0"),
+            ("redlock://:hunter2@h1,h2,h3?prefix=a%7Bb", "without braces"),
+            ("redlock://:hunter2@h1,h2,h3?prefix=a&prefix=hunter", "prefix is given twice"),
+            (
+                "redlock://:hunter2@h1,h2,h3?quarantine=on&quarantine=on",
+                "quarantine is given twice",
+            ),
+            ("redlock://:hunter2@h1,h2,h3?prefix=a#hunter", "nothing behind a #"),
+            ("redlock://me:?node_timeout=hunter2@h1,h2,h3", "node_timeout is not allowed"),
             ("redlock://:hunter2@h1", "fewer than three"),
             ("redlock://:hunter2@h1,h2", "fewer than three"),
             ("redlock://:hunter2@h1,h2,h3,h4", "an even number"),
@@ -125,7 +153,8 @@ mod tests {
             ("redlock://:hunter2@h1,h2,h3?node_timeout=5", "such as 50ms"),
             ("redlock://:hunter2@h1,h2,h3?node_timeout=2s", "no more than"),
             ("redlock://:hunter2@h1,h2,h3?clock_bound=0s", "1ms to 1m"),
-            ("redlock://:hunter2@h1,h2,h3?longest=3s", "unknown option"),
+            ("redlock://:hunter2@h1,h2,h3?longest=3s", "unknown option \"longest\"; allowed"),
+            ("redlock://:hunter2@h1,h2,h3?longest=3s", "key, node_timeout, clock_bound, for"),
         ] {
             let error = parse(url).and_then(RedlockBuilder::quorum).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");

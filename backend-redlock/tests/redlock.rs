@@ -9,7 +9,8 @@ use conformance_tests::kit::{ClientCertificates, RedisOptions, Server as _};
 use lock_core::{Env as _, ErrorKind, FencingToken, Outcome, Release, Renewal, SystemEnv};
 
 use self::support::{
-    LEASE, Nodes, PATIENT, SOON, busy, connect, first_use, granted, name, place, request,
+    LEASE, Nodes, PATIENT, SOON, busy, connect, eventually, first_use, granted, name, place,
+    request,
 };
 
 #[tokio::test]
@@ -21,6 +22,20 @@ async fn the_same_server_under_two_names_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     let told = error.to_string();
     assert!(told.contains("localhost") && told.contains("independent"), "{told}");
+}
+
+/// A lock may go from it at any time, and then another has a majority.
+#[tokio::test]
+async fn exclusion_is_not_promised_over_a_node_that_may_evict() {
+    let nodes = Nodes::start(3).await;
+    let store = connect(&nodes.url("")).await;
+    assert!(store.guarantees().exclusion.holds());
+    for (policy, promised) in [("allkeys-lru", false), ("noeviction", true)] {
+        let set = ["CONFIG", "SET", "maxmemory-policy", policy];
+        assert_eq!(nodes.servers[2].cli(&set).await.unwrap(), "OK");
+        let shown = || async { (store.guarantees().exclusion.holds() == promised).then_some(()) };
+        eventually(policy, shown).await;
+    }
 }
 
 /// The user of the crates' documentation, as it stands there.

@@ -3,7 +3,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, Given};
 use sqlx::{ConnectOptions, Connection, Database, Pool, pool::PoolConnection, pool::PoolOptions};
 use url::Url;
 
@@ -106,14 +106,10 @@ where
     let secret = url.query().is_some_and(|query| query.contains('@'));
     let named = |key: &str| if secret { "an option".to_owned() } else { key.to_owned() };
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
-    for (at, (key, _)) in pairs.iter().enumerate() {
-        if pairs[..at].iter().any(|(before, _)| before == key) {
-            let key = named(key);
-            return Err(refusal(format!("{key} is in the URL of a {whose} store more than once")));
-        }
-    }
     let (theirs, ours): (Vec<_>, Vec<_>) =
         pairs.into_iter().partition(|(key, _)| drivers.contains(&key.as_str()));
+    let mut given = Given::default();
+    theirs.iter().try_for_each(|(key, _)| given.once(key))?;
     let files = tls.check(&theirs)?;
     for (key, value) in &theirs {
         if key == CAPACITY && value.parse::<usize>().is_err() {
@@ -130,6 +126,7 @@ where
     })?;
     let (mut settings, mut switches) = (Settings::default(), Vec::new());
     for (key, value) in ours {
+        given.once(&key)?;
         if own.contains(&key.as_str()) {
             let on = match value.as_str() {
                 "on" => true,

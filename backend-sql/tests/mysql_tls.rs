@@ -61,7 +61,7 @@ async fn what_is_said_of_tls_is_used_or_refused_by_its_name() {
         ("ssl-mode=", "ssl-mode"),
         ("sslmode=required", "sslmode"),
         ("ssl_mode=required", "ssl_mode"),
-        ("ssl-mode=required&ssl-mode=disabled", "more than once"),
+        ("ssl-mode=required&ssl-mode=disabled", "is given twice"),
         ("ssl-ca=ca.pem", "ssl-ca in the URL is of no use with ssl-mode preferred"),
         ("ssl-mode=required&ssl-ca=ca.pem", "allowed are verify_ca, verify_identity"),
         ("ssl-mode=preferred&ssl-cert=a.pem&ssl-key=a.key", "ssl-cert"),

@@ -56,7 +56,7 @@ async fn what_is_said_of_tls_is_used_or_refused_by_its_name() {
         ("sslmode=allow", "sslmode"),
         ("ssl_mode=require", "ssl_mode"),
         ("ssl-mode=require", "ssl-mode"),
-        ("sslmode=require&sslmode=disable", "more than once"),
+        ("sslmode=require&sslmode=disable", "is given twice"),
         ("sslrootcert=ca.pem", "sslrootcert in the URL is of no use with sslmode prefer"),
         ("sslmode=require&sslrootcert=ca.pem", "allowed are verify-ca, verify-full"),
         ("sslmode=prefer&sslcert=a.pem&sslkey=a.key", "sslcert"),

@@ -178,6 +178,8 @@ mod tests {
             ("postgres://me:secret@db/a?sslmode=secret", "sslmode in the URL is not understood"),
             ("postgres://me:%FF@db/a", "no UTF-8"),
             ("postgres://me:secret@db/a?strategy=x", "allowed are primary-key and optimistic"),
+            ("postgres://me:secret@db/a?listen=on&timeout=1s&listen=off", "listen is given twice"),
+            ("postgres://db/a?sslmode=prefer&sslmode=secret", "sslmode is given twice"),
         ];
         assert_refused(parse, &refused);
     }

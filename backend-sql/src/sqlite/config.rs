@@ -1,13 +1,12 @@
 //! How a store is described: by a builder or a URL.
 
 use std::{
-    collections::HashSet,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use lock_core::{Backend, Error};
+use lock_core::{Backend, Error, Given};
 use percent_encoding::percent_decode_str;
 use sqlx::SqlitePool;
 
@@ -104,12 +103,9 @@ fn parse(url: &str) -> Result<SqliteBuilder, Error> {
         return Err(refusal(message.to_owned()));
     }
     let mut builder = SqliteBuilder::new(Path::new(&path));
-    let mut before = HashSet::new();
+    let mut given = Given::default();
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        if !before.insert(key.clone()) {
-            let message = format!("{key} is in the URL of a SQLite store more than once");
-            return Err(refusal(message));
-        }
+        given.once(&key)?;
         if !builder.settings.set(&key, &value)? {
             return Err(refusal(format!(
                 "{key} in the URL of a SQLite store is not known; allowed are {}",
@@ -147,7 +143,7 @@ mod tests {
             ("sqlite:a?mode=rw", "mode"),
             ("sqlite:a?strategy=x", "allowed are primary-key and optimistic"),
             ("sqlite:a?timeout=x", "timeout=x"),
-            ("sqlite:a?timeout=1s&timeout=2s", "timeout is in the URL"),
+            ("sqlite:a?timeout=1s&timeout=2s", "timeout is given twice"),
         ] {
             let error = parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);

@@ -156,6 +156,22 @@ async fn nothing_is_granted_that_too_few_replicas_have() {
     assert!(error.to_string().contains("0 replicas acknowledged"), "{error}");
 }
 
+#[tokio::test]
+async fn what_is_changed_on_a_server_shows() {
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    let store = connect(&url(&server)).await.unwrap();
+    for (policy, promised) in [("noeviction", true), ("volatile-ttl", false), ("noeviction", true)]
+    {
+        let set = ["CONFIG", "SET", "maxmemory-policy", policy];
+        assert_eq!(server.cli(&set).await.unwrap(), "OK");
+        until(policy, Duration::from_secs(20), || async {
+            Ok((store.guarantees().exclusion.holds() == promised).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+}
+
 /// A client of a store that has the default settings, with others.
 async fn disagrees(option: &str) {
     let server = Redis::start(RedisOptions::new()).await.unwrap();

@@ -16,6 +16,8 @@ mod left_out;
 mod list;
 #[path = "../left_out/mutant.rs"]
 mod mutant;
+mod strangers;
+mod watching;
 mod ways;
 
 #[test]

@@ -29,9 +29,9 @@ use crate::{
     topology::{Finder, Place},
 };
 
-const HOST: &str = "127.0.0.1";
+pub(crate) const HOST: &str = "127.0.0.1";
 
-fn at(port: u16) -> Place {
+pub(crate) fn at(port: u16) -> Place {
     Place::Tcp(HOST.to_owned(), port)
 }
 
@@ -55,7 +55,9 @@ async fn serve(client: TcpStream, answer: impl Fn(&[String]) -> String) -> Optio
 }
 
 /// A server that says the same to whoever asks; its port.
-async fn server(answer: impl Fn(&[String]) -> String + Clone + Send + Sync + 'static) -> u16 {
+pub(crate) async fn server(
+    answer: impl Fn(&[String]) -> String + Clone + Send + Sync + 'static,
+) -> u16 {
     let listener = TcpListener::bind((HOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -67,7 +69,7 @@ async fn server(answer: impl Fn(&[String]) -> String + Clone + Send + Sync + 'st
 }
 
 /// A sentinel that takes the server at this port for the master, by this configuration.
-async fn sentinel(master: u16, epoch: u8) -> u16 {
+pub(crate) async fn sentinel(master: u16, epoch: u8) -> u16 {
     server(move |words| match words.get(1).map(String::as_str) {
         Some("GET-MASTER-ADDR-BY-NAME") => {
             format!("*2\r\n$9\r\n{HOST}\r\n$4\r\n{master:04}\r\n")
@@ -138,7 +140,7 @@ async fn ten_wait<F: Future<Output = bool>>(ask: impl Fn(usize) -> F) {
     assert!(began.elapsed() < LIMIT * 5, "{:?}", began.elapsed());
 }
 
-const LIMIT: Duration = Duration::from_secs(2);
+pub(crate) const LIMIT: Duration = Duration::from_secs(2);
 
 #[tokio::test]
 async fn all_buckets_of_a_node_that_hangs_wait_together() {
@@ -238,6 +240,8 @@ fn a_refusal_says_where_to_go() {
     assert_eq!(ways("MOVED 5 127.0.0.1:1002"), Some(Redirect::Moved(at(1002))));
     // Without a host it is on the same one.
     assert_eq!(ways("MOVED 5 :1002"), Some(Redirect::Moved(at(1002))));
+    // A node that is to announce a host name may be on any.
+    assert_eq!(ways("MOVED 5 ?:1002"), Some(Redirect::Unnamed));
     assert_eq!(ways("ASK 5 127.0.0.1:1002"), Some(Redirect::Ask(at(1002))));
     assert_eq!(ways("TRYAGAIN of several keys"), Some(Redirect::Again));
     assert_eq!(ways("READONLY of a replica"), Some(Redirect::Demoted));

@@ -395,4 +395,20 @@ pub(crate) const REDLOCK: &[Mutant] = &[
         without: "if !LEFT_OUT && peers.iter().any(|other| other.address == peer.address) {",
         case: "cases::votes::one_address_twice_is_refused",
     },
+    Mutant {
+        name: "a release that is repeated behind buries nothing",
+        requirement: "S6",
+        file: "release.rs",
+        guard: "map(|at| Arc::clone(calls(at))).collect()",
+        without: "map(|at| Arc::clone(if LEFT_OUT { &call } else { calls(at) })).collect()",
+        case: "cases::behind::a_release_that_is_repeated_behind_buries_what_may_yet_arrive",
+    },
+    Mutant {
+        name: "a probe that ends with its runtime leaves its node suspected",
+        requirement: "section 5",
+        file: "quorum.rs",
+        guard: "quorum.peers[self.1].unprobed();",
+        without: "if !LEFT_OUT { quorum.peers[self.1].unprobed(); }",
+        case: "cases::behind::a_probe_that_ends_with_its_runtime_leaves_nobody_suspected",
+    },
 ];

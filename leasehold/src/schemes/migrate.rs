@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lock_core::{Backend, Error, ErrorKind, Migration, Phase};
+use lock_core::{Backend, Error, ErrorKind, Given, Migration, Phase};
 use percent_encoding::percent_decode_str;
 
 use crate::{StoreUrl, open as open_store};
@@ -58,18 +58,21 @@ fn parse(url: &str) -> Result<(Phase, [StoreUrl; 2]), Error> {
         _ => return Err(refuse(FORM)),
     };
     let (mut from, mut to) = (None, None);
+    let mut given = Given::default();
     for pair in query.split('&') {
-        let (place, value) = match pair.split_once('=') {
-            Some(("from", value)) => (&mut from, value),
-            Some(("to", value)) => (&mut to, value),
+        let (side, place, value) = match pair.split_once('=') {
+            Some((side @ "from", value)) => (side, &mut from, value),
+            Some((side @ "to", value)) => (side, &mut to, value),
             // Not repeated: where a URL was not encoded, it may be a part of a password.
             _ => return Err(refuse(format!("{FORM}; there are no other options"))),
         };
+        given.once(side)?;
         let text = percent_decode_str(value).decode_utf8().map_err(|_| refuse(FORM))?;
         let store = StoreUrl::new(&*text)?;
-        if store.scheme() == "migrate" || place.replace(store).is_some() {
+        if store.scheme() == "migrate" {
             return Err(refuse(FORM));
         }
+        *place = Some(store);
     }
     match (from, to) {
         (Some(from), Some(to)) => Ok((phase, [from, to])),
@@ -88,7 +91,6 @@ mod tests {
             "migrate:both",
             "migrate:half?from=memory%3A&to=memory%3A",
             "migrate:both?from=memory%3A",
-            "migrate:both?from=memory%3A&from=memory%3A&to=memory%3A",
             "migrate:both?from=memory%3A&to=memory%3A&lease=1s",
             "migrate:both?from=memory%3A&to=memory%3A&lease",
             "migrate:both?from=memory%3A&to=migrate%3Anew%3Ffrom%3Dmemory%253A%26to%3Dmemory%253A",
@@ -97,6 +99,8 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
             assert!(error.to_string().contains("migrate:PHASE?from=URL&to=URL"), "{error}");
         }
+        let twice = parse("migrate:both?from=memory%3A&from=memory%3A&to=memory%3A").unwrap_err();
+        assert!(twice.to_string().contains("from is given twice"), "{twice}");
         for url in [
             "migrate:both?from=nowhere%3A%2F%2Fu%3Ahunter2%40h&to=memory%3A",
             "migrate:both?from=redis://u:pass&hunter2=x@h&to=memory%3A",

@@ -43,4 +43,12 @@ pub(crate) const GUARDS: &[Mutant] = &[
         without: "Some(highest) if *highest > token && !LEFT_OUT => {",
         case: "fence::tests::admits_what_is_not_older_and_names_what_it_refuses",
     },
+    Mutant {
+        name: "an option of a URL may be given twice",
+        requirement: "section 8",
+        file: "given.rs",
+        guard: "if self.0.insert(option.to_owned()) {",
+        without: "if self.0.insert(option.to_owned()) || LEFT_OUT {",
+        case: "given::tests::an_option_is_given_once",
+    },
 ];

@@ -138,6 +138,45 @@ async fn who_is_not_waited_for_hears_of_who_was_given_up() {
     assert_eq!(nodes.keeping(&asked.name).await, 0, "the third still has it");
 }
 
+/// The third, where nobody knows what became of the attempt, hears of the release only when it is repeated.
+#[tokio::test]
+async fn a_release_that_is_repeated_behind_buries_what_may_yet_arrive() {
+    let nodes = Nodes::start(3).await;
+    let quick = described(&proxied(&nodes)).timeout(Duration::from_secs(1)).node_timeout(LATE);
+    let quorum = client(quick).await;
+    warmed(&nodes, &quorum).await;
+    nodes.proxies[2].set(Mode::HalfCut).await.unwrap();
+    let grant = granted(&quorum, &request("a", LEASE)).await;
+    // Who hears of it only when the release has come would see to it.
+    let ended = || async { quorum.peers[2].node.known_run_id().is_none().then_some(()) };
+    eventually("the connection to be given up", ended).await;
+    assert!(Held::of(&grant).unwrap().parts().nodes[2].doubtful);
+    quorum.peers[2].trust();
+    nodes.proxies[2].set(Mode::BlackHole).await.unwrap();
+    quorum.release(&grant, None, None).await.unwrap();
+    let given_up = || async { (!quorum.peers[2].is_trusted()).then_some(()) };
+    eventually("the third to be given up", given_up).await;
+    nodes.proxies[2].set(Mode::Pass).await.unwrap();
+    let free = || async { (nodes.keeping(&grant.name).await == 0).then_some(()) };
+    eventually("the third to be free", free).await;
+    let tombstone = format!("leasehold-redlock:{{0}}:gone:{}", grant.owner);
+    assert_eq!(nodes.servers[2].cli(&["EXISTS", &tombstone]).await.unwrap(), "1");
+}
+
+/// As of a program that starts a runtime for each of its jobs.
+#[test]
+fn a_probe_that_ends_with_its_runtime_leaves_nobody_suspected() {
+    let quorum = Arc::new(super::unasked());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        quorum.suspect(0, "the case says so");
+        tokio::task::yield_now().await;
+    });
+    assert!(!quorum.peers[0].is_trusted());
+    drop(runtime);
+    assert!(quorum.peers[0].is_trusted(), "nobody probes it, and nobody asks it any more");
+}
+
 /// The attempt is on its way to the third for ever so long.
 #[tokio::test]
 async fn a_release_buries_what_may_yet_arrive() {

@@ -1,0 +1,77 @@
+//! What is changed on a server that runs shows in what is promised, with nobody asking.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use conformance_tests::kit::{Redis, RedisOptions, Server as _, wait::until};
+use lock_core::{Backend, Promise};
+
+use self::support::{clusters, connect, server, url};
+
+const SOON: Duration = Duration::from_secs(60);
+
+async fn set(server: &Redis, option: &str, value: &str) {
+    assert_eq!(server.cli(&["CONFIG", "SET", option, value]).await.unwrap(), "OK");
+}
+
+/// Waits until what is said of exclusion has this text in it.
+async fn promised(store: &dyn Backend, part: &str) {
+    until(part, SOON, || async {
+        let said = match &store.guarantees().exclusion {
+            Promise::Holds { assuming } => format!("holds: {assuming:?}"),
+            Promise::Withheld { why } => format!("withheld: {why}"),
+        };
+        Ok(said.contains(part).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn what_limits_an_old_master_shows_when_it_is_changed() {
+    let options = RedisOptions::new().line("repl-diskless-sync-delay 0");
+    let master = Redis::start(options.clone()).await.unwrap();
+    let follow = format!("replicaof 127.0.0.1 {}", master.address().port());
+    let _replica = Redis::start(options.line(follow)).await.unwrap();
+    until("a replica", SOON, || async {
+        let known = master.cli(&["INFO", "replication"]).await?;
+        Ok(known.contains("state=online").then_some(()))
+    })
+    .await
+    .unwrap();
+    let store = connect(&url(&master)).await;
+    promised(&*store, "withheld: the server goes on writing without its replicas").await;
+    set(&master, "min-replicas-max-lag", "4").await;
+    set(&master, "min-replicas-to-write", "1").await;
+    promised(&*store, "it has stopped writing 9s after").await;
+    set(&master, "min-replicas-max-lag", "6").await;
+    promised(&*store, "it has stopped writing 11s after").await;
+    set(&master, "min-replicas-to-write", "0").await;
+    promised(&*store, "withheld: the server goes on writing without its replicas").await;
+}
+
+#[tokio::test]
+async fn a_policy_that_may_evict_shows_when_it_is_set() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    promised(&*store, "holds").await;
+    set(&server, "maxmemory-policy", "volatile-lru").await;
+    promised(&*store, "withheld: the server's maxmemory-policy is volatile-lru").await;
+    // Who allows it is not told anything better.
+    let allowing = connect(&format!("{}?allow_eviction=true", url(&server))).await;
+    assert!(!allowing.guarantees().exclusion.holds());
+    set(&server, "maxmemory-policy", "noeviction").await;
+    promised(&*store, "holds").await;
+    promised(&*allowing, "holds").await;
+}
+
+#[tokio::test]
+async fn a_timeout_of_one_node_of_a_cluster_shows_when_it_is_changed() {
+    let cluster = clusters::cluster(0, "").await;
+    let store = connect(&clusters::url(&cluster, "")).await;
+    promised(&*store, "it has stopped writing 7s after").await;
+    set(&cluster.nodes()[1], "cluster-node-timeout", "3000").await;
+    promised(&*store, "it has stopped writing 10s after").await;
+}
