@@ -59,7 +59,11 @@ impl Way {
 fn a_fleet_moves_forward_and_is_told_each_step() {
     let way = Way::new();
     assert!(way.says("status").contains("no process is seen"));
-    assert!(way.says("next").contains("migrate:old?"));
+    assert!(
+        way.says("next")
+            .contains("if all have the URL FROM, restart each process with migrate:old?")
+    );
+    assert!(way.says("back").contains("if all have FROM, it is done"));
     let mut one = way.job("old", "one");
     let mut two = way.job("old", "two");
     assert!(way.says("next").contains("migrate:both?"));

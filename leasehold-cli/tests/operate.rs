@@ -78,6 +78,22 @@ fn check_prints_what_the_store_guarantees() {
     assert!(json["guarantees"]["exclusion"]["holds"]["assuming"].is_array(), "{json}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg(feature = "postgres")]
+async fn a_database_without_the_tables_does_not_pass_the_check() {
+    use server_kit::{Postgres, PostgresOptions, Server as _};
+    let (store, server) = (Store::new(), Postgres::start(PostgresOptions::new()).await.unwrap());
+    let url = format!("postgres://postgres@{}/postgres", server.address());
+    for args in [&["check"][..], &["run", "job", "--", "echo", "ran"]] {
+        let (code, line) = failure(&store.act(&[&["--store", &url], args].concat()));
+        assert_eq!(code, 69);
+        assert!(line.contains("tables") && line.contains("`leasehold init`"), "{line}");
+        assert_eq!(line.matches("does not exist").count(), 1, "{line}");
+    }
+    store.ok(&["--store", &url, "init"]);
+    assert!(store.ok(&["--store", &url, "check"]).contains("exclusion"));
+}
+
 #[test]
 fn schema_prints_sql_and_touches_nothing() {
     let store = Store::new();

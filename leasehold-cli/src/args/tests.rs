@@ -126,7 +126,7 @@ fn what_is_missing_is_named() {
 fn the_help_says_that_users_do_not_exclude_each_other() {
     assert!(help(&["--help"]).contains("DIFFERENT USERS DO NOT EXCLUDE EACH OTHER"));
     let run = help(&["run", "--help"]);
-    assert!(run.replace('\n', " ").contains("per user"), "{run}");
+    assert!(run.replace('\n', " ").contains("of this user's"), "{run}");
     assert!(run.contains("[default: 10s]"), "{run}");
     assert!(help(&["--version"]).starts_with("leasehold "));
 }

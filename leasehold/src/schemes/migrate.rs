@@ -106,6 +106,12 @@ mod tests {
     }
 
     #[test]
+    fn a_url_may_stand_as_it_is_where_nothing_in_it_has_to_be_encoded() {
+        let (_, stores) = parse("migrate:old?from=memory:?a=b&to=memory://h:1/c").unwrap();
+        assert_eq!(stores.each_ref().map(StoreUrl::expose), ["memory:?a=b", "memory://h:1/c"]);
+    }
+
+    #[test]
     fn each_phase_is_read_with_both_stores() {
         for (word, phase) in [("old", Phase::Old), ("both", Phase::Both), ("new", Phase::New)] {
             let url = format!("migrate:{word}?from=memory%3A&to=memory%3A");
