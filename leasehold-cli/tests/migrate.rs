@@ -99,7 +99,8 @@ fn a_fleet_moves_forward_and_is_told_each_step() {
 fn a_job_in_phase_both_shuts_out_jobs_in_every_phase() {
     let way = Way::new();
     let mut holder = way.job("both", "job");
-    for store in [way.url("old"), way.url("both"), way.url("new"), way.from.url(), way.to.url()] {
+    let plain = format!("migrate:both?from={}&to={}", way.from.url(), way.to.url());
+    for store in [way.url("old"), plain, way.url("new"), way.from.url(), way.to.url()] {
         let output = way.from.act(&["run", "--store", &store, "job", "--", "echo", "ran"]);
         assert_eq!(failure(&output).0, 75, "{store}");
     }

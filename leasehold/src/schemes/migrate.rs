@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use crate::{StoreUrl, open as open_store};
 
 const FORM: &str = "the URL of a migration is migrate:PHASE?from=URL&to=URL, where PHASE is old, \
-                    both or new, and each URL is that of a store, percent-encoded";
+                    both or new, and each URL is that of a store, with %25 for % and %26 for &";
 
 pub(super) async fn open(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     let (phase, [from, to]) = parse(url.expose()).map_err(|error| error.at("migrate", "connect"))?;
