@@ -44,7 +44,9 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
     }
     if is_due_to::<NoMember>(&error) {
         let message = "no member of etcd takes a connection";
-        return Failure::Error(Error::new(ErrorKind::Unavailable, message).with_source(error));
+        return Failure::Error(
+            Error::new(ErrorKind::Unavailable, message).with_source(words(error)),
+        );
     }
     let (kind, message) = match &error {
         E::GRpcStatus(status) => match status.code() as i32 {
@@ -78,7 +80,19 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
         }
         _ => (ErrorKind::Unavailable, "the client of etcd failed"),
     };
-    Failure::Error(Error::new(kind, message).with_source(error))
+    Failure::Error(Error::new(kind, message).with_source(words(error)))
+}
+
+/// The error as a cause for people: a status shows its own causes as code, and here only the first of them
+/// in words.
+fn words(error: etcd_client::Error) -> Box<dyn std::error::Error + Send + Sync> {
+    let etcd_client::Error::GRpcStatus(status) = &error else { return error.into() };
+    let mut text = status.message().to_owned();
+    let causes = std::iter::successors(std::error::Error::source(status), |cause| cause.source());
+    if let Some(first) = causes.last().map(ToString::to_string).filter(|it| !text.contains(it)) {
+        text = format!("{text}: {first}");
+    }
+    text.into()
 }
 
 /// Whether an error of this type is what it is made of.

@@ -31,6 +31,13 @@ pub enum FenceError {
 /// `everysec` a crash of the machine may take the last second. A failover may lose what no replica had;
 /// with [`wait_replicas`](RedisBuilder::wait_replicas) a write that too few have is an error. After
 /// such a loss nothing remembers the newer token, and an old one is admitted.
+///
+/// ```no_run
+/// # async fn example(guard: lock_core::Guard) -> Result<(), Box<dyn std::error::Error>> {
+/// let fence = backend_redis::Fence::connect("redis://localhost").await?;
+/// fence.set("charge 17", "begun", guard.token()).await?;
+/// # Ok(()) }
+/// ```
 pub struct Fence {
     store: Store,
 }

@@ -37,7 +37,12 @@ pub(crate) fn general(error: sqlx::Error) -> Error {
         E::Io(_) | E::WorkerCrashed => {
             (ErrorKind::OutcomeUnknown, "the connection to the database broke")
         }
-        E::PoolTimedOut => (ErrorKind::Unavailable, "no connection of the pool was free in time"),
+        // The pool does not tell a server that refuses from one that is busy with others.
+        E::PoolTimedOut => {
+            let message =
+                "no connection in time: the server takes none, or all of the pool are in use";
+            (ErrorKind::Unavailable, message)
+        }
         E::PoolClosed => (ErrorKind::Config, "the pool of connections is closed"),
         E::Tls(_) => (ErrorKind::Unavailable, "no TLS connection to the database"),
         E::Database(_) => (ErrorKind::Unavailable, "the database refused the statement"),

@@ -3,13 +3,16 @@
 //! To run it against a backend of your own, implement [`Harness`] and make this the `main` of a test
 //! target with `harness = false`:
 //!
-//! ```ignore
+//! ```no_run
+//! use conformance_tests::MemoryHarness as MyHarness;
+//!
 //! fn main() -> std::process::ExitCode {
 //!     conformance_tests::main(vec![std::sync::Arc::new(MyHarness)])
 //! }
 //! ```
 //!
-//! `cargo test --test conformance -- expiry` runs the cases whose names contain a word, `--list` names
+//! A crate of its own depends on `lock-core`, and for its tests on `conformance-tests` with
+//! `default-features = false`. `cargo test --test conformance -- expiry` runs the cases whose names contain a word, `--list` names
 //! them. Cases are chosen by what the backend's `Guarantees` promise; one that is skipped must be
 //! listed by [`Harness::skips`]. The run ends with a table of case × harness.
 //!

@@ -94,7 +94,9 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, table: &mut Table) {
             let listed = setting.harness().skips().contains(&case.name);
             let outcome = match skip {
                 Some(reason) if listed => Outcome::Skipped(reason),
-                Some(reason) => Outcome::Failed(format!("a skip that is not listed: {reason}")),
+                Some(reason) => Outcome::Failed(format!(
+                    "it does not apply, since {reason}: if that is meant, Harness::skips is to list it"
+                )),
                 None => one(case, setting, LIMIT).await,
             };
             (case.name, outcome, began.elapsed())
@@ -192,7 +194,9 @@ impl Table {
             }
             println!();
         }
-        println!("\nskipped:");
+        if skipped > 0 {
+            println!("\nskipped:");
+        }
         for (case, row) in &self.cells {
             for (harness, outcome) in row {
                 if let Outcome::Skipped(reason) = outcome {

@@ -34,10 +34,8 @@ use self::values::{BadName, duration, name, positive, wait};
 // "COMMAND" is what `run` runs.
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
 pub struct Cli {
-    /// Where the locks are kept; without it a SQLite file per user
-    ///
-    /// Without it the locks are kept in a SQLite file per user, so that different users do not
-    /// exclude each other; 'leasehold --help' says where.
+    /// Where the locks are kept; without it in a SQLite file of this user's, which excludes no other
+    /// user ('leasehold --help' says where)
     // Its value may hold a password: the help must not show the environment's.
     #[arg(long, global = true, value_name = "URL", env = "LEASEHOLD_STORE")]
     #[arg(hide_env_values = true, display_order = 90)]

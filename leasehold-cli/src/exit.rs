@@ -4,8 +4,7 @@
 //! passed on unchanged and may be any of them: a script that must tell them apart sets
 //! `--conflict-exit-code`, and looks for a line that starts with `leasehold:`.
 
-use std::error::Error as _;
-use std::fmt::{self, Display, Write as _};
+use std::fmt::{self, Display};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -54,13 +53,7 @@ impl Failure {
             ErrorKind::Lost | ErrorKind::NotHeld => LOST,
             _ => UNAVAILABLE,
         };
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            let _ = write!(message, ": {cause}");
-            source = cause.source();
-        }
-        Self { code, message }
+        Self { code, message: format!("{error:#}") }
     }
 
     /// Writes the line and gives the code.

@@ -59,7 +59,11 @@ impl Way {
 fn a_fleet_moves_forward_and_is_told_each_step() {
     let way = Way::new();
     assert!(way.says("status").contains("no process is seen"));
-    assert!(way.says("next").contains("migrate:old?"));
+    assert!(
+        way.says("next")
+            .contains("if all have the URL FROM, restart each process with migrate:old?")
+    );
+    assert!(way.says("back").contains("if all have FROM, it is done"));
     let mut one = way.job("old", "one");
     let mut two = way.job("old", "two");
     assert!(way.says("next").contains("migrate:both?"));
@@ -95,7 +99,8 @@ fn a_fleet_moves_forward_and_is_told_each_step() {
 fn a_job_in_phase_both_shuts_out_jobs_in_every_phase() {
     let way = Way::new();
     let mut holder = way.job("both", "job");
-    for store in [way.url("old"), way.url("both"), way.url("new"), way.from.url(), way.to.url()] {
+    let plain = format!("migrate:both?from={}&to={}", way.from.url(), way.to.url());
+    for store in [way.url("old"), plain, way.url("new"), way.from.url(), way.to.url()] {
         let output = way.from.act(&["run", "--store", &store, "job", "--", "echo", "ran"]);
         assert_eq!(failure(&output).0, 75, "{store}");
     }

@@ -78,6 +78,67 @@ fn check_prints_what_the_store_guarantees() {
     assert!(json["guarantees"]["exclusion"]["holds"]["assuming"].is_array(), "{json}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg(feature = "postgres")]
+async fn a_database_without_the_tables_does_not_pass_the_check() {
+    use server_kit::{Postgres, PostgresOptions, Server as _};
+    let (store, server) = (Store::new(), Postgres::start(PostgresOptions::new()).await.unwrap());
+    let url = format!("postgres://postgres@{}/postgres", server.address());
+    for args in [&["check"][..], &["run", "job", "--", "echo", "ran"]] {
+        let (code, line) = failure(&store.act(&[&["--store", &url], args].concat()));
+        assert_eq!(code, 69);
+        assert!(line.contains("tables") && line.contains("`leasehold init`"), "{line}");
+        assert_eq!(line.matches("does not exist").count(), 1, "{line}");
+    }
+    store.ok(&["--store", &url, "init"]);
+    assert!(store.ok(&["--store", &url, "check"]).contains("exclusion"));
+}
+
+/// The last column of the README's table of stores, as the stores say it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg(all(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "redlock"
+))]
+async fn each_store_waits_as_the_readme_says() {
+    use server_kit::{
+        Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions,
+        Server as _,
+    };
+    let store = Store::new();
+    let nodes = Redis::start_many(3, RedisOptions::new()).await.unwrap();
+    let hosts: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
+    let mysql = Mariadb::start(MariadbOptions::new()).await.unwrap();
+    let readme = include_str!("../../README.md");
+    for url in [
+        "memory:".to_owned(),
+        store.url(),
+        format!("redis://{}", hosts[0]),
+        format!("redlock://{}", hosts.join(",")),
+        format!("etcd://{}", etcd.endpoints()[0]),
+        format!("postgres://postgres@{}/postgres", postgres.address()),
+        format!("mysql://root@{}/test?ssl-mode=disabled", mysql.address()),
+    ] {
+        store.ok(&["--store", &url, "init"]);
+        let check = store.json(&["--store", &url, "check"]);
+        let kind = check["backend"].as_str().unwrap();
+        let row = readme.lines().find(|line| line.starts_with(&format!("| `{kind}`"))).unwrap();
+        let told = row.trim_end_matches([' ', '|']).rsplit("| ").next().unwrap();
+        let promised = ["push", "fair"].map(|what| check["guarantees"][what].as_bool().unwrap());
+        let expected = match promised {
+            [true, true] => "in order, woken by push",
+            [true, false] => "woken by push, in order but not by right",
+            _ => "a look every 10 ms; within a process by push",
+        };
+        assert!(told.starts_with(expected), "{kind}: {told}");
+    }
+}
+
 #[test]
 fn schema_prints_sql_and_touches_nothing() {
     let store = Store::new();

@@ -4,7 +4,7 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), leasehold::Error> {
 //!     let client = leasehold::connect("sqlite:locks.db").await?;
-//!     let guard = client.lock("nightly-report").acquire().await?;
+//!     let guard = client.lock("order-17").acquire().await?;
 //!     // Whatever you write to should refuse a token lower than one that it has seen.
 //!     println!("mine until lost, with token {}", guard.token());
 //!     guard.release().await

@@ -95,8 +95,8 @@ fn parameter(pair: &str) -> String {
         let lower = text.to_ascii_lowercase();
         SECRET.iter().any(|word| lower.contains(word))
     };
-    // A value with escapes may be a URL with parameters of its own.
-    if secret(key) || value.contains("%40") || (value.contains('%') && secret(value)) {
+    // A value may be a URL with parameters of its own.
+    if secret(key) || value.contains("%40") || (value.contains(['%', '?']) && secret(value)) {
         format!("{key}=***")
     } else {
         pair.to_owned()
@@ -160,6 +160,7 @@ mod tests {
             ("etcd://h?Password=hunter2&prefix=p", "etcd://h?Password=***&prefix=p"),
             ("migrate:both?from=redis%3A%2F%2Fu%3Ahunter2%40h", "migrate:both?from=***"),
             ("migrate:new?to=unix%3A%2Fs%3Fpassword%3Dhunter2", "migrate:new?to=***"),
+            ("migrate:new?to=unix:/s?password=hunter2", "migrate:new?to=***"),
             ("migrate:new?to=sqlite%3Aa.db", "migrate:new?to=sqlite%3Aa.db"),
             ("sqlite:/var/lib/locks.db?strategy=x", "sqlite:/var/lib/locks.db?strategy=x"),
             ("redis://u%3Ahunter2%40h:1/0?db=1", "redis://***/0?db=1"),

@@ -56,9 +56,10 @@ pub enum Blocked {
 
 /// An error of a store or of the client.
 ///
-/// `Display` is one line and never repeats its [`source`](StdError::source). Neither it nor `Debug`
-/// shows a password: backends put no credentials in. Clones share their content.
-#[derive(Clone, Debug)]
+/// `Display` is one line and never repeats its [`source`](StdError::source); `{:#}` and `Debug`, which a
+/// `main` that returns it prints, add the sources to that line. None of them shows a password: backends put
+/// no credentials in. Clones share their content.
+#[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
 #[derive(Clone, Debug)]
@@ -166,16 +167,32 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { kind, message, backend, operation, name, .. } = &*self.0;
         write!(f, "{kind}: {message}")?;
-        match (backend, operation) {
-            (Some(backend), Some(operation)) => write!(f, " ({backend}, {operation}")?,
-            _ if name.is_some() => f.write_str(" (")?,
-            _ => return Ok(()),
+        let place = [*backend, *operation].into_iter().flatten().map(str::to_owned);
+        let lock = name.as_ref().map(|name| format!("lock {name:?}"));
+        let place: Vec<_> = place.chain(lock).collect();
+        if !place.is_empty() {
+            write!(f, " ({})", place.join(", "))?;
         }
-        if let Some(name) = name {
-            let comma = if backend.is_some() { ", " } else { "" };
-            write!(f, "{comma}lock {name:?}")?;
+        if !f.alternate() {
+            return Ok(());
         }
-        f.write_str(")")
+        let (mut told, mut source) = (String::new(), self.source());
+        while let Some(cause) = source {
+            let text = format!("{cause:#}");
+            // Many errors of others repeat theirs.
+            if !told.ends_with(&text) {
+                write!(f, ": {text}")?;
+                told = text;
+            }
+            source = cause.source();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:#}")
     }
 }
 
@@ -208,6 +225,17 @@ mod tests {
         assert_eq!(error.source().unwrap().to_string(), "connection reset");
         assert!(error.is_retryable());
         assert!(!Error::new(ErrorKind::Auth, "no").is_retryable());
+    }
+
+    #[test]
+    fn tells_each_cause_once_where_it_is_asked_for_them() {
+        let inner = std::io::Error::other("connection refused");
+        let outer = Error::new(ErrorKind::Unavailable, "no server").with_source(inner);
+        let error = Error::new(ErrorKind::Config, "no migration").with_source(outer);
+        let line =
+            "wrong configuration: no migration: store unavailable: no server: connection refused";
+        assert_eq!((format!("{error:#}").as_str(), format!("{error:?}").as_str()), (line, line));
+        assert_eq!(error.to_string(), "wrong configuration: no migration");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use faulty::{Fault, Faulty};
 use lock_core::{
     Backend, Env as _, ErrorKind, Fleet, Guard, Init, LockClient, LockName, Memory, Migration,
-    OwnerLabel, Phase, SystemEnv,
+    OwnerLabel, Phase, SystemEnv, TryAcquire,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -272,5 +272,38 @@ async fn a_migration_with_a_third_store_is_refused_where_no_store_is_shared() {
         if let Ok(beside) = beside {
             beside.close().await;
         }
+    }
+}
+
+/// Where a store fails for good in phase `both`: no process may go back to an end, but when all have stopped,
+/// and a longest lease later, the other store goes on by its own URL.
+#[test]
+fn when_all_have_stopped_the_store_that_is_left_goes_on_alone() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for phase in ENDS {
+        let (lease, left) = (Duration::from_secs(1), own(phase));
+        let killed = runtime();
+        let (two, token) = killed.block_on(async {
+            let two = Two::new(lease).await;
+            let client = two.client(Phase::Both).await;
+            let guard = acquired(&client, "job", lease).await;
+            two.0[1 - left].set_down(true);
+            let error = two.enter(phase).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase}: {error}");
+            let token = guard.token();
+            // A process that is killed drops nothing.
+            std::mem::forget((guard, client));
+            (two, token)
+        });
+        drop(killed);
+        runtime().block_on(async {
+            let plain = LockClient::new(Arc::clone(&two.0[left]) as Arc<dyn Backend>);
+            let too_early = plain.lock("job").lease(lease).try_acquire().await.unwrap();
+            assert!(matches!(too_early, TryAcquire::Busy(_)), "{phase}: {too_early:?}");
+            let guard = acquired(&plain, "job", lease).await;
+            assert!(guard.token() > token, "{phase}");
+            guard.release().await.unwrap();
+            plain.close().await;
+        });
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn failure(error: sqlx::Error) -> Failure {
         }
         1146 => (
             ErrorKind::Config,
-            "the tables are not there; `init` makes them, and `create` a fence's, or the SQL that `schema` prints",
+            "the tables are not there; `leasehold init` makes them, and `create` a fence's, or the SQL of `leasehold schema`",
         ),
         1054 => (ErrorKind::Config, "the tables are not as this version makes them"),
         1064 | 1305 => (

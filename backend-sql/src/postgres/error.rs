@@ -21,7 +21,7 @@ pub(super) fn failure(error: sqlx::Error) -> Failure {
         "3D000" => (ErrorKind::Config, "there is no such database"),
         "42P01" => (
             ErrorKind::Config,
-            "the tables are not there; `init` makes them, and `create` a fence's, or the SQL that `schema` prints",
+            "the tables are not there; `leasehold init` makes them, and `create` a fence's, or the SQL of `leasehold schema`",
         ),
         "42703" => (ErrorKind::Config, "the tables are not as this version makes them"),
         "25006" => (ErrorKind::Unavailable, "the server takes no writes: is it a replica?"),

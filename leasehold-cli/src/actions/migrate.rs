@@ -34,7 +34,7 @@ pub(super) async fn migrate(args: &Migrate) -> Result<u8, Failure> {
 
 fn status(fleet: &Fleet, args: &Migrate) -> Result<u8, Failure> {
     let told = |direction| match fleet.next(direction) {
-        Ok(step) => words(step, direction),
+        Ok(step) => words(fleet, step, direction),
         Err(refusal) => format!("not yet: {refusal}"),
     };
     let (next, back) = (told(Direction::Forward), told(Direction::Back));
@@ -48,27 +48,38 @@ fn status(fleet: &Fleet, args: &Migrate) -> Result<u8, Failure> {
 fn step(fleet: &Fleet, direction: Direction, args: &Migrate) -> Result<u8, Failure> {
     match fleet.next(direction) {
         Ok(step) if args.output.json => print(&show::json(&json!({
-            "step": step, "do": words(step, direction)
+            "step": step, "do": words(fleet, step, direction)
         }))?),
-        Ok(step) => print(&format!("{}\n", words(step, direction))),
+        Ok(step) => print(&format!("{}\n", words(fleet, step, direction))),
         Err(refusal) => Err(Failure { code: NOT_ACQUIRED, message: refusal.to_string() }),
     }
 }
 
 /// What the operator is to do. URLs may hold passwords, and are not repeated.
-fn words(step: Step, direction: Direction) -> String {
-    match (step, direction) {
+fn words(fleet: &Fleet, step: Step, direction: Direction) -> String {
+    let step = match (step, direction) {
         (Step::Enter(phase), _) => {
             format!("restart each process with migrate:{phase}?from=FROM&to=TO")
         }
-        (Step::Leave, Direction::Forward) => "restart each process with the URL TO".into(),
-        (Step::Leave, Direction::Back) => "restart each process with the URL FROM".into(),
+        (Step::Leave, Direction::Forward) => "restart each process with the URL TO".to_owned(),
+        (Step::Leave, Direction::Back) => "restart each process with the URL FROM".to_owned(),
+    };
+    if !fleet.members.is_empty() {
+        return step;
     }
+    // The end looks as the beginning does, and the first step taken at the end would give two holders.
+    let (begin, end) = match direction {
+        Direction::Forward => ("FROM", "TO"),
+        Direction::Back => ("TO", "FROM"),
+    };
+    format!(
+        "no process is seen: if all have the URL {begin}, {step}; if all have {end}, it is done"
+    )
 }
 
 fn table(members: &[Member]) -> String {
     if members.is_empty() {
-        return "no process is seen; those that use one store by its own URL are not\n".into();
+        return String::new();
     }
     let mut text = format!("{:<6} {:<12} PROCESS\n", "PHASE", "RECORD ENDS");
     for member in members {

@@ -90,7 +90,7 @@ pub(super) async fn release(place: &Place, args: &Release) -> Result<u8, Failure
     } else {
         match (released, holder) {
             (true, Some(holder)) => {
-                format!("{}: taken from {}\n", args.name, show::holder(&holder))
+                format!("{}: taken from {} (owner {})\n", args.name, holder.label, holder.owner)
             }
             (true, None) => format!("{}: taken away\n", args.name),
             (false, _) => format!("{}: nobody held it\n", args.name),

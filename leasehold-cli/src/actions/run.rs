@@ -86,7 +86,8 @@ fn not_acquired(error: &Error, args: &Run) -> Failure {
             None => "it is being handed to another".to_owned(),
         },
         Some(Blocked::Quarantined(quarantined)) => format!(
-            "the store is in quarantine and grants nothing for another {}: {}",
+            "the store is in quarantine and grants nothing for another {}: {}; if nobody can hold a lock, \
+             `leasehold init --first-use` ends it",
             show::rounded(quarantined.remaining),
             quarantined.why
         ),
@@ -169,7 +170,9 @@ mod tests {
             Quarantined { remaining: Duration::from_secs(12), why: "the data was lost".into() };
         let failure = refusal(&["--wait", "3s"], Some(Blocked::Quarantined(quarantined)));
         assert_eq!(failure.code, NOT_ACQUIRED);
-        for word in ["\"job\"", "within 3s", "quarantine", "12s", "the data was lost"] {
+        for word in
+            ["\"job\"", "within 3s", "quarantine", "12s", "the data was lost", "init --first-use"]
+        {
             assert!(failure.message.contains(word), "{word} in {failure}");
         }
     }

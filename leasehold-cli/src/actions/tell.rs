@@ -1,7 +1,7 @@
 //! `schema` and `check`: what a store is like.
 
 use humantime::format_duration;
-use leasehold::{Guarantees, QuarantineUse, StoreUrl};
+use leasehold::{Guarantees, LockName, QuarantineUse, StoreUrl};
 use serde_json::json;
 
 use crate::args::Output;
@@ -20,8 +20,12 @@ pub(super) fn schema(url: &StoreUrl, output: Output) -> Result<u8, Failure> {
 
 pub(super) async fn check(place: &Place, output: Output) -> Result<u8, Failure> {
     let store = place.open().await?;
-    // The question about the clock also proves that the store answers.
-    let clock = store.clock_difference_micros().await;
+    let asked = async {
+        // Any name: a store that does not know it yet may lack its tables.
+        store.inspect(&LockName::new("leasehold check")?).await?;
+        store.clock_difference_micros().await
+    };
+    let clock = asked.await;
     let guarantees = store.guarantees();
     close(&*store).await;
     let clock = clock.map_err(|error| Failure::of(&error))?;

@@ -62,7 +62,7 @@ Processes are restarted one by one, at any pace, through these store URLs:
   migrate:both?from=FROM&to=TO    holds each lock in both stores
   migrate:new?from=FROM&to=TO     uses TO, and is seen
   TO                              done
-where FROM and TO are percent-encoded. Each step begins when all processes have
+where FROM and TO have %25 for % and %26 for &. Each step begins when all processes have
 made the one before; to go back, take the same steps the other way.
 
   status  shows who is in which phase, and what may come next

@@ -126,7 +126,7 @@ fn what_is_missing_is_named() {
 fn the_help_says_that_users_do_not_exclude_each_other() {
     assert!(help(&["--help"]).contains("DIFFERENT USERS DO NOT EXCLUDE EACH OTHER"));
     let run = help(&["run", "--help"]);
-    assert!(run.replace('\n', " ").contains("per user"), "{run}");
+    assert!(run.replace('\n', " ").contains("of this user's"), "{run}");
     assert!(run.contains("[default: 10s]"), "{run}");
     assert!(help(&["--version"]).starts_with("leasehold "));
 }
@@ -152,4 +152,34 @@ fn a_store_that_would_be_ignored_is_refused() {
     ] {
         assert!(refused(args).contains(part), "{}", refused(args));
     }
+}
+
+/// What the docs have a reader type, but for what stands in brackets.
+#[test]
+fn the_commands_of_the_docs_are_understood() {
+    let docs = [
+        include_str!("../../../README.md"),
+        include_str!("../../../docs/choosing-a-backend.md"),
+        include_str!("../../../docs/migration.md"),
+    ];
+    let mut understood = 0;
+    for line in docs.iter().flat_map(|doc| doc.lines()).filter(|line| !line.contains('[')) {
+        let command = line.split(" #").next().unwrap_or_default();
+        let args = match command.split_once("leasehold ") {
+            // A line of a crontab has the time before it.
+            Some((time, args))
+                if !time.contains(|c: char| c != ' ' && c != '*' && !c.is_numeric()) =>
+            {
+                args
+            }
+            _ if command.starts_with("cargo run") && !command.contains("conformance") => {
+                command.split_once(" -- ").map_or("", |(_, args)| args)
+            }
+            _ => continue,
+        };
+        let parsed = parse(["leasehold"].into_iter().chain(args.split_whitespace()));
+        assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        understood += 1;
+    }
+    assert_eq!(understood, 5, "where are they?");
 }

@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use crate::{StoreUrl, open as open_store};
 
 const FORM: &str = "the URL of a migration is migrate:PHASE?from=URL&to=URL, where PHASE is old, \
-                    both or new, and each URL is that of a store, percent-encoded";
+                    both or new, and each URL is that of a store, with %25 for % and %26 for &";
 
 pub(super) async fn open(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     let (phase, [from, to]) = parse(url.expose()).map_err(|error| error.at("migrate", "connect"))?;
@@ -107,6 +107,12 @@ mod tests {
         ] {
             assert!(!parse(url).unwrap_err().to_string().contains("hunter2"));
         }
+    }
+
+    #[test]
+    fn a_url_may_stand_as_it_is_where_nothing_in_it_has_to_be_encoded() {
+        let (_, stores) = parse("migrate:old?from=memory:?a=b&to=memory://h:1/c").unwrap();
+        assert_eq!(stores.each_ref().map(StoreUrl::expose), ["memory:?a=b", "memory://h:1/c"]);
     }
 
     #[test]
