@@ -43,6 +43,13 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
         (Driver::Server(Server::Moved | Server::Ask | Server::CrossSlot), _) => {
             (ErrorKind::Config, PART_OF_A_CLUSTER)
         }
+        (Driver::Server(_), _) if says(error, "DB index is out of range") => (
+            ErrorKind::Config,
+            "the server has no database of this number; allowed are those below its `databases`",
+        ),
+        (Driver::Server(_), _) if says(error, "unknown command 'SENTINEL'") => {
+            (ErrorKind::Config, "the server is no sentinel; use redis:// for one server")
+        }
         // A script refused by ACL inside reports an error of its own.
         (Driver::Server(_), _) if says_no_permission(error) => {
             (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
@@ -70,11 +77,13 @@ pub(crate) fn is_divided(error: &Error) -> bool {
 }
 
 fn says_no_permission(error: &RedisError) -> bool {
-    error.detail().is_some_and(|detail| {
-        ["NOPERM", "ACL failure", "No permissions", "can't run this command"]
-            .iter()
-            .any(|text| detail.contains(text))
-    })
+    ["NOPERM", "ACL failure", "No permissions", "can't run this command"]
+        .iter()
+        .any(|text| says(error, text))
+}
+
+fn says(error: &RedisError, text: &str) -> bool {
+    error.detail().is_some_and(|detail| detail.contains(text))
 }
 
 /// An error while connecting: nothing was asked for yet.

@@ -50,6 +50,10 @@ impl Limits {
 impl Identity {
     /// Reads the sections `server`, `replication` and `memory`.
     pub(crate) fn read(info: &str) -> Result<Self, Error> {
+        if field(info, "redis_mode") == Some("sentinel") {
+            let message = "the server is a sentinel; use redis+sentinel:// with the master's name";
+            return Err(Error::new(ErrorKind::Config, message));
+        }
         let missing = || Error::new(ErrorKind::Config, "INFO shows no run id; is this a Redis?");
         Ok(Self {
             run: field(info, "run_id").ok_or_else(missing)?.to_owned(),

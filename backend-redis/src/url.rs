@@ -130,8 +130,15 @@ fn single_host(url: &str) -> Result<(String, Vec<String>), Error> {
 /// repeated: it may be a part of a password.
 fn place(text: &str, default: u16, scheme: &str) -> Result<Place, Error> {
     let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').ok_or_else(|| refuse(FORM))?,
-        None => text.split_at(text.find(':').unwrap_or(text.len())),
+        Some(rest) => {
+            let (address, port) = rest.split_once(']').ok_or_else(|| refuse(FORM))?;
+            // The zone of an address stands behind a %, which is encoded.
+            (decoded(address)?, port)
+        }
+        None => {
+            let (host, port) = text.split_at(text.find(':').unwrap_or(text.len()));
+            (host.to_owned(), port)
+        }
     };
     let port = match port.strip_prefix(':') {
         Some(port) if port.contains(':') => {
@@ -144,7 +151,6 @@ fn place(text: &str, default: u16, scheme: &str) -> Result<Place, Error> {
             refuse("the port of a host in the URL is not allowed; allowed are 1 to 65535")
         })?,
     };
-    let host = host.to_owned();
     Ok(if scheme.starts_with("rediss") { Place::Tls(host, port) } else { Place::Tcp(host, port) })
 }
 
@@ -208,6 +214,9 @@ mod tests {
         let cluster = parse("redis+cluster://a,b:7000").unwrap().settings.topology;
         let nodes = [("a", 6379), ("b", 7000)].map(|(host, port)| Place::Tcp(host.into(), port));
         assert!(matches!(&cluster, Topology::Cluster(seeds) if *seeds == nodes), "{cluster:?}");
+        let zone = parse("redis://[fe80::1%25eth0]:1").unwrap().settings.topology;
+        assert!(matches!(&zone, Topology::Single(Place::Tcp(host, 1)) if host == "fe80::1%eth0"));
+        zone.check().unwrap();
         let tls = parse("rediss+sentinel://a/main").unwrap().settings.topology;
         assert!(tls.tls(), "{tls:?}");
     }
