@@ -137,12 +137,10 @@ impl Quorum {
             if let Some(outcome) = count.outcome(self.majority()) {
                 break Some(outcome);
             }
-            match round.next().await {
-                Some((_, Ok(answer))) => count.add(answer.number(2)? == 1),
-                Some((at, Err(_))) => {
-                    self.free_behind(at, Arc::clone(calls(at)), grant.lease);
-                }
-                None => break None,
+            let Some((at, answer)) = round.next().await else { break None };
+            match answer.and_then(|answer| answer.number(2)) {
+                Ok(held) => count.add(held == 1),
+                Err(_) => self.free_behind(at, Arc::clone(calls(at)), grant.lease),
             }
         };
         let again: Vec<_> = (0..self.peers.len()).map(|at| Arc::clone(calls(at))).collect();
@@ -198,13 +196,13 @@ impl Quorum {
         let mut round = self.ask(&contacts, call, self.options.wait(lease));
         let (mut answered, mut freed) = (0, 0);
         while answered < self.majority() {
-            match round.next().await {
-                Some((_, Ok(answer))) => {
+            let Some((at, answer)) = round.next().await else { break };
+            match answer.and_then(|answer| answer.number(2)) {
+                Ok(held) => {
                     answered += 1;
-                    freed += usize::from(answer.number(2)? == 1);
+                    freed += usize::from(held == 1);
                 }
-                Some((at, Err(_))) => self.free_behind(at, Arc::clone(call), lease),
-                None => break,
+                Err(_) => self.free_behind(at, Arc::clone(call), lease),
             }
         }
         let (quorum, again) = (Arc::clone(self), Arc::clone(call));
