@@ -98,7 +98,7 @@ const PASSWORD: &str = "p@ss:w/rd&x=%41+ü";
 
 /// No part of the password in any spelling.
 fn shows_nothing(text: &str) {
-    for part in ["ss:w", "ss%3", "%25", "rd&x", "rd%26", "%41"] {
+    for part in ["ss:w", "ss%3", "%2541", "rd&x", "rd%26", "%41"] {
         assert!(!text.contains(part), "{text}");
     }
 }

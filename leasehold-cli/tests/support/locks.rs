@@ -101,7 +101,11 @@ impl Unprivileged {
         let home = tempfile::tempdir().unwrap();
         open_up(home.path(), 0o777);
         let program = home.path().join("leasehold");
-        fs::copy(env!("CARGO_BIN_EXE_leasehold"), &program).unwrap();
+        // By a process of its own: what another test forks meanwhile would keep a file that is written here
+        // open, and nobody can run such a one.
+        let copied =
+            Command::new("cp").arg(env!("CARGO_BIN_EXE_leasehold")).arg(&program).status().unwrap();
+        assert!(copied.success());
         Self { program, root, home }
     }
 
