@@ -29,6 +29,14 @@ pub(crate) fn promises(shortest: Duration, record: &Record) -> Guarantees {
                     "own-connections",
                     "no proxy between clients and etcd reconnects behind their backs",
                 ),
+                // etcd's issue 15247. What a client can see of it is no different from a lease that has
+                // ended, or was revoked by its holder.
+                Assumption::new(
+                    "no-leader-comes-back",
+                    "no leader that stood still (paused, or waiting for its disk) while another was elected \
+                     goes on: etcd lets it revoke leases that were renewed without it, before 3.4.31 and \
+                     3.5.13 most often",
+                ),
             ],
         }
     } else {

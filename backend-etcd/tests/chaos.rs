@@ -113,6 +113,9 @@ async fn befall(etcd: &mut Etcd, proxies: &[Proxy], mut dice: Dice) -> Befell {
         let span = dice.millis(100, most);
         match dice.below(8) {
             0 => {
+                // A leader that comes back is what is assumed not to be: see `members`.
+                let leader = etcd.leader().await.unwrap();
+                let member = if member == leader { (member + 1) % 3 } else { member };
                 etcd.members()[member].pause().unwrap();
                 tokio::time::sleep(span).await;
                 etcd.members()[member].resume().unwrap();
@@ -151,8 +154,9 @@ async fn befall(etcd: &mut Etcd, proxies: &[Proxy], mut dice: Dice) -> Befell {
         etcd.wait_healthy().await.unwrap();
     }
     // A die may show no six in many throws.
-    etcd.members()[0].pause().unwrap();
-    etcd.members()[0].resume().unwrap();
+    let follower = (etcd.leader().await.unwrap() + 1) % 3;
+    etcd.members()[follower].pause().unwrap();
+    etcd.members()[follower].resume().unwrap();
     etcd.member_mut(1).process_mut().kill().unwrap();
     etcd.member_mut(1).process_mut().start_again().unwrap();
     etcd.wait_healthy().await.unwrap();

@@ -137,10 +137,11 @@ impl Plant for Members {
                 Ok(format!("member {follower}, a follower, is dead"))
             }
             Fault::MemberPaused => {
-                let leader = self.etcd.leader().await?;
-                self.away.push(leader);
-                self.etcd.members()[leader].pause()?;
-                Ok(format!("member {leader}, the leader, stood still"))
+                // A leader would come back, which `no-leader-comes-back` excludes.
+                let follower = (self.etcd.leader().await? + 1) % self.count();
+                self.away.push(follower);
+                self.etcd.members()[follower].pause()?;
+                Ok(format!("member {follower}, a follower, stood still"))
             }
             Fault::QuorumLost => {
                 self.kill(0)?;
