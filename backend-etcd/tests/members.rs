@@ -6,7 +6,7 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Etcd, EtcdOptions, Server as _};
-use lock_core::{Backend, Env as _, LockClient, LossReason, SystemEnv};
+use lock_core::{Backend, Env as _, LockClient, LossReason, Promise, SystemEnv};
 
 use self::support::{LEASE, WAIT, connect_all, held_and_waited_for, request, served};
 
@@ -81,7 +81,11 @@ async fn a_leader_that_comes_back_revokes_what_was_renewed_without_it() {
     let metrics = etcd.members()[0].metrics().await.unwrap();
     let (_, version) = metrics.split_once("etcd_server_version{server_version=\"").unwrap();
     let mended = is_mended(version.split('"').next().unwrap());
-    let client = LockClient::new(connect_all(&etcd.endpoints(), "1s").await);
+    let backend = connect_all(&etcd.endpoints(), "1s").await;
+    let promised = backend.guarantees().exclusion.clone();
+    let Promise::Holds { assuming } = promised else { panic!("{promised:?}") };
+    assert!(assuming.iter().any(|assumption| assumption.id == "no-leader-comes-back"));
+    let client = LockClient::new(backend);
     let lease = Duration::from_secs(2);
     let mut revoked = false;
     // It may hear of the other leader first.
