@@ -179,7 +179,10 @@ impl Backend for Flawed {
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        let renamed: Vec<Grant> = grants.iter().map(|grant| self.renamed(grant)).collect();
+        let mut renamed: Vec<Grant> = grants.iter().map(|grant| self.renamed(grant)).collect();
+        if self.has(Flaw::HalvesTheLease) {
+            renamed.iter_mut().for_each(|grant| grant.lease /= 2);
+        }
         if self.has(Flaw::RenewsNothing) {
             let answer = |grant: &&Grant| Renewal::Renewed { from: sent, lease: grant.lease };
             return grants.iter().map(answer).collect();
@@ -189,10 +192,12 @@ impl Backend for Flawed {
             answers.reverse();
         }
         for (grant, answer) in renamed.iter().zip(&mut answers) {
-            if let Renewal::Renewed { from, .. } = answer
-                && self.has(Flaw::CountsRenewalsFromTheReply)
-            {
-                *from = SystemEnv.now();
+            if let Renewal::Renewed { from, lease } = answer {
+                match self.flaw {
+                    Some(Flaw::CountsRenewalsFromTheReply) => *from = SystemEnv.now(),
+                    Some(Flaw::HalvesTheLease) => *lease *= 2,
+                    _ => {}
+                }
             }
             if self.has(Flaw::RenewsTheToken) {
                 // A grant that is gone has no token to lift.
