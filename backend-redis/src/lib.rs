@@ -81,6 +81,8 @@ mod batch;
 mod certificates;
 mod cluster;
 mod config;
+mod connection;
+mod driver;
 mod error;
 mod failover;
 mod failure;

@@ -11,13 +11,11 @@ use std::{
 };
 
 use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind as Driver, ProtocolVersion, PushInfo, RedisError,
-    Value, aio::MultiplexedConnection,
-};
+use redis::{AsyncConnectionConfig, Client, Cmd, ProtocolVersion, PushInfo, RedisError, Value};
 
 use crate::{
     acks::Acks,
+    connection::Connection,
     error,
     handshake::{Handshake, Last},
     identity::{self, Identity, Limits},
@@ -34,7 +32,7 @@ pub(crate) const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Link {
     pub(crate) place: Place,
-    connection: MultiplexedConnection,
+    connection: Connection,
     timeout: Duration,
     handshake: Last,
     /// A command had no answer in time, or the connection ended: the next caller makes a new one.
@@ -94,7 +92,7 @@ impl Link {
         let way = if settings.topology.is_cluster() {
             Way::Sharded(settings.client(place, ProtocolVersion::RESP3).map_err(told)?)
         } else if resp3 {
-            Way::Shared(connection.clone())
+            Way::Shared(connection.subscriber())
         } else {
             Way::Second(client)
         };
@@ -128,7 +126,7 @@ impl Link {
         version: ProtocolVersion,
         dead: &Arc<AtomicBool>,
         pushes: &Arc<Pushes>,
-    ) -> Result<(Client, MultiplexedConnection, bool), RedisError> {
+    ) -> Result<(Client, Connection, bool), RedisError> {
         let resp3 = version == ProtocolVersion::RESP3;
         let client = settings.client(place, version)?;
         // The driver's own limit of 500 ms would make late grants routine; ours is per command.
@@ -142,7 +140,7 @@ impl Link {
                 Ok(())
             });
         }
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let connection = Connection::open(&client, place, config).await?;
         Ok((client, connection, resp3))
     }
 
@@ -226,9 +224,7 @@ impl Link {
 
     /// One command with the time limit of every command. The inner error is the server's answer.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Result<Value, RedisError>, Error> {
-        let mut connection = self.connection.clone();
-        let sent = connection.send_packed_command(command);
-        match self.limited(sent).await? {
+        match self.limited(self.connection.send(command)).await? {
             Ok(value) => Ok(value.extract_error()),
             Err(error) => {
                 if error.is_unrecoverable_error() || error.is_io_error() {
@@ -250,10 +246,8 @@ impl Link {
         }
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(command.clone());
-        let mut connection = self.connection.clone();
-        let sent = connection.send_packed_commands(&both, 1, 1);
-        Ok(match self.limited(sent).await? {
-            Ok(mut values) => values.pop().unwrap_or(Value::Nil).extract_error(),
+        Ok(match self.limited(self.connection.send_all(&both)).await? {
+            Ok(value) => value.extract_error(),
             Err(error) => {
                 if error.is_unrecoverable_error() || error.is_io_error() {
                     self.retire();
@@ -295,6 +289,6 @@ fn flat(value: Value) -> Value {
 }
 
 fn knows_no_resp3(error: &RedisError) -> bool {
-    error.kind() == Driver::RESP3NotSupported
+    error.kind() == redis::ErrorKind::RESP3NotSupported
         || error.detail().is_some_and(|detail| detail.contains("unknown command"))
 }
