@@ -83,7 +83,8 @@ impl Shared {
     fn turn(&self) -> Option<Turn<'_>> {
         let state = &self.signal.state;
         let free = state.compare_exchange(IDLE, RUNNING, Ordering::SeqCst, Ordering::SeqCst);
-        free.is_ok().then_some(Turn(self))
+        // Made only if it is had: one that is dropped gives it back.
+        free.is_ok().then(|| Turn(self))
     }
 
     /// The whole life of the task.
@@ -294,6 +295,21 @@ mod tests {
         // Whoever had it may not have run it.
         drop(turn);
         assert!(woken.0.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn the_task_ends_with_a_driver_that_ends_in_the_place_of_a_caller() {
+        let (end, ended) = oneshot::channel::<()>();
+        let driver = Driver::spawn(async move { ended.await.unwrap() });
+        tokio::task::yield_now().await;
+        let call = async {
+            end.send(()).unwrap();
+            std::future::pending::<()>().await;
+        };
+        assert!(poll!(pin!(driver.call(call))).is_pending());
+        while !driver.task.is_finished() {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Tells when it is dropped.
