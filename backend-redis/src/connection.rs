@@ -1,5 +1,7 @@
 //! The connection that commands go on.
 
+use std::pin::pin;
+
 use futures_util::future::select_ok;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value, aio::MultiplexedConnection,
@@ -51,7 +53,7 @@ impl Connection {
     /// The answer to a command.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
         let mut commands = self.commands.clone();
-        let call = commands.send_packed_command(command);
+        let call = pin!(commands.send_packed_command(command));
         match &self.driver {
             Some(driver) => driver.call(call).await,
             None => call.await,

@@ -7,7 +7,7 @@
 
 use std::{
     future::{Future, poll_fn},
-    pin::pin,
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU8, AtomicUsize, Ordering},
@@ -155,10 +155,9 @@ impl Driver {
     }
 
     /// Makes a call. Where no other is under way its bytes are written before it waits.
-    pub(crate) async fn call<T>(&self, call: impl Future<Output = T>) -> T {
+    pub(crate) async fn call<T>(&self, mut call: Pin<&mut impl Future<Output = T>>) -> T {
         let mut alone = self.under_way.fetch_add(1, Ordering::Relaxed) == 0;
         let _under_way = UnderWay(&self.under_way);
-        let mut call = pin!(call);
         poll_fn(|context| {
             if !std::mem::take(&mut alone) {
                 return call.as_mut().poll(context);
@@ -187,7 +186,7 @@ impl Drop for UnderWay<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::atomic::AtomicBool, time::Duration};
+    use std::{pin::pin, sync::atomic::AtomicBool, time::Duration};
 
     use futures_util::{future::join_all, poll};
     use tokio::sync::{mpsc, oneshot};
@@ -224,6 +223,10 @@ mod tests {
         (sender, driver)
     }
 
+    async fn call<T>(driver: &Driver, call: impl Future<Output = T>) -> T {
+        driver.call(pin!(call)).await
+    }
+
     async fn ask(to: &mpsc::UnboundedSender<Message>) {
         let (answer, answered) = oneshot::channel();
         to.send(answer).unwrap();
@@ -236,14 +239,14 @@ mod tests {
         let (to, driver) = connection(&written);
         let driver = Driver::spawn(driver);
         // The task of this runtime cannot run while the test does not wait.
-        let mut first = pin!(driver.call(ask(&to)));
+        let mut first = pin!(call(&driver, ask(&to)));
         assert!(poll!(&mut first).is_pending());
         assert_eq!(written.load(Ordering::SeqCst), 1);
-        let mut second = pin!(driver.call(ask(&to)));
+        let mut second = pin!(call(&driver, ask(&to)));
         assert!(poll!(&mut second).is_pending());
         assert_eq!(written.load(Ordering::SeqCst), 1);
         futures_util::join!(first, second);
-        let mut third = pin!(driver.call(ask(&to)));
+        let mut third = pin!(call(&driver, ask(&to)));
         assert!(poll!(&mut third).is_pending());
         assert_eq!(written.load(Ordering::SeqCst), 3);
         third.await;
@@ -253,7 +256,7 @@ mod tests {
     async fn what_comes_while_nobody_calls_is_read() {
         let (to, driver) = connection(&Arc::default());
         let driver = Driver::spawn(driver);
-        driver.call(ask(&to)).await;
+        call(&driver, ask(&to)).await;
         // As a message that the server pushes: no call waits for it.
         ask(&to).await;
     }
@@ -272,7 +275,7 @@ mod tests {
             context.waker().wake_by_ref();
             Poll::Pending
         }));
-        let mut told = pin!(driver.call(told));
+        let mut told = pin!(call(&driver, told));
         assert!(poll!(&mut told).is_pending());
         told.await.unwrap();
     }
@@ -302,11 +305,11 @@ mod tests {
         let (end, ended) = oneshot::channel::<()>();
         let driver = Driver::spawn(async move { ended.await.unwrap() });
         tokio::task::yield_now().await;
-        let call = async {
+        let calling = async {
             end.send(()).unwrap();
             std::future::pending::<()>().await;
         };
-        assert!(poll!(pin!(driver.call(call))).is_pending());
+        assert!(poll!(pin!(call(&driver, calling))).is_pending());
         while !driver.task.is_finished() {
             tokio::task::yield_now().await;
         }
@@ -354,7 +357,7 @@ mod tests {
             let (to, driver) = (to.clone(), Arc::clone(&driver));
             tokio::spawn(async move {
                 for round in 0..20_000 {
-                    let asked = driver.call(ask(&to));
+                    let asked = call(&driver, ask(&to));
                     let answered = tokio::time::timeout(Duration::from_secs(20), asked).await;
                     assert!(answered.is_ok(), "no answer in round {round}");
                 }
