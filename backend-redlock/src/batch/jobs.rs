@@ -59,10 +59,6 @@ impl Jobs {
         sorted
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.releases.len() + self.attempts.len()
-    }
-
     pub(super) fn longest_lease(&self) -> Duration {
         let released = self.releases.iter().map(|release| release.grant.lease);
         let wanted = self.attempts.iter().map(|attempt| attempt.request.lease);

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use backend_redis::node::{Value, list, not_understood};
+use backend_redis::node::{Value, not_understood, number};
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use lock_core::{Env as _, Error, FencingToken, Grant, Instant, Outcome, Request, SystemEnv};
 use tokio::sync::oneshot;
@@ -27,18 +27,26 @@ enum Said {
     Answer(Vec<i64>, Option<Span>),
 }
 
-fn read(answer: &Answer, jobs: usize) -> Result<Vec<i64>, Error> {
-    let parts = list(answer.part(2)?.clone())?;
+fn read(answer: &Answer, [releases, attempts]: [usize; 2]) -> Result<Vec<i64>, Error> {
+    let all = match answer.part(2)? {
+        Value::Array(parts) => parts,
+        // All releases found their locks held, and all attempts have this number.
+        one => {
+            let mut numbers = vec![1; releases];
+            numbers.resize(releases + attempts, number(one)? as i64);
+            return Ok(numbers);
+        }
+    };
     let number = |value: &Value| match value {
         Value::Int(number) => Ok(*number),
         _ => Err(not_understood()),
     };
-    let numbers: Vec<_> = parts.iter().map(number).collect::<Result<_, _>>()?;
-    if numbers.len() == jobs { Ok(numbers) } else { Err(not_understood()) }
+    let numbers: Vec<_> = all.iter().map(number).collect::<Result<_, _>>()?;
+    if numbers.len() == releases + attempts { Ok(numbers) } else { Err(not_understood()) }
 }
 
 impl Said {
-    fn of(answer: Result<Answer, Error>, jobs: usize) -> Self {
+    fn of(answer: Result<Answer, Error>, jobs: [usize; 2]) -> Self {
         let read = answer.and_then(|answer| Ok((read(&answer, jobs)?, answer.span)));
         match read {
             Ok((numbers, span)) => Self::Answer(numbers, span),
@@ -123,8 +131,8 @@ impl Quorum {
         if clock.is_none() {
             jobs.attempts.drain(..).for_each(decline);
         }
-        let count = jobs.len();
-        if count == 0 {
+        let count = [jobs.releases.len(), jobs.attempts.len()];
+        if count == [0, 0] {
             return;
         }
         let sent = SystemEnv.now();
@@ -304,7 +312,7 @@ impl Batch<'_> {
                 answer.send(Err(quorum.too_few_freed(&freeing.count))).ok();
             }
         }
-        let jobs = releases.len() + attempts.len();
+        let jobs = [releases.len(), attempts.len()];
         drop(said);
         let grants: Vec<_> = releases.into_iter().map(|freeing| freeing.grant).collect();
         if !extra.is_empty() {
