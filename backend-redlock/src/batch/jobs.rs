@@ -6,7 +6,8 @@ use lock_core::{Error, Grant, Outcome, Request};
 use tokio::sync::oneshot;
 
 use crate::{
-    acquire::{Held, millis, watermark},
+    acquire::{millis, watermark},
+    held::Held,
     quorum::{Call, Quorum},
     scripts,
 };

@@ -9,11 +9,12 @@ use tokio::sync::oneshot;
 
 use super::jobs::{Attempt, Jobs, Release, decline};
 use crate::{
-    acquire::{Held, Try},
+    acquire::Try,
     clock::{Span, may_vote},
+    held::Held,
     peer::{Answer, micros},
     quorum::Quorum,
-    release::Count,
+    release::{Count, was_held},
     round::Round,
     token::{self, Token},
     vote::{Tally, Vote, tally},
@@ -117,7 +118,7 @@ struct Own {
 impl Own {
     fn of<'r>(self, request: &'r Request) -> Try<'r> {
         let Self { number, sent, limit } = self;
-        Try { request, number, sent, limit, placed: false }
+        Try { request, number, sent, limit, placed: false, first: true }
     }
 }
 
@@ -162,13 +163,13 @@ impl Quorum {
                     None if extra.is_empty() => break,
                     None => {
                         while let Some((job, at, answer)) = extra.next().await {
-                            batch.freed(job, at, answer.and_then(|answer| answer.number(2)));
+                            batch.freed(job, at, was_held(answer));
                         }
                         break;
                     }
                 },
                 Some((job, at, answer)) = extra.next(), if !extra.is_empty() => {
-                    batch.freed(job, at, answer.and_then(|answer| answer.number(2)));
+                    batch.freed(job, at, was_held(answer));
                 }
             }
             batch.decide(round.any_open());
@@ -189,7 +190,7 @@ impl Batch<'_> {
         for freeing in &self.releases {
             for at in (0..self.said.len()).filter(|at| !self.contacts.contains(at)) {
                 if freeing.held.parts().nodes[at].asked {
-                    self.quorum.free_later(at, &freeing.grant);
+                    self.quorum.freed(at, &freeing.grant, &freeing.held, None);
                 }
             }
         }
@@ -214,17 +215,16 @@ impl Batch<'_> {
                     let call = quorum.freeing(&grant.name, grant.owner, ["", "", "", ""]);
                     extra.push(Box::pin(async move { (job, at, quorum.put(at, &call).await) }));
                 }
-                Some(held) => self.freed(job, at, Ok(held as u64)),
-                None => self.freed(job, at, Err(not_understood())),
+                held => self.freed(job, at, held.map(|held| held == 1)),
             }
         }
     }
 
-    fn freed(&mut self, job: usize, at: usize, held: Result<u64, Error>) {
+    fn freed(&mut self, job: usize, at: usize, held: Option<bool>) {
         let freeing = &mut self.releases[job];
-        match held {
-            Ok(held) => freeing.count.add(held == 1),
-            Err(_) => self.quorum.free_later(at, &freeing.grant),
+        self.quorum.freed(at, &freeing.grant, &freeing.held, held);
+        if let Some(held) = held {
+            freeing.count.add(held);
         }
         if let Some(outcome) = freeing.count.outcome(self.quorum.majority())
             && let Some(answer) = freeing.answer.take()
@@ -314,24 +314,24 @@ impl Batch<'_> {
         }
         let jobs = [releases.len(), attempts.len()];
         drop(said);
-        let grants: Vec<_> = releases.into_iter().map(|freeing| freeing.grant).collect();
+        let freeing = |freeing: Freeing| (freeing.grant, freeing.held);
+        let grants: Vec<_> = releases.into_iter().map(freeing).collect();
         if !extra.is_empty() {
             let (behind, grants) = (Arc::clone(quorum), grants.clone());
             quorum.behind(async move {
                 while let Some((job, at, answer)) = extra.next().await {
-                    if answer.is_err() {
-                        behind.free_later(at, &grants[job]);
-                    }
+                    let (grant, held) = &grants[job];
+                    behind.freed(at, grant, held, was_held(answer));
                 }
             });
         }
         let behind = Arc::clone(quorum);
         round.finish(quorum, move |at, answer| {
             let said = answer.map(|answer| Said::of(answer, jobs));
-            for (job, grant) in grants.iter().enumerate() {
-                let freed = said.as_ref().is_none_or(|said| said.number(job) >= Some(0));
-                if !freed {
-                    behind.free_later(at, grant);
+            for (job, (grant, held)) in grants.iter().enumerate() {
+                if let Some(said) = &said {
+                    let answer = said.number(job).filter(|held| *held >= 0);
+                    behind.freed(at, grant, held, answer.map(|held| held == 1));
                 }
             }
             for (job, fate) in attempts.iter().enumerate() {
@@ -353,16 +353,12 @@ impl Fate {
     ) {
         let gave = said.is_none_or(|said| said.gave(job));
         let known = matches!(said, Some(Said::Answer(..) | Said::Failed(false)));
-        let (request, wanted) = match self {
+        let (request, unwanted) = match self {
             Self::Open(_) => return,
-            Self::Won(request, held) => {
-                let mut parts = held.parts();
-                parts.nodes[at].doubtful = !known;
-                (request, !parts.released)
-            }
-            Self::Failed(request) => (request, false),
+            Self::Won(request, held) => (request, held.straggler(at, gave, known)),
+            Self::Failed(request) => (request, gave),
         };
-        if gave && !wanted {
+        if unwanted {
             quorum.undo(at, &request.name, request.owner, &own.of(request), !known);
         }
     }
