@@ -32,8 +32,8 @@ pub struct Habit {
     pub batches: usize,
     /// Whether a call may go by itself while batches are on their way, or right after one of several.
     pub alone_beside_batches: bool,
-    /// Whether a batch lets whoever can run now join it first: where a batch costs much besides what is
-    /// in it.
+    /// Whether a batch lets whoever can run now join it first, as long as any do: where a batch costs much
+    /// besides what is in it.
     pub lets_others_in: bool,
 }
 
@@ -142,11 +142,17 @@ async fn run<J>(
                 let Some(job) = job else { return };
                 batch.push(job);
                 let under_way = UnderWay::new(&batches);
-                if habit.lets_others_in {
-                    tokio::task::yield_now().await;
-                }
-                while batch.len() < MOST && let Ok(job) = jobs.try_recv() {
-                    batch.push(job);
+                loop {
+                    let before = batch.len();
+                    if habit.lets_others_in {
+                        tokio::task::yield_now().await;
+                    }
+                    while batch.len() < MOST && let Ok(job) = jobs.try_recv() {
+                        batch.push(job);
+                    }
+                    if !habit.lets_others_in || batch.len() == before || batch.len() == MOST {
+                        break;
+                    }
                 }
                 batches.last.store(batch.len(), Ordering::Relaxed);
                 calls.push(async move {

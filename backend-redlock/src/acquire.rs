@@ -1,17 +1,15 @@
 //! One attempt: votes, the token, and what becomes of who was late.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use lock_core::{
-    Attempt, Env as _, Error, ErrorKind, FencingToken, Grant, Instant, LockName, LossReason,
-    OwnerId, Request, SystemEnv,
+    Attempt, Env as _, Error, ErrorKind, FencingToken, Grant, Instant, LockName, OwnerId, Request,
+    SystemEnv,
 };
 
 use crate::{
     ballot::{Ballot, Said, Verdict},
+    held::{Held, Part},
     peer::micros,
     quorum::{Call, Quorum},
     round::Round,
@@ -26,45 +24,6 @@ const TRIES: u32 = 10;
 /// How many watermarks a node keeps; names that share one only cost each other a round trip now and
 /// then.
 const WATERMARKS: u64 = 1024;
-
-/// What the client keeps of a grant: a node's part in it, for each node.
-#[derive(Debug)]
-pub(crate) struct Held {
-    /// The number of the attempt.
-    pub(crate) attempt: u64,
-    parts: Mutex<Parts>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Parts {
-    pub(crate) nodes: Vec<Part>,
-    /// Nobody believes in it any longer than until then.
-    pub(crate) told: Instant,
-    /// A majority was found without it, and its holder told so.
-    pub(crate) lost: Option<LossReason>,
-    /// It was given back: what comes late is taken back.
-    pub(crate) released: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Part {
-    /// Until when the node keeps the lock, at least, as far as counted replies tell.
-    pub(crate) until: Option<Instant>,
-    /// The attempt may have been carried out, or may yet be, and nothing tells when.
-    pub(crate) doubtful: bool,
-    /// It was asked at all.
-    pub(crate) asked: bool,
-}
-
-impl Held {
-    pub(crate) fn parts(&self) -> MutexGuard<'_, Parts> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn of(grant: &Grant) -> Option<Arc<Self>> {
-        Arc::clone(grant.state.as_ref()?).downcast().ok()
-    }
-}
 
 /// Rounded up: a lease is never shorter than its holder believes.
 pub(crate) fn millis(span: Duration) -> String {
@@ -85,6 +44,8 @@ pub(crate) struct Try<'a> {
     pub(crate) sent: Instant,
     pub(crate) limit: Duration,
     pub(crate) placed: bool,
+    /// It is the first of its owner here.
+    pub(crate) first: bool,
 }
 
 impl Quorum {
@@ -104,7 +65,8 @@ impl Quorum {
             return Ok(Attempt::Granted(grant));
         }
         for tried in 1.. {
-            let verdict = match self.try_once(request, ticket).await? {
+            let first = alone.is_some() && tried == 1;
+            let verdict = match self.try_once(request, ticket, first).await? {
                 Ok(grant) => return Ok(Attempt::Granted(grant)),
                 Err(verdict) => verdict,
             };
@@ -133,13 +95,15 @@ impl Quorum {
         self: &Arc<Self>,
         request: &Request,
         ticket: Option<&Ticket>,
+        first: bool,
     ) -> Result<Result<Grant, Verdict>, Error> {
         self.settings()?;
         let limit = self.options.wait(request.lease);
         let unknown = || Error::new(ErrorKind::Unavailable, "no node's clock is known yet");
         let clock = self.clock().ok_or_else(unknown)?;
         let sent = SystemEnv.now();
-        let attempt = Try { request, number: micros(sent), sent, limit, placed: ticket.is_some() };
+        let (number, placed) = (micros(sent), ticket.is_some());
+        let attempt = Try { request, number, sent, limit, placed, first };
         let contacts = self.contacts();
         let call = self.call(&attempt, clock, ticket);
         let mut round = self.ask(&contacts, &call, limit);
@@ -281,18 +245,13 @@ impl Quorum {
         let (held, grant) = self.made(attempt, &ballot.votes(), doubtful, asked, token);
         let (quorum, kept) = (Arc::clone(self), Arc::clone(&held));
         let request = request.clone();
-        let Try { number, sent, limit, placed, .. } = *attempt;
+        let Try { number, sent, limit, placed, first, .. } = *attempt;
         round.finish(self, move |at, answer| {
             let given = matches!(&answer, Some(Ok(answer)) if answer.word == "ours");
             let known = matches!(&answer, Some(Ok(_)))
                 || matches!(&answer, Some(Err(error)) if !error.is_ambiguous());
-            let released = {
-                let mut parts = kept.parts();
-                parts.nodes[at].doubtful = !known;
-                parts.released
-            };
-            if released && (given || !known) {
-                let attempt = Try { request: &request, number, sent, limit, placed };
+            if kept.straggler(at, given || !known, known) {
+                let attempt = Try { request: &request, number, sent, limit, placed, first };
                 quorum.undo(at, &request.name, request.owner, &attempt, !known);
             } else if placed && !given {
                 quorum.leave_place(at, &request.name, request.owner);
@@ -312,14 +271,10 @@ impl Quorum {
         token: FencingToken,
     ) -> (Arc<Held>, Grant) {
         let until = attempt.sent + attempt.request.lease;
-        let part = |at: usize| Part {
-            until: matches!(votes[at], Vote::Ours(_)).then_some(until),
-            doubtful: doubtful(at),
-            asked: asked(at),
-        };
+        let ours = |at: usize| matches!(votes[at], Vote::Ours(_)).then_some(until);
+        let part = |at: usize| Part::new(ours(at), doubtful(at), asked(at));
         let nodes = (0..self.peers.len()).map(part).collect();
-        let parts = Mutex::new(Parts { nodes, told: until, lost: None, released: false });
-        let held = Arc::new(Held { attempt: attempt.number, parts });
+        let held = Arc::new(Held::new(attempt.number, attempt.first, nodes, until));
         let state: Arc<Held> = Arc::clone(&held);
         let mut grant = Grant::new(attempt.request, token).with_state(state);
         grant.margin = 2 * self.options.clock_bound;
@@ -335,9 +290,9 @@ impl Quorum {
             }
         }
         let (quorum, request) = (Arc::clone(self), attempt.request.clone());
-        let Try { number, sent, limit, placed, .. } = *attempt;
+        let Try { number, sent, limit, placed, first, .. } = *attempt;
         round.finish(self, move |at, answer| {
-            let attempt = Try { request: &request, number, sent, limit, placed };
+            let attempt = Try { request: &request, number, sent, limit, placed, first };
             let bury = match answer {
                 Some(Ok(answer)) if answer.word == "ours" => false,
                 Some(Err(error)) if error.is_ambiguous() => true,

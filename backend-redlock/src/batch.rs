@@ -13,7 +13,7 @@ use lock_core::{Error, ErrorKind, Grant, Outcome, Request};
 use tokio::sync::oneshot;
 
 use self::jobs::{Attempt, Job, Release};
-use crate::{acquire::Held, quorum::Quorum};
+use crate::{held::Held, quorum::Quorum};
 
 /// Each call is one to every node, so that only who finds nobody about goes alone.
 pub(crate) const HABIT: Habit =

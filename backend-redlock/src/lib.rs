@@ -50,6 +50,7 @@ mod ballot;
 mod batch;
 mod config;
 mod guarantees;
+mod held;
 mod lost;
 mod operate;
 mod peer;

@@ -8,7 +8,9 @@ use lock_core::{
 };
 
 use crate::{
-    acquire::{Held, millis},
+    acquire::millis,
+    held::Held,
+    peer::Answer,
     quorum::{Call, Quorum},
     scripts,
 };
@@ -45,6 +47,11 @@ impl Count {
     }
 }
 
+/// Whether a node held the lock; `None` where it does not say.
+pub(crate) fn was_held(answer: Result<Answer, Error>) -> Option<bool> {
+    Some(answer.and_then(|answer| answer.number(2)).ok()? == 1)
+}
+
 impl Quorum {
     /// A call of `free.lua`; `how`: ms to keep it, last attempt meant, last attempt to bury, place.
     pub(crate) fn freeing(&self, name: &LockName, owner: OwnerId, how: [&str; 4]) -> Arc<Call> {
@@ -76,6 +83,19 @@ impl Quorum {
         self.free_behind(at, call, grant.lease);
     }
 
+    /// Hears what a node said to the release of a grant, or that this will not be heard.
+    pub(crate) fn freed(
+        self: &Arc<Self>,
+        at: usize,
+        grant: &Grant,
+        held: &Held,
+        said: Option<bool>,
+    ) {
+        if held.freed(at, said) {
+            self.free_later(at, grant);
+        }
+    }
+
     /// Frees behind what nodes gave to the attempt of a grant, or may yet give, and nothing that a later
     /// attempt of the same owner was given.
     pub(crate) fn take_back(self: &Arc<Self>, grant: &Grant) {
@@ -95,18 +115,15 @@ impl Quorum {
         next: Option<&Request>,
     ) -> Result<(Outcome, Option<Grant>), Error> {
         let keep = keep.map(millis).unwrap_or_default();
-        let call = self.freeing(&grant.name, grant.owner, [&keep, "", "", ""]);
-        let limit = self.options.wait(grant.lease);
         // Where the attempt may yet be carried out, the release leaves a tombstone, and a place that a
         // lost attempt may have taken goes with it.
         let held = Held::of(grant);
+        let mut plain = keep.is_empty();
         if let Some(held) = &held {
-            held.parts().released = true;
+            let mut parts = held.parts();
+            parts.released = true;
+            plain &= parts.nodes.iter().all(|part| !part.doubtful);
         }
-        let plain = keep.is_empty()
-            && held
-                .as_ref()
-                .is_some_and(|held| held.parts().nodes.iter().all(|part| !part.doubtful));
         let next = next.filter(|next| next.floor == FencingToken::ZERO);
         let alone = if plain && next.is_none() { self.gathering.alone() } else { None };
         if plain
@@ -115,6 +132,8 @@ impl Quorum {
         {
             return self.gather_release(grant, held, next).await;
         }
+        let call = self.freeing(&grant.name, grant.owner, [&keep, "", "", ""]);
+        let limit = self.options.wait(grant.lease);
         let doubtful =
             |at: usize| held.as_ref().is_some_and(|held| held.parts().nodes[at].doubtful);
         let burying = held.as_ref().map(|held| {
@@ -128,7 +147,14 @@ impl Quorum {
         let contacts = self.contacts();
         // Whom the attempt never asked has nothing to give back.
         let asked = |at: usize| held.as_ref().is_none_or(|held| held.parts().nodes[at].asked);
+        let again = {
+            let held = held.clone();
+            move |at: usize, answer: Option<bool>| {
+                held.as_ref().map_or(answer.is_none(), |held| held.freed(at, answer))
+            }
+        };
         for at in (0..self.peers.len()).filter(|at| !contacts.contains(at) && asked(*at)) {
+            again(at, None);
             self.free_behind(at, Arc::clone(calls(at)), grant.lease);
         }
         let mut round = self.ask_each(&contacts, |at| Arc::clone(calls(at)), limit);
@@ -138,16 +164,19 @@ impl Quorum {
                 break Some(outcome);
             }
             let Some((at, answer)) = round.next().await else { break None };
-            match answer.and_then(|answer| answer.number(2)) {
-                Ok(held) => count.add(held == 1),
-                Err(_) => self.free_behind(at, Arc::clone(calls(at)), grant.lease),
+            let answer = was_held(answer);
+            if let Some(held) = answer {
+                count.add(held);
+            }
+            if again(at, answer) {
+                self.free_behind(at, Arc::clone(calls(at)), grant.lease);
             }
         };
-        let again: Vec<_> = (0..self.peers.len()).map(|at| Arc::clone(calls(at))).collect();
+        let calls: Vec<_> = (0..self.peers.len()).map(|at| Arc::clone(calls(at))).collect();
         let (quorum, lease) = (Arc::clone(self), grant.lease);
         round.finish(self, move |at, answer| {
-            if matches!(answer, Some(Err(_))) {
-                quorum.free_behind(at, Arc::clone(&again[at]), lease);
+            if answer.is_some_and(|answer| again(at, was_held(answer))) {
+                quorum.free_behind(at, Arc::clone(&calls[at]), lease);
             }
         });
         outcome.map(|outcome| (outcome, None)).ok_or_else(|| self.too_few_freed(&count))
@@ -197,17 +226,17 @@ impl Quorum {
         let (mut answered, mut freed) = (0, 0);
         while answered < self.majority() {
             let Some((at, answer)) = round.next().await else { break };
-            match answer.and_then(|answer| answer.number(2)) {
-                Ok(held) => {
+            match was_held(answer) {
+                Some(held) => {
                     answered += 1;
-                    freed += usize::from(held == 1);
+                    freed += usize::from(held);
                 }
-                Err(_) => self.free_behind(at, Arc::clone(call), lease),
+                None => self.free_behind(at, Arc::clone(call), lease),
             }
         }
         let (quorum, again) = (Arc::clone(self), Arc::clone(call));
         round.finish(self, move |at, answer| {
-            if matches!(answer, Some(Err(_))) {
+            if answer.is_some_and(|answer| was_held(answer).is_none()) {
                 quorum.free_behind(at, Arc::clone(&again), lease);
             }
         });

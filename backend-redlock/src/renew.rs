@@ -6,8 +6,9 @@ use backend_redis::node::{Value, list, number};
 use lock_core::{Env as _, Error, ErrorKind, Grant, Instant, LossReason, Renewal, SystemEnv};
 
 use crate::{
-    acquire::{Held, Parts, millis},
+    acquire::millis,
     clock::may_vote,
+    held::{Held, Part, Parts},
     peer::Answer,
     quorum::{Call, Quorum},
     scripts,
@@ -173,9 +174,7 @@ fn improve(
     in_line: &[bool],
     sent: Instant,
 ) -> Option<Instant> {
-    let end = |parts: &[crate::acquire::Part]| {
-        expiry(&parts.iter().map(|part| part.until).collect::<Vec<_>>())
-    };
+    let end = |parts: &[Part]| expiry(&parts.iter().map(|part| part.until).collect::<Vec<_>>());
     let before = end(&parts.nodes);
     for (part, (word, line)) in parts.nodes.iter_mut().zip(words.iter().zip(in_line)) {
         match word {

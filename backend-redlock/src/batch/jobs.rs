@@ -6,7 +6,8 @@ use lock_core::{Error, Grant, Outcome, Request};
 use tokio::sync::oneshot;
 
 use crate::{
-    acquire::{Held, millis, watermark},
+    acquire::{millis, watermark},
+    held::Held,
     quorum::{Call, Quorum},
     scripts,
 };
@@ -57,10 +58,6 @@ impl Jobs {
             others.into_iter().for_each(decline);
         }
         sorted
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.releases.len() + self.attempts.len()
     }
 
     pub(super) fn longest_lease(&self) -> Duration {

@@ -2,18 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use backend_redis::node::{Value, list, not_understood};
+use backend_redis::node::{Value, not_understood, number};
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use lock_core::{Env as _, Error, FencingToken, Grant, Instant, Outcome, Request, SystemEnv};
 use tokio::sync::oneshot;
 
 use super::jobs::{Attempt, Jobs, Release, decline};
 use crate::{
-    acquire::{Held, Try},
+    acquire::Try,
     clock::{Span, may_vote},
+    held::Held,
     peer::{Answer, micros},
     quorum::Quorum,
-    release::Count,
+    release::{Count, was_held},
     round::Round,
     token::{self, Token},
     vote::{Tally, Vote, tally},
@@ -27,18 +28,26 @@ enum Said {
     Answer(Vec<i64>, Option<Span>),
 }
 
-fn read(answer: &Answer, jobs: usize) -> Result<Vec<i64>, Error> {
-    let parts = list(answer.part(2)?.clone())?;
+fn read(answer: &Answer, [releases, attempts]: [usize; 2]) -> Result<Vec<i64>, Error> {
+    let all = match answer.part(2)? {
+        Value::Array(parts) => parts,
+        // All releases found their locks held, and all attempts have this number.
+        one => {
+            let mut numbers = vec![1; releases];
+            numbers.resize(releases + attempts, number(one)? as i64);
+            return Ok(numbers);
+        }
+    };
     let number = |value: &Value| match value {
         Value::Int(number) => Ok(*number),
         _ => Err(not_understood()),
     };
-    let numbers: Vec<_> = parts.iter().map(number).collect::<Result<_, _>>()?;
-    if numbers.len() == jobs { Ok(numbers) } else { Err(not_understood()) }
+    let numbers: Vec<_> = all.iter().map(number).collect::<Result<_, _>>()?;
+    if numbers.len() == releases + attempts { Ok(numbers) } else { Err(not_understood()) }
 }
 
 impl Said {
-    fn of(answer: Result<Answer, Error>, jobs: usize) -> Self {
+    fn of(answer: Result<Answer, Error>, jobs: [usize; 2]) -> Self {
         let read = answer.and_then(|answer| Ok((read(&answer, jobs)?, answer.span)));
         match read {
             Ok((numbers, span)) => Self::Answer(numbers, span),
@@ -109,7 +118,7 @@ struct Own {
 impl Own {
     fn of<'r>(self, request: &'r Request) -> Try<'r> {
         let Self { number, sent, limit } = self;
-        Try { request, number, sent, limit, placed: false }
+        Try { request, number, sent, limit, placed: false, first: true }
     }
 }
 
@@ -123,8 +132,8 @@ impl Quorum {
         if clock.is_none() {
             jobs.attempts.drain(..).for_each(decline);
         }
-        let count = jobs.len();
-        if count == 0 {
+        let count = [jobs.releases.len(), jobs.attempts.len()];
+        if count == [0, 0] {
             return;
         }
         let sent = SystemEnv.now();
@@ -154,13 +163,13 @@ impl Quorum {
                     None if extra.is_empty() => break,
                     None => {
                         while let Some((job, at, answer)) = extra.next().await {
-                            batch.freed(job, at, answer.and_then(|answer| answer.number(2)));
+                            batch.freed(job, at, was_held(answer));
                         }
                         break;
                     }
                 },
                 Some((job, at, answer)) = extra.next(), if !extra.is_empty() => {
-                    batch.freed(job, at, answer.and_then(|answer| answer.number(2)));
+                    batch.freed(job, at, was_held(answer));
                 }
             }
             batch.decide(round.any_open());
@@ -181,7 +190,7 @@ impl Batch<'_> {
         for freeing in &self.releases {
             for at in (0..self.said.len()).filter(|at| !self.contacts.contains(at)) {
                 if freeing.held.parts().nodes[at].asked {
-                    self.quorum.free_later(at, &freeing.grant);
+                    self.quorum.freed(at, &freeing.grant, &freeing.held, None);
                 }
             }
         }
@@ -206,17 +215,16 @@ impl Batch<'_> {
                     let call = quorum.freeing(&grant.name, grant.owner, ["", "", "", ""]);
                     extra.push(Box::pin(async move { (job, at, quorum.put(at, &call).await) }));
                 }
-                Some(held) => self.freed(job, at, Ok(held as u64)),
-                None => self.freed(job, at, Err(not_understood())),
+                held => self.freed(job, at, held.map(|held| held == 1)),
             }
         }
     }
 
-    fn freed(&mut self, job: usize, at: usize, held: Result<u64, Error>) {
+    fn freed(&mut self, job: usize, at: usize, held: Option<bool>) {
         let freeing = &mut self.releases[job];
-        match held {
-            Ok(held) => freeing.count.add(held == 1),
-            Err(_) => self.quorum.free_later(at, &freeing.grant),
+        self.quorum.freed(at, &freeing.grant, &freeing.held, held);
+        if let Some(held) = held {
+            freeing.count.add(held);
         }
         if let Some(outcome) = freeing.count.outcome(self.quorum.majority())
             && let Some(answer) = freeing.answer.take()
@@ -304,26 +312,26 @@ impl Batch<'_> {
                 answer.send(Err(quorum.too_few_freed(&freeing.count))).ok();
             }
         }
-        let jobs = releases.len() + attempts.len();
+        let jobs = [releases.len(), attempts.len()];
         drop(said);
-        let grants: Vec<_> = releases.into_iter().map(|freeing| freeing.grant).collect();
+        let freeing = |freeing: Freeing| (freeing.grant, freeing.held);
+        let grants: Vec<_> = releases.into_iter().map(freeing).collect();
         if !extra.is_empty() {
             let (behind, grants) = (Arc::clone(quorum), grants.clone());
             quorum.behind(async move {
                 while let Some((job, at, answer)) = extra.next().await {
-                    if answer.is_err() {
-                        behind.free_later(at, &grants[job]);
-                    }
+                    let (grant, held) = &grants[job];
+                    behind.freed(at, grant, held, was_held(answer));
                 }
             });
         }
         let behind = Arc::clone(quorum);
         round.finish(quorum, move |at, answer| {
             let said = answer.map(|answer| Said::of(answer, jobs));
-            for (job, grant) in grants.iter().enumerate() {
-                let freed = said.as_ref().is_none_or(|said| said.number(job) >= Some(0));
-                if !freed {
-                    behind.free_later(at, grant);
+            for (job, (grant, held)) in grants.iter().enumerate() {
+                if let Some(said) = &said {
+                    let answer = said.number(job).filter(|held| *held >= 0);
+                    behind.freed(at, grant, held, answer.map(|held| held == 1));
                 }
             }
             for (job, fate) in attempts.iter().enumerate() {
@@ -345,16 +353,12 @@ impl Fate {
     ) {
         let gave = said.is_none_or(|said| said.gave(job));
         let known = matches!(said, Some(Said::Answer(..) | Said::Failed(false)));
-        let (request, wanted) = match self {
+        let (request, unwanted) = match self {
             Self::Open(_) => return,
-            Self::Won(request, held) => {
-                let mut parts = held.parts();
-                parts.nodes[at].doubtful = !known;
-                (request, !parts.released)
-            }
-            Self::Failed(request) => (request, false),
+            Self::Won(request, held) => (request, held.straggler(at, gave, known)),
+            Self::Failed(request) => (request, gave),
         };
-        if gave && !wanted {
+        if unwanted {
             quorum.undo(at, &request.name, request.owner, &own.of(request), !known);
         }
     }

@@ -12,7 +12,8 @@
 --       name   10 label of all attempts   11 how many releases   12 lease of all attempts, ms, or '' if
 --       they differ, then the owner of each release; then owner and watermark of each attempt, and its
 --       lease if they differ
--- Answer: {'batch', clock, {1 or 0 for each release, whether it was held; the number of each attempt}}
+-- Answer: {'batch', clock, {1 or 0 for each release, whether it was held; the number of each attempt}},
+--         or in place of the last, where all were held and all have one number, just that
 local call, answers, time = redis.call, {}, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local stamp, releases, argument = string.format('%.0f', now), ARGV[11] + 0, 13
@@ -34,8 +35,9 @@ if crowded then
   crowded = call('EXISTS', unpack(beside)) > 0
 end
 
+local freed = {}
 if releases > 0 then
-  local records, freed = call('MGET', unpack(KEYS, 2, releases + 1)), {}
+  local records = call('MGET', unpack(KEYS, 2, releases + 1))
   for at = 1, releases do
     local record, owner, answer = records[at], ARGV[argument + at - 1], 0
     if crowded and has('queue:', name_of(KEYS[1 + at])) then
@@ -54,7 +56,7 @@ end
 
 local first = releases + 2
 local attempts = #KEYS - first + 1
-if attempts == 0 then return {'batch', stamp, answers} end
+if attempts == 0 then return {'batch', stamp, #freed == releases and ARGV[9] or answers} end
 argument = argument + releases
 local bound, longest, lease = ARGV[5] + 0, ARGV[3] + 0, ARGV[12]
 local step = lease == '' and 3 or 2
@@ -100,15 +102,16 @@ if set[5] then
   set[4] = top == proposed and text or string.format('%.0f', top)
   call('HSET', KEYS[1], unpack(set))
 end
-local rest = ' 0 ' .. ARGV[8] .. ' ' .. ARGV[10]
+local plain, rest = #freed == releases, ' 0 ' .. ARGV[8] .. ' ' .. ARGV[10]
 local tail = ' ' .. text .. rest
 for at = 1, attempts do
-  local own = argument + step * (at - 1)
+  local own, taken = argument + step * (at - 1), nil
   if numbers[at] then
     local record = ARGV[own] .. (texts[at] == text and tail or ' ' .. texts[at] .. rest)
     -- It may be held, and two may ask for the same lock.
-    local taken = call('SET', KEYS[first + at - 1], record, 'PX', step == 3 and ARGV[own + 2] or lease, 'NX')
+    taken = call('SET', KEYS[first + at - 1], record, 'PX', step == 3 and ARGV[own + 2] or lease, 'NX')
     answers[releases + at] = taken and numbers[at] or -1
   end
+  plain = plain and taken and numbers[at] == proposed
 end
-return {'batch', stamp, answers}
+return {'batch', stamp, plain and text or answers}

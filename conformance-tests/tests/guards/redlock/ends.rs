@@ -2,7 +2,8 @@
 
 use super::{
     super::wire::{Guard, Verdict},
-    node::{LONGEST, Node, SECOND, owner},
+    node::{LONGEST, Node, SECOND, Way, owner},
+    votes::{a_number_above_the_watermark, two_of_one_batch},
 };
 
 pub(crate) const GUARDS: &[Guard<Node>] = &[
@@ -131,6 +132,29 @@ pub(crate) const GUARDS: &[Guard<Node>] = &[
         texts: &[("if crowded and has('queue:', name_of(KEYS[1 + at])) then", "if false then")],
         case: |node| Box::pin(a_release_with_one_waiting(node, Freeing::Batch)),
     },
+    Guard {
+        what: "S1: a batch says that all was given only where it was",
+        texts: &[(
+            "plain and taken and numbers[at] == proposed",
+            "plain and numbers[at] == proposed",
+        )],
+        case: |node| Box::pin(two_of_one_batch(node)),
+    },
+    Guard {
+        what: "S2: a batch says so only where all have one number",
+        texts: &[("plain and taken and numbers[at] == proposed", "plain and taken")],
+        case: |node| Box::pin(a_number_above_the_watermark(node, Way::Batch)),
+    },
+    Guard {
+        what: "S4: a batch says that all was held only where it was",
+        texts: &[("#freed == releases and ARGV[9] or answers", "ARGV[9]")],
+        case: |node| Box::pin(a_release_of_nothing(node, false)),
+    },
+    Guard {
+        what: "S4: so does one that also gives",
+        texts: &[("local plain, rest = #freed == releases,", "local plain, rest = true,")],
+        case: |node| Box::pin(a_release_of_nothing(node, true)),
+    },
 ];
 
 /// The ways of giving back.
@@ -147,6 +171,16 @@ async fn free(node: &mut Node, letter: &str, freeing: Freeing) -> bool {
         Freeing::Plain => node.free(letter, [""; 4]).await,
         Freeing::Burying => node.free(letter, ["", "", "9", ""]).await,
         Freeing::Batch => node.batch(&[letter], &[]).await.0 == [1],
+    }
+}
+
+/// In a batch, by itself or beside an attempt.
+async fn a_release_of_nothing(node: &mut Node, beside: bool) -> Verdict {
+    let attempt = node.attempt("a").await;
+    let attempts = if beside { std::slice::from_ref(&attempt) } else { &[] };
+    match node.batch(&["b"], attempts).await.0.as_slice() {
+        [0] => Ok(()),
+        other => Err(format!("it was held, by {other:?}")),
     }
 }
 

@@ -2,16 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use conformance_tests::kit::{Mode, Server as _};
+use conformance_tests::kit::{Mode, Proxy, Server as _};
 use futures_util::{future::join, poll};
-use lock_core::Attempt;
+use lock_core::{Attempt, FencingToken, Grant, Outcome, Request};
 
 use super::{
     LATE, LEASE, attempt, client, described, eventually, granted, granted_by_all, late,
     passed_over, proxied, settled, taken, three, warmed,
 };
 use crate::{
-    acquire::{Held, watermark},
+    acquire::watermark,
+    held::Held,
+    quorum::Quorum,
     support::{Nodes, name, request},
 };
 
@@ -115,6 +117,88 @@ async fn a_release_reaches_who_is_not_waited_for() {
     quorum.release(&grant, None, None).await.unwrap();
     settled(&quorum).await;
     assert_eq!(nodes.keeping(&grant.name).await, 0, "the third still has it");
+}
+
+/// A client whose third node never says whether it held what it is told to free, and which of them is late.
+async fn not_understood(who_is_late: usize) -> (Nodes, Proxy, Arc<Quorum>, Grant) {
+    let nodes = Nodes::start(3).await;
+    let texts = [
+        ("string.format('%.0f', now), 1}", "string.format('%.0f', now)}"),
+        ("return {'freed', text(now), mine and 1 or 0}", "return {'freed', text(now)}"),
+    ];
+    let odd = Proxy::altering(nodes.servers[2].address(), &texts).await.unwrap();
+    let mut addresses = proxied(&nodes);
+    addresses[2] = odd.address();
+    let quorum = client(described(&addresses)).await;
+    let grant = granted_by_all(&nodes, &quorum, &request("a", LEASE)).await;
+    let proxy = if who_is_late == 2 { &odd } else { &nodes.proxies[who_is_late] };
+    proxy.set(Mode::Delay { to_server: LATE, to_client: Duration::ZERO }).await.unwrap();
+    (nodes, odd, quorum, grant)
+}
+
+/// How often the third was told to free the lock: each time the whole script is sent, with both texts in it.
+async fn told(odd: &Proxy, quorum: &Arc<Quorum>) -> u64 {
+    settled(quorum).await;
+    odd.counters().altered / 2
+}
+
+#[tokio::test]
+async fn who_is_not_understood_is_asked_once_more_for_a_release() {
+    let (_nodes, odd, quorum, grant) = not_understood(1).await;
+    assert_eq!(quorum.release(&grant, None, None).await.unwrap().0, Outcome::Released);
+    assert_eq!(told(&odd, &quorum).await, 2);
+}
+
+#[tokio::test]
+async fn so_is_a_straggler_that_is_not_understood() {
+    let (_nodes, odd, quorum, grant) = not_understood(2).await;
+    assert_eq!(quorum.release(&grant, None, None).await.unwrap().0, Outcome::Released);
+    assert_eq!(told(&odd, &quorum).await, 2);
+}
+
+#[tokio::test]
+async fn who_is_not_understood_hears_twice_of_who_was_given_up() {
+    let (_nodes, odd, quorum, _grant) = not_understood(1).await;
+    quorum.abandon(&request("a", LEASE)).await.unwrap();
+    assert_eq!(told(&odd, &quorum).await, 2);
+}
+
+#[tokio::test]
+async fn so_does_a_straggler_that_is_not_understood() {
+    let (_nodes, odd, quorum, _grant) = not_understood(2).await;
+    quorum.abandon(&request("a", LEASE)).await.unwrap();
+    assert_eq!(told(&odd, &quorum).await, 2);
+}
+
+async fn scripts(nodes: &Nodes, at: usize) -> u64 {
+    let stats = nodes.servers[at].cli(&["INFO", "commandstats"]).await.unwrap();
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    calls.unwrap().split(',').next().unwrap().parse().unwrap()
+}
+
+/// How many scripts the third runs for a lock that it gives when that is on its way back already.
+async fn asked_of_a_straggler(asked: Request) -> u64 {
+    let (nodes, quorum) = three().await;
+    let before = scripts(&nodes, 2).await;
+    late(&nodes, 2).await;
+    let grant = granted(&quorum, &asked).await;
+    quorum.release(&grant, None, None).await.unwrap();
+    settled(&quorum).await;
+    assert_eq!(nodes.keeping(&asked.name).await, 0, "the third still has it");
+    scripts(&nodes, 2).await - before
+}
+
+#[tokio::test]
+async fn a_straggler_that_the_release_finds_is_asked_twice() {
+    assert_eq!(asked_of_a_straggler(request("a", LEASE)).await, 2);
+}
+
+/// An attempt with a floor goes by itself, as one does that came to nothing in a batch.
+#[tokio::test]
+async fn it_is_asked_again_where_its_owner_may_have_asked_before() {
+    let mut asked = request("a", LEASE);
+    asked.floor = FencingToken::new(1).unwrap();
+    assert_eq!(asked_of_a_straggler(asked).await, 3);
 }
 
 #[tokio::test]

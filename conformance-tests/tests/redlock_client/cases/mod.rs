@@ -14,7 +14,7 @@ use lock_core::{Env as _, Grant, LockName, OwnerId, Request, SystemEnv};
 
 use crate::{
     RedlockBuilder,
-    acquire::Held,
+    held::Held,
     quorum::Quorum,
     support::{LEASE, Nodes, SOON, eventually, name, request},
 };

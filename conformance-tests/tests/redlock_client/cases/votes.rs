@@ -144,7 +144,7 @@ async fn nodes_with_different_settings_are_refused() {
 async fn a_holder_believes_for_twice_the_bound_less() {
     let quorum = unasked();
     let (asked, sent) = (request("a", LEASE), SystemEnv.now());
-    let own = Try { request: &asked, number: 1, sent, limit: BOUND, placed: false };
+    let own = Try { request: &asked, number: 1, sent, limit: BOUND, placed: false, first: true };
     let votes = [Vote::Ours(7), Vote::Ours(7), Vote::No];
     let token = FencingToken::new(7).unwrap();
     let (_, grant) = quorum.made(&own, &votes, |_| false, |_| true, token);
