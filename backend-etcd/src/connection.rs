@@ -119,13 +119,14 @@ impl AsyncWrite for Connection {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-    use std::{io::ErrorKind, task::Waker};
+    use std::{io::ErrorKind, task::Waker, time::Duration};
 
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::TcpListener,
+        time::timeout,
     };
 
     use super::*;
@@ -155,11 +156,23 @@ mod tests {
         assert!(flush(&mut connection).is_ready());
         assert_eq!(far.read(&mut read).await.unwrap(), 13);
         assert_eq!(&read[..13], b"head and body");
-        // The next waits again, and wakes whoever flushes by itself.
-        connection.write_all(b"more").await.unwrap();
-        assert!(flush(&mut connection).is_pending());
-        connection.flush().await.unwrap();
-        assert_eq!(far.read(&mut read).await.unwrap(), 4);
+    }
+
+    #[tokio::test]
+    async fn whoever_flushes_is_told_to_go_on() {
+        let (line, mut connection, mut far) = pair().await;
+        line.stand();
+        // In a task of its own, which nothing else wakes.
+        let sends = tokio::spawn(async move {
+            for _ in 0..2 {
+                connection.write_all(b"more").await.unwrap();
+                connection.flush().await.unwrap();
+            }
+        });
+        timeout(Duration::from_secs(20), sends).await.expect("its turn comes").unwrap();
+        let mut read = Vec::new();
+        far.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, b"moremore");
     }
 
     #[tokio::test]
