@@ -24,7 +24,7 @@ pub(crate) const TRIES: usize = 32;
 /// No waiter asks more often, even of a lock that is about to expire.
 const SHORTEST_POLL: Duration = Duration::from_millis(20);
 
-/// What a refused transaction has found.
+/// What stood in the way of a transaction.
 enum Found {
     Ours(Seen),
     Others(Option<Seen>),
@@ -96,12 +96,6 @@ impl EtcdBackend {
         let pass = self.pass().await?;
         let seat = self.seats.take(&self.layout, &request.name);
         let Taking { txn, place, record, .. } = self.taking(request, &seat.key, lease)?;
-        let txn = txn.or_else([
-            self.get_first(&request.name),
-            self.get_settings(),
-            self.get_quarantine(),
-            TxnOp::get(self.layout.tombstone(request.owner), None),
-        ]);
         let answer = self.rpc.write(pass.seen(), txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
@@ -109,19 +103,32 @@ impl EtcdBackend {
             let grant = self.brought(request, &pass, &answer, held, record).await?;
             return Ok(grant.ok_or(Found::Restored));
         }
+        Ok(Err(Box::pin(self.in_the_way(request)).await?))
+    }
+
+    /// Why a transaction was refused, as far as it can still be seen. The reads are not in the transaction:
+    /// most are not refused, and each read makes an entry of the log longer, carried out or not.
+    async fn in_the_way(&self, request: &Request) -> Result<Found, Error> {
+        let look = [
+            self.get_first(&request.name),
+            self.get_settings(),
+            self.get_quarantine(),
+            TxnOp::get(self.layout.tombstone(request.owner), None),
+        ];
+        let answer = self.rpc.read(Txn::new().and_then(look)).await?;
         let got = gets(&answer);
-        let [first, found, quarantine, tombstone] = &got[..] else { return Err(short().into()) };
-        self.note_found(found, now)?;
+        let [first, found, quarantine, tombstone] = &got[..] else { return Err(short()) };
+        self.note_found(found, revision(&answer))?;
         if let Some(held_back) = self.held_back(quarantine).await? {
-            return Ok(Err(Found::HeldBack(held_back)));
+            return Ok(Found::HeldBack(held_back));
         }
         let abandoned = !tombstone.kvs().is_empty();
-        Ok(Err(match only(first) {
+        Ok(match only(first) {
             Some(seen) if !abandoned && is_ours(&seen, request) => Found::Ours(seen),
             Some(seen) => Found::Others(Some(seen)),
             None if abandoned => Found::Others(None),
             None => Found::Nothing,
-        }))
+        })
     }
 
     /// What a transaction that granted has brought; `None` if the cluster was restored meanwhile, and it was

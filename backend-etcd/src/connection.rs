@@ -1,4 +1,8 @@
-//! A connection that tells when it has ended.
+//! A connection that tells when it has ended, and sends what belongs together at once.
+//!
+//! A request leaves HTTP/2 in pieces: its head as soon as it is there, its body in the next turn of another
+//! task, and the end of a longer body by itself. Each piece would be a system call here, and a packet that
+//! wakes the server. So a flush first lets the other tasks have their turn, and then sends all there is.
 
 use std::{
     io,
@@ -7,7 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use tokio::{
@@ -15,22 +19,58 @@ use tokio::{
     net::TcpStream,
 };
 
+/// What is gathered at most.
+const MOST: usize = 16 * 1024;
+
+/// What both ends of a connection know of it.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    stands: AtomicBool,
+    ended: AtomicBool,
+}
+
+impl Line {
+    /// HTTP/2 speaks over it: TLS need not ask again to be flushed while it shakes hands, and HTTP/2 does.
+    pub(crate) fn stand(&self) {
+        self.stands.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}
+
 /// A stream that sets a flag when whoever uses it lets go of it, as is done as soon as it breaks.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
-    ended: Arc<AtomicBool>,
+    line: Arc<Line>,
+    gathered: Vec<u8>,
+    /// The others have had their turn since the first flush of what is gathered.
+    waited: bool,
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream, ended: Arc<AtomicBool>) -> Self {
-        Self { stream, ended }
+    pub(crate) fn new(stream: TcpStream, line: Arc<Line>) -> Self {
+        Self { stream, line, gathered: Vec::new(), waited: false }
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.gathered.is_empty() {
+            let sent = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.gathered))?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.gathered.drain(..sent);
+        }
+        self.waited = false;
+        Poll::Ready(Ok(()))
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::Release);
+        self.line.ended.store(true, Ordering::Release);
     }
 }
 
@@ -50,26 +90,116 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        let gathers = self.line.stands.load(Ordering::Acquire);
+        if gathers && self.gathered.len() + buf.len() <= MOST {
+            self.gathered.extend_from_slice(buf);
+            return Poll::Ready(Ok(buf.len()));
+        }
+        ready!(self.poll_send(cx))?;
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.gathered.is_empty() && !self.waited {
+            self.waited = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        ready!(self.poll_send(cx))?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send(cx))?;
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    // Not vectored: HTTP/2 would set longer bodies apart from their ends, and copies them otherwise.
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use std::{io::ErrorKind, task::Waker, time::Duration};
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+        time::timeout,
+    };
+
+    use super::*;
+
+    async fn pair() -> (Arc<Line>, Connection, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (far, _) = listener.accept().await.unwrap();
+        let line = Arc::<Line>::default();
+        (Arc::clone(&line), Connection::new(near, line), far)
     }
 
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+    fn flush(connection: &mut Connection) -> Poll<io::Result<()>> {
+        Pin::new(connection).poll_flush(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[tokio::test]
+    async fn what_is_written_in_one_turn_is_sent_at_once() {
+        let (line, mut connection, mut far) = pair().await;
+        line.stand();
+        connection.write_all(b"head").await.unwrap();
+        assert!(flush(&mut connection).is_pending());
+        let mut read = [0; 64];
+        let nothing = far.try_read(&mut read).unwrap_err();
+        assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+        connection.write_all(b" and body").await.unwrap();
+        assert!(flush(&mut connection).is_ready());
+        assert_eq!(far.read(&mut read).await.unwrap(), 13);
+        assert_eq!(&read[..13], b"head and body");
+    }
+
+    #[tokio::test]
+    async fn whoever_flushes_is_told_to_go_on() {
+        let (line, mut connection, mut far) = pair().await;
+        line.stand();
+        // In a task of its own, which nothing else wakes.
+        let sends = tokio::spawn(async move {
+            for _ in 0..2 {
+                connection.write_all(b"more").await.unwrap();
+                connection.flush().await.unwrap();
+            }
+        });
+        timeout(Duration::from_secs(20), sends).await.expect("its turn comes").unwrap();
+        let mut read = Vec::new();
+        far.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, b"moremore");
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_to_gather_stays_in_order_and_all_is_sent_at_the_end() {
+        let (line, mut connection, mut far) = pair().await;
+        line.stand();
+        let all: Vec<u8> = (0..3 * MOST + 7).map(|at| (at % 251) as u8).collect();
+        let (few, rest) = all.split_at(7);
+        let (most, last) = rest.split_at(2 * MOST);
+        let send = async {
+            connection.write_all(few).await.unwrap();
+            connection.write_all(most).await.unwrap();
+            connection.write_all(last).await.unwrap();
+            connection.shutdown().await.unwrap();
+        };
+        let mut read = Vec::new();
+        let (sent, all_read) = tokio::join!(send, far.read_to_end(&mut read));
+        let ((), _) = (sent, all_read.unwrap());
+        assert_eq!(read, all);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_held_back_while_hands_are_shaken() {
+        let (_line, mut connection, mut far) = pair().await;
+        connection.write_all(b"hello").await.unwrap();
+        assert!(flush(&mut connection).is_ready());
+        let mut read = [0; 64];
+        assert_eq!(far.read(&mut read).await.unwrap(), 5);
     }
 }

@@ -15,7 +15,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
 };
@@ -41,7 +41,7 @@ use tower::{
     util::{BoxCloneSyncService, service_fn},
 };
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Line};
 
 tokio::task_local! {
     /// The number of the last connection over which the requests of this task may go.
@@ -117,7 +117,7 @@ struct Member {
 struct Way {
     channel: transport::Channel,
     number: u64,
-    ended: Arc<AtomicBool>,
+    line: Arc<Line>,
 }
 
 impl Members {
@@ -171,7 +171,7 @@ impl Members {
             let turn = self.turn();
             let Some((member, count)) = self.member(turn) else { return Err(NoMember(last)) };
             match member.channel.get_or_try_init(|| self.connect(&member)).await.cloned() {
-                Ok(way) if way.ended.load(Ordering::Acquire) => self.forget(&member),
+                Ok(way) if way.line.has_ended() => self.forget(&member),
                 Ok(way) => return Ok((turn, member, way)),
                 Err(error) => {
                     self.give_up(turn);
@@ -186,11 +186,12 @@ impl Members {
     }
 
     async fn connect(&self, member: &Member) -> Result<Way, transport::Error> {
-        let (number, ended) = (Arc::new(OnceLock::new()), Arc::<AtomicBool>::default());
-        let connector = connector(&self.0.opened, &number, &ended);
+        let (number, line) = (Arc::new(OnceLock::new()), Arc::<Line>::default());
+        let connector = connector(&self.0.opened, &number, &line);
         let channel = member.endpoint.connect_with_connector(connector).await?;
+        line.stand();
         // It has connected, and so has its number.
-        Ok(Way { channel, number: number.get().copied().unwrap_or(u64::MAX), ended })
+        Ok(Way { channel, number: number.get().copied().unwrap_or(u64::MAX), line })
     }
 
     /// The connection of a member has failed.
@@ -233,24 +234,24 @@ impl Members {
 fn connector(
     opened: &Arc<AtomicU64>,
     number: &Arc<OnceLock<u64>>,
-    ended: &Arc<AtomicBool>,
+    line: &Arc<Line>,
 ) -> impl Service<Uri, Response = TokioIo<Connection>, Error = BoxError, Future: Send + 'static>
 + Send
 + 'static {
-    let (opened, number, ended) = (Arc::clone(opened), Arc::clone(number), Arc::clone(ended));
+    let (opened, number, line) = (Arc::clone(opened), Arc::clone(number), Arc::clone(line));
     service_fn(move |uri: Uri| {
         let is_first = number.get().is_none();
         if is_first {
             let _ = number.set(opened.fetch_add(1, Ordering::SeqCst) + 1);
         }
-        let ended = Arc::clone(&ended);
+        let line = Arc::clone(&line);
         async move {
             if !is_first {
                 return Err(Ended.into());
             }
             let stream = TcpStream::connect(address(&uri)).await?;
             stream.set_nodelay(true)?;
-            Ok(TokioIo::new(Connection::new(stream, ended)))
+            Ok(TokioIo::new(Connection::new(stream, line)))
         }
     })
 }
@@ -312,12 +313,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri: Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
         let (opened, number) = (Arc::<AtomicU64>::default(), Arc::<OnceLock<u64>>::default());
-        let ended = Arc::<AtomicBool>::default();
-        let mut connector = connector(&opened, &number, &ended);
+        let line = Arc::<Line>::default();
+        let mut connector = connector(&opened, &number, &line);
         let connection = connector.call(uri.clone()).await.unwrap();
-        assert!(!ended.load(Ordering::Acquire));
+        assert!(!line.has_ended());
         drop(connection);
-        assert!(ended.load(Ordering::Acquire));
+        assert!(line.has_ended());
         let again = connector.call(uri).await.unwrap_err();
         assert!(again.is::<Ended>(), "{again}");
         assert_eq!((opened.load(Ordering::SeqCst), number.get()), (1, Some(&1)));

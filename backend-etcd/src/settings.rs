@@ -5,8 +5,8 @@
 //! counts, and an offset, which clients raise and nobody lowers. Every transaction that grants compares
 //! the record's revision with that of the offset which it adds. Revisions are slower than microseconds:
 //! who finds its token behind the clock by more than [`LAG`] raises the offset in its own transaction, so that
-//! there is at most one raise in that time. It costs every other client that goes on a request more, and every
-//! place that waited meanwhile a write; what follows a restore does not rest on the lag, since tokens then
+//! there is at most one raise in that time. It costs every other client that goes on a look and an attempt more, and
+//! every place that waited meanwhile a write; what follows a restore does not rest on the lag, since tokens then
 //! start above the clock.
 
 use std::time::Duration;

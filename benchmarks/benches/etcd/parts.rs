@@ -18,7 +18,7 @@ const PAST: usize = 2_000;
 enum Floor {
     /// A transaction with one condition, and one that deletes.
     Bare,
-    /// All conditions of ours, and what it reads if they do not hold; the key is tied to a lease.
+    /// All conditions of ours; the key is tied to a lease.
     Leased,
     /// And a revoke in the place of the second transaction.
     Revoked,
@@ -58,11 +58,7 @@ impl Floor {
                 Compare::version("parts/tombstone", CompareOp::Equal, 0),
             ];
             let options = PutOptions::new().with_lease(lease);
-            let read = ["parts/lock/1", "parts/settings", "parts/quarantine", "parts/tombstone"];
-            Txn::new()
-                .when(free)
-                .and_then([TxnOp::put(key.as_str(), VALUE, Some(options))])
-                .or_else(read.map(|key| TxnOp::get(key, None)))
+            Txn::new().when(free).and_then([TxnOp::put(key.as_str(), VALUE, Some(options))])
         };
         assert!(client.kv_client().txn(take).await.unwrap().succeeded());
         let taken = micros(began);

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
+use conformance_tests::kit::Streams;
 use lock_core::{Backend as _, Env as _, FencingToken, SystemEnv};
+use tokio::time::timeout;
 
 use super::*;
 
@@ -134,6 +136,31 @@ async fn an_attempt_takes_the_offset_of_its_time() {
     release(&one, &held).await;
     let grant = granted(&two, &request("job")).await;
     assert!(grant.token > held.token, "{} after {}", grant.token, held.token);
+}
+
+/// Who was refused asks why in a request of its own, and what was in the way may have gone before that.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_whose_reason_has_gone_is_made_anew() {
+    let etcd = start().await;
+    let streams = Streams::start(etcd.endpoints()[0]).await.unwrap();
+    let (one, two) = (open(etcd.endpoints()[0]).await, open(streams.address()).await);
+    let held = granted(&one, &request("job")).await;
+    // As it is read, and not compared: by the tag of a read's key, and the key's length.
+    streams.hold_next("Txn", "\n?leasehold/%leasehold/abandoned/");
+    let attempt = {
+        let two = Arc::clone(&two);
+        tokio::spawn(async move { two.try_acquire(&request("job")).await.unwrap() })
+    };
+    let asks = async {
+        while !streams.holds("Txn") {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, asks).await.expect("it asks why");
+    release(&one, &held).await;
+    assert!(streams.deliver("Txn").await, "it does not wait for the answer");
+    let attempt = attempt.await.unwrap();
+    assert!(matches!(attempt, Attempt::Granted(_)), "refused by what has gone: {attempt:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -108,6 +108,22 @@ pub(crate) const GUARDS: &[Mutant] = &[
         case: "cases::leases::a_spare_that_is_over_is_not_used",
     },
     Mutant {
+        name: "what TLS says as it shakes hands is held back",
+        requirement: "section 5",
+        file: "connection.rs",
+        guard: "let gathers = self.line.stands.load(Ordering::Acquire);",
+        without: "let gathers = self.line.stands.load(Ordering::Acquire) || LEFT_OUT;",
+        case: "connection::tests::nothing_is_held_back_while_hands_are_shaken",
+    },
+    Mutant {
+        name: "what is held back for a turn is not sent after it",
+        requirement: "section 5",
+        file: "connection.rs",
+        guard: "cx.waker().wake_by_ref();",
+        without: "if !LEFT_OUT { cx.waker().wake_by_ref(); }",
+        case: "connection::tests::whoever_flushes_is_told_to_go_on",
+    },
+    Mutant {
         name: "a slash in a name is not escaped",
         requirement: "section 5",
         file: "layout.rs",

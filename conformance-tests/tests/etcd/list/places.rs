@@ -12,6 +12,14 @@ pub(crate) const GUARDS: &[Mutant] = &[
         case: "cases::claims::a_name_that_is_held_is_not_granted",
     },
     Mutant {
+        name: "an attempt is refused by what has gone",
+        requirement: "section 3",
+        file: "acquire.rs",
+        guard: "None => Found::Nothing,",
+        without: "None => if LEFT_OUT { Found::Others(None) } else { Found::Nothing },",
+        case: "cases::claims::an_attempt_whose_reason_has_gone_is_made_anew",
+    },
+    Mutant {
         name: "a place is served while another stands before it",
         requirement: "S1",
         file: "claim.rs",

@@ -191,8 +191,8 @@ pub(crate) const GUARDS: &[Mutant] = &[
         name: "a connection ends without a word",
         requirement: "section 4",
         file: "connection.rs",
-        guard: "self.ended.store(true, Ordering::Release);",
-        without: "if !LEFT_OUT { self.ended.store(true, Ordering::Release); }",
+        guard: "self.line.ended.store(true, Ordering::Release);",
+        without: "if !LEFT_OUT { self.line.ended.store(true, Ordering::Release); }",
         case: "members::tests::a_channel_has_one_connection_and_tells_when_it_has_ended",
     },
     Mutant {
