@@ -30,17 +30,18 @@ pub(crate) struct SqlBackend<D> {
     dialect: Arc<D>,
     strategy: Strategy,
     versions: Versions,
-    lines: Lines,
+    lines: Arc<Lines<D>>,
     releases: AtomicU64,
 }
 
 impl<D: Dialect> SqlBackend<D> {
     pub(crate) fn new(dialect: D, strategy: Strategy) -> Self {
+        let dialect = Arc::new(dialect);
         Self {
-            dialect: Arc::new(dialect),
+            lines: Arc::new(Lines::new(Arc::clone(&dialect))),
+            dialect,
             strategy,
             versions: Versions::default(),
-            lines: Lines::default(),
             // Not 0 each time, so that processes that release once and end sweep now and then.
             releases: AtomicU64::new(SystemEnv.random() as u64 % SWEEP_EVERY),
         }
@@ -196,8 +197,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
             Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
             Attempt::Busy(busy) => {
                 let look = || -> Box<dyn Turn> {
-                    let dialect = Arc::clone(&self.dialect);
-                    Box::new(Looking::new(dialect, &self.lines, request.clone()))
+                    Box::new(Looking::new(Arc::clone(&self.lines), request.clone()))
                 };
                 Enqueued::Waiting(place.unwrap_or_else(look), busy)
             }

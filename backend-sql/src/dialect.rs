@@ -175,8 +175,15 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Whether a name is worth asking for; cheap.
-    async fn is_free(&self, name: &LockName) -> Result<bool, Error>;
+    /// For each of these names, of which there are not too many for one statement, whether it is worth asking for;
+    /// cheap. Asked where there is no [`place`](Dialect::place).
+    async fn free(&self, names: &[&LockName]) -> Result<Vec<bool>, Error> {
+        let mut free = Vec::with_capacity(names.len());
+        for name in names {
+            free.push(!self.look(name).await?.is_some_and(|row| row.is_taken()));
+        }
+        Ok(free)
+    }
 
     /// Renews a batch; for each, whether it was there.
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error>;

@@ -250,10 +250,12 @@ impl Dialect for Mysql {
         rows.first().map(row).transpose()
     }
 
-    async fn is_free(&self, name: &LockName) -> Result<bool, Error> {
-        self.ready().await?;
-        let name = Bytes(name.as_str().as_bytes());
-        Ok(self.number(&self.sql.free, &[name]).await? == Some(1))
+    async fn free(&self, names: &[&LockName]) -> Result<Vec<bool>, Error> {
+        let asked = batch(names.iter().map(|name| (*name, None)));
+        let rows = self.ready().await?.rows(&self.sql.held, &[Text(&asked)]).await?;
+        let held: Result<HashSet<Vec<u8>>, _> = rows.iter().map(|row| row.try_get(0)).collect();
+        let held = held.map_err(general)?;
+        Ok(names.iter().map(|name| !held.contains(name.as_str().as_bytes())).collect())
     }
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error> {

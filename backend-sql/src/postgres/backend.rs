@@ -249,10 +249,6 @@ impl Dialect for Postgres {
         Ok(row)
     }
 
-    async fn is_free(&self, name: &LockName) -> Result<bool, Error> {
-        self.is_turn(name, "").await
-    }
-
     fn place(self: Arc<Self>, request: &Request) -> Option<Box<dyn Turn>> {
         Some(Box::new(Queued::new(self, request)))
     }
