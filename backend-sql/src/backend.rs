@@ -23,6 +23,9 @@ const FAR: u32 = 8;
 /// A sweep every so many releases and clean-ups of a client, the first somewhere among them.
 const SWEEP_EVERY: u64 = 1_000;
 const PAGE: u32 = 200;
+/// Renewals wait together for rows that others have no longer than such a part of a lease: half of what the core
+/// gives an answer.
+const WAIT_FOR_ROWS: u32 = 12;
 
 /// Locks in an SQL database.
 #[derive(Debug)]
@@ -135,6 +138,37 @@ impl<D: Dialect> SqlBackend<D> {
         Ok(Some(Released { outcome: Outcome::Released, next: Some(next) }))
     }
 
+    /// Whether a grant that was not renewed is lost; `None` if another transaction has its row.
+    async fn missing(&self, grant: &Grant) -> Option<Renewal> {
+        // The loss is certain; who has it now is for people.
+        let row = match self.dialect.look(&grant.name).await.during::<D>("renew") {
+            Ok(row) => row.filter(Row::is_held),
+            Err(error) => return Some(Renewal::Unknown(error)),
+        };
+        match row {
+            Some(row) if row.owner == Some(grant.owner) => None,
+            Some(_) => Some(Renewal::Lost(LossReason::TakenOver)),
+            None => Some(Renewal::Lost(LossReason::Gone)),
+        }
+    }
+
+    /// Renews a grant whose row another transaction had, if it lets go of it in time.
+    async fn renew_one(&self, grant: &Grant, limit: Duration, sent: Instant) -> Renewal {
+        let renewal = self.dialect.renew_one(grant);
+        let answer = match tokio::time::timeout(limit, renewal).await {
+            Ok(answer) => answer.during::<D>("renew"),
+            Err(_) => {
+                let message = "another transaction keeps the lock's row";
+                Err(Error::new(ErrorKind::Timeout, message).at(D::KIND, "renew").on(&grant.name))
+            }
+        };
+        match answer {
+            Ok(true) => renewed(grant, sent),
+            Ok(false) => self.missing(grant).await.unwrap_or(Renewal::Lost(LossReason::Gone)),
+            Err(error) => Renewal::Unknown(error),
+        }
+    }
+
     /// Sweeps now and then.
     async fn count(&self) {
         let count = self.releases.fetch_add(1, Ordering::Relaxed) + 1;
@@ -144,6 +178,10 @@ impl<D: Dialect> SqlBackend<D> {
             tracing::debug!(%error, "sweep failed; the next one will do");
         }
     }
+}
+
+fn renewed(grant: &Grant, sent: Instant) -> Renewal {
+    Renewal::Renewed { from: sent, lease: grant.lease }
 }
 
 fn busy(row: Option<Row>) -> Busy {
@@ -218,15 +256,19 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         let mut answers = Vec::with_capacity(grants.len());
         for (grant, there) in grants.iter().zip(there) {
             answers.push(if there {
-                Renewal::Renewed { from: sent, lease: grant.lease }
+                Some(renewed(grant, sent))
             } else {
-                // The loss is certain; who has it now is for people.
-                let row = self.dialect.look(&grant.name).await.ok().flatten();
-                let taken = row.is_some_and(|row| row.is_held() && row.owner != Some(grant.owner));
-                Renewal::Lost(if taken { LossReason::TakenOver } else { LossReason::Gone })
+                self.missing(grant).await
             });
         }
-        answers
+        // The others' answers wait for those whose rows others have.
+        let waiting = answers.iter().filter(|answer| answer.is_none()).count().max(1);
+        let shortest = grants.iter().map(|grant| grant.lease).min().unwrap_or_default();
+        let each = shortest / WAIT_FOR_ROWS / waiting as u32;
+        for (grant, answer) in grants.iter().zip(&mut answers).filter(|(_, one)| one.is_none()) {
+            *answer = Some(self.renew_one(grant, each, sent).await);
+        }
+        answers.into_iter().flatten().collect()
     }
 
     async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {

@@ -185,8 +185,14 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
         Ok(free)
     }
 
-    /// Renews a batch; for each, whether it was there.
+    /// Renews a batch; for each, whether it was there. One whose row another transaction has counts as not there:
+    /// whoever waited for it would keep the rows of the others meanwhile, and be late for them.
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error>;
+
+    /// Renews one, and waits for its row; whether it was there.
+    async fn renew_one(&self, grant: &Grant) -> Result<bool, Error> {
+        Ok(self.renew(&[grant]).await? == [true])
+    }
 
     /// Frees a grant, or lets it run out in `keep`.
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error>;

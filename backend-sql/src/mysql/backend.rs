@@ -266,7 +266,7 @@ impl Dialect for Mysql {
         let batch = batch(sorted.iter().map(|grant| (&grant.name, Some(*grant))));
         let batch = Text(&batch);
         let answer = server.execute_again(&self.sql.renew, &[batch]).await?;
-        if answer.rows_affected() == grants.len() as u64 {
+        if answer.rows_affected() == 2 * grants.len() as u64 {
             return Ok(vec![true; grants.len()]);
         }
         let Some(clock) = told(&answer) else { return Ok(vec![false; grants.len()]) };
@@ -274,6 +274,11 @@ impl Dialect for Mysql {
         let owners: Result<HashSet<_>, _> = rows.iter().map(|row| text(row, 0)).collect();
         let owners = owners.map_err(general)?;
         Ok(grants.iter().map(|grant| owners.contains(&grant.owner.to_string())).collect())
+    }
+
+    async fn renew_one(&self, grant: &Grant) -> Result<bool, Error> {
+        let lease = micros(grant.lease);
+        Ok(self.change(&self.sql.renew_one, grant, Some(lease)).await?.is_some())
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {

@@ -279,6 +279,12 @@ impl Dialect for Postgres {
         Ok(owners.iter().map(|owner| there.contains(owner)).collect())
     }
 
+    async fn renew_one(&self, grant: &Grant) -> Result<bool, Error> {
+        let owner = grant.owner.to_string();
+        let args = [Text(grant.name.as_str()), Text(&owner), Span(grant.lease)];
+        Ok(!self.again(&self.server.sql.renew_one, &args).await?.is_empty())
+    }
+
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
         let owner = grant.owner.to_string();
         let whose = [Text(grant.name.as_str()), Text(&owner)];
