@@ -17,8 +17,11 @@ mod redis_client;
 mod redlock_client;
 
 fn main() {
-    for file in ["build.rs", "tests/left_out", "tests/core/list", "tests/etcd/list"] {
+    for file in ["build.rs", "tests/left_out"] {
         println!("cargo::rerun-if-changed={file}");
+    }
+    for target in ["core", "etcd", "redlock_client"] {
+        println!("cargo::rerun-if-changed=tests/{target}/list");
     }
     for target in ["core", "etcd", "redis_client", "redlock_client"] {
         println!("cargo::rerun-if-changed=tests/{target}/list.rs");
@@ -26,5 +29,5 @@ fn main() {
     copy::copy("lock-core", &core::core());
     copy::copy("backend-etcd", &etcd::etcd());
     copy::copy("backend-redis", redis_client::REDIS);
-    copy::copy("backend-redlock", redlock_client::REDLOCK);
+    copy::copy("backend-redlock", &redlock_client::redlock());
 }

@@ -218,7 +218,7 @@ fn rows() -> Vec<Row> {
         ("Redis, client: ", redis_client::REDIS, "conformance-tests/tests/redis_client/list.rs"),
         (
             "Redlock, client: ",
-            redlock_client::REDLOCK,
+            &redlock_client::redlock(),
             "conformance-tests/tests/redlock_client/list.rs",
         ),
     ] {

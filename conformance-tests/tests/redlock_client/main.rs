@@ -24,5 +24,5 @@ mod support;
 
 #[test]
 fn each_guard_of_the_client_is_missed_when_it_is_left_out() {
-    each::is_missed(MISSING, list::REDLOCK);
+    each::is_missed(MISSING, &list::redlock());
 }
