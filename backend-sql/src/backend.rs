@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
     Guarantees, Init, Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released,
-    Renewal, Request, StoreSettings, SystemEnv, Turn, check_lease,
+    Renewal, Request, StoreSettings, SystemEnv, Turn, check_lease, check_token,
 };
 
 use crate::{
@@ -93,19 +93,7 @@ impl<D: Dialect> SqlBackend<D> {
 
     /// One more than the longest lease ahead of the clock would outlast a loss of data.
     fn check_token(&self, token: FencingToken) -> Result<(), Error> {
-        if token == FencingToken::ZERO {
-            return Ok(());
-        }
-        let ahead = self.guarantees().longest_lease.as_micros() as u64;
-        let highest =
-            FencingToken::new(SystemEnv.wall_micros() + ahead).unwrap_or(FencingToken::MAX);
-        if token <= highest {
-            return Ok(());
-        }
-        let message = format!(
-            "token {token} leads the clock by more than the longest lease; allowed is up to {highest}"
-        );
-        Err(Error::new(ErrorKind::InvalidInput, message))
+        check_token(token, SystemEnv.wall_micros(), self.guarantees().longest_lease)
     }
 
     async fn give_back(&self, grant: &Grant, keep: Option<Duration>) -> Result<Outcome, Error> {

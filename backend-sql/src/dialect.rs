@@ -17,6 +17,8 @@ pub(crate) struct Row {
     pub(crate) label: OwnerLabel,
     pub(crate) token: FencingToken,
     pub(crate) version: i64,
+    /// Whether it was released, and is kept for a minimum hold.
+    pub(crate) kept: bool,
     /// What is left of the lease; zero when the name is free.
     pub(crate) remaining: Duration,
     /// For how long others, who wait, go first once it is free; zero if nobody does.
@@ -76,6 +78,7 @@ impl Row {
             label: OwnerLabel::new(label.unwrap_or_default()).map_err(wrong)?,
             token: token_of(token)?,
             version,
+            kept: false,
             remaining: if owner.is_some() { remaining } else { Duration::ZERO },
             others_first: Duration::ZERO,
             waiting: None,
@@ -99,7 +102,8 @@ impl Row {
 
     pub(crate) fn into_state(self) -> LockState {
         let holder = self.holder();
-        let state = LockState::new(self.name, holder, self.token);
+        let kept = self.kept && holder.is_some();
+        let state = LockState::new(self.name, holder, self.token).with_kept(kept);
         match self.waiting {
             Some(places) => state.with_waiting(places),
             None => state,

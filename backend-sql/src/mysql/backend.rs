@@ -196,8 +196,9 @@ fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
     let remaining = span(row.try_get("remaining")?);
     let (name, owner, label) = (text("name")?, text("owner")?, text("label")?);
     let (token, version) = (row.try_get("token")?, row.try_get("version")?);
-    let name = name.unwrap_or_default();
-    Ok(Row::read(&name, owner.as_deref(), label.as_deref(), token, version, remaining))
+    let (name, kept) = (name.unwrap_or_default(), row.try_get::<i8, _>("kept")? != 0);
+    let read = Row::read(&name, owner.as_deref(), label.as_deref(), token, version, remaining);
+    Ok(read.map(|read| Row { kept, ..read }))
 }
 
 #[async_trait]

@@ -14,7 +14,7 @@ const PARTS: [(&str, &str); 9] = [
     ("{unburied}", "(l.buried IS NULL OR $2 <> ALL (l.buried))"),
     (
         "{columns}",
-        "name, owner, label, token, version, \
+        "name, owner, label, token, version, kept, \
          greatest((date_part('epoch', expires - {now}) * 1000000)::bigint, 0) AS remaining, \
          greatest((date_part('epoch', turn - {now}) * 1000000)::bigint, 0) AS turn, \
          cardinality(waiters) AS waiting, waiters[1] AS first",

@@ -102,14 +102,16 @@ impl Sqlite {
             // On a clock that is not ours: held for the whole lease, as far as we can tell.
             None => row.try_get("lease")?,
         };
-        Ok(Row::read(
+        let kept = row.try_get("kept")?;
+        let read = Row::read(
             row.try_get("name")?,
             row.try_get("owner")?,
             row.try_get("label")?,
             row.try_get("token")?,
             row.try_get("version")?,
             Duration::from_nanos(left.max(0) as u64),
-        ))
+        );
+        Ok(read.map(|read| Row { kept, ..read }))
     }
 
     /// When the lease of a row is over, by our clock; `None` if that has not seen it yet.
