@@ -43,7 +43,8 @@ impl EtcdBackend {
 
     async fn told(&self, name: LockName, seen: &Seen) -> Result<LockState, Error> {
         let remaining = self.rpc.remaining(seen.lease).await?;
-        Ok(LockState::new(name, seen.holder(remaining), seen.token()))
+        let state = LockState::new(name, seen.holder(remaining), seen.token());
+        Ok(state.with_kept(seen.is_kept()))
     }
 
     /// A page of names. The places of a name stand together, and the last name of a full page may

@@ -12,7 +12,7 @@ use etcd_client::{
 };
 use lock_core::{
     Env as _, Error, ErrorKind, FencingToken, Guarantees, Instant, LockName, OwnerId,
-    StoreSettings, SystemEnv, check_lease,
+    StoreSettings, SystemEnv, check_lease, check_token,
 };
 
 use crate::{
@@ -195,15 +195,7 @@ impl EtcdBackend {
 
     /// A token further ahead than the longest lease would outlast a loss of data.
     pub(crate) fn check_token(&self, token: FencingToken) -> Result<(), Error> {
-        let longest = self.settings().record.longest_lease_micros;
-        let limit = SystemEnv.wall_micros() + longest;
-        if token.get() > limit {
-            let message = format!(
-                "token {token} leads the clock by more than the longest lease; allowed is up to {limit}"
-            );
-            return Err(Error::new(ErrorKind::InvalidInput, message));
-        }
-        Ok(())
+        check_token(token, SystemEnv.wall_micros(), self.settings().record.longest_lease())
     }
 
     /// A lease that nothing is tied to.

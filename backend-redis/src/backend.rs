@@ -108,6 +108,7 @@ impl Redis {
     }
 
     async fn place(&self, request: &Request) -> Result<Enqueued, Error> {
+        self.0.promises.check_policy()?;
         // Entered first, so that no push comes too early.
         let turn = self.turn(request);
         let bucket = self.0.keys.bucket(&request.name);
@@ -140,6 +141,9 @@ impl Redis {
     }
 
     async fn free(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+        // What is wrong with the next request is told when it asks for itself.
+        let next = how.next.filter(|_| self.0.promises.check_policy().is_ok());
+        let how = Release { next, ..how };
         let bucket = self.0.keys.bucket(&grant.name);
         let plain = how.keep.is_none() && how.next.is_none();
         let alone = if plain { self.0.gathering(bucket).alone() } else { None };
@@ -261,6 +265,7 @@ impl Backend for Redis {
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
         let asked = async {
+            self.0.promises.check_policy()?;
             match self.plain_attempt(request).await? {
                 Reply::Granted(token) => Ok(Attempt::Granted(Grant::new(request, token))),
                 Reply::Busy { busy, placed } => {

@@ -209,7 +209,8 @@ impl RedisBuilder {
     }
 
     /// Whether a server may be used whose `maxmemory-policy` may remove held locks; exclusion is not promised
-    /// there. Default: no.
+    /// there. Where it is not allowed and the policy is changed while a client is connected, nothing is granted any more
+    /// from a second later on, until it is set back, and what is held goes on. Default: no.
     #[must_use]
     pub fn allow_eviction(mut self, allow: bool) -> Self {
         self.settings.allow_eviction = allow;

@@ -116,7 +116,7 @@ impl Link {
         if !told.identity.clustered && settings.topology.is_cluster() {
             return Err(Error::new(ErrorKind::Unavailable, error::NO_PART_OF_A_CLUSTER));
         }
-        check_memory_policy(&told.identity, settings)?;
+        check_memory_policy(told.identity.evicting.as_deref(), settings)?;
         Ok(link)
     }
 
@@ -267,8 +267,12 @@ impl Link {
     }
 }
 
-fn check_memory_policy(told: &Identity, settings: &Settings) -> Result<(), Error> {
-    let Some(policy) = told.evicting.as_ref().filter(|_| !settings.allow_eviction) else {
+/// Refuses a server whose `maxmemory-policy` may remove held locks, unless that is allowed.
+pub(crate) fn check_memory_policy(
+    evicting: Option<&str>,
+    settings: &Settings,
+) -> Result<(), Error> {
+    let Some(policy) = evicting.filter(|_| !settings.allow_eviction) else {
         return Ok(());
     };
     let message = format!(

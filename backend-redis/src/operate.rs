@@ -41,10 +41,11 @@ impl Redis {
             let [record, left, places] = parts.as_slice() else { return Err(not_understood()) };
             let places = reply::number(places)?;
             if let Value::BulkString(record) = record {
-                let (owner, token, label) = read_record(record).ok_or_else(not_understood)?;
+                let (owner, token, kept, label) = read_record(record).ok_or_else(not_understood)?;
                 let remaining = Duration::from_millis(reply::number(left)?);
                 let holder = Some(Holder { owner, label, remaining });
-                states.push(LockState::new(name.clone(), holder, token).with_waiting(places));
+                let state = LockState::new(name.clone(), holder, token).with_kept(kept);
+                states.push(state.with_waiting(places));
             } else if places > 0 {
                 states.push(LockState::new(name.clone(), None, mark).with_waiting(places));
             }
@@ -212,9 +213,10 @@ impl Redis {
     }
 }
 
-fn read_record(record: &[u8]) -> Option<(OwnerId, lock_core::FencingToken, OwnerLabel)> {
+fn read_record(record: &[u8]) -> Option<(OwnerId, lock_core::FencingToken, bool, OwnerLabel)> {
     let mut parts = std::str::from_utf8(record).ok()?.splitn(4, ' ');
     let owner = parts.next()?.parse().ok()?;
     let token = lock_core::FencingToken::new(parts.next()?.parse().ok()?)?;
-    Some((owner, token, OwnerLabel::new(parts.nth(1)?).ok()?))
+    let kept = parts.next()? == "1";
+    Some((owner, token, kept, OwnerLabel::new(parts.next()?).ok()?))
 }

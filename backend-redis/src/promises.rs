@@ -5,10 +5,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use lock_core::Guarantees;
+use lock_core::{Error, Guarantees};
 
 use crate::{
-    guarantees, identity::Identity, link::Link, routes::Routes, settings::Settings, store::Agreed,
+    guarantees,
+    identity::Identity,
+    link::{Link, check_memory_policy},
+    routes::Routes,
+    settings::Settings,
+    store::Agreed,
     topology::Place,
 };
 
@@ -69,6 +74,11 @@ impl Promises {
         let known: Vec<&Identity> = identities.values().map(AsRef::as_ref).collect();
         let promised = Arc::new(guarantees::of(self.agreed(), &self.settings, &known));
         *self.promised.write().unwrap_or_else(PoisonError::into_inner) = promised;
+    }
+
+    /// Refuses new grants where a server would be refused by now: its policy may have been changed since.
+    pub(crate) fn check_policy(&self) -> Result<(), Error> {
+        check_memory_policy(self.evicting().as_deref(), &self.settings)
     }
 
     /// The `maxmemory-policy` of a server that may remove held locks.

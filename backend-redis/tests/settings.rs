@@ -3,13 +3,16 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Redis, RedisOptions, Server as _, wait::until};
-use lock_core::{Backend, Promise};
+use lock_core::{
+    Backend, Env as _, ErrorKind, LockClient, Outcome, Promise, Release, Renewal, SystemEnv,
+};
 
-use self::support::{clusters, connect, server, url};
+use self::support::{clusters, connect, granted, request, server, url};
 
+const LEASE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(60);
 
 async fn set(server: &Redis, option: &str, value: &str) {
@@ -65,6 +68,42 @@ async fn a_policy_that_may_evict_shows_when_it_is_set() {
     set(&server, "maxmemory-policy", "noeviction").await;
     promised(&*store, "holds").await;
     promised(&*allowing, "holds").await;
+}
+
+/// Whoever holds a lock then goes on, and whoever wants one is told why there is none.
+#[tokio::test]
+async fn nothing_is_granted_while_a_policy_may_evict() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    let client = LockClient::new(Arc::clone(&store));
+    let guard = client.lock("held").lease(LEASE).acquire().await.unwrap();
+    let waiter = tokio::spawn(client.lock("held").lease(LEASE).acquire());
+    let held = granted(&*store, &request("job", LEASE)).await;
+    set(&server, "maxmemory-policy", "volatile-lru").await;
+    promised(&*store, "withheld: the server's maxmemory-policy is volatile-lru").await;
+
+    let told = tokio::time::timeout(SOON, waiter).await.unwrap().unwrap().unwrap_err();
+    let next = request("job", LEASE);
+    let attempt = store.try_acquire(&request("other", LEASE)).await.unwrap_err();
+    for error in [told, attempt, store.enqueue(&next).await.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("maxmemory-policy is volatile-lru"), "{error}");
+    }
+    let answers = store.renew(&[&held], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+    let how = Release { next: Some(&next), ..Release::default() };
+    let released = store.release(&held, how).await.unwrap();
+    assert_eq!(released.outcome, Outcome::Released);
+    assert!(released.next.is_none(), "{released:?}");
+    assert!(guard.is_valid());
+    // Who allows it is granted what it asks for.
+    let allowing = connect(&format!("{}?allow_eviction=true", url(&server))).await;
+    granted(&*allowing, &request("allowed", LEASE)).await;
+
+    set(&server, "maxmemory-policy", "noeviction").await;
+    promised(&*store, "holds").await;
+    granted(&*store, &next).await;
+    guard.release().await.unwrap();
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ struct Record {
     owner: OwnerId,
     token: u64,
     label: OwnerLabel,
+    kept: bool,
     left: Duration,
 }
 
@@ -250,7 +251,8 @@ impl Seen {
             let remaining = left[majority(nodes) - 1];
             let holder = Holder { owner, label: records[0].label.clone(), remaining };
             let token = FencingToken::new(token)?;
-            let state = LockState::new(name.clone(), Some(holder), token);
+            let kept = records.iter().filter(|record| record.kept).count() >= majority(nodes);
+            let state = LockState::new(name.clone(), Some(holder), token).with_kept(kept);
             return Some(state.with_waiting(self.places));
         }
         (self.places > 0).then(|| {
@@ -265,6 +267,7 @@ fn read_record(record: &[u8], left: Duration) -> Option<Record> {
     let mut parts = std::str::from_utf8(record).ok()?.splitn(5, ' ');
     let owner = parts.next()?.parse().ok()?;
     let token = parts.next()?.parse().ok()?;
-    let label = OwnerLabel::new(parts.nth(2)?).ok()?;
-    Some(Record { owner, token, label, left })
+    let kept = parts.next()? == "1";
+    let label = OwnerLabel::new(parts.nth(1)?).ok()?;
+    Some(Record { owner, token, label, kept, left })
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
     Guarantees, Init, Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released,
-    Renewal, Request, StoreSettings, SystemEnv, Turn, check_lease,
+    Renewal, Request, StoreSettings, SystemEnv, Turn, check_lease, check_token,
 };
 
 use crate::{
@@ -23,6 +23,9 @@ const FAR: u32 = 8;
 /// A sweep every so many releases and clean-ups of a client, the first somewhere among them.
 const SWEEP_EVERY: u64 = 1_000;
 const PAGE: u32 = 200;
+/// Renewals wait together for rows that others have no longer than such a part of a lease: half of what the core
+/// gives an answer.
+const WAIT_FOR_ROWS: u32 = 12;
 
 /// Locks in an SQL database.
 #[derive(Debug)]
@@ -30,17 +33,18 @@ pub(crate) struct SqlBackend<D> {
     dialect: Arc<D>,
     strategy: Strategy,
     versions: Versions,
-    lines: Lines,
+    lines: Arc<Lines<D>>,
     releases: AtomicU64,
 }
 
 impl<D: Dialect> SqlBackend<D> {
     pub(crate) fn new(dialect: D, strategy: Strategy) -> Self {
+        let dialect = Arc::new(dialect);
         Self {
-            dialect: Arc::new(dialect),
+            lines: Arc::new(Lines::new(Arc::clone(&dialect))),
+            dialect,
             strategy,
             versions: Versions::default(),
-            lines: Lines::default(),
             // Not 0 each time, so that processes that release once and end sweep now and then.
             releases: AtomicU64::new(SystemEnv.random() as u64 % SWEEP_EVERY),
         }
@@ -89,19 +93,7 @@ impl<D: Dialect> SqlBackend<D> {
 
     /// One more than the longest lease ahead of the clock would outlast a loss of data.
     fn check_token(&self, token: FencingToken) -> Result<(), Error> {
-        if token == FencingToken::ZERO {
-            return Ok(());
-        }
-        let ahead = self.guarantees().longest_lease.as_micros() as u64;
-        let highest =
-            FencingToken::new(SystemEnv.wall_micros() + ahead).unwrap_or(FencingToken::MAX);
-        if token <= highest {
-            return Ok(());
-        }
-        let message = format!(
-            "token {token} leads the clock by more than the longest lease; allowed is up to {highest}"
-        );
-        Err(Error::new(ErrorKind::InvalidInput, message))
+        check_token(token, SystemEnv.wall_micros(), self.guarantees().longest_lease)
     }
 
     async fn give_back(&self, grant: &Grant, keep: Option<Duration>) -> Result<Outcome, Error> {
@@ -134,6 +126,37 @@ impl<D: Dialect> SqlBackend<D> {
         Ok(Some(Released { outcome: Outcome::Released, next: Some(next) }))
     }
 
+    /// Whether a grant that was not renewed is lost; `None` if another transaction has its row.
+    async fn missing(&self, grant: &Grant) -> Option<Renewal> {
+        // The loss is certain; who has it now is for people.
+        let row = match self.dialect.look(&grant.name).await.during::<D>("renew") {
+            Ok(row) => row.filter(Row::is_held),
+            Err(error) => return Some(Renewal::Unknown(error)),
+        };
+        match row {
+            Some(row) if row.owner == Some(grant.owner) => None,
+            Some(_) => Some(Renewal::Lost(LossReason::TakenOver)),
+            None => Some(Renewal::Lost(LossReason::Gone)),
+        }
+    }
+
+    /// Renews a grant whose row another transaction had, if it lets go of it in time.
+    async fn renew_one(&self, grant: &Grant, limit: Duration, sent: Instant) -> Renewal {
+        let renewal = self.dialect.renew_one(grant);
+        let answer = match tokio::time::timeout(limit, renewal).await {
+            Ok(answer) => answer.during::<D>("renew"),
+            Err(_) => {
+                let message = "another transaction keeps the lock's row";
+                Err(Error::new(ErrorKind::Timeout, message).at(D::KIND, "renew").on(&grant.name))
+            }
+        };
+        match answer {
+            Ok(true) => renewed(grant, sent),
+            Ok(false) => self.missing(grant).await.unwrap_or(Renewal::Lost(LossReason::Gone)),
+            Err(error) => Renewal::Unknown(error),
+        }
+    }
+
     /// Sweeps now and then.
     async fn count(&self) {
         let count = self.releases.fetch_add(1, Ordering::Relaxed) + 1;
@@ -143,6 +166,10 @@ impl<D: Dialect> SqlBackend<D> {
             tracing::debug!(%error, "sweep failed; the next one will do");
         }
     }
+}
+
+fn renewed(grant: &Grant, sent: Instant) -> Renewal {
+    Renewal::Renewed { from: sent, lease: grant.lease }
 }
 
 fn busy(row: Option<Row>) -> Busy {
@@ -196,8 +223,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
             Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
             Attempt::Busy(busy) => {
                 let look = || -> Box<dyn Turn> {
-                    let dialect = Arc::clone(&self.dialect);
-                    Box::new(Looking::new(dialect, &self.lines, request.clone()))
+                    Box::new(Looking::new(Arc::clone(&self.lines), request.clone()))
                 };
                 Enqueued::Waiting(place.unwrap_or_else(look), busy)
             }
@@ -218,15 +244,19 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         let mut answers = Vec::with_capacity(grants.len());
         for (grant, there) in grants.iter().zip(there) {
             answers.push(if there {
-                Renewal::Renewed { from: sent, lease: grant.lease }
+                Some(renewed(grant, sent))
             } else {
-                // The loss is certain; who has it now is for people.
-                let row = self.dialect.look(&grant.name).await.ok().flatten();
-                let taken = row.is_some_and(|row| row.is_held() && row.owner != Some(grant.owner));
-                Renewal::Lost(if taken { LossReason::TakenOver } else { LossReason::Gone })
+                self.missing(grant).await
             });
         }
-        answers
+        // The others' answers wait for those whose rows others have.
+        let waiting = answers.iter().filter(|answer| answer.is_none()).count().max(1);
+        let shortest = grants.iter().map(|grant| grant.lease).min().unwrap_or_default();
+        let each = shortest / WAIT_FOR_ROWS / waiting as u32;
+        for (grant, answer) in grants.iter().zip(&mut answers).filter(|(_, one)| one.is_none()) {
+            *answer = Some(self.renew_one(grant, each, sent).await);
+        }
+        answers.into_iter().flatten().collect()
     }
 
     async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {

@@ -17,6 +17,8 @@ pub(crate) struct Row {
     pub(crate) label: OwnerLabel,
     pub(crate) token: FencingToken,
     pub(crate) version: i64,
+    /// Whether it was released, and is kept for a minimum hold.
+    pub(crate) kept: bool,
     /// What is left of the lease; zero when the name is free.
     pub(crate) remaining: Duration,
     /// For how long others, who wait, go first once it is free; zero if nobody does.
@@ -76,6 +78,7 @@ impl Row {
             label: OwnerLabel::new(label.unwrap_or_default()).map_err(wrong)?,
             token: token_of(token)?,
             version,
+            kept: false,
             remaining: if owner.is_some() { remaining } else { Duration::ZERO },
             others_first: Duration::ZERO,
             waiting: None,
@@ -99,7 +102,8 @@ impl Row {
 
     pub(crate) fn into_state(self) -> LockState {
         let holder = self.holder();
-        let state = LockState::new(self.name, holder, self.token);
+        let kept = self.kept && holder.is_some();
+        let state = LockState::new(self.name, holder, self.token).with_kept(kept);
         match self.waiting {
             Some(places) => state.with_waiting(places),
             None => state,
@@ -175,11 +179,24 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Whether a name is worth asking for; cheap.
-    async fn is_free(&self, name: &LockName) -> Result<bool, Error>;
+    /// For each of these names, of which there are not too many for one statement, whether it is worth asking for;
+    /// cheap. Asked where there is no [`place`](Dialect::place).
+    async fn free(&self, names: &[&LockName]) -> Result<Vec<bool>, Error> {
+        let mut free = Vec::with_capacity(names.len());
+        for name in names {
+            free.push(!self.look(name).await?.is_some_and(|row| row.is_taken()));
+        }
+        Ok(free)
+    }
 
-    /// Renews a batch; for each, whether it was there.
+    /// Renews a batch; for each, whether it was there. One whose row another transaction has counts as not there:
+    /// whoever waited for it would keep the rows of the others meanwhile, and be late for them.
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error>;
+
+    /// Renews one, and waits for its row; whether it was there.
+    async fn renew_one(&self, grant: &Grant) -> Result<bool, Error> {
+        Ok(self.renew(&[grant]).await? == [true])
+    }
 
     /// Frees a grant, or lets it run out in `keep`.
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error>;

@@ -96,7 +96,7 @@ pub(crate) async fn primary_key<D: Dialect>(
 async fn held<D: Dialect>(dialect: &D, request: &Request, row: Row) -> Result<Taken, Error> {
     if row.is_held() && row.owner == Some(request.owner) {
         let ours = Grant::new(request, row.token);
-        if dialect.renew(&[&ours]).await?.first() == Some(&true) {
+        if dialect.renew_one(&ours).await? {
             return Ok(Taken::Yes(row.token));
         }
     }

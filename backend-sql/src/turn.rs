@@ -1,57 +1,153 @@
-//! Waiting for a name in a database that pushes nothing: look now and then, and ask when it is free.
+//! Waiting for names in a database that pushes nothing: look now and then, and ask for what is free.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use async_trait::async_trait;
 use lock_core::{Error, LockName, Request, Signal, SystemEnv, Turn, jittered};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::dialect::Dialect;
 
 /// How often a waiting process looks. A look takes no write lock.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
+/// Of so many names at once.
+const NAMES: usize = 100;
 
-/// The names that this process waits for. Of the turns of one name one looks, the oldest: what a
-/// free lock costs the store does not grow with their number.
+/// The names that this process waits for. One task looks at all of them as long as somebody waits for any: what
+/// waiting costs the store grows only with each hundred of names.
+#[derive(Debug)]
+pub(crate) struct Lines<D> {
+    dialect: Arc<D>,
+    state: Mutex<State>,
+}
+
 #[derive(Debug, Default)]
-pub(crate) struct Lines(Mutex<HashMap<LockName, Weak<Semaphore>>>);
+struct State {
+    lines: HashMap<LockName, Weak<Line>>,
+    /// The task that looks has what this is of. It may end with its runtime: then whoever waits on another starts
+    /// the next.
+    looking: Weak<()>,
+}
 
-impl Lines {
-    /// With more names than this, those that nobody waits for any more are forgotten.
-    const MANY: usize = 64;
+/// Those who wait for one name. The oldest hears of it: what a free lock costs the store does not grow with their
+/// number.
+#[derive(Debug)]
+struct Line {
+    turns: Arc<Semaphore>,
+    /// Whether anybody listens. Who is asking does not.
+    listens: AtomicBool,
+    free: Notify,
+}
+
+impl<D: Dialect> Lines<D> {
+    pub(crate) fn new(dialect: Arc<D>) -> Self {
+        Self { dialect, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// The end of the line of `name`.
-    fn join(&self, name: &LockName) -> Arc<Semaphore> {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.len() >= Self::MANY {
-            lines.retain(|_, line| line.strong_count() > 0);
-        }
-        if let Some(line) = lines.get(name).and_then(Weak::upgrade) {
+    fn join(&self, name: &LockName) -> Arc<Line> {
+        let mut state = self.state();
+        if let Some(line) = state.lines.get(name).and_then(Weak::upgrade) {
             return line;
         }
-        let line = Arc::new(Semaphore::new(1));
-        lines.insert(name.clone(), Arc::downgrade(&line));
+        let line = Arc::new(Line {
+            turns: Arc::new(Semaphore::new(1)),
+            listens: AtomicBool::new(false),
+            free: Notify::new(),
+        });
+        state.lines.insert(name.clone(), Arc::downgrade(&line));
         line
+    }
+
+    /// Makes sure that somebody looks.
+    fn start(self: &Arc<Self>) {
+        let mut state = self.state();
+        if state.looking.strong_count() == 0 {
+            let looking = Arc::new(());
+            state.looking = Arc::downgrade(&looking);
+            tokio::spawn(look(Arc::clone(self), looking));
+        }
+    }
+
+    /// The lines of which somebody listens; `None` when there are no lines any more, and the task that looks is to end.
+    fn listening(&self) -> Option<Vec<(LockName, Arc<Line>)>> {
+        let mut state = self.state();
+        state.lines.retain(|_, line| line.strong_count() > 0);
+        if state.lines.is_empty() {
+            // In this step: whoever comes next starts another.
+            state.looking = Weak::new();
+            return None;
+        }
+        let lines = state.lines.iter().filter_map(|(name, line)| {
+            let line = line.upgrade().filter(|line| line.listens.load(Ordering::Relaxed))?;
+            Some((name.clone(), line))
+        });
+        Some(lines.collect())
     }
 }
 
-/// A turn that looks for itself.
+async fn look<D: Dialect>(all: Arc<Lines<D>>, _looking: Arc<()>) {
+    loop {
+        tokio::time::sleep(jittered(&SystemEnv, LOOK)).await;
+        let Some(lines) = all.listening() else { return };
+        for some in lines.chunks(NAMES) {
+            let names: Vec<_> = some.iter().map(|(name, _)| name).collect();
+            match all.dialect.free(&names).await {
+                Ok(free) => {
+                    let told = some.iter().zip(free).filter(|(_, free)| *free);
+                    told.for_each(|((_, line), _)| line.free.notify_one());
+                }
+                // The core's own poll is behind this, and reports what it meets.
+                Err(error) => {
+                    tracing::debug!(names = names.len(), %error, "look failed");
+                    tokio::time::sleep(LOOK * 20).await;
+                }
+            }
+        }
+    }
+}
+
+/// A turn that hears of its name by looks.
 #[derive(Debug)]
 pub(crate) struct Looking<D> {
-    dialect: Arc<D>,
+    lines: Arc<Lines<D>>,
     request: Request,
-    line: Arc<Semaphore>,
+    line: Arc<Line>,
     first: Option<OwnedSemaphorePermit>,
 }
 
 impl<D: Dialect> Looking<D> {
-    pub(crate) fn new(dialect: Arc<D>, lines: &Lines, request: Request) -> Self {
+    pub(crate) fn new(lines: Arc<Lines<D>>, request: Request) -> Self {
         let line = lines.join(&request.name);
-        Self { dialect, request, line, first: None }
+        lines.start();
+        Self { lines, request, line, first: None }
+    }
+}
+
+/// That somebody listens.
+struct Listens<'a>(&'a Line);
+
+impl<'a> Listens<'a> {
+    fn to(line: &'a Line) -> Self {
+        line.listens.store(true, Ordering::Relaxed);
+        Self(line)
+    }
+}
+
+impl Drop for Listens<'_> {
+    fn drop(&mut self) {
+        self.0.listens.store(false, Ordering::Relaxed);
     }
 }
 
@@ -60,24 +156,16 @@ impl<D: Dialect> Turn for Looking<D> {
     async fn next(&mut self) -> Signal {
         if self.first.is_none() {
             // It is never closed. Whoever gives up while in line loses its place in it, no more.
-            self.first = Arc::clone(&self.line).acquire_owned().await.ok();
+            self.first = Arc::clone(&self.line.turns).acquire_owned().await.ok();
         }
-        loop {
-            tokio::time::sleep(jittered(&SystemEnv, LOOK)).await;
-            match self.dialect.is_free(&self.request.name).await {
-                Ok(true) => return Signal::Recheck,
-                Ok(false) => {}
-                // The core's own poll is behind this, and reports what it meets.
-                Err(error) => {
-                    tracing::debug!(name = %self.request.name, %error, "look failed");
-                    tokio::time::sleep(LOOK * 20).await;
-                }
-            }
-        }
+        let listens = Listens::to(&self.line);
+        self.lines.start();
+        listens.0.free.notified().await;
+        Signal::Recheck
     }
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
         // There is no place to give up, but the answer to an attempt may have been lost.
-        self.dialect.abandon(&self.request).await
+        self.lines.dialect.abandon(&self.request).await
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io::{ErrorKind, Write as _},
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -51,18 +52,29 @@ pub fn main(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let filter = args.iter().find(|arg| !arg.starts_with('-')).cloned().unwrap_or_default();
     if args.iter().any(|arg| arg == "--list") {
-        for harness in &harnesses {
-            for case in cases::all() {
-                println!("{}::{}: test", harness.name(), case.name);
-            }
-        }
-        return ExitCode::SUCCESS;
+        let of = |harness: &Arc<dyn Harness>| {
+            let name = harness.name();
+            cases::all().into_iter().map(move |case| format!("{name}::{}: test\n", case.name))
+        };
+        return print(&harnesses.iter().flat_map(of).collect::<String>());
     }
     let mut table = Table::default();
     for harness in harnesses {
         runtime.block_on(run(harness, &filter, &mut table));
     }
     table.print()
+}
+
+/// Prints what was asked for. Whoever reads may have seen enough, as `head -1` has.
+pub(crate) fn print(text: &str) -> ExitCode {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("cannot write to stdout: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 async fn run(harness: Arc<dyn Harness>, filter: &str, table: &mut Table) {

@@ -263,7 +263,13 @@ where
     I: IntoIterator,
     I::Item: Into<OsString> + Clone,
 {
-    let matches = Cli::command().try_get_matches_from(args);
+    // Their stores are named otherwise; there it is only known so that it is refused in words.
+    let hidden = |action: clap::Command| {
+        action.arg(clap::Arg::new("store").long("store").value_name("URL").hide(true))
+    };
+    let command = Cli::command();
+    let command = command.mut_subcommand("migrate", hidden).mut_subcommand("compare", hidden);
+    let matches = command.try_get_matches_from(args);
     let named = matches
         .as_ref()
         .is_ok_and(|matches| matches.value_source("store") == Some(ValueSource::CommandLine));

@@ -77,6 +77,12 @@ pub(crate) fn lock(state: &LockState) -> String {
         let _ = writeln!(text, "  {what:<11}{value}");
     };
     match &state.holder {
+        Some(holder) if state.kept => {
+            line("released", &format!("by {}", holder.label));
+            line("owner", &holder.owner.to_string());
+            line("kept", &format!("for another {}, its minimum hold", rounded(holder.remaining)));
+            line("token", &state.token.to_string());
+        }
         Some(holder) => {
             line("held by", holder.label.as_str());
             line("owner", &holder.owner.to_string());
@@ -102,9 +108,10 @@ pub(crate) fn table(locks: &[LockState]) -> String {
     let mut text = format!("{:<17} {:<12} {:<24} NAME\n", "TOKEN", "LEASE ENDS", "HOLDER");
     for state in locks {
         let (label, left) = match &state.holder {
-            Some(holder) => (holder.label.as_str(), rounded(holder.remaining)),
-            None => ("-", "-".to_owned()),
+            Some(holder) => (holder.label.to_string(), rounded(holder.remaining)),
+            None => ("-".to_owned(), "-".to_owned()),
         };
+        let label = if state.kept { label + ", released" } else { label };
         let token = state.token.to_string();
         let _ = writeln!(text, "{token:<17} {left:<12} {label:<24} {}", state.name);
     }
@@ -146,6 +153,16 @@ mod tests {
         assert_eq!(lock(&state(false)), "a b\n  free\n  last token 7\n");
         assert_eq!(table(&[]), "");
         assert!(table(&[state(true)]).ends_with("host:1                   a b\n"));
+    }
+
+    #[test]
+    fn what_is_kept_is_not_said_to_be_held() {
+        assert_eq!(
+            lock(&state(true).with_kept(true)),
+            "a b\n  released   by host:1\n  owner      00000000000000000000000000000abc\n  \
+             kept       for another 8s 300ms, its minimum hold\n  token      7\n"
+        );
+        assert!(table(&[state(true).with_kept(true)]).contains("host:1, released "));
     }
 
     #[test]

@@ -39,6 +39,17 @@ fn inspect_and_list_show_who_holds() {
 }
 
 #[test]
+fn what_is_kept_for_a_minimum_hold_is_said_to_be_released() {
+    let store = Store::new();
+    assert_eq!(store.run(&["--at-least", "30s"], "true").code(), 0);
+    assert_eq!(store.json(&["inspect", "job"])["kept"], true);
+    let text = store.ok(&["inspect", "job"]);
+    assert!(text.contains("released") && text.contains("its minimum hold"), "{text}");
+    assert!(!text.contains("unless renewed"), "{text}");
+    assert!(store.ok(&["list"]).contains(", released "));
+}
+
+#[test]
 fn a_release_by_force_says_whom_it_hit() {
     let store = Store::new();
     assert_eq!(store.json(&["release", "--force", "job"])["released"], false);

@@ -17,7 +17,7 @@ mod token;
 pub use backend::{
     Attempt, Backend, Busy, Cursor, Enqueued, Grant, Holder, Init, LockState, LossReason, Mode,
     Outcome, Page, Quarantined, Release, Released, Renewal, Request, Signal, StoreSettings, Turn,
-    check_lease,
+    check_lease, check_token,
 };
 pub use client::{ClientOptions, Guard, Lock, LockClient, Monitor, TryAcquire};
 pub use env::{BoxFuture, Env, NoRuntime, SystemEnv, jittered};

@@ -196,8 +196,9 @@ fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
     let remaining = span(row.try_get("remaining")?);
     let (name, owner, label) = (text("name")?, text("owner")?, text("label")?);
     let (token, version) = (row.try_get("token")?, row.try_get("version")?);
-    let name = name.unwrap_or_default();
-    Ok(Row::read(&name, owner.as_deref(), label.as_deref(), token, version, remaining))
+    let (name, kept) = (name.unwrap_or_default(), row.try_get::<i8, _>("kept")? != 0);
+    let read = Row::read(&name, owner.as_deref(), label.as_deref(), token, version, remaining);
+    Ok(read.map(|read| Row { kept, ..read }))
 }
 
 #[async_trait]
@@ -250,10 +251,12 @@ impl Dialect for Mysql {
         rows.first().map(row).transpose()
     }
 
-    async fn is_free(&self, name: &LockName) -> Result<bool, Error> {
-        self.ready().await?;
-        let name = Bytes(name.as_str().as_bytes());
-        Ok(self.number(&self.sql.free, &[name]).await? == Some(1))
+    async fn free(&self, names: &[&LockName]) -> Result<Vec<bool>, Error> {
+        let asked = batch(names.iter().map(|name| (*name, None)));
+        let rows = self.ready().await?.rows(&self.sql.held, &[Text(&asked)]).await?;
+        let held: Result<HashSet<Vec<u8>>, _> = rows.iter().map(|row| row.try_get(0)).collect();
+        let held = held.map_err(general)?;
+        Ok(names.iter().map(|name| !held.contains(name.as_str().as_bytes())).collect())
     }
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error> {
@@ -264,7 +267,7 @@ impl Dialect for Mysql {
         let batch = batch(sorted.iter().map(|grant| (&grant.name, Some(*grant))));
         let batch = Text(&batch);
         let answer = server.execute_again(&self.sql.renew, &[batch]).await?;
-        if answer.rows_affected() == grants.len() as u64 {
+        if answer.rows_affected() == 2 * grants.len() as u64 {
             return Ok(vec![true; grants.len()]);
         }
         let Some(clock) = told(&answer) else { return Ok(vec![false; grants.len()]) };
@@ -272,6 +275,11 @@ impl Dialect for Mysql {
         let owners: Result<HashSet<_>, _> = rows.iter().map(|row| text(row, 0)).collect();
         let owners = owners.map_err(general)?;
         Ok(grants.iter().map(|grant| owners.contains(&grant.owner.to_string())).collect())
+    }
+
+    async fn renew_one(&self, grant: &Grant) -> Result<bool, Error> {
+        let lease = micros(grant.lease);
+        Ok(self.change(&self.sql.renew_one, grant, Some(lease)).await?.is_some())
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {

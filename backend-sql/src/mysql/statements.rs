@@ -99,7 +99,7 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take look free renew renewed release keep raise force list abandon dead
+    insert create take look held renew renewed renew_one release keep raise force list abandon dead
     raise_watermark sweep settings set_longest_lease durability clock exists identity
 }
 

@@ -249,10 +249,6 @@ impl Dialect for Postgres {
         Ok(row)
     }
 
-    async fn is_free(&self, name: &LockName) -> Result<bool, Error> {
-        self.is_turn(name, "").await
-    }
-
     fn place(self: Arc<Self>, request: &Request) -> Option<Box<dyn Turn>> {
         Some(Box::new(Queued::new(self, request)))
     }
@@ -281,6 +277,12 @@ impl Dialect for Postgres {
         let there = rows.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<&str>, _>>();
         let there = there.map_err(general)?;
         Ok(owners.iter().map(|owner| there.contains(owner)).collect())
+    }
+
+    async fn renew_one(&self, grant: &Grant) -> Result<bool, Error> {
+        let owner = grant.owner.to_string();
+        let args = [Text(grant.name.as_str()), Text(&owner), Span(grant.lease)];
+        Ok(!self.again(&self.server.sql.renew_one, &args).await?.is_empty())
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {

@@ -115,8 +115,9 @@ impl Postgres {
         );
         let waiting: Option<i32> = row.try_get("waiting")?;
         let first: Option<&str> = row.try_get("first")?;
-        let turn = span(row.try_get("turn")?);
+        let (turn, kept) = (span(row.try_get("turn")?), row.try_get("kept")?);
         Ok(read.map(|mut read| {
+            read.kept = kept;
             read.waiting = Some(waiting.unwrap_or(0).unsigned_abs().into());
             if first.is_some() && first != place {
                 read.others_first = turn.max(Duration::from_millis(1));

@@ -14,7 +14,7 @@ const PARTS: [(&str, &str); 9] = [
     ("{unburied}", "(l.buried IS NULL OR $2 <> ALL (l.buried))"),
     (
         "{columns}",
-        "name, owner, label, token, version, \
+        "name, owner, label, token, version, kept, \
          greatest((date_part('epoch', expires - {now}) * 1000000)::bigint, 0) AS remaining, \
          greatest((date_part('epoch', turn - {now}) * 1000000)::bigint, 0) AS turn, \
          cardinality(waiters) AS waiting, waiters[1] AS first",
@@ -74,7 +74,7 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take retake claim enter ask look free renew release release_and_tell hand_on pass keep raise force leave abandon list
+    insert create take retake claim enter ask look free renew renew_one release release_and_tell hand_on pass keep raise force leave abandon list
     raise_watermark sweep settings set_longest_lease set_quarantine open_at_once mark quarantine clock
     exists notify identity
 }

@@ -102,14 +102,16 @@ impl Sqlite {
             // On a clock that is not ours: held for the whole lease, as far as we can tell.
             None => row.try_get("lease")?,
         };
-        Ok(Row::read(
+        let kept = row.try_get("kept")?;
+        let read = Row::read(
             row.try_get("name")?,
             row.try_get("owner")?,
             row.try_get("label")?,
             row.try_get("token")?,
             row.try_get("version")?,
             Duration::from_nanos(left.max(0) as u64),
-        ))
+        );
+        Ok(read.map(|read| Row { kept, ..read }))
     }
 
     /// When the lease of a row is over, by our clock; `None` if that has not seen it yet.
@@ -190,6 +192,12 @@ async fn read_to_end<T>(
     Ok(rows.await?.pop())
 }
 
+/// The argument of a batch.
+fn json(batch: &impl serde::Serialize) -> Result<String, Error> {
+    let wrong = |error| Error::new(ErrorKind::InvalidInput, "a batch").with_source(error);
+    serde_json::to_string(batch).map_err(wrong)
+}
+
 fn nanos(span: Duration) -> i64 {
     i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }
@@ -250,14 +258,17 @@ impl Dialect for Sqlite {
         Ok(Some(row))
     }
 
-    async fn is_free(&self, name: &LockName) -> Result<bool, Error> {
+    async fn free(&self, names: &[&LockName]) -> Result<Vec<bool>, Error> {
         let pool = self.file.pool().await?;
+        let asked: Vec<_> = names.iter().map(|name| name.as_str()).collect();
+        let asked = json(&asked)?;
         let read = || {
-            let query = sqlx::query_scalar::<_, bool>(self.sql.free.clone());
-            let query = query.bind(name.as_str()).bind(now()).bind(&self.epoch);
-            async { query.fetch_one(pool).await }
+            let query = sqlx::query_scalar::<_, String>(self.sql.held.clone());
+            let query = query.bind(&asked).bind(now()).bind(&self.epoch);
+            async { query.fetch_all(pool).await }
         };
-        self.file.patiently(read).await
+        let held: HashSet<String> = self.file.patiently(read).await?.into_iter().collect();
+        Ok(names.iter().map(|name| !held.contains(name.as_str())).collect())
     }
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error> {
@@ -266,9 +277,7 @@ impl Dialect for Sqlite {
             .iter()
             .map(|grant| (grant.name.as_str(), grant.owner.to_string(), nanos(grant.lease)))
             .collect();
-        let batch = serde_json::to_string(&batch).map_err(|error| {
-            Error::new(ErrorKind::InvalidInput, "a batch of renewals").with_source(error)
-        })?;
+        let batch = json(&batch)?;
         let write = || {
             let query = sqlx::query_scalar::<_, String>(self.sql.renew.clone());
             let query = query.bind(now()).bind(&self.epoch).bind(&batch);

@@ -23,7 +23,7 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take look free adopt renew release keep raise force list abandon withdraw
+    insert create take look held adopt renew release keep raise force list abandon withdraw
     raise_watermark sweep forget forget_seen longest_lease set_longest_lease identity
 }
 
@@ -103,8 +103,8 @@ mod tests {
         }
 
         async fn is_free(&mut self, now: i64, epoch: &str) -> bool {
-            let free = sqlx::query_scalar(self.sql.free.clone()).bind("job").bind(now).bind(epoch);
-            free.fetch_one(&mut self.file).await.unwrap()
+            let held = sqlx::query(self.sql.held.clone()).bind(r#"["job"]"#).bind(now).bind(epoch);
+            held.fetch_optional(&mut self.file).await.unwrap().is_none()
         }
 
         /// What the holder, or an operator, does.
@@ -171,7 +171,7 @@ mod tests {
     fn nothing_is_left_to_fill_in() {
         let sql = Statements::new(&Tables::new("x").unwrap());
         for text in
-            [&sql.insert, &sql.take, &sql.look, &sql.list, &sql.free, &sql.force, &sql.sweep]
+            [&sql.insert, &sql.take, &sql.look, &sql.list, &sql.held, &sql.force, &sql.sweep]
         {
             assert!(!text.as_str().contains(['{', '}']), "{}", text.as_str());
         }

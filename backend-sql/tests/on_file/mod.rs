@@ -8,7 +8,7 @@ use lock_core::{Backend, Request};
 use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 
 #[path = "../common/mod.rs"]
-mod common;
+pub(crate) mod common;
 #[allow(unused_imports)]
 pub(crate) use common::{BOTH, SECOND, WAIT, change_longest_lease, count, granted};
 

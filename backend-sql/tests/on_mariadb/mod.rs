@@ -12,7 +12,7 @@ use lock_core::{Backend, Init, Release, Request};
 use sqlx::{Connection as _, MySqlConnection, MySqlPool, mysql::MySqlPoolOptions};
 
 #[path = "../common/mod.rs"]
-mod common;
+pub(crate) mod common;
 #[allow(unused_imports)]
 pub(crate) use common::{
     BOTH, LEASE, SECOND, WAIT, cancelled, change_longest_lease, count, drop_acquires, granted,

@@ -9,7 +9,7 @@ use lock_core::{Backend, Enqueued, Grant, Init, Request, Signal, Turn};
 use tokio::time::timeout;
 
 #[path = "../common/mod.rs"]
-mod common;
+pub(crate) mod common;
 #[allow(unused_imports)]
 pub(crate) use common::{
     BOTH, LEASE, SECOND, cancelled, change_longest_lease, count, drop_acquires, granted,

@@ -9,6 +9,7 @@ use crate::setting::{Setting, granted};
 
 cases! {
     "operation" inspect_tells_the_holder_and_then_no_holder always;
+    "operation" what_is_kept_for_a_minimum_hold_is_told_from_what_is_held always;
     "operation" a_list_shows_every_held_name_once always;
     "L5" a_forced_release_is_learnt_by_the_holder always;
     "operation" init_of_a_store_in_use_changes_nothing always;
@@ -29,6 +30,21 @@ async fn inspect_tells_the_holder_and_then_no_holder(setting: Setting) {
     backend.release(&grant, Release::default()).await.unwrap();
     let after = backend.inspect(&request.name).await.unwrap();
     assert!(after.is_none_or(|state| state.holder.is_none()));
+}
+
+async fn what_is_kept_for_a_minimum_hold_is_told_from_what_is_held(setting: Setting) {
+    let backend = setting.connect().await;
+    let request = setting.request(&setting.name("job"));
+    let grant = granted(&*backend, &request).await;
+    assert!(!backend.inspect(&request.name).await.unwrap().expect("a held name").kept);
+    let keep = Some(setting.lease());
+    backend.release(&grant, Release { keep, next: None }).await.unwrap();
+    let state = backend.inspect(&request.name).await.unwrap().expect("a name that is kept");
+    assert!(state.kept && state.holder.is_some_and(|holder| holder.owner == request.owner));
+    assert_eq!(backend.force_release(&request.name).await.unwrap(), Outcome::Released);
+    let again = granted(&*backend, &setting.request(&request.name)).await;
+    assert!(!backend.inspect(&request.name).await.unwrap().expect("a held name").kept);
+    backend.release(&again, Release::default()).await.unwrap();
 }
 
 async fn a_list_shows_every_held_name_once(setting: Setting) {

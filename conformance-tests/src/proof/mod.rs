@@ -50,6 +50,7 @@ pub use self::{
     tables::matrix,
     timeline::{Held, Timeline, Told},
 };
+use crate::runner::print;
 
 /// The `main` of a program that tries stores: of the command, with the stores of this project, or of
 /// one of your own. Its client processes are the program itself and come here too.
@@ -59,15 +60,11 @@ pub fn main(subjects: &[Subject], connect: Connect) -> ExitCode {
         let args = match args::parse(std::env::args().skip(1), subjects) {
             Ok(Wanted::Run(args)) => args,
             Ok(Wanted::List) => {
-                list(subjects);
-                return ExitCode::SUCCESS;
+                return print(&list(subjects));
             }
             Ok(Wanted::Page(files)) => {
                 return match soak::read(&files) {
-                    Ok(reports) => {
-                        print!("{}", soak::page(subjects, &reports));
-                        ExitCode::SUCCESS
-                    }
+                    Ok(reports) => print(&soak::page(subjects, &reports)),
                     Err(why) => {
                         eprintln!("{why}");
                         ExitCode::FAILURE
@@ -75,8 +72,7 @@ pub fn main(subjects: &[Subject], connect: Connect) -> ExitCode {
                 };
             }
             Ok(Wanted::Help) => {
-                println!("{}", args::USAGE);
-                return ExitCode::SUCCESS;
+                return print(&format!("{}\n", args::USAGE));
             }
             Err(why) => {
                 eprintln!("{why}\n\n{}", args::USAGE);
@@ -158,11 +154,12 @@ fn success(reports: &[Report]) -> ExitCode {
     if right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn list(subjects: &[Subject]) {
-    for subject in subjects {
+fn list(subjects: &[Subject]) -> String {
+    let line = |subject: &Subject| {
         let faults: Vec<_> = subject.faults.iter().map(|(fault, _)| fault.name()).collect();
-        println!("{}: {}", subject.name, faults.join(", "));
-    }
+        format!("{}: {}\n", subject.name, faults.join(", "))
+    };
+    subjects.iter().map(line).collect()
 }
 
 async fn try_all(args: &Args, connect: Connect) -> Vec<Report> {

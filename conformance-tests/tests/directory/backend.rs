@@ -142,7 +142,7 @@ impl Backend for Directory {
         let asked = name.clone();
         let step = self.folder.step("inspect", move |state, now| {
             let record = state.held.get(&asked)?;
-            Some(LockState::new(asked.clone(), Some(record.holder(now)), record.token))
+            Some(record.state(asked.clone(), now))
         });
         step.await
     }
@@ -150,10 +150,7 @@ impl Backend for Directory {
     async fn list(&self, _from: Option<Cursor>) -> Result<Page, Error> {
         let step = self.folder.step("list", |state, now| {
             let held = state.held.iter();
-            held.map(|(name, record)| {
-                LockState::new(name.clone(), Some(record.holder(now)), record.token)
-            })
-            .collect()
+            held.map(|(name, record)| record.state(name.clone(), now)).collect()
         });
         Ok(Page { locks: step.await?, next: None })
     }

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, fs::File, io, path::PathBuf, time::Duration};
 
 use lock_core::{
-    Busy, Env as _, Error, ErrorKind, FencingToken, Holder, Instant, LockName, OwnerId, OwnerLabel,
-    Request, SystemEnv,
+    Busy, Env as _, Error, ErrorKind, FencingToken, Holder, Instant, LockName, LockState, OwnerId,
+    OwnerLabel, Request, SystemEnv,
 };
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -136,5 +136,9 @@ impl Record {
     pub(crate) fn holder(&self, now: Instant) -> Holder {
         let remaining = self.expires.since(now);
         Holder { owner: self.owner, label: self.label.clone(), remaining }
+    }
+
+    pub(crate) fn state(&self, name: LockName, now: Instant) -> LockState {
+        LockState::new(name, Some(self.holder(now)), self.token).with_kept(self.kept)
     }
 }

@@ -53,6 +53,24 @@ pub(crate) async fn a_late_renewal(url: String) -> Verdict {
     }
 }
 
+/// `lock` begins a transaction that has the row of `a`.
+pub(crate) async fn a_batch_with_a_locked_row<T>(
+    url: String,
+    lock: impl Future<Output = Result<T, String>>,
+) -> Verdict {
+    let store = first_use(&url).await;
+    let locked = granted(&*store, &request("a", LONG)).await?;
+    let other = granted(&*store, &request("b", LONG)).await?;
+    let _holding = lock.await?;
+    let both = [&locked, &other];
+    let answers = tokio::time::timeout(LONG / 2, store.renew(&both, SystemEnv.now())).await;
+    match answers.as_deref() {
+        Ok([Renewal::Unknown(_), Renewal::Renewed { .. }]) => Ok(()),
+        Ok(other) => Err(format!("it was answered {other:?}")),
+        Err(_) => Err("the whole batch waits for a row that another has".to_owned()),
+    }
+}
+
 pub(crate) async fn an_abandoned_owner(url: String) -> Verdict {
     let store = first_use(&url).await;
     let given_up = request("a", LONG);

@@ -9,8 +9,8 @@ use sqlx::{Connection as _, MySqlConnection};
 
 use super::{
     cases::{
-        a_held_name, a_late_renewal, a_release_by_another, an_abandoned_owner, below_the_watermark,
-        kept_of_an_abandoned, stale_write, words,
+        a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
+        an_abandoned_owner, below_the_watermark, kept_of_an_abandoned, stale_write, words,
     },
     wire::{Guard, LONG, Stage, Verdict, above, first_use, granted, open, request, try_all},
 };
@@ -89,6 +89,11 @@ const GUARDS: &[Guard<OneMariadb>] = &[
         case: |stage| Box::pin(a_late_renewal_among_others(stage.url())),
     },
     Guard {
+        what: "L5: a renewal does not wait for a row that another transaction has",
+        texts: &[("FOR UPDATE SKIP LOCKED", "FOR UPDATE")],
+        case: |stage| Box::pin(a_batch_with_a_locked_row(stage.url(), a_locked_row(stage))),
+    },
+    Guard {
         what: "S6: to abandon an owner does not end what it keeps",
         texts: &[(
             "`leasehold_locks`.kept = 0, 0, `leasehold_locks`.expires)",
@@ -131,6 +136,15 @@ async fn a_late_renewal_among_others(url: String) -> Verdict {
         [Renewal::Lost(_), Renewal::Renewed { .. }] => Ok(()),
         _ => Err(format!("one of two was too late: {answers:?}")),
     }
+}
+
+/// A transaction that has the row of `a`.
+async fn a_locked_row(stage: &OneMariadb) -> Result<MySqlConnection, String> {
+    let url = format!("mysql://root@{}/test?ssl-mode=disabled", stage.server.address());
+    let mut session = MySqlConnection::connect(&url).await.map_err(words)?;
+    let lock = "BEGIN; SELECT * FROM leasehold_locks WHERE name = 'a' FOR UPDATE";
+    sqlx::raw_sql(lock).execute(&mut session).await.map_err(words)?;
+    Ok(session)
 }
 
 async fn a_name_below_the_watermark(stage: &mut OneMariadb) -> Verdict {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use conformance_tests::kit::{Clock, Postgres, PostgresOptions, Proxy, Server as _};
 use leasehold::postgres::PostgresFence;
-use lock_core::{Backend, Enqueued, Release, Request, Signal, Turn};
+use lock_core::{Backend, Enqueued, Env as _, Release, Renewal, Request, Signal, SystemEnv, Turn};
 use sqlx::{Connection as _, PgConnection, postgres::PgListener};
 
 use self::marker::{
@@ -17,8 +17,8 @@ use self::marker::{
 };
 use super::{
     cases::{
-        a_held_name, a_late_renewal, a_release_by_another, an_abandoned_owner, below_the_watermark,
-        kept_of_an_abandoned, stale_write, words,
+        a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
+        an_abandoned_owner, below_the_watermark, kept_of_an_abandoned, stale_write, words,
     },
     wire::{Guard, LONG, Stage, Verdict, above, first_use, granted, open, request, try_all},
 };
@@ -176,8 +176,18 @@ const GUARDS: &[Guard<OnePostgres>] = &[
     },
     Guard {
         what: "S5: a renewal does not bring an expired lease back",
-        texts: &[("AND NOT l.kept AND l.expires > clock_timestamp()", "AND NOT l.kept")],
+        texts: &[("WHERE NOT l.kept AND l.expires > clock_timestamp()", "WHERE NOT l.kept")],
         case: |stage| Box::pin(a_late_renewal(stage.url())),
+    },
+    Guard {
+        what: "S5: nor does one that waited for its row",
+        texts: &[("AND NOT l.kept AND l.expires > clock_timestamp()", "AND NOT l.kept")],
+        case: |stage| Box::pin(a_renewal_that_waits_for_the_row(stage)),
+    },
+    Guard {
+        what: "L5: a renewal does not wait for a row that another transaction has",
+        texts: &[("FOR UPDATE OF l SKIP LOCKED", "FOR UPDATE OF l")],
+        case: |stage| Box::pin(a_batch_with_a_locked_row(stage.url(), a_locked_row(stage))),
     },
     Guard {
         what: "S6: an abandoned owner finds its tombstone",
@@ -304,6 +314,31 @@ async fn an_attempt_that_waits_for_a_new_row(stage: &mut OnePostgres) -> Verdict
     match grant.token.get() > watermark {
         true => Ok(()),
         false => Err(format!("token {} came after the watermark {watermark}", grant.token)),
+    }
+}
+
+/// A transaction that has changed the row of `a`: who waits for it looks at the row anew.
+async fn a_locked_row(stage: &OnePostgres) -> Result<PgConnection, String> {
+    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
+    let mut session = PgConnection::connect(&address).await.map_err(words)?;
+    let lock = "BEGIN; UPDATE leasehold_locks SET version = version WHERE name = 'a'";
+    sqlx::raw_sql(lock).execute(&mut session).await.map_err(words)?;
+    Ok(session)
+}
+
+/// It gets its row when the lease is over.
+async fn a_renewal_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    let mut holding = a_locked_row(stage).await?;
+    let (renewed, sent) = (grant.clone(), SystemEnv.now());
+    let renewing = tokio::spawn(async move { store.renew(&[&renewed], sent).await.pop() });
+    waits_for_a_row(stage, || renewing.is_finished()).await?;
+    stage.clock.step(LONG.as_secs_f64()).unwrap();
+    sqlx::query("COMMIT").execute(&mut holding).await.map_err(words)?;
+    match renewing.await.map_err(words)? {
+        Some(Renewal::Lost(_)) => Ok(()),
+        other => Err(format!("the lease was over, and it was answered {other:?}")),
     }
 }
 

@@ -63,7 +63,7 @@ async fn replicated(options: RedisOptions) -> [Redis; 2] {
     [master, replica]
 }
 
-fn is_refused(answer: Result<Arc<dyn Backend>, Error>, kind: ErrorKind) {
+fn is_refused<T>(answer: Result<T, Error>, kind: ErrorKind) {
     let error = answer.map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");
 }
@@ -127,6 +127,16 @@ async fn a_server_that_may_evict_is_no_store() {
     let options = RedisOptions::new().line("maxmemory-policy allkeys-lru");
     let server = Redis::start(options).await.unwrap();
     is_refused(connect(&url(&server)).await, ErrorKind::Config);
+}
+
+#[tokio::test]
+async fn nothing_is_granted_once_a_server_may_evict() {
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    let store = first_use(&url(&server)).await;
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await.unwrap();
+    let heard = async || Ok((!store.guarantees().exclusion.holds()).then_some(()));
+    until("the policy to be heard of", SOON, heard).await.unwrap();
+    is_refused(store.try_acquire(&request("a", LONG)).await, ErrorKind::Config);
 }
 
 #[tokio::test]

@@ -63,6 +63,14 @@ pub(crate) const REDIS: &[Mutant] = &[
         case: "cases::a_server_that_may_evict_is_no_store",
     },
     Mutant {
+        name: "a maxmemory-policy that was changed since is not looked at",
+        requirement: "section 5",
+        file: "promises.rs",
+        guard: "check_memory_policy(self.evicting().as_deref(), &self.settings)",
+        without: "check_memory_policy(self.evicting().as_deref().filter(|_| !LEFT_OUT), &self.settings)",
+        case: "cases::nothing_is_granted_once_a_server_may_evict",
+    },
+    Mutant {
         name: "a server with replicas is taken for one without",
         requirement: "section 5",
         file: "failover.rs",

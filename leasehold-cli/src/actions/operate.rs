@@ -44,7 +44,7 @@ pub(super) async fn inspect(place: &Place, args: &Inspect) -> Result<u8, Failure
     print(&match (state, args.output.json) {
         (Some(state), true) => show::json(&state)?,
         (None, true) => show::json(&json!({
-            "name": args.name, "holder": null, "token": null, "waiting": null
+            "name": args.name, "holder": null, "token": null, "kept": false, "waiting": null
         }))?,
         (Some(state), false) => show::lock(&state),
         (None, false) => format!("{}\n  free\n", args.name),

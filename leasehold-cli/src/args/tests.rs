@@ -154,6 +154,17 @@ fn a_store_that_would_be_ignored_is_refused() {
     }
 }
 
+#[test]
+fn help_does_not_offer_a_store_that_would_be_refused() {
+    for action in ["migrate", "compare"] {
+        for how in ["--help", "-h"] {
+            let text = help(&[action, how]);
+            assert!(!text.contains("--store"), "{text}");
+        }
+    }
+    assert!(help(&["list", "--help"]).contains("--store"));
+}
+
 /// What the docs have a reader type, but for what stands in brackets.
 #[test]
 fn the_commands_of_the_docs_are_understood() {

@@ -12,7 +12,7 @@ pub use self::{
     operate::{Cursor, Init, LockState, Page, StoreSettings},
     request::{
         Attempt, Busy, Grant, Holder, LossReason, Mode, Outcome, Quarantined, Renewal, Request,
-        check_lease,
+        check_lease, check_token,
     },
     turn::{Enqueued, Signal, Turn},
 };

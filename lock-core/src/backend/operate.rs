@@ -16,15 +16,24 @@ pub struct LockState {
     pub holder: Option<Holder>,
     /// The holder's token, or the last one that the store remembers.
     pub token: FencingToken,
+    /// Whether the holder has released it, and it is only kept for a minimum hold: nobody renews it.
+    pub kept: bool,
     /// How many places wait, where the store keeps a queue.
     pub waiting: Option<u64>,
 }
 
 impl LockState {
-    /// A state with no known queue.
+    /// The state of a lock that nobody has released, with no known queue.
     #[must_use]
     pub fn new(name: LockName, holder: Option<Holder>, token: FencingToken) -> Self {
-        Self { name, holder, token, waiting: None }
+        Self { name, holder, token, kept: false, waiting: None }
+    }
+
+    /// The same, released and kept for a minimum hold, or not.
+    #[must_use]
+    pub fn with_kept(mut self, kept: bool) -> Self {
+        self.kept = kept;
+        self
     }
 
     /// The same, with a queue of this many places.

@@ -65,6 +65,25 @@ pub fn check_lease(lease: Duration, longest: Duration) -> Result<(), Error> {
     Err(Error::new(ErrorKind::InvalidInput, message))
 }
 
+/// Refuses a token, such as a floor, that leads the clock, in microseconds since 1970, by more than a store's longest
+/// lease: it would outlast a loss of data.
+///
+/// For backends.
+///
+/// # Errors
+/// `InvalidInput`, naming what is allowed.
+pub fn check_token(token: FencingToken, clock: u64, longest: Duration) -> Result<(), Error> {
+    // A longest lease may be as long as a duration can be.
+    let limit = clock.saturating_add(u64::try_from(longest.as_micros()).unwrap_or(u64::MAX));
+    if token.get() <= limit {
+        return Ok(());
+    }
+    let message = format!(
+        "token {token} leads the clock by more than the longest lease; allowed is up to {limit}"
+    );
+    Err(Error::new(ErrorKind::InvalidInput, message))
+}
+
 /// What a store said yes to.
 #[derive(Clone)]
 #[non_exhaustive]

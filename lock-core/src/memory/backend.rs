@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Init,
     Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released, Renewal, Request,
-    Signal, StoreSettings, Turn,
+    Signal, StoreSettings, Turn, check_token,
 };
 
 impl Memory {
@@ -45,16 +45,8 @@ impl Memory {
 
     fn check_floor(&self, operation: &'static str, token: FencingToken) -> Result<(), Error> {
         let longest = self.store().promised.longest_lease;
-        // A longest lease may be as long as a duration can be.
-        let longest = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
-        let limit = self.env.wall_micros().saturating_add(longest);
-        if token.get() > limit {
-            let message = format!(
-                "token {token} leads the clock by more than the longest lease; allowed is up to {limit}"
-            );
-            return Err(Self::refuse(operation, ErrorKind::InvalidInput, message));
-        }
-        Ok(())
+        check_token(token, self.env.wall_micros(), longest)
+            .map_err(|error| error.at("memory", operation))
     }
 }
 

@@ -218,7 +218,8 @@ impl Store {
         let watermark = self.watermark;
         let entry = self.locks.get_mut(name)?;
         entry.pass_over(now, watermark);
-        let state = LockState::new(name.clone(), entry.holder(now), entry.token);
+        let kept = entry.holder.as_ref().is_some_and(|held| held.kept);
+        let state = LockState::new(name.clone(), entry.holder(now), entry.token).with_kept(kept);
         Some(state.with_waiting(entry.queue.len() as u64))
     }
 

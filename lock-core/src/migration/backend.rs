@@ -59,8 +59,10 @@ impl Backend for Both {
         let second = self.stores[1].inspect(name).await?;
         Ok(match (first, second) {
             (Some(first), Some(second)) => {
+                let kept = if first.holder.is_some() { first.kept } else { second.kept };
                 let holder = first.holder.or(second.holder);
-                Some(LockState::new(name.clone(), holder, first.token.max(second.token)))
+                let token = first.token.max(second.token);
+                Some(LockState::new(name.clone(), holder, token).with_kept(kept))
             }
             (first, second) => first.or(second),
         })

@@ -239,8 +239,8 @@ pub(crate) const GUARDS: &[Mutant] = &[
         name: "a floor may be anywhere ahead of the clock",
         requirement: "section 2",
         file: "store.rs",
-        guard: "if token.get() > limit {",
-        without: "if token.get() > limit && !LEFT_OUT {",
+        guard: "check_token(token, SystemEnv.wall_micros(), self.settings().record.longest_lease())",
+        without: "if LEFT_OUT { Ok(()) } else { check_token(token, SystemEnv.wall_micros(), self.settings().record.longest_lease()) }",
         case: "cases::claims::a_floor_far_ahead_of_the_clock_is_refused",
     },
     Mutant {

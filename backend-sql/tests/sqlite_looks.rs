@@ -1,0 +1,70 @@
+//! What waiting for many names costs an SQLite file. Statements are counted by what the driver logs.
+#![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used)]
+
+mod looks;
+mod on_file;
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use backend_sql::{Strategy, sqlite::SqliteBuilder};
+use lock_core::Backend;
+use on_file::{BOTH, common, open};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
+use tracing::{
+    Event, Metadata, Subscriber,
+    span::{Attributes, Id, Record},
+};
+
+static STATEMENTS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts what the driver logs: one event for each statement.
+struct Counter;
+
+impl Subscriber for Counter {
+    fn enabled(&self, of: &Metadata<'_>) -> bool {
+        of.target() == "sqlx::query"
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        STATEMENTS.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// A store whose statements are logged.
+async fn logged(path: &Path, strategy: Strategy) -> Arc<dyn Backend> {
+    let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
+    let pool = SqlitePoolOptions::new().max_connections(1).test_before_acquire(false);
+    let pool = pool.connect_with(options.journal_mode(SqliteJournalMode::Wal)).await.unwrap();
+    SqliteBuilder::with_pool(pool).strategy(strategy).build().await.unwrap()
+}
+
+/// In one test, since what is logged is the whole program's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_look_serves_all_names_that_a_client_waits_for() {
+    tracing::subscriber::set_global_default(Counter).unwrap();
+    for strategy in BOTH {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("locks.db");
+        let (holder, store) = (logged(&path, strategy).await, logged(&path, strategy).await);
+        let count = async || STATEMENTS.load(Ordering::Relaxed);
+        looks::many_names(holder, Arc::clone(&store), count).await;
+        let holder = open(&path, strategy).await;
+        looks::the_first_goes(holder, store).await;
+    }
+}

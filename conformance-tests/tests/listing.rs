@@ -1,0 +1,22 @@
+//! What is printed to somebody who has read enough, as `head -1` has.
+#![allow(clippy::unwrap_used)]
+
+use std::process::{Command, Stdio};
+
+/// A pipe that nobody reads any more.
+fn closed() -> Stdio {
+    let (read, write) = std::io::pipe().unwrap();
+    drop(read);
+    write.into()
+}
+
+#[test]
+fn lists_and_help_end_quietly_when_nobody_reads_on() {
+    let program = env!("CARGO_BIN_EXE_conformance-tests");
+    let soak = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/soak/sqlite.json");
+    for args in [&["--list"][..], &["--help"], &["--page", soak]] {
+        let ended = Command::new(program).args(args).stdout(closed()).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && said.is_empty(), "{args:?}: {}, {said}", ended.status);
+    }
+}
