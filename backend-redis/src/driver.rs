@@ -2,15 +2,15 @@
 //!
 //! The redis crate leaves that to a driver, a future that runs in a task of its own. Then each call wakes
 //! that task, mostly on another thread, only to have its bytes written. Here the task reads, and who
-//! calls while nobody else does runs the driver once in its own place, so that its bytes are on their
-//! way before it waits. Many callers leave it to the task, which writes for all of them at once.
+//! calls runs the driver once in its own place, so that its bytes are on their way before it waits.
+//! Where somebody runs it already, the bytes are left to them and to the task.
 
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, AtomicUsize, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
 };
@@ -57,7 +57,6 @@ impl Signal {
 #[derive(Debug)]
 pub(crate) struct Driver {
     shared: Arc<Shared>,
-    under_way: AtomicUsize,
     task: AbortHandle,
 }
 
@@ -151,42 +150,29 @@ impl Driver {
         let task = Task(Arc::clone(&shared));
         let task =
             tokio::spawn(async move { poll_fn(|context| task.0.poll_as_task(context)).await });
-        Self { shared, under_way: AtomicUsize::new(0), task: task.abort_handle() }
+        Self { shared, task: task.abort_handle() }
     }
 
-    /// Makes a call. Where no other is under way its bytes are written before it waits.
+    /// Makes a call, whose bytes are written before it waits.
     pub(crate) async fn call<T>(&self, mut call: Pin<&mut impl Future<Output = T>>) -> T {
-        let mut alone = self.under_way.fetch_add(1, Ordering::Relaxed) == 0;
-        let _under_way = UnderWay(&self.under_way);
+        let mut turn = self.shared.turn();
         poll_fn(|context| {
-            if !std::mem::take(&mut alone) {
-                return call.as_mut().poll(context);
-            }
-            let turn = self.shared.turn();
             let polled = call.as_mut().poll(context);
-            if let Some(turn) = turn
-                && polled.is_pending()
-            {
-                // If it has ended, its task hears of it, and so does the call.
-                let _ = turn.run();
-            }
+            // If it ends here, its task hears of it, and so does the call.
+            let _ = turn.take().map(|turn| turn.run());
             polled
         })
         .await
     }
 }
 
-struct UnderWay<'a>(&'a AtomicUsize);
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{pin::pin, sync::atomic::AtomicBool, time::Duration};
+    use std::{
+        pin::pin,
+        sync::atomic::{AtomicBool, AtomicUsize},
+        time::Duration,
+    };
 
     use futures_util::{future::join_all, poll};
     use tokio::sync::{mpsc, oneshot};
@@ -234,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_calls_alone_writes_at_once_and_others_leave_it_to_the_task() {
+    async fn who_calls_writes_at_once_unless_somebody_runs_the_driver() {
         let written = Arc::default();
         let (to, driver) = connection(&written);
         let driver = Driver::spawn(driver);
@@ -242,14 +228,13 @@ mod tests {
         let mut first = pin!(call(&driver, ask(&to)));
         assert!(poll!(&mut first).is_pending());
         assert_eq!(written.load(Ordering::SeqCst), 1);
+        let turn = driver.shared.turn().unwrap();
         let mut second = pin!(call(&driver, ask(&to)));
         assert!(poll!(&mut second).is_pending());
         assert_eq!(written.load(Ordering::SeqCst), 1);
+        // Whoever had the turn has not run it: the task does.
+        drop(turn);
         futures_util::join!(first, second);
-        let mut third = pin!(call(&driver, ask(&to)));
-        assert!(poll!(&mut third).is_pending());
-        assert_eq!(written.load(Ordering::SeqCst), 3);
-        third.await;
     }
 
     #[tokio::test]
