@@ -99,22 +99,24 @@ async fn sleep_until(at: Instant) {
     // Tokio's timers count CLOCK_MONOTONIC and come late by the length of a suspend; a timerfd on
     // CLOCK_BOOTTIME fires at once on resume. Where none can be had, look at the clock every second.
     if boottime_alarm(at).await.is_err() {
-        sleep_in_slices(at).await;
+        sleep_in_slices(&SystemEnv, at).await;
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 async fn sleep_until(at: Instant) {
-    sleep_in_slices(at).await;
+    sleep_in_slices(&SystemEnv, at).await;
 }
 
-async fn sleep_in_slices(at: Instant) {
+/// As [`Env::sleep_until`], but after a suspend late by a second at most, and as cheap as
+/// [`Env::sleep`]: no call to the system where it is cancelled.
+pub(crate) async fn sleep_in_slices(env: &dyn Env, at: Instant) {
     loop {
-        let left = at.since(SystemEnv.now());
+        let left = at.since(env.now());
         if left.is_zero() {
             return;
         }
-        tokio::time::sleep(left.min(Duration::from_secs(1))).await;
+        env.sleep(left.min(Duration::from_secs(1))).await;
     }
 }
 

@@ -14,6 +14,7 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::sync::Notify;
 
 use super::{
+    alarm::Alarm,
     held::{End, Held},
     inner::{Inner, Lock},
     renewal,
@@ -133,8 +134,7 @@ impl Keeper {
             state.timers.insert((at.as_nanos(), held.id), Arc::clone(held));
         }
         let next = state.timers.first_key_value().map(|(key, _)| Instant::from_nanos(key.0));
-        // An alarm that is set rings also when nothing is due any more: cheaper than setting another
-        // for every lock that is held for a moment.
+        // An alarm that is set rings also when nothing is due any more.
         state.armed = next.into_iter().chain(alarm.filter(|at| *at > now)).min();
         let orphans = std::mem::take(&mut state.orphans);
         Tick { due, orphans, next, stopping: state.stopping }
@@ -208,10 +208,10 @@ impl Drop for Ending {
 async fn run(inner: Arc<Inner>, ending: Ending) {
     let inner = &inner;
     let mut calls = FuturesUnordered::<BoxFuture>::new();
-    let mut alarm: Option<(Instant, BoxFuture)> = None;
+    let mut alarm = Alarm::default();
     loop {
         let now = inner.env.now();
-        let tick = inner.keeper.tick(now, alarm.as_ref().map(|(at, _)| *at));
+        let tick = inner.keeper.tick(now, alarm.at());
         calls.extend(tick.orphans);
         let renewals = renewal::sort_out(inner, tick.due, now);
         if !renewals.is_empty() {
@@ -230,25 +230,16 @@ async fn run(inner: Arc<Inner>, ending: Ending) {
             }
             continue;
         }
-        if let Some(next) = tick.next
-            && alarm.as_ref().is_none_or(|(at, _)| next < *at || *at <= now)
-        {
-            alarm = Some((next, inner.env.sleep_until(next)));
+        if let Some(next) = tick.next {
+            alarm.set(now, next, || inner.env.sleep_until(next));
         }
-        let ring = async {
-            match &mut alarm {
-                Some((_, alarm)) => alarm.await,
-                None => std::future::pending().await,
-            }
-        };
         // In this order always: a simulation wants the same run again. Calls first, since a busy client
         // may be woken without a pause.
         tokio::select! {
             biased;
             Some(()) = calls.next(), if !calls.is_empty() => continue,
             () = inner.keeper.wake.notified() => continue,
-            () = ring => {}
+            () = alarm.ring() => {}
         }
-        alarm = None;
     }
 }

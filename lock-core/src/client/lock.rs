@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Attempt, Blocked, Busy, Error, ErrorKind, Grant, Instant, LockName, Quarantined, Request,
+    env::sleep_in_slices,
 };
 
 /// The answer to [`Lock::try_acquire`].
@@ -178,7 +179,7 @@ impl Lock {
         let reply = match deadline {
             None => (&mut ticket.reply).await,
             Some(at) => {
-                let alarm = env.sleep_until(at);
+                let alarm = pin!(sleep_in_slices(&**env, at));
                 match select(&mut ticket.reply, alarm).await {
                     Either::Left((reply, _)) => reply,
                     Either::Right(_) => match ticket.reply.try_recv() {

@@ -1,5 +1,6 @@
 //! The client: all policy that is the same for every store.
 
+mod alarm;
 mod call;
 mod guard;
 mod held;

@@ -8,6 +8,7 @@ use super::{Carried, Queue, follow::Followed};
 use crate::{
     Attempt, Blocked, Busy, Enqueued, Error, Grant, Instant, Renewal, Request, Signal, Turn,
     client::{
+        alarm::Alarm,
         call::{Call, CleanUp},
         held::validity,
         inner::{Handle, InFlight, Inner},
@@ -50,10 +51,24 @@ struct Place {
     ask_at: Instant,
 }
 
+impl Place {
+    async fn leave(self, inner: &Arc<Inner>) {
+        if self.asked.doubtful {
+            // `leave` knows of no ghosts.
+            drop(self.turn);
+            release::abandon(inner, self.asked.request).await;
+        } else {
+            release::leave(inner, self.turn, self.asked.request).await;
+        }
+    }
+}
+
 pub(super) struct Driver {
     handle: Arc<Handle>,
     queue: Arc<Queue>,
     pause: Duration,
+    /// For the next poll, or the next look at the guard that is followed.
+    alarm: Alarm,
     _in_flight: Option<InFlight<Arc<Inner>>>,
 }
 
@@ -68,7 +83,8 @@ impl Driver {
     /// Made before its task, so that a task that never runs leaves no queue behind either.
     pub(super) fn new(handle: Arc<Handle>, queue: Arc<Queue>) -> Self {
         let in_flight = Inner::begin(Arc::clone(&handle.0)).ok();
-        Self { handle, queue, pause: Duration::ZERO, _in_flight: in_flight }
+        let (pause, alarm) = (Duration::ZERO, Alarm::default());
+        Self { handle, queue, pause, alarm, _in_flight: in_flight }
     }
 
     /// Runs until nobody waits.
@@ -89,7 +105,7 @@ impl Driver {
             let inner = &self.handle.0;
             // The place is given up before the queue goes, so that a newcomer's is the only one.
             match step {
-                Step::Wait(place) => self.leave(place).await,
+                Step::Wait(place) => place.leave(inner).await,
                 Step::Enqueue(Some(asked)) | Step::Pause(_, Some(asked)) => {
                     release::abandon(inner, asked.request).await;
                 }
@@ -116,18 +132,6 @@ impl Driver {
                 Step::Enqueue(asked)
             }
         })
-    }
-
-    async fn leave(&self, place: Place) {
-        let Place { turn, asked, .. } = place;
-        let inner = &self.handle.0;
-        if asked.doubtful {
-            // `leave` knows of no ghosts.
-            drop(turn);
-            release::abandon(inner, asked.request).await;
-        } else {
-            release::leave(inner, turn, asked.request).await;
-        }
     }
 
     /// Makes sure in the background that nothing comes of a request that is not used any more.
@@ -179,10 +183,15 @@ impl Driver {
         }
     }
 
+    fn set_alarm(&mut self, at: Instant) {
+        let env = &self.handle.env;
+        let now = env.now();
+        self.alarm.set(now, at, || env.sleep(at.since(now)));
+    }
+
     /// Waits for a push, for the time of the next poll, or for a change among the waiters.
     async fn wait(&mut self, mut place: Place) -> Step {
-        let left = place.ask_at.since(self.handle.env.now());
-        let poll = self.handle.env.sleep(left);
+        self.set_alarm(place.ask_at);
         tokio::select! {
             biased;
             signal = place.turn.next() => match signal {
@@ -194,7 +203,10 @@ impl Driver {
                     Step::Pause(self.next_pause(), None)
                 }
             },
-            () = poll => self.ask(place).await,
+            () = self.alarm.ring() => {
+                let due = self.handle.env.now() >= place.ask_at;
+                if due { self.ask(place).await } else { Step::Wait(place) }
+            }
             () = self.queue.changed.notified() => {
                 let poked = std::mem::take(&mut self.queue.state.lock().poked);
                 if poked { self.ask(place).await } else { Step::Wait(place) }
@@ -326,7 +338,7 @@ impl Driver {
     /// Waits for the release of the guard that this process was given.
     async fn follow(&mut self, mut followed: Followed) -> Step {
         let inner = Arc::clone(&self.handle.0);
-        let look = followed.sleep(&inner);
+        self.set_alarm(followed.look_at);
         tokio::select! {
             biased;
             answer = &mut followed.carried => match answer {
@@ -342,8 +354,8 @@ impl Driver {
                 Err(_) => Step::Enqueue(None),
             },
             () = self.queue.changed.notified() => Step::Follow(followed),
-            () = look => {
-                if followed.is_over(&inner) {
+            () = self.alarm.ring() => {
+                if inner.env.now() >= followed.look_at && followed.is_over(&inner) {
                     followed.give_up(&inner).await;
                     return Step::Enqueue(None);
                 }

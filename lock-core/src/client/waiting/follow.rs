@@ -8,7 +8,6 @@ use super::Carried;
 use crate::{
     Instant,
     client::{held::Held, inner::Inner},
-    env::BoxFuture,
 };
 
 pub(super) struct Followed {
@@ -17,7 +16,7 @@ pub(super) struct Followed {
     pub(super) carried: oneshot::Receiver<Carried>,
     /// When to look whether it has ended: an answer may never come, as where the keeper's runtime stands
     /// still.
-    look_at: Instant,
+    pub(super) look_at: Instant,
     /// Whether it had ended at the last look.
     ended: bool,
 }
@@ -26,11 +25,6 @@ impl Followed {
     pub(super) fn new(inner: &Inner, held: Arc<Held>, carried: oneshot::Receiver<Carried>) -> Self {
         let look_at = inner.env.now() + held.grant.lease;
         Self { held, carried, look_at, ended: false }
-    }
-
-    /// Until the next look.
-    pub(super) fn sleep(&self, inner: &Inner) -> BoxFuture<()> {
-        inner.env.sleep(self.look_at.since(inner.env.now()))
     }
 
     /// Looks: an answer is waited for no longer where the guard had ended at the look before, since its
