@@ -49,7 +49,7 @@ impl Script {
 
     /// A script for [`Node::call_in_epoch`], made of the file `fast`, which may answer before
     /// anything is defined, the functions that this crate's own scripts begin with (`text`, `clock`,
-    /// `gate` and others: see `scripts/common.lua`), and `rest`.
+    /// `gate` and others: see `scripts/limits.lua` and `scripts/common.lua`), and `rest`.
     ///
     /// It must ask `gate` before it grants, and answer what `gate` refuses with. `KEYS[1]` is the
     /// epoch record; `ARGV[1]` to `ARGV[4]` are set, the caller's arguments follow, and two more: the

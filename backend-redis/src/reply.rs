@@ -87,10 +87,26 @@ pub(crate) fn token(value: &Value) -> Result<FencingToken, Error> {
     FencingToken::new(number(value)?).ok_or_else(not_understood)
 }
 
+/// `retry-ms remaining-ms owner token state label`: whoever asked waits behind this one.
+fn handed_on(text: &str) -> Option<Reply> {
+    let parts: Vec<_> = text.splitn(6, ' ').collect();
+    let [retry, remaining, owner, token, _state, label] = parts[..] else { return None };
+    let millis = |text: &str| text.parse().ok().map(Duration::from_millis);
+    let (owner, label) = (owner.parse().ok()?, OwnerLabel::new(label).ok()?);
+    let holder = Some(Holder { owner, label, remaining: millis(remaining)? });
+    let token = FencingToken::new(token.parse().ok()?)?;
+    let busy = Busy { holder, token, retry_after: millis(retry)? };
+    Some(Reply::Busy { busy, placed: true })
+}
+
 impl Reply {
     pub(crate) fn read(value: Value) -> Result<Self, Error> {
         if let Value::BulkString(_) = value {
-            return Ok(Self::Granted(token(&value)?));
+            let text = text(&value)?;
+            return match text.contains(' ') {
+                true => handed_on(text).ok_or_else(not_understood),
+                false => Ok(Self::Granted(token(&value)?)),
+            };
         }
         let parts = list(value)?;
         let part = |at: usize| parts.get(at).ok_or_else(not_understood);

@@ -25,7 +25,8 @@ impl Script {
 const PACKED: &str = "local run, replid, longest, quarantine, margin =";
 
 /// What every script that may grant begins with.
-pub(crate) const COMMON: &str = include_str!("scripts/common.lua");
+pub(crate) const COMMON: &str =
+    concat!(include_str!("scripts/limits.lua"), "\n", include_str!("scripts/common.lua"));
 
 macro_rules! scripts {
     ($($name:ident = $($file:literal)+;)*) => {
@@ -35,13 +36,14 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "take.lua" "acquire_fast.lua" "unpack_acquire.lua" "common.lua" "acquire.lua";
-    RELEASE = "release_fast.lua" "take.lua" "release_next.lua" "unpack_release.lua" "common.lua" "release.lua";
+    ACQUIRE = "open.lua" "take.lua" "acquire_fast.lua" "unpack_acquire.lua" "limits.lua" "common.lua" "acquire.lua";
+    RELEASE = "release_fast.lua" "open.lua" "take.lua" "release_next.lua" "limits.lua" "hand_on.lua"
+        "unpack_release.lua" "common.lua" "release.lua";
     BATCH = "batch.lua";
-    ABANDON = "common.lua" "abandon.lua";
-    FORCE = "common.lua" "force.lua";
-    RAISE = "common.lua" "raise.lua";
-    INIT = "common.lua" "init.lua";
+    ABANDON = "limits.lua" "common.lua" "abandon.lua";
+    FORCE = "limits.lua" "common.lua" "force.lua";
+    RAISE = "limits.lua" "common.lua" "raise.lua";
+    INIT = "limits.lua" "common.lua" "init.lua";
     RENEW = "renew.lua";
     INSPECT = "inspect.lua";
     IDENTITY = "identity.lua";

@@ -17,7 +17,7 @@ use crate::{
 
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 const WAIT_TIMEOUT: Duration = Duration::from_millis(500);
-/// Tombstones live for 60 s: see `TOMB_MS` in scripts/common.lua.
+/// Tombstones live for 60 s: see `TOMB_MS` in scripts/limits.lua.
 const LATEST: Duration = Duration::from_secs(50);
 
 /// A version of Redis's protocol.

@@ -12,10 +12,6 @@
 --
 -- A lock is "owner token state label", with Redis's own expiry; state 0 held, 1 released and kept
 -- for a last while, 2 handed over and not claimed. A place is "until lease floor channel label".
-local CLAIM_MS = 2000
-local NEAR, NEAR_MS, FAR_MS = 8, 500, 1000
-local LIFE_US = 3000000
-local TOMB_MS = 60000
 
 local function text(number) return string.format('%.0f', number) end
 

@@ -28,9 +28,14 @@ impl Scripts {
             info.lines().find_map(field).unwrap()
         };
         let epoch = format!("{} {} 30000000 on", field("run_id"), field("master_replid"));
-        let acquire =
-            source!("take.lua" "acquire_fast.lua" "unpack_acquire.lua" "common.lua" "acquire.lua");
-        let release = source!("release_fast.lua" "take.lua" "release_next.lua" "unpack_release.lua" "common.lua" "release.lua");
+        let acquire = source!(
+            "open.lua" "take.lua" "acquire_fast.lua" "unpack_acquire.lua" "limits.lua" "common.lua"
+            "acquire.lua"
+        );
+        let release = source!(
+            "release_fast.lua" "open.lua" "take.lua" "release_next.lua" "limits.lua" "hand_on.lua"
+            "unpack_release.lua" "common.lua" "release.lua"
+        );
         let [acquire, release] = [acquire, release].map(|source| Arc::new(Script::new(source)));
         Self { connection, acquire, release, epoch }
     }

@@ -215,6 +215,25 @@ async fn a_waiter_asks_as_seldom_as_the_store_tells_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_place_asks_when_it_was_told_to_and_not_when_the_last_one_was() {
+    let stub = Stub::new();
+    let _holder = held(&stub, "job").await;
+    *stub.retry_after.lock().unwrap() = Some(SECOND);
+    let say = stub.script();
+    let waiter = tokio::spawn(stub.client().lock("job").acquire());
+    stub.reached("enqueue", 1).await;
+    let before = stub.calls("acquire");
+    tokio::time::sleep(SECOND / 2).await;
+    say.send(Signal::Lost("this is a case".into())).unwrap();
+    tokio::time::sleep(SECOND * 9 / 10).await;
+    assert_eq!(stub.calls("enqueue"), 2, "a new place");
+    assert_eq!(stub.calls("acquire"), before, "it was told to come after a second");
+    tokio::time::sleep(SECOND / 5).await;
+    assert_eq!(stub.calls("acquire"), before + 1, "it comes after a second");
+    waiter.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_is_told_when_validity_ends() {
     let stub = Stub::new();
     let guard = stub.client().lock("job").lease(SECOND).acquire().await.unwrap();

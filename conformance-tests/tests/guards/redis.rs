@@ -6,7 +6,8 @@ use conformance_tests::kit::{Clock, Data, Proxy, Redis, RedisOptions, Server as 
 use futures_util::future::join_all;
 use leasehold::redis::{FenceError, RedisFence};
 use lock_core::{
-    Attempt, Backend, Enqueued, Env as _, FencingToken, Release, Request, SystemEnv, Turn,
+    Attempt, Backend, Enqueued, Env as _, Error, FencingToken, Grant, Release, Request, SystemEnv,
+    Turn,
 };
 
 use super::{
@@ -109,7 +110,7 @@ const GUARDS: &[Guard<OneRedis>] = &[
     },
     Guard {
         what: "S2: the token of a free lock is above the watermark",
-        texts: &[("or (e[6] or 0) + 0 >= now or", "or")],
+        texts: &[("or (e[6] or 0) + 0 >= now then", "then")],
         case: |stage| Box::pin(a_clock_that_goes_back(stage)),
     },
     Guard {
@@ -146,17 +147,30 @@ const GUARDS: &[Guard<OneRedis>] = &[
         case: |stage| Box::pin(an_attempt_past_a_place(stage)),
     },
     Guard {
-        what: "L3: dead places are passed over",
-        texts: &[("if until_ > now and until_ <= now + LIFE_US then", "if until_ > 0 then")],
-        case: |stage| Box::pin(dead_places(stage)),
+        what: "L3: a release passes dead places over",
+        texts: &[(
+            "if until_ and until_ + 0 > now and until_ + 0 <=",
+            "if until_ and until_ + 0 <=",
+        )],
+        case: |stage| Box::pin(dead_places(stage, End::Release)),
     },
     Guard {
-        what: "L3: who does not claim a handover loses it soon",
+        what: "L3: a clean-up passes dead places over",
+        texts: &[("if until_ > now and until_ <= now + LIFE_US then", "if until_ > 0 then")],
+        case: |stage| Box::pin(dead_places(stage, End::Abandon)),
+    },
+    Guard {
+        what: "L3: who does not claim what a release handed over loses it soon",
+        texts: &[("'PX', own and lease or CLAIM_MS)", "'PX', lease)")],
+        case: |stage| Box::pin(an_unclaimed_handover(stage, End::Release)),
+    },
+    Guard {
+        what: "L3: who does not claim what a clean-up handed over loses it soon",
         texts: &[(
             "hold(owner, token, '2', label, CLAIM_MS)",
             "hold(owner, token, '2', label, lease)",
         )],
-        case: |stage| Box::pin(an_unclaimed_handover(stage)),
+        case: |stage| Box::pin(an_unclaimed_handover(stage, End::Abandon)),
     },
     Guard {
         what: "section 2: the fence refuses a lower token",
@@ -258,6 +272,19 @@ enum End {
     Force,
 }
 
+async fn end_of(
+    store: &dyn Backend,
+    grant: &Grant,
+    holder: &Request,
+    end: End,
+) -> Result<(), Error> {
+    match end {
+        End::Release => store.release(grant, Release::default()).await.map(drop),
+        End::Abandon => store.abandon(holder).await,
+        End::Force => store.force_release(&grant.name).await.map(drop),
+    }
+}
+
 async fn a_handover_after_a_restart(stage: &mut OneRedis, end: End) -> Verdict {
     let store = first_use(&stage.url()).await;
     let (holder, waiter) = (request("a", LONG), request("a", LONG));
@@ -265,11 +292,8 @@ async fn a_handover_after_a_restart(stage: &mut OneRedis, end: End) -> Verdict {
     let turn = place(&store, &waiter).await?;
     stage.restart().await;
     let store = open(&stage.url()).await;
-    match end {
-        End::Release => drop(store.release(&grant, Release::default()).await),
-        End::Abandon => drop(store.abandon(&holder).await),
-        End::Force => drop(store.force_release(&name("a")).await),
-    }
+    // One that grants nothing may say so.
+    end_of(&*store, &grant, &holder, end).await.ok();
     let state = store.inspect(&name("a")).await.map_err(|error| error.to_string())?;
     drop(turn);
     match state.and_then(|state| state.holder) {
@@ -306,24 +330,39 @@ async fn an_attempt_past_a_place(stage: &mut OneRedis) -> Verdict {
     not_granted(&*store, &request("a", LONG)).await
 }
 
-/// How long a live place waits behind what is dead, once the lock is free.
-async fn waits_at_most(
+/// A lock that ends with so many dead places in its queue, and a live one behind them.
+async fn behind_dead_places(
     stage: &mut OneRedis,
+    end: End,
     dead: usize,
     dead_for: Duration,
-    limit: Duration,
-) -> Verdict {
+) -> Result<(Arc<dyn Backend>, Request, Box<dyn Turn>), String> {
     let store = first_use(&stage.url()).await;
-    let grant = granted(&*store, &request("a", LONG)).await?;
+    let holder = request("a", LONG);
+    let grant = granted(&*store, &holder).await?;
     for _ in 0..dead {
         // Nobody hears of it, claims it or withdraws it.
         std::mem::forget(place(&store, &request("a", LONG)).await?);
     }
     tokio::time::sleep(dead_for).await;
     let waiter = request("a", LONG);
-    let _turn = place(&store, &waiter).await?;
-    store.release(&grant, Release::default()).await.map_err(|error| error.to_string())?;
-    let began = SystemEnv.now();
+    let turn = place(&store, &waiter).await?;
+    end_of(&*store, &grant, &holder, end).await.map_err(|error| error.to_string())?;
+    Ok((store, waiter, turn))
+}
+
+async fn dead_places(stage: &mut OneRedis, end: End) -> Verdict {
+    let (store, waiter, _turn) = behind_dead_places(stage, end, 4, Duration::from_secs(4)).await?;
+    let state = store.inspect(&name("a")).await.map_err(|error| error.to_string())?;
+    match state.and_then(|state| state.holder) {
+        Some(holder) if holder.owner == waiter.owner => Ok(()),
+        other => Err(format!("a dead place has the lock: {other:?}")),
+    }
+}
+
+async fn an_unclaimed_handover(stage: &mut OneRedis, end: End) -> Verdict {
+    let (store, waiter, _turn) = behind_dead_places(stage, end, 1, Duration::ZERO).await?;
+    let (began, limit) = (SystemEnv.now(), Duration::from_secs(8));
     while SystemEnv.now().since(began) < limit {
         let mut again = waiter.clone();
         again.sent = SystemEnv.now();
@@ -333,15 +372,6 @@ async fn waits_at_most(
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Err(format!("a free lock was not had for {limit:?}"))
-}
-
-async fn dead_places(stage: &mut OneRedis) -> Verdict {
-    // Each would have a claim window of two seconds.
-    waits_at_most(stage, 4, Duration::from_secs(4), Duration::from_secs(5)).await
-}
-
-async fn an_unclaimed_handover(stage: &mut OneRedis) -> Verdict {
-    waits_at_most(stage, 1, Duration::ZERO, Duration::from_secs(8)).await
 }
 
 async fn a_stale_write(stage: &mut OneRedis) -> Verdict {

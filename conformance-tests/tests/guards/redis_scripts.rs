@@ -2,6 +2,7 @@
 //! whole store; what stands here is mostly made up for by the client, or by another way.
 
 mod cases;
+mod handover;
 mod server;
 
 use self::{
@@ -15,6 +16,9 @@ use self::{
         a_repeat, a_repeat_after_a_release_that_keeps, a_repeat_with_a_shorter_lease,
         a_token_above_the_floor, another_replication, another_run, other_settings,
         the_token_after_a_raise,
+    },
+    handover::{
+        a_handover_above_a_floor, a_queue_that_ends_soon, a_release_that_keeps, without_memory,
     },
     server::{Server, Way},
 };
@@ -179,7 +183,7 @@ const GUARDS: &[Guard<Server>] = &[
     },
     Guard {
         what: "section 5: the short way keeps the longest lease",
-        texts: &[("or lease * 1000 > e[3] + 0 then", "then")],
+        texts: &[("or lease * 1000 > longest then", "then")],
         case: |server| Box::pin(a_lease_above_the_longest(server, Way::Short)),
     },
     Guard {
@@ -230,7 +234,7 @@ const GUARDS: &[Guard<Server>] = &[
     },
     Guard {
         what: "S2: the short way remembers its token",
-        texts: &[("call('HSET', KEYS[1], 'mark', text)\n", "\n")],
+        texts: &[("redis.call('HSET', KEYS[1], 'mark', text)\n", "\n")],
         case: |server| Box::pin(a_clock_that_went_back(server, Way::Short, Way::Short)),
     },
     Guard {
@@ -253,7 +257,7 @@ const GUARDS: &[Guard<Server>] = &[
     },
     Guard {
         what: "S2: the short way goes above the floor",
-        texts: &[("or (floor or 0) + 0 >= now\n", "\n")],
+        texts: &[("or (floor or 0) + 0 >= text + 0 or", "or")],
         case: |server| Box::pin(a_token_above_the_floor(server, Way::Short)),
     },
     Guard {
@@ -364,6 +368,61 @@ const GUARDS: &[Guard<Server>] = &[
             "if false then",
         )],
         case: |server| Box::pin(a_batch_with_one_waiting(server)),
+    },
+    Guard {
+        what: "S6: a handover takes no ghost along",
+        texts: &[("if now > ARGV[2] + 0 or e[5]", "if e[5]")],
+        case: |server| Box::pin(a_ghost(server, Way::LongNext)),
+    },
+    Guard {
+        what: "S6: a handover looks for the tombstone of the next",
+        texts: &[("\n    and call('EXISTS', KEYS[5]) == 0 then", " then")],
+        case: |server| Box::pin(a_buried_owner(server, Way::LongNext)),
+    },
+    Guard {
+        what: "section 4: a handover compares run and replication id",
+        texts: &[("if known ~= ARGV[1] and (string.sub", "if false and (string.sub")],
+        case: |server| Box::pin(another_run(server, Way::LongNext)),
+    },
+    Guard {
+        what: "section 4: a handover waits for the quarantine",
+        texts: &[("or e[5] + 0 > now or", "or")],
+        case: |server| Box::pin(a_quarantine(server, Way::LongNext)),
+    },
+    Guard {
+        what: "section 5: a handover keeps the longest lease for the next",
+        texts: &[("and ARGV[6] * 1000 <= longest and", "and")],
+        case: |server| Box::pin(a_lease_above_the_longest(server, Way::LongNext)),
+    },
+    Guard {
+        what: "section 2: a handover keeps the limit of a floor for the next",
+        texts: &[("and ARGV[8] + 0 < now\n", "\n")],
+        case: |server| Box::pin(a_floor_far_ahead(server, Way::LongNext)),
+    },
+    Guard {
+        what: "section 3: a handover waits for what is to be kept",
+        texts: &[("and mine and (ARGV[4] or '') == '' then", "and mine then")],
+        case: |server| Box::pin(a_release_that_keeps(server)),
+    },
+    Guard {
+        what: "S2: a handover remembers its token",
+        texts: &[("call('HSET', KEYS[1], 'mark', token)\n", "\n")],
+        case: |server| Box::pin(a_clock_that_went_back(server, Way::LongNext, Way::Short)),
+    },
+    Guard {
+        what: "S2: a handover goes above the floor of who waits",
+        texts: &[("floor + 0 < now and text or string.format('%.0f', floor + 1)", "text")],
+        case: |server| Box::pin(a_handover_above_a_floor(server)),
+    },
+    Guard {
+        what: "section 5: a handover needs no memory",
+        texts: &[("if redis.pcall('HSET', KEYS[4]", "if redis.call('HSET', KEYS[4]")],
+        case: |server| Box::pin(without_memory(server)),
+    },
+    Guard {
+        what: "L3: a handover keeps the queue alive",
+        texts: &[("      if call('PTTL', KEYS[3]) < TOMB_MS / 2 then", "      if false then")],
+        case: |server| Box::pin(a_queue_that_ends_soon(server)),
     },
 ];
 

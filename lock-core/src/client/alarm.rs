@@ -32,3 +32,58 @@ impl Alarm {
         self.0 = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    fn at(second: u64) -> Instant {
+        Instant::from_nanos(0) + Duration::from_secs(second)
+    }
+
+    /// An alarm that is set to second 10, by a timer that never rings.
+    fn set() -> Alarm {
+        let mut alarm = Alarm::default();
+        alarm.set(at(0), at(10), || Box::pin(pending()));
+        alarm
+    }
+
+    fn now() -> BoxFuture {
+        Box::pin(async {})
+    }
+
+    #[test]
+    fn one_that_rings_before_needs_no_other_timer() {
+        let mut alarm = set();
+        alarm.set(at(1), at(11), || panic!("another timer"));
+        alarm.set(at(1), at(10), || panic!("another timer"));
+        assert_eq!(alarm.at(), Some(at(10)));
+        assert_eq!(alarm.ring().now_or_never(), None);
+    }
+
+    #[test]
+    fn one_that_rings_too_late_is_set_anew() {
+        let mut alarm = set();
+        alarm.set(at(1), at(9), now);
+        assert_eq!(alarm.at(), Some(at(9)));
+        assert_eq!(alarm.ring().now_or_never(), Some(()));
+        // It should have rung at 10, which is over.
+        let mut alarm = set();
+        alarm.set(at(12), at(13), now);
+        assert_eq!(alarm.at(), Some(at(13)));
+        assert_eq!(alarm.ring().now_or_never(), Some(()));
+    }
+
+    #[test]
+    fn it_rings_once() {
+        let mut alarm = set();
+        alarm.set(at(0), at(1), now);
+        assert_eq!(alarm.ring().now_or_never(), Some(()));
+        assert_eq!(alarm.at(), None);
+        assert_eq!(alarm.ring().now_or_never(), None);
+    }
+}

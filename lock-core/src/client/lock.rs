@@ -62,7 +62,8 @@ impl Lock {
         self
     }
 
-    /// How long [`acquire`](Lock::acquire) waits. Default: for ever.
+    /// How long [`acquire`](Lock::acquire) waits; a second longer at most where the machine was suspended.
+    /// Default: for ever.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self

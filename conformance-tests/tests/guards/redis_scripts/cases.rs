@@ -161,7 +161,7 @@ pub(crate) async fn a_repeat_after_a_release_that_keeps(server: &mut Server) -> 
     }
 }
 
-fn stays(record: &str, whose: &str) -> Verdict {
+pub(crate) fn stays(record: &str, whose: &str) -> Verdict {
     match record.starts_with(&owner(whose)) {
         true => Ok(()),
         false => Err(format!("the record of {whose} is now {record:?}")),

@@ -6,7 +6,7 @@ use conformance_tests::kit::Proxy;
 use redis::Value;
 
 use super::super::{
-    raw::{LONGEST, Raw, SECOND, owner, parts, text},
+    raw::{LONGEST, Raw, SECOND, evaluating, owner, parts, text},
     wire::{Stage, Verdict},
 };
 
@@ -21,13 +21,15 @@ macro_rules! script {
     ($($name:literal)+) => { concat!($(include_str!(concat!("../../../../backend-redis/src/scripts/", $name, ".lua")), "\n"),+) };
 }
 
-const ACQUIRE: &str = script!("take" "acquire_fast" "unpack_acquire" "common" "acquire");
-const RELEASE: &str =
-    script!("release_fast" "take" "release_next" "unpack_release" "common" "release");
+const ACQUIRE: &str =
+    script!("open" "take" "acquire_fast" "unpack_acquire" "limits" "common" "acquire");
+const RELEASE: &str = script!(
+    "release_fast" "open" "take" "release_next" "limits" "hand_on" "unpack_release" "common" "release"
+);
 const BATCH: &str = script!("batch");
-const ABANDON: &str = script!("common" "abandon");
-const RAISE: &str = script!("common" "raise");
-const INIT: &str = script!("common" "init");
+const ABANDON: &str = script!("limits" "common" "abandon");
+const RAISE: &str = script!("limits" "common" "raise");
+const INIT: &str = script!("limits" "common" "init");
 const RENEW: &str = script!("renew");
 
 const FILES: &[&str] = &[
@@ -36,7 +38,9 @@ const FILES: &[&str] = &[
     file!("acquire_fast"),
     file!("batch"),
     file!("common"),
+    file!("hand_on"),
     file!("init"),
+    file!("open"),
     file!("raise"),
     file!("release"),
     file!("release_fast"),
@@ -56,7 +60,8 @@ pub(crate) enum Way {
     Batch,
     /// Behind the release of the same process.
     Next,
-    /// The same where a queue was in the way.
+    /// The same where a queue was in the way: by `hand_on.lua`, and by the rest of `release.lua` what that
+    /// refuses.
     LongNext,
 }
 
@@ -74,6 +79,8 @@ pub(crate) struct Server {
     raw: Raw,
     /// Whether a replica may be promoted, so that nobody's word is taken for who the server is.
     pub(crate) replicated: bool,
+    /// Whether it has no memory left when a release comes.
+    pub(crate) short_of_memory: bool,
 }
 
 impl Deref for Server {
@@ -93,7 +100,8 @@ impl DerefMut for Server {
 #[async_trait::async_trait]
 impl Stage for Server {
     async fn start(texts: &[(&str, &str)]) -> Self {
-        Self { raw: Raw::start("leasehold:{0}:", texts, FILES).await, replicated: false }
+        let raw = Raw::start("leasehold:{0}:", texts, FILES).await;
+        Self { raw, replicated: false, short_of_memory: false }
     }
 
     fn proxy(&self) -> &Proxy {
@@ -112,6 +120,15 @@ impl Server {
     pub(crate) async fn queue(&mut self, letter: &str) {
         let queue = self.key("queue", "a");
         self.say(&["RPUSH", &queue, &owner(letter)]).await;
+    }
+
+    /// Enters an owner that waits.
+    pub(crate) async fn place(&mut self, letter: &str, floor: u64) {
+        let until = self.now().await + 2 * SECOND;
+        let places = self.key("places", "a");
+        let place = format!("{until} 20000 {floor} channel label");
+        self.say(&["HSET", &places, &owner(letter), &place]).await;
+        self.queue(letter).await;
     }
 
     /// The token, if it is granted, and what is said otherwise.
@@ -137,16 +154,26 @@ impl Server {
                 self.eval(BATCH, &[epoch, lock, queue, tombstone], &arguments).await
             }
             Way::Next | Way::LongNext => {
-                let holder = owner("e");
-                let record = format!("{holder} 1 0 label");
-                self.say(&["SET", &lock, &record, "PX", "20000"]).await;
+                self.hold("e").await;
                 let keys = [epoch, lock, queue, places, tombstone];
-                let arguments =
-                    [packed, late, holder, String::new(), asker, lease, label, floor, channel];
-                self.eval(RELEASE, &keys, &arguments).await
+                let (holder, keep) = (owner("e"), String::new());
+                let arguments = [packed, late, holder, keep, asker, lease, label, floor, channel];
+                if self.short_of_memory {
+                    self.say(&["CONFIG", "SET", "maxmemory", "1"]).await;
+                }
+                let release = evaluating(RELEASE, &keys, &arguments);
+                let answer = self.link.send_packed_command(&release).await;
+                answer.and_then(Value::extract_error).map_err(|error| error.to_string())?
             }
         };
         told(answer)
+    }
+
+    /// Makes an owner the holder.
+    pub(crate) async fn hold(&mut self, letter: &str) {
+        let lock = self.key("lock", "a");
+        let record = format!("{} 1 0 label", owner(letter));
+        self.say(&["SET", &lock, &record, "PX", "20000"]).await;
     }
 
     /// Takes the lock, which is free.
@@ -218,7 +245,8 @@ impl Server {
 /// What a script that may grant says.
 fn told(answer: Value) -> Result<u64, String> {
     match answer {
-        Value::BulkString(_) => Ok(text(&answer).parse().unwrap()),
+        // Who has the lock now, if it is more than a number.
+        Value::BulkString(_) => text(&answer).parse().map_err(|_| text(&answer)),
         // A release that granted nothing, or -1 of a batch.
         Value::Int(number) if number < 2 => Err(number.to_string()),
         Value::Int(number) => Ok(number as u64),

@@ -16,6 +16,8 @@ use super::super::{
 const ACQUIRE: &str = concat!(
     include_str!("../../../../backend-redlock/src/scripts/acquire_fast.lua"),
     "\n",
+    include_str!("../../../../backend-redis/src/scripts/limits.lua"),
+    "\n",
     include_str!("../../../../backend-redis/src/scripts/common.lua"),
     "\n",
     include_str!("../../../../backend-redlock/src/scripts/acquire.lua"),

@@ -203,15 +203,20 @@ impl Driver {
                     Step::Pause(self.next_pause(), None)
                 }
             },
-            () = self.alarm.ring() => {
-                let due = self.handle.env.now() >= place.ask_at;
-                if due { self.ask(place).await } else { Step::Wait(place) }
-            }
+            () = self.alarm.ring() => self.poll(place).await,
             () = self.queue.changed.notified() => {
                 let poked = std::mem::take(&mut self.queue.state.lock().poked);
                 if poked { self.ask(place).await } else { Step::Wait(place) }
             }
         }
+    }
+
+    /// Asks again, if that is due: the alarm may have been set for something else.
+    async fn poll(&mut self, place: Place) -> Step {
+        if self.handle.env.now() < place.ask_at {
+            return Step::Wait(place);
+        }
+        self.ask(place).await
     }
 
     /// Asks again with the place's owner: the poll behind the push, and the place's heartbeat.
@@ -355,7 +360,7 @@ impl Driver {
             },
             () = self.queue.changed.notified() => Step::Follow(followed),
             () = self.alarm.ring() => {
-                if inner.env.now() >= followed.look_at && followed.is_over(&inner) {
+                if followed.is_over(&inner) {
                     followed.give_up(&inner).await;
                     return Step::Enqueue(None);
                 }

@@ -1,0 +1,6 @@
+-- How long a handover may stay unclaimed; how soon who is refused asks again, near the head of the queue and
+-- far from it; how long a place lives unheard of, in whole seconds; how long tombstones and queues are kept.
+local CLAIM_MS = 2000
+local NEAR, NEAR_MS, FAR_MS = 8, 500, 1000
+local LIFE_US = 3000000
+local TOMB_MS = 60000
