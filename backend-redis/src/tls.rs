@@ -43,3 +43,44 @@ fn of_the_system() -> Result<RootCertStore, RedisError> {
     found.certs.into_iter().try_for_each(|one| roots.add(one))?;
     Ok(roots)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use conformance_tests::kit::{ClientCertificates, Redis, RedisOptions};
+    use lock_core::ErrorKind;
+
+    use crate::config::RedisBuilder;
+
+    async fn server() -> (Redis, u16, Vec<u8>) {
+        let options = RedisOptions::new().tls(ClientCertificates::NotAsked);
+        // Its certificate is for the first of these.
+        let server = Redis::start(options.line("bind 127.0.0.1 127.0.0.2")).await.unwrap();
+        let port = server.tls_address().unwrap().port();
+        let ca = std::fs::read(&server.certificates().unwrap().ca).unwrap();
+        (server, port, ca)
+    }
+
+    #[tokio::test]
+    async fn a_server_is_believed_under_its_name_and_its_address_alone() {
+        let ((_one, port, ca), (_other, _, others)) = (server().await, server().await);
+        let at = |host| RedisBuilder::tls(host, port);
+        for host in ["127.0.0.1", "localhost"] {
+            at(host).roots(ca.clone()).build().await.unwrap();
+        }
+        for (builder, why) in [
+            (at("127.0.0.2").roots(ca.clone()), "not valid for name"),
+            (at("127.0.0.1"), "UnknownIssuer"),
+            (at("127.0.0.1").roots(others.clone()), "BadSignature"),
+        ] {
+            let error = builder.build().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+            assert!(error.to_string().contains("no connection to the server"), "{error}");
+            let cause = error.source().unwrap().to_string();
+            assert!(cause.contains(why), "{why}: {cause}");
+        }
+        // One of several authorities is enough.
+        at("127.0.0.1").roots([others, ca].concat()).build().await.unwrap();
+    }
+}
