@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::{driver::Driver, settings::Settings, tls, topology::Place};
 
-/// A connection and its driver, which the redis crate leaves to us where we make the stream.
+/// A connection and its driver. Where the redis crate makes the stream, it runs the driver, too; so we make it.
 pub(crate) struct Connection {
     commands: MultiplexedConnection,
     driver: Driver,
@@ -36,14 +36,14 @@ impl Connection {
         let login = client.get_connection_info().redis_settings();
         match place {
             Place::Tcp(host, port) => {
-                Self::over(connect(host, *port, |stream| ready(Ok(stream))).await?, login, config)
-                    .await
+                let stream = connect(host, *port, |stream| ready(Ok(stream))).await?;
+                Self::over(stream, login, config).await
             }
             Place::Tls(host, port) => {
                 let tls = tls::connector(settings)?;
                 let name = ServerName::try_from(host.clone())?;
-                let shaken = |stream| tls.connect(name.clone(), stream);
-                Self::over(connect(host, *port, shaken).await?, login, config).await
+                let stream = connect(host, *port, |stream| tls.connect(name.clone(), stream));
+                Self::over(stream.await?, login, config).await
             }
             Place::Unix(path) => Self::over(UnixStream::connect(path).await?, login, config).await,
         }
@@ -78,18 +78,18 @@ impl Connection {
     }
 }
 
-/// To whichever of the host's addresses is first to answer and to shake hands.
+/// To whichever of the host's addresses is first to answer, and with which `begin` goes well.
 async fn connect<S, F: Future<Output = io::Result<S>>>(
     host: &str,
     port: u16,
-    shaken: impl Fn(TcpStream) -> F,
+    begin: impl Fn(TcpStream) -> F,
 ) -> Result<S, RedisError> {
     let addresses = lookup_host((host, port)).await?;
     let attempt = async |address| {
         let stream = TcpStream::connect(address).await?;
         // What is written is one whole command or more, and somebody waits for the answer.
         stream.set_nodelay(true)?;
-        shaken(stream).await
+        begin(stream).await
     };
     let attempts: Vec<_> = addresses.map(|address| Box::pin(attempt(address))).collect();
     if attempts.is_empty() {

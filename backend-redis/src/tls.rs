@@ -1,8 +1,8 @@
 //! TLS on the connection that commands go on.
 //!
-//! The redis crate makes it where it makes the connection (sentinels, subscriptions of their own), and what is
-//! believed has to be the same here: the versions and the provider that are its default, and the system's
-//! authorities, read anew and without exception, where none are given.
+//! On others (to sentinels, and for subscriptions of their own) the redis crate makes it. What is believed is the
+//! same: versions and provider are the defaults of rustls, and where no authorities are given, all those of the
+//! system are trusted, read anew for each connection; one that cannot be read is an error.
 
 use std::{io, sync::Arc};
 
