@@ -1,5 +1,5 @@
-//! Whether certificates can be used at all: told when a store is described, since a connection would fail
-//! as if the server were down.
+//! Certificates as they are given. Those that cannot be used are refused when a store is described, since a
+//! connection would fail as if the server were down.
 
 use lock_core::{Error, ErrorKind};
 use rustls::{
@@ -8,6 +8,12 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     sign::CertifiedKey,
 };
+
+/// Sees to it that there is a default provider: another crate may have brought a second one, and then there is
+/// none.
+pub(crate) fn provide() {
+    ring::default_provider().install_default().ok();
+}
 
 fn refuse(message: &str) -> Error {
     Error::new(ErrorKind::InvalidInput, message)
@@ -20,24 +26,24 @@ fn read(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
 
 /// # Errors
 /// `InvalidInput` if there is none that can be trusted.
-pub(crate) fn check_roots(pem: &[u8]) -> Result<(), Error> {
+pub(crate) fn roots(pem: &[u8]) -> Result<RootCertStore, Error> {
     let mut store = RootCertStore::empty();
     let usable = read(pem).is_some_and(|found| found.into_iter().all(|one| store.add(one).is_ok()));
     let message =
         "the authorities (ca) cannot be read; allowed are one or more certificates in PEM";
-    if usable { Ok(()) } else { Err(refuse(message)) }
+    if usable { Ok(store) } else { Err(refuse(message)) }
 }
 
 /// # Errors
 /// `InvalidInput` if they cannot be read, or are not for each other. The error shows nothing of them.
-pub(crate) fn check_own(chain: &[u8], key: &[u8]) -> Result<(), Error> {
+pub(crate) fn own((chain, key): &(Vec<u8>, Vec<u8>)) -> Result<CertifiedKey, Error> {
     let chain = read(chain).ok_or_else(|| {
         refuse("the client's certificate (cert) cannot be read; allowed are one or more in PEM")
     })?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
         refuse("the client's key (key) cannot be read; allowed is one in PEM, not encrypted")
     })?;
-    CertifiedKey::from_der(chain, key, &ring::default_provider()).map(drop).map_err(|error| {
+    CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|error| {
         refuse("the client's certificate (cert) and key (key) are not for each other")
             .with_source(error)
     })

@@ -108,6 +108,7 @@ mod shards;
 mod slots;
 mod store;
 mod subscription;
+mod tls;
 mod topology;
 mod turn;
 mod url;

@@ -130,9 +130,7 @@ impl Link {
         let resp3 = version == ProtocolVersion::RESP3;
         let client = settings.client(place, version)?;
         // The driver's own limit of 500 ms would make late grants routine; ours is per command.
-        let mut config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_connection_timeout(Some(settings.timeout));
+        let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
         if resp3 {
             let (dead, pushes) = (Arc::clone(dead), Arc::clone(pushes));
             config = config.set_push_sender(move |push: PushInfo| -> Result<(), ()> {
@@ -140,7 +138,7 @@ impl Link {
                 Ok(())
             });
         }
-        let connection = Connection::open(&client, place, config).await?;
+        let connection = Connection::open(settings, &client, place, config).await?;
         Ok((client, connection, resp3))
     }
 

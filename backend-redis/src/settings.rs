@@ -176,8 +176,9 @@ impl Settings {
         if (roots.is_some() || identity.is_some()) && !topology.tls() {
             return refuse("certificates are for TLS; allowed is rediss:// with them".into());
         }
-        roots.as_deref().map_or(Ok(()), certificates::check_roots)?;
-        identity.as_ref().map_or(Ok(()), |(chain, key)| certificates::check_own(chain, key))
+        roots.as_deref().map(certificates::roots).transpose()?;
+        identity.as_ref().map(certificates::own).transpose()?;
+        Ok(())
     }
 
     /// The driver's description of the same.
@@ -220,8 +221,7 @@ impl Settings {
         if !matches!(place, Place::Tls(..)) {
             return Client::open(info);
         }
-        // Another crate may have brought a second provider, and then there is no default.
-        rustls::crypto::ring::default_provider().install_default().ok();
+        certificates::provide();
         let client_tls = self
             .identity
             .clone()

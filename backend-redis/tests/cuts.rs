@@ -9,14 +9,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance_tests::kit::{Counters, Mode, Proxy, Redis, Server as _};
+use conformance_tests::kit::{
+    ClientCertificates, Counters, Mode, Proxy, Redis, RedisOptions, Server as _,
+};
 use lock_core::{Backend, ClientOptions, ErrorKind, Guard, LockClient, Release, SystemEnv};
 
-use self::support::{connect, free, granted, name, queued, request, server, url};
+use self::support::{connect, free, granted, name, queued, request, server, server_with, url};
 
 const LEASE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(30);
 const DELAY: Duration = Duration::from_millis(300);
+
+/// A scheme and a protocol.
+type Way = (&'static str, &'static str);
+
+const WAYS: [Way; 3] = [("redis", "resp2"), ("redis", "resp3"), ("rediss", "resp3")];
 
 /// A fault, and how it shows in the proxy's counters.
 type Fault = (Mode, fn(&Counters) -> u64);
@@ -42,11 +49,18 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new(protocol: &str) -> Self {
-        let server = server().await;
-        let proxy = Proxy::start(server.address()).await.unwrap();
+    async fn new(way: Way) -> Self {
+        let (scheme, protocol) = way;
+        let server = server_with(RedisOptions::new().tls(ClientCertificates::NotAsked)).await;
+        let (plain, encrypted) = (server.address(), server.tls_address().unwrap());
+        let (to, trust) = match scheme {
+            "rediss" => (encrypted, format!("&ca={}", server.certificates().unwrap().ca.display())),
+            _ => (plain, String::new()),
+        };
+        let proxy = Proxy::start(to).await.unwrap();
         let direct = connect(&url(&server)).await;
-        let through = format!("redis://{}?timeout=700ms&protocol={protocol}", proxy.address());
+        let address = proxy.address();
+        let through = format!("{scheme}://{address}?timeout=700ms&protocol={protocol}{trust}");
         let client = LockClient::new(connect(&through).await);
         // The scripts are known from here on.
         let guard = client.lock(name("warm")).acquire().await.unwrap();
@@ -86,10 +100,10 @@ impl Scene {
     }
 }
 
-/// One at a time, with both protocols.
+/// One at a time, with both protocols, and with TLS.
 async fn each(work: impl AsyncFn(&Scene, Fault)) {
-    for protocol in support::PROTOCOLS {
-        let scene = Scene::new(protocol).await;
+    for way in WAYS {
+        let scene = Scene::new(way).await;
         for fault in faults() {
             work(&scene, fault).await;
             // Nothing is left, also of what ran on in the background.
@@ -122,7 +136,7 @@ async fn a_release_gets_through_whatever_happens_to_its_connection() {
 async fn a_held_lock_outlives_a_fault_that_is_shorter_than_its_lease() {
     const SHORT: Duration = Duration::from_secs(6);
     for fault in faults() {
-        let scene = Scene::new("resp3").await;
+        let scene = Scene::new(("redis", "resp3")).await;
         let lock = scene.client.lock(name("a")).lease(SHORT);
         let guard = lock.wait(SOON).acquire().await.unwrap();
         let (mode, sign) = fault;

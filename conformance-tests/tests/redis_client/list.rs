@@ -310,4 +310,20 @@ pub(crate) const REDIS: &[Mutant] = &[
         without: "if !LEFT_OUT { self.finder.close(); }",
         case: "watching::a_client_that_is_closed_leaves_the_sentinels",
     },
+    Mutant {
+        name: "a server with TLS is believed under a name that was not given",
+        requirement: "section 5",
+        file: "connection.rs",
+        guard: "ServerName::try_from(host.clone())?",
+        without: "ServerName::try_from(if LEFT_OUT { \"localhost\".to_owned() } else { host.clone() })?",
+        case: "tls::tests::a_server_is_believed_under_its_name_and_its_address_alone",
+    },
+    Mutant {
+        name: "a server with TLS is believed by others than the authorities that were given",
+        requirement: "section 5",
+        file: "tls.rs",
+        guard: "match &settings.roots {",
+        without: "match settings.roots.as_ref().filter(|_| !LEFT_OUT) {",
+        case: "tls::tests::a_server_is_believed_under_its_name_and_its_address_alone",
+    },
 ];
