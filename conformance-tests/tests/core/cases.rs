@@ -11,7 +11,7 @@ use lock_core::{
 
 use crate::{
     faulty::Faulty,
-    stub::{Lost, Stub},
+    stub::{Lost, Stub, Suspended},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -231,6 +231,52 @@ async fn a_new_place_asks_when_it_was_told_to_and_not_when_the_last_one_was() {
     tokio::time::sleep(SECOND / 5).await;
     assert_eq!(stub.calls("acquire"), before + 1, "it comes after a second");
     waiter.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_repeated_for_as_long_as_the_store_may_keep_the_lock() {
+    let stub = Stub::new();
+    let holder = held(&stub, "job").await;
+    let client = stub.client();
+    let older = tokio::spawn(client.lock("job").lease(30 * SECOND).acquire());
+    stub.reached("enqueue", 1).await;
+    let waiter = tokio::spawn(client.lock("job").lease(SECOND).acquire());
+    tokio::time::sleep(SECOND / 100).await;
+    // Its place, with its lease, is the other's.
+    older.abort();
+    holder.release().await.unwrap();
+    let guard = soon("the waiter is served", waiter).await.unwrap().unwrap();
+    // About two seconds of tries.
+    (0..9).for_each(|_| stub.lose("release", Lost::Request));
+    guard.release().await.unwrap();
+    assert!(stub.becomes_free("job").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_is_heard_of_soon_after_a_suspend() {
+    let machine = Suspended::new();
+    let stub = Stub::over(machine.clone());
+    *stub.retry_after.lock().unwrap() = Some(SECOND);
+    let holder = held(&stub, "job").await;
+    let client = stub.client();
+    let waiting = || tokio::spawn(client.lock("job").lease(30 * SECOND).acquire());
+    let first = waiting();
+    stub.reached("enqueue", 1).await;
+    let _second = waiting();
+    tokio::time::sleep(SECOND / 2).await;
+    holder.release().await.unwrap();
+    let first = soon("the first is served", first).await.unwrap().unwrap();
+    // Until it is renewed. Were the alarm of the first poll that of the looks, too, it would ring after half a
+    // second, and be set to 30 s from there.
+    tokio::time::sleep(12 * SECOND).await;
+    machine.suspend(18 * SECOND + SECOND / 5);
+    let other = tokio::spawn(stub.other().lock("job").acquire());
+    tokio::time::sleep(SECOND / 50).await;
+    first.release().await.unwrap();
+    let _other = soon("the other is served", other).await.unwrap().unwrap();
+    let before = stub.calls("acquire");
+    tokio::time::sleep(3 * SECOND).await;
+    assert!(stub.calls("acquire") > before, "the second is not heard of");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -38,6 +41,47 @@ impl Env for TokioEnv {
 
     fn sleep_until(&self, at: Instant) -> BoxFuture {
         Box::pin(tokio::time::sleep(at.since(self.now())))
+    }
+}
+
+/// The same on a machine that a case can suspend, on which the time of sleeping does not count.
+#[derive(Debug)]
+pub(crate) struct Suspended {
+    running: TokioEnv,
+    nanos: AtomicU64,
+}
+
+impl Suspended {
+    pub(crate) fn new() -> Arc<Self> {
+        let running = TokioEnv(tokio::time::Instant::now());
+        Arc::new(Self { running, nanos: AtomicU64::new(0) })
+    }
+
+    pub(crate) fn suspend(&self, span: Duration) {
+        self.nanos.fetch_add(span.as_nanos() as u64, Ordering::SeqCst);
+    }
+}
+
+impl Env for Suspended {
+    fn now(&self) -> Instant {
+        self.running.now() + Duration::from_nanos(self.nanos.load(Ordering::SeqCst))
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.running.wall_micros() + self.nanos.load(Ordering::SeqCst) / 1_000
+    }
+
+    fn random(&self) -> u128 {
+        self.running.random()
+    }
+
+    fn spawn(&self, task: BoxFuture) -> Result<(), NoRuntime> {
+        self.running.spawn(task)
+    }
+
+    /// Late by a suspend, which no case waits out.
+    fn sleep_until(&self, at: Instant) -> BoxFuture {
+        self.sleep(at.since(self.now()))
     }
 }
 

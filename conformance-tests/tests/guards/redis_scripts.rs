@@ -18,7 +18,8 @@ use self::{
         the_token_after_a_raise,
     },
     handover::{
-        a_handover_above_a_floor, a_queue_that_ends_soon, a_release_that_keeps, without_memory,
+        a_handover_above_a_floor, a_next_past_a_place, a_place_of_the_future,
+        a_queue_that_ends_soon, a_release_that_keeps, without_memory,
     },
     server::{Server, Way},
 };
@@ -413,6 +414,19 @@ const GUARDS: &[Guard<Server>] = &[
         what: "S2: a handover goes above the floor of who waits",
         texts: &[("floor + 0 < now and text or string.format('%.0f', floor + 1)", "text")],
         case: |server| Box::pin(a_handover_above_a_floor(server)),
+    },
+    Guard {
+        what: "L3: the short way of a next request passes no place",
+        texts: &[(
+            "if is_free and mine and ARGV[4] == '' and ARGV[5]",
+            "if mine and ARGV[4] == '' and ARGV[5]",
+        )],
+        case: |server| Box::pin(a_next_past_a_place(server)),
+    },
+    Guard {
+        what: "L3: a handover passes over a place of a clock that went back",
+        texts: &[(" and until_ + 0 <= now + LIFE_US then", " then")],
+        case: |server| Box::pin(a_place_of_the_future(server)),
     },
     Guard {
         what: "section 5: a handover needs no memory",

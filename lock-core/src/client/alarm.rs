@@ -5,7 +5,8 @@ use std::future::pending;
 
 use crate::{Instant, env::BoxFuture};
 
-/// Rings at the last instant that it was set to, or before.
+/// Rings at the last instant that it was set to, or before. Its timers may count running time only: then a suspend
+/// makes it late, by no more than the longest span that it is ever set to.
 #[derive(Default)]
 pub(crate) struct Alarm(Option<(Instant, BoxFuture)>);
 

@@ -35,6 +35,9 @@ pub(crate) struct Held {
     pub(crate) doubtful: bool,
     /// Whether the last renewal got no answer.
     pub(crate) unanswered: AtomicBool,
+    /// How long the store may keep it from its last answer on: longer than the lease where it was granted for an older
+    /// waiter, or pushed.
+    pub(crate) stays: Duration,
     valid_until: AtomicU64,
     hold_until: Instant,
     keep_until: Option<Instant>,
@@ -74,8 +77,10 @@ impl Held {
             return Err(grant);
         }
         grant.lease = wanted.lease;
+        let stays = granted.max(wanted.lease).max(grant.claim.unwrap_or_default());
         Ok(Self {
             grant,
+            stays,
             id,
             timer: AtomicU64::new(0),
             doubtful,

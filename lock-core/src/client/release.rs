@@ -52,7 +52,7 @@ async fn carried(
 ) -> Result<Outcome, Error> {
     let grant = &held.grant;
     let mut keep = held.keep(now);
-    let mut backoff = Backoff::until(now + grant.lease);
+    let mut backoff = Backoff::until(now + held.stays);
     let mut doubtful = false;
     // Whatever a failed try says of the lock, the request that went with it may have got a place.
     let mut unheard = false;

@@ -143,8 +143,8 @@ pub(crate) const GUARDS: &[Mutant] = &[
         name: "no poll stands behind the push",
         requirement: "L2",
         file: "client/waiting/driver.rs",
-        guard: "() = self.alarm.ring() => self.poll(place).await,",
-        without: "() = self.alarm.ring(), if !LEFT_OUT => self.poll(place).await,",
+        guard: "() = self.polls.ring() => self.poll(place).await,",
+        without: "() = self.polls.ring(), if !LEFT_OUT => self.poll(place).await,",
         case: "cases::a_place_that_hears_nothing_is_served_all_the_same",
     },
     Mutant {
@@ -282,6 +282,22 @@ pub(crate) const GUARDS: &[Mutant] = &[
         guard: "if self.handle.env.now() < place.ask_at {",
         without: "if self.handle.env.now() < place.ask_at && !LEFT_OUT {",
         case: "cases::a_new_place_asks_when_it_was_told_to_and_not_when_the_last_one_was",
+    },
+    Mutant {
+        name: "a release is given up with the lease though the store keeps the lock for longer",
+        requirement: "S6",
+        file: "client/release.rs",
+        guard: "let mut backoff = Backoff::until(now + held.stays);",
+        without: "let mut backoff = Backoff::until(now + if LEFT_OUT { grant.lease } else { held.stays });",
+        case: "cases::a_release_is_repeated_for_as_long_as_the_store_may_keep_the_lock",
+    },
+    Mutant {
+        name: "polls and looks have one alarm, and a suspend delays both by a lease",
+        requirement: "L2",
+        file: "client/waiting/driver.rs",
+        guard: "let looks = &mut self.looks;",
+        without: "let looks = if LEFT_OUT { &mut self.polls } else { &mut self.looks };",
+        case: "cases::a_place_is_heard_of_soon_after_a_suspend",
     },
     Mutant {
         name: "an alarm that is set later than it is to ring stays",

@@ -49,3 +49,25 @@ pub(crate) async fn without_memory(server: &mut Server) -> Verdict {
     let said = server.ask(Way::LongNext, &next).await;
     stays(&server.record().await, "b").map_err(|why| format!("{why}; it was told {said:?}"))
 }
+
+pub(crate) async fn a_next_past_a_place(server: &mut Server) -> Verdict {
+    server.place("b", 0).await;
+    let next = server.attempt("c").await;
+    let said = server.ask(Way::LongNext, &next).await;
+    stays(&server.record().await, "b").map_err(|why| format!("{why}; it was told {said:?}"))
+}
+
+/// It was heard of before the clock was set back, and may be dead for long.
+pub(crate) async fn a_place_of_the_future(server: &mut Server) -> Verdict {
+    server.taken("a").await?;
+    server.place("b", 0).await;
+    server.clock.step(-3_600.0).unwrap();
+    server.forget().await;
+    // Otherwise the watermark alone would send it the long way.
+    server.note("mark", "0").await;
+    let next = server.attempt("c").await;
+    match server.ask(Way::LongNext, &next).await {
+        Ok(_) => Ok(()),
+        Err(said) => Err(format!("the lock went to the place, it seems: {said}")),
+    }
+}

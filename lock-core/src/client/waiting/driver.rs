@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::{Carried, Queue, follow::Followed};
 use crate::{
-    Attempt, Blocked, Busy, Enqueued, Error, Grant, Instant, Renewal, Request, Signal, Turn,
+    Attempt, Blocked, Busy, Enqueued, Env, Error, Grant, Instant, Renewal, Request, Signal, Turn,
     client::{
         alarm::Alarm,
         call::{Call, CleanUp},
@@ -67,8 +67,11 @@ pub(super) struct Driver {
     handle: Arc<Handle>,
     queue: Arc<Queue>,
     pause: Duration,
-    /// For the next poll, or the next look at the guard that is followed.
-    alarm: Alarm,
+    /// For the next poll.
+    polls: Alarm,
+    /// For the next look at the guard that is followed: another, since a suspend makes a timer as late as its span
+    /// is long.
+    looks: Alarm,
     _in_flight: Option<InFlight<Arc<Inner>>>,
 }
 
@@ -83,8 +86,8 @@ impl Driver {
     /// Made before its task, so that a task that never runs leaves no queue behind either.
     pub(super) fn new(handle: Arc<Handle>, queue: Arc<Queue>) -> Self {
         let in_flight = Inner::begin(Arc::clone(&handle.0)).ok();
-        let (pause, alarm) = (Duration::ZERO, Alarm::default());
-        Self { handle, queue, pause, alarm, _in_flight: in_flight }
+        let (polls, looks) = (Alarm::default(), Alarm::default());
+        Self { handle, queue, pause: Duration::ZERO, polls, looks, _in_flight: in_flight }
     }
 
     /// Runs until nobody waits.
@@ -183,15 +186,9 @@ impl Driver {
         }
     }
 
-    fn set_alarm(&mut self, at: Instant) {
-        let env = &self.handle.env;
-        let now = env.now();
-        self.alarm.set(now, at, || env.sleep(at.since(now)));
-    }
-
     /// Waits for a push, for the time of the next poll, or for a change among the waiters.
     async fn wait(&mut self, mut place: Place) -> Step {
-        self.set_alarm(place.ask_at);
+        set(&mut self.polls, &*self.handle.env, place.ask_at);
         tokio::select! {
             biased;
             signal = place.turn.next() => match signal {
@@ -203,7 +200,7 @@ impl Driver {
                     Step::Pause(self.next_pause(), None)
                 }
             },
-            () = self.alarm.ring() => self.poll(place).await,
+            () = self.polls.ring() => self.poll(place).await,
             () = self.queue.changed.notified() => {
                 let poked = std::mem::take(&mut self.queue.state.lock().poked);
                 if poked { self.ask(place).await } else { Step::Wait(place) }
@@ -211,7 +208,7 @@ impl Driver {
         }
     }
 
-    /// Asks again, if that is due: the alarm may have been set for something else.
+    /// Asks again, if that is due: the alarm may have been set for another place.
     async fn poll(&mut self, place: Place) -> Step {
         if self.handle.env.now() < place.ask_at {
             return Step::Wait(place);
@@ -343,7 +340,8 @@ impl Driver {
     /// Waits for the release of the guard that this process was given.
     async fn follow(&mut self, mut followed: Followed) -> Step {
         let inner = Arc::clone(&self.handle.0);
-        self.set_alarm(followed.look_at);
+        let looks = &mut self.looks;
+        set(looks, &*inner.env, followed.look_at);
         tokio::select! {
             biased;
             answer = &mut followed.carried => match answer {
@@ -359,7 +357,7 @@ impl Driver {
                 Err(_) => Step::Enqueue(None),
             },
             () = self.queue.changed.notified() => Step::Follow(followed),
-            () = self.alarm.ring() => {
+            () = looks.ring() => {
                 if followed.is_over(&inner) {
                     followed.give_up(&inner).await;
                     return Step::Enqueue(None);
@@ -384,6 +382,11 @@ impl Driver {
         self.pause = (self.pause * 2).clamp(Duration::from_millis(5), LONGEST_PAUSE);
         jittered(&*self.handle.env, self.pause)
     }
+}
+
+fn set(alarm: &mut Alarm, env: &dyn Env, at: Instant) {
+    let now = env.now();
+    alarm.set(now, at, || env.sleep(at.since(now)));
 }
 
 /// What is done with a place that came too late.
