@@ -94,7 +94,7 @@ impl EtcdBackend {
 
     /// The settings of a store that nobody has used.
     async fn first_use(&self, look: &Look) -> Result<Option<(Record, i64, i64)>, Error> {
-        let mut first = Record::new(self.expected);
+        let mut first = Record::first(self.expected);
         first.offset = SystemEnv.wall_micros().cast_signed();
         self.write_settings(look, first, None).await
     }
@@ -111,7 +111,7 @@ impl EtcdBackend {
         let mut next = match &look.settings {
             Some((record, _)) => record.clone(),
             // Gone with the rest: what this client knew is the best there is.
-            None => known.unwrap_or_else(|| Record::new(self.expected)),
+            None => known.unwrap_or_else(|| Record::first(self.expected)),
         };
         // What was lost may have been granted under settings that were lost, too.
         next.longest_held_micros = next.longest_held_micros.max(held);

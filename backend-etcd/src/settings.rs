@@ -33,6 +33,10 @@ pub(crate) struct Record {
     pub(crate) offset: i64,
     /// All tokens granted from now on are larger: those before a restore were not.
     pub(crate) least: i64,
+    /// Drawn with the first settings, and kept as long as anybody knows them. None in settings from before
+    /// there was one: their store keeps the name that the records of a migration may have of it.
+    #[serde(default)]
+    pub(crate) store: Option<u64>,
     /// Drawn anew after a restore.
     pub(crate) history: u64,
     /// As etcd names it.
@@ -65,10 +69,27 @@ impl Record {
             quarantine: true,
             offset: 0,
             least: 0,
+            store: None,
             history: 0,
             cluster: 0,
             index: 0,
             lead: i64::MIN,
+        }
+    }
+
+    /// Those of a store that nobody has used.
+    pub(crate) fn first(longest: Option<Duration>) -> Self {
+        Self { store: Some(SystemEnv.random() as u64), ..Self::new(longest) }
+    }
+
+    /// What tells the store from every other: the cluster, where in it the keys lie, and the number, since
+    /// etcd derives a cluster's id from flags that another may have, too. The number stands last, so that
+    /// the order of two stores seldom rests on it.
+    pub(crate) fn name_of_store(&self, layout: &KeyLayout) -> String {
+        let name = format!("etcd:{:016x}:{}", self.cluster, layout.prefix());
+        match self.store {
+            Some(number) => format!("{name}:{number:016x}"),
+            None => name,
         }
     }
 
@@ -137,6 +158,8 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn settings(offset: i64) -> Settings {
@@ -166,6 +189,28 @@ mod tests {
         restored.record.least = 6_000;
         assert_eq!(restored.lift_at(20, floor, 0), Some(5_981));
     }
+
+    #[test]
+    fn stores_in_clusters_of_one_id_are_told_apart_by_their_numbers() {
+        let layout = KeyLayout::new("leasehold/");
+        let [one, other] = [0; 2].map(|_| Record { cluster: 10, ..Record::first(None) });
+        assert_ne!(one.name_of_store(&layout), other.name_of_store(&layout));
+        assert_ne!(one.name_of_store(&layout), one.name_of_store(&KeyLayout::new("other/")));
+        let elsewhere = Record { cluster: 11, ..one.clone() };
+        assert_ne!(one.name_of_store(&layout), elsewhere.name_of_store(&layout));
+    }
+
+    #[test]
+    fn settings_without_a_number_are_read_and_keep_their_name() {
+        let mut value =
+            serde_json::to_value(Record { cluster: 10, ..Record::first(None) }).unwrap();
+        value.as_object_mut().and_then(|fields| fields.remove("store")).unwrap();
+        let before: Record = serde_json::from_value(value).unwrap();
+        assert_eq!(before, Record { cluster: 10, ..Record::new(None) });
+        let name = before.name_of_store(&KeyLayout::new("leasehold/"));
+        assert_eq!(name, "etcd:000000000000000a:leasehold/");
+    }
+
     #[test]
     fn no_two_tokens_are_the_largest() {
         assert!(settings(LAST - 10).lift(10, FencingToken::ZERO).is_ok());

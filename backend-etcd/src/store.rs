@@ -295,11 +295,11 @@ impl EtcdBackend {
         TxnOp::get(self.layout.settings(), None)
     }
 
-    /// The cluster's own number, and where in it the keys lie.
+    /// As the settings have it now: they may have been lost, and another client may have written others.
     pub(crate) async fn name_of_store(&self) -> Result<String, Error> {
-        let answer = self.rpc.read(Txn::new().and_then([self.get_settings()])).await?;
-        let cluster = answer.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
-        Ok(format!("etcd:{cluster:016x}:{}", self.layout.prefix()))
+        self.history.doubt();
+        self.pass().await?;
+        Ok(self.settings().record.name_of_store(&self.layout))
     }
 
     /// The place that stands first, and how many there are.

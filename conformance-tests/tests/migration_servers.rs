@@ -1,12 +1,18 @@
-//! A migration between real servers: whose clocks are apart, and that ask for a password.
+//! A migration between real servers: whose clocks are apart, that ask for a password, and that lose their data.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod pairs;
 
-use std::{error::Error as _, time::Duration};
+use std::{
+    error::Error as _,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
-use conformance_tests::kit::{Clock, Redis, RedisOptions, Server as _};
+use conformance_tests::kit::{
+    Clock, Etcd, EtcdOptions, Mode, Proxy, Redis, RedisOptions, Server as _,
+};
 use leasehold::{
     Error, ErrorKind, FencingToken, Init, LockClient,
     migration::{Fleet, Phase},
@@ -92,6 +98,71 @@ async fn a_clock_that_is_too_far_behind_is_refused_in_words() {
     let client = leasehold::connect(&pairs::url(Phase::Old, &right, &behind)).await.unwrap();
     token(&client, "job").await;
     client.close().await;
+}
+
+const SHORT: Duration = Duration::from_secs(2);
+
+/// A process in phase `old` goes on in an old store that has lost its data, and so is another.
+async fn goes_on_after(scheme: &str, server: SocketAddr, lose: impl AsyncFnOnce()) {
+    let (to, _to) = ready(RedisOptions::new()).await;
+    let from = format!("{scheme}://{server}");
+    let set_up = async || {
+        let store = leasehold::open(&from).await.unwrap();
+        let init = Init { first_use: true, longest_lease: Some(SHORT), ..Init::default() };
+        store.init(&init).await.unwrap();
+        let identity = store.identity().await.unwrap();
+        store.close().await;
+        identity
+    };
+    let before = set_up().await;
+    let proxy = Proxy::start(server).await.unwrap();
+    let behind = format!("{scheme}://{}", proxy.address());
+    let client = leasehold::connect(&pairs::url(Phase::Old, &behind, &to)).await.unwrap();
+    let guard = client.lock("job").lease(SHORT).acquire().await.unwrap();
+    // Somebody who knows nothing of what was there comes first.
+    proxy.set(Mode::Reset).await.unwrap();
+    lose().await;
+    assert_ne!(set_up().await, before, "the store is the same");
+    guard.lost().await;
+    proxy.set(Mode::Pass).await.unwrap();
+    let [old, new] = [leasehold::open(&from).await.unwrap(), leasehold::open(&to).await.unwrap()];
+    let began = Instant::now();
+    loop {
+        // What is left of the record names the store that was.
+        let members = Fleet::survey(&*old, &*new).await.unwrap().members;
+        if members.iter().map(|member| member.phase).eq([Some(Phase::Old)]) {
+            break;
+        }
+        assert!(began.elapsed() < LONGEST, "it does not enter the phase again: {members:?}");
+    }
+    let again = client.lock("job").lease(SHORT).wait(LONGEST).acquire().await.unwrap();
+    assert!(again.token() > guard.token());
+    again.release().await.unwrap();
+    for store in [old, new] {
+        store.close().await;
+    }
+    client.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_goes_on_in_a_redis_that_lost_its_data() {
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    let lose = async || drop(server.cli(&["FLUSHALL"]).await.unwrap());
+    goes_on_after("redis", server.address(), lose).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_goes_on_in_an_etcd_that_lost_its_data() {
+    let mut etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let address = etcd.endpoints()[0];
+    let lose = async || {
+        let member = etcd.member_mut(0);
+        member.process_mut().kill().unwrap();
+        member.lose_data().await.unwrap();
+        member.process_mut().start_again().unwrap();
+        etcd.wait_healthy().await.unwrap();
+    };
+    goes_on_after("etcd", address, lose).await;
 }
 
 const PASSWORD: &str = "p@ss:w/rd&x=%41+ü";

@@ -87,8 +87,8 @@ async fn without_the_fixed_order_two_waiters_would_block_each_other() {
         let memories = [Memory::new(), Memory::new()];
         let client = |identities: [&'static str; 2]| {
             let store = |side: usize| {
-                let mut faulty = Faulty::of(&memories[side]);
-                faulty.identity = Some(identities[side]);
+                let faulty = Faulty::of(&memories[side]);
+                faulty.rename(identities[side]);
                 Arc::new(faulty)
             };
             [store(0), store(1)]

@@ -146,6 +146,38 @@ async fn a_record_stays_in_the_other_store_while_anything_is_believed() {
     }
 }
 
+/// A store that lost its data may come back as another. The records that are left name the one before: neither
+/// its own nor those of others that had it are to keep a process out.
+#[tokio::test]
+async fn a_store_that_came_back_as_another_is_used_by_all_that_used_it() {
+    for phase in ENDS {
+        let lease = Duration::from_millis(300);
+        let two = Two::new(lease).await;
+        let clients = [two.client(phase).await, two.client(phase).await];
+        let before = two.records(own(phase)).await;
+        two.0[own(phase)].rename("another");
+        two.forget_records(own(phase)).await;
+        let began = SystemEnv.now();
+        for side in 0..2 {
+            // Both are there, and neither as before.
+            let mut records = Vec::new();
+            while records.len() != 2 || records.iter().any(|record| before.contains(record)) {
+                assert!(SystemEnv.now().since(began) < LONG / 6, "{phase}, {side}: {records:?}");
+                tokio::task::yield_now().await;
+                records = two.records(side).await;
+            }
+        }
+        for client in &clients {
+            acquired(client, "job", lease).await.release().await.unwrap();
+        }
+        let error = two.enter(far(phase)).await.unwrap_err();
+        assert!(error.to_string().contains("two phases away"), "{phase}: {error}");
+        for client in clients {
+            client.close().await;
+        }
+    }
+}
+
 /// One that cannot refresh its record neither acquires nor renews, and says why.
 #[tokio::test]
 async fn who_cannot_refresh_its_record_loses_its_locks_in_time() {

@@ -6,9 +6,11 @@ mod leases;
 mod places;
 #[path = "list/restores.rs"]
 mod restores;
+#[path = "list/stores.rs"]
+mod stores;
 
 use super::mutant::Mutant;
 
 pub(crate) fn etcd() -> Vec<Mutant> {
-    [places::GUARDS, restores::GUARDS, leases::GUARDS].concat()
+    [places::GUARDS, restores::GUARDS, leases::GUARDS, stores::GUARDS].concat()
 }

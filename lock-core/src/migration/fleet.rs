@@ -56,7 +56,7 @@ impl Use {
         })
     }
 
-    fn read(name: &LockName) -> Option<Self> {
+    pub(super) fn read(name: &LockName) -> Option<Self> {
         let words: Vec<_> = name.as_str().strip_prefix(RECORD)?.split(' ').collect();
         let (number, uses) = words.split_last()?;
         let store = |word: &str| u64::from_str_radix(word, 16).ok();

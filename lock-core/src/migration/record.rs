@@ -132,6 +132,13 @@ impl Record {
         let [old, new] = &self.stores;
         let digests = digests([&**old, &**new]).await?;
         let uses = Use::of(self.phase, &digests);
+        let before = self.kept().name.as_ref().and_then(Use::read);
+        if before.is_some_and(|before| before != uses) {
+            // A store lost its data and came back as another. What is left of the record names the one
+            // before, and would turn away this process and all that were there with it. Nothing is
+            // believed under it any more.
+            self.leave().await;
+        }
         let name = uses.record(&*self.env)?;
         let Some(own) = self.own() else {
             // All of this migration are its neighbours: it is only to be seen, and what cannot be

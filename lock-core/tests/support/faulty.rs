@@ -43,7 +43,7 @@ pub(crate) enum Fault {
 pub(crate) struct Faulty {
     pub(crate) memory: Memory,
     /// What stands in for the store's own identity.
-    pub(crate) identity: Option<&'static str>,
+    identity: Mutex<Option<&'static str>>,
     faults: Mutex<HashMap<&'static str, VecDeque<Fault>>>,
     late: Mutex<Vec<BoxFuture>>,
     calls: Mutex<Vec<&'static str>>,
@@ -63,7 +63,14 @@ impl Faulty {
     }
 
     pub(crate) fn named(identity: &'static str) -> Self {
-        Self { identity: Some(identity), ..Self::default() }
+        let faulty = Self::default();
+        faulty.rename(identity);
+        faulty
+    }
+
+    /// From now on this is its identity.
+    pub(crate) fn rename(&self, identity: &'static str) {
+        *self.identity.lock().unwrap() = Some(identity);
     }
 
     /// The next call of `operation` fails so, after those that were told before.
@@ -148,7 +155,8 @@ impl Backend for Faulty {
     }
 
     async fn identity(&self) -> Result<String, Error> {
-        match self.identity {
+        let identity = *self.identity.lock().unwrap();
+        match identity {
             Some(identity) => Ok(identity.into()),
             None => self.memory.identity().await,
         }

@@ -92,6 +92,14 @@ pub(crate) const GUARDS: &[Mutant] = &[
         case: "migration_standing::a_record_stays_in_the_other_store_while_anything_is_believed",
     },
     Mutant {
+        name: "a record of a store that came back as another keeps out whoever was there",
+        requirement: "section 6",
+        file: "migration/record.rs",
+        guard: "before.is_some_and(|before| before != uses)",
+        without: "before.is_some_and(|before| before != uses && !LEFT_OUT)",
+        case: "migration_standing::a_store_that_came_back_as_another_is_used_by_all_that_used_it",
+    },
+    Mutant {
         name: "the other store's clock is no floor",
         requirement: "section 6",
         file: "migration/single.rs",

@@ -8,6 +8,7 @@ mod names;
 mod places;
 mod releases;
 mod settings;
+mod stores;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
