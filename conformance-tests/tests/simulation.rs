@@ -1,11 +1,11 @@
-//! Ten thousand simulated worlds. `LEASEHOLD_SIM_SEED=n` replays one and prints its log.
+//! Thirty thousand simulated worlds. `LEASEHOLD_SIM_SEED=n` replays one and prints its log.
 
 #![allow(clippy::unwrap_used)]
 
 use conformance_tests::sim::{self, Mutant, Report};
 
 /// How many seeds the gate runs.
-const SEEDS: u64 = 10_000;
+const SEEDS: u64 = 30_000;
 
 /// In how many a mutant must be found.
 const MUTANT_SEEDS: u64 = 5_000;

@@ -68,7 +68,7 @@ async fn an_old_push_is_discarded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_push_that_is_spent_is_confirmed_before_anybody_gets_it() {
+async fn a_push_that_is_spent_is_asked_for_before_anybody_gets_it() {
     let stub = Stub::new();
     let holder = held(&stub, "job").await;
     let say = stub.script();
@@ -78,13 +78,44 @@ async fn a_push_that_is_spent_is_confirmed_before_anybody_gets_it() {
     // The claim window is over when the push is read, counted from the last refusal.
     tokio::time::sleep(5 * SECOND).await;
     let above = FencingToken::new(holder.token().get() + 1).unwrap();
+    let before = stub.calls("acquire");
     say.send(pushed(OwnerId::from_bits(1), above, &stub)).unwrap();
-    // The renewal finds out that nothing of it is there any more.
-    stub.reached("renew", 1).await;
+    // The attempt finds out that nothing of it is there.
+    stub.reached("acquire", before + 1).await;
     holder.release().await.unwrap();
-    let guard = soon("another place is served", waiter).await.unwrap().unwrap();
+    say.send(Signal::Recheck).unwrap();
+    let guard = soon("the place is served", waiter).await.unwrap().unwrap();
     assert_ne!(guard.owner(), OwnerId::from_bits(1));
     assert_eq!(stub.holder("job").await, Some(guard.owner()));
+}
+
+/// A place was granted the lock, did not hear of it, and lost it to others; then its poll was granted it again, and
+/// before the answer comes it hears of the first time.
+#[tokio::test(start_paused = true)]
+async fn an_old_push_of_a_place_that_was_granted_again_gives_no_old_token() {
+    let stub = Stub::new();
+    let holder = held(&stub, "job").await;
+    let say = stub.script();
+    *stub.retry_after.lock().unwrap() = Some(10 * SECOND);
+    let waiter = tokio::spawn(stub.client().lock("job").acquire());
+    stub.reached("enqueue", 1).await;
+    holder.release().await.unwrap();
+    let name = LockName::new("job").unwrap();
+    let first = stub.memory.inspect(&name).await.unwrap().unwrap();
+    tokio::time::sleep(5 * SECOND).await;
+    let other = held(&stub, "job").await;
+    let between = other.token();
+    other.release().await.unwrap();
+    stub.hold("acquire");
+    stub.lose("acquire", Lost::Answer);
+    let before = stub.calls("acquire");
+    tokio::time::sleep(6 * SECOND).await;
+    assert_eq!(stub.calls("acquire"), before + 1, "the poll");
+    assert_eq!(stub.holder("job").await, first.holder.as_ref().map(|holder| holder.owner));
+    say.send(pushed(first.holder.unwrap().owner, first.token, &stub)).unwrap();
+    stub.let_go("acquire");
+    let guard = soon("the waiter is served", waiter).await.unwrap().unwrap();
+    assert!(guard.token() > between, "{} after {between}", guard.token());
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,15 +49,15 @@ pub(crate) const GUARDS: &[Mutant] = &[
         file: "client/waiting/driver.rs",
         guard: "grant.from = place.answered_from;",
         without: "grant.from = if LEFT_OUT { self.handle.env.now() } else { place.answered_from };",
-        case: "cases::a_push_that_is_spent_is_confirmed_before_anybody_gets_it",
+        case: "cases::a_push_that_is_spent_is_asked_for_before_anybody_gets_it",
     },
     Mutant {
-        name: "a spent push is not confirmed",
+        name: "a spent push is not asked for",
         requirement: "S3",
         file: "client/waiting/driver.rs",
         guard: "if left < until.since(grant.from) / 2 {",
         without: "if left < until.since(grant.from) / 2 && !LEFT_OUT {",
-        case: "cases::a_push_that_is_spent_is_confirmed_before_anybody_gets_it",
+        case: "cases::a_push_that_is_spent_is_asked_for_before_anybody_gets_it",
     },
     Mutant {
         name: "a guard that was lost heals by a late renewal",
@@ -282,6 +282,14 @@ pub(crate) const GUARDS: &[Mutant] = &[
         guard: "if self.handle.env.now() < place.ask_at {",
         without: "if self.handle.env.now() < place.ask_at && !LEFT_OUT {",
         case: "cases::a_new_place_asks_when_it_was_told_to_and_not_when_the_last_one_was",
+    },
+    Mutant {
+        name: "a spent push is renewed",
+        requirement: "S2",
+        file: "client/waiting/driver.rs",
+        guard: "            return self.ask(place).await;\n        }\n        self.deliver(grant, place.asked.doubtful).await\n",
+        without: "            if LEFT_OUT { if let Some(crate::Renewal::Renewed { from, lease }) = self.handle.backend.renew(&[&grant.clone()], self.handle.env.now()).await.pop() { (grant.from, grant.lease, grant.claim) = (from, lease, None); return self.deliver(grant, place.asked.doubtful).await; } } return self.ask(place).await;\n        }\n        self.deliver(grant, place.asked.doubtful).await\n",
+        case: "cases::an_old_push_of_a_place_that_was_granted_again_gives_no_old_token",
     },
     Mutant {
         name: "a release is given up with the lease though the store keeps the lock for longer",

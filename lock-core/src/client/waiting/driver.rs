@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::{Carried, Queue, follow::Followed};
 use crate::{
-    Attempt, Blocked, Busy, Enqueued, Env, Error, Grant, Instant, Renewal, Request, Signal, Turn,
+    Attempt, Blocked, Busy, Enqueued, Env, Error, Grant, Instant, Request, Signal, Turn,
     client::{
         alarm::Alarm,
         call::{Call, CleanUp},
@@ -257,7 +257,7 @@ impl Driver {
 
     /// Takes a pushed grant (S3): it counts from before the last attempt answered `Busy`, and one
     /// whose token is not above that answer's is old. One that is spent by that count, or nearly, is
-    /// confirmed before anybody gets it.
+    /// asked for before anybody gets it.
     async fn pushed(&mut self, mut grant: Grant, place: Place) -> Step {
         if grant.token <= place.last.token {
             return self.ask(place).await;
@@ -269,34 +269,11 @@ impl Driver {
         let until = validity(&grant);
         let left = until.since(self.handle.env.now());
         if left < until.since(grant.from) / 2 {
-            return self.confirm(grant, place).await;
+            // An attempt of its owner, and no renewal: should a poll have been granted another since, whose answer
+            // was lost, a renewal would say yes to this one's older token.
+            return self.ask(place).await;
         }
         self.deliver(grant, place.asked.doubtful).await
-    }
-
-    /// Renews a pushed grant before anybody gets it.
-    async fn confirm(&mut self, mut grant: Grant, place: Place) -> Step {
-        let inner = Arc::clone(&self.handle.0);
-        let (renewing, sent) = (Arc::clone(&inner), inner.env.now());
-        let claimed = grant.clone();
-        let work = async move { renewing.backend.renew(&[&claimed], sent).await.pop() };
-        let limit = inner.options.call_timeout;
-        // A renewal that comes late harms nobody: whoever gets the grant gives it back.
-        let call = Call::new(&inner, work, |_, _| Box::pin(async {})).within(limit);
-        match call.await.flatten() {
-            Some(Renewal::Renewed { from, lease }) => {
-                (grant.from, grant.lease, grant.claim) = (from, lease, None);
-                self.deliver(grant, place.asked.doubtful).await
-            }
-            Some(Renewal::Lost(_)) => {
-                if place.asked.doubtful {
-                    self.forget(place.asked.request);
-                }
-                Step::Enqueue(None)
-            }
-            // An attempt by the same owner finds the grant if it is still there.
-            Some(Renewal::Unknown(_)) | None => self.ask(place).await,
-        }
     }
 
     /// Gives a grant to the oldest waiter that is still there.
