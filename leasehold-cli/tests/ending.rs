@@ -141,7 +141,7 @@ fn killing_the_small_parent_spares_what_leasehold_had_before_the_job() {
 #[test]
 fn killing_the_small_parent_during_the_grace_time_cuts_it_short() {
     let fifo = Fifo::new();
-    let mut running = lose(&fifo, "1h", &format!("{FAMILY} trap 'echo asked' TERM; wait; wait"));
+    let mut running = lose(&fifo, "1h", &format!("trap 'echo asked' TERM; {FAMILY} wait; wait"));
     await_family(&running);
     let small_parent = only_child(running.pid());
     fifo.poke();
