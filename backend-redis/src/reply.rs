@@ -169,3 +169,37 @@ impl Reply {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lock_core::OwnerId;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Reply, Error> {
+        Reply::read(Value::BulkString(text.as_bytes().to_vec()))
+    }
+
+    #[test]
+    fn who_has_the_lock_now_is_told_in_one_text() {
+        let owner = OwnerId::from_bits(7);
+        let Ok(Reply::Busy { busy, placed: true }) = read(&format!("500 2000 {owner} 9 2 a b 1"))
+        else {
+            panic!("not understood");
+        };
+        let holder = busy.holder.unwrap();
+        assert_eq!((holder.owner, holder.label.as_str()), (owner, "a b 1"));
+        assert_eq!((busy.retry_after.as_millis(), holder.remaining.as_millis()), (500, 2000));
+        assert_eq!(busy.token.get(), 9);
+    }
+
+    #[test]
+    fn a_text_that_is_cut_short_is_not_understood() {
+        assert!(matches!(read("9"), Ok(Reply::Granted(token)) if token.get() == 9));
+        for text in
+            ["500 2000", "500 2000 x 9 2 a", "a 2000 00000000000000000000000000000007 9 2 a"]
+        {
+            assert_eq!(read(text).unwrap_err().kind(), ErrorKind::OutcomeUnknown, "{text}");
+        }
+    }
+}
