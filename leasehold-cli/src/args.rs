@@ -126,6 +126,14 @@ pub struct Init {
     #[arg(long)]
     pub first_use: bool,
 
+    /// Hold all locks back: I have restored this store from a snapshot or a backup
+    ///
+    /// Locks may be held that the restored store does not know. It grants nothing until every lease
+    /// that may be held is over, and all its tokens are above those that were granted. Say it before
+    /// clients go on. Only etcd needs it; other stores refuse it and say why.
+    #[arg(long, conflicts_with = "first_use")]
+    pub restored: bool,
+
     /// The longest lease that any client may ask for [a new store: 30s]
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub longest_lease: Option<Duration>,

@@ -150,6 +150,18 @@ async fn each_store_waits_as_the_readme_says() {
     }
 }
 
+/// A store that cannot do it must not look as if it had.
+#[test]
+fn init_refuses_a_restore_that_the_store_cannot_wait_out() {
+    let store = Store::new();
+    let (code, line) = failure(&store.act(&["init", "--restored"]));
+    assert_eq!(code, 64);
+    assert!(line.contains("unsupported") && line.contains("restored"), "{line}");
+    let (code, line) = failure(&store.act(&["init", "--restored", "--first-use"]));
+    assert_eq!(code, 64);
+    assert!(line.contains("--first-use"), "{line}");
+}
+
 #[test]
 fn schema_prints_sql_and_touches_nothing() {
     let store = Store::new();

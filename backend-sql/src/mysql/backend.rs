@@ -336,6 +336,9 @@ impl Dialect for Mysql {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_restored(
+            "it has no quarantine; keep all clients stopped for one longest lease after a restore",
+        )?;
         if init.quarantine.is_some() {
             let message = "this store has no quarantine to turn on or off: what it commits is flushed, \
                            or exclusion is not promised";

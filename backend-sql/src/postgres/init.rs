@@ -39,6 +39,7 @@ impl Postgres {
 
     /// Makes the tables if need be, and changes settings.
     pub(super) async fn settle(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_restored("keep all clients stopped for one longest lease after a restore")?;
         let (server, sql) = (&self.server, &self.server.sql);
         if let Some(longest) = init.longest_lease {
             check_longest(longest, PostgresBuilder::SHORTEST_LEASE)?;

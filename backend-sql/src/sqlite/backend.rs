@@ -357,6 +357,9 @@ impl Dialect for Sqlite {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_restored(
+            "it has no quarantine; keep all clients stopped for one longest lease after a restore",
+        )?;
         if init.quarantine.is_some() {
             let message = "this store cannot lose grants that are still held, \
                            and has no quarantine to turn on or off";

@@ -11,6 +11,7 @@ use crate::show::{self, print};
 pub(super) async fn init(place: &Place, args: &Init) -> Result<u8, Failure> {
     let wanted = leasehold::Init {
         first_use: args.first_use,
+        restored: args.restored,
         longest_lease: args.longest_lease,
         quarantine: args.quarantine.map(|switch| switch == Switch::On),
     };

@@ -166,7 +166,11 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Creates what the store needs, or changes its settings.
     ///
     /// *Guarantees*: a changed longest lease takes effect only after the old one has passed, unless
-    /// `first_use` is given.
+    /// `first_use` is given. After `restored` nothing is granted until every lease that may be held
+    /// is over.
+    ///
+    /// *Errors*: `Unsupported` for a setting that the store does not have, and for `restored` where the
+    /// store cannot hold grants back; `InvalidInput` for a longest lease out of its range.
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error>;
 
     /// The difference between the store's wall clock and this process's, in microseconds (positive

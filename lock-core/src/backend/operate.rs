@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FencingToken, Holder, LockName};
+use crate::{Error, ErrorKind, FencingToken, Holder, LockName};
 
 /// What a store knows of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -62,11 +62,30 @@ pub struct Page {
 pub struct Init {
     /// The operator's word that no lock of this store can be held: grants start at once.
     pub first_use: bool,
+    /// The operator's word that the store was set back to an older state, such as a snapshot, a backup or a
+    /// copy: locks may be held that it does not know. Nothing is granted for the longest lease that may
+    /// be held, and all later tokens are above those that may have been granted. A store that
+    /// cannot do this refuses with `Unsupported`. It contradicts `first_use`.
+    pub restored: bool,
     /// The store's longest lease; `None` keeps what is set, or 30 s on a new store.
     #[serde(with = "crate::time::humane::option")]
     pub longest_lease: Option<Duration>,
     /// Whether a loss of data is followed by a quarantine; `None` keeps what is set, or on.
     pub quarantine: Option<bool>,
+}
+
+impl Init {
+    /// Refuses [`restored`](Self::restored) in a store that cannot hold grants back on an operator's word.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason, if it was asked for.
+    pub fn refuse_restored(&self, why: &str) -> Result<(), Error> {
+        if self.restored {
+            let message = format!("this store cannot be told that it was restored: {why}");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok(())
+    }
 }
 
 /// The settings that a store keeps for all its clients.
