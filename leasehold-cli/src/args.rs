@@ -94,6 +94,11 @@ pub struct Run {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = wait)]
     pub wait: Wait,
 
+    /// How long to wait for the end of a quarantine, before --wait begins to count: 0s for not at all [default: until
+    /// it ends]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub quarantine_wait: Option<Duration>,
+
     /// Hold the lock at least for this long, even if COMMAND ends sooner
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub at_least: Duration,

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use humantime::format_duration;
-use leasehold::{Blocked, Error, ErrorKind, Guard, LockClient, StoreSettings};
+use leasehold::{Blocked, Error, ErrorKind, Guard, LockClient, Quarantined, StoreSettings};
 
 use crate::args::{Run, Wait};
 use crate::exit::{self, Failure, cause};
@@ -61,6 +61,19 @@ async fn acquire(
     if let Wait::AtMost(wait) = args.wait {
         lock = lock.wait(wait);
     }
+    let (longest, limit) = (client.guarantees().longest_lease, args.quarantine_wait);
+    let lock = lock.wait_for_quarantine(move |quarantine| {
+        // Another loss of data begins another quarantine, which is waited for as far as the first might have lasted.
+        let limit = limit.unwrap_or(quarantine.remaining.max(longest));
+        if !limit.is_zero() {
+            exit::complain(format_args!(
+                "{}; waiting for its end, at most {} (--quarantine-wait 0s: not at all)",
+                in_quarantine(quarantine),
+                show::rounded(limit)
+            ));
+        }
+        limit
+    });
     lock.acquire().await.map_err(|error| not_acquired(&error, args))
 }
 
@@ -86,10 +99,8 @@ fn not_acquired(error: &Error, args: &Run) -> Failure {
             None => "it is being handed to another".to_owned(),
         },
         Some(Blocked::Quarantined(quarantined)) => format!(
-            "the store is in quarantine and grants nothing for another {}: {}; if nobody can hold a lock, \
-             `leasehold init --first-use` ends it",
-            show::rounded(quarantined.remaining),
-            quarantined.why
+            "{}; if nobody can hold a lock, `leasehold init --first-use` ends it",
+            in_quarantine(quarantined)
         ),
         _ => return Failure::of(error),
     };
@@ -99,6 +110,14 @@ fn not_acquired(error: &Error, args: &Run) -> Failure {
     };
     let message = format!("lock {:?} not acquired{in_time}: {why}", args.name);
     Failure { code: args.conflict_exit_code, message }
+}
+
+fn in_quarantine(quarantine: &Quarantined) -> String {
+    format!(
+        "the store is in quarantine and grants nothing for another {}: {}",
+        show::rounded(quarantine.remaining),
+        quarantine.why
+    )
 }
 
 /// Runs COMMAND under the lock, and releases it; the exit code.
@@ -146,7 +165,7 @@ fn environment(guard: &Guard) -> Vec<(OsString, OsString)> {
 mod tests {
     use std::time::Duration;
 
-    use leasehold::{FencingToken, Quarantined};
+    use leasehold::FencingToken;
 
     use super::*;
     use crate::args::{Action, Parsed, parse};

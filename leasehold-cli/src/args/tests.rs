@@ -42,6 +42,7 @@ fn the_defaults_are_those_of_the_manual() {
     let run = run(&["backup", "--", "true"]);
     assert_eq!(run.lease, Duration::from_secs(10));
     assert_eq!(run.wait, Wait::AtMost(Duration::ZERO));
+    assert_eq!(run.quarantine_wait, None);
     assert_eq!(run.at_least, Duration::ZERO);
     assert_eq!(run.grace, Duration::from_secs(10));
     assert_eq!(run.conflict_exit_code, 75);

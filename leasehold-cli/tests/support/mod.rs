@@ -83,6 +83,11 @@ impl Running {
         self.lines.recv_timeout(LIMIT).expect("a line on stdout")
     }
 
+    /// The next line on stderr.
+    pub fn error(&self) -> String {
+        self.stderr.recv_timeout(LIMIT).expect("a line on stderr")
+    }
+
     /// Waits until every process that has our stdout is gone; what they wrote until then.
     pub fn until_all_gone(&self) -> Vec<String> {
         rest(&self.lines)

@@ -10,6 +10,7 @@ use super::{
     inner::{Handle, Inner},
     monitor::Monitor,
     options::Wanted,
+    quarantine::{Limit, Patience},
     release::{self, Backoff},
     waiting::Waiting,
 };
@@ -41,19 +42,21 @@ impl TryAcquire {
 }
 
 /// A lock about to be acquired. Made by [`LockClient::lock`](crate::LockClient::lock).
+#[derive(Clone)]
 #[must_use = "nothing happens until `acquire` or `try_acquire`"]
 pub struct Lock {
     handle: Arc<Handle>,
     name: Result<LockName, Error>,
     wanted: Wanted,
     wait: Option<Duration>,
+    quarantine: Option<Limit>,
 }
 
 impl Lock {
     pub(crate) fn new(handle: Arc<Handle>, name: Result<LockName, Error>) -> Self {
         let lease = handle.options.lease;
         let wanted = Wanted { lease, at_least: None, hold_at_most: None };
-        Self { handle, name, wanted, wait: None }
+        Self { handle, name, wanted, wait: None, quarantine: None }
     }
 
     /// How long the store keeps the lock without renewal. Default: the client's `lease`.
@@ -66,6 +69,24 @@ impl Lock {
     /// Default: for ever.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
+        self
+    }
+
+    /// Lets [`acquire`](Lock::acquire) wait for the end of a quarantine apart from [`wait`](Lock::wait), which counts
+    /// from then. `limit` is called once, with what the store says of the quarantine, and returns for how long;
+    /// `|quarantine| quarantine.remaining` waits for its end (and up to 1% and 2 s more, since clocks differ and a store
+    /// may count whole seconds), and zero does not wait. When the limit is over, the rest counts as any wait.
+    ///
+    /// For jobs that must run once, with a `wait` of zero: a quarantine begins only with the first request after a loss
+    /// of data, so that all who start the job would find it. They come back together at its end; one gets the lock,
+    /// and [`at_least`](Lock::at_least) keeps it from those that come a little later.
+    ///
+    /// Default: a quarantine counts as any wait, since a caller that says `wait(2 s)` is to have its answer by then.
+    pub fn wait_for_quarantine<F>(mut self, limit: F) -> Self
+    where
+        F: Fn(&Quarantined) -> Duration + Send + Sync + 'static,
+    {
+        self.quarantine = Some(Arc::new(limit));
         self
     }
 
@@ -153,7 +174,25 @@ impl Lock {
     /// stood in the way in [`Error::blocked`]; what the store reports and waiting cannot mend. While
     /// the store is unreachable it tries again until the wait is over. *Cancel safety*: dropping it
     /// gives the place up and releases what was granted meanwhile.
-    pub async fn acquire(self) -> Result<Guard, Error> {
+    pub async fn acquire(mut self) -> Result<Guard, Error> {
+        let Some(limit) = self.quarantine.clone() else { return self.acquire_once().await };
+        let mut patience = Patience::new(limit);
+        loop {
+            let result = self.clone().acquire_once().await;
+            let Err(error) = &result else { return result };
+            if patience.pause(&*self.handle.env, error).await {
+                continue;
+            }
+            let held_back = matches!(error.blocked(), Some(Blocked::Quarantined(_)));
+            // What is left of the quarantine counts as any wait.
+            if !held_back || self.quarantine.take().is_none() || self.wait == Some(Duration::ZERO) {
+                return result;
+            }
+        }
+    }
+
+    /// The same; where a quarantine is waited for apart, one that is found at first is an error at once.
+    async fn acquire_once(self) -> Result<Guard, Error> {
         if self.wait == Some(Duration::ZERO) {
             let name = self.name.clone()?;
             return match self.try_acquire().await? {
@@ -173,6 +212,9 @@ impl Lock {
         if !self.handle.waiting.has(name) {
             match self.try_first(name, deadline).await? {
                 Ok(guard) => return Ok(guard),
+                Err(held_back @ Blocked::Quarantined(_)) if self.quarantine.is_some() => {
+                    return Err(blocked(name, Some(held_back)));
+                }
                 Err(blocked) => in_the_way = Some(blocked),
             }
         }

@@ -9,6 +9,7 @@ mod keeper;
 mod lock;
 mod monitor;
 mod options;
+mod quarantine;
 mod release;
 mod renewal;
 mod waiting;

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -11,8 +11,8 @@ use std::{
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Init,
-    Instant, LockName, LockState, Memory, Outcome, Page, Release, Released, Renewal, Request,
-    Signal, StoreSettings, Turn,
+    Instant, LockName, LockState, Memory, Outcome, Page, Quarantined, Release, Released, Renewal,
+    Request, Signal, StoreSettings, Turn,
 };
 use tokio::sync::Notify;
 
@@ -48,6 +48,8 @@ pub(crate) struct Gate {
     /// carries nothing.
     pub(crate) halves: AtomicBool,
     refused: AtomicBool,
+    /// Until when nothing is granted.
+    pub(crate) quarantine: OnceLock<tokio::time::Instant>,
     /// How many owners were abandoned.
     pub(crate) abandoned: AtomicUsize,
     /// How many attempts have been made.
@@ -58,6 +60,11 @@ pub(crate) struct Gate {
 impl Gate {
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    fn quarantined(&self) -> Option<Quarantined> {
+        let remaining = self.quarantine.get()?.duration_since(tokio::time::Instant::now());
+        (!remaining.is_zero()).then(|| Quarantined { remaining, why: "planted".into() })
     }
 
     /// Waits for the next attempt to reach the store.
@@ -82,6 +89,9 @@ impl Backend for Gate {
         if self.down.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, "down"));
         }
+        if let Some(told) = self.quarantined() {
+            return Ok(Attempt::Quarantined(told));
+        }
         let answer = self.memory.try_acquire(request).await;
         if self.shut.load(Ordering::SeqCst) {
             self.open.notified().await;
@@ -92,6 +102,9 @@ impl Backend for Gate {
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
         if self.mute.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
+        }
+        if let Some(told) = self.quarantined() {
+            return Ok(Enqueued::Quarantined(told));
         }
         match self.memory.enqueue(request).await? {
             Enqueued::Waiting(turn, mut busy) if self.deaf.load(Ordering::SeqCst) => {
