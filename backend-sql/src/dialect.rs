@@ -8,6 +8,8 @@ use lock_core::{
     OwnerLabel, Quarantined, Request, StoreSettings, Turn,
 };
 
+use crate::gate::Gate;
+
 /// One name's row.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
@@ -122,6 +124,14 @@ pub(crate) fn token_of(stored: i64) -> Result<FencingToken, Error> {
 #[async_trait]
 pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     const KIND: &'static str;
+
+    /// What attempts and others pass before they take a connection; `None` where there is only one.
+    fn gate(&self) -> Option<&Gate> {
+        None
+    }
+
+    /// How long a call may take.
+    fn timeout(&self) -> Duration;
 
     /// What tells this store from every other.
     async fn identity(&self) -> Result<String, Error>;

@@ -41,8 +41,8 @@ impl<DB: Database> fmt::Debug for Reached<DB> {
 }
 
 impl<DB: Database> Reached<DB> {
-    /// Of a pool of our own, at most.
-    const CONNECTIONS: u32 = 4;
+    /// Of a pool of our own, at most: three for attempts, and one each for releases and renewals. See `gate.rs`.
+    const CONNECTIONS: u32 = 5;
 
     /// The pool, and whether it is the user's and stays open.
     pub(crate) fn pool(self, timeout: Duration) -> (Pool<DB>, bool) {

@@ -30,6 +30,7 @@ use super::{
 use crate::{
     dialect::{Dialect, Left, Row, token_of},
     error::general,
+    gate::Gate,
     reach::{micros, span},
     settings::{Settings, agree, check_longest},
     tables::Tables,
@@ -204,6 +205,14 @@ fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
 #[async_trait]
 impl Dialect for Mysql {
     const KIND: &'static str = "mysql";
+
+    fn gate(&self) -> Option<&Gate> {
+        Some(&self.server.gate)
+    }
+
+    fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
 
     async fn identity(&self) -> Result<String, Error> {
         let rows = self.ready().await?.rows(&self.sql.identity, &[]).await?;

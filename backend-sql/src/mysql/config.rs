@@ -8,6 +8,7 @@ use sqlx::{MySql, MySqlPool, mysql::MySqlConnectOptions};
 use super::{backend::Mysql, server::Server, statements};
 use crate::{
     backend::SqlBackend,
+    gate::Gate,
     patience::Patience,
     reach::{CAPACITY, Described, Form, Reached, described, micros},
     settings::{Settings, setters},
@@ -52,7 +53,7 @@ impl MysqlBuilder {
         Self::new(Reached::Pool(pool))
     }
 
-    /// A database by its connection's options, with a pool of our own of up to 4 connections.
+    /// A database by its connection's options, with a pool of our own of up to 5 connections: three for attempts, and one each for releases and renewals.
     #[must_use]
     pub fn with_options(options: MySqlConnectOptions) -> Self {
         Self::new(Reached::Options(Box::new(options)))
@@ -77,7 +78,8 @@ impl MysqlBuilder {
         let (pool, given) = self.reached.pool(self.settings.timeout);
         let strategy = self.settings.strategy;
         let patience = Patience::new(self.settings.timeout, "the server".into());
-        let server = Server { pool, given, patience };
+        let gate = Gate::new(pool.options().get_max_connections(), self.settings.timeout);
+        let server = Server { pool, given, patience, gate };
         let store = Mysql::new(server, tables, self.settings).await?;
         Ok(Arc::new(SqlBackend::new(store, strategy)))
     }

@@ -25,6 +25,7 @@ use super::{
 use crate::{
     dialect::{Dialect, Handed, Left, Row, token_of},
     error::general,
+    gate::Gate,
     reach::span,
     settings::{Settings, agree},
 };
@@ -179,6 +180,14 @@ impl Postgres {
 #[async_trait]
 impl Dialect for Postgres {
     const KIND: &'static str = "postgres";
+
+    fn gate(&self) -> Option<&Gate> {
+        Some(&self.server.gate)
+    }
+
+    fn timeout(&self) -> Duration {
+        self.server.timeout
+    }
 
     async fn identity(&self) -> Result<String, Error> {
         let rows = self.again(&self.server.sql.identity, &[]).await?;

@@ -55,7 +55,8 @@ impl PostgresBuilder {
         Self::new(Reached::Pool(pool))
     }
 
-    /// A database by its connection's options, with a pool of our own of up to 4 connections.
+    /// A database by its connection's options, with a pool of our own of up to 5 connections: three for attempts, and
+    /// one each for releases and renewals.
     #[must_use]
     pub fn with_options(options: PgConnectOptions) -> Self {
         Self::new(Reached::Options(Box::new(options)))

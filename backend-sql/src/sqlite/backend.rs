@@ -206,6 +206,10 @@ fn nanos(span: Duration) -> i64 {
 impl Dialect for Sqlite {
     const KIND: &'static str = "sqlite";
 
+    fn timeout(&self) -> Duration {
+        self.file.settings.timeout
+    }
+
     async fn identity(&self) -> Result<String, Error> {
         let pool = self.file.pool().await?;
         let read = || async {

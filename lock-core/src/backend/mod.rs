@@ -87,7 +87,9 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// *Durations*: the lease counts from the request's `sent`; the grant says which lease was set.
     ///
     /// *Errors*: `OutcomeUnknown` or `Timeout` when the request may have been carried out; the core
-    /// repeats the same request or abandons it.
+    /// repeats the same request or abandons it. A backend that repeats a request by itself, where it does not know that
+    /// the first try was not carried out, says so: by [`Grant::doubted`], and in place of `Busy` and `Quarantined` by
+    /// `OutcomeUnknown` with [`Error::blocked_by`].
     ///
     /// *Cancel safety*: the core runs every call to its end.
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error>;

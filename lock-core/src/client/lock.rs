@@ -158,7 +158,12 @@ impl Lock {
                     self.handle
                         .adopt(Box::pin(async move { release::abandon(&inner, request).await }));
                 }
-                result
+                // The answer to a repeat holds, whatever an earlier try may do.
+                match result.as_ref().map_err(Error::blocked) {
+                    Err(Some(Blocked::Busy(busy))) => Ok(Attempt::Busy(busy.clone())),
+                    Err(Some(Blocked::Quarantined(why))) => Ok(Attempt::Quarantined(why.clone())),
+                    _ => result,
+                }
             }
             None => {
                 let limit = humantime::format_duration(limit);
