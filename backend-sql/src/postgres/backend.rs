@@ -54,7 +54,8 @@ impl Postgres {
         listens: bool,
     ) -> Result<Self, Error> {
         let longest_lease = settings.longest_lease_of_new();
-        let terms = Terms { longest_lease, quarantined: true, push: false };
+        let longest_ever = Duration::ZERO;
+        let terms = Terms { longest_lease, longest_ever, quarantined: true, push: false };
         let this = Self {
             server: Arc::new(server),
             settings,
@@ -95,18 +96,27 @@ impl Postgres {
     /// Takes the store's settings over, once, or refuses the store if they are not what we were told.
     async fn ready(&self) -> Result<(), Error> {
         let settle = || async {
-            let (longest, quarantined) = self.stored().await?;
-            agree(self.settings.longest_lease, longest)?;
-            self.set_promises(longest, quarantined);
-            Ok::<_, Error>(())
+            let (longest, _) = self.learn().await?;
+            agree(self.settings.longest_lease, longest)
         };
         self.agreed.get_or_try_init(settle).await.copied()
     }
 
-    pub(super) fn set_promises(&self, longest_lease: Duration, quarantined: bool) {
-        let terms = Terms { longest_lease, quarantined, push: *self.told().borrow() };
-        *self.promised.lock().unwrap_or_else(PoisonError::into_inner) =
-            (terms, Arc::new(promises(terms)));
+    pub(super) fn set_promises(
+        &self,
+        longest_lease: Duration,
+        longest_ever: Duration,
+        quarantined: bool,
+    ) {
+        let push = *self.told().borrow();
+        let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
+        let longest_ever = longest_ever.max(promised.0.longest_ever);
+        let terms = Terms { longest_lease, longest_ever, quarantined, push };
+        *promised = (terms, Arc::new(promises(terms)));
+    }
+
+    fn longest_ever(&self) -> Duration {
+        self.promised.lock().unwrap_or_else(PoisonError::into_inner).0.longest_ever
     }
 
     /// Runs a statement of a store that is ready.
@@ -259,7 +269,7 @@ impl Dialect for Postgres {
         let remaining = match server.number(&sql.quarantine).await? {
             Some(remaining) => remaining,
             None => {
-                server.once(&sql.mark, &[]).await?;
+                server.once(&sql.mark, &[Span(self.longest_ever())]).await?;
                 server.number(&sql.quarantine).await?.unwrap_or(1)
             }
         };
