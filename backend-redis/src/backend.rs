@@ -1,6 +1,6 @@
 //! The trait, in terms of scripts.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
@@ -34,7 +34,7 @@ impl fmt::Debug for Redis {
 /// How many renewals go into one script call: a script holds the whole server up.
 const BATCH: usize = 200;
 
-pub(crate) fn millis(span: std::time::Duration) -> String {
+pub(crate) fn millis(span: Duration) -> String {
     // Rounded up: a lease is never shorter than its holder believes.
     span.as_nanos().div_ceil(1_000_000).max(1).to_string()
 }
@@ -197,30 +197,51 @@ impl Redis {
         Ok(Released { outcome, next })
     }
 
-    async fn renew_batch(&self, bucket: Bucket, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        let keys: Vec<_> = grants.iter().map(|grant| self.0.keys.lock(&grant.name)).collect();
+    /// `longest`: the store's longest lease, if it has been read since `sent`. Otherwise the script reads it.
+    async fn renew_batch(
+        &self,
+        bucket: Bucket,
+        grants: &[&Grant],
+        sent: Instant,
+        longest: Option<Duration>,
+    ) -> Vec<Renewal> {
+        let mut keys: Vec<_> = grants.iter().map(|grant| self.0.keys.lock(&grant.name)).collect();
+        if longest.is_none() {
+            keys.push(self.0.keys.epoch(bucket));
+        }
+        let lease = |grant: &Grant| grant.lease.min(longest.unwrap_or(Duration::MAX));
         let words: Vec<_> = grants
             .iter()
-            .flat_map(|grant| [grant.owner.to_string(), millis(grant.lease)])
+            .flat_map(|grant| [grant.owner.to_string(), millis(lease(grant))])
             .collect();
         let arguments: Vec<_> = words.iter().map(String::as_bytes).collect();
         let asked = async {
             // Nothing rests on a handshake that is too old.
             self.0.link(bucket).await?.handshake().await?;
-            let renew = self.0.run_somewhere(bucket, &scripts::RENEW, &keys, &arguments);
+            let renew = self.0.run_undivided(bucket, &scripts::RENEW, &keys, &arguments);
             let (answer, link) = renew.await?;
+            let mut answers = reply::list(answer)?;
+            let said = answers.pop().as_ref().map(reply::number).transpose()?;
+            // What the record says now, or nothing where it is gone.
+            let said = said.filter(|micros| *micros > 0).map(Duration::from_micros);
             let acknowledged = match self.0.settings.acknowledgement() {
                 Some(wanted) => link.acknowledged(wanted).await,
                 None => Ok(()),
             };
-            Ok((reply::list(answer)?, acknowledged))
+            Ok((answers, acknowledged, said))
         };
-        let (answers, acknowledged) = match asked.await {
+        let (answers, acknowledged, said) = match asked.await {
             Ok(answers) if answers.0.len() == grants.len() => answers,
             Ok(_) => return unknown(grants, &reply::not_understood()),
-            Err(error) if error::is_divided(&error) && grants.len() > 1 => {
-                // Each key by itself is in one place or the other.
-                let one = |grant| self.renew_batch(bucket, std::slice::from_ref(grant), sent);
+            Err(error) if error::is_divided(&error) && longest.is_none() => {
+                // Each key by itself is in one place or the other, that of the epoch record too.
+                let longest = match self.0.stored(bucket).await {
+                    Ok(stored) => stored.unwrap_or_else(|| self.0.agreed()).longest,
+                    Err(error) => return unknown(grants, &error),
+                };
+                let one = |grant| {
+                    self.renew_batch(bucket, std::slice::from_ref(grant), sent, Some(longest))
+                };
                 let each = futures_util::future::join_all(grants.iter().map(one));
                 return Box::pin(each).await.into_iter().flatten().collect();
             }
@@ -228,7 +249,10 @@ impl Redis {
         };
         let read = |(grant, answer): (&&Grant, _)| match reply::number(&answer) {
             Ok(1) => match &acknowledged {
-                Ok(()) => Renewal::Renewed { from: sent, lease: grant.lease },
+                Ok(()) => {
+                    let lease = lease(grant).min(said.unwrap_or(Duration::MAX));
+                    Renewal::Renewed { from: sent, lease }
+                }
                 Err(error) => Renewal::Unknown(error.clone().at("redis", "renew").on(&grant.name)),
             },
             Ok(2) => Renewal::Lost(LossReason::TakenOver),
@@ -306,7 +330,7 @@ impl Backend for Redis {
         let chunks = buckets.iter().flat_map(|(bucket, places)| {
             places.chunks(BATCH).map(move |places| async move {
                 let batch: Vec<_> = places.iter().map(|at| grants[*at]).collect();
-                let answers = self.renew_batch(*bucket, &batch, sent).await;
+                let answers = self.renew_batch(*bucket, &batch, sent, None).await;
                 places.iter().copied().zip(answers).collect::<Vec<_>>()
             })
         });
@@ -370,8 +394,6 @@ impl Backend for Redis {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use lock_core::{OwnerId, OwnerLabel};
 
     use super::*;

@@ -45,6 +45,9 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
             "the server's maxmemory-policy is {policy}, which may remove held locks; set noeviction"
         ));
     }
+    if let Some(why) = untold(agreed.longest, settings.first_agreed().longest) {
+        return Promise::Withheld { why };
+    }
     let mut assuming = vec![
         Assumption::new(
             "clock-does-not-step",
@@ -52,8 +55,8 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
         ),
         Assumption::new(
             "clients-agree-on-settings",
-            "all clients agree on longest lease and quarantine, and a changed longest lease waits out \
-             the old one",
+            "all clients are told the store's longest lease and quarantine, unless they are 30s and on, \
+             and no data are lost while a changed one is waited out",
         ),
     ];
     let unknown = Identity::default();
@@ -98,6 +101,22 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
         ));
     }
     Promise::Holds { assuming }
+}
+
+/// Why nothing is promised where the store's longest lease is above the one that this client would give to a
+/// store that has lost its settings: `clients-agree-on-settings` is not met.
+pub(crate) fn untold(stored: Duration, told: Duration) -> Option<String> {
+    let show = humantime::format_duration;
+    (stored > told).then(|| {
+        format!(
+            "the store's longest lease is {}, and this client was not told: after a loss of data it would \
+             wait for only {}, while a lock may be held for longer (clients-agree-on-settings is not met); \
+             set longest_lease={} in every client's URL",
+            show(stored),
+            show(told),
+            show(stored).to_string().replace(' ', "+"),
+        )
+    })
 }
 
 fn old_master_stops(settings: &Settings, server: &Identity, margin: Duration) -> Assumption {

@@ -13,7 +13,7 @@ pub use crate::reply::{list, not_understood, number, text};
 use crate::{
     backend::Redis,
     config::RedisBuilder,
-    error,
+    error, guarantees,
     identity::Identity,
     keys::{Bucket, Keys},
     pushes::Pushes,
@@ -186,6 +186,14 @@ impl Node {
     pub fn believed(&self) -> Settings {
         let Agreed { longest, quarantine } = self.store().agreed();
         Settings { longest_lease: longest, quarantine }
+    }
+
+    /// Why exclusion is not promised: the node's longest lease is above the one that this client would give to a
+    /// node that has lost its settings.
+    #[must_use]
+    pub fn untold(&self) -> Option<String> {
+        let told = self.store().settings.first_agreed().longest;
+        guarantees::untold(self.store().agreed().longest, told)
     }
 
     /// The node's `maxmemory-policy`, if that may remove held locks, by what it said last.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use lock_core::{Busy, Error, ErrorKind, FencingToken, Holder, OwnerLabel, Quarantined};
 use redis::Value;
 
+use crate::store::Agreed;
+
 /// The answer to an attempt or to what may hand over.
 #[derive(Debug)]
 pub(crate) enum Reply {
@@ -18,8 +20,8 @@ pub(crate) enum Reply {
     Stale,
     /// The attempt reached the server after its deadline.
     Late,
-    /// The store has other settings than the client thought: the longest lease in µs, quarantine.
-    Settings(u64, bool),
+    /// The store has other settings than the client thought.
+    Settings(Agreed),
     Floor(u64),
     LeaseTooLong,
     Exhausted,
@@ -133,7 +135,10 @@ impl Reply {
             }),
             "stale" => Self::Stale,
             "late" => Self::Late,
-            "settings" => Self::Settings(number(part(1)?)?, text(part(2)?)? == "on"),
+            "settings" => Self::Settings(Agreed {
+                longest: Duration::from_micros(number(part(1)?)?),
+                quarantine: text(part(2)?)? == "on",
+            }),
             "floor" => Self::Floor(number(part(1)?)?),
             "lease" => Self::LeaseTooLong,
             "exhausted" => Self::Exhausted,

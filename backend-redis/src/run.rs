@@ -37,11 +37,17 @@ struct Way {
     /// Where this command is to be asked for, and no other.
     ask: Option<Arc<Link>>,
     turns: u32,
+    /// Whether to wait while a slot on the move has some of the keys here and some there.
+    waits: bool,
 }
 
 impl Way {
     fn to(bucket: Bucket) -> Self {
-        Self { about: About::Bucket(bucket), ask: None, turns: 0 }
+        Self::about(About::Bucket(bucket))
+    }
+
+    fn about(about: About) -> Self {
+        Self { about, ask: None, turns: 0, waits: true }
     }
 }
 
@@ -102,6 +108,7 @@ impl Store {
             Redirect::Unnamed => {
                 return Err(Error::new(ErrorKind::Unavailable, error::NO_HOST_NAME));
             }
+            Redirect::Again if !way.waits => return Err(error),
             Redirect::Again => {
                 let pause = FIRST_PAUSE * (1 << (way.turns - 1).min(8));
                 tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
@@ -145,18 +152,20 @@ impl Store {
         keys: &[String],
         arguments: &[&[u8]],
     ) -> Result<Value, Error> {
-        Ok(self.run_somewhere(bucket, script, keys, arguments).await?.0)
+        Ok(self.run_on(Way::to(bucket), script, keys, arguments).await?.0)
     }
 
-    /// The same, and on which connection it ran.
-    pub(crate) async fn run_somewhere(
+    /// The same, and on which connection it ran. An error that is [`error::is_divided`] comes at once: the caller
+    /// does better with each key by itself.
+    pub(crate) async fn run_undivided(
         &self,
         bucket: Bucket,
         script: &Script,
         keys: &[String],
         arguments: &[&[u8]],
     ) -> Result<(Value, Arc<Link>), Error> {
-        self.run_about(About::Bucket(bucket), script, keys, arguments).await
+        let way = Way { waits: false, ..Way::to(bucket) };
+        self.run_on(way, script, keys, arguments).await
     }
 
     /// Runs a script on keys of the user's own slot.
@@ -171,17 +180,16 @@ impl Store {
             Finder::Cluster(_) => About::Slot(slot),
             Finder::Fixed(_) | Finder::Sentinel(_) => About::Bucket(Bucket::FIRST),
         };
-        self.run_about(about, script, keys, arguments).await
+        self.run_on(Way::about(about), script, keys, arguments).await
     }
 
-    async fn run_about(
+    async fn run_on(
         &self,
-        about: About,
+        mut way: Way,
         script: &Script,
         keys: &[String],
         arguments: &[&[u8]],
     ) -> Result<(Value, Arc<Link>), Error> {
-        let mut way = Way { about, ask: None, turns: 0 };
         loop {
             let link = self.on(&way).await?;
             match call(&link, way.ask.is_some(), script, keys, arguments).await? {
@@ -253,9 +261,7 @@ impl Store {
                     Box::pin(link.confirm()).await?;
                     self.promises.heard(&link, &self.routes);
                 }
-                Some(Reply::Settings(longest, quarantine)) if answer.first.is_none() => {
-                    self.adopt(longest, quarantine)?;
-                }
+                Some(Reply::Settings(stored)) if answer.first.is_none() => self.adopt(stored)?,
                 _ => return Ok((answer, link)),
             }
         }

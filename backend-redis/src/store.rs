@@ -9,7 +9,7 @@ use std::{
 };
 
 use lock_core::{Env as _, Error, ErrorKind, Guarantees, SystemEnv};
-use redis::Value;
+use redis::{Cmd, Value};
 
 use crate::{
     background::look_after,
@@ -169,26 +169,30 @@ impl Store {
         self.finder.close();
     }
 
-    async fn compare_settings(&self, link: &Link, bucket: Bucket) -> Result<(), Error> {
+    /// The settings in a bucket's epoch record, if there is one.
+    pub(crate) async fn stored(&self, bucket: Bucket) -> Result<Option<Agreed>, Error> {
+        read_settings(self.send(bucket, &self.ask_for_settings(bucket)).await?)
+    }
+
+    fn ask_for_settings(&self, bucket: Bucket) -> Cmd {
         let mut ask = redis::cmd("HMGET");
         ask.arg(self.keys.epoch(bucket)).arg("longest").arg("quarantine");
-        let answer = match link.send(&ask).await? {
+        ask
+    }
+
+    async fn compare_settings(&self, link: &Link, bucket: Bucket) -> Result<(), Error> {
+        let answer = match link.send(&self.ask_for_settings(bucket)).await? {
             Ok(answer) => answer,
             // The first script learns where to go, and what the settings there are.
             Err(error) if Redirect::of(&error, &link.place).is_some() => return Ok(()),
             Err(error) => return Err(error::of_command(&error)),
         };
-        match reply::list(answer)?.as_slice() {
-            [longest @ Value::BulkString(_), quarantine] => {
-                self.adopt(reply::number(longest)?, reply::text(quarantine)? == "on")
-            }
-            _ => Ok(()),
-        }
+        read_settings(answer)?.map_or(Ok(()), |stored| self.adopt(stored))
     }
 
     /// Takes over the store's settings, unless this client was told otherwise.
-    pub(crate) fn adopt(&self, longest: u64, quarantine: bool) -> Result<(), Error> {
-        let longest = Duration::from_micros(longest);
+    pub(crate) fn adopt(&self, stored: Agreed) -> Result<(), Error> {
+        let Agreed { longest, quarantine } = stored;
         let show = humantime::format_duration;
         if let Some(told) = self.settings.longest_lease.filter(|told| *told != longest) {
             let message = format!(
@@ -208,7 +212,7 @@ impl Store {
             );
             return Err(Error::new(ErrorKind::Config, message));
         }
-        self.set_agreed(Agreed { longest, quarantine });
+        self.set_agreed(stored);
         Ok(())
     }
 
@@ -219,6 +223,16 @@ impl Store {
     /// The calls of a bucket that may go together.
     pub(crate) fn gathering(&self, bucket: Bucket) -> &Gathering {
         &self.gatherings[bucket.index()]
+    }
+}
+
+fn read_settings(answer: Value) -> Result<Option<Agreed>, Error> {
+    match reply::list(answer)?.as_slice() {
+        [longest @ Value::BulkString(_), quarantine] => Ok(Some(Agreed {
+            longest: Duration::from_micros(reply::number(longest)?),
+            quarantine: reply::text(quarantine)? == "on",
+        })),
+        _ => Ok(None),
     }
 }
 

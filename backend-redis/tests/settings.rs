@@ -1,6 +1,9 @@
-//! What is changed on a server that runs shows in what is promised, with nobody asking.
+//! What is changed on a server that runs shows in what is promised, with nobody asking; and what an operator
+//! changes while a lock is held admits no second holder.
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/changes.rs"]
+mod changes;
 mod support;
 
 use std::{sync::Arc, time::Duration};
@@ -113,4 +116,13 @@ async fn a_timeout_of_one_node_of_a_cluster_shows_when_it_is_changed() {
     promised(&*store, "it has stopped writing 7s after").await;
     set(&cluster.nodes()[1], "cluster-node-timeout", "3000").await;
     promised(&*store, "it has stopped writing 10s after").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_change_of_a_setting_and_no_loss_of_data_admit_two_holders() {
+    changes::try_all(1, |servers, options| {
+        let url = format!("{}?{options}", url(&servers[0]));
+        Box::pin(async move { connect(&url).await })
+    })
+    .await;
 }

@@ -6,7 +6,8 @@ use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
 use crate::{config::Options, quorum::Basis, vote::majority};
 
-pub(crate) fn of((settings, evicting): &Basis, options: &Options, nodes: usize) -> Guarantees {
+pub(crate) fn of(basis: &Basis, options: &Options, nodes: usize) -> Guarantees {
+    let Basis { settings, evicting, untold } = basis;
     let show = humantime::format_duration;
     let bound = options.clock_bound;
     let mut promised = Guarantees::new(options.shortest_lease(), settings.longest_lease);
@@ -18,6 +19,8 @@ pub(crate) fn of((settings, evicting): &Basis, options: &Options, nodes: usize) 
                 "the maxmemory-policy of {node} is {policy}, which may remove held locks; set noeviction"
             ),
         }
+    } else if let Some(why) = untold.clone().filter(|_| settings.quarantine) {
+        Promise::Withheld { why }
     } else if settings.quarantine {
         Promise::Holds {
             assuming: vec![
@@ -38,8 +41,9 @@ pub(crate) fn of((settings, evicting): &Basis, options: &Options, nodes: usize) 
                 ),
                 assume(
                     "clients-agree-on-settings",
-                    "all clients name the same nodes and agree on longest lease, quarantine and clock \
-                     bound, and a changed longest lease waits out the old one"
+                    "all clients name the same nodes and clock bound and are told the nodes' longest lease \
+                     and quarantine, unless they are 30s and on, and no data are lost while a changed one is \
+                     waited out"
                         .into(),
                 ),
             ],

@@ -40,8 +40,26 @@ pub(crate) struct Quorum {
     closing: CancellationToken,
 }
 
-/// What is promised rests on this: the settings, and a node that may remove held locks.
-pub(crate) type Basis = (Settings, Option<(String, String)>);
+/// What is promised rests on this.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Basis {
+    pub(crate) settings: Settings,
+    /// A node that may remove held locks, and its policy.
+    pub(crate) evicting: Option<(String, String)>,
+    /// Why a setting that this client was not told is no basis.
+    pub(crate) untold: Option<String>,
+}
+
+impl Basis {
+    fn of(peers: &[Peer]) -> Self {
+        let evicting = |peer: &Peer| Some((peer.address.clone(), peer.node.evicting()?));
+        Self {
+            settings: peers[0].node.believed(),
+            evicting: peers.iter().find_map(evicting),
+            untold: peers.iter().find_map(|peer| peer.node.untold()),
+        }
+    }
+}
 
 impl fmt::Debug for Quorum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,7 +98,7 @@ impl Quorum {
     }
 
     pub(crate) fn new(peers: Vec<Peer>, options: Options, wake: Arc<Wake>) -> Self {
-        let basis = (peers[0].node.believed(), None);
+        let basis = Basis::of(&peers);
         let promised = guarantees::of(&basis, &options, peers.len());
         Self {
             peers,
@@ -247,8 +265,7 @@ impl Quorum {
     }
 
     pub(crate) fn promised(&self) -> Arc<Guarantees> {
-        let evicting = |peer: &Peer| Some((peer.address.clone(), peer.node.evicting()?));
-        let basis = (self.peers[0].node.believed(), self.peers.iter().find_map(evicting));
+        let basis = Basis::of(&self.peers);
         let known = self.promised.read().unwrap_or_else(PoisonError::into_inner).clone();
         if known.0 == basis {
             return known.1;

@@ -31,6 +31,8 @@ enum Word {
 struct Answers {
     spans: Vec<Option<crate::clock::Span>>,
     words: Vec<Option<Vec<Word>>>,
+    /// The shortest of the nodes' longest leases: one that was lowered binds before it is on all nodes.
+    longest: Duration,
 }
 
 impl Answers {
@@ -40,6 +42,8 @@ impl Answers {
         if words.len() == grants {
             self.spans[at] = answer.span;
             self.words[at] = Some(words);
+            let longest = Some(answer.number(3)?).filter(|micros| *micros > 0);
+            self.longest = self.longest.min(longest.map_or(Duration::MAX, Duration::from_micros));
         }
         Ok(())
     }
@@ -97,7 +101,8 @@ impl Quorum {
         let call = Call::plain(&scripts::RENEW, keys, arguments);
         let mut round = self.ask(&self.contacts(), &call, limit);
         let nodes = self.peers.len();
-        let mut answers = Answers { spans: vec![None; nodes], words: vec![None; nodes] };
+        let (spans, words) = (vec![None; nodes], vec![None; nodes]);
+        let mut answers = Answers { spans, words, longest: Duration::MAX };
         let mut failure = None;
         let in_line = loop {
             let in_line = may_vote(&answers.spans, self.options.bound_micros());
@@ -114,7 +119,8 @@ impl Quorum {
         };
         round.finish(self, |_, _| {});
         let apply = |(at, grant): (usize, &&Grant)| {
-            self.apply(grant, &answers.of(at), &in_line, sent, failure.as_ref())
+            let lease = grant.lease.min(answers.longest);
+            self.apply(grant, &answers.of(at), &in_line, (sent, lease), failure.as_ref())
         };
         grants.iter().enumerate().map(apply).collect()
     }
@@ -124,7 +130,7 @@ impl Quorum {
         grant: &Grant,
         words: &[Option<Word>],
         in_line: &[bool],
-        sent: Instant,
+        (sent, lease): (Instant, Duration),
         failure: Option<&Error>,
     ) -> Renewal {
         let held = Held::of(grant);
@@ -140,17 +146,14 @@ impl Quorum {
             self.spare(grant, until);
             return Renewal::Lost(reason);
         }
-        let improved = parts.as_mut().and_then(|parts| improve(parts, grant, words, in_line, sent));
-        let until = if renewed(words, in_line) >= self.majority() {
-            Some(sent + grant.lease)
-        } else {
-            improved
-        };
+        let improved = parts.as_mut().and_then(|parts| improve(parts, words, in_line, sent, lease));
+        let until =
+            if renewed(words, in_line) >= self.majority() { Some(sent + lease) } else { improved };
         if let Some(until) = until {
             if let Some(parts) = &mut parts {
                 parts.told = parts.told.max(until);
             }
-            return Renewal::Renewed { from: until - grant.lease, lease: grant.lease };
+            return Renewal::Renewed { from: until - lease, lease };
         }
         let message = format!(
             "{} of {} nodes renewed, and {} are needed",
@@ -169,17 +172,17 @@ impl Quorum {
 /// Notes until when each node keeps the lock; the end for a majority, if that is later than before.
 fn improve(
     parts: &mut Parts,
-    grant: &Grant,
     words: &[Option<Word>],
     in_line: &[bool],
     sent: Instant,
+    lease: Duration,
 ) -> Option<Instant> {
     let end = |parts: &[Part]| expiry(&parts.iter().map(|part| part.until).collect::<Vec<_>>());
     let before = end(&parts.nodes);
     for (part, (word, line)) in parts.nodes.iter_mut().zip(words.iter().zip(in_line)) {
         match word {
             // Not longer than the lease of this renewal, which a later one may set anew.
-            Some(Word::Renewed) if *line => part.until = Some(sent + grant.lease),
+            Some(Word::Renewed) if *line => part.until = Some(sent + lease),
             Some(Word::Taken | Word::Gone) => part.until = None,
             _ => {}
         }

@@ -1,6 +1,8 @@
-//! What is particular to a quorum: who may be a node, permissions.
+//! What is particular to a quorum: who may be a node, permissions; and changed settings.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../backend-redis/tests/support/changes.rs"]
+mod changes;
 mod support;
 
 use backend_redis::RedisBuilder;
@@ -179,4 +181,15 @@ async fn different_numbers_are_made_one_before_anybody_gets_the_grant() {
     let next = granted(&*store, &request("a", LEASE)).await;
     assert!(next.token > grant.token);
     assert!(grant.token.get() > first.token.get() + 5_000_000 && highest > first.token.get());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_change_of_a_setting_and_no_loss_of_data_admit_two_holders() {
+    changes::try_all(3, |servers, options| {
+        let hosts: Vec<_> = servers.iter().map(|each| each.address().to_string()).collect();
+        let own = "timeout=5s&node_timeout=2s&clock_bound=50ms";
+        let url = format!("redlock://{}?{own}&{options}", hosts.join(","));
+        Box::pin(async move { connect(&url).await })
+    })
+    .await;
 }

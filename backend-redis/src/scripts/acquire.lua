@@ -3,7 +3,9 @@
 local owner, lease, label, floor, channel = ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
 local now = clock()
 local record = redis.call('GET', KEYS[2])
-if record and string.sub(record, 1, 32) == owner then
+if record and string.sub(record, 1, 32) == owner
+  -- A client that knows an old longest lease is told of the new one below.
+  and lease * 1000 <= (redis.call('HGET', KEYS[1], 'longest') or ARGV[3]) + 0 then
   local _, token, state = parse(record)
   if state == '2' then
     hold(owner, token, '0', label, lease)

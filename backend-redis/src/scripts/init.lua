@@ -14,9 +14,14 @@ if not known then
   why = e[1] and 'the server restarted or changed its role' or 'the store is new'
 elseif e[5] ~= longest then
   why = 'the longest lease was changed'
+elseif e[6] ~= quarantine and quarantine == 'on' then
+  -- While it was off, data may have been lost, and nobody has waited since.
+  why = 'the quarantine was turned on'
 end
 if why then
   span = math.max(span, math.max(tonumber(old), tonumber(longest)) + (tonumber(ARGV[#ARGV]) or 0))
+  -- A place that is not heard of dies in this time; it may have asked for the old lease.
+  if tonumber(longest) < tonumber(old) then span = math.max(span, LIFE_US) end
   from = now + span
   redis.call('HSET', KEYS[1], 'why', why)
 elseif from - now > span then

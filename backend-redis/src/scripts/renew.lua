@@ -1,8 +1,12 @@
--- Renews grants. It grants nothing, so it asks for no epoch.
--- KEYS: the locks. ARGV: owner and lease ms of each. Answers: 1 renewed, 2 somebody else's, 0 gone.
-local answers = {}
-for at = 1, #KEYS do
+-- Renews grants. It grants nothing, so it asks for no epoch; but no lease is set that is above the longest
+-- lease, which may have been lowered since the grant.
+-- KEYS: the locks, then the epoch record, unless the caller has read it. ARGV: owner and lease ms of each lock.
+-- Answers: 1 renewed, 2 somebody else's, 0 gone; last the longest lease in µs, or 0.
+local answers, count = {}, #ARGV / 2
+local longest = KEYS[count + 1] and redis.call('HGET', KEYS[count + 1], 'longest') or 0
+for at = 1, count do
   local owner, lease = ARGV[2 * at - 1], tonumber(ARGV[2 * at])
+  if longest ~= 0 then lease = math.min(lease, math.ceil(longest / 1000)) end
   local record = redis.call('GET', KEYS[at])
   local answer = 0
   if record then
@@ -15,10 +19,12 @@ for at = 1, #KEYS do
     elseif state == '2' then
       -- The claim of what was handed over.
       local claimed = string.gsub(record, '^(%x+ %d+) 2', '%1 0')
-      redis.call('SET', KEYS[at], claimed, 'PX', lease)
+      -- The longest lease may be below the claim window, in which the holder believes.
+      redis.call('SET', KEYS[at], claimed, 'PX', math.max(lease, redis.call('PTTL', KEYS[at])))
       answer = 1
     end
   end
   answers[at] = answer
 end
+answers[count + 1] = longest
 return answers

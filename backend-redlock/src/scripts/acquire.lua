@@ -25,7 +25,7 @@ if now > tonumber(ARGV[12]) then
 end
 if now < estimated - bound then return {'clock', stamp} end
 -- A deadline written by a wrong clock could end a quarantine too early.
-local epoch = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from')
+local epoch = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from', 'span')
 local ahead = seen > now + bound
 if epoch[1] ~= ARGV[1] or epoch[2] ~= ARGV[2] or tonumber(epoch[3] or 0) > now or ahead then
   if math.abs(now - estimated) > bound then return {'clock', stamp} end
@@ -34,7 +34,9 @@ if ahead then
   -- It was ahead and came back: what it kept may have ended early, as if it were lost.
   redis.call('HSET', KEYS[1], 'clock', stamp)
   if ARGV[4] == 'on' then
-    redis.call('HSET', KEYS[1], 'from', text(now + tonumber(ARGV[3])), 'span', ARGV[3],
+    -- The longest lease may have been longer, and not be waited out yet.
+    local span = math.max(tonumber(ARGV[3]), tonumber(epoch[4] or 0))
+    redis.call('HSET', KEYS[1], 'from', text(now + span), 'span', text(span),
       'why', 'the clock was ahead and came back')
   end
 elseif now > seen and epoch[1] then

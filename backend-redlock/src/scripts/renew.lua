@@ -1,7 +1,8 @@
--- Renews grants on one node. It grants nothing, so it asks for no epoch.
+-- Renews grants on one node. It grants nothing, so it asks for no epoch; but no lease is set that is above the
+-- node's longest lease, which may have been lowered since the grant.
 -- KEYS: 1 epoch record, then the locks. ARGV: 1 the clock past which it is ahead, then owner and lease
 -- ms of each.
--- Answer: {'renewed', clock, answers}: 1 renewed, 2 somebody else's, 0 gone.
+-- Answer: {'renewed', clock, answers, the longest lease in µs or 0}: 1 renewed, 2 somebody else's, 0 gone.
 local time, answers = redis.call('TIME'), {}
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
@@ -9,8 +10,10 @@ if now > tonumber(ARGV[1]) and now > tonumber(redis.call('HGET', KEYS[1], 'clock
   -- Remembered for when it has come back: see acquire.lua.
   redis.call('HSET', KEYS[1], 'clock', stamp)
 end
+local longest = redis.call('HGET', KEYS[1], 'longest') or 0
 for at = 2, #KEYS do
   local owner, lease = ARGV[2 * at - 2], tonumber(ARGV[2 * at - 1])
+  if longest ~= 0 then lease = math.min(lease, math.ceil(longest / 1000)) end
   local record = redis.call('GET', KEYS[at])
   local answer = 0
   if record and string.sub(record, 1, 32) ~= owner then
@@ -21,4 +24,4 @@ for at = 2, #KEYS do
   end
   answers[at - 1] = answer
 end
-return {'renewed', stamp, answers}
+return {'renewed', stamp, answers, longest}

@@ -1,12 +1,22 @@
 //! `init`, `inspect`, `list`, `release`: what operators ask of a store.
 
-use leasehold::{LockState, Outcome};
+use leasehold::{LockState, Outcome, StoreSettings};
 use serde_json::json;
 
 use crate::args::{Init, Inspect, Output, Release, Switch};
 use crate::exit::Failure;
 use crate::place::{Place, close};
 use crate::show::{self, print};
+
+/// What `init` prints as JSON.
+#[derive(serde::Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    settings: &'a StoreSettings,
+    /// Why exclusion is not promised, if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<&'a str>,
+}
 
 pub(super) async fn init(place: &Place, args: &Init) -> Result<u8, Failure> {
     let wanted = leasehold::Init {
@@ -17,10 +27,13 @@ pub(super) async fn init(place: &Place, args: &Init) -> Result<u8, Failure> {
     };
     let store = place.open().await?;
     let settings = store.init(&wanted).await;
+    let exclusion = store.guarantees().exclusion.clone();
     close(&*store).await;
     let settings = settings.map_err(|error| Failure::of(&error))?;
+    // What is set may be no basis for it.
+    let warning = (!exclusion.holds()).then(|| exclusion.to_string());
     print(&if args.output.json {
-        show::json(&settings)?
+        show::json(&Shown { settings: &settings, warning: warning.as_deref() })?
     } else {
         let quarantine = match settings.quarantine {
             Some(true) => "on",
@@ -33,7 +46,10 @@ pub(super) async fn init(place: &Place, args: &Init) -> Result<u8, Failure> {
             format!("in {}", show::rounded(settings.grants_in))
         };
         let longest = humantime::format_duration(settings.longest_lease);
-        format!("longest lease  {longest}\nquarantine     {quarantine}\ngrants         {grants}\n")
+        let warning = warning.map(|text| format!("exclusion      {text}\n")).unwrap_or_default();
+        format!(
+            "longest lease  {longest}\nquarantine     {quarantine}\ngrants         {grants}\n{warning}"
+        )
     })
 }
 
