@@ -138,6 +138,15 @@ impl EtcdBuilder {
             let shown = humantime::format_duration(self.timeout);
             return refuse(format!("timeout {shown} is not allowed; allowed are 1ms to 1h"));
         }
+        // The driver takes the application's provider of cryptography, then its own, and panics without any.
+        #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc")))]
+        if rustls::crypto::CryptoProvider::get_default().is_none()
+            && (self.tls.is_some() || self.endpoints.iter().any(|at| at.starts_with("https:")))
+        {
+            let message = "TLS needs a provider of cryptography; needed is the feature tls-ring or tls-aws-lc, or \
+                           one that the application installed as rustls's default";
+            return Err(Error::new(ErrorKind::Config, message));
+        }
         let mut options = ConnectOptions::new()
             .with_connect_timeout(self.timeout)
             .with_auto_token_refresh(true)

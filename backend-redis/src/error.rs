@@ -77,9 +77,8 @@ pub(crate) fn is_divided(error: &Error) -> bool {
 }
 
 fn says_no_permission(error: &RedisError) -> bool {
-    ["NOPERM", "ACL failure", "No permissions", "can't run this command"]
-        .iter()
-        .any(|text| says(error, text))
+    // Redis 7.0, and later ones with Valkey.
+    ["The user executing the script", "ACL failure in script"].iter().any(|text| says(error, text))
 }
 
 fn says(error: &RedisError, text: &str) -> bool {
@@ -88,6 +87,11 @@ fn says(error: &RedisError, text: &str) -> bool {
 
 /// An error while connecting: nothing was asked for yet.
 pub(crate) fn of_connecting(error: &RedisError) -> Error {
+    let unheard_of = says(error, "unknown command") && says(error, "HELLO");
+    if error.kind() == Driver::RESP3NotSupported || unheard_of {
+        let message = "the server speaks no RESP3; must be Redis 7.0, Valkey 7.2 or later";
+        return Error::new(ErrorKind::Config, message).with_source(error.clone());
+    }
     let told = of_command(error);
     match (told.kind(), error.kind()) {
         (ErrorKind::OutcomeUnknown, _) => {

@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn each_host_has_its_own_user() {
         let url = "redlocks://a:hunter2@h1:7001,h2,b:hunter3@h3:7003/2?node_timeout=20ms\
-                   &clock_bound=50ms&quarantine=on&protocol=resp2&prefix=a%2Fb";
+                   &clock_bound=50ms&quarantine=on&prefix=a%2Fb";
         let builder = parse(url).unwrap();
         assert!(!format!("{builder:?}").contains("hunter"));
         let quorum = builder.quorum().unwrap();
