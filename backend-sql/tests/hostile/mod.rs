@@ -117,7 +117,12 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
     let to = format!("{url}?table_prefix=app&{options}");
     let store = connect(&to).await.unwrap();
     for _ in 0..2 {
-        let init = Init { longest_lease: Some(LEASE), quarantine: Some(true), first_use: true, ..Init::default() };
+        let init = Init {
+            longest_lease: Some(LEASE),
+            quarantine: Some(true),
+            first_use: true,
+            ..Init::default()
+        };
         store.init(&init).await.unwrap();
     }
     let other = connect(&to).await.unwrap();
