@@ -1,6 +1,6 @@
 //! One acquisition, step by step: `client.lock(name).lease(d).wait(d).acquire()`.
 
-use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{Either, select};
 
@@ -8,7 +8,6 @@ use super::{
     call::Call,
     guard::Guard,
     inner::{Handle, Inner},
-    monitor::Monitor,
     options::Wanted,
     release::{self, Backoff},
     waiting::Waiting,
@@ -232,35 +231,6 @@ impl Lock {
                     }
                     inner.check_open().map_err(|error| error.on(name))?;
                 }
-            }
-        }
-    }
-
-    /// Acquires the lock, runs `work`, and releases the lock. If the lock is lost meanwhile, the
-    /// future of `work` is dropped.
-    ///
-    /// *Errors*: as [`acquire`](Lock::acquire); `Lost` when the work was cut short; as
-    /// [`Guard::release`] when it had ended.
-    pub async fn with<F, W>(self, work: F) -> Result<W::Output, Error>
-    where
-        F: FnOnce(Monitor) -> W,
-        W: Future,
-    {
-        let guard = self.acquire().await?;
-        let monitor = guard.monitor();
-        let outcome = {
-            let (lost, work) = (pin!(guard.lost()), pin!(work(monitor)));
-            match select(work, lost).await {
-                Either::Left((output, _)) => Ok(output),
-                Either::Right((reason, _)) => Err(reason),
-            }
-        };
-        match outcome {
-            Ok(output) => guard.release().await.map(|()| output),
-            Err(reason) => {
-                Err(Error::new(ErrorKind::Lost, "the lock was lost and the work stopped")
-                    .with_source(reason)
-                    .on(guard.name()))
             }
         }
     }

@@ -12,6 +12,7 @@ mod options;
 mod release;
 mod renewal;
 mod waiting;
+mod with;
 
 use std::{
     fmt,
@@ -25,6 +26,7 @@ pub use self::{
     lock::{Lock, TryAcquire},
     monitor::Monitor,
     options::ClientOptions,
+    with::{Finished, WithError},
 };
 use self::{
     held::End,
