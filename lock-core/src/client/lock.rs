@@ -88,7 +88,8 @@ impl Lock {
         Ok(name)
     }
 
-    /// Makes one attempt and does not wait.
+    /// Makes one attempt and does not wait: an attempt of its own also where other tasks of this process wait for the
+    /// lock, or are about to be answered.
     ///
     /// *Errors*: `InvalidInput` before the store is touched; what the store reports; `Timeout` after
     /// the client's `call_timeout`. Contention is not an error. *Cancel safety*: an attempt that was
@@ -148,6 +149,9 @@ impl Lock {
 
     /// Acquires the lock, waiting in the store's queue where it has one.
     ///
+    /// Tasks of one client that wait for one lock share an attempt and a place there, and are served in the order of
+    /// their calls.
+    ///
     /// *Errors*: `InvalidInput` before the store is touched; `Timeout` when the wait is over, with what
     /// stood in the way in [`Error::blocked`]; what the store reports and waiting cannot mend. While
     /// the store is unreachable it tries again until the wait is over. *Cancel safety*: dropping it
@@ -167,15 +171,16 @@ impl Lock {
         let _in_flight = Inner::begin(&***self.handle)?;
         let env = &self.handle.env;
         let deadline = self.wait.map(|wait| env.now() + wait);
-        // Who finds others of this process waiting goes behind them and asks nothing of the store.
+        // A task that finds others of this process waiting, or asking, goes behind them and asks nothing of the store.
         let mut in_the_way = None;
-        if !self.handle.waiting.has(name) {
+        let first = Waiting::first(&self.handle, name);
+        if first.is_some() {
             match self.try_first(name, deadline).await? {
                 Ok(guard) => return Ok(guard),
                 Err(blocked) => in_the_way = Some(blocked),
             }
         }
-        let mut ticket = Waiting::join(&self.handle, name, self.wanted, in_the_way)?;
+        let mut ticket = Waiting::join(&self.handle, name, self.wanted, in_the_way, first)?;
         let reply = match deadline {
             None => (&mut ticket.reply).await,
             Some(at) => {
