@@ -38,7 +38,12 @@ async fn main() -> Result<(), Error> {
     match job {
         Err(error) if error.blocked().is_some() => println!("it runs elsewhere: {error}"),
         Err(error) if error.kind() == ErrorKind::Lost => println!("cut short: {error}"),
-        done => done?,
+        done => {
+            // The job is done, and is not to be repeated because of this.
+            if let Err(error) = done?.release {
+                println!("done; the lock was not given back: {error}");
+            }
+        }
     }
     client.close().await;
     Ok(())

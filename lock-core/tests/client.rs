@@ -13,8 +13,8 @@ use std::{
 };
 
 use lock_core::{
-    Blocked, BoxFuture, ClientOptions, Env, ErrorKind, Instant, Lock, LockClient, LossReason,
-    Memory, NoRuntime, SystemEnv, TryAcquire,
+    Backend as _, Blocked, BoxFuture, ClientOptions, Env, ErrorKind, Instant, Lock, LockClient,
+    LossReason, Memory, NoRuntime, SystemEnv, TryAcquire, WithError,
 };
 use support::Gate;
 
@@ -276,8 +276,52 @@ async fn work_under_a_lost_lock_is_stopped() {
     let lock = client.lock("job").hold_at_most(SECOND);
     let error = lock.with(|_| std::future::pending::<()>()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
-    let token = client.lock("job").with(async |lock| lock.token()).await.unwrap();
-    assert!(token.get() > 0);
+    let done = client.lock("job").with(async |lock| lock.token()).await.unwrap();
+    assert!(done.output.get() > 0);
+    done.release.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_has_ended_is_returned_whatever_becomes_of_the_release() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let robbed = async |_| {
+        memory.force_release(&"job".try_into().unwrap()).await.unwrap();
+        "done"
+    };
+    let done = client.lock("job").with(robbed).await.unwrap();
+    assert_eq!(done.output, "done");
+    assert_eq!(done.release.unwrap_err().kind(), ErrorKind::NotHeld);
+    // Lost in the instant in which the work ends.
+    let late = async |_| {
+        tokio::time::sleep(SECOND).await;
+        "late"
+    };
+    let done = client.lock("job").hold_at_most(SECOND).with(late).await.unwrap();
+    assert_eq!(done.output, "late");
+    assert_eq!(done.release.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_returns_a_result_is_told_from_a_lock_that_fails() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let done = client.lock("job").try_with(async |_| "7".parse::<u8>()).await.unwrap();
+    assert_eq!((done.output, done.release.is_ok()), (7, true));
+    let robbed = async |_| {
+        memory.force_release(&"job".try_into().unwrap()).await.unwrap();
+        "seven".parse::<u8>()
+    };
+    let error = client.lock("job").try_with(robbed).await.unwrap_err();
+    assert_eq!(error.to_string(), "invalid digit found in string");
+    let WithError::Work(failed) = error else { panic!("{error:?}") };
+    assert_eq!(failed.release.unwrap_err().kind(), ErrorKind::NotHeld);
+    let endless = async |_| std::future::pending::<Result<u8, std::num::ParseIntError>>().await;
+    let error = client.lock("job").hold_at_most(SECOND).try_with(endless).await.unwrap_err();
+    let WithError::Lock(error) = error else { panic!("{error:?}") };
+    assert_eq!(error.kind(), ErrorKind::Lost);
 }
 
 #[tokio::test]

@@ -104,6 +104,10 @@ impl Backend for Flawed {
         self.sound.identity().await
     }
 
+    fn answers_at_once(&self) -> bool {
+        self.sound.answers_at_once()
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.sound.guarantees()
     }

@@ -72,6 +72,12 @@ pub trait Backend: Debug + Send + Sync + 'static {
         Err(refusal.at(self.kind(), "identity"))
     }
 
+    /// Whether an attempt is answered in its first poll, as by a store in this process's memory: the core then need
+    /// not know which tasks are waiting for an answer. Default: `false`.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     /// What holds, in the present configuration and under which assumptions.
     fn guarantees(&self) -> Arc<Guarantees>;
 

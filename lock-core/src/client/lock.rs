@@ -1,6 +1,6 @@
 //! One acquisition, step by step: `client.lock(name).lease(d).wait(d).acquire()`.
 
-use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{Either, select};
 
@@ -8,7 +8,6 @@ use super::{
     call::Call,
     guard::Guard,
     inner::{Handle, Inner},
-    monitor::Monitor,
     options::Wanted,
     quarantine::{Limit, Patience},
     release::{self, Backoff},
@@ -110,7 +109,8 @@ impl Lock {
         Ok(name)
     }
 
-    /// Makes one attempt and does not wait.
+    /// Makes one attempt and does not wait: an attempt of its own also where other tasks of this process wait for the
+    /// lock, or are about to be answered.
     ///
     /// *Errors*: `InvalidInput` before the store is touched; what the store reports; `Timeout` after
     /// the client's `call_timeout`. Contention is not an error. *Cancel safety*: an attempt that was
@@ -175,6 +175,9 @@ impl Lock {
 
     /// Acquires the lock, waiting in the store's queue where it has one.
     ///
+    /// Tasks of one client that wait for one lock share an attempt and a place there, and are served in the order of
+    /// their calls.
+    ///
     /// *Errors*: `InvalidInput` before the store is touched; `Timeout` when the wait is over, with what
     /// stood in the way in [`Error::blocked`]; what the store reports and waiting cannot mend. While
     /// the store is unreachable it tries again until the wait is over. *Cancel safety*: dropping it
@@ -212,9 +215,10 @@ impl Lock {
         let _in_flight = Inner::begin(&***self.handle)?;
         let env = &self.handle.env;
         let deadline = self.wait.map(|wait| env.now() + wait);
-        // Who finds others of this process waiting goes behind them and asks nothing of the store.
+        // A task that finds others of this process waiting, or asking, goes behind them and asks nothing of the store.
         let mut in_the_way = None;
-        if !self.handle.waiting.has(name) {
+        let first = Waiting::first(&self.handle, name);
+        if first.is_some() {
             match self.try_first(name, deadline).await? {
                 Ok(guard) => return Ok(guard),
                 Err(held_back @ Blocked::Quarantined(_)) if self.quarantine.is_some() => {
@@ -223,7 +227,7 @@ impl Lock {
                 Err(blocked) => in_the_way = Some(blocked),
             }
         }
-        let mut ticket = Waiting::join(&self.handle, name, self.wanted, in_the_way)?;
+        let mut ticket = Waiting::join(&self.handle, name, self.wanted, in_the_way, first)?;
         let reply = match deadline {
             None => (&mut ticket.reply).await,
             Some(at) => {
@@ -279,35 +283,6 @@ impl Lock {
                     }
                     inner.check_open().map_err(|error| error.on(name))?;
                 }
-            }
-        }
-    }
-
-    /// Acquires the lock, runs `work`, and releases the lock. If the lock is lost meanwhile, the
-    /// future of `work` is dropped.
-    ///
-    /// *Errors*: as [`acquire`](Lock::acquire); `Lost` when the work was cut short; as
-    /// [`Guard::release`] when it had ended.
-    pub async fn with<F, W>(self, work: F) -> Result<W::Output, Error>
-    where
-        F: FnOnce(Monitor) -> W,
-        W: Future,
-    {
-        let guard = self.acquire().await?;
-        let monitor = guard.monitor();
-        let outcome = {
-            let (lost, work) = (pin!(guard.lost()), pin!(work(monitor)));
-            match select(work, lost).await {
-                Either::Left((output, _)) => Ok(output),
-                Either::Right((reason, _)) => Err(reason),
-            }
-        };
-        match outcome {
-            Ok(output) => guard.release().await.map(|()| output),
-            Err(reason) => {
-                Err(Error::new(ErrorKind::Lost, "the lock was lost and the work stopped")
-                    .with_source(reason)
-                    .on(guard.name()))
             }
         }
     }

@@ -60,6 +60,10 @@ impl Backend for Memory {
         Ok(format!("memory:{}", self.number))
     }
 
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         Arc::clone(&self.store().promised)
     }

@@ -24,6 +24,10 @@ impl Backend for Both {
         Err(Error::new(ErrorKind::Unsupported, refusal).at("migration", "identity"))
     }
 
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         promise::of_both(&self.stores, &self.promised)
     }

@@ -33,6 +33,10 @@ impl Backend for Migration {
         Err(Error::new(ErrorKind::Unsupported, refusal).at("migration", "identity"))
     }
 
+    fn answers_at_once(&self) -> bool {
+        self.backend().answers_at_once()
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.backend().guarantees()
     }

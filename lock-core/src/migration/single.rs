@@ -67,6 +67,10 @@ impl Backend for Single {
         self.store.identity().await
     }
 
+    fn answers_at_once(&self) -> bool {
+        self.store.answers_at_once()
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         promise::of_one(&*self.store, &self.promised)
     }

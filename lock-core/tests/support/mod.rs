@@ -40,6 +40,11 @@ pub(crate) struct Gate {
     /// Attempts are carried out, and their answers wait for `open`.
     pub(crate) shut: AtomicBool,
     pub(crate) open: Notify,
+    /// Attempts wait for `open` and are refused.
+    pub(crate) broken: AtomicBool,
+    /// Releases wait for `open`, and are carried out then unless the store was closed meanwhile.
+    pub(crate) slow: AtomicBool,
+    closed: AtomicBool,
     /// Requests for a place are never answered.
     pub(crate) mute: AtomicBool,
     /// Places hear nothing and are to ask at once.
@@ -92,6 +97,10 @@ impl Backend for Gate {
         if let Some(told) = self.quarantined() {
             return Ok(Attempt::Quarantined(told));
         }
+        if self.broken.load(Ordering::SeqCst) {
+            self.open.notified().await;
+            return Err(Error::new(ErrorKind::Auth, "refused"));
+        }
         let answer = self.memory.try_acquire(request).await;
         if self.shut.load(Ordering::SeqCst) {
             self.open.notified().await;
@@ -125,6 +134,12 @@ impl Backend for Gate {
     }
 
     async fn release(&self, grant: &Grant, mut how: Release<'_>) -> Result<Released, Error> {
+        if self.slow.load(Ordering::SeqCst) {
+            self.open.notified().await;
+            if self.closed.load(Ordering::SeqCst) {
+                return Err(Error::new(ErrorKind::Config, "the store is closed"));
+            }
+        }
         if let Some(next) = how.next.filter(|_| self.halves.swap(false, Ordering::SeqCst)) {
             self.memory.enqueue(next).await?;
             self.refused.store(true, Ordering::SeqCst);
@@ -160,5 +175,7 @@ impl Backend for Gate {
         Ok(None)
     }
 
-    async fn close(&self) {}
+    async fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
 }
