@@ -280,12 +280,13 @@ fn parse(url: &str) -> Result<EtcdBuilder, Error> {
                 private = Some(read(&key, &value)?);
                 builder
             }
-            other => {
-                let other = if secret { "an option" } else { other };
-                return Err(refuse(format!(
-                    "{other} in the URL of an etcd store is not known; allowed are prefix, \
+            // Not repeated: its name may be a part of a password, too.
+            _ => {
+                return Err(refuse(
+                    "an option in the URL of an etcd store is not known; allowed are prefix, \
                      longest_lease, spare_leases, timeout, ca, cert, key"
-                )));
+                        .to_owned(),
+                ));
             }
         };
     }
@@ -327,6 +328,9 @@ mod tests {
             "etcd://u:sesame@h1:port",
             "etcd://u:sesame@h1?prefix=a&prefix=sesame",
             "etcd://u:?sesame@h1",
+            "etcd://h1?sesame",
+            "etcd://h1?sesame=1&timeout=1s",
+            "etcd://h1?password=sesame",
             "etcd://u:12?timeout=sesame@h1",
             "etcd://u:12?spare_leases=sesame@h1",
         ] {

@@ -65,12 +65,11 @@ pub(super) fn options(
             "user" if socket => builder.username(value),
             "password" if socket => builder.password(value),
             "db" if socket => builder.database(database(value)?),
-            // Its value may be a secret in the wrong place; so may all of it, of a password with a `?`
-            // that was not encoded.
-            other => {
-                let other = if secret { String::new() } else { format!(" {other:?}") };
+            // Not repeated: its value may be a secret in the wrong place, and its name a part of a password with a
+            // `?` that was not encoded.
+            _ => {
                 return Err(refuse(format!(
-                    "unknown option{other}; allowed are prefix, longest_lease, quarantine, \
+                    "unknown option; allowed are prefix, longest_lease, quarantine, \
                      timeout, allow_eviction, failover_margin, wait_replicas, wait_timeout, \
                      late_after, ca, cert, key, {also}for a socket user, password, db, with sentinels \
                      sentinel_user, sentinel_password"

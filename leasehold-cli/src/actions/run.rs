@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use humantime::format_duration;
 use leasehold::{Blocked, Error, ErrorKind, Guard, LockClient, Quarantined, StoreSettings};
 
-use crate::args::{Run, Wait};
+use crate::args::{Run, STORE, Wait};
 use crate::exit::{self, Failure, cause};
 use crate::place::{LAST_WAIT, Place};
 use crate::show;
@@ -28,7 +28,7 @@ pub(super) async fn run(place: &Place, args: Run) -> Result<u8, Failure> {
         acquired = acquire(place, &args, &mut client) => acquired.map(Ok),
     };
     let code = match acquired {
-        Ok(Ok(guard)) => Ok(hold(guard, args, &mut signals).await),
+        Ok(Ok(guard)) => Ok(hold(guard, place, args, &mut signals).await),
         Ok(Err(ended_by_signal)) => Ok(ended_by_signal),
         Err(failure) => Err(failure),
     };
@@ -121,12 +121,18 @@ fn in_quarantine(quarantine: &Quarantined) -> String {
 }
 
 /// Runs COMMAND under the lock, and releases it; the exit code.
-async fn hold(guard: Guard, args: Run, signals: &mut Signals) -> u8 {
+async fn hold(guard: Guard, place: &Place, args: Run, signals: &mut Signals) -> u8 {
     let mut command = args.command.into_iter();
+    let mut env = environment(&guard);
+    if args.pass_store {
+        env.push((STORE.into(), place.url().expose().into()));
+    }
     let spec = ChildSpec {
         program: command.next().unwrap_or_default(),
         args: command.collect(),
-        env: environment(&guard),
+        // It may hold a password, which a job may print, log or hand on.
+        env_remove: vec![STORE.into()],
+        env,
     };
     let lost = async { guard.lost().await.to_string() };
     let ended = supervise::run(spec, signals, lost, args.grace).await;

@@ -48,6 +48,15 @@ SIGTERM, then SIGKILL after the grace time, and the exit code is 79. They are ki
 too if leasehold itself is killed; the lock is then free within one lease. What COMMAND
 leaves running in the background when it ends is not covered by the lock.
 
+leasehold cannot end a process of another user. A COMMAND that becomes one, as through
+sudo or another set-user-ID program, goes on when the lock is lost, and when leasehold is
+killed. Start leasehold as that user: 'sudo leasehold run backup -- COMMAND', and not
+'leasehold run backup -- sudo COMMAND'.
+
+COMMAND does not have LEASEHOLD_STORE in its environment, since that may hold a password;
+--pass-store gives it the store's URL there. Others on this machine can read a command
+line: a URL with a password belongs in LEASEHOLD_STORE and not behind --store.
+
 A store that has lost its data grants nothing until all leases that it may have given
 are over: the quarantine, which begins with the first request after the loss. leasehold
 says so and waits for its end, --quarantine-wait at most; only then it tries, and --wait

@@ -107,6 +107,11 @@ fn a_misplaced_url_does_not_show_its_password() {
         &["list", "--stroe=redis://user:hunter2@host"],
         &["init", "--longest-lease", "unix:/run/redis?password=hunter2"],
         &["init", "--longest-lease", "redis://user:hunter2@host"],
+        // With a space in it, and with an = before the password.
+        &["redis://user:a hunter2@host"],
+        &["init", "--longest-lease=redis://user:a hunter2@host"],
+        &["init", "--longest-lease=unix:/run/redis?password=hunter2"],
+        &["init", "--longest-lease", "redis://:hunter2"],
     ] {
         assert!(!refused(args).contains("hunter2"), "{}", refused(args));
     }
@@ -129,6 +134,7 @@ fn the_help_says_that_users_do_not_exclude_each_other() {
     let run = help(&["run", "--help"]);
     assert!(run.replace('\n', " ").contains("of this user's"), "{run}");
     assert!(run.contains("[default: 10s]"), "{run}");
+    assert!(run.contains("sudo leasehold run backup -- COMMAND"), "{run}");
     assert!(help(&["--version"]).starts_with("leasehold "));
 }
 

@@ -291,7 +291,7 @@ impl Lock {
 fn blocked(name: &LockName, blocked: Option<Blocked>) -> Error {
     let why = match &blocked {
         Some(Blocked::Busy(busy)) => match &busy.holder {
-            Some(holder) => format!("held by {} ({})", holder.label, holder.owner),
+            Some(holder) => format!("held by {:?} ({})", holder.label, holder.owner),
             None => "others wait for it".into(),
         },
         Some(Blocked::Quarantined(held_back)) => format!(
