@@ -6,7 +6,7 @@ local record = redis.call('GET', KEYS[2])
 if record and string.sub(record, 1, 32) == owner then
   local _, token, state = parse(record)
   if state == '2' then
-    hold(owner, token, '0', label, lease)
+    hold_anew(owner, token, '0', label, lease)
     return {'granted', text(token)}
   elseif state == '0' then
     -- A repeat sets the lease anew. It may be a late one: it never shortens.

@@ -13,7 +13,8 @@ for at = 1, #KEYS do
       if redis.call('PTTL', KEYS[at]) < lease then redis.call('PEXPIRE', KEYS[at], lease) end
       answer = 1
     elseif state == '2' then
-      -- The claim of what was handed over.
+      -- The claim of what was handed over. Its time first, which needs no memory: see common.lua.
+      redis.call('PEXPIRE', KEYS[at], lease)
       local claimed = string.gsub(record, '^(%x+ %d+) 2', '%1 0')
       redis.call('SET', KEYS[at], claimed, 'PX', lease)
       answer = 1
