@@ -50,6 +50,9 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
         (Driver::Server(_), _) if says(error, "unknown command 'SENTINEL'") => {
             (ErrorKind::Config, "the server is no sentinel; use redis:// for one server")
         }
+        (Driver::Server(_), _) if is_of_emptied_key(error) => {
+            (ErrorKind::Unavailable, "the slot is on the move between nodes")
+        }
         // A script refused by ACL inside reports an error of its own.
         (Driver::Server(_), _) if says_no_permission(error) => {
             (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
@@ -74,6 +77,12 @@ pub(crate) fn before_asking(error: Error) -> Error {
 pub(crate) fn is_divided(error: &Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
     source.is_some_and(|source: &RedisError| source.kind() == Driver::Server(Server::TryAgain))
+}
+
+/// Whether a script was refused a key. It names all its keys, which were there when it began: so it has emptied this
+/// one, and the slot is on the move.
+pub(crate) fn is_of_emptied_key(error: &RedisError) -> bool {
+    says(error, "attempted to access a non local key")
 }
 
 fn says_no_permission(error: &RedisError) -> bool {

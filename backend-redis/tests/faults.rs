@@ -1,6 +1,7 @@
 //! Faults on real servers. Each test asserts that its fault happened.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod full;
 mod support;
 
 use std::time::Duration;
@@ -8,8 +9,8 @@ use std::time::Duration;
 use backend_redis::{Fence, FenceError};
 use conformance_tests::kit::{Clock, Data, Mode, Proxy, RedisOptions, Server as _};
 use lock_core::{
-    Attempt, Env as _, ErrorKind, FencingToken, LockClient, LossReason, Outcome, Release, Renewal,
-    Signal, SystemEnv,
+    Attempt, Env as _, FencingToken, LockClient, LossReason, Outcome, Release, Renewal, Signal,
+    SystemEnv,
 };
 
 use self::support::{
@@ -321,23 +322,6 @@ async fn script_flush_while_held_and_while_waiting_changes_nothing() {
     let token = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
     assert!(token > grant.token);
     assert!(calls(&server, "eval").await > evals, "the scripts were still there");
-}
-
-#[tokio::test]
-async fn with_no_memory_left_held_locks_are_unharmed() {
-    let server = server().await;
-    let store = connect(&url(&server)).await;
-    let grant = granted(&*store, &request("a", LEASE)).await;
-    let waiter = connect(&url(&server)).await;
-    let (_turn, _) = place(&*waiter, &request("a", LEASE)).await;
-    assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap(), "OK");
-    let error = store.try_acquire(&request("b", LEASE)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("maxmemory"), "{error}");
-    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
-    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
-    let released = store.release(&grant, Release::default()).await.unwrap();
-    assert_eq!(released.outcome, Outcome::Released);
 }
 
 #[tokio::test]

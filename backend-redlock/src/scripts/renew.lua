@@ -6,10 +6,6 @@
 local time, answers = redis.call('TIME'), {}
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
-if now > tonumber(ARGV[1]) and now > tonumber(redis.call('HGET', KEYS[1], 'clock') or now) then
-  -- Remembered for when it has come back: see acquire.lua.
-  redis.call('HSET', KEYS[1], 'clock', stamp)
-end
 local longest = redis.call('HGET', KEYS[1], 'longest') or 0
 for at = 2, #KEYS do
   local owner, lease = ARGV[2 * at - 2], tonumber(ARGV[2 * at - 1])
@@ -23,5 +19,10 @@ for at = 2, #KEYS do
     answer = 1
   end
   answers[at - 1] = answer
+end
+-- Last, since it may need memory: see common.lua of backend-redis.
+if now > tonumber(ARGV[1]) and now > tonumber(redis.call('HGET', KEYS[1], 'clock') or now) then
+  -- Remembered for when it has come back: see acquire.lua.
+  redis.call('HSET', KEYS[1], 'clock', stamp)
 end
 return {'renewed', stamp, answers, longest}
