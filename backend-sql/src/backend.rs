@@ -295,6 +295,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.check_tokens_stay().during::<D>("init")?;
         self.dialect.init(init).await.during::<D>("init")
     }
 

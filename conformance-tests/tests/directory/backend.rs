@@ -162,6 +162,7 @@ impl Backend for Directory {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.check_tokens_stay()?;
         let fixed = self.promised.longest_lease;
         match init.longest_lease {
             Some(other) if other != fixed => {

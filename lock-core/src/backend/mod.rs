@@ -167,11 +167,19 @@ pub trait Backend: Debug + Send + Sync + 'static {
     ///
     /// *Guarantees*: a changed longest lease takes effect only after the old one has passed, unless
     /// `first_use` is given.
+    ///
+    /// *Errors*: `Unsupported` where tokens are to be set back and the store cannot.
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error>;
 
     /// The difference between the store's wall clock and this process's, in microseconds (positive
     /// when the store is ahead); `None` where the store uses this machine's clock.
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error>;
+
+    /// The highest token that the store remembers, of all names; `None` where it does not tell. At
+    /// [`FencingToken::MAX`] tokens are used up, and nothing is granted.
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        Ok(None)
+    }
 
     /// Ends connections and background work, after all guards are gone.
     async fn close(&self);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FencingToken, Holder, LockName};
+use crate::{Error, ErrorKind, FencingToken, Holder, LockName};
 
 /// What a store knows of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -67,6 +67,26 @@ pub struct Init {
     pub longest_lease: Option<Duration>,
     /// Whether a loss of data is followed by a quarantine; `None` keeps what is set, or on.
     pub quarantine: Option<bool>,
+    /// Sets the tokens back to the store's clock, where somebody has set them so far ahead that they are used up.
+    /// The store grants nothing for a whole quarantine, also where that is off, and not with `first_use`. Tokens
+    /// are lower than before then: a fence that admitted one of those refuses all of these, until its own record
+    /// is removed.
+    pub reset_tokens: bool,
+}
+
+impl Init {
+    /// For a store that cannot set its tokens back.
+    ///
+    /// # Errors
+    /// `Unsupported` if it is to.
+    pub fn check_tokens_stay(&self) -> Result<(), Error> {
+        match self.reset_tokens {
+            true => {
+                Err(Error::new(ErrorKind::Unsupported, "this store cannot set its tokens back"))
+            }
+            false => Ok(()),
+        }
+    }
 }
 
 /// The settings that a store keeps for all its clients.

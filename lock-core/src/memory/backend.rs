@@ -144,6 +144,7 @@ impl Backend for Memory {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.check_tokens_stay().map_err(|error| error.at("memory", "init"))?;
         let mut store = self.store();
         if let Some(longest) = init.longest_lease {
             if longest < Self::SHORTEST_LEASE {
