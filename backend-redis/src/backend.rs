@@ -383,6 +383,10 @@ impl Backend for Redis {
         self.set_up(init).await.map_err(|error| error.at("redis", "init"))
     }
 
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        self.highest_mark().await.map(Some).map_err(|error| error.at("redis", "highest-token"))
+    }
+
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
         self.clock_difference().await.map(Some).map_err(|error| error.at("redis", "clock"))
     }

@@ -185,7 +185,8 @@ impl RedisBuilder {
     }
 
     /// The longest lease that this client believes the store to have; a store that has another is
-    /// refused. Default: what the store has, or 30 s for one that has lost its settings.
+    /// refused. Default: what the store has, or 30 s for one that has lost its settings; so where the store
+    /// has more, exclusion is promised only to clients that are told.
     #[must_use]
     pub fn longest_lease(mut self, longest: Duration) -> Self {
         self.settings.longest_lease = Some(longest);

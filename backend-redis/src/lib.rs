@@ -74,8 +74,8 @@
 //! | cluster, `wait_replicas=1` | 2.4 to 2.8 s | 3 s | 5.4 to 5.8 s |
 //!
 //! With the default longest lease of 30 s each is 27 s more. It is shortened most by a shorter longest
-//! lease (`leasehold init --longest-lease`; the quarantine stays as long as leases ever were, since holders
-//! may renew them, until `--first-use` with it says that nobody holds a lock), then by `wait_replicas` in place of the margin, which costs
+//! lease (`leasehold init --longest-lease`; the quarantine stays as long as leases ever were, until `--first-use`
+//! with it says that nobody holds a lock), then by `wait_replicas` in place of the margin, which costs
 //! each grant a round trip, and last by quicker detection. Detection that is too quick backfires:
 //! sentinels that replace a busy master again and again start a new quarantine each time.
 //!
@@ -84,6 +84,18 @@
 //! slot on the move no epoch record betrays: a lock that has gone ahead dies with its new node, and if the
 //! slot then stays where it was, or comes back there, `HDEL PREFIX:{BUCKET}:epoch run` has to begin its
 //! quarantine.
+//!
+//! # Settings
+//! Longest lease and quarantine stand in the epoch record, and are lost with it. The first client that then asks
+//! writes what its URL says, or 30 s and on. So name both in every client's URL; where the store's longest lease is
+//! above 30 s and the URL does not name it, exclusion is not promised. To lower it: `init`, wait until the store
+//! grants again, then change the URLs. To raise it: `init`, and change the URLs while the store waits. A client
+//! whose URL names another is refused. A holder's next renewal asks for no more than a lowered one. A quarantine
+//! that is turned on begins with a whole wait, since data may have been lost while it was off.
+//!
+//! A client that may write to the store can set its watermark to the limit, and then nothing is granted. `init
+//! --reset-tokens` sets the tokens back to the clock after a wait. Later tokens are lower than those granted in
+//! between: a [`Fence`] that admitted one of these refuses all that follow until its record is removed.
 
 mod acks;
 mod backend;

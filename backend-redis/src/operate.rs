@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use lock_core::{
-    Cursor, Env as _, Error, ErrorKind, Holder, Init, LockName, LockState, OwnerId, OwnerLabel,
-    Page, StoreSettings, SystemEnv,
+    Cursor, Env as _, Error, ErrorKind, FencingToken, Holder, Init, LockName, LockState, OwnerId,
+    OwnerLabel, Page, StoreSettings, SystemEnv,
 };
 use redis::Value;
 
@@ -34,7 +34,7 @@ impl Redis {
         }
         let answer = self.0.run(bucket, &scripts::INSPECT, &keys, &[]).await?;
         let mut answers = reply::list(answer)?;
-        let mark = reply::token(&answers.pop().ok_or_else(not_understood)?)?;
+        let mark = highest(&answers.pop().ok_or_else(not_understood)?);
         let mut states = Vec::new();
         for (name, answer) in names.iter().zip(answers) {
             let parts = reply::list(answer)?;
@@ -131,6 +131,11 @@ impl Redis {
         if let Some(quarantine) = init.quarantine {
             self.agree_with("quarantine", self.0.settings.quarantine, quarantine)?;
         }
+        if init.first_use && init.reset_tokens {
+            let message = "a first use grants at once, and tokens that are set back wait for a quarantine; \
+                           allowed is one of the two";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
         let longest = init.longest_lease.or(self.0.settings.longest_lease);
         let longest = longest.map(|span| span.as_micros().to_string()).unwrap_or_default();
         let quarantine = match init.quarantine.or(self.0.settings.quarantine) {
@@ -138,8 +143,12 @@ impl Redis {
             Some(false) => "off",
             None => "",
         };
-        let first: &[u8] = if init.first_use { b"1" } else { b"0" };
-        let own = [first, longest.as_bytes(), quarantine.as_bytes()];
+        let how: &[u8] = match (init.first_use, init.reset_tokens) {
+            (true, _) => b"1",
+            (false, true) => b"2",
+            (false, false) => b"0",
+        };
+        let own = [how, longest.as_bytes(), quarantine.as_bytes()];
         let all = self.0.keys.buckets().map(|bucket| {
             let own = &own;
             async move {
@@ -165,6 +174,17 @@ impl Redis {
         let quarantine = settings.quarantine == Some(true);
         self.0.set_agreed(Agreed { longest: settings.longest_lease, quarantine });
         Ok(settings)
+    }
+
+    /// The highest watermark of all buckets.
+    pub(crate) async fn highest_mark(&self) -> Result<FencingToken, Error> {
+        let marks = self.0.keys.buckets().map(|bucket| async move {
+            let mut ask = redis::cmd("HMGET");
+            ask.arg(self.0.keys.epoch(bucket)).arg("mark");
+            reply::list(self.0.send(bucket, &ask).await?)
+        });
+        let marks = futures_util::future::try_join_all(marks).await?;
+        Ok(marks.iter().flatten().map(highest).max().unwrap_or(FencingToken::ZERO))
     }
 
     /// A random name that the store keeps in its epoch record.
@@ -214,10 +234,18 @@ impl Redis {
     }
 }
 
-fn read_record(record: &[u8]) -> Option<(OwnerId, lock_core::FencingToken, bool, OwnerLabel)> {
+/// A watermark. One that no script of ours wrote, and that is no token, leaves none to be granted.
+fn highest(mark: &Value) -> FencingToken {
+    match mark {
+        Value::Nil => FencingToken::ZERO,
+        mark => reply::token(mark).unwrap_or(FencingToken::MAX),
+    }
+}
+
+fn read_record(record: &[u8]) -> Option<(OwnerId, FencingToken, bool, OwnerLabel)> {
     let mut parts = std::str::from_utf8(record).ok()?.splitn(4, ' ');
     let owner = parts.next()?.parse().ok()?;
-    let token = lock_core::FencingToken::new(parts.next()?.parse().ok()?)?;
+    let token = FencingToken::new(parts.next()?.parse().ok()?)?;
     let kept = parts.next()? == "1";
     Some((owner, token, kept, OwnerLabel::new(parts.next()?).ok()?))
 }

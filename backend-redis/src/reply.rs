@@ -166,7 +166,11 @@ impl Reply {
                 ErrorKind::InvalidInput,
                 format!("the lease is above this store's longest lease; allowed is up to {show}"),
             ),
-            Self::Exhausted => Error::new(ErrorKind::Config, "the fencing tokens are used up"),
+            Self::Exhausted => Error::new(
+                ErrorKind::Config,
+                "the fencing tokens are used up, since the store's highest token is at the limit; \
+                 `leasehold init --reset-tokens` sets them back",
+            ),
             Self::Word(word) if word == "gone" => {
                 Error::new(ErrorKind::NotHeld, "the grant whose token was to be raised is gone")
             }

@@ -9,7 +9,7 @@ use conformance_tests::{
     history::{ALL_RULES, Recorder, assert_clean},
     kit::{Redis, RedisCluster, Server as _, wait::until},
 };
-use lock_core::{Attempt, LockClient, Outcome, OwnerId, Release};
+use lock_core::{Attempt, Env as _, LockClient, Outcome, OwnerId, Release, Renewal, SystemEnv};
 
 use self::support::{
     belief::hold,
@@ -81,8 +81,15 @@ async fn renewals_find_their_keys_on_either_side_of_a_move() {
     let (two, moved) = two.expect("no second name in the bucket");
     begin_move(&cluster, slot, (from, to), &moved).await;
 
-    // One key is here, the other one there, and both are renewed.
+    // One key is here, the other one there, and both are renewed, by no more than the longest lease.
     renewed(&*store, &[&one, &two]).await;
+    let record = format!("{BUCKET}epoch");
+    cluster.nodes()[from].cli(&["HSET", &record, "longest", "10000000"]).await.unwrap();
+    for answer in store.renew(&[&one, &two], SystemEnv.now()).await {
+        let short = Duration::from_secs(10);
+        assert!(matches!(answer, Renewal::Renewed { lease, .. } if lease == short), "{answer:?}");
+    }
+    cluster.nodes()[from].cli(&["HSET", &record, "longest", "30000000"]).await.unwrap();
     let asked = calls(&cluster.nodes()[to], "asking").await;
     assert!(asked > 0, "nobody was sent to the other node");
     // Nothing is granted on half of the bucket.

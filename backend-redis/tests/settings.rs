@@ -10,7 +10,8 @@ use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Redis, RedisOptions, Server as _, wait::until};
 use lock_core::{
-    Backend, Env as _, ErrorKind, LockClient, Outcome, Promise, Release, Renewal, SystemEnv,
+    Attempt, Backend, Env as _, ErrorKind, Init, LockClient, Outcome, Promise, Release, Renewal,
+    SystemEnv,
 };
 
 use self::support::{clusters, connect, granted, request, server, url};
@@ -118,11 +119,49 @@ async fn a_timeout_of_one_node_of_a_cluster_shows_when_it_is_changed() {
     promised(&*store, "it has stopped writing 10s after").await;
 }
 
+fn one(servers: &[Redis], options: &str) -> changes::Connecting {
+    let url = format!("{}?{options}", url(&servers[0]));
+    Box::pin(async move { connect(&url).await })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_change_of_a_setting_and_no_loss_of_data_admit_two_holders() {
-    changes::try_all(1, |servers, options| {
-        let url = format!("{}?{options}", url(&servers[0]));
-        Box::pin(async move { connect(&url).await })
-    })
-    .await;
+    changes::try_all(1, one).await;
+}
+
+#[tokio::test]
+async fn tokens_that_are_used_up_are_told_and_set_back() {
+    changes::try_used_up_tokens(1, "leasehold:{0}:epoch", one).await;
+}
+
+/// Other places of a lock than that of its epoch record are no reason to renew for longer.
+#[tokio::test]
+async fn a_lowered_longest_lease_binds_renewals_in_each_bucket() {
+    let cluster = clusters::cluster(0, "").await;
+    let store = connect(&clusters::url(&cluster, "")).await;
+    let mut held = Vec::new();
+    for number in 0..8 {
+        held.push(granted(&*store, &request(&format!("job {number}"), LEASE)).await);
+    }
+    let short = Duration::from_secs(2);
+    let init = Init { longest_lease: Some(short), ..Init::default() };
+    let operator = connect(&clusters::url(&cluster, "")).await;
+    assert!(operator.init(&init).await.unwrap().grants_in >= LEASE);
+    let held: Vec<_> = held.iter().collect();
+    for answer in store.renew(&held, SystemEnv.now()).await {
+        assert!(matches!(answer, Renewal::Renewed { lease, .. } if lease == short), "{answer:?}");
+    }
+}
+
+/// A try of an attempt whose answer was lost, made again with what its client still knows.
+#[tokio::test]
+async fn a_lowered_longest_lease_binds_the_repeat_of_an_attempt() {
+    let server = server().await;
+    let (store, operator) = (connect(&url(&server)).await, connect(&url(&server)).await);
+    let attempt = request("a", LEASE);
+    granted(&*store, &attempt).await;
+    let init = Init { longest_lease: Some(Duration::from_secs(2)), ..Init::default() };
+    operator.init(&init).await.unwrap();
+    let again = store.try_acquire(&attempt).await;
+    assert!(matches!(again, Ok(Attempt::Quarantined(_))), "{again:?}");
 }

@@ -95,6 +95,11 @@ impl Backend for Redlock {
         self.0.init(init).await.map_err(|error| error.at("redlock", "init"))
     }
 
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        let highest = self.0.highest_mark().await;
+        highest.map(Some).map_err(|error| error.at("redlock", "highest-token"))
+    }
+
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
         self.0.refresh().await.map_err(|error| error.at("redlock", "clock"))?;
         let (wall, here) = (SystemEnv.wall_micros(), micros(SystemEnv.now()));

@@ -288,7 +288,12 @@ impl<'a> Ballot<'a> {
                     Some(ErrorKind::InvalidInput),
                     "refuses a lease above its longest lease".into(),
                 ),
-                "exhausted" => (Some(ErrorKind::Config), "has used up its fencing tokens".into()),
+                "exhausted" => (
+                    Some(ErrorKind::Config),
+                    "has no fencing tokens left, since its fencing tokens are used up; \
+                     `leasehold init --reset-tokens` sets them back"
+                        .into(),
+                ),
                 word => (None, format!("answered {word:?}")),
             },
         })

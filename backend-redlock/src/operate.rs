@@ -158,6 +158,26 @@ impl Quorum {
         all.ok_or_else(not_understood)
     }
 
+    /// The highest watermark of those nodes that answer, at least a majority.
+    pub(crate) async fn highest_mark(self: &Arc<Self>) -> Result<FencingToken, Error> {
+        let keys = vec![self.peers[0].node.epoch_key()];
+        let call = Call::plain(&scripts::HIGHEST, keys, Vec::new());
+        let mut round = self.ask(&self.contacts(), &call, self.options.patient_wait());
+        let (mut highest, mut answered, mut failure) = (FencingToken::ZERO, 0, None);
+        while let Some((_, answer)) = round.next().await {
+            match answer {
+                Ok(answer) => {
+                    answered += 1;
+                    let mark = FencingToken::new(answer.number(2)?).unwrap_or(FencingToken::MAX);
+                    highest = highest.max(mark);
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        round.finish(self, |_, _| {});
+        if answered < self.majority() { Err(self.too_few(answered, failure)) } else { Ok(highest) }
+    }
+
     pub(crate) async fn raise(
         self: &Arc<Self>,
         grant: &Grant,

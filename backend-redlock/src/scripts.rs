@@ -23,6 +23,9 @@ pub(crate) static WRITE: LazyLock<Script> =
 /// Looks at locks.
 pub(crate) static LOOK: LazyLock<Script> =
     LazyLock::new(|| Script::plain(include_str!("scripts/look.lua")));
+/// Asks for the highest watermark.
+pub(crate) static HIGHEST: LazyLock<Script> =
+    LazyLock::new(|| Script::plain(include_str!("scripts/highest.lua")));
 /// Asks for clock and settings.
 pub(crate) static HELLO: LazyLock<Script> =
     LazyLock::new(|| Script::plain(include_str!("scripts/hello.lua")));

@@ -5,9 +5,11 @@
 mod changes;
 mod support;
 
+use std::time::Duration;
+
 use backend_redis::RedisBuilder;
 use backend_redlock::RedlockBuilder;
-use conformance_tests::kit::{ClientCertificates, RedisOptions, Server as _};
+use conformance_tests::kit::{ClientCertificates, Redis, RedisOptions, Server as _};
 use lock_core::{Env as _, ErrorKind, FencingToken, Outcome, Release, Renewal, SystemEnv};
 
 use self::support::{
@@ -181,13 +183,41 @@ async fn different_numbers_are_made_one_before_anybody_gets_the_grant() {
     assert!(grant.token.get() > first.token.get() + 5_000_000 && highest > first.token.get());
 }
 
+fn quorum(servers: &[Redis], options: &str) -> changes::Connecting {
+    let hosts: Vec<_> = servers.iter().map(|each| each.address().to_string()).collect();
+    let own = "timeout=5s&node_timeout=2s&clock_bound=50ms";
+    let url = format!("redlock://{}?{own}&{options}", hosts.join(","));
+    Box::pin(async move { connect(&url).await })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_change_of_a_setting_and_no_loss_of_data_admit_two_holders() {
-    changes::try_all(3, |servers, options| {
-        let hosts: Vec<_> = servers.iter().map(|each| each.address().to_string()).collect();
-        let own = "timeout=5s&node_timeout=2s&clock_bound=50ms";
-        let url = format!("redlock://{}?{own}&{options}", hosts.join(","));
-        Box::pin(async move { connect(&url).await })
+    changes::try_all(3, quorum).await;
+}
+
+#[tokio::test]
+async fn tokens_that_are_used_up_are_told_and_set_back() {
+    changes::try_used_up_tokens(3, "leasehold-redlock:{0}:epoch", quorum).await;
+}
+
+/// Each node has the setting for itself, and `init` reaches one after the other.
+#[tokio::test]
+async fn a_longest_lease_that_was_lowered_on_one_node_binds_renewals() {
+    let nodes = Nodes::start(3).await;
+    let store = nodes.direct().await;
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    let key = "leasehold-redlock:{0}:epoch";
+    nodes.servers[0].cli(&["HSET", key, "longest", "4000000"]).await.unwrap();
+    // Until its answer is among those that are waited for.
+    eventually("a shorter renewal", || async {
+        match store.renew(&[&grant], SystemEnv.now()).await.remove(0) {
+            Renewal::Renewed { lease, .. } if lease == LEASE => None,
+            Renewal::Renewed { lease, .. } => {
+                assert_eq!(lease, Duration::from_secs(4));
+                Some(())
+            }
+            other => panic!("{other:?}"),
+        }
     })
     .await;
 }

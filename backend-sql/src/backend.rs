@@ -337,6 +337,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_reset_tokens().during::<D>("init")?;
         self.dialect.init(init).await.during::<D>("init")
     }
 

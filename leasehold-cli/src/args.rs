@@ -155,6 +155,14 @@ pub struct Init {
     #[arg(long, value_name = "on|off", hide_possible_values = true)]
     pub quarantine: Option<Switch>,
 
+    /// Set the fencing tokens back to the store's clock, where `check` says that they are used up
+    ///
+    /// The store then grants nothing for one longest lease. Later tokens are LOWER than those granted
+    /// before: what has seen one of these, a database or a file that checks tokens, refuses all that
+    /// come later until its own record of the highest token is removed. (Redis and Redlock only.)
+    #[arg(long, conflicts_with = "first_use")]
+    pub reset_tokens: bool,
+
     /// How to print.
     #[command(flatten)]
     pub output: Output,

@@ -1,5 +1,5 @@
 -- Creates or changes the store's settings.
--- ARGV: 5 first use, 1 or 0   6 longest lease or ''   7 quarantine on, off or ''
+-- ARGV: 5 1 for a first use, 2 to set the tokens back, or 0   6 longest lease or ''   7 quarantine on, off or ''
 -- Answer: {'set', longest lease, quarantine, grants in}
 local now = clock()
 local e = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from', 'span', 'longest', 'quarantine')
@@ -10,7 +10,9 @@ local longest = ARGV[6] ~= '' and ARGV[6] or old
 local quarantine = ARGV[7] ~= '' and ARGV[7] or e[6] or ARGV[4]
 local from, span = tonumber(e[3] or 0), tonumber(e[4] or 0)
 local why = nil
-if not known then
+if ARGV[5] == '2' then
+  why = 'the tokens were set back'
+elseif not known then
   why = e[1] and 'the server restarted or changed its role' or 'the store is new'
 elseif e[5] ~= longest then
   why = 'the longest lease was changed'
@@ -31,7 +33,16 @@ if ARGV[5] == '1' then
   -- Nobody holds a lock, by the operator's word: no longer lease of before is to be waited out.
   span = longest + (tonumber(ARGV[#ARGV]) or 0)
 end
-if ARGV[5] == '1' or (quarantine == 'off' and not (known and e[5] ~= longest)) then from = 0 end
+if ARGV[5] == '1' or (ARGV[5] == '0' and quarantine == 'off' and not (known and e[5] ~= longest)) then
+  from = 0
+end
 redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
   'longest', longest, 'quarantine', quarantine)
+if ARGV[5] == '2' then
+  -- The clock is past all tokens that were ahead of it by no more than they may when grants begin again.
+  local marks = {'mark', 'top'}
+  -- Redlock's, by the names of its script.
+  for at = 0, 1023 do marks[#marks + 1] = 'mark' .. at end
+  redis.call('HDEL', KEYS[1], unpack(marks))
+end
 return {'set', longest, quarantine, text(math.max(0, from - now))}

@@ -7,8 +7,8 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use conformance_tests::kit::{Data, Redis, RedisOptions, Server as _};
 use futures_util::future::join_all;
 use lock_core::{
-    Attempt, Backend, Env as _, Grant, Init, Instant, LockName, OwnerId, OwnerLabel, Renewal,
-    Request, SystemEnv, drift_margin,
+    Attempt, Backend, Env as _, ErrorKind, FencingToken, Grant, Init, Instant, LockName, OwnerId,
+    OwnerLabel, Renewal, Request, SystemEnv, drift_margin,
 };
 
 /// The stores' longest lease at the start, and the lease of the holder.
@@ -179,7 +179,12 @@ impl Case {
         let mut servers = Redis::start_many(servers, RedisOptions::new()).await.unwrap();
         let store = connect(&servers, TOLD_NOTHING).await;
         let (longest, on) = self.first;
-        let init = Init { first_use: true, longest_lease: Some(longest), quarantine: Some(on) };
+        let init = Init {
+            first_use: true,
+            longest_lease: Some(longest),
+            quarantine: Some(on),
+            ..Init::default()
+        };
         store.init(&init).await.unwrap();
         let wanted = request("a", longest);
         let Attempt::Granted(grant) = store.try_acquire(&wanted).await.unwrap() else {
@@ -253,4 +258,58 @@ async fn eventually(store: &dyn Backend, name: &str) -> Duration {
         }
     };
     tokio::time::timeout(SOON, asking).await.unwrap()
+}
+
+/// Another client sets the watermarks to the limit, and an operator sets the tokens back.
+pub(crate) async fn try_used_up_tokens(count: usize, epoch: &str, connect: Connect) {
+    let servers = Redis::start_many(count, RedisOptions::new()).await.unwrap();
+    let store = connect(&servers, TOLD_NOTHING).await;
+    // Also where the quarantine is off, tokens of before are waited out.
+    let first = Init {
+        first_use: true,
+        longest_lease: Some(SHORT),
+        quarantine: Some(false),
+        ..Init::default()
+    };
+    store.init(&first).await.unwrap();
+    let wanted = request("a", SHORT);
+    let Attempt::Granted(held) = store.try_acquire(&wanted).await.unwrap() else {
+        panic!("the lock was free")
+    };
+    let highest = store.highest_token().await.unwrap().unwrap();
+    assert!(highest >= held.token && highest < FencingToken::MAX, "{highest}");
+
+    let marks = ["mark", "top"].map(str::to_owned).into_iter();
+    let marks: Vec<_> = marks.chain((0..1024).map(|at| format!("mark{at}"))).collect();
+    let limit = FencingToken::MAX.to_string();
+    for server in &servers {
+        let fields = marks.iter().flat_map(|mark| [mark.as_str(), &limit]);
+        let set: Vec<_> = ["HSET", epoch].into_iter().chain(fields).collect();
+        server.cli(&set).await.unwrap();
+    }
+    assert_eq!(store.highest_token().await.unwrap(), Some(FencingToken::MAX));
+    let refused = store.try_acquire(&request("b", SHORT)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config);
+    let told = refused.to_string();
+    assert!(told.contains("tokens are used up") && told.contains("--reset-tokens"), "{told}");
+
+    let both = Init { reset_tokens: true, first_use: true, ..Init::default() };
+    assert_eq!(store.init(&both).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    let reset = Init { reset_tokens: true, ..Init::default() };
+    let settings = store.init(&reset).await.unwrap();
+    assert!(!settings.grants_in.is_zero(), "{settings:?}");
+    assert_eq!((settings.longest_lease, settings.quarantine), (SHORT, Some(false)));
+    let again = async {
+        loop {
+            match store.try_acquire(&request("b", SHORT)).await {
+                Ok(Attempt::Granted(grant)) => return grant,
+                _ => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    };
+    let grant = tokio::time::timeout(SOON, again).await.unwrap();
+    assert!(grant.token > held.token, "{} after {}", grant.token, held.token);
+    assert!(SystemEnv.now() >= held.from + SHORT, "nothing was waited out");
+    let highest = store.highest_token().await.unwrap().unwrap();
+    assert!(highest >= grant.token && highest < FencingToken::MAX, "{highest}");
 }

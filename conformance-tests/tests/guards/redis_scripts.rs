@@ -11,11 +11,12 @@ use self::{
         a_clean_up_by_another, a_clean_up_of_what_is_kept, a_client_that_was_told_long_ago,
         a_clock_that_went_back, a_failover_unheard_of, a_floor_far_ahead, a_ghost, a_held_lock,
         a_lease_above_the_longest, a_longer_longest_lease, a_lower_token, a_quarantine,
-        a_raise_by_another, a_raise_far_ahead, a_raise_of_what_is_kept, a_release_by_another,
+        a_quarantine_that_is_turned_on, a_raise_by_another, a_raise_far_ahead,
+        a_raise_of_what_is_kept, a_release_by_another, a_renewal_above_the_longest_lease,
         a_renewal_of_what_is_gone, a_renewal_of_what_is_kept, a_renewal_with_a_shorter_lease,
-        a_repeat, a_repeat_after_a_release_that_keeps, a_repeat_with_a_shorter_lease,
-        a_token_above_the_floor, another_replication, another_run, other_settings,
-        the_token_after_a_raise,
+        a_repeat, a_repeat_above_the_longest_lease, a_repeat_after_a_release_that_keeps,
+        a_repeat_with_a_shorter_lease, a_token_above_the_floor, another_replication, another_run,
+        other_settings, the_token_after_a_raise, tokens_that_are_set_back,
     },
     handover::{
         a_handover_above_a_floor, a_next_past_a_place, a_place_of_the_future,
@@ -85,10 +86,7 @@ const GUARDS: &[Guard<Server>] = &[
     },
     Guard {
         what: "S6: a repeat is the same grant",
-        texts: &[(
-            "if record and string.sub(record, 1, 32) == owner then\n  local _, token, state",
-            "if false then\n  local _, token, state",
-        )],
+        texts: &[("if record and string.sub(record, 1, 32) == owner\n", "if false\n")],
         case: |server| Box::pin(a_repeat(server)),
     },
     Guard {
@@ -291,6 +289,29 @@ const GUARDS: &[Guard<Server>] = &[
         what: "S3: a repeat shortens no lease",
         texts: &[("if redis.call('PTTL', KEYS[2]) < lease then", "if true then")],
         case: |server| Box::pin(a_repeat_with_a_shorter_lease(server)),
+    },
+    Guard {
+        what: "section 4: a repeat keeps the longest lease of now",
+        texts: &[(
+            "  and lease * 1000 <= (redis.call('HGET', KEYS[1], 'longest') or ARGV[3]) + 0 then",
+            "  then",
+        )],
+        case: |server| Box::pin(a_repeat_above_the_longest_lease(server)),
+    },
+    Guard {
+        what: "section 4: a renewal keeps the longest lease of now",
+        texts: &[("if longest ~= 0 then lease", "if false then lease")],
+        case: |server| Box::pin(a_renewal_above_the_longest_lease(server)),
+    },
+    Guard {
+        what: "section 4: a quarantine that is turned on is a whole one",
+        texts: &[("elseif e[6] ~= quarantine and quarantine == 'on' then", "elseif false then")],
+        case: |server| Box::pin(a_quarantine_that_is_turned_on(server)),
+    },
+    Guard {
+        what: "section 4: tokens that are set back wait for a quarantine",
+        texts: &[("if ARGV[5] == '2' then\n  why =", "if false then\n  why =")],
+        case: |server| Box::pin(tokens_that_are_set_back(server)),
     },
     Guard {
         what: "S3: a renewal shortens no lease",

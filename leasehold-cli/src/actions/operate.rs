@@ -24,6 +24,7 @@ pub(super) async fn init(place: &Place, args: &Init) -> Result<u8, Failure> {
         restored: args.restored,
         longest_lease: args.longest_lease,
         quarantine: args.quarantine.map(|switch| switch == Switch::On),
+        reset_tokens: args.reset_tokens,
     };
     let store = place.open().await?;
     let settings = store.init(&wanted).await;

@@ -1,7 +1,7 @@
 //! `schema` and `check`: what a store is like.
 
 use humantime::format_duration;
-use leasehold::{Guarantees, LockName, QuarantineUse, StoreUrl};
+use leasehold::{Error, FencingToken, Guarantees, LockName, QuarantineUse, StoreUrl};
 use serde_json::json;
 
 use crate::args::Output;
@@ -23,21 +23,29 @@ pub(super) async fn check(place: &Place, output: Output) -> Result<u8, Failure> 
     let asked = async {
         // Any name: a store that does not know it yet may lack its tables.
         store.inspect(&LockName::new("leasehold check")?).await?;
-        store.clock_difference_micros().await
+        Ok((store.clock_difference_micros().await?, store.highest_token().await?))
     };
-    let clock = asked.await;
+    let asked: Result<_, Error> = asked.await;
     let guarantees = store.guarantees();
     close(&*store).await;
-    let clock = clock.map_err(|error| Failure::of(&error))?;
+    let (clock, highest) = asked.map_err(|error| Failure::of(&error))?;
     print(&if output.json {
         show::json(&json!({
             "store": place.url().to_string(),
             "backend": store.kind(),
             "clock_difference_micros": clock,
+            "highest_token": highest,
+            "tokens_used_up": highest == Some(FencingToken::MAX),
             "guarantees": *guarantees,
         }))?
     } else {
-        format!("store         {}\n{}{}", place.url(), lines(&guarantees), clock_line(clock))
+        format!(
+            "store         {}\n{}{}{}",
+            place.url(),
+            lines(&guarantees),
+            clock_line(clock),
+            highest.map(highest_line).unwrap_or_default()
+        )
     })
 }
 
@@ -50,6 +58,16 @@ fn clock_line(micros: Option<i64>) -> String {
         }
     };
     format!("store clock   {told}\n")
+}
+
+fn highest_line(highest: FencingToken) -> String {
+    let told = if highest == FencingToken::MAX {
+        "tokens are used up: names are granted no more; see 'leasehold init --help', --reset-tokens"
+            .to_owned()
+    } else {
+        highest.to_string()
+    };
+    format!("highest token {told}\n")
 }
 
 fn lines(guarantees: &Guarantees) -> String {

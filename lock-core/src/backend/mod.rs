@@ -177,13 +177,20 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// `first_use` is given. After `restored` nothing is granted until every lease that may be held
     /// is over.
     ///
-    /// *Errors*: `Unsupported` for a setting that the store does not have, and for `restored` where the
-    /// store cannot hold grants back; `InvalidInput` for a longest lease out of its range.
+    /// *Errors*: `Unsupported` for a setting that the store does not have, for `restored` where the
+    /// store cannot hold grants back, and for `reset_tokens` where it cannot set its tokens back;
+    /// `InvalidInput` for a longest lease out of its range.
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error>;
 
     /// The difference between the store's wall clock and this process's, in microseconds (positive
     /// when the store is ahead); `None` where the store uses this machine's clock.
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error>;
+
+    /// The highest token that the store remembers, of all names; `None` where it does not tell. At
+    /// [`FencingToken::MAX`] tokens are used up, and nothing is granted.
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        Ok(None)
+    }
 
     /// Ends connections and background work, after all guards are gone.
     async fn close(&self);

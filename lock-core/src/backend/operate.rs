@@ -72,6 +72,11 @@ pub struct Init {
     pub longest_lease: Option<Duration>,
     /// Whether a loss of data is followed by a quarantine; `None` keeps what is set, or on.
     pub quarantine: Option<bool>,
+    /// Sets the tokens back to the store's clock, where somebody has set them so far ahead that they are used up.
+    /// The store grants nothing for a whole quarantine, also where that is off, and not with `first_use`. Tokens
+    /// are lower than before then: a fence that admitted one of those refuses all of these, until its own record
+    /// is removed.
+    pub reset_tokens: bool,
 }
 
 impl Init {
@@ -83,6 +88,17 @@ impl Init {
         if self.restored {
             let message = format!("this store cannot be told that it was restored: {why}");
             return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok(())
+    }
+
+    /// Refuses [`reset_tokens`](Self::reset_tokens) in a store that cannot set its tokens back.
+    ///
+    /// # Errors
+    /// `Unsupported`, if it was asked for.
+    pub fn refuse_reset_tokens(&self) -> Result<(), Error> {
+        if self.reset_tokens {
+            return Err(Error::new(ErrorKind::Unsupported, "this store cannot set its tokens back"));
         }
         Ok(())
     }

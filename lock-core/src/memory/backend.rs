@@ -150,6 +150,7 @@ impl Backend for Memory {
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
         let refused = init.refuse_restored("it lives in this process, and has no older state");
         refused.map_err(|error| error.at("memory", "init"))?;
+        init.refuse_reset_tokens().map_err(|error| error.at("memory", "init"))?;
         let mut store = self.store();
         if let Some(longest) = init.longest_lease {
             if longest < Self::SHORTEST_LEASE {

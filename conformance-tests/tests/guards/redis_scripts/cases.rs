@@ -92,6 +92,36 @@ pub(crate) async fn a_longer_longest_lease(server: &mut Server) -> Verdict {
     waits(server.set_longest(2 * LONGEST).await, 2 * LONGEST)
 }
 
+pub(crate) async fn a_quarantine_that_is_turned_on(server: &mut Server) -> Verdict {
+    server.note("quarantine", "off").await;
+    waits(server.set_up("0", "", "on").await, LONGEST)
+}
+
+pub(crate) async fn tokens_that_are_set_back(server: &mut Server) -> Verdict {
+    waits(server.set_up("2", "", "").await, LONGEST)
+}
+
+/// Another client has lowered it.
+pub(crate) async fn a_repeat_above_the_longest_lease(server: &mut Server) -> Verdict {
+    server.taken("a").await?;
+    server.note("longest", &(LONGEST / 2).to_string()).await;
+    match server.taken("a").await {
+        Ok(token) => Err(format!("it was granted again, with {token}")),
+        Err(_) => Ok(()),
+    }
+}
+
+pub(crate) async fn a_renewal_above_the_longest_lease(server: &mut Server) -> Verdict {
+    let short = Attempt { lease: 100, ..server.attempt("a").await };
+    server.ask(Way::Short, &short).await?;
+    server.note("longest", "5000000").await;
+    assert_eq!(server.renew("a", 20_000).await, 1);
+    match server.left().await {
+        left if left <= 5_000 => Ok(()),
+        left => Err(format!("it ends in {left} ms")),
+    }
+}
+
 pub(crate) async fn a_lease_above_the_longest(server: &mut Server, way: Way) -> Verdict {
     refused(server, way, |attempt| attempt.lease = LONGEST / 1_000 + 1).await
 }

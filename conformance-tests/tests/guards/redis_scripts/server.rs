@@ -226,18 +226,24 @@ impl Server {
 
     /// Changes the longest lease; says in how long it grants again.
     pub(crate) async fn set_longest(&mut self, micros: u64) -> u64 {
+        self.set_up("0", &micros.to_string(), "").await
+    }
+
+    /// The same for all that `init.lua` sets.
+    pub(crate) async fn set_up(&mut self, how: &str, longest: &str, quarantine: &str) -> u64 {
         let mut arguments = self.in_epoch();
-        arguments.extend(["0".to_owned(), micros.to_string(), String::new()]);
+        arguments.extend([how, longest, quarantine].map(str::to_owned));
         arguments.extend([u64::MAX.to_string(), String::new()]);
         let keys = [self.epoch()];
         let answer = parts(self.eval(INIT, &keys, &arguments).await);
-        assert_eq!((text(&answer[1]), text(&answer[2])), (micros.to_string(), "on".to_owned()));
+        assert!(longest.is_empty() || text(&answer[1]) == longest, "{answer:?}");
+        assert_eq!(text(&answer[2]), "on");
         text(&answer[3]).parse().unwrap()
     }
 
     /// 1 renewed, 2 somebody else's, 0 gone.
     pub(crate) async fn renew(&mut self, letter: &str, lease: u64) -> i64 {
-        let keys = [self.key("lock", "a")];
+        let keys = [self.key("lock", "a"), self.epoch()];
         let answer = self.eval(RENEW, &keys, &[owner(letter), lease.to_string()]).await;
         text(&parts(answer)[0]).parse().unwrap()
     }

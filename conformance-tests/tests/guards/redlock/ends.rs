@@ -90,6 +90,11 @@ pub(crate) const GUARDS: &[Guard<Node>] = &[
         case: |node| Box::pin(a_renewal_of_what_is_kept(node)),
     },
     Guard {
+        what: "section 4: a renewal keeps the longest lease of now",
+        texts: &[("if longest ~= 0 then lease", "if false then lease")],
+        case: |node| Box::pin(a_renewal_above_the_longest_lease(node)),
+    },
+    Guard {
         what: "S3: a renewal shortens no lease",
         texts: &[("if redis.call('PTTL', KEYS[at]) < lease then", "if true then")],
         case: |node| Box::pin(a_renewal_with_a_shorter_lease(node)),
@@ -288,6 +293,17 @@ async fn a_renewal_of_what_is_kept(node: &mut Node) -> Verdict {
     match node.renew("a", 20_000, u64::MAX >> 11).await {
         1 => Err("what was released was renewed".to_owned()),
         _ => Ok(()),
+    }
+}
+
+async fn a_renewal_above_the_longest_lease(node: &mut Node) -> Verdict {
+    node.taken("a").await?;
+    let left = node.left().await;
+    node.note("longest", "1000000").await;
+    assert_eq!(node.renew("a", 2 * left, u64::MAX >> 11).await, 1);
+    match node.left().await {
+        longer if longer <= left => Ok(()),
+        longer => Err(format!("it ends in {longer} ms")),
     }
 }
 
