@@ -98,7 +98,10 @@ impl Init {
     /// `Unsupported`, if it was asked for.
     pub fn refuse_reset_tokens(&self) -> Result<(), Error> {
         if self.reset_tokens {
-            return Err(Error::new(ErrorKind::Unsupported, "this store cannot set its tokens back"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "this store cannot set its tokens back",
+            ));
         }
         Ok(())
     }
