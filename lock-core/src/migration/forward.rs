@@ -88,6 +88,10 @@ impl Backend for Migration {
         self.backend().clock_difference_micros().await
     }
 
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        self.backend().highest_token().await
+    }
+
     async fn close(&self) {
         self.record.close().await;
         for store in &self.stores {

@@ -141,6 +141,10 @@ impl Backend for Single {
         self.store.clock_difference_micros().await
     }
 
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        self.store.highest_token().await
+    }
+
     async fn close(&self) {
         self.store.close().await;
     }
