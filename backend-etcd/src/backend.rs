@@ -122,7 +122,7 @@ impl Backend for EtcdBackend {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        init.check_tokens_stay().during("init")?;
+        init.refuse_reset_tokens().during("init")?;
         self.set_up(init).await.during("init")
     }
 

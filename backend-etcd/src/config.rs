@@ -138,6 +138,15 @@ impl EtcdBuilder {
             let shown = humantime::format_duration(self.timeout);
             return refuse(format!("timeout {shown} is not allowed; allowed are 1ms to 1h"));
         }
+        // The driver takes the application's provider of cryptography, then its own, and panics without any.
+        #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc")))]
+        if rustls::crypto::CryptoProvider::get_default().is_none()
+            && (self.tls.is_some() || self.endpoints.iter().any(|at| at.starts_with("https:")))
+        {
+            let message = "TLS needs a provider of cryptography; needed is the feature tls-ring or tls-aws-lc, or \
+                           one that the application installed as rustls's default";
+            return Err(Error::new(ErrorKind::Config, message));
+        }
         let mut options = ConnectOptions::new()
             .with_connect_timeout(self.timeout)
             .with_auto_token_refresh(true)
@@ -271,12 +280,13 @@ fn parse(url: &str) -> Result<EtcdBuilder, Error> {
                 private = Some(read(&key, &value)?);
                 builder
             }
-            other => {
-                let other = if secret { "an option" } else { other };
-                return Err(refuse(format!(
-                    "{other} in the URL of an etcd store is not known; allowed are prefix, \
+            // Not repeated: its name may be a part of a password, too.
+            _ => {
+                return Err(refuse(
+                    "an option in the URL of an etcd store is not known; allowed are prefix, \
                      longest_lease, spare_leases, timeout, ca, cert, key"
-                )));
+                        .to_owned(),
+                ));
             }
         };
     }
@@ -318,6 +328,9 @@ mod tests {
             "etcd://u:sesame@h1:port",
             "etcd://u:sesame@h1?prefix=a&prefix=sesame",
             "etcd://u:?sesame@h1",
+            "etcd://h1?sesame",
+            "etcd://h1?sesame=1&timeout=1s",
+            "etcd://h1?password=sesame",
             "etcd://u:12?timeout=sesame@h1",
             "etcd://u:12?spare_leases=sesame@h1",
         ] {

@@ -10,6 +10,20 @@ use crate::members::{NoMember, Unseen};
 const NO_SPACE: &str = "etcd's space quota is exceeded, and it takes no writes; compact and \
                         defragment it, then disarm the alarm";
 
+/// What etcd answers before a request enters its log, or to a mere read, whatever the status code: `Unknown` for
+/// the first three. Nothing was carried out, and the same may succeed later. From `rpctypes/error.go`,
+/// `v3rpc/util.go` and raft's errors.
+const NOT_CARRIED_OUT: [&str; 7] = [
+    "etcdserver: too many requests",
+    // Such as while it hands its leadership over.
+    "raft proposal dropped",
+    "not a primary lessor",
+    "etcdserver: no leader",
+    "etcdserver: leader changed",
+    "etcdserver: not capable",
+    "etcdserver: request timed out, waiting for the applied index took too long",
+];
+
 /// What the steps need to know of a failed call.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -49,6 +63,9 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
         );
     }
     let (kind, message) = match &error {
+        E::GRpcStatus(status) if NOT_CARRIED_OUT.contains(&status.message()) => {
+            (ErrorKind::Unavailable, "etcd cannot carry the request out now")
+        }
         E::GRpcStatus(status) => match status.code() as i32 {
             // Of what we call only what names a lease can lack something.
             5 => return Failure::LeaseGone,
@@ -69,6 +86,11 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
             3 | 9 | 11 | 12 => (ErrorKind::Config, "etcd refuses the request"),
             8 if status.message().contains("space exceeded") => (ErrorKind::Config, NO_SPACE),
             8 => (ErrorKind::Unavailable, "etcd has too much to do"),
+            15 => (
+                ErrorKind::Config,
+                "etcd's members differ in their data, and it takes no writes; repair it, then disarm \
+                 the alarm",
+            ),
             // The connection broke or etcd gave up; the request may have been carried out.
             _ => (ErrorKind::OutcomeUnknown, "etcd did not answer the request"),
         },
@@ -115,4 +137,32 @@ fn is_due_to<E: std::error::Error + 'static>(error: &etcd_client::Error) -> bool
 pub(crate) fn late(limit: Duration) -> Error {
     let limit = humantime::format_duration(limit);
     Error::new(ErrorKind::Timeout, format!("etcd did not answer within {limit}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_client::Error as E;
+    use tonic::{Code, Status};
+
+    use super::*;
+
+    fn kind(code: Code, message: &str) -> ErrorKind {
+        Error::from(failure(E::GRpcStatus(Status::new(code, message)))).kind()
+    }
+
+    /// Those that no test of a real server brings about.
+    #[test]
+    fn what_was_not_carried_out_is_told_from_what_may_have_been() {
+        for message in NOT_CARRIED_OUT {
+            assert_eq!(kind(Code::Unknown, message), ErrorKind::Unavailable, "{message}");
+        }
+        for message in [
+            "etcdserver: request timed out",
+            "etcdserver: request timed out, possibly due to previous leader failure",
+            "etcdserver: server stopped",
+            "raft: stopped",
+        ] {
+            assert_eq!(kind(Code::Unavailable, message), ErrorKind::OutcomeUnknown, "{message}");
+        }
+    }
 }

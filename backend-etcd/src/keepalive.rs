@@ -15,8 +15,9 @@ use crate::{
     rpc::Rpc,
 };
 
-/// A stream on which a keepalive has had no answer for this long is given up: it hangs, and has no
-/// other way to say so. Answers take well under a millisecond of a server's time.
+/// A stream on which keepalives wait and nothing is answered for this long is given up: it hangs, and has
+/// no other way to say so. One answer may take longer: a follower passes keepalives on to the leader one
+/// after the other, so that the last of 10,000 waits for seconds.
 const STUCK: Duration = Duration::from_secs(1);
 /// Between two attempts to open a stream.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -106,9 +107,15 @@ impl Task {
     ) -> Option<Error> {
         let mut ledger = Ledger::default();
         let mut ask = Some(first);
+        // When something was answered last, or the first of those that wait was sent.
+        let mut heard = SystemEnv.now();
         loop {
             if let Some((lease, answer)) = ask.take() {
-                ledger.sent(lease, SystemEnv.now());
+                let now = SystemEnv.now();
+                if ledger.is_empty() {
+                    heard = now;
+                }
+                ledger.sent(lease, now);
                 self.waiting.entry(lease).or_default().push_back(answer);
                 keeper.id = lease;
                 match tokio::time::timeout(STUCK, keeper.keep_alive()).await {
@@ -117,18 +124,17 @@ impl Task {
                     Err(_) => return Some(late(STUCK)),
                 }
             }
-            let alarm = async {
-                match ledger.oldest() {
-                    Some(sent) => SystemEnv.sleep((sent + STUCK).since(SystemEnv.now())).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let waits = !ledger.is_empty();
+            let stuck = async { SystemEnv.sleep((heard + STUCK).since(SystemEnv.now())).await };
             tokio::select! {
                 // Answers first, so that a task that was held up does not take a stream for stuck
                 // whose answers lie there.
                 biased;
                 message = stream.message() => match message {
-                    Ok(Some(message)) => self.credit(&mut ledger, &message),
+                    Ok(Some(message)) => {
+                        heard = SystemEnv.now();
+                        self.credit(&mut ledger, &message);
+                    }
                     Ok(None) => {
                         let message = "etcd ended the keepalive stream";
                         return Some(Error::new(ErrorKind::Unavailable, message));
@@ -136,7 +142,7 @@ impl Task {
                     Err(error) => return Some(failure(error).into()),
                 },
                 next = self.inbox.recv() => ask = Some(next?),
-                () = alarm => return Some(late(STUCK)),
+                () = stuck, if waits => return Some(late(STUCK)),
             }
         }
     }

@@ -109,6 +109,7 @@ impl EtcdBackend {
     }
 
     pub(crate) async fn set_up(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_restored("it notices a restore itself")?;
         if let Some(longest) = init.longest_lease {
             check_longest(longest)?;
         }

@@ -7,8 +7,14 @@ use std::time::Duration;
 
 use conformance_tests::kit::{Etcd, EtcdOptions, Server as _, SlowFlush};
 use lock_core::{Env as _, ErrorKind, LockClient, SystemEnv};
+use tokio::task::JoinSet;
+
+use etcd_client::{AlarmAction, AlarmType, Client};
 
 use self::support::{WAIT, connect, held_and_waited_for, request, served, somebody_waits};
+
+/// What etcd says then.
+const OVERLOADED: &str = "too many requests";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_disk_makes_locks_slow_and_loses_none() {
@@ -87,4 +93,59 @@ async fn with_a_full_quota_locks_are_kept_and_given_back_and_none_is_granted() {
     etcd.ctl(&["defrag"]).await.unwrap();
     etcd.ctl(&["alarm", "disarm"]).await.unwrap();
     client.lock("other").wait(WAIT).acquire().await.unwrap().release().await.unwrap();
+}
+
+/// etcd refuses requests while it has carried out 5,000 fewer than it has agreed on. The status of such an
+/// answer does not tell it from one of unknown outcome.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_overloaded_etcd_refuses_is_known_not_to_be_carried_out() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let address = etcd.endpoints()[0];
+    let client = LockClient::new(connect(address, "5s").await);
+    // With leases in stock, the attempt is all that is sent.
+    for _ in 0..4 {
+        client.lock("job").acquire().await.unwrap().release().await.unwrap();
+    }
+    // The log is flushed, so that requests are agreed on; the database is not, so that they wait there.
+    let (process, database) = (etcd.members()[0].process(), etcd.members()[0].database());
+    let slow = SlowFlush::start_on(process, WAIT, &[database]).await.unwrap();
+    let others = Client::connect([address.to_string()], None).await.unwrap();
+    let mut flood = JoinSet::new();
+    for number in 0..6_000 {
+        let mut others = others.kv_client();
+        flood.spawn(async move { others.put(format!("flood/{number}"), "", None).await });
+    }
+    let overloaded = async {
+        while let Some(put) = flood.join_next().await {
+            if put.unwrap().is_err_and(|error| error.to_string().contains(OVERLOADED)) {
+                return;
+            }
+        }
+        panic!("the fault did not happen");
+    };
+    tokio::time::timeout(WAIT, overloaded).await.expect("the fault did not happen");
+    let error = client.backend().try_acquire(&request()).await.expect_err("it is overloaded");
+    assert!(format!("{error:#}").contains(OVERLOADED), "the fault did not happen: {error:#}");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:#}");
+    let waiting = tokio::spawn(client.lock("job").wait(WAIT * 3).acquire());
+    // Its attempts are refused meanwhile: none can be seen from outside, but that it has not got the lock.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!waiting.is_finished(), "the fault was over");
+    drop(slow);
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    let tombstones = ["get", "--prefix", "--keys-only", "leasehold/%leasehold/abandoned/"];
+    assert_eq!(etcd.ctl(&tombstones).await.unwrap(), "", "tombstones of what was refused");
+}
+
+/// Members that differ are no matter of waiting, and take no writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_corrupt_cluster_needs_an_operator() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let address = etcd.endpoints()[0];
+    let client = LockClient::new(connect(address, "5s").await);
+    let others = Client::connect([address.to_string()], None).await.unwrap();
+    let (action, kind) = (AlarmAction::Activate, AlarmType::Corrupt);
+    others.maintenance_client().alarm(action, kind, None).await.unwrap();
+    let error = client.lock("job").wait(WAIT).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error:#}");
 }

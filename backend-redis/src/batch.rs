@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use lock_core::{Error, ErrorKind, Grant, OwnerId, OwnerLabel, Request};
+use lock_core::{Error, Grant, OwnerId, OwnerLabel, Request};
 use tokio::sync::oneshot;
 
 use crate::{
     backend::millis,
+    error,
     keys::{Bucket, Keys},
     reply::{self, Reply},
-    room::{Carrier, Habit, Room},
+    room::{Carrier, Habit, Queued, Room},
     scripts,
     store::{Answer, Store},
 };
@@ -69,23 +70,28 @@ impl Store {
         bucket: Bucket,
         (job, answered): (Job, Answered),
     ) -> Result<Option<u64>, Error> {
-        self.gathering(bucket).join(self, job);
-        answered.await.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::OutcomeUnknown, "the runtime of the call has ended"))
-        })
+        let answer = async { answered.await.ok() };
+        self.gathering(bucket).call(self, job, self.settings.timeout, answer).await?
     }
 }
 
 impl Carrier<Job> for Store {
-    async fn carry(self: Arc<Self>, jobs: Vec<Job>) {
+    async fn carry(self: Arc<Self>, jobs: Vec<Queued<Job>>) {
         call(&self, jobs).await;
     }
 }
 
-async fn call(store: &Store, mut batch: Vec<Job>) {
-    let Some(bucket) = batch.first().map(|job| job.bucket) else { return };
-    // Whoever has gone meanwhile wants nothing done.
-    batch.retain(|job| !job.answer.is_closed());
+async fn call(store: &Store, batch: Vec<Queued<Job>>) {
+    let Some(bucket) = batch.first().map(|queued| queued.job().bucket) else { return };
+    let ready = async { store.link(bucket).await?.handshake().await }.await;
+    // As late as can be: a server that hangs is mostly noticed before this.
+    let batch: Vec<Job> = batch.into_iter().filter_map(Queued::take).collect();
+    if let Err(error) = ready.map_err(error::before_asking) {
+        for job in batch {
+            job.answer.send(Err(error.clone())).ok();
+        }
+        return;
+    }
     // One label for all; who has another, as by a second client on the same store, asks for itself.
     let label = batch.iter().find_map(|job| Some(job.attempt.as_ref()?.label.clone()));
     let fits =
@@ -108,7 +114,6 @@ async fn call(store: &Store, mut batch: Vec<Job>) {
 }
 
 async fn ask(store: &Store, bucket: Bucket, batch: &mut [Job]) -> Result<Vec<Option<u64>>, Error> {
-    store.link(bucket).await?;
     batch.sort_by_key(|job| job.attempt.is_some());
     let owners: Vec<_> = batch.iter().map(|job| job.owner.to_string()).collect();
     let (releases, attempts) = batch.split_at(batch.partition_point(|job| job.attempt.is_none()));

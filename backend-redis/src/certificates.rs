@@ -1,18 +1,37 @@
 //! Certificates as they are given. Those that cannot be used are refused when a store is described, since a
-//! connection would fail as if the server were down.
+//! connection would fail as if the server were down. And the provider of cryptography.
+
+use std::sync::Arc;
 
 use lock_core::{Error, ErrorKind};
+#[cfg(all(feature = "tls-aws-lc", not(feature = "tls-ring")))]
+use rustls::crypto::aws_lc_rs as own_provider;
+#[cfg(feature = "tls-ring")]
+use rustls::crypto::ring as own_provider;
 use rustls::{
     RootCertStore,
-    crypto::ring,
+    crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     sign::CertifiedKey,
 };
 
-/// Sees to it that there is a default provider: another crate may have brought a second one, and then there is
-/// none.
-pub(crate) fn provide() {
-    ring::default_provider().install_default().ok();
+/// The provider that the application installed for its process, otherwise our own, which is installed nowhere:
+/// what holds for the whole process is for the application to say.
+///
+/// # Errors
+/// `Config` where there is neither.
+pub(crate) fn provider() -> Result<Arc<CryptoProvider>, Error> {
+    if let Some(provider) = CryptoProvider::get_default() {
+        return Ok(Arc::clone(provider));
+    }
+    #[cfg(any(feature = "tls-ring", feature = "tls-aws-lc"))]
+    return Ok(Arc::new(own_provider::default_provider()));
+    #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc")))]
+    return Err(Error::new(
+        ErrorKind::Config,
+        "TLS needs a provider of cryptography; needed is the feature tls-ring or tls-aws-lc, or one that the \
+         application installed as rustls's default",
+    ));
 }
 
 fn refuse(message: &str) -> Error {
@@ -36,14 +55,17 @@ pub(crate) fn roots(pem: &[u8]) -> Result<RootCertStore, Error> {
 
 /// # Errors
 /// `InvalidInput` if they cannot be read, or are not for each other. The error shows nothing of them.
-pub(crate) fn own((chain, key): &(Vec<u8>, Vec<u8>)) -> Result<CertifiedKey, Error> {
+pub(crate) fn own(
+    (chain, key): &(Vec<u8>, Vec<u8>),
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, Error> {
     let chain = read(chain).ok_or_else(|| {
         refuse("the client's certificate (cert) cannot be read; allowed are one or more in PEM")
     })?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
         refuse("the client's key (key) cannot be read; allowed is one in PEM, not encrypted")
     })?;
-    CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|error| {
+    CertifiedKey::from_der(chain, key, provider).map_err(|error| {
         refuse("the client's certificate (cert) and key (key) are not for each other")
             .with_source(error)
     })

@@ -16,6 +16,7 @@ use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
 use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, RedisError, Value};
 
 use crate::{
+    connection::Connection,
     error,
     failure::LastFailure,
     settings::Settings,
@@ -252,13 +253,10 @@ impl Map {
 
     async fn exchange(&self, node: &Place) -> Result<Value, Error> {
         let asked = async {
-            let client = self.settings.client(node, ProtocolVersion::RESP2)?;
-            let config = AsyncConnectionConfig::new()
-                .set_response_timeout(None)
-                .set_connection_timeout(Some(self.settings.timeout));
-            let mut connection =
-                client.get_multiplexed_async_connection_with_config(&config).await?;
-            connection.send_packed_command(&Self::question()).await?.extract_error()
+            let login = self.settings.login(ProtocolVersion::RESP2);
+            let config = AsyncConnectionConfig::new().set_response_timeout(None);
+            let connection = Connection::open(&self.settings, node, &login, config).await?;
+            connection.send(&Self::question()).await?.extract_error()
         };
         asked.await.map_err(|error: RedisError| {
             if error.detail().is_some_and(|detail| detail.contains("cluster support disabled")) {

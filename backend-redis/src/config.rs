@@ -7,7 +7,7 @@ use lock_core::{Backend, Env as _, Error, SystemEnv};
 use crate::{
     backend::Redis,
     sentinel::Group,
-    settings::{Login, Protocol, Settings},
+    settings::{Login, Settings},
     store::Store,
     topology::{Place, Topology},
 };
@@ -88,7 +88,7 @@ impl RedisBuilder {
     }
 
     /// A Redis Cluster, found by asking the nodes at these hosts and ports; one would do, several are
-    /// given so that one may be down. Version 7 or newer, database 0.
+    /// given so that one may be down. Database 0.
     #[must_use]
     pub fn cluster<H: Into<String>>(nodes: impl IntoIterator<Item = (H, u16)>) -> Self {
         Self::at(Topology::Cluster(tcp_places(nodes)))
@@ -129,7 +129,6 @@ impl RedisBuilder {
                 timeout: Duration::from_secs(5),
                 longest_lease: None,
                 quarantine: None,
-                protocol: None,
                 allow_eviction: false,
                 failover_margin: None,
                 wait_replicas: 0,
@@ -199,13 +198,6 @@ impl RedisBuilder {
     #[must_use]
     pub fn quarantine(mut self, on: bool) -> Self {
         self.settings.quarantine = Some(on);
-        self
-    }
-
-    /// The protocol. Default: RESP3 where the server has it.
-    #[must_use]
-    pub fn protocol(mut self, protocol: Protocol) -> Self {
-        self.settings.protocol = Some(protocol);
         self
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::future::select_ok;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value,
+    AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value,
     aio::MultiplexedConnection,
 };
 use rustls::pki_types::ServerName;
@@ -19,21 +19,21 @@ use tokio::{
 
 use crate::{driver::Driver, settings::Settings, tls, topology::Place};
 
-/// A connection and its driver. Where the redis crate makes the stream, it runs the driver, too; so we make it.
+/// A connection and its driver. Where the redis crate makes the stream, it runs the driver, too, and takes
+/// the process's default provider of cryptography; so we make every stream.
 pub(crate) struct Connection {
     commands: MultiplexedConnection,
     driver: Driver,
 }
 
 impl Connection {
-    /// To the place that the client was made for.
+    /// To this place. The caller limits the time.
     pub(crate) async fn open(
         settings: &Settings,
-        client: &Client,
         place: &Place,
+        login: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
     ) -> Result<Self, RedisError> {
-        let login = client.get_connection_info().redis_settings();
         match place {
             Place::Tcp(host, port) => {
                 let stream = connect(host, *port, |stream| ready(Ok(stream))).await?;
@@ -41,7 +41,7 @@ impl Connection {
             }
             Place::Tls(host, port) => {
                 let tls = tls::connector(settings)?;
-                let name = ServerName::try_from(host.clone())?;
+                let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
                 let stream = connect(host, *port, |stream| tls.connect(name.clone(), stream));
                 Self::over(stream.await?, login, config).await
             }
@@ -70,11 +70,10 @@ impl Connection {
         self.driver.call(pin!(commands.send_packed_command(command))).await
     }
 
-    /// The answer to the last of these commands.
-    pub(crate) async fn send_all(&self, pipeline: &Pipeline) -> Result<Value, RedisError> {
+    /// The answers to these commands.
+    pub(crate) async fn send_all(&self, pipeline: &Pipeline) -> Result<Vec<Value>, RedisError> {
         let mut commands = self.commands.clone();
-        let answers = commands.send_packed_commands(pipeline, pipeline.len() - 1, 1);
-        Ok(answers.await?.pop().unwrap_or(Value::Nil))
+        commands.send_packed_commands(pipeline, 0, pipeline.len()).await
     }
 }
 
@@ -137,8 +136,8 @@ mod tests {
 
     async fn open(settings: &Settings, config: AsyncConnectionConfig) -> Connection {
         let Topology::Single(place) = &settings.topology else { panic!("{:?}", settings.topology) };
-        let client = settings.client(place, ProtocolVersion::RESP3).unwrap();
-        Connection::open(settings, &client, place, config).await.unwrap()
+        let login = settings.login(ProtocolVersion::RESP3);
+        Connection::open(settings, place, &login, config).await.unwrap()
     }
 
     #[tokio::test]

@@ -50,6 +50,9 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
         (Driver::Server(_), _) if says(error, "unknown command 'SENTINEL'") => {
             (ErrorKind::Config, "the server is no sentinel; use redis:// for one server")
         }
+        (Driver::Server(_), _) if is_of_emptied_key(error) => {
+            (ErrorKind::Unavailable, "the slot is on the move between nodes")
+        }
         // A script refused by ACL inside reports an error of its own.
         (Driver::Server(_), _) if says_no_permission(error) => {
             (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
@@ -76,10 +79,15 @@ pub(crate) fn is_divided(error: &Error) -> bool {
     source.is_some_and(|source: &RedisError| source.kind() == Driver::Server(Server::TryAgain))
 }
 
+/// Whether a script was refused a key. It names all its keys, which were there when it began: so it has emptied this
+/// one, and the slot is on the move.
+pub(crate) fn is_of_emptied_key(error: &RedisError) -> bool {
+    says(error, "attempted to access a non local key")
+}
+
 fn says_no_permission(error: &RedisError) -> bool {
-    ["NOPERM", "ACL failure", "No permissions", "can't run this command"]
-        .iter()
-        .any(|text| says(error, text))
+    // Redis 7.0, and later ones with Valkey.
+    ["The user executing the script", "ACL failure in script"].iter().any(|text| says(error, text))
 }
 
 fn says(error: &RedisError, text: &str) -> bool {
@@ -88,6 +96,11 @@ fn says(error: &RedisError, text: &str) -> bool {
 
 /// An error while connecting: nothing was asked for yet.
 pub(crate) fn of_connecting(error: &RedisError) -> Error {
+    let unheard_of = says(error, "unknown command") && says(error, "HELLO");
+    if error.kind() == Driver::RESP3NotSupported || unheard_of {
+        let message = "the server speaks no RESP3; must be Redis 7.0, Valkey 7.2 or later";
+        return Error::new(ErrorKind::Config, message).with_source(error.clone());
+    }
     let told = of_command(error);
     match (told.kind(), error.kind()) {
         (ErrorKind::OutcomeUnknown, _) => {

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use lock_core::{FencingToken, Instant};
+use lock_core::Instant;
 
 use crate::identity::Identity;
 
@@ -15,9 +15,8 @@ pub(crate) struct Handshake {
     pub(crate) identity: Arc<Identity>,
     /// An instant before it was asked.
     pub(crate) asked: Instant,
-    /// The server's clock in µs, at that instant or later. An older server does not tell: then only
-    /// tombstones stop what is late.
-    pub(crate) clock: Option<u64>,
+    /// The server's clock in µs, at that instant or later.
+    pub(crate) clock: u64,
 }
 
 impl Handshake {
@@ -25,9 +24,7 @@ impl Handshake {
     /// earlier than the server's clock says, unless that was stepped since the handshake.
     pub(crate) fn deadline(&self, now: Instant, late_after: Duration) -> u64 {
         let passed = now.since(self.asked) + late_after;
-        self.clock.map_or(FencingToken::MAX.get(), |micros| {
-            micros.saturating_add(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX))
-        })
+        self.clock.saturating_add(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX))
     }
 }
 
@@ -59,7 +56,7 @@ mod tests {
     fn after(seconds: u32) -> Handshake {
         let micros = 1_000_000 * u64::from(seconds);
         let asked = Instant::default() + SECOND * seconds;
-        Handshake { identity: Arc::default(), asked, clock: Some(micros) }
+        Handshake { identity: Arc::default(), asked, clock: micros }
     }
 
     #[test]
@@ -68,8 +65,6 @@ mod tests {
         for seconds in [1, 50, 100] {
             assert_eq!(after(seconds).deadline(now, 30 * SECOND), 130_000_000);
         }
-        let silent = Handshake { clock: None, ..after(1) };
-        assert_eq!(silent.deadline(now, SECOND), FencingToken::MAX.get());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the server says of itself on a connection.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use lock_core::{Error, ErrorKind};
 
@@ -33,16 +33,13 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Reads the answers to CONFIG GET: names and values in turn.
-    pub(crate) fn read(&mut self, answer: &[String]) {
-        for pair in answer.chunks_exact(2) {
-            let value = pair[1].parse().ok();
-            match pair[0].as_str() {
-                "min-replicas-to-write" => self.to_write = value,
-                "min-replicas-max-lag" => self.max_lag = value.map(Duration::from_secs),
-                "cluster-node-timeout" => self.node_timeout = value.map(Duration::from_millis),
-                _ => {}
-            }
+    /// Reads the answer to CONFIG GET.
+    pub(crate) fn read(answer: &HashMap<String, String>) -> Self {
+        let value = |name| answer.get(name)?.parse().ok();
+        Self {
+            to_write: value("min-replicas-to-write"),
+            max_lag: value("min-replicas-max-lag").map(Duration::from_secs),
+            node_timeout: value("cluster-node-timeout").map(Duration::from_millis),
         }
     }
 }
@@ -50,16 +47,19 @@ impl Limits {
 impl Identity {
     /// Reads the sections `server`, `replication` and `memory`.
     pub(crate) fn read(info: &str) -> Result<Self, Error> {
-        if field(info, "redis_mode") == Some("sentinel") {
+        // Valkey has called it so since 8.0.
+        let mode = field(info, "redis_mode").or_else(|| field(info, "server_mode"));
+        if mode == Some("sentinel") {
             let message = "the server is a sentinel; use redis+sentinel:// with the master's name";
             return Err(Error::new(ErrorKind::Config, message));
         }
         let missing = || Error::new(ErrorKind::Config, "INFO shows no run id; is this a Redis?");
+        check_version(field(info, "redis_version").ok_or_else(missing)?)?;
         Ok(Self {
             run: field(info, "run_id").ok_or_else(missing)?.to_owned(),
             replid: field(info, "master_replid").ok_or_else(missing)?.to_owned(),
             role: field(info, "role").unwrap_or_default().to_owned(),
-            clustered: field(info, "redis_mode") == Some("cluster"),
+            clustered: mode == Some("cluster"),
             replicas: number(info, "connected_slaves").unwrap_or_default(),
             good_replicas: number(info, "min_slaves_good_slaves"),
             evicting: field(info, "maxmemory_policy")
@@ -77,6 +77,19 @@ impl Identity {
     }
 }
 
+/// Refuses a server in which a script may write although too few replicas are in touch
+/// (`min-replicas-to-write`, redis/redis#9993): one before Redis 7.0. All of Valkey says 7.2.4.
+fn check_version(version: &str) -> Result<(), Error> {
+    let major = version.split('.').next().and_then(|number| number.parse::<u32>().ok());
+    if major >= Some(7) {
+        return Ok(());
+    }
+    let message = format!(
+        "the server says redis_version {version}; must be 7.0 or later (Redis 7.0, Valkey 7.2)"
+    );
+    Err(Error::new(ErrorKind::Config, message))
+}
+
 /// One field of INFO.
 pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
@@ -92,10 +105,31 @@ mod tests {
 
     #[test]
     fn reads_what_redis_writes() {
-        let info = "# Server\r\nrun_id:ab\r\n# Replication\r\nrole:master\r\nconnected_slaves:1\r\nmaster_replid:cd\r\nmaster_replid2:00\r\n";
+        let info = "# Server\r\nredis_version:7.0.0\r\nrun_id:ab\r\n# Replication\r\nrole:master\r\nconnected_slaves:1\r\nmaster_replid:cd\r\nmaster_replid2:00\r\n";
         let identity = Identity::read(info).unwrap();
         assert_eq!((identity.run.as_str(), identity.replid.as_str()), ("ab", "cd"));
         assert_eq!((identity.replicas, identity.good_replicas), (1, None));
-        assert!(Identity::read("run_id:ab").is_err());
+        assert!(Identity::read("redis_version:7.0.0\r\nrun_id:ab").is_err());
+    }
+
+    #[test]
+    fn an_old_version_is_refused_and_a_mode_is_read_under_both_names() {
+        let read = |version: &str, mode: &str| {
+            Identity::read(&format!(
+                "redis_version:{version}\r\n{mode}\r\nrun_id:ab\r\nmaster_replid:cd\r\n"
+            ))
+        };
+        for version in ["6.2.14", "6.9.9", "5.0.3", "x", ""] {
+            let error = read(version, "").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{version}");
+            assert!(error.to_string().contains("must be 7.0 or later"), "{error}");
+        }
+        for version in ["7.0.0", "7.2.4", "8.6.1", "255.255.255"] {
+            assert!(!read(version, "redis_mode:standalone").unwrap().clustered);
+        }
+        for name in ["redis_mode", "server_mode"] {
+            assert!(read("7.2.4", &format!("{name}:cluster")).unwrap().clustered);
+            assert!(read("7.2.4", &format!("{name}:sentinel")).is_err());
+        }
     }
 }

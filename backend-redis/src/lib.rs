@@ -4,6 +4,17 @@
 //! the same step and tells it by push; tokens come from the server's clock and never go back; after a
 //! loss of data nothing is granted for one longest lease (the quarantine).
 //!
+//! # Servers
+//! Redis 7.0 or later, or Valkey 7.2 or later. Each new connection reads the version (`redis_version` of INFO,
+//! which is 7.2.4 in all of Valkey), and an older server is refused: there a script may write although too few
+//! replicas are in touch (`min-replicas-to-write`), so that an old master may go on granting. Another server that
+//! speaks RESP3 and says redis_version 7.0 or more is let in; none has been tested. A sentinel may be older.
+//!
+//! # TLS
+//! rustls with the provider of cryptography that the application has installed for its process
+//! (`CryptoProvider::install_default`), otherwise with one of our own, which is not installed: that of the feature
+//! `tls-ring` (default), or of `tls-aws-lc`. Without either feature TLS needs the application's.
+//!
 //! # Permissions
 //! A user needs no more than this, with `PREFIX` the key prefix (`leasehold` by default):
 //!
@@ -128,6 +139,5 @@ mod url;
 pub use self::{
     config::RedisBuilder,
     fence::{Fence, FenceError},
-    settings::Protocol,
     url::connect,
 };

@@ -11,7 +11,7 @@ use std::{
 };
 
 use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
-use redis::{AsyncConnectionConfig, Client, Cmd, ProtocolVersion, PushInfo, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, RedisError, Value};
 
 use crate::{
     acks::Acks,
@@ -20,7 +20,7 @@ use crate::{
     handshake::{Handshake, Last},
     identity::{self, Identity, Limits},
     pushes::Pushes,
-    settings::{Protocol, Settings},
+    settings::Settings,
     subscription::{self, Listening, Way},
     topology::Place,
 };
@@ -75,26 +75,12 @@ impl Link {
         pushes: Arc<Pushes>,
     ) -> Result<Self, Error> {
         let dead = Arc::new(AtomicBool::new(false));
-        let told = |error: RedisError| error::of_connecting(&error);
-        let dial = |version| Self::dial(settings, place, version, &dead, &pushes);
-        let opened = match settings.protocol {
-            Some(Protocol::Resp2) => dial(ProtocolVersion::RESP2).await,
-            Some(Protocol::Resp3) => dial(ProtocolVersion::RESP3).await,
-            None => match dial(ProtocolVersion::RESP3).await {
-                Err(error) if knows_no_resp3(&error) => {
-                    dead.store(false, Ordering::SeqCst);
-                    dial(ProtocolVersion::RESP2).await
-                }
-                other => other,
-            },
-        };
-        let (client, connection, resp3) = opened.map_err(told)?;
+        let connection = Self::dial(settings, place, &dead, &pushes).await;
+        let connection = connection.map_err(|error| error::of_connecting(&error))?;
         let way = if settings.topology.is_cluster() {
-            Way::Sharded(settings.client(place, ProtocolVersion::RESP3).map_err(told)?)
-        } else if resp3 {
-            Way::Shared(connection.subscriber())
+            Way::Sharded(Box::new(settings.clone()), place.clone())
         } else {
-            Way::Second(client)
+            Way::Shared(connection.subscriber())
         };
         let timeout = settings.timeout;
         let link = Self {
@@ -123,23 +109,19 @@ impl Link {
     async fn dial(
         settings: &Settings,
         place: &Place,
-        version: ProtocolVersion,
         dead: &Arc<AtomicBool>,
         pushes: &Arc<Pushes>,
-    ) -> Result<(Client, Connection, bool), RedisError> {
-        let resp3 = version == ProtocolVersion::RESP3;
-        let client = settings.client(place, version)?;
+    ) -> Result<Connection, RedisError> {
+        let (dead, pushes) = (Arc::clone(dead), Arc::clone(pushes));
         // The driver's own limit of 500 ms would make late grants routine; ours is per command.
-        let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
-        if resp3 {
-            let (dead, pushes) = (Arc::clone(dead), Arc::clone(pushes));
-            config = config.set_push_sender(move |push: PushInfo| -> Result<(), ()> {
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_push_sender(
+            move |push: PushInfo| -> Result<(), ()> {
                 subscription::received(push, &dead, &pushes);
                 Ok(())
-            });
-        }
-        let connection = Connection::open(settings, &client, place, config).await?;
-        Ok((client, connection, resp3))
+            },
+        );
+        let login = settings.login(ProtocolVersion::RESP3);
+        Connection::open(settings, place, &login, config).await
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -171,6 +153,8 @@ impl Link {
             tokio::try_join!(self.info("server"), self.info("replication"), self.info("memory"))?;
         let clock = identity::field(&server, "server_time_usec").and_then(|time| time.parse().ok());
         let mut identity = Identity::read(&(server + &replication + &memory))?;
+        let silent = || Error::new(ErrorKind::Config, "INFO shows no server_time_usec");
+        let clock = clock.ok_or_else(silent)?;
         if identity.role != "master" {
             self.retire();
             let message = format!("the server is a {}; allowed is a master", identity.role);
@@ -186,29 +170,23 @@ impl Link {
 
     /// What limits the writes of a master that is cut off, if that may be asked.
     async fn limits(&self) -> Result<Limits, Error> {
-        let mut limits = Limits::default();
-        // Before version 7 one name is asked for at a time, and a pattern will do.
-        for pattern in ["min-replicas-*", "cluster-node-timeout"] {
-            if self.refused_config.load(Ordering::Relaxed) {
-                break;
-            }
-            match self.send(redis::cmd("CONFIG").arg("GET").arg(pattern)).await? {
-                Ok(answer) => {
-                    let answer: Vec<String> =
-                        redis::from_redis_value(flat(answer)).unwrap_or_default();
-                    limits.read(&answer);
+        if self.refused_config.load(Ordering::Relaxed) {
+            return Ok(Limits::default());
+        }
+        let mut ask = redis::cmd("CONFIG");
+        ask.arg("GET").arg("min-replicas-*").arg("cluster-node-timeout");
+        match self.send(&ask).await? {
+            Ok(answer) => Ok(Limits::read(&redis::from_redis_value(answer).unwrap_or_default())),
+            Err(error) => {
+                let error = error::of_command(&error);
+                // A server that is busy now says nothing of what may be asked.
+                if error.is_retryable() {
+                    return Err(error);
                 }
-                Err(error) => {
-                    let error = error::of_command(&error);
-                    // A server that is busy now says nothing of what may be asked.
-                    if error.is_retryable() {
-                        return Err(error);
-                    }
-                    self.refused_config.store(true, Ordering::Relaxed);
-                }
+                self.refused_config.store(true, Ordering::Relaxed);
+                Ok(Limits::default())
             }
         }
-        Ok(limits)
     }
 
     async fn info(&self, section: &str) -> Result<String, Error> {
@@ -245,7 +223,7 @@ impl Link {
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(command.clone());
         Ok(match self.limited(self.connection.send_all(&both)).await? {
-            Ok(value) => value.extract_error(),
+            Ok(mut answers) => answers.pop().unwrap_or(Value::Nil).extract_error(),
             Err(error) => {
                 if error.is_unrecoverable_error() || error.is_io_error() {
                     self.retire();
@@ -278,19 +256,4 @@ pub(crate) fn check_memory_policy(
          noeviction, or any with allow_eviction=true"
     );
     Err(Error::new(ErrorKind::Config, message))
-}
-
-/// A map of RESP3 as the list that it is in RESP2.
-fn flat(value: Value) -> Value {
-    match value {
-        Value::Map(pairs) => {
-            Value::Array(pairs.into_iter().flat_map(|(key, value)| [key, value]).collect())
-        }
-        other => other,
-    }
-}
-
-fn knows_no_resp3(error: &RedisError) -> bool {
-    error.kind() == redis::ErrorKind::RESP3NotSupported
-        || error.detail().is_some_and(|detail| detail.contains("unknown command"))
 }

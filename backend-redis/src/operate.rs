@@ -123,6 +123,7 @@ impl Redis {
     }
 
     pub(crate) async fn set_up(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_restored("a restore restarts the server, which starts the quarantine")?;
         if let Some(longest) = init.longest_lease {
             check_longest(longest)?;
             self.agree_with("longest_lease", self.0.settings.longest_lease, longest)?;

@@ -2,16 +2,21 @@
 
 use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
 
-use crate::topology::{Place, UNNAMED};
+use crate::{
+    error::is_of_emptied_key,
+    topology::{Place, UNNAMED},
+};
 
-/// None of these commands was carried out.
+/// None of these commands was carried out, but for a script that is to be sent again: it may have removed places
+/// that are dead, and has freed nothing that it does not answer for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
     /// The slot is served there, from now on.
     Moved(Place),
     /// The slot is on the move, and these keys have gone there already.
     Ask(Place),
-    /// The slot is on the move, with some of the keys here and some there.
+    /// The slot is on the move, with some of the keys here and some there; or a script has emptied a key of it,
+    /// and is refused that key from then on as one that has gone ahead.
     Again,
     /// To a node that is to announce a host name, and has none.
     Unnamed,
@@ -37,6 +42,7 @@ impl Redirect {
             Driver::Server(Server::Moved) => there(Self::Moved),
             Driver::Server(Server::Ask) => there(Self::Ask),
             Driver::Server(Server::TryAgain) => Some(Self::Again),
+            _ if is_of_emptied_key(error) => Some(Self::Again),
             Driver::Server(Server::ReadOnly) => Some(Self::Demoted),
             Driver::Server(Server::ClusterDown) => Some(Self::Alone),
             _ => None,

@@ -2,17 +2,22 @@
 //!
 //! A script costs the server several times what is done in it. So while one task's call is on its way,
 //! others wait for the next batch instead of sending a script each. A task alone waits for nobody.
+//!
+//! A call has one time limit, from when it was made. A call that is still here when the limit is over is not sent
+//! any more, so that its outcome is known; nor is one whose caller has gone.
 
 use std::{
     fmt,
     future::Future,
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use lock_core::{Error, ErrorKind};
 use tokio::sync::mpsc;
 
 /// A script holds the whole server up.
@@ -20,8 +25,47 @@ const MOST: usize = 100;
 
 /// Who carries batches out.
 pub trait Carrier<J>: Send + Sync + 'static {
-    /// Does all of these.
-    fn carry(self: Arc<Self>, jobs: Vec<J>) -> impl Future<Output = ()> + Send;
+    /// Does those of these that are [taken](Queued::take).
+    fn carry(self: Arc<Self>, jobs: Vec<Queued<J>>) -> impl Future<Output = ()> + Send;
+}
+
+/// A call in a room.
+#[derive(Debug)]
+pub struct Queued<J> {
+    job: J,
+    claim: Claim,
+}
+
+impl<J> Queued<J> {
+    /// What is asked for.
+    pub fn job(&self) -> &J {
+        &self.job
+    }
+
+    /// The call, to be sent now; `None` if its caller has gone or waits no longer.
+    pub fn take(self) -> Option<J> {
+        self.claim.take().then_some(self.job)
+    }
+}
+
+/// Decides between a batch that is to send a call, and its caller who leaves: the first one has it.
+#[derive(Clone, Debug, Default)]
+struct Claim(Arc<AtomicBool>);
+
+impl Claim {
+    /// Whether nobody took the call before.
+    fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::SeqCst)
+    }
+}
+
+/// The caller of a call, who takes it along when it goes.
+struct Caller(Claim);
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.0.take();
+    }
 }
 
 /// When calls go together.
@@ -42,7 +86,7 @@ pub struct Room<J> {
     habit: Habit,
     alone: AtomicUsize,
     batches: Arc<Batches>,
-    jobs: Mutex<Option<mpsc::UnboundedSender<J>>>,
+    jobs: Mutex<Option<mpsc::UnboundedSender<Queued<J>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -90,8 +134,41 @@ impl<J: Send + 'static> Room<J> {
         (first && beside).then_some(alone)
     }
 
-    /// Puts a job into the next batch. Without a runtime it panics, as all calls do.
-    pub fn join(&self, carrier: &Arc<impl Carrier<J>>, job: J) {
+    /// Puts a call into the next batch, and waits for what `answer` hears of it, which is `None` where the
+    /// runtime that was to send it has ended. Without a runtime it panics, as all calls do.
+    ///
+    /// # Errors
+    /// `Unavailable` for a call that was not sent within `limit`, and never will be; `OutcomeUnknown` for one that
+    /// was sent and had no answer within it.
+    pub async fn call<T>(
+        &self,
+        carrier: &Arc<impl Carrier<J>>,
+        job: J,
+        limit: Duration,
+        answer: impl Future<Output = Option<T>>,
+    ) -> Result<T, Error> {
+        let caller = Caller(Claim::default());
+        self.join(carrier, Queued { job, claim: caller.0.clone() });
+        let told = tokio::time::timeout(limit, answer).await;
+        let shown = humantime::format_duration(limit);
+        match told {
+            Ok(Some(answer)) => Ok(answer),
+            _ if caller.0.take() => {
+                let message = format!("not sent within {shown}: other calls had no answer");
+                Err(Error::new(ErrorKind::Unavailable, message))
+            }
+            Ok(None) => {
+                let message = "the runtime of the call has ended";
+                Err(Error::new(ErrorKind::OutcomeUnknown, message))
+            }
+            Err(_) => {
+                let message = format!("no answer within {shown}");
+                Err(Error::new(ErrorKind::OutcomeUnknown, message))
+            }
+        }
+    }
+
+    fn join(&self, carrier: &Arc<impl Carrier<J>>, job: Queued<J>) {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let job = match &*jobs {
             Some(sender) => match sender.send(job) {
@@ -129,7 +206,7 @@ impl Drop for UnderWay {
 /// Sends batches until the carrier is gone.
 async fn run<J>(
     carrier: Weak<impl Carrier<J>>,
-    mut jobs: mpsc::UnboundedReceiver<J>,
+    mut jobs: mpsc::UnboundedReceiver<Queued<J>>,
     habit: Habit,
     batches: Arc<Batches>,
 ) {

@@ -15,11 +15,9 @@ use std::{
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use lock_core::{Error, ErrorKind};
-use redis::{
-    AsyncConnectionConfig, ProtocolVersion, RedisError, Value, aio::MultiplexedConnection,
-};
+use redis::{AsyncConnectionConfig, ProtocolVersion, RedisError, Value};
 
-use crate::{error, settings::Settings, topology::Place};
+use crate::{connection::Connection, error, settings::Settings, topology::Place};
 
 /// How long one is waited for before the next is asked, where any will do.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -46,7 +44,7 @@ pub(crate) struct Watch {
     group: Group,
     /// TLS and times are those of the data servers.
     settings: Settings,
-    connections: Box<[Mutex<Option<MultiplexedConnection>>]>,
+    connections: Box<[Mutex<Option<Arc<Connection>>>]>,
     /// What all were found to say, or one said later with a newer configuration.
     known: Mutex<Option<Told>>,
     next: AtomicUsize,
@@ -133,7 +131,7 @@ impl Watch {
         known.as_ref().is_some_and(|known| known.place != *place)
     }
 
-    fn slot(&self, at: usize) -> MutexGuard<'_, Option<MultiplexedConnection>> {
+    fn slot(&self, at: usize) -> MutexGuard<'_, Option<Arc<Connection>>> {
         self.connections[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,11 +161,11 @@ impl Watch {
 
     async fn exchange(&self, at: usize) -> Result<Told, Error> {
         let known = self.slot(at).clone();
-        let mut connection = match known {
+        let connection = match known {
             Some(connection) => connection,
-            None => self.dial(at).await.map_err(|error| error::of_connecting(&error))?,
+            None => Arc::new(self.dial(at).await.map_err(|error| error::of_connecting(&error))?),
         };
-        *self.slot(at) = Some(connection.clone());
+        *self.slot(at) = Some(Arc::clone(&connection));
         // It came too late to be let go of with the others.
         if self.closed.load(Ordering::SeqCst) {
             *self.slot(at) = None;
@@ -176,23 +174,16 @@ impl Watch {
         // During a failover the first already tells the new one, the second its configuration's number.
         question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.group.master);
         question.cmd("SENTINEL").arg("MASTER").arg(&self.group.master);
-        let answers = connection.send_packed_commands(&question, 0, 2).await;
+        let answers = connection.send_all(&question).await;
         let answers = answers.map_err(|error| error::of_connecting(&error))?;
         self.read(answers)
     }
 
-    async fn dial(&self, at: usize) -> Result<MultiplexedConnection, RedisError> {
-        let place = &self.group.sentinels[at];
-        let client = self.settings.client_of(
-            place,
-            ProtocolVersion::RESP2,
-            &self.settings.sentinel_login,
-            0,
-        )?;
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_connection_timeout(Some(self.settings.timeout));
-        client.get_multiplexed_async_connection_with_config(&config).await
+    async fn dial(&self, at: usize) -> Result<Connection, RedisError> {
+        // It pushes nothing, and serves no locks: the older protocol will do.
+        let login = self.settings.sentinel_login.with(ProtocolVersion::RESP2);
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        Connection::open(&self.settings, &self.group.sentinels[at], &login, config).await
     }
 
     fn read(&self, answers: Vec<Value>) -> Result<Told, Error> {

@@ -3,32 +3,14 @@
 use std::{fmt, time::Duration};
 
 use lock_core::{Error, ErrorKind, StoreSettings};
-use redis::{
-    Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo as _, ProtocolVersion,
-    RedisConnectionInfo, RedisResult, TlsCertificates,
-};
+use redis::{ProtocolVersion, RedisConnectionInfo};
 
-use crate::{
-    certificates,
-    guarantees::SHORTEST_LEASE,
-    store::Agreed,
-    topology::{Place, Topology},
-};
+use crate::{certificates, guarantees::SHORTEST_LEASE, store::Agreed, topology::Topology};
 
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 const WAIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Tombstones live for 60 s: see `TOMB_MS` in scripts/limits.lua.
 const LATEST: Duration = Duration::from_secs(50);
-
-/// A version of Redis's protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Protocol {
-    /// Pushes come on a second connection.
-    Resp2,
-    /// Pushes come on the connection of the commands.
-    Resp3,
-}
 
 /// How many replicas have to acknowledge grants and renewals, and how soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +30,22 @@ impl Login {
     fn is_given(&self) -> bool {
         self.username.is_some() || self.password.is_some()
     }
+
+    /// The driver's description of the same.
+    pub(crate) fn with(&self, version: ProtocolVersion) -> RedisConnectionInfo {
+        let mut redis =
+            RedisConnectionInfo::default().set_protocol(version).set_skip_set_lib_name();
+        if let Some(username) = &self.username {
+            redis = redis.set_username(username);
+        }
+        // Without a password the driver would not send the user either, and be the default one. Who is
+        // let in without any is let in with an empty one.
+        let nothing = self.username.is_some().then(String::new);
+        if let Some(password) = self.password.as_ref().or(nothing.as_ref()) {
+            redis = redis.set_password(password);
+        }
+        redis
+    }
 }
 
 /// Everything that a connection needs to know.
@@ -61,7 +59,6 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     pub(crate) longest_lease: Option<Duration>,
     pub(crate) quarantine: Option<bool>,
-    pub(crate) protocol: Option<Protocol>,
     pub(crate) allow_eviction: bool,
     pub(crate) failover_margin: Option<Duration>,
     pub(crate) wait_replicas: u32,
@@ -81,7 +78,6 @@ impl fmt::Debug for Settings {
             .field("timeout", &self.timeout)
             .field("longest_lease", &self.longest_lease)
             .field("quarantine", &self.quarantine)
-            .field("protocol", &self.protocol)
             .field("allow_eviction", &self.allow_eviction)
             .field("failover_margin", &self.failover_margin)
             .field("wait_replicas", &self.wait_replicas)
@@ -176,57 +172,17 @@ impl Settings {
         if (roots.is_some() || identity.is_some()) && !topology.tls() {
             return refuse("certificates are for TLS; allowed is rediss:// with them".into());
         }
-        roots.as_deref().map(certificates::roots).transpose()?;
-        identity.as_ref().map(certificates::own).transpose()?;
+        if topology.tls() {
+            let provider = certificates::provider()?;
+            roots.as_deref().map(certificates::roots).transpose()?;
+            identity.as_ref().map(|own| certificates::own(own, &provider)).transpose()?;
+        }
         Ok(())
     }
 
-    /// The driver's description of the same.
-    pub(crate) fn client(&self, place: &Place, version: ProtocolVersion) -> RedisResult<Client> {
-        self.client_of(place, version, &self.login, self.database)
-    }
-
-    /// The same with another login, for a sentinel.
-    pub(crate) fn client_of(
-        &self,
-        place: &Place,
-        version: ProtocolVersion,
-        login: &Login,
-        database: i64,
-    ) -> RedisResult<Client> {
-        let mut redis = RedisConnectionInfo::default()
-            .set_db(database)
-            .set_protocol(version)
-            .set_skip_set_lib_name();
-        if let Some(username) = &login.username {
-            redis = redis.set_username(username);
-        }
-        // Without a password the driver would not send the user either, and be the default one. Who is
-        // let in without any is let in with an empty one.
-        let nothing = login.username.is_some().then(String::new);
-        if let Some(password) = login.password.as_ref().or(nothing.as_ref()) {
-            redis = redis.set_password(password);
-        }
-        let address = match place {
-            Place::Tcp(host, port) => ConnectionAddr::Tcp(host.clone(), *port),
-            Place::Unix(path) => ConnectionAddr::Unix(path.clone()),
-            Place::Tls(host, port) => ConnectionAddr::TcpTls {
-                host: host.clone(),
-                port: *port,
-                insecure: false,
-                tls_params: None,
-            },
-        };
-        let info = address.into_connection_info()?.set_redis_settings(redis);
-        if !matches!(place, Place::Tls(..)) {
-            return Client::open(info);
-        }
-        certificates::provide();
-        let client_tls = self
-            .identity
-            .clone()
-            .map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
-        Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: self.roots.clone() })
+    /// How to log in to a server.
+    pub(crate) fn login(&self, version: ProtocolVersion) -> RedisConnectionInfo {
+        self.login.with(version).set_db(self.database)
     }
 }
 

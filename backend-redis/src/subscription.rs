@@ -1,8 +1,8 @@
 //! How pushes reach this process.
 //!
-//! With RESP3 they come on the connection of the commands, otherwise on a second one. Sharded channels
-//! always have a second one: a server that gives a slot away ends their subscriptions of its own
-//! accord, and the driver would take that message for the answer to the oldest command.
+//! They come on the connection of the commands. Sharded channels have a second one: a server that gives a
+//! slot away ends their subscriptions of its own accord, and the driver would take that message for the
+//! answer to the oldest command.
 
 use std::{
     future::Future,
@@ -13,24 +13,23 @@ use std::{
     time::Duration,
 };
 
-use futures_util::StreamExt as _;
 use lock_core::{Error, ErrorKind};
 use redis::{
-    AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError, Value,
+    AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisError, Value,
     aio::MultiplexedConnection,
 };
-use tokio::task::AbortHandle;
 
-use crate::{error, keys::Bucket, pushes::Pushes};
+use crate::{
+    connection::Connection, error, keys::Bucket, pushes::Pushes, settings::Settings,
+    topology::Place,
+};
 
 /// On which connection pushes come.
 pub(crate) enum Way {
     /// That of the commands.
     Shared(MultiplexedConnection),
-    /// One of its own.
-    Second(Client),
-    /// One of its own, with RESP3, for sharded channels.
-    Sharded(Client),
+    /// One of its own to this place, for sharded channels.
+    Sharded(Box<Settings>, Place),
 }
 
 /// The subscriptions beside one connection.
@@ -43,26 +42,14 @@ pub(crate) struct Listening {
     /// A bit for each bucket.
     subscribed: Arc<AtomicU64>,
     /// Serialises subscribing.
-    second: tokio::sync::Mutex<Second>,
+    second: tokio::sync::Mutex<Option<Sharded>>,
 }
 
-/// The connection of subscriptions only.
-#[derive(Default)]
-enum Second {
-    #[default]
-    None,
-    /// Under RESP2, its task.
-    Task(AbortHandle),
-    /// With sharded channels, and whether the server has ended one: then it is used no more.
-    Sharded(MultiplexedConnection, Arc<AtomicBool>),
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        if let Second::Task(task) = std::mem::take(self.second.get_mut()) {
-            task.abort();
-        }
-    }
+/// The connection of sharded channels.
+struct Sharded {
+    connection: Connection,
+    /// The server has ended a subscription: the connection is used no more.
+    ended: Arc<AtomicBool>,
 }
 
 impl Listening {
@@ -103,12 +90,9 @@ impl Listening {
                 let done = self.limited(connection.subscribe(channel)).await?;
                 done.map_err(|error| self.refused(&error))?;
             }
-            Way::Second(client) => {
-                let task = self.limited(self.listen(client, channel)).await?;
-                *second = Second::Task(task.map_err(|error| self.refused(&error))?);
-            }
-            Way::Sharded(client) => {
-                let done = self.limited(self.subscribe_sharded(client, &mut second, channel));
+            Way::Sharded(settings, place) => {
+                let done =
+                    self.limited(self.subscribe_sharded(settings, place, &mut second, channel));
                 match done.await? {
                     Ok(()) => {}
                     // The slot is elsewhere, as the script will learn.
@@ -119,7 +103,7 @@ impl Listening {
         }
         self.subscribed.fetch_or(bit(bucket), Ordering::SeqCst);
         // One that ended before this bit was set has not cleared it, and one that ends later does.
-        if let Second::Sharded(_, ended) = &*second
+        if let Some(Sharded { ended, .. }) = &*second
             && ended.load(Ordering::SeqCst)
         {
             self.subscribed.fetch_and(!bit(bucket), Ordering::SeqCst);
@@ -127,76 +111,53 @@ impl Listening {
         Ok(())
     }
 
-    async fn listen(&self, client: &Client, channel: &str) -> Result<AbortHandle, RedisError> {
-        let mut pubsub = client.get_async_pubsub().await?;
-        pubsub.subscribe(channel).await?;
-        let mut messages = pubsub.into_on_message();
-        let (dead, pushes) = (Arc::clone(&self.dead), Arc::clone(&self.pushes));
-        let listening = tokio::spawn(async move {
-            while let Some(message) = messages.next().await {
-                pushes.deliver(message.get_payload_bytes());
-            }
-            // Subscribing anew belongs to a new connection, and the state must be read again.
-            dead.store(true, Ordering::SeqCst);
-            pushes.recheck_all();
-        });
-        Ok(listening.abort_handle())
-    }
-
     async fn subscribe_sharded(
         &self,
-        client: &Client,
-        second: &mut Second,
+        settings: &Settings,
+        place: &Place,
+        second: &mut Option<Sharded>,
         channel: &str,
     ) -> Result<(), RedisError> {
+        second.take_if(|known| known.ended.load(Ordering::SeqCst));
         let known = match second {
-            Second::Sharded(connection, ended) if !ended.load(Ordering::SeqCst) => {
-                Some(connection.clone())
-            }
-            _ => None,
-        };
-        let mut connection = match known {
-            Some(connection) => connection,
-            None => {
-                let ended = Arc::new(AtomicBool::new(false));
-                let connection = self.open_sharded(client, &ended).await?;
-                *second = Second::Sharded(connection.clone(), ended);
-                connection
-            }
+            Some(known) => known,
+            None => second.insert(self.open_sharded(settings, place).await?),
         };
         let mut subscribe = redis::cmd("SSUBSCRIBE");
-        connection.send_packed_command(subscribe.arg(channel)).await?.extract_error()?;
+        known.connection.send(subscribe.arg(channel)).await?.extract_error()?;
         Ok(())
     }
 
     async fn open_sharded(
         &self,
-        client: &Client,
-        ended: &Arc<AtomicBool>,
-    ) -> Result<MultiplexedConnection, RedisError> {
+        settings: &Settings,
+        place: &Place,
+    ) -> Result<Sharded, RedisError> {
+        let ended = Arc::new(AtomicBool::new(false));
         self.subscribed.store(0, Ordering::SeqCst);
         let (pushes, subscribed) = (Arc::clone(&self.pushes), Arc::clone(&self.subscribed));
-        let ended = Arc::clone(ended);
+        let told = Arc::clone(&ended);
         let end = move || {
-            if !ended.swap(true, Ordering::SeqCst) {
+            if !told.swap(true, Ordering::SeqCst) {
                 subscribed.store(0, Ordering::SeqCst);
                 // Whoever asks again subscribes again, where the slot is then.
                 pushes.recheck_all();
             }
         };
         let pushes = Arc::clone(&self.pushes);
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_connection_timeout(Some(self.timeout))
-            .set_push_sender(move |push: PushInfo| -> Result<(), ()> {
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_push_sender(
+            move |push: PushInfo| -> Result<(), ()> {
                 match push.kind {
                     PushKind::SMessage => deliver(&push, &pushes),
                     PushKind::SUnsubscribe | PushKind::Disconnection => end(),
                     _ => {}
                 }
                 Ok(())
-            });
-        client.get_multiplexed_async_connection_with_config(&config).await
+            },
+        );
+        let login = settings.login(ProtocolVersion::RESP3);
+        let connection = Connection::open(settings, place, &login, config).await?;
+        Ok(Sharded { connection, ended })
     }
 
     fn refused(&self, error: &RedisError) -> Error {
@@ -214,13 +175,13 @@ impl Listening {
         }
         let mut second = self.second.lock().await;
         let buckets = || (0..64).map(Bucket).filter(|bucket| subscribed & bit(*bucket) != 0);
-        if let Way::Sharded(_) = self.way {
+        if let Way::Sharded(..) = self.way {
             // One that is not needed costs nothing while another one is.
             self.subscribed.fetch_and(!subscribed, Ordering::SeqCst);
             if buckets().any(|bucket| self.pushes.waits_in(bucket)) {
                 self.subscribed.fetch_or(subscribed, Ordering::SeqCst);
             } else {
-                *second = Second::None;
+                *second = None;
             }
             return;
         }
@@ -230,9 +191,6 @@ impl Listening {
             if self.pushes.waits_in(bucket) {
                 self.subscribed.fetch_or(bit(bucket), Ordering::SeqCst);
                 continue;
-            }
-            if let Second::Task(task) = std::mem::take(&mut *second) {
-                task.abort();
             }
             if let Way::Shared(shared) = &self.way {
                 let mut connection = shared.clone();

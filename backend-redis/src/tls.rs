@@ -1,13 +1,10 @@
-//! TLS on the connection that commands go on.
+//! TLS, on every connection.
 //!
-//! On others (to sentinels, and for subscriptions of their own) the redis crate makes it. What is believed is the
-//! same: versions and provider are the defaults of rustls, and where no authorities are given, all those of the
-//! system are trusted, read anew for each connection; one that cannot be read is an error.
+//! Versions are the defaults of rustls. Where no authorities are given, all those of the system are trusted, read
+//! anew for each connection; one that cannot be read is an error.
 
 use std::{io, sync::Arc};
 
-use lock_core::Error;
-use redis::RedisError;
 use rustls::{ClientConfig, RootCertStore, sign::SingleCertAndKey};
 use rustls_native_certs::load_native_certs;
 use tokio_rustls::TlsConnector;
@@ -15,18 +12,20 @@ use tokio_rustls::TlsConnector;
 use crate::{certificates, settings::Settings};
 
 /// What makes a stream one with TLS.
-pub(crate) fn connector(settings: &Settings) -> Result<TlsConnector, RedisError> {
-    certificates::provide();
-    // They were read when the store was described.
-    let refused = |error: Error| io::Error::other(error);
+pub(crate) fn connector(settings: &Settings) -> io::Result<TlsConnector> {
+    // Certificates were read when the store was described.
+    let provider = certificates::provider().map_err(io::Error::other)?;
     let roots = match &settings.roots {
-        Some(pem) => certificates::roots(pem).map_err(refused)?,
+        Some(pem) => certificates::roots(pem).map_err(io::Error::other)?,
         None => of_the_system()?,
     };
-    let config = ClientConfig::builder().with_root_certificates(roots);
+    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots);
     let config = match &settings.identity {
         Some(own) => {
-            let own = certificates::own(own).map_err(refused)?;
+            let own = certificates::own(own, &provider).map_err(io::Error::other)?;
             config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
         }
         None => config.with_no_client_auth(),
@@ -34,13 +33,13 @@ pub(crate) fn connector(settings: &Settings) -> Result<TlsConnector, RedisError>
     Ok(Arc::new(config).into())
 }
 
-fn of_the_system() -> Result<RootCertStore, RedisError> {
+fn of_the_system() -> io::Result<RootCertStore> {
     let mut found = load_native_certs();
     if let Some(error) = found.errors.pop() {
-        return Err(error.into());
+        return Err(io::Error::other(error));
     }
     let mut roots = RootCertStore::empty();
-    found.certs.into_iter().try_for_each(|one| roots.add(one))?;
+    found.certs.into_iter().try_for_each(|one| roots.add(one)).map_err(io::Error::other)?;
     Ok(roots)
 }
 

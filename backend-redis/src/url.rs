@@ -32,10 +32,9 @@ const FORM: &str = "the URL of a Redis store is redis://USER:PASSWORD@HOST:PORT/
 /// - `redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT?options` with some nodes of a Redis Cluster;
 ///   `rediss+cluster://…` the same with TLS.
 ///
-/// Options: `prefix=leasehold`, `longest_lease=30s`, `quarantine=on|off`, `protocol=resp2|resp3`,
-/// `timeout=5s`, `allow_eviction=true|false`, `failover_margin=15s`,
-/// `wait_replicas=1`, `wait_timeout=500ms`, `late_after=30s`; with TLS `ca=FILE`, and `cert=FILE`
-/// with `key=FILE`, in PEM.
+/// Options: `prefix=leasehold`, `longest_lease=30s`, `quarantine=on|off`, `timeout=5s`,
+/// `allow_eviction=true|false`, `failover_margin=15s`, `wait_replicas=1`, `wait_timeout=500ms`,
+/// `late_after=30s`; with TLS `ca=FILE`, and `cert=FILE` with `key=FILE`, in PEM.
 ///
 /// Before the host `@ : / ? # %` are percent-encoded in a user and a password, in the value of an option
 /// also `+` and `&`, since a `+` there is a space.
@@ -170,7 +169,6 @@ fn database(text: &str) -> Result<u32, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Protocol;
 
     fn parse(url: &str) -> Result<RedisBuilder, Error> {
         super::parse(url, "")
@@ -179,7 +177,7 @@ mod tests {
     #[test]
     fn all_parts_of_a_url_are_read() {
         let url = "rediss://me:hunter%402@[::1]:7000/3?prefix=app&longest_lease=1m&quarantine=off\
-                   &protocol=resp2&timeout=2s&allow_eviction=true";
+                   &timeout=2s&allow_eviction=true";
         let builder = parse(url).unwrap();
         let set = &builder.settings;
         assert!(
@@ -187,10 +185,7 @@ mod tests {
             "{set:?}"
         );
         assert_eq!(set.login.password.as_deref(), Some("hunter@2"));
-        assert_eq!(
-            (set.database, set.quarantine, set.protocol),
-            (3, Some(false), Some(Protocol::Resp2))
-        );
+        assert_eq!((set.database, set.quarantine), (3, Some(false)));
         assert!(!format!("{builder:?}").contains("hunter"));
         let socket = parse("unix:///run/redis.sock?db=2").unwrap().settings;
         assert!(
@@ -244,7 +239,7 @@ mod tests {
             ("rediss://me:?ca=hunter2@h", "the file of ca"),
             ("redis+sentinel://:hunter2@a,,b/main", "redis://USER"),
             ("redis+sentinel://:hunter2@a,b", "name is empty"),
-            ("redis://:hunter2@h?sentinel_user=hunter", "unknown option \"sentinel_user\""),
+            ("redis://:hunter2@h?sentinel_user=hunter", "unknown option; allowed"),
             ("redis+sentinel://:hunter2@a/main/x", "numbers 0 to"),
             ("redis+sentinel://me:1/hunter2@a", "redis://USER"),
             ("redis+cluster://:hunter2@", "redis://USER"),
@@ -254,7 +249,11 @@ mod tests {
             ("redis+cluster://:hunter2@a,b/1", "only database 0"),
             ("redis://:hunter2@h/x", "numbers 0 to"),
             ("redis://me:1#hunter2@h", "nothing behind a #"),
-            ("redis://:hunter2@h?longest=3s", "unknown option \"longest\""),
+            ("redis://:hunter2@h?longest=3s", "unknown option; allowed"),
+            ("redis://h?hunter2", "unknown option; allowed"),
+            ("redis://h?hunter2=1&timeout=1s", "unknown option; allowed"),
+            ("redis://h?password=hunter2", "unknown option; allowed"),
+            ("unix:/s?password=a&hunter2", "unknown option; allowed"),
             ("redis://me:?hunter2@h", "unknown option; allowed"),
             ("redis://:hunter2@h?quarantine=yes", "on and off"),
             ("redis://:hunter2@h?timeout=5", "such as 30s"),

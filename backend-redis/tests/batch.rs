@@ -3,7 +3,11 @@
 
 mod support;
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use conformance_tests::kit::{Mode, Proxy, Server as _};
 use futures_util::future::join_all;
@@ -168,4 +172,40 @@ async fn each_client_of_a_shared_store_keeps_its_label() {
         guard.release().await.unwrap();
     }
     free(&*store, "job 0").await;
+}
+
+/// Each ends in the time of one, and what its caller was told that was not sent never arrives.
+#[tokio::test]
+async fn ten_thousand_calls_to_a_server_that_hangs_end_in_the_time_of_one() {
+    const LIMIT: Duration = Duration::from_secs(3);
+    let server = server().await;
+    let store = connect(&format!("{}?timeout=3s", url(&server))).await;
+    // All scripts are known from here on.
+    let warm = grants(attempts(&*store, &requests("warm")).await);
+    releases(&*store, &warm).await;
+    let asked: Vec<_> = (0..10_000).map(|at| request(&format!("job {at}"), LEASE)).collect();
+    server.pause().unwrap();
+    let began = Instant::now();
+    let answers = attempts(&*store, &asked).await;
+    let took = began.elapsed();
+    server.resume().unwrap();
+    // Twenty-five rounds of four batches would be 75 s.
+    assert!(took < 4 * LIMIT, "{took:?}");
+    let mut sent = HashSet::new();
+    for (request, answer) in asked.iter().zip(answers) {
+        if answer.unwrap_err().is_ambiguous() {
+            sent.insert(request.name.clone());
+        }
+    }
+    assert!(!sent.is_empty() && sent.len() < 1_000, "{} of 10,000 were sent", sent.len());
+    let (direct, mut from) = (connect(&url(&server)).await, None);
+    loop {
+        let page = direct.list(from).await.unwrap();
+        let strange = page.locks.iter().find(|lock| !sent.contains(&lock.name));
+        assert!(strange.is_none(), "{strange:?} was not sent, and is held");
+        from = page.next;
+        if from.is_none() {
+            return;
+        }
+    }
 }

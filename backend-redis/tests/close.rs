@@ -8,7 +8,7 @@ use std::time::Duration;
 use conformance_tests::kit::{Redis, RedisOptions, wait::until};
 
 use self::support::{
-    PROTOCOLS, clusters, connect, granted, place, request, sentinels, server,
+    clusters, connect, granted, place, request, sentinels, server,
     talk::{said, talk_to},
     url,
 };
@@ -32,20 +32,18 @@ async fn left(server: &Redis) {
 
 #[tokio::test]
 async fn nothing_of_a_closed_client_stays_connected_to_its_server() {
-    for protocol in PROTOCOLS {
-        let server = server().await;
-        left(&server).await;
-        let store = connect(&format!("{}?protocol={protocol}", url(&server))).await;
-        granted(&*store, &request("a", LEASE)).await;
-        let turn = place(&*store, &request("a", LEASE)).await;
-        assert!(clients(&server).await > 0);
-        store.close().await;
-        left(&server).await;
-        // A connection of before is not made again.
-        assert!(store.try_acquire(&request("b", LEASE)).await.is_err());
-        left(&server).await;
-        drop((turn, store));
-    }
+    let server = server().await;
+    left(&server).await;
+    let store = connect(&url(&server)).await;
+    granted(&*store, &request("a", LEASE)).await;
+    let turn = place(&*store, &request("a", LEASE)).await;
+    assert!(clients(&server).await > 0);
+    store.close().await;
+    left(&server).await;
+    // A connection of before is not made again.
+    assert!(store.try_acquire(&request("b", LEASE)).await.is_err());
+    left(&server).await;
+    drop((turn, store));
 }
 
 #[tokio::test]

@@ -195,35 +195,33 @@ fn documented_acl() -> String {
 async fn the_documented_permissions_are_enough() {
     let options = RedisOptions::new().line(documented_acl());
     let cluster = RedisCluster::start(3, 0, options).await.unwrap();
-    for protocol in support::PROTOCOLS {
-        let hosts: Vec<_> = cluster.endpoints().iter().map(ToString::to_string).collect();
-        let url = format!("redis+cluster://app:hunter2@{}?protocol={protocol}", hosts.join(","));
-        let store = connect(&url).await;
-        support::first_use(&*store).await;
-        assert!(store.guarantees().exclusion.holds(), "{:?}", store.guarantees());
-        let grant = granted(&*store, &request("a", LEASE)).await;
-        let asked = request("a", LEASE);
-        let (mut turn, _) = support::place(&*store, &asked).await;
-        renewed(&*store, &[&grant]).await;
-        store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
-        assert!(store.inspect(&grant.name).await.unwrap().is_some());
-        assert_eq!(store.list(Some("0".into())).await.unwrap().locks.len(), 1);
-        store.clock_difference_micros().await.unwrap();
-        // Many at once go in batches.
-        let many = (0..300).map(|number| {
-            let (store, asked) = (store.clone(), request(&format!("job {number}"), LEASE));
-            async move {
-                let grant = granted(&*store, &asked).await;
-                store.release(&grant, Release::default()).await.unwrap();
-            }
-        });
-        futures_util::future::join_all(many).await;
-        store.release(&grant, Release::default()).await.unwrap();
-        let signal = tokio::time::timeout(SOON, turn.next()).await.unwrap();
-        assert!(matches!(signal, Signal::Granted(_)), "{protocol}: {signal:?}");
-        assert_eq!(store.force_release(&asked.name).await.unwrap(), Outcome::Released);
-        store.abandon(&asked).await.unwrap();
-    }
+    let hosts: Vec<_> = cluster.endpoints().iter().map(ToString::to_string).collect();
+    let url = format!("redis+cluster://app:hunter2@{}", hosts.join(","));
+    let store = connect(&url).await;
+    support::first_use(&*store).await;
+    assert!(store.guarantees().exclusion.holds(), "{:?}", store.guarantees());
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    let asked = request("a", LEASE);
+    let (mut turn, _) = support::place(&*store, &asked).await;
+    renewed(&*store, &[&grant]).await;
+    store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
+    assert!(store.inspect(&grant.name).await.unwrap().is_some());
+    assert_eq!(store.list(Some("0".into())).await.unwrap().locks.len(), 1);
+    store.clock_difference_micros().await.unwrap();
+    // Many at once go in batches.
+    let many = (0..300).map(|number| {
+        let (store, asked) = (store.clone(), request(&format!("job {number}"), LEASE));
+        async move {
+            let grant = granted(&*store, &asked).await;
+            store.release(&grant, Release::default()).await.unwrap();
+        }
+    });
+    futures_util::future::join_all(many).await;
+    store.release(&grant, Release::default()).await.unwrap();
+    let signal = tokio::time::timeout(SOON, turn.next()).await.unwrap();
+    assert!(matches!(signal, Signal::Granted(_)), "{signal:?}");
+    assert_eq!(store.force_release(&asked.name).await.unwrap(), Outcome::Released);
+    store.abandon(&asked).await.unwrap();
     for node in cluster.nodes() {
         assert_eq!(node.cli(&["ACL", "LOG"]).await.unwrap(), "", "something was refused");
         assert_eq!(node.cli(&["ACL", "DRYRUN", "app", "ASKING"]).await.unwrap(), "OK");

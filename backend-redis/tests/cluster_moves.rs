@@ -9,7 +9,7 @@ use conformance_tests::{
     history::{ALL_RULES, Recorder, assert_clean},
     kit::{Redis, RedisCluster, Server as _, wait::until},
 };
-use lock_core::{Attempt, Env as _, LockClient, Renewal, SystemEnv};
+use lock_core::{Attempt, Env as _, LockClient, Outcome, OwnerId, Release, Renewal, SystemEnv};
 
 use self::support::{
     belief::hold,
@@ -101,19 +101,66 @@ async fn renewals_find_their_keys_on_either_side_of_a_move() {
     assert!(quarantined(&*store).await.remaining > Duration::from_secs(20));
 }
 
-/// Lets a slot begin to move, and this key go ahead.
-async fn begin_move(cluster: &RedisCluster, slot: u16, (from, to): (usize, usize), key: &str) {
+/// The last in the queue is dead. A script that removes it leaves no queue, and the cluster takes that for a key that
+/// has gone ahead.
+#[tokio::test]
+async fn a_release_past_a_dead_place_is_repeated_while_its_slot_moves() {
+    // By the short way, and by the long one, which looks at the queue when the lock is freed already.
+    for long in [false, true] {
+        let cluster = cluster(0, "").await;
+        let store = connect(&url(&cluster, "")).await;
+        let (slot, from) = owner(&cluster, 0).await;
+        let (to, node) = ((from + 1) % 3, &cluster.nodes()[from]);
+        let held = granted(&*store, &request("a", LEASE)).await;
+        let [lock, queue, places] = ["lock", "queue", "places"].map(|of| format!("{BUCKET}{of}:a"));
+        let dead = OwnerId::from_bits(7).to_string();
+        assert_eq!(node.cli(&["RPUSH", &queue, &dead]).await.unwrap(), "1");
+        let place = ["HSET", &places, &dead, "1 20000 0 channel label"];
+        assert_eq!(node.cli(&place).await.unwrap(), "1");
+        if long {
+            let ahead = (held.token.get() + 3_600_000_000).to_string();
+            node.cli(&["HSET", &format!("{BUCKET}epoch"), "mark", &ahead]).await.unwrap();
+        }
+        start_move(&cluster, slot, (from, to)).await;
+        let released = store.release(&held, Release::default()).await;
+        // Of a key that is not here the node says that it has gone ahead.
+        let gone = async |key: &str| node.cli(&["EXISTS", key]).await.unwrap().starts_with("ASK");
+        assert!(gone(&queue).await, "the dead place is there");
+        let freed = gone(&lock).await;
+        if long {
+            assert!(freed && released.unwrap().outcome == Outcome::Released);
+            continue;
+        }
+        // The repeats find some of the keys missing, until all of them have gone.
+        let error = released.unwrap_err();
+        assert!(error.is_retryable() && !error.is_ambiguous(), "{error}");
+        assert!(!freed, "it was freed and not told so");
+        cluster.move_slot(slot, to).await.unwrap();
+        let released = store.release(&held, Release::default()).await.unwrap();
+        assert_eq!(released.outcome, Outcome::Released);
+    }
+}
+
+/// Lets a slot begin to move.
+async fn start_move(cluster: &RedisCluster, slot: u16, (from, to): (usize, usize)) {
     let [source, target] = [from, to].map(|at| &cluster.nodes()[at]);
     let from_id = source.cli(&["CLUSTER", "MYID"]).await.unwrap();
     let to_id = target.cli(&["CLUSTER", "MYID"]).await.unwrap();
-    let (slot, port) = (slot.to_string(), target.address().port().to_string());
+    let slot = slot.to_string();
     for (node, words) in [
-        (target, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id] as &[&str]),
+        (target, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]),
         (source, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]),
-        (source, &["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]),
     ] {
         assert_eq!(node.cli(words).await.unwrap(), "OK", "{words:?}");
     }
+}
+
+/// Lets a slot begin to move, and this key go ahead.
+async fn begin_move(cluster: &RedisCluster, slot: u16, (from, to): (usize, usize), key: &str) {
+    start_move(cluster, slot, (from, to)).await;
+    let port = cluster.nodes()[to].address().port().to_string();
+    let go = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
+    assert_eq!(cluster.nodes()[from].cli(&go).await.unwrap(), "OK");
 }
 
 #[tokio::test]

@@ -1,5 +1,4 @@
-//! The suite over one Redis: RESP3 and RESP2, plain and with TLS; over one that
-//! sentinels watch, and over a cluster.
+//! The suite over one Redis, plain and with TLS; over one that sentinels watch, and over a cluster.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -12,7 +11,6 @@ use lock_core::{Backend, Error, Init};
 
 struct OnRedis {
     name: &'static str,
-    protocol: &'static str,
     tls: bool,
 }
 
@@ -28,15 +26,14 @@ impl Harness for OnRedis {
             options = options.tls(ClientCertificates::Required);
         }
         let server = Redis::start(options).await?;
-        let protocol = self.protocol;
         let url = match (server.tls_address(), server.certificates()) {
             (Some(address), Some(files)) => format!(
-                "rediss://{address}?protocol={protocol}&ca={}&cert={}&key={}",
+                "rediss://{address}?ca={}&cert={}&key={}",
                 files.ca.display(),
                 files.client_cert.display(),
                 files.client_key.display()
             ),
-            _ => format!("redis://{}?protocol={protocol}", server.address()),
+            _ => format!("redis://{}", server.address()),
         };
         let first_use = Init { first_use: true, ..Init::default() };
         backend_redis::connect(&url).await?.init(&first_use).await?;
@@ -106,13 +103,10 @@ impl Harness for OnCluster {
 }
 
 fn main() -> ExitCode {
-    let on =
-        |name, protocol, tls| -> Arc<dyn Harness> { Arc::new(OnRedis { name, protocol, tls }) };
+    let on = |name, tls| -> Arc<dyn Harness> { Arc::new(OnRedis { name, tls }) };
     conformance_tests::main(vec![
-        on("redis/resp3", "resp3", false),
-        on("redis/resp2", "resp2", false),
-        on("redis/resp3/tls", "resp3", true),
-        on("redis/resp2/tls", "resp2", true),
+        on("redis", false),
+        on("redis/tls", true),
         Arc::new(OnSentinels { name: "redis/sentinel", options: "" }),
         Arc::new(OnSentinels { name: "redis/sentinel/wait", options: WAIT }),
         Arc::new(OnCluster),

@@ -20,10 +20,7 @@ const LEASE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(30);
 const DELAY: Duration = Duration::from_millis(300);
 
-/// A scheme and a protocol.
-type Way = (&'static str, &'static str);
-
-const WAYS: [Way; 3] = [("redis", "resp2"), ("redis", "resp3"), ("rediss", "resp3")];
+const SCHEMES: [&str; 2] = ["redis", "rediss"];
 
 /// A fault, and how it shows in the proxy's counters.
 type Fault = (Mode, fn(&Counters) -> u64);
@@ -49,8 +46,7 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new(way: Way) -> Self {
-        let (scheme, protocol) = way;
+    async fn new(scheme: &str) -> Self {
         let server = server_with(RedisOptions::new().tls(ClientCertificates::NotAsked)).await;
         let (plain, encrypted) = (server.address(), server.tls_address().unwrap());
         let (to, trust) = match scheme {
@@ -60,7 +56,7 @@ impl Scene {
         let proxy = Proxy::start(to).await.unwrap();
         let direct = connect(&url(&server)).await;
         let address = proxy.address();
-        let through = format!("{scheme}://{address}?timeout=700ms&protocol={protocol}{trust}");
+        let through = format!("{scheme}://{address}?timeout=700ms{trust}");
         let client = LockClient::new(connect(&through).await);
         // The scripts are known from here on.
         let guard = client.lock(name("warm")).acquire().await.unwrap();
@@ -100,10 +96,10 @@ impl Scene {
     }
 }
 
-/// One at a time, with both protocols, and with TLS.
+/// One at a time, without TLS and with it.
 async fn each(work: impl AsyncFn(&Scene, Fault)) {
-    for way in WAYS {
-        let scene = Scene::new(way).await;
+    for scheme in SCHEMES {
+        let scene = Scene::new(scheme).await;
         for fault in faults() {
             work(&scene, fault).await;
             // Nothing is left, also of what ran on in the background.
@@ -136,7 +132,7 @@ async fn a_release_gets_through_whatever_happens_to_its_connection() {
 async fn a_held_lock_outlives_a_fault_that_is_shorter_than_its_lease() {
     const SHORT: Duration = Duration::from_secs(6);
     for fault in faults() {
-        let scene = Scene::new(("redis", "resp3")).await;
+        let scene = Scene::new("redis").await;
         let lock = scene.client.lock(name("a")).lease(SHORT);
         let guard = lock.wait(SOON).acquire().await.unwrap();
         let (mode, sign) = fault;

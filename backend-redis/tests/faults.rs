@@ -1,6 +1,7 @@
 //! Faults on real servers. Each test asserts that its fault happened.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod full;
 mod support;
 
 use std::time::Duration;
@@ -8,13 +9,12 @@ use std::time::Duration;
 use backend_redis::{Fence, FenceError};
 use conformance_tests::kit::{Clock, Data, Mode, Proxy, RedisOptions, Server as _};
 use lock_core::{
-    Attempt, Env as _, ErrorKind, FencingToken, LockClient, LossReason, Outcome, Release, Renewal,
-    Signal, SystemEnv,
+    Attempt, Env as _, FencingToken, LockClient, LossReason, Outcome, Release, Renewal, Signal,
+    SystemEnv,
 };
 
 use self::support::{
-    PROTOCOLS, busy, calls, connect, first_use, granted, name, place, request, server, server_with,
-    url,
+    busy, calls, connect, first_use, granted, name, place, request, server, server_with, url,
 };
 
 const LEASE: Duration = Duration::from_secs(20);
@@ -272,23 +272,20 @@ async fn a_ghost_that_outlived_its_tombstone_takes_nothing() {
 
 #[tokio::test]
 async fn a_waiter_whose_subscription_is_killed_is_served() {
-    for protocol in PROTOCOLS {
-        let server = server().await;
-        let holder = connect(&url(&server)).await;
-        let grant = granted(&*holder, &request("a", LEASE)).await;
-        let client =
-            LockClient::new(connect(&format!("{}?protocol={protocol}", url(&server))).await);
-        let waiting = {
-            let client = client.clone();
-            tokio::spawn(async move { client.lock(name("a")).wait(SOON).acquire().await })
-        };
-        queued(&*holder, 1).await;
-        let killed = server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
-        assert_eq!(killed, "1", "{protocol}");
-        holder.release(&grant, Release::default()).await.unwrap();
-        let guard = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
-        assert!(guard.token() > grant.token);
-    }
+    let server = server().await;
+    let holder = connect(&url(&server)).await;
+    let grant = granted(&*holder, &request("a", LEASE)).await;
+    let client = LockClient::new(connect(&url(&server)).await);
+    let waiting = {
+        let client = client.clone();
+        tokio::spawn(async move { client.lock(name("a")).wait(SOON).acquire().await })
+    };
+    queued(&*holder, 1).await;
+    let killed = server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
+    assert_eq!(killed, "1");
+    holder.release(&grant, Release::default()).await.unwrap();
+    let guard = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    assert!(guard.token() > grant.token);
 }
 
 /// Waits until that many places wait for `a`.
@@ -328,53 +325,34 @@ async fn script_flush_while_held_and_while_waiting_changes_nothing() {
 }
 
 #[tokio::test]
-async fn with_no_memory_left_held_locks_are_unharmed() {
-    let server = server().await;
-    let store = connect(&url(&server)).await;
-    let grant = granted(&*store, &request("a", LEASE)).await;
-    let waiter = connect(&url(&server)).await;
-    let (_turn, _) = place(&*waiter, &request("a", LEASE)).await;
-    assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap(), "OK");
-    let error = store.try_acquire(&request("b", LEASE)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("maxmemory"), "{error}");
-    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
-    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
-    let released = store.release(&grant, Release::default()).await.unwrap();
-    assert_eq!(released.outcome, Outcome::Released);
-}
-
-#[tokio::test]
 async fn an_old_push_read_after_the_claim_window_gives_nothing() {
-    for protocol in PROTOCOLS {
-        let server = server().await;
-        let proxy = Proxy::start(server.address()).await.unwrap();
-        let direct = connect(&url(&server)).await;
-        let grant = granted(&*direct, &request("a", LEASE)).await;
-        let store = connect(&format!("redis://{}?protocol={protocol}", proxy.address())).await;
-        let asked = request("a", LEASE);
-        let (mut turn, _) = place(&*store, &asked).await;
-        proxy.set(Mode::Hold).await.unwrap();
-        direct.release(&grant, Release::default()).await.unwrap();
-        let next = request("a", LEASE);
-        let taken = tokio::time::timeout(SOON, async {
-            loop {
-                match direct.try_acquire(&next).await.unwrap() {
-                    Attempt::Granted(grant) => return grant,
-                    Attempt::Busy(busy) => tokio::time::sleep(busy.retry_after).await,
-                    other => panic!("{other:?}"),
-                }
+    let server = server().await;
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let direct = connect(&url(&server)).await;
+    let grant = granted(&*direct, &request("a", LEASE)).await;
+    let store = connect(&format!("redis://{}", proxy.address())).await;
+    let asked = request("a", LEASE);
+    let (mut turn, _) = place(&*store, &asked).await;
+    proxy.set(Mode::Hold).await.unwrap();
+    direct.release(&grant, Release::default()).await.unwrap();
+    let next = request("a", LEASE);
+    let taken = tokio::time::timeout(SOON, async {
+        loop {
+            match direct.try_acquire(&next).await.unwrap() {
+                Attempt::Granted(grant) => return grant,
+                Attempt::Busy(busy) => tokio::time::sleep(busy.retry_after).await,
+                other => panic!("{other:?}"),
             }
-        });
-        let taken = taken.await.unwrap();
-        proxy.set(Mode::Pass).await.unwrap();
-        let old = tokio::time::timeout(SOON, turn.next()).await.unwrap();
-        let Signal::Granted(old) = old else { panic!("{protocol}: no push: {old:?}") };
-        assert!(old.token > grant.token && old.token < taken.token);
-        let answer = store.renew(&[&old], SystemEnv.now()).await.pop();
-        assert!(matches!(answer, Some(Renewal::Lost(LossReason::TakenOver))), "{answer:?}");
-        assert_eq!(busy(&*store, &asked).await.token, taken.token);
-    }
+        }
+    });
+    let taken = taken.await.unwrap();
+    proxy.set(Mode::Pass).await.unwrap();
+    let old = tokio::time::timeout(SOON, turn.next()).await.unwrap();
+    let Signal::Granted(old) = old else { panic!("no push: {old:?}") };
+    assert!(old.token > grant.token && old.token < taken.token);
+    let answer = store.renew(&[&old], SystemEnv.now()).await.pop();
+    assert!(matches!(answer, Some(Renewal::Lost(LossReason::TakenOver))), "{answer:?}");
+    assert_eq!(busy(&*store, &asked).await.token, taken.token);
 }
 
 #[tokio::test]

@@ -12,9 +12,7 @@ use lock_core::{
     Signal, SystemEnv,
 };
 
-use self::support::{
-    PROTOCOLS, connect, first_use, granted, name, place, request, server, server_with, url,
-};
+use self::support::{connect, first_use, granted, name, place, request, server, server_with, url};
 
 const LEASE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(30);
@@ -37,33 +35,31 @@ fn documented_acl() -> String {
 #[tokio::test]
 async fn the_documented_permissions_are_enough_and_no_other_key_is_touched() {
     let server = Redis::start(RedisOptions::new().line(documented_acl())).await.unwrap();
-    for protocol in support::PROTOCOLS {
-        let url = format!("redis://app:hunter2@{}?protocol={protocol}", server.address());
-        let store = connect(&url).await;
-        first_use(&*store).await;
-        let grant = granted(&*store, &request("a", LEASE)).await;
-        let asked = request("a", LEASE);
-        let (mut turn, _) = place(&*store, &asked).await;
-        let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
-        assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
-        store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
-        assert!(store.inspect(&grant.name).await.unwrap().is_some());
-        assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
-        store.clock_difference_micros().await.unwrap();
-        store.release(&grant, Release::default()).await.unwrap();
-        tokio::time::timeout(SOON, turn.next()).await.unwrap();
-        assert_eq!(store.force_release(&asked.name).await.unwrap(), Outcome::Released);
-        store.abandon(&asked).await.unwrap();
-        // Together in one script.
-        let together = (0..20).map(|number| {
-            let store = store.clone();
-            async move {
-                let grant = granted(&*store, &request(&format!("job {number}"), LEASE)).await;
-                store.release(&grant, Release::default()).await.unwrap()
-            }
-        });
-        futures_util::future::join_all(together).await;
-    }
+    let url = format!("redis://app:hunter2@{}", server.address());
+    let store = connect(&url).await;
+    first_use(&*store).await;
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    let asked = request("a", LEASE);
+    let (mut turn, _) = place(&*store, &asked).await;
+    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+    store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
+    assert!(store.inspect(&grant.name).await.unwrap().is_some());
+    assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
+    store.clock_difference_micros().await.unwrap();
+    store.release(&grant, Release::default()).await.unwrap();
+    tokio::time::timeout(SOON, turn.next()).await.unwrap();
+    assert_eq!(store.force_release(&asked.name).await.unwrap(), Outcome::Released);
+    store.abandon(&asked).await.unwrap();
+    // Together in one script.
+    let together = (0..20).map(|number| {
+        let store = store.clone();
+        async move {
+            let grant = granted(&*store, &request(&format!("job {number}"), LEASE)).await;
+            store.release(&grant, Release::default()).await.unwrap()
+        }
+    });
+    futures_util::future::join_all(together).await;
     // The idle subscription is dropped with this command.
     assert_eq!(server.cli(&["ACL", "DRYRUN", "app", "UNSUBSCRIBE"]).await.unwrap(), "OK");
     let log = server.cli(&["ACL", "LOG"]).await.unwrap();
@@ -91,15 +87,13 @@ async fn a_wrong_password_is_told_and_not_shown() {
 async fn a_user_without_a_password_is_that_user() {
     let users = ["user free on nopass ~leasehold:* &* +@all", "user app on >hunter2 ~* &* +@all"];
     let server = Redis::start(RedisOptions::new().line(users[0]).line(users[1])).await.unwrap();
-    for protocol in PROTOCOLS {
-        let login = |user: &str| format!("redis://{user}@{}?protocol={protocol}", server.address());
-        let store = connect(&login("free")).await;
-        let list = server.cli(&["CLIENT", "LIST"]).await.unwrap();
-        assert!(list.contains("user=free "), "{list}");
-        drop(store);
-        let error = backend_redis::connect(&login("app")).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
-    }
+    let login = |user: &str| format!("redis://{user}@{}", server.address());
+    let store = connect(&login("free")).await;
+    let list = server.cli(&["CLIENT", "LIST"]).await.unwrap();
+    assert!(list.contains("user=free "), "{list}");
+    drop(store);
+    let error = backend_redis::connect(&login("app")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
 }
 
 /// Whatever may stand in a password, percent-encoded in a URL.
@@ -122,12 +116,16 @@ async fn a_password_may_hold_anything() {
 #[tokio::test]
 async fn a_connection_that_breaks_while_it_is_made_is_of_no_unknown_outcome() {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let url = format!("redis://{}?protocol=resp2", listener.local_addr().unwrap());
+    let url = format!("redis://{}", listener.local_addr().unwrap());
     let connecting = tokio::spawn(async move { backend_redis::connect(&url).await });
     let (mut client, _) = listener.accept().await.unwrap();
-    // RESP2 without a password asks nothing before INFO.
-    let asked = tokio::io::AsyncReadExt::read(&mut client, &mut [0; 100]).await.unwrap();
-    assert!(asked > 0);
+    let mut asked = vec![0; 1000];
+    let read = tokio::io::AsyncReadExt::read(&mut client, &mut asked).await.unwrap();
+    assert!(String::from_utf8_lossy(&asked[..read]).contains("HELLO"));
+    // Only then comes INFO.
+    tokio::io::AsyncWriteExt::write_all(&mut client, b"%1\r\n+proto\r\n:3\r\n").await.unwrap();
+    let read = tokio::io::AsyncReadExt::read(&mut client, &mut asked).await.unwrap();
+    assert!(String::from_utf8_lossy(&asked[..read]).contains("INFO"));
     drop(client);
     let error = connecting.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
@@ -267,33 +265,31 @@ async fn settings_are_compared_and_a_changed_lease_waits_out_the_old_one() {
 
 #[tokio::test]
 async fn one_subscription_serves_all_who_wait_and_goes_with_the_last() {
-    for protocol in PROTOCOLS {
-        let server = server_with(RedisOptions::new()).await;
-        let holder = connect(&url(&server)).await;
-        let store = connect(&format!("{}?protocol={protocol}", url(&server))).await;
-        let subscribed = async || {
-            let channels = server.cli(&["PUBSUB", "CHANNELS"]).await.unwrap();
-            let Some(channel) = channels.lines().find(|line| !line.is_empty()) else { return 0 };
-            assert_eq!(channels.trim(), channel, "one channel for all");
-            let count = server.cli(&["PUBSUB", "NUMSUB", channel]).await.unwrap();
-            count.lines().last().unwrap().parse::<u32>().unwrap()
-        };
-        let mut waiting = Vec::new();
-        for text in ["a", "b", "c"] {
-            granted(&*holder, &request(text, LEASE)).await;
-            waiting.push(place(&*store, &request(text, LEASE)).await.0);
-        }
-        assert_eq!(subscribed().await, 1, "{protocol}");
-        for turn in waiting {
-            turn.leave().await.unwrap();
-        }
-        let dropped = async {
-            while subscribed().await > 0 {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(SOON, dropped).await.unwrap();
+    let server = server_with(RedisOptions::new()).await;
+    let holder = connect(&url(&server)).await;
+    let store = connect(&url(&server)).await;
+    let subscribed = async || {
+        let channels = server.cli(&["PUBSUB", "CHANNELS"]).await.unwrap();
+        let Some(channel) = channels.lines().find(|line| !line.is_empty()) else { return 0 };
+        assert_eq!(channels.trim(), channel, "one channel for all");
+        let count = server.cli(&["PUBSUB", "NUMSUB", channel]).await.unwrap();
+        count.lines().last().unwrap().parse::<u32>().unwrap()
+    };
+    let mut waiting = Vec::new();
+    for text in ["a", "b", "c"] {
+        granted(&*holder, &request(text, LEASE)).await;
+        waiting.push(place(&*store, &request(text, LEASE)).await.0);
     }
+    assert_eq!(subscribed().await, 1);
+    for turn in waiting {
+        turn.leave().await.unwrap();
+    }
+    let dropped = async {
+        while subscribed().await > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(SOON, dropped).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

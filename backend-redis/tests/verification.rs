@@ -11,8 +11,11 @@ use std::{
 };
 
 use backend_redis::RedisBuilder;
-use conformance_tests::kit::{ClientCertificates, Redis, RedisOptions};
+use conformance_tests::kit::{
+    ClientCertificates, Redis, RedisCluster, RedisOptions, Sentinels, Server as _,
+};
 use lock_core::{Error, ErrorKind};
+use rustls::crypto::{CryptoProvider, ring};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     net::TcpListener,
@@ -22,6 +25,9 @@ use tokio::{
 const SOON: Duration = Duration::from_secs(30);
 /// Tells a process that it is a part, and the port of its store.
 const PORT: &str = "LEASEHOLD_TEST_PORT";
+/// The same, its URL, and what its application has installed.
+const URL: &str = "LEASEHOLD_TEST_URL";
+const PROVIDER: &str = "LEASEHOLD_TEST_PROVIDER";
 
 async fn encrypted(asked: ClientCertificates) -> Redis {
     Redis::start(RedisOptions::new().tls(asked)).await.unwrap()
@@ -92,6 +98,54 @@ async fn without_authorities_those_of_the_system_are_trusted() {
         let output = tokio::time::timeout(SOON, part).await.unwrap().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains(said), "{said}: {output:?}");
+    }
+}
+
+/// A process whose application says which cryptography is used, by the number of key exchanges, or says nothing.
+#[tokio::test]
+#[ignore = "a process of the test below, started by it"]
+async fn application() {
+    let count = |provider: &CryptoProvider| provider.kx_groups.len().to_string();
+    let told = || CryptoProvider::get_default().map_or("none".to_owned(), |all| count(all));
+    let before = std::env::var(PROVIDER).unwrap();
+    if let Ok(most) = before.parse() {
+        let mut provider = ring::default_provider();
+        provider.kx_groups.truncate(most);
+        provider.install_default().unwrap();
+    }
+    assert_eq!(told(), before);
+    let url = std::env::var(URL).unwrap();
+    let connected = backend_redis::connect(&url).await.map(drop);
+    println!("\nconnected: {}, provider: {}", connected.is_ok(), told());
+}
+
+#[tokio::test]
+async fn the_applications_provider_is_used_and_none_is_installed() {
+    let options = || RedisOptions::new().tls(ClientCertificates::NotAsked);
+    let single = encrypted(ClientCertificates::NotAsked).await;
+    let group = Sentinels::start(0, options()).await.unwrap();
+    let cluster = RedisCluster::start(1, 0, options()).await.unwrap();
+    let (node, master) = (&cluster.nodes()[0], Sentinels::MASTER);
+    for (scheme, at, path, files) in [
+        ("rediss", single.tls_address().unwrap(), "", single.certificates()),
+        ("rediss+sentinel", group.tls_endpoints()[0], master, group.certificates()),
+        ("rediss+cluster", node.tls_address().unwrap(), "", cluster.certificates()),
+    ] {
+        let url = format!("{scheme}://{at}/{path}?timeout=20s&ca={}", files.unwrap().ca.display());
+        // Without a key exchange there is no connection.
+        for (provider, connects) in [("none", true), ("1", true), ("0", false)] {
+            let part = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "application", "--ignored", "--nocapture"])
+                .env(URL, &url)
+                .env(PROVIDER, provider)
+                .stdin(Stdio::null())
+                .kill_on_drop(true)
+                .output();
+            let output = tokio::time::timeout(SOON, part).await.unwrap().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            let said = format!("connected: {connects}, provider: {provider}\n");
+            assert!(output.status.success() && text.contains(&said), "{scheme} {said}: {output:?}");
+        }
     }
 }
 

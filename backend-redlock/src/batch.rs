@@ -8,8 +8,8 @@ mod round;
 
 use std::sync::Arc;
 
-use backend_redis::room::{Carrier, Habit, Room};
-use lock_core::{Error, ErrorKind, Grant, Outcome, Request};
+use backend_redis::room::{Carrier, Habit, Queued, Room};
+use lock_core::{Error, Grant, Outcome, Request};
 use tokio::sync::oneshot;
 
 use self::jobs::{Attempt, Job, Release};
@@ -23,13 +23,9 @@ pub(crate) const HABIT: Habit =
 pub(crate) type Gathering = Room<Job>;
 
 impl Carrier<Job> for Quorum {
-    async fn carry(self: Arc<Self>, jobs: Vec<Job>) {
-        self.carry_out(jobs).await;
+    async fn carry(self: Arc<Self>, jobs: Vec<Queued<Job>>) {
+        self.carry_out(jobs.into_iter().filter_map(Queued::take).collect()).await;
     }
-}
-
-fn ended<T>(_: T) -> Error {
-    Error::new(ErrorKind::OutcomeUnknown, "the runtime of the call has ended")
 }
 
 impl Quorum {
@@ -41,8 +37,8 @@ impl Quorum {
     ) -> Result<Option<Grant>, Error> {
         let (answer, answered) = oneshot::channel();
         let job = Job::Attempt(Attempt { request: request.clone(), answer });
-        self.gathering.join(self, job);
-        answered.await.map_err(ended)
+        let answer = async { answered.await.ok() };
+        self.gathering.call(self, job, self.options.timeout, answer).await
     }
 
     /// Gives back in the next batch, and there makes an attempt of this process for the same lock right
@@ -55,20 +51,29 @@ impl Quorum {
     ) -> Result<(Outcome, Option<Grant>), Error> {
         let (answer, answered) = oneshot::channel();
         let release = Release { grant: grant.clone(), held, answer };
-        let (answer, granted) = oneshot::channel();
+        let (answer, mut granted) = oneshot::channel();
         let next = next.map(|next| Attempt { request: next.clone(), answer });
         let carries = next.is_some();
-        self.gathering.join(self, Job::Release(release, next));
-        let outcome = answered.await.map_err(ended)?;
-        let granted = if carries { granted.await.map_err(ended)? } else { None };
-        match (outcome, granted) {
-            (Ok(outcome), granted) => Ok((outcome, granted)),
-            (Err(error), Some(granted)) => {
-                // The caller repeats both, by the same owner: what it is given then is not meant.
-                self.take_back(&granted);
-                Err(error)
-            }
-            (Err(error), None) => Err(error),
+        let heard = async {
+            let outcome = answered.await.ok()?;
+            let granted = if carries { (&mut granted).await.ok()? } else { None };
+            Some((outcome, granted))
+        };
+        let job = Job::Release(release, next);
+        let (error, granted) =
+            match self.gathering.call(self, job, self.options.timeout, heard).await {
+                Ok((Ok(outcome), granted)) => return Ok((outcome, granted)),
+                Ok((Err(error), granted)) => (error, granted),
+                Err(error) => {
+                    // From here on the batch takes back itself what it is granted.
+                    granted.close();
+                    (error, granted.try_recv().ok().flatten())
+                }
+            };
+        // The caller repeats both, by the same owner: what it is given then is not meant.
+        if let Some(granted) = granted {
+            self.take_back(&granted);
         }
+        Err(error)
     }
 }

@@ -132,6 +132,7 @@ impl Quorum {
 
     /// Sets every node up: a node that is left out would disagree with the others.
     pub(crate) async fn init(self: &Arc<Self>, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_restored("a restore restarts a node, which starts its quarantine")?;
         let bound = self.options.clock_bound;
         if let Some(longest) = init.longest_lease.filter(|longest| *longest < 8 * bound) {
             return Err(too_short(longest, bound));

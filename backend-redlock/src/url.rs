@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn each_host_has_its_own_user() {
         let url = "redlocks://a:hunter2@h1:7001,h2,b:hunter3@h3:7003/2?node_timeout=20ms\
-                   &clock_bound=50ms&quarantine=on&protocol=resp2&prefix=a%2Fb";
+                   &clock_bound=50ms&quarantine=on&prefix=a%2Fb";
         let builder = parse(url).unwrap();
         assert!(!format!("{builder:?}").contains("hunter"));
         let quorum = builder.quorum().unwrap();
@@ -153,7 +153,9 @@ mod tests {
             ("redlock://:hunter2@h1,h2,h3?node_timeout=5", "such as 50ms"),
             ("redlock://:hunter2@h1,h2,h3?node_timeout=2s", "no more than"),
             ("redlock://:hunter2@h1,h2,h3?clock_bound=0s", "1ms to 1m"),
-            ("redlock://:hunter2@h1,h2,h3?longest=3s", "unknown option \"longest\"; allowed"),
+            ("redlock://:hunter2@h1,h2,h3?longest=3s", "unknown option; allowed"),
+            ("redlock://h1,h2,h3?hunter2", "unknown option; allowed"),
+            ("redlock://h1,h2,h3?password=hunter2", "unknown option; allowed"),
             ("redlock://:hunter2@h1,h2,h3?longest=3s", "key, node_timeout, clock_bound, for"),
         ] {
             let error = parse(url).and_then(RedlockBuilder::quorum).unwrap_err();

@@ -60,9 +60,5 @@ impl Harness for OnNodes {
 fn main() -> ExitCode {
     let on =
         |name, nodes, options| -> Arc<dyn Harness> { Arc::new(OnNodes { name, nodes, options }) };
-    conformance_tests::main(vec![
-        on("redlock/5", 5, ""),
-        on("redlock/3", 3, ""),
-        on("redlock/3/resp2", 3, "&protocol=resp2"),
-    ])
+    conformance_tests::main(vec![on("redlock/5", 5, ""), on("redlock/3", 3, "")])
 }

@@ -1,6 +1,7 @@
 //! Faults on real servers. Each test asserts that its fault happened.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod full;
 mod support;
 
 use std::time::Duration;

@@ -13,38 +13,35 @@ use self::support::{
 
 #[tokio::test]
 async fn a_release_calls_one_place_and_no_other() {
-    for protocol in ["resp2", "resp3"] {
-        let nodes = Nodes::start(3).await;
-        let options = format!("{PATIENT}&protocol={protocol}");
-        let store = connect(&nodes.url(&options)).await;
-        let others = [connect(&nodes.url(&options)).await, connect(&nodes.url(&options)).await];
-        let grant = granted(&*store, &request("a", LEASE)).await;
-        let (first, second) = (request("a", LEASE), request("a", LEASE));
-        let (one, _) = place(&*others[0], &first).await;
-        let (two, _) = place(&*others[1], &second).await;
-        let mut waiting = [(&others[0], first, one), (&others[1], second, two)];
-        store.release(&grant, Release::default()).await.unwrap();
-        // No poll is behind a turn: only a push ends this. Whose it is rests on what two clients know
-        // of the nodes' clock.
-        let [(_, _, one), (_, _, two)] = &mut waiting;
-        let (called, at) = tokio::time::timeout(SOON, async {
-            tokio::select! {
-                called = one.next() => (called, 0),
-                called = two.next() => (called, 1),
-            }
-        })
-        .await
-        .unwrap();
-        assert!(matches!(called, Signal::Recheck), "{called:?}");
-        assert!(waiting[1 - at].2.next().now_or_never().is_none(), "both were called");
-        let next = granted(&**waiting[at].0, &waiting[at].1).await;
-        waiting[at].0.release(&next, Release::default()).await.unwrap();
-        let (client, asked, turn) = &mut waiting[1 - at];
-        let called = tokio::time::timeout(SOON, turn.next()).await.unwrap();
-        assert!(matches!(called, Signal::Recheck), "{called:?}");
-        granted(&***client, asked).await;
-        assert_eq!(busy(&*store, &request("a", LEASE)).await.holder.unwrap().owner, asked.owner);
-    }
+    let nodes = Nodes::start(3).await;
+    let store = connect(&nodes.url(PATIENT)).await;
+    let others = [connect(&nodes.url(PATIENT)).await, connect(&nodes.url(PATIENT)).await];
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    let (first, second) = (request("a", LEASE), request("a", LEASE));
+    let (one, _) = place(&*others[0], &first).await;
+    let (two, _) = place(&*others[1], &second).await;
+    let mut waiting = [(&others[0], first, one), (&others[1], second, two)];
+    store.release(&grant, Release::default()).await.unwrap();
+    // No poll is behind a turn: only a push ends this. Whose it is rests on what two clients know
+    // of the nodes' clock.
+    let [(_, _, one), (_, _, two)] = &mut waiting;
+    let (called, at) = tokio::time::timeout(SOON, async {
+        tokio::select! {
+            called = one.next() => (called, 0),
+            called = two.next() => (called, 1),
+        }
+    })
+    .await
+    .unwrap();
+    assert!(matches!(called, Signal::Recheck), "{called:?}");
+    assert!(waiting[1 - at].2.next().now_or_never().is_none(), "both were called");
+    let next = granted(&**waiting[at].0, &waiting[at].1).await;
+    waiting[at].0.release(&next, Release::default()).await.unwrap();
+    let (client, asked, turn) = &mut waiting[1 - at];
+    let called = tokio::time::timeout(SOON, turn.next()).await.unwrap();
+    assert!(matches!(called, Signal::Recheck), "{called:?}");
+    granted(&***client, asked).await;
+    assert_eq!(busy(&*store, &request("a", LEASE)).await.holder.unwrap().owner, asked.owner);
 }
 
 /// Whether so many wait for "a" on a node.

@@ -21,7 +21,7 @@ use self::support::{
 async fn the_same_server_under_two_names_is_refused() {
     let nodes = Nodes::bare(vec![RedisOptions::new(); 2]).await;
     let (one, two) = (nodes.servers[0].address(), nodes.servers[1].address());
-    let url = format!("redlock://{one},localhost:{},{two}?{PATIENT}&protocol=resp2", one.port());
+    let url = format!("redlock://{one},localhost:{},{two}?{PATIENT}", one.port());
     let error = backend_redlock::connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     let told = error.to_string();
@@ -58,28 +58,26 @@ fn documented_acl() -> String {
 #[tokio::test]
 async fn the_documented_permissions_are_enough_and_no_other_key_is_touched() {
     let nodes = Nodes::bare(vec![RedisOptions::new().line(documented_acl()); 3]).await;
-    for protocol in ["resp2", "resp3"] {
-        let hosts: Vec<_> =
-            nodes.servers.iter().map(|each| format!("app:hunter2@{}", each.address())).collect();
-        let url = format!("redlock://{}?{PATIENT}&protocol={protocol}", hosts.join(","));
-        let store = connect(&url).await;
-        assert!(!format!("{store:?}").contains("hunter2"));
-        first_use(&*store).await;
-        let grant = granted(&*store, &request("a", LEASE)).await;
-        let asked = request("a", LEASE);
-        let (mut turn, _) = place(&*store, &asked).await;
-        let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
-        assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
-        store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
-        assert_eq!(store.inspect(&grant.name).await.unwrap().unwrap().waiting, Some(1));
-        assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
-        store.clock_difference_micros().await.unwrap().unwrap();
-        store.release(&grant, Release::default()).await.unwrap();
-        tokio::time::timeout(SOON, turn.next()).await.unwrap();
-        granted(&*store, &asked).await;
-        assert_eq!(store.force_release(&asked.name).await.unwrap(), Outcome::Released);
-        store.abandon(&asked).await.unwrap();
-    }
+    let hosts: Vec<_> =
+        nodes.servers.iter().map(|each| format!("app:hunter2@{}", each.address())).collect();
+    let url = format!("redlock://{}?{PATIENT}", hosts.join(","));
+    let store = connect(&url).await;
+    assert!(!format!("{store:?}").contains("hunter2"));
+    first_use(&*store).await;
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    let asked = request("a", LEASE);
+    let (mut turn, _) = place(&*store, &asked).await;
+    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+    store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
+    assert_eq!(store.inspect(&grant.name).await.unwrap().unwrap().waiting, Some(1));
+    assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
+    store.clock_difference_micros().await.unwrap().unwrap();
+    store.release(&grant, Release::default()).await.unwrap();
+    tokio::time::timeout(SOON, turn.next()).await.unwrap();
+    granted(&*store, &asked).await;
+    assert_eq!(store.force_release(&asked.name).await.unwrap(), Outcome::Released);
+    store.abandon(&asked).await.unwrap();
     for server in &nodes.servers {
         assert_eq!(server.cli(&["ACL", "LOG"]).await.unwrap(), "", "something was refused");
         // The test would pass with a user who may do anything.

@@ -4,13 +4,17 @@ use std::{sync::Arc, sync::atomic::AtomicU64, sync::atomic::Ordering, time::Dura
 
 use async_trait::async_trait;
 use lock_core::{
-    Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
-    Guarantees, Init, Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released,
-    Renewal, Request, StoreSettings, SystemEnv, Turn, check_lease, check_token,
+    Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
+    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Outcome, Page, Release,
+    Released, Renewal, Request, StoreSettings, SystemEnv, Turn, check_lease, check_token,
 };
+
+use tokio::time::{Instant as TokioInstant, timeout, timeout_at};
 
 use crate::{
     dialect::{Dialect, Handed, Left, Row},
+    gate,
+    patience::GRACE,
     strategy::{self, Strategy, Taken, Versions},
     turn::{Lines, Looking},
 };
@@ -23,8 +27,11 @@ const FAR: u32 = 8;
 /// A sweep every so many releases and clean-ups of a client, the first somewhere among them.
 const SWEEP_EVERY: u64 = 1_000;
 const PAGE: u32 = 200;
-/// Renewals wait together for rows that others have no longer than such a part of a lease: half of what the core
-/// gives an answer.
+/// What follows a batch of renewals takes no longer than such a part of a lease, as the core gives an answer, or than
+/// a look needs on a busy machine.
+const ANSWER_IN: u32 = 6;
+const SHORTEST_LOOK: Duration = Duration::from_millis(100);
+/// Of that, such a part of a lease is for rows that others have.
 const WAIT_FOR_ROWS: u32 = 12;
 
 /// Locks in an SQL database.
@@ -50,17 +57,29 @@ impl<D: Dialect> SqlBackend<D> {
         }
     }
 
-    /// An attempt of which a part may have been carried out is in doubt, whatever became of the rest. Another call
-    /// of this client may have been it: then there is nothing to clean up, which costs a statement.
+    /// An attempt of which a try may have been carried out is in doubt, whatever was answered to the next: the try may
+    /// come late, and take the lock when it is free again. The connection may have been that of another call of this
+    /// client: then there is nothing to clean up, which costs a statement.
     async fn attempt(&self, request: &Request) -> Result<Attempt, Error> {
+        let _pass = gate::attempt(self.dialect.gate()).await?;
         let broken = self.dialect.broken();
-        self.try_attempt(request).await.map_err(|error| {
-            if self.dialect.broken() == broken || !error.is_retryable() || error.is_ambiguous() {
-                return error;
+        let answer = self.try_attempt(request).await;
+        if self.dialect.broken() == broken {
+            return answer;
+        }
+        let message = "a connection broke, and the attempt may have been carried out";
+        let doubt = Error::new(ErrorKind::OutcomeUnknown, message);
+        match answer {
+            Ok(Attempt::Granted(grant)) => Ok(Attempt::Granted(grant.doubted())),
+            Ok(Attempt::Busy(busy)) => Err(doubt.blocked_by(Blocked::Busy(busy))),
+            Ok(Attempt::Quarantined(held_back)) => {
+                Err(doubt.blocked_by(Blocked::Quarantined(held_back)))
             }
-            let message = "a connection broke, and the attempt may have been carried out";
-            Error::new(ErrorKind::OutcomeUnknown, message).with_source(error)
-        })
+            Err(error) if error.is_retryable() && !error.is_ambiguous() => {
+                Err(doubt.with_source(error))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn try_attempt(&self, request: &Request) -> Result<Attempt, Error> {
@@ -126,10 +145,15 @@ impl<D: Dialect> SqlBackend<D> {
         Ok(Some(Released { outcome: Outcome::Released, next: Some(next) }))
     }
 
-    /// Whether a grant that was not renewed is lost; `None` if another transaction has its row.
-    async fn missing(&self, grant: &Grant) -> Option<Renewal> {
+    /// Whether a grant that was not renewed is lost, if that is known by `end`; `None` if another transaction has its
+    /// row.
+    async fn missing(&self, grant: &Grant, end: TokioInstant) -> Option<Renewal> {
         // The loss is certain; who has it now is for people.
-        let row = match self.dialect.look(&grant.name).await.during::<D>("renew") {
+        let look = timeout_at(end, self.dialect.look(&grant.name)).await.unwrap_or_else(|_| {
+            let message = "the batch was answered before this lock was looked at";
+            Err(Error::new(ErrorKind::Timeout, message).on(&grant.name))
+        });
+        let row = match look.during::<D>("renew") {
             Ok(row) => row.filter(Row::is_held),
             Err(error) => return Some(Renewal::Unknown(error)),
         };
@@ -141,9 +165,15 @@ impl<D: Dialect> SqlBackend<D> {
     }
 
     /// Renews a grant whose row another transaction had, if it lets go of it in time.
-    async fn renew_one(&self, grant: &Grant, limit: Duration, sent: Instant) -> Renewal {
+    async fn renew_one(
+        &self,
+        grant: &Grant,
+        limit: Duration,
+        end: TokioInstant,
+        sent: Instant,
+    ) -> Renewal {
         let renewal = self.dialect.renew_one(grant);
-        let answer = match tokio::time::timeout(limit, renewal).await {
+        let answer = match timeout_at(end.min(TokioInstant::now() + limit), renewal).await {
             Ok(answer) => answer.during::<D>("renew"),
             Err(_) => {
                 let message = "another transaction keeps the lock's row";
@@ -152,7 +182,7 @@ impl<D: Dialect> SqlBackend<D> {
         };
         match answer {
             Ok(true) => renewed(grant, sent),
-            Ok(false) => self.missing(grant).await.unwrap_or(Renewal::Lost(LossReason::Gone)),
+            Ok(false) => self.missing(grant, end).await.unwrap_or(Renewal::Lost(LossReason::Gone)),
             Err(error) => Renewal::Unknown(error),
         }
     }
@@ -231,35 +261,45 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        self.dialect.abandon(request).await.during::<D>("abandon")?;
+        let abandon = async {
+            let _pass = gate::attempt(self.dialect.gate()).await?;
+            self.dialect.abandon(request).await
+        };
+        abandon.await.during::<D>("abandon")?;
         self.count().await;
         Ok(())
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        let there = match self.dialect.renew(grants).await.during::<D>("renew") {
+        let limit = self.dialect.timeout() + GRACE;
+        let batch = timeout(limit, self.dialect.renew(grants)).await.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Timeout, "the renewals had no answer in time"))
+        });
+        let there = match batch.during::<D>("renew") {
             Ok(there) => there,
             Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.clone())).collect(),
         };
+        // The others' answers wait for what is looked at, and for those whose rows others have.
+        let shortest = grants.iter().map(|grant| grant.lease).min().unwrap_or_default();
+        let end = TokioInstant::now() + (shortest / ANSWER_IN).max(SHORTEST_LOOK);
         let mut answers = Vec::with_capacity(grants.len());
         for (grant, there) in grants.iter().zip(there) {
             answers.push(if there {
                 Some(renewed(grant, sent))
             } else {
-                self.missing(grant).await
+                self.missing(grant, end).await
             });
         }
-        // The others' answers wait for those whose rows others have.
         let waiting = answers.iter().filter(|answer| answer.is_none()).count().max(1);
-        let shortest = grants.iter().map(|grant| grant.lease).min().unwrap_or_default();
         let each = shortest / WAIT_FOR_ROWS / waiting as u32;
         for (grant, answer) in grants.iter().zip(&mut answers).filter(|(_, one)| one.is_none()) {
-            *answer = Some(self.renew_one(grant, each, sent).await);
+            *answer = Some(self.renew_one(grant, each, end, sent).await);
         }
         answers.into_iter().flatten().collect()
     }
 
     async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+        let _pass = gate::call(self.dialect.gate()).await.during::<D>("release")?;
         if let (None, Some(next)) = (how.keep, how.next)
             && let Some(released) = self.hand_on(grant, next).await.during::<D>("release")?
         {
@@ -271,6 +311,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         self.check_token(token).during::<D>("raise")?;
+        let _pass = gate::call(self.dialect.gate()).await.during::<D>("raise")?;
         if self.dialect.raise(grant, token).await.during::<D>("raise")? {
             return Ok(());
         }
@@ -290,12 +331,13 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
+        let _pass = gate::call(self.dialect.gate()).await.during::<D>("force-release")?;
         let freed = self.dialect.force(name).await.during::<D>("force-release")?;
         Ok(if freed { Outcome::Released } else { Outcome::NotHeld })
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        init.check_tokens_stay().during::<D>("init")?;
+        init.refuse_reset_tokens().during::<D>("init")?;
         self.dialect.init(init).await.during::<D>("init")
     }
 

@@ -8,6 +8,8 @@ use lock_core::{
     OwnerLabel, Quarantined, Request, StoreSettings, Turn,
 };
 
+use crate::gate::Gate;
+
 /// One name's row.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
@@ -27,6 +29,8 @@ pub(crate) struct Row {
     pub(crate) waiting: Option<u64>,
     /// How many of them wait before the place that this was read for.
     pub(crate) before_us: u32,
+    /// Whether the statement that read this has granted it to the request that it was for, or renewed it.
+    pub(crate) granted: bool,
 }
 
 /// What a release has left behind.
@@ -83,6 +87,7 @@ impl Row {
             others_first: Duration::ZERO,
             waiting: None,
             before_us: 0,
+            granted: false,
         })
     }
 
@@ -123,6 +128,14 @@ pub(crate) fn token_of(stored: i64) -> Result<FencingToken, Error> {
 pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     const KIND: &'static str;
 
+    /// What attempts and others pass before they take a connection; `None` where there is only one.
+    fn gate(&self) -> Option<&Gate> {
+        None
+    }
+
+    /// How long a call may take.
+    fn timeout(&self) -> Duration;
+
     /// What tells this store from every other.
     async fn identity(&self) -> Result<String, Error>;
 
@@ -157,9 +170,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
         }
     }
 
-    /// Whether others held this name or waited for it when this client last heard: then it is looked at
-    /// before anything else.
-    fn is_crowded(&self, _name: &LockName) -> bool {
+    /// Whether this is to be [looked at](Dialect::look_to_take) before anything else: others held the name or waited
+    /// for it when this client last heard, or the request has a place.
+    fn looks_first(&self, _request: &Request) -> bool {
         false
     }
 
@@ -168,12 +181,12 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
 
     /// The same for somebody who wants the lock, which may write: a database that meets rows of clocks
     /// that it does not share lets their leases count from here on; one that has a queue looks after
-    /// it, and enters the request if that has a [`place`](Dialect::place).
+    /// it, and in the same step grants what is free to a request that has a [`place`](Dialect::place), or enters it.
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
         self.look(&request.name).await
     }
 
-    /// Gives a request a place in this client, with which its attempts then queue; `None` where
+    /// Gives a request a place in this client, with which its refused attempts then queue; `None` where
     /// waiters have to look for themselves.
     fn place(self: Arc<Self>, _request: &Request) -> Option<Box<dyn Turn>> {
         None

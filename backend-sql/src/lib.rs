@@ -19,6 +19,7 @@
 mod backend;
 mod dialect;
 mod error;
+mod gate;
 mod patience;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod reach;

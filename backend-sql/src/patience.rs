@@ -15,7 +15,7 @@ use crate::error::Failure;
 const PAUSE: Duration = Duration::from_millis(4);
 /// What a statement may take beyond the time limit before it counts as hanging: one that was refused
 /// just before the end is to be told as that.
-const GRACE: Duration = Duration::from_millis(500);
+pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
 /// For how long statements are tried, and what they are sent to, for messages.
 #[derive(Debug)]

@@ -41,8 +41,8 @@ impl<DB: Database> fmt::Debug for Reached<DB> {
 }
 
 impl<DB: Database> Reached<DB> {
-    /// Of a pool of our own, at most.
-    const CONNECTIONS: u32 = 4;
+    /// Of a pool of our own, at most: three for attempts, and one each for releases and renewals. See `gate.rs`.
+    const CONNECTIONS: u32 = 5;
 
     /// The pool, and whether it is the user's and stays open.
     pub(crate) fn pool(self, timeout: Duration) -> (Pool<DB>, bool) {
@@ -104,7 +104,6 @@ where
     }
     // A password that was not encoded may end up here.
     let secret = url.query().is_some_and(|query| query.contains('@'));
-    let named = |key: &str| if secret { "an option".to_owned() } else { key.to_owned() };
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
     let (theirs, ours): (Vec<_>, Vec<_>) =
         pairs.into_iter().partition(|(key, _)| drivers.contains(&key.as_str()));
@@ -132,17 +131,21 @@ where
                 "on" => true,
                 "off" => false,
                 _ => {
-                    let message = format!("{key}={value} is not allowed; allowed are on and off");
+                    let message =
+                        format!("{key} in the URL is not understood; allowed are on and off");
                     return Err(refusal(message));
                 }
             };
             switches.push((key, on));
-        } else if !settings.set(&key, &value)? {
+        } else if !settings.set(&key, &value).map_err(|error| {
+            // The value may be the rest of the password.
+            if secret { refusal(format!("{key} in the URL is not allowed")) } else { error }
+        })? {
             let known: Vec<_> =
                 [Settings::KEYS].iter().chain(*own).chain(*drivers).copied().collect();
-            let key = named(&key);
+            // Not repeated: it may be a part of a password.
             return Err(refusal(format!(
-                "{key} in the URL of a {whose} store is not known; allowed are {}",
+                "an option in the URL of a {whose} store is not known; allowed are {}",
                 known.join(", ")
             )));
         }

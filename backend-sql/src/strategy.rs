@@ -69,7 +69,7 @@ pub(crate) async fn primary_key<D: Dialect>(
     versions: &Versions,
     request: &Request,
 ) -> Result<Taken, Error> {
-    let mut looks_first = dialect.is_crowded(&request.name);
+    let mut looks_first = dialect.looks_first(request);
     if !looks_first
         && versions.recall(&request.name).is_some()
         && let Some(token) = dialect.retake(request, None).await?
@@ -94,6 +94,9 @@ pub(crate) async fn primary_key<D: Dialect>(
 /// A row that is held, or that others take first. Where it is our own by an earlier attempt, that is
 /// the same grant, with the lease anew.
 async fn held<D: Dialect>(dialect: &D, request: &Request, row: Row) -> Result<Taken, Error> {
+    if row.granted {
+        return Ok(Taken::Yes(row.token));
+    }
     if row.is_held() && row.owner == Some(request.owner) {
         let ours = Grant::new(request, row.token);
         if dialect.renew_one(&ours).await? {

@@ -4,6 +4,7 @@
 use std::{env, fs, path::PathBuf};
 
 use lock_core::{Error, ErrorKind};
+use rustls::crypto::CryptoProvider;
 
 use crate::settings::refusal;
 
@@ -21,11 +22,13 @@ pub(crate) struct Tls {
     pub(crate) variables: Option<&'static str>,
 }
 
-/// A file that a URL names, by the option.
+/// What a URL names and has to be there.
 #[derive(Clone, Debug)]
-pub(crate) struct Named {
-    option: &'static str,
-    path: PathBuf,
+pub(crate) enum Named {
+    /// A file, by the option.
+    File { option: &'static str, path: PathBuf },
+    /// The process's provider of cryptography, by the option and its value.
+    Provider { option: &'static str, mode: &'static str, other: &'static str },
 }
 
 impl Tls {
@@ -86,20 +89,38 @@ impl Tls {
             }
             // The driver takes PEM itself, too.
             if !value.trim_start().starts_with("-----BEGIN") {
-                files.push(Named { option, path: value.into() });
+                files.push(Named::File { option, path: value.into() });
             }
+        }
+        let [unnamed, other] = self.checked;
+        if mode == unnamed {
+            files.push(Named::Provider { option: self.mode, mode, other });
         }
         Ok(files)
     }
 }
 
-/// Whether the files can be read, before the driver tells of a server that is not reached.
+/// Whether the files can be read, before the driver tells of a server that is not reached. And whether there is a
+/// provider of cryptography: without a check of the name the driver takes the one of the process, and where there is
+/// none it installs one for all of the process, or panics if rustls was built with two.
 pub(crate) fn readable(files: &[Named]) -> Result<(), Error> {
-    for Named { option, path } in files {
-        fs::read(path).map_err(|error| {
-            let message = format!("the file that {option} names cannot be read");
-            Error::new(ErrorKind::Config, message).with_source(error)
-        })?;
+    for named in files {
+        match named {
+            Named::File { option, path } => {
+                fs::read(path).map_err(|error| {
+                    let message = format!("the file that {option} names cannot be read");
+                    Error::new(ErrorKind::Config, message).with_source(error)
+                })?;
+            }
+            Named::Provider { option, mode, other } if CryptoProvider::get_default().is_none() => {
+                let message = format!(
+                    "{option} {mode} needs a provider of cryptography that the application has installed \
+                     (rustls's CryptoProvider::install_default); allowed without one is {other}"
+                );
+                return Err(Error::new(ErrorKind::Config, message));
+            }
+            Named::Provider { .. } => {}
+        }
     }
     Ok(())
 }

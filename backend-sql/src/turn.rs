@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use lock_core::{Error, LockName, Request, Signal, SystemEnv, Turn, jittered};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::dialect::Dialect;
+use crate::{dialect::Dialect, gate};
 
 /// How often a waiting process looks. A look takes no write lock.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
@@ -166,6 +166,7 @@ impl<D: Dialect> Turn for Looking<D> {
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
         // There is no place to give up, but the answer to an attempt may have been lost.
+        let _pass = gate::attempt(self.lines.dialect.gate()).await?;
         self.lines.dialect.abandon(&self.request).await
     }
 }

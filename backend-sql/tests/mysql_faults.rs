@@ -1,6 +1,7 @@
 //! MySQL when the network, the server or the caller fails half-way.
 #![allow(clippy::unwrap_used)]
 
+mod late;
 mod on_mariadb;
 
 use std::sync::Arc;
@@ -13,9 +14,10 @@ use conformance_tests::kit::{
     Counters, Data, Mariadb, MariadbOptions, Mode, Proxy, Server as _, wait::until,
 };
 use futures_util::future::{join, join_all};
+use late::late_first_try;
 use lock_core::{Attempt, Env as _, LockClient, Release, Renewal, SystemEnv};
 use on_mariadb::{
-    BOTH, LEASE, SECOND, WAIT, cancelled, counted, drop_acquires, granted, made,
+    BOTH, LEASE, SECOND, WAIT, cancelled, common, counted, drop_acquires, granted, made,
     no_transaction_is_open, open, prefix, request, single, start, url,
 };
 use sqlx::mysql::MySqlPoolOptions;
@@ -100,6 +102,18 @@ async fn a_ghost_takes_nothing() {
         no_transaction_is_open(&server).await;
         let state = direct.inspect(&ghost.name).await.unwrap().unwrap();
         assert!(state.holder.is_none(), "{strategy}: {state:?}");
+    }
+}
+
+/// The first try of an attempt is held up on its way, its connection breaks, and the store's own repeat is answered.
+/// When all is over, the first try arrives.
+#[tokio::test]
+async fn a_late_first_try_takes_nothing_whatever_its_repeat_was_answered() {
+    let server = start().await;
+    for strategy in BOTH {
+        let direct = made(&server, strategy).await;
+        let open = async |near| single(near, strategy, WAIT).await.0;
+        late_first_try(server.address(), direct, open).await;
     }
 }
 

@@ -5,10 +5,12 @@
 mod foreign;
 mod on_mariadb;
 
+use std::time::Duration;
+
 use backend_sql::Strategy;
-use conformance_tests::kit::Mariadb;
+use conformance_tests::kit::{Mariadb, wait::until};
 use on_mariadb::{
-    BOTH, common, made, no_transaction_is_open, prefix, session, start, waiting_for_rows,
+    BOTH, WAIT, common, made, no_transaction_is_open, prefix, session, start, waiting_for_rows,
 };
 use sqlx::{AssertSqlSafe, Executor as _, MySqlConnection};
 
@@ -49,4 +51,22 @@ async fn a_batch_is_answered_while_another_transaction_has_a_row_of_it() {
             .await;
         no_transaction_is_open(&server).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempts_for_a_row_that_another_transaction_has_cost_no_other_lock() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey).await;
+    let waits = async || {
+        let waiting =
+            "SELECT COUNT(*) > 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
+        let waits = async || {
+            // What this table shows is only renewed when nobody has looked for 100 ms.
+            tokio::time::sleep(Duration::from_millis(120)).await;
+            Ok((server.sql(waiting).await? == "1").then_some(()))
+        };
+        until("attempts to wait", WAIT, waits).await.unwrap();
+    };
+    let lock = async || lock(&server, Strategy::PrimaryKey).await;
+    foreign::attempts_cost_no_other_lock(store, lock, waits, commit).await;
 }

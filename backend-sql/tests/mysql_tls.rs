@@ -10,6 +10,7 @@ use backend_sql::mysql::{connect, schema};
 use conformance_tests::kit::{ClientCertificates, Mariadb, MariadbOptions, Server as _};
 use lock_core::{ErrorKind, Init, Release};
 use on_mariadb::{granted, request, start};
+use rustls::crypto::CryptoProvider;
 
 /// TLS as the URL asks for it: the server has to show a certificate of this authority, and we show ours.
 #[tokio::test]
@@ -95,6 +96,13 @@ async fn what_is_said_of_tls_is_used_or_refused_by_its_name() {
 /// Without a check of the certificate, and without TLS where the server has none.
 #[tokio::test]
 async fn each_mode_does_what_is_said_of_it() {
+    // For verify_ca the driver takes the process's, and installs nothing for the other modes.
+    assert!(CryptoProvider::get_default().is_none());
+    let error = connect("mysql://localhost:1/test?ssl-mode=verify_ca").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("CryptoProvider::install_default"), "{error}");
+    assert!(CryptoProvider::get_default().is_none());
+    rustls::crypto::ring::default_provider().install_default().unwrap();
     let with = MariadbOptions::new().tls(ClientCertificates::NotAsked);
     let servers = [Mariadb::start(with).await.unwrap(), start().await];
     for server in &servers {

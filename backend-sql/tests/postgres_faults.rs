@@ -2,6 +2,7 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used)]
 
+mod late;
 mod support;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -18,7 +19,10 @@ use lock_core::{
 };
 use sqlx::{Connection as _, Executor as _, PgPool, postgres::PgPoolOptions};
 
-use self::support::{BOTH, LEASE, SECOND, cancelled, drop_acquires, granted};
+use self::{
+    late::late_first_try,
+    support::{BOTH, LEASE, SECOND, cancelled, common, drop_acquires, granted},
+};
 
 /// Shorter than the lease: what is left behind is in the way.
 const WAIT: Duration = Duration::from_secs(20);
@@ -48,9 +52,15 @@ async fn single(at: SocketAddr) -> PgPool {
 
 /// A store behind a proxy, whose one connection and statements are there before the fault.
 async fn warmed(proxy: SocketAddr, strategy: Strategy) -> Arc<dyn Backend> {
+    warmed_with(proxy, |builder| builder.strategy(strategy).timeout(2 * SECOND)).await
+}
+
+async fn warmed_with(
+    proxy: SocketAddr,
+    how: impl FnOnce(PostgresBuilder) -> PostgresBuilder,
+) -> Arc<dyn Backend> {
     let pool = single(proxy).await;
-    let builder = PostgresBuilder::with_pool(pool.clone()).strategy(strategy);
-    let store = builder.timeout(2 * SECOND).build().await.unwrap();
+    let store = how(PostgresBuilder::with_pool(pool.clone())).build().await.unwrap();
     // Twice: a name that was left behind is taken by another statement than a new one.
     for _ in 0..2 {
         let grant = store.try_acquire(&request("warm")).await.unwrap().granted().unwrap();
@@ -152,6 +162,22 @@ async fn a_ghost_takes_nothing() {
             .unwrap();
         let state = direct.inspect(&ghost.name).await.unwrap().unwrap();
         assert!(state.holder.is_none(), "{strategy}: {state:?}");
+    }
+}
+
+/// The first try of an attempt is held up on its way, its connection breaks, and the store's own repeat is answered.
+/// When all is over, the first try arrives.
+#[tokio::test]
+async fn a_late_first_try_takes_nothing_whatever_its_repeat_was_answered() {
+    let server = start().await;
+    for strategy in BOTH {
+        let direct = open(server.address(), strategy).await;
+        let open = async |near| {
+            // Without a connection for messages: the proxies have the attempts alone.
+            warmed_with(near, |builder| builder.strategy(strategy).timeout(WAIT).listen(false))
+                .await
+        };
+        late_first_try(server.address(), direct, open).await;
     }
 }
 

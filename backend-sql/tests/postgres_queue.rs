@@ -4,17 +4,24 @@
 
 mod support;
 
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
 use backend_sql::Strategy;
+use conformance_tests::kit::{Postgres, PostgresOptions};
+use futures_util::future::join;
 use lock_core::{
     Attempt, Enqueued, Env as _, FencingToken, LockClient, Outcome, Release, Renewal, Signal,
     SystemEnv,
 };
-use sqlx::postgres::PgListener;
+use sqlx::{Connection as _, Executor as _, PgConnection, postgres::PgListener};
 use tokio::time::timeout;
 
 use self::support::{
-    BOTH, LEASE, SECOND, WAIT, WAITING, given, granted, made, open, place, request, says, start,
-    url,
+    BLOCKED, BOTH, LEASE, SECOND, WAIT, WAITING, given, granted, made, open, place, request, says,
+    start, url,
 };
 
 /// A NOTIFY makes every commit of the server wait for it: it is sent to the first place only, and only
@@ -197,5 +204,110 @@ async fn who_holds_the_lock_already_gets_no_place() {
             }
         }
         assert_eq!(server.sql(WAITING).await.unwrap(), "0");
+    }
+}
+
+/// Two clients that want a lock again as soon as they have released it take turns: a client that is refused has a
+/// place from that moment on, however soon the holder releases.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_clients_in_a_loop_take_turns() {
+    const GRANTS: usize = 1_000;
+    let server = start().await;
+    for (strategy, hold) in
+        [(BOTH[0], Duration::ZERO), (BOTH[1], Duration::ZERO), (BOTH[0], SECOND / 5_000)]
+    {
+        made(&server, strategy, LEASE).await;
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let work = |number: usize| {
+            let order = Arc::clone(&order);
+            let store = open(&server, strategy);
+            async move {
+                let client = LockClient::new(store.await);
+                let mut longest = Duration::ZERO;
+                while order.lock().unwrap().len() < GRANTS {
+                    let asked = Instant::now();
+                    let guard = client.lock("job").acquire().await.unwrap();
+                    longest = longest.max(asked.elapsed());
+                    order.lock().unwrap().push(number);
+                    if !hold.is_zero() {
+                        let until = Instant::now() + hold;
+                        while Instant::now() < until {
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                    guard.release().await.unwrap();
+                }
+                longest
+            }
+        };
+        let (one, other) = join(work(1), work(2)).await;
+        let order = order.lock().unwrap();
+        let changes = order.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        let longest = one.max(other);
+        println!(
+            "{strategy}, hold {hold:?}: {changes} changes of hands in {} grants, longest wait {longest:?}",
+            order.len()
+        );
+        assert!(changes * 10 >= GRANTS, "{strategy}, hold {hold:?}: {changes} changes of hands");
+    }
+}
+
+/// A release, a grant, or a place of another client is being written when a client asks for a place, or releases:
+/// one statement of its waits for that, and its answer is of the row that it then finds.
+#[tokio::test]
+async fn an_attempt_and_its_place_are_one_step() {
+    let options = PostgresOptions::new().line("shared_preload_libraries = 'pg_stat_statements'");
+    let server = Postgres::start(options).await.unwrap();
+    server.sql("CREATE EXTENSION pg_stat_statements").await.unwrap();
+    let calls = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
+        WHERE query LIKE '%leasehold_locks%' AND query LIKE '%$%'";
+    let release = "UPDATE leasehold_locks SET owner = NULL";
+    let grant =
+        "UPDATE leasehold_locks SET owner = repeat('a', 32), expires = now() + interval '1 hour'";
+    for strategy in BOTH {
+        for (before, during, waits) in [(grant, release, false), (release, grant, true)] {
+            let store = made(&server, strategy, LEASE).await;
+            let held = granted(&store, &request("job", LEASE)).await;
+            // The client has heard that the name is wanted, as of its attempt before it asks for a place.
+            assert!(store.try_acquire(&request("job", LEASE)).await.unwrap().granted().is_none());
+            server.sql(before).await.unwrap();
+            let mut other = PgConnection::connect(&url(&server)).await.unwrap();
+            other.execute("BEGIN").await.unwrap();
+            other.execute(during).await.unwrap();
+            let sent: u64 = server.sql(calls).await.unwrap().parse().unwrap();
+            let asking = {
+                let store = Arc::clone(&store);
+                tokio::spawn(async move { store.enqueue(&request("job", LEASE)).await.unwrap() })
+            };
+            says(&server, BLOCKED, "1").await;
+            other.execute("COMMIT").await.unwrap();
+            let answer = asking.await.unwrap();
+            let sent = server.sql(calls).await.unwrap().parse::<u64>().unwrap() - sent;
+            assert_eq!(sent, 1, "{strategy}, {during}: statements");
+            match answer {
+                Enqueued::Granted(grant) if !waits => assert!(grant.token > held.token),
+                Enqueued::Waiting(..) if waits => {
+                    assert_eq!(server.sql(WAITING).await.unwrap(), "1");
+                }
+                other => panic!("{strategy}, {during}: {other:?}"),
+            }
+        }
+
+        // A place is being entered while the holder releases: the lock is given to it.
+        let store = made(&server, strategy, LEASE).await;
+        let held = granted(&store, &request("job", LEASE)).await;
+        let mut other = PgConnection::connect(&url(&server)).await.unwrap();
+        let enter = "BEGIN; UPDATE leasehold_locks SET \
+            waiters = ARRAY[repeat('b', 64) || '+'], heard = ARRAY[clock_timestamp()]";
+        other.execute(enter).await.unwrap();
+        let releasing = {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.release(&held, Release::default()).await.unwrap() })
+        };
+        says(&server, BLOCKED, "1").await;
+        other.execute("COMMIT").await.unwrap();
+        assert_eq!(releasing.await.unwrap().outcome, Outcome::Released);
+        let owner = "SELECT owner = repeat('b', 32) FROM leasehold_locks";
+        assert_eq!(server.sql(owner).await.unwrap(), "t", "{strategy}");
     }
 }

@@ -5,11 +5,13 @@
 mod support;
 
 use backend_sql::{Strategy, postgres::connect};
-use conformance_tests::kit::{Data, Server as _};
+use conformance_tests::kit::{Data, Proxy, Server as _};
 use futures_util::future::join_all;
 use lock_core::{Attempt, Init};
 
-use self::support::{BOTH, SECOND, change_longest_lease, granted, made, open, request, start, url};
+use self::support::{
+    BOTH, SECOND, change_longest_lease, granted, made, open, request, says, start, url,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_longest_lease_changes_while_locks_are_held_and_waited_for() {
@@ -44,5 +46,46 @@ async fn a_quarantine_is_as_long_as_the_longest_lease_ever_was() {
             }
             other => panic!("not held back: {other:?}"),
         }
+    }
+}
+
+/// A standby is promoted that has not heard of the last raise of the longest lease: a client that has makes the
+/// quarantine long enough for the leases that it may have set. Where no client has, it is shorter, as `Guarantees` names.
+#[tokio::test]
+async fn a_raise_that_the_promoted_standby_has_not_heard_of_counts_where_a_client_has() {
+    for hears in [true, false] {
+        let mut server = start().await;
+        made(&server, Strategy::PrimaryKey, 2 * SECOND).await;
+        let standby = server.replica().await.unwrap();
+        let cut = "ALTER SYSTEM SET primary_conninfo = ''";
+        standby.sql(cut).await.unwrap();
+        standby.sql("SELECT pg_reload_conf()").await.unwrap();
+        says(&standby, "SELECT count(*) FROM pg_stat_wal_receiver", "0").await;
+
+        let proxy = Proxy::start(server.address()).await.unwrap();
+        let through = format!("postgres://postgres@{}/postgres", proxy.address());
+        let operator = open(&server, Strategy::PrimaryKey).await;
+        let init = Init { longest_lease: Some(60 * SECOND), ..Init::default() };
+        operator.init(&init).await.unwrap();
+        let store = connect(&through).await.unwrap();
+        granted(&store, &request("job", 60 * SECOND)).await;
+        server.kill().unwrap();
+        standby.promote().await.unwrap();
+        proxy.redirect(standby.address());
+        let longest = "SELECT quarantine FROM leasehold_settings";
+        assert_eq!(standby.sql(longest).await.unwrap(), "00:00:02", "the fault did not happen");
+
+        let first = if hears { store } else { connect(&through).await.unwrap() };
+        let attempt = loop {
+            match first.try_acquire(&request("job", SECOND)).await {
+                Ok(attempt) => break attempt,
+                // A connection that broke with its server.
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        };
+        let Attempt::Quarantined(held_back) = attempt else { panic!("granted: {attempt:?}") };
+        assert_eq!(held_back.remaining > 30 * SECOND, hears, "{held_back:?}");
+        let exclusion = first.guarantees().exclusion.to_string();
+        assert!(exclusion.contains("the last raise of the longest lease"), "{exclusion}");
     }
 }

@@ -9,6 +9,7 @@ use std::{env, process::Command, time::Duration};
 use backend_sql::postgres::{connect, schema};
 use conformance_tests::kit::{ClientCertificates, Postgres, PostgresOptions, Server as _};
 use lock_core::{ErrorKind, Init, Request};
+use rustls::crypto::CryptoProvider;
 
 use self::support::granted;
 
@@ -90,6 +91,13 @@ async fn what_is_said_of_tls_is_used_or_refused_by_its_name() {
 /// Without a check of the certificate, and without TLS where the server has none.
 #[tokio::test]
 async fn each_mode_does_what_is_said_of_it() {
+    // For verify-ca the driver takes the process's, and installs nothing for the other modes.
+    assert!(CryptoProvider::get_default().is_none());
+    let error = connect("postgres://localhost:1/test?sslmode=verify-ca").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("CryptoProvider::install_default"), "{error}");
+    assert!(CryptoProvider::get_default().is_none());
+    rustls::crypto::ring::default_provider().install_default().unwrap();
     let with = PostgresOptions::new().tls(ClientCertificates::NotAsked);
     let servers = [Postgres::start(with).await.unwrap(), support::start().await];
     for (server, mode, tls) in [

@@ -11,7 +11,7 @@ pub type SetUpError = Box<dyn StdError + Send + Sync>;
 /// A kind of store, and how to come by one.
 #[async_trait]
 pub trait Harness: Send + Sync + 'static {
-    /// What the table calls it, such as `redis/resp3`.
+    /// What the table calls it, such as `redis/tls`.
     fn name(&self) -> &'static str;
 
     /// Starts whatever the store needs.

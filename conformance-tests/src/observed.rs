@@ -2,7 +2,10 @@
 
 #![deny(clippy::missing_trait_methods)]
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use async_trait::async_trait;
 use lock_core::{
@@ -12,15 +15,29 @@ use lock_core::{
 };
 use tokio::sync::watch;
 
-/// How many places of one connection somebody has begun to wait in.
+/// How many places of one connection somebody has begun to wait in, and how many attempts it made at once.
 #[derive(Clone, Debug)]
-pub(crate) struct Waits(watch::Receiver<u64>);
+pub(crate) struct Waits {
+    begun: watch::Receiver<u64>,
+    attempts: Arc<Attempts>,
+}
+
+/// Attempts of one connection.
+#[derive(Debug, Default)]
+struct Attempts {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
 
 impl Waits {
     /// Waits until `count` places have been waited in since the connection was made: the store had
     /// refused them, and their signals are listened for.
     pub(crate) async fn reach(&mut self, count: u64) {
-        self.0.wait_for(|begun| *begun >= count).await.expect("the connection lives");
+        self.begun.wait_for(|begun| *begun >= count).await.expect("the connection lives");
+    }
+
+    pub(crate) fn most_attempts_at_once(&self) -> usize {
+        self.attempts.most.load(Ordering::SeqCst)
     }
 }
 
@@ -30,6 +47,7 @@ pub(crate) type OnPlace = Arc<dyn Fn(&LockName) + Send + Sync>;
 pub(crate) struct Observed {
     inner: Arc<dyn Backend>,
     begun: watch::Sender<u64>,
+    attempts: Arc<Attempts>,
     on_place: Option<OnPlace>,
 }
 
@@ -41,13 +59,16 @@ impl std::fmt::Debug for Observed {
 
 impl Observed {
     pub(crate) fn over(inner: Arc<dyn Backend>) -> (Arc<dyn Backend>, Waits) {
-        let (begun, waits) = watch::channel(0);
-        (Arc::new(Self { inner, begun, on_place: None }), Waits(waits))
+        let (begun, told) = watch::channel(0);
+        let attempts = Arc::<Attempts>::default();
+        let waits = Waits { begun: told, attempts: Arc::clone(&attempts) };
+        (Arc::new(Self { inner, begun, attempts, on_place: None }), waits)
     }
 
     /// `inner`, with its places told to `on_place`.
     pub(crate) fn places(inner: Arc<dyn Backend>, on_place: OnPlace) -> Arc<dyn Backend> {
-        Arc::new(Self { inner, begun: watch::Sender::new(0), on_place: Some(on_place) })
+        let (begun, attempts) = (watch::Sender::new(0), Arc::default());
+        Arc::new(Self { inner, begun, attempts, on_place: Some(on_place) })
     }
 
     fn enqueued(&self, name: &LockName, answer: Enqueued) -> Enqueued {
@@ -95,12 +116,20 @@ impl Backend for Observed {
         self.inner.identity().await
     }
 
+    fn answers_at_once(&self) -> bool {
+        self.inner.answers_at_once()
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.inner.guarantees()
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
-        self.inner.try_acquire(request).await
+        let Attempts { now, most } = &*self.attempts;
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        let answer = self.inner.try_acquire(request).await;
+        now.fetch_sub(1, Ordering::SeqCst);
+        answer
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
@@ -143,6 +172,10 @@ impl Backend for Observed {
 
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
         self.inner.clock_difference_micros().await
+    }
+
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        self.inner.highest_token().await
     }
 
     async fn close(&self) {

@@ -48,7 +48,7 @@ fn start() -> Result<u8, Box<dyn Error>> {
     }
     let program = args.next().ok_or("which command?")?;
     let env = vec![("LEASEHOLD_TOKEN".into(), "42".into())];
-    let spec = ChildSpec { program, args: args.collect(), env };
+    let spec = ChildSpec { program, args: args.collect(), env_remove: Vec::new(), env };
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut signals = Signals::catch()?;
         if wait_first {

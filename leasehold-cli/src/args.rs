@@ -19,7 +19,10 @@ mod values;
 
 use self::help::{MIGRATE, RUN, epilogue};
 pub use self::values::Wait;
-use self::values::{BadName, duration, name, positive, wait};
+use self::values::{Refused, check_program, duration, may_be_secret, name, positive, wait};
+
+/// The environment variable that names the store where `--store` does not.
+pub const STORE: &str = "LEASEHOLD_STORE";
 
 /// Run a job under a distributed lock.
 ///
@@ -37,7 +40,7 @@ pub struct Cli {
     /// Where the locks are kept; without it in a SQLite file of this user's, which excludes no other
     /// user ('leasehold --help' says where)
     // Its value may hold a password: the help must not show the environment's.
-    #[arg(long, global = true, value_name = "URL", env = "LEASEHOLD_STORE")]
+    #[arg(long, global = true, value_name = "URL", env = STORE)]
     #[arg(hide_env_values = true, display_order = 90)]
     pub store: Option<String>,
 
@@ -94,6 +97,11 @@ pub struct Run {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = wait)]
     pub wait: Wait,
 
+    /// How long to wait for the end of a quarantine, before --wait begins to count: 0s for not at all [default: until
+    /// it ends]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub quarantine_wait: Option<Duration>,
+
     /// Hold the lock at least for this long, even if COMMAND ends sooner
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub at_least: Duration,
@@ -101,6 +109,11 @@ pub struct Run {
     /// When the lock is lost: the time between SIGTERM and SIGKILL
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub grace: Duration,
+
+    /// Give COMMAND the store's URL, password and all, in LEASEHOLD_STORE; without this option it does not have
+    /// that variable
+    #[arg(long)]
+    pub pass_store: bool,
 
     /// Exit code when the lock is not acquired in time
     #[arg(long, value_name = "N", default_value_t = crate::exit::NOT_ACQUIRED)]
@@ -125,6 +138,14 @@ pub struct Init {
     /// (SQLite grants at once either way.)
     #[arg(long)]
     pub first_use: bool,
+
+    /// Hold all locks back: I have restored this store from a snapshot or a backup
+    ///
+    /// Locks may be held that the restored store does not know. It grants nothing until every lease
+    /// that may be held is over, and all its tokens are above those that were granted. Say it before
+    /// clients go on. Only etcd needs it; other stores refuse it and say why.
+    #[arg(long, conflicts_with = "first_use")]
+    pub restored: bool,
 
     /// The longest lease that any client may ask for [a new store: 30s]
     #[arg(long, value_name = "DURATION", value_parser = positive)]
@@ -277,7 +298,8 @@ where
     };
     let command = Cli::command();
     let command = command.mut_subcommand("migrate", hidden).mut_subcommand("compare", hidden);
-    let matches = command.try_get_matches_from(args);
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    let matches = command.try_get_matches_from(&args);
     let named = matches
         .as_ref()
         .is_ok_and(|matches| matches.value_source("store") == Some(ValueSource::CommandLine));
@@ -289,16 +311,38 @@ where
         Ok(Cli { action: Action::Compare(_), .. }) if named => Err(Failure::usage(
             "--store is not for compare; the stores are named behind it, without an option",
         )),
-        Ok(cli) => Ok(Parsed::Cli(Box::new(cli))),
+        Ok(cli) => {
+            if let Action::Run(Run { command, .. }) = &cli.action
+                && let Some(program) = command.first()
+            {
+                check_program(program).map_err(Failure::usage)?;
+            }
+            Ok(Parsed::Cli(Box::new(cli)))
+        }
         Err(text) if matches!(text.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Ok(Parsed::Text(text))
         }
-        // clap would repeat the whole name, of whatever length.
-        Err(error) => match error.source().and_then(|source| source.downcast_ref::<BadName>()) {
-            Some(BadName(why)) => Err(Failure::usage(why)),
-            None => Err(Failure::usage(sentence(&error.to_string()))),
+        // clap would repeat the whole value, of whatever length.
+        Err(error) => match error.source().and_then(|source| source.downcast_ref::<Refused>()) {
+            Some(Refused(why)) => Err(Failure::usage(why)),
+            None => Err(Failure::usage(sentence(&without_secrets(error.to_string(), &args)))),
         },
     }
+}
+
+/// clap's message without what may be the URL of a store, and its password: it is put among these arguments in the
+/// wrong place.
+fn without_secrets(mut page: String, args: &[OsString]) -> String {
+    for arg in args {
+        let arg = arg.to_string_lossy();
+        let value = arg.split_once('=').map_or(&*arg, |(_, value)| value);
+        for text in [&*arg, value] {
+            if may_be_secret(text) {
+                page = page.replace(text, "***");
+            }
+        }
+    }
+    page
 }
 
 /// clap's message, a page of paragraphs, as one line: what is wrong, its tips, and where help is.
@@ -308,11 +352,7 @@ fn sentence(page: &str) -> String {
         if paragraph.starts_with("Usage:") || paragraph.starts_with("For more information") {
             continue;
         }
-        // A misplaced store URL is no reason to show its password, which may be among its options.
-        let secret = |word: &&str| word.contains(':') && word.contains(['@', '?']);
-        let words = paragraph.split_whitespace();
-        let words = words.map(|word| if secret(&word) { "'***'" } else { word });
-        let words = words.collect::<Vec<_>>().join(" ");
+        let words = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
         parts.push(words.trim_start_matches("error: ").replace(" tip: ", "; tip: "));
     }
     parts.retain(|part| !part.is_empty());

@@ -131,13 +131,21 @@ pub fn cause(error: &io::Error) -> String {
     }
 }
 
+/// Whether a character is nothing that is seen in its place: control and format characters (also those that turn the
+/// direction of writing), line separators, spaces other than the plain one, and what Unicode has not assigned.
+pub(crate) fn is_unseen(character: char) -> bool {
+    // The standard library's rule for what it prints as it is; an accent is one that stands behind a letter.
+    let behind_a_letter = String::from_iter(['a', character]);
+    behind_a_letter.escape_debug().count() > 2 && !matches!(character, '\\' | '"' | '\'')
+}
+
 fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for part in message.lines().map(str::trim).filter(|part| !part.is_empty()) {
         if !line.is_empty() {
             line.push(' ');
         }
-        line.extend(part.chars().map(|each| if each.is_control() { '\u{fffd}' } else { each }));
+        line.extend(part.chars().map(|each| if is_unseen(each) { '\u{fffd}' } else { each }));
     }
     line
 }
@@ -150,6 +158,9 @@ mod tests {
     fn a_message_stays_one_line() {
         assert_eq!(one_line("first\n  second\n\nthird\n"), "first second third");
         assert_eq!(one_line("red \u{1b}[31m"), "red \u{fffd}[31m");
+        assert_eq!(one_line("a\u{202e}b\u{2028}c\u{feff}"), "a\u{fffd}b\u{fffd}c\u{fffd}");
+        let plain = "\"it's\" C:\\ \u{e4} e\u{301} \u{5d0} \u{1f600}";
+        assert_eq!(one_line(plain), plain);
     }
 
     #[test]

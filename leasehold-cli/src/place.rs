@@ -53,8 +53,21 @@ impl Place {
         if let Some(file) = &self.file {
             make_directory(file)?;
         }
+        provide_cryptography();
         leasehold::open(&self.url).await.map_err(|error| Failure::of(&error))
     }
+}
+
+/// A command may say what holds for its process. The library does not, and `sslmode=verify-ca` needs it.
+fn provide_cryptography() {
+    #[cfg(all(any(feature = "mysql", feature = "postgres"), feature = "tls-ring"))]
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    #[cfg(all(
+        any(feature = "mysql", feature = "postgres"),
+        feature = "tls-aws-lc",
+        not(feature = "tls-ring")
+    ))]
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
 /// How long to wait for the end of a store's background work: nothing depends on it.

@@ -5,10 +5,10 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use humantime::format_duration;
-use leasehold::{Holder, LockState};
+use leasehold::{Holder, LockState, OwnerLabel};
 use serde_json::{Map, Value};
 
-use crate::exit::{Failure, cause};
+use crate::exit::{Failure, cause, is_unseen};
 
 /// Writes an answer to stdout; the exit code of success.
 pub(crate) fn print(text: &str) -> Result<u8, Failure> {
@@ -29,7 +29,37 @@ pub(crate) fn json(record: &impl serde::Serialize) -> Result<String, Failure> {
     let text = serde_json::to_value(record)
         .and_then(|value| serde_json::to_string_pretty(&plain(value)))
         .map_err(|error| Failure::unavailable(format_args!("cannot print JSON: {error}")))?;
-    Ok(text + "\n")
+    // Only strings have such characters.
+    let mut shown = String::with_capacity(text.len() + 1);
+    for each in text.chars() {
+        if each != '\n' && is_unseen(each) {
+            for unit in each.encode_utf16(&mut [0; 2]) {
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
+        } else {
+            shown.push(each);
+        }
+    }
+    Ok(shown + "\n")
+}
+
+/// A text of somebody else's, such as a name: what is not seen in it is escaped, so that no two look alike by that, and
+/// none goes on in another line or direction.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for each in text.chars() {
+        match each {
+            '\\' => shown.push_str("\\\\"),
+            _ if is_unseen(each) => shown.extend(each.escape_unicode()),
+            _ => shown.push(each),
+        }
+    }
+    shown
+}
+
+/// The same in quotes: for a label, which stands between other things and may hold spaces.
+pub(crate) fn quoted(label: &OwnerLabel) -> String {
+    format!("\"{}\"", escaped(label.as_str()).replace('"', "\\\""))
 }
 
 fn plain(value: Value) -> Value {
@@ -64,7 +94,7 @@ pub(crate) fn rounded(span: Duration) -> String {
 pub(crate) fn holder(holder: &Holder) -> String {
     format!(
         "{} (owner {}), for another {} unless renewed",
-        holder.label,
+        quoted(&holder.label),
         holder.owner,
         rounded(holder.remaining)
     )
@@ -72,19 +102,19 @@ pub(crate) fn holder(holder: &Holder) -> String {
 
 /// All about one lock.
 pub(crate) fn lock(state: &LockState) -> String {
-    let mut text = format!("{}\n", state.name);
+    let mut text = format!("{}\n", escaped(state.name.as_str()));
     let mut line = |what: &str, value: &str| {
         let _ = writeln!(text, "  {what:<11}{value}");
     };
     match &state.holder {
         Some(holder) if state.kept => {
-            line("released", &format!("by {}", holder.label));
+            line("released", &format!("by {}", quoted(&holder.label)));
             line("owner", &holder.owner.to_string());
             line("kept", &format!("for another {}, its minimum hold", rounded(holder.remaining)));
             line("token", &state.token.to_string());
         }
         Some(holder) => {
-            line("held by", holder.label.as_str());
+            line("held by", &quoted(&holder.label));
             line("owner", &holder.owner.to_string());
             line("lease", &format!("ends in {} unless renewed", rounded(holder.remaining)));
             line("token", &state.token.to_string());
@@ -108,19 +138,20 @@ pub(crate) fn table(locks: &[LockState]) -> String {
     let mut text = format!("{:<17} {:<12} {:<24} NAME\n", "TOKEN", "LEASE ENDS", "HOLDER");
     for state in locks {
         let (label, left) = match &state.holder {
-            Some(holder) => (holder.label.to_string(), rounded(holder.remaining)),
+            Some(holder) => (quoted(&holder.label), rounded(holder.remaining)),
             None => ("-".to_owned(), "-".to_owned()),
         };
         let label = if state.kept { label + ", released" } else { label };
         let token = state.token.to_string();
-        let _ = writeln!(text, "{token:<17} {left:<12} {label:<24} {}", state.name);
+        let _ =
+            writeln!(text, "{token:<17} {left:<12} {label:<24} {}", escaped(state.name.as_str()));
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use leasehold::{FencingToken, LockName, OwnerId, OwnerLabel};
+    use leasehold::{FencingToken, LockName, OwnerId};
 
     use super::*;
 
@@ -147,22 +178,22 @@ mod tests {
     fn a_lock_in_words() {
         assert_eq!(
             lock(&state(true)),
-            "a b\n  held by    host:1\n  owner      00000000000000000000000000000abc\n  \
+            "a b\n  held by    \"host:1\"\n  owner      00000000000000000000000000000abc\n  \
              lease      ends in 8s 300ms unless renewed\n  token      7\n"
         );
         assert_eq!(lock(&state(false)), "a b\n  free\n  last token 7\n");
         assert_eq!(table(&[]), "");
-        assert!(table(&[state(true)]).ends_with("host:1                   a b\n"));
+        assert!(table(&[state(true)]).ends_with("\"host:1\"                 a b\n"));
     }
 
     #[test]
     fn what_is_kept_is_not_said_to_be_held() {
         assert_eq!(
             lock(&state(true).with_kept(true)),
-            "a b\n  released   by host:1\n  owner      00000000000000000000000000000abc\n  \
+            "a b\n  released   by \"host:1\"\n  owner      00000000000000000000000000000abc\n  \
              kept       for another 8s 300ms, its minimum hold\n  token      7\n"
         );
-        assert!(table(&[state(true).with_kept(true)]).contains("host:1, released "));
+        assert!(table(&[state(true).with_kept(true)]).contains("\"host:1\", released "));
     }
 
     #[test]

@@ -50,6 +50,41 @@ fn names() {
     }
 }
 
+/// A URL in another place than that of a store: it may hold a password, and a name is shown to all who list.
+#[test]
+fn misplaced_urls() {
+    let store = Store::new();
+    for url in [
+        "redis://user:hunter2@host",
+        "redis://:hun/ter2@host",
+        "unix:/run/redis.sock?password=hunter2",
+        "https://user:hunter2@host/path",
+        "postgres:user:hunter2@host/db",
+        "migrate:both?from=redis%3A%2F%2Fu%3Ahunter2%40h&to=memory%3A",
+    ] {
+        for args in [
+            &["run", url, "--", "echo", "ran"][..],
+            &["run", "job", "--", url],
+            &["run", "job", url, "--", "echo", "ran"],
+            &["inspect", url],
+            &["release", "--force", url],
+        ] {
+            refused(store.leasehold().args(args), 64, &[], store.directory());
+            let (_, line) = failure(&store.act(args));
+            assert!(!line.contains("ter2"), "{line}");
+        }
+    }
+    // Names that only look a little like it.
+    for name in
+        ["redis:cache", "https://host/@me?a=b", "mail:me@host", "postgres:vacuum/all", "a:b"]
+    {
+        store.ok(&["inspect", name]);
+    }
+    // A job's own arguments are its own.
+    let args = ["run", "job", "--", "echo", "redis://user:hunter2@host"];
+    assert_eq!(store.ok(&args), "redis://user:hunter2@host\n");
+}
+
 #[test]
 fn durations() {
     let store = Store::new();
@@ -93,6 +128,27 @@ fn urls() {
             refused(&mut command, 64, &words, store.directory());
             assert!(!failure(&command.output().unwrap()).1.contains("hunter2"));
         }
+    }
+    // What is not known may be a part of a password that was not encoded, or one in the wrong place.
+    for url in [
+        "sqlite:a.db?hunter2",
+        #[cfg(feature = "redis")]
+        "redis://127.0.0.1:1?hunter2=1",
+        #[cfg(feature = "redis")]
+        "redis://127.0.0.1:1?password=hunter2",
+        #[cfg(feature = "redlock")]
+        "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3?hunter2",
+        #[cfg(feature = "etcd")]
+        "etcd://127.0.0.1:1?hunter2=1",
+        #[cfg(feature = "postgres")]
+        "postgres://127.0.0.1:1/a?hunter2=1",
+        #[cfg(feature = "mysql")]
+        "mysql://127.0.0.1:1/a?hunter2=1",
+    ] {
+        let mut command = store.leasehold();
+        command.env("LEASEHOLD_STORE", url).args(["list"]).current_dir(store.directory());
+        refused(&mut command, 64, &["option", "allowed are"], store.directory());
+        assert!(!failure(&command.output().unwrap()).1.contains("hunter2"), "{url}");
     }
     // A lock in the memory of a process that runs one command excludes nobody.
     let mut command = store.leasehold();

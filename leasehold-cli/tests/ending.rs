@@ -5,11 +5,12 @@
 mod support;
 
 use std::ffi::OsStr;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
-use support::{Fifo, Running, handle, only_child, pid, stat, supervise, until_gone, until_stopped};
+use support::{
+    Fifo, Running, handle, new_session, only_child, pid, stat, supervise, until_gone, until_stopped,
+};
 
 /// Processes that each alone would outlive a naive supervisor: one that ignores all but SIGKILL,
 /// one in a session of its own, and one whose parent has gone. `read` from a fifo that nobody
@@ -127,7 +128,7 @@ fn killing_the_small_parent_kills_whatever_the_command_has_started() {
 fn killing_the_small_parent_spares_what_leasehold_had_before_the_job() {
     // They are told apart by when they began, in hundredths of a second.
     let script = "sleep 1000 >/dev/null 2>&1 & echo $!; sleep 0.1; exec \"$0\" \"$@\"";
-    let mut command = Command::new("setsid");
+    let mut command = new_session();
     command.args(["sh", "-c", script]).arg(supervise());
     let mut running = Running::start(command.args(["sh", "-c", "echo $PPID; sleep 1000"]));
     let (other, small_parent) = (pid(&running.line()), pid(&running.line()));

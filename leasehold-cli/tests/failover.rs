@@ -1,13 +1,18 @@
-//! What an operator is told of a Redis that fails over, and what is to be set.
+//! What an operator is told of a Redis that fails over, and what is to be set; and what jobs do whose Redis has lost
+//! its data.
 
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
-use server_kit::{Redis, RedisCluster, RedisOptions, Sentinels, Server as _};
+use server_kit::{Data, Redis, RedisCluster, RedisOptions, Sentinels, Server as _};
+use support::Running;
 
 /// What a command prints that has to succeed.
 fn told(url: &str, args: &[&str]) -> String {
@@ -158,4 +163,73 @@ async fn check_says_that_tokens_are_used_up_and_init_sets_them_back() {
     assert_eq!(set["grants_in_ms"], 100);
     assert!(!told(&url, &["check"]).contains("used up"));
     told(&url, &["run", "--lease", "100ms", "--wait", "60s", "job", "--", "true"]);
+
+/// Starts `leasehold run OPTIONS NAME -- sh -c SCRIPT`.
+fn run(url: &str, options: &[&str], name: &str, script: &str) -> Running {
+    let mut command = Command::new("setsid");
+    command.arg(env!("CARGO_BIN_EXE_leasehold")).env("LEASEHOLD_STORE", url);
+    Running::start(command.arg("run").args(options).args([name, "--", "sh", "-c", script]))
+}
+
+/// The only line on stderr.
+fn line(running: &Running) -> String {
+    let lines = running.stderr();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    lines[0].clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_loss_of_data_one_of_three_machines_runs_the_job() {
+    let mut server = Redis::start(RedisOptions::new()).await.unwrap();
+    let url = format!("redis://{}?longest_lease=5s", server.address());
+    told(&url, &["init", "--first-use"]);
+    told(&url, &["run", "--lease", "5s", "job", "--", "true"]);
+    // It is in the night only that somebody asks again.
+    server.restart(Data::Lose).await.unwrap();
+    let started = Instant::now();
+    let options = ["--wait", "0s", "--lease", "5s", "--at-least", "5s"];
+    let mut machines = [(); 3].map(|()| run(&url, &options, "job", "echo ran"));
+    // What is said of `--wait`: it begins when the quarantine has ended.
+    let mut other = run(&url, &["--wait", "1s", "--lease", "5s"], "other", "echo ran");
+    let mut codes = machines.each_mut().map(Running::code);
+    codes.sort_unstable();
+    let ran: Vec<_> = machines.iter().flat_map(Running::until_all_gone).collect();
+    assert_eq!((codes, ran.len()), ([0, 75, 75], 1), "{ran:?}");
+    assert_eq!((other.code(), other.line()), (0, "ran".to_owned()));
+    assert!(started.elapsed() >= Duration::from_secs(5), "there was no quarantine");
+    for machine in &machines {
+        says(&machine.stderr()[0], &["quarantine", "waiting", "--quarantine-wait 0s"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_wait_for_a_quarantine_has_an_end_an_option_and_ends_with_a_signal() {
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    let url = format!("redis://{}?longest_lease=1h", server.address());
+    let mut off = run(&url, &["--quarantine-wait", "0s"], "job", "echo ran");
+    assert_eq!(off.code(), 75);
+    says(&line(&off), &["not acquired", "quarantine", "init --first-use"]);
+
+    let started = Instant::now();
+    let mut short = run(&url, &["--quarantine-wait", "1s"], "job", "echo ran");
+    assert_eq!(short.code(), 75);
+    assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
+    let lines = short.stderr();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    says(&lines[0], &["quarantine", "waiting", "at most 1s"]);
+    says(&lines[1], &["not acquired", "quarantine"]);
+
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let mut waiting = run(&url, &[], "job", "echo ran");
+        says(&waiting.error(), &["quarantine", "waiting", "at most 1h"]);
+        waiting.signal(signal);
+        assert_eq!(waiting.code(), 128 + signal.as_raw());
+        assert!(waiting.until_all_gone().is_empty());
+    }
+    // An operator's word ends the quarantine, and with it the wait.
+    let mut waiting = run(&url, &[], "job", "echo ran");
+    says(&waiting.error(), &["quarantine", "waiting"]);
+    told(&url, &["init", "--first-use"]);
+    assert_eq!((waiting.code(), waiting.line()), (0, "ran".to_owned()));
+
 }

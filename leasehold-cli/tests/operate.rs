@@ -38,6 +38,50 @@ fn inspect_and_list_show_who_holds() {
     assert_eq!(store.ok(&["list"]), "");
 }
 
+/// A peer chooses the names and labels of its locks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_name_and_no_label_can_fake_a_line() {
+    use leasehold::{ClientOptions, OwnerLabel};
+    let store = Store::new();
+    // Columns of their own; a line of their own; a text that runs from right to left.
+    let columns = format!("host:1{}job", " ".repeat(19));
+    let line = "host:1\u{2028}1763800000000000  9s           host:2                   nightly";
+    let turned = "host:1 \u{202e}boj\u{2066}";
+    let name = "a\u{200b}b\u{2029}1763800000000000  9s           host:3                   nightly";
+    let mut guards = Vec::new();
+    for (at, label) in [&columns, line, turned, "quoted\" x"].into_iter().enumerate() {
+        let label = OwnerLabel::new(label).unwrap();
+        let options = ClientOptions { label, ..ClientOptions::default() };
+        let client = leasehold::connect_with(store.url(), options).await.unwrap();
+        guards.push(client.lock(format!("{name}{at}")).acquire().await.unwrap());
+    }
+    let text = store.ok(&["list"]);
+    let json = store.act(&["list", "--json"]).stdout;
+    let mut told = text.clone() + &String::from_utf8(json).unwrap();
+    for at in 0..4 {
+        let name = format!("{name}{at}");
+        told += &store.ok(&["inspect", &name]);
+        let refused = store.act(&["run", &name, "--", "true"]);
+        told += &String::from_utf8(refused.stderr).unwrap();
+    }
+    let unseen = "\u{200b}\u{2028}\u{2029}\u{202e}\u{2066}";
+    assert!(!told.contains(|each| unseen.contains(each)), "{told:?}");
+    assert_eq!(text.lines().count(), 5, "{text}");
+    for label in [
+        &format!(" \"{columns}\" ")[..],
+        " \"host:1\\u{2028}1763",
+        " \"host:1 \\u{202e}boj\\u{2066}\" ",
+        " \"quoted\\\" x\" ",
+    ] {
+        assert!(text.contains(label), "{label} in {text}");
+    }
+    // What a program reads is the name as it is.
+    let json = store.json(&["list"]);
+    assert_eq!(json[0]["name"], format!("{name}0"));
+    let said = store.ok(&["release", "--force", &format!("{name}1")]);
+    assert!(said.contains("\"host:1\\u{2028}") && !said.contains('\u{2028}'), "{said:?}");
+}
+
 #[test]
 fn what_is_kept_for_a_minimum_hold_is_said_to_be_released() {
     let store = Store::new();
@@ -148,6 +192,18 @@ async fn each_store_waits_as_the_readme_says() {
         };
         assert!(told.starts_with(expected), "{kind}: {told}");
     }
+}
+
+/// A store that cannot do it must not look as if it had.
+#[test]
+fn init_refuses_a_restore_that_the_store_cannot_wait_out() {
+    let store = Store::new();
+    let (code, line) = failure(&store.act(&["init", "--restored"]));
+    assert_eq!(code, 64);
+    assert!(line.contains("unsupported") && line.contains("restored"), "{line}");
+    let (code, line) = failure(&store.act(&["init", "--restored", "--first-use"]));
+    assert_eq!(code, 64);
+    assert!(line.contains("--first-use"), "{line}");
 }
 
 #[test]

@@ -137,24 +137,11 @@ fn what_the_command_leaves_behind_lives_on() {
     assert_eq!(fifo.read(), "alive\n");
 }
 
-/// Whether this process ignores a signal, which its children inherit.
-fn ignored_here(signal: Signal) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
-}
-
 #[test]
 fn a_signal_ends_the_wait_for_the_lock() {
     for (signal, code) in
         [(Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131), (Signal::TERM, 143)]
     {
-        if ignored_here(signal) {
-            println!(
-                "SKIPPED: {signal:?} is ignored here, as under nohup, and so it is by leasehold"
-            );
-            continue;
-        }
         let mut running = Running::start(detached().args(["--wait-first", "true"]));
         assert_eq!(running.line(), "waiting");
         // Nobody is there to have it yet.

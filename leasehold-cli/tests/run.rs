@@ -42,12 +42,30 @@ fn the_environment_names_the_lock_and_its_owner() {
     assert!(store.json(&["inspect", "job"])["holder"].is_null(), "released");
 }
 
+/// The URL of a store may hold its password.
+#[test]
+fn the_command_does_not_inherit_the_store_unless_it_is_asked_for() {
+    let store = Store::new();
+    let script = "env | grep -a LEASEHOLD_STORE; tr '\\0' '\\n' < /proc/$PPID/environ | grep -a STORE=; echo ended";
+    let mut running = store.run(&[], script);
+    assert_eq!(running.line(), "ended");
+    assert_eq!(running.code(), 0);
+    let mut running = store.run(&["--pass-store"], "echo $LEASEHOLD_STORE");
+    assert_eq!(running.line(), store.url());
+    assert_eq!(running.code(), 0);
+    // Also where an option names it, and where that is not the one of the environment.
+    let mut command = store.leasehold();
+    command.env("LEASEHOLD_STORE", "sqlite:other.db").args(["run", "--store", &store.url()]);
+    command.args(["--pass-store", "job", "--", "sh", "-c", "echo $LEASEHOLD_STORE"]);
+    assert_eq!(String::from_utf8(command.output().unwrap().stdout).unwrap().trim(), store.url());
+}
+
 #[test]
 fn a_held_lock_is_refused_at_once_and_its_holder_named() {
     let store = Store::new();
     let mut holder = store.run(&[], "echo $LEASEHOLD_OWNER; read -r _ || :");
     let owner = holder.line();
-    let process = format!(":{} ", holder.pid().as_raw_nonzero());
+    let process = format!(":{}\" ", holder.pid().as_raw_nonzero());
     for (options, code) in [
         (&["--wait", "0s"][..], 75),
         (&[], 75),

@@ -41,9 +41,9 @@ fn every_signal_is_forwarded() {
 fn sigterm_reaches_the_whole_group_and_sigusr1_the_command_alone() {
     let mut running = Running::script(
         &[],
-        "sh -c 'trap \"echo child-TERM; exit\" TERM; trap \"echo child-USR1\" USR1
+        "trap 'echo got-USR1' USR1; trap 'echo got-TERM; wait; exit 9' TERM
+         sh -c 'trap \"echo child-TERM; exit\" TERM; trap \"echo child-USR1\" USR1
                 echo up; while :; do sleep 0.01; done' &
-         trap 'echo got-USR1' USR1; trap 'echo got-TERM; wait; exit 9' TERM
          while :; do wait; done",
     );
     assert_eq!(running.line(), "up");

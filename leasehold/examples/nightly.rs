@@ -19,6 +19,8 @@ async fn main() -> Result<(), Error> {
         .lock("nightly")
         // Who waited for it would run it again.
         .wait(Duration::ZERO)
+        // A store that has lost its data grants nothing for a while: to nobody who starts the job now.
+        .wait_for_quarantine(|quarantine| quarantine.remaining)
         // Nor does a machine run it again whose clock is behind by less than this.
         .at_least(Duration::from_secs(20))
         .with(async |lock| {
@@ -36,7 +38,12 @@ async fn main() -> Result<(), Error> {
     match job {
         Err(error) if error.blocked().is_some() => println!("it runs elsewhere: {error}"),
         Err(error) if error.kind() == ErrorKind::Lost => println!("cut short: {error}"),
-        done => done?,
+        done => {
+            // The job is done, and is not to be repeated because of this.
+            if let Err(error) = done?.release {
+                println!("done; the lock was not given back: {error}");
+            }
+        }
     }
     client.close().await;
     Ok(())

@@ -32,6 +32,11 @@
 //! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT` | clients of the same independent Redis servers |
 //! | `sqlite` (default) | `sqlite:PATH` | processes of one machine |
 //!
+//! TLS is rustls, with the provider of cryptography that the application has installed for its process, otherwise
+//! with that of the feature `tls-ring` (default) or `tls-aws-lc`. None is installed. Drivers differ in one case:
+//! PostgreSQL's and MySQL's always take the feature's, but for `sslmode=verify-ca` the application's, which is an
+//! error if there is none. Without either feature these two have no TLS, and the others only the application's.
+//!
 //! [`connect`] takes such a URL, [`Config`] one from a configuration file, and [`LockClient::new`]
 //! any [`Backend`], also one that its own module's builder made.
 //!
@@ -44,9 +49,9 @@ mod url;
 
 pub use lock_core::{
     Assumption, Backend, Blocked, Busy, ClientOptions, Cursor, Error, ErrorKind, Fence,
-    FencingToken, Guarantees, Guard, Holder, Init, Lock, LockClient, LockName, LockState,
+    FencingToken, Finished, Guarantees, Guard, Holder, Init, Lock, LockClient, LockName, LockState,
     LossReason, Monitor, Outcome, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined,
-    Stale, StoreSettings, TryAcquire,
+    Stale, StoreSettings, TryAcquire, WithError,
 };
 
 pub use self::{
@@ -96,7 +101,7 @@ pub mod etcd {
 /// Locks in one Redis, its fence, and a builder.
 #[cfg(feature = "redis")]
 pub mod redis {
-    pub use backend_redis::{Fence as RedisFence, FenceError, Protocol, RedisBuilder};
+    pub use backend_redis::{Fence as RedisFence, FenceError, RedisBuilder};
 }
 
 /// Locks in a quorum of independent Redis servers, and a builder.

@@ -4,13 +4,15 @@
 
 use std::path::Path;
 
-const DOCS: [&str; 6] = [
+const DOCS: [&str; 8] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs/choosing-a-backend.md",
     "docs/migration.md",
+    "docs/security.md",
+    "SECURITY.md",
 ];
 
 fn root() -> &'static Path {

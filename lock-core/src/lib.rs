@@ -19,7 +19,9 @@ pub use backend::{
     Outcome, Page, Quarantined, Release, Released, Renewal, Request, Signal, StoreSettings, Turn,
     check_lease, check_token,
 };
-pub use client::{ClientOptions, Guard, Lock, LockClient, Monitor, TryAcquire};
+pub use client::{
+    ClientOptions, Finished, Guard, Lock, LockClient, Monitor, TryAcquire, WithError,
+};
 pub use env::{BoxFuture, Env, NoRuntime, SystemEnv, jittered};
 pub use error::{Blocked, Error, ErrorKind};
 pub use fence::{Fence, Stale};

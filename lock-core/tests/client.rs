@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use std::{
     sync::{
         Arc,
@@ -11,9 +13,10 @@ use std::{
 };
 
 use lock_core::{
-    Blocked, BoxFuture, ClientOptions, Env, ErrorKind, Instant, LockClient, LossReason, Memory,
-    NoRuntime, SystemEnv, TryAcquire,
+    Backend as _, Blocked, BoxFuture, ClientOptions, Env, ErrorKind, Instant, Lock, LockClient,
+    LossReason, Memory, NoRuntime, SystemEnv, TryAcquire, WithError,
 };
+use support::Gate;
 
 /// Tokio's clock, which a test can pause, instead of the machine's.
 #[derive(Debug)]
@@ -162,6 +165,86 @@ async fn a_minimum_hold_outlives_the_release() {
     assert!(passed >= 8 * SECOND && passed < 10 * SECOND, "{passed:?}");
 }
 
+/// A store that grants nothing for five seconds and a third, and a client of it.
+fn quarantined() -> (Arc<dyn Env>, Arc<Gate>, LockClient) {
+    let (env, gate) = (env(), Gate::new());
+    let end = tokio::time::Instant::now() + SECOND * 16 / 3;
+    gate.quarantine.set(end).unwrap();
+    let options = ClientOptions::default();
+    let client = LockClient::with_options(gate.clone(), Arc::clone(&env), options).unwrap();
+    (env, gate, client)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantine_is_waited_for_apart_from_the_lock_and_to_its_end_precisely() {
+    let (env, gate, client) = quarantined();
+    let started = env.now();
+    let told = Arc::new(AtomicU64::new(0));
+    let whole = |lock: Lock| {
+        let told = Arc::clone(&told);
+        lock.wait_for_quarantine(move |quarantine| {
+            told.fetch_add(1, Ordering::SeqCst);
+            quarantine.remaining
+        })
+    };
+    // One gets the lock in the moment in which the quarantine ends, whatever the wait for the lock.
+    let locks = [Duration::ZERO, Duration::ZERO, 2 * SECOND].map(|wait| {
+        let lock = whole(client.lock("job")).at_least(8 * SECOND).wait(wait);
+        async {
+            let result = lock.acquire().await;
+            (result, env.now().since(started))
+        }
+    });
+    let answers = futures_util::future::join_all(locks).await;
+    let end = SECOND * 16 / 3;
+    for (at, (result, when)) in answers.iter().enumerate() {
+        let wait = if at == 2 { 2 * SECOND } else { Duration::ZERO };
+        let late = when.saturating_sub(end + if result.is_ok() { Duration::ZERO } else { wait });
+        assert!(*when >= end && late <= Duration::from_millis(5), "{at}: {when:?}");
+        if let Err(error) = result {
+            assert!(matches!(error.blocked(), Some(Blocked::Busy(_))), "{error}");
+        }
+    }
+    assert_eq!(answers.iter().filter(|(result, _)| result.is_ok()).count(), 1);
+    assert_eq!(told.load(Ordering::SeqCst), 3, "once for each");
+    // Once a second, since an operator may end it.
+    assert!(gate.attempts.load(Ordering::SeqCst) <= 3 * 9, "{gate:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantine_counts_as_any_wait_past_its_limit_and_where_none_is_given() {
+    type Told = fn(Lock) -> Lock;
+    let cases: [(Told, u32); 5] = [
+        (|lock| lock.wait(Duration::ZERO), 0),
+        (|lock| lock.wait(SECOND), 1),
+        (|lock| lock.wait(Duration::ZERO).wait_for_quarantine(|_| Duration::ZERO), 0),
+        (|lock| lock.wait(Duration::ZERO).wait_for_quarantine(|_| 2 * SECOND), 2),
+        (|lock| lock.wait(SECOND).wait_for_quarantine(|_| 2 * SECOND), 3),
+    ];
+    for (told, seconds) in cases {
+        let (env, _gate, client) = quarantined();
+        let started = env.now();
+        let error = told(client.lock("job")).acquire().await.unwrap_err();
+        assert!(matches!(error.blocked(), Some(Blocked::Quarantined(_))), "{error}");
+        let late = env.now().since(started).checked_sub(seconds * SECOND).unwrap();
+        assert!(late <= Duration::from_millis(5), "{seconds}: {late:?}");
+        let lock = told(client.lock("job")).try_acquire().await.unwrap();
+        assert!(matches!(lock, TryAcquire::Quarantined(_)), "{lock:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_for_a_moment_of_its_quarantine_is_asked_again() {
+    let (_env, gate, client) = quarantined();
+    let lock = client.lock("job").wait(Duration::ZERO);
+    let acquire = tokio::spawn(lock.wait_for_quarantine(|told| told.remaining).acquire());
+    gate.next_attempt().await;
+    gate.down.store(true, Ordering::SeqCst);
+    gate.next_attempt().await;
+    gate.down.store(false, Ordering::SeqCst);
+    let _held = acquire.await.unwrap().unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn close_releases_what_is_held_and_refuses_new_work() {
     let env = env();
@@ -193,8 +276,52 @@ async fn work_under_a_lost_lock_is_stopped() {
     let lock = client.lock("job").hold_at_most(SECOND);
     let error = lock.with(|_| std::future::pending::<()>()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
-    let token = client.lock("job").with(async |lock| lock.token()).await.unwrap();
-    assert!(token.get() > 0);
+    let done = client.lock("job").with(async |lock| lock.token()).await.unwrap();
+    assert!(done.output.get() > 0);
+    done.release.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_has_ended_is_returned_whatever_becomes_of_the_release() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let robbed = async |_| {
+        memory.force_release(&"job".try_into().unwrap()).await.unwrap();
+        "done"
+    };
+    let done = client.lock("job").with(robbed).await.unwrap();
+    assert_eq!(done.output, "done");
+    assert_eq!(done.release.unwrap_err().kind(), ErrorKind::NotHeld);
+    // Lost in the instant in which the work ends.
+    let late = async |_| {
+        tokio::time::sleep(SECOND).await;
+        "late"
+    };
+    let done = client.lock("job").hold_at_most(SECOND).with(late).await.unwrap();
+    assert_eq!(done.output, "late");
+    assert_eq!(done.release.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_returns_a_result_is_told_from_a_lock_that_fails() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let done = client.lock("job").try_with(async |_| "7".parse::<u8>()).await.unwrap();
+    assert_eq!((done.output, done.release.is_ok()), (7, true));
+    let robbed = async |_| {
+        memory.force_release(&"job".try_into().unwrap()).await.unwrap();
+        "seven".parse::<u8>()
+    };
+    let error = client.lock("job").try_with(robbed).await.unwrap_err();
+    assert_eq!(error.to_string(), "invalid digit found in string");
+    let WithError::Work(failed) = error else { panic!("{error:?}") };
+    assert_eq!(failed.release.unwrap_err().kind(), ErrorKind::NotHeld);
+    let endless = async |_| std::future::pending::<Result<u8, std::num::ParseIntError>>().await;
+    let error = client.lock("job").hold_at_most(SECOND).try_with(endless).await.unwrap_err();
+    let WithError::Lock(error) = error else { panic!("{error:?}") };
+    assert_eq!(error.kind(), ErrorKind::Lost);
 }
 
 #[tokio::test]

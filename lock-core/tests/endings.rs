@@ -66,6 +66,46 @@ async fn a_grant_that_comes_after_close_is_given_back() {
     panic!("left behind: {:?}", held().await);
 }
 
+/// The keeper has it no more, and its caller may be about to drop it.
+#[tokio::test]
+async fn close_waits_for_a_release_that_a_guard_has_begun() {
+    for dropped in [false, true] {
+        let gate = Gate::new();
+        let client = client(&gate, LONG);
+        let guard = client.lock("job").lease(LONG).acquire().await.unwrap();
+        gate.slow.store(true, Ordering::SeqCst);
+        let mut release = Box::pin(guard.release());
+        assert!(release.as_mut().now_or_never().is_none(), "it is slow");
+        let mut close = Box::pin(client.close());
+        assert!(close.as_mut().now_or_never().is_none(), "the store is closed under a release");
+        gate.open.notify_one();
+        if dropped {
+            drop(release);
+            close.await;
+        } else {
+            futures_util::future::join(release, close).await.0.unwrap();
+        }
+        let name = LockName::new("job").unwrap();
+        assert_eq!(gate.memory.inspect(&name).await.unwrap(), None, "left behind");
+    }
+}
+
+/// Two that close a client at once: the second does not close the store under the first's releases.
+#[tokio::test]
+async fn each_close_waits_for_the_releases_of_the_other() {
+    let gate = Gate::new();
+    let client = client(&gate, LONG);
+    let guard = client.lock("job").lease(LONG).acquire().await.unwrap();
+    gate.slow.store(true, Ordering::SeqCst);
+    let mut first = Box::pin(client.close());
+    assert!(first.as_mut().now_or_never().is_none(), "it is slow");
+    let mut second = Box::pin(client.close());
+    assert!(second.as_mut().now_or_never().is_none(), "the store is closed under a release");
+    gate.open.notify_one();
+    futures_util::future::join(first, second).await;
+    assert_eq!(gate.memory.inspect(guard.name()).await.unwrap(), None, "left behind");
+}
+
 #[test]
 fn waiting_without_a_runtime_is_refused_and_harms_nobody() {
     let memory = Memory::new();
@@ -137,6 +177,103 @@ async fn a_place_is_given_up_that_was_carried_by_a_release_which_was_refused() {
     let served = tokio::time::timeout(LONG, second).await.expect("it stands behind itself");
     served.unwrap().unwrap().release().await.unwrap();
     assert_eq!(gate.abandoned.load(Ordering::SeqCst), 1);
+}
+
+/// Lets all tasks of this thread run until they wait.
+async fn all_wait() {
+    for _ in 0..3_000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn tasks_that_call_at_once_make_one_attempt_and_are_served_in_their_order() {
+    const TASKS: usize = 1_000;
+    let gate = Gate::new();
+    gate.shut.store(true, Ordering::SeqCst);
+    let client = client(&gate, LONG);
+    let (tell, mut served) = tokio::sync::mpsc::unbounded_channel();
+    for at in 0..TASKS {
+        let (lock, tell) = (client.lock("job").wait(2 * LONG), tell.clone());
+        // Those behind the first have options of their own.
+        let lock = lock.lease(LONG - Duration::from_millis(at as u64));
+        tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            tell.send((at, guard.grant().lease)).unwrap();
+            tokio::task::yield_now().await;
+            guard.release().await.unwrap();
+        });
+    }
+    all_wait().await;
+    let name = LockName::new("job").unwrap();
+    let waiting = gate.memory.inspect(&name).await.unwrap().unwrap().waiting;
+    assert_eq!((gate.attempts.load(Ordering::SeqCst), waiting), (1, Some(0)), "others have asked");
+    gate.shut.store(false, Ordering::SeqCst);
+    gate.open.notify_one();
+    for at in 0..TASKS {
+        let next = tokio::time::timeout(LONG, served.recv()).await.expect("nobody is served");
+        assert_eq!(next, Some((at, LONG - Duration::from_millis(at as u64))));
+    }
+    let attempts = gate.attempts.load(Ordering::SeqCst);
+    assert!(attempts <= 2, "{attempts} attempts: one, and a poll of the place at most");
+}
+
+/// Its caller drops it, its time is over, or the store refuses it.
+#[tokio::test]
+async fn a_first_attempt_that_is_given_up_is_followed_by_the_next_at_once() {
+    for ending in ["dropped", "over", "refused"] {
+        let gate = Gate::new();
+        let client = client(&gate, LONG);
+        gate.shut.store(true, Ordering::SeqCst);
+        gate.broken.store(ending == "refused", Ordering::SeqCst);
+        let wait = if ending == "over" { Duration::from_millis(50) } else { 2 * LONG };
+        let first = tokio::spawn(client.lock("job").lease(LONG).wait(wait).acquire());
+        gate.next_attempt().await;
+        let second = tokio::spawn(client.lock("job").lease(LONG).wait(2 * LONG).acquire());
+        let third = tokio::spawn(client.lock("job").lease(LONG).acquire());
+        all_wait().await;
+        third.abort();
+        match ending {
+            "dropped" => first.abort(),
+            "over" => assert_eq!(first.await.unwrap().unwrap_err().kind(), ErrorKind::Timeout),
+            _ => {
+                gate.open.notify_one();
+                assert_eq!(first.await.unwrap().unwrap_err().kind(), ErrorKind::Auth);
+            }
+        }
+        if ending != "refused" {
+            // The store has granted the attempt and not answered; behind it the next has a place.
+            a_place_is_taken(&gate.memory).await;
+            gate.open.notify_one();
+        }
+        let served = tokio::time::timeout(LONG, second).await.expect(ending).unwrap();
+        served.unwrap().release().await.unwrap();
+        assert_eq!(gate.attempts.load(Ordering::SeqCst), 1, "{ending}");
+    }
+}
+
+/// The driver goes with the last that waits behind a first attempt; the next that comes has one all the same.
+#[tokio::test]
+async fn waiters_may_come_and_go_behind_a_first_attempt() {
+    let gate = Gate::new();
+    let client = client(&gate, LONG);
+    gate.shut.store(true, Ordering::SeqCst);
+    let lock = || client.lock("job").lease(LONG).wait(2 * LONG);
+    let first = tokio::spawn(lock().acquire());
+    gate.next_attempt().await;
+    for _ in 0..3 {
+        let waiter = tokio::spawn(lock().acquire());
+        all_wait().await;
+        waiter.abort();
+        all_wait().await;
+    }
+    let last = tokio::spawn(lock().acquire());
+    all_wait().await;
+    assert_eq!(gate.attempts.load(Ordering::SeqCst), 1);
+    gate.open.notify_one();
+    first.await.unwrap().unwrap().release().await.unwrap();
+    let served = tokio::time::timeout(LONG, last).await.expect("nobody asks").unwrap();
+    served.unwrap().release().await.unwrap();
 }
 
 fn runtime() -> Runtime {

@@ -17,8 +17,18 @@ impl SlowFlush {
     /// [`KitError::Unexpected`](super::KitError::Unexpected) where the kernel does not let one process
     /// trace another, as with `kernel.yama.ptrace_scope` above 0 and without root.
     pub async fn start(process: &Process, delay: Duration) -> Result<Self> {
+        Self::start_on(process, delay, &[]).await
+    }
+
+    /// The same for these files only; for all, if there are none.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_on(process: &Process, delay: Duration, files: &[PathBuf]) -> Result<Self> {
         let inject = format!("inject=fdatasync,fsync:delay_enter={}", delay.as_micros());
-        let args = ["-e", "trace=fdatasync,fsync", "-e", &inject].map(str::to_owned);
+        let mut args = ["-e", "trace=fdatasync,fsync", "-e", &inject].map(str::to_owned).to_vec();
+        args.extend(files.iter().flat_map(|file| ["-P".to_owned(), file.display().to_string()]));
         Tracer::attach(process, &args).await.map(Self)
     }
 

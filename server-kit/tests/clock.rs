@@ -234,8 +234,11 @@ async fn waits_for_a_condition_are_of_the_shifted_clocks() {
     let folder = Process::folder_for(None).unwrap();
     let waiter = built(WAITER, folder.path()).await;
     let hour = 3_600_000_000_000;
-    for realtime in [-hour, hour] {
-        clock.set(Offsets { realtime, monotonic: -realtime, boottime: 0 }).unwrap();
+    // This clock began at zero when the machine was booted, which may have been a minute ago.
+    let monotonic = clock_gettime(ClockId::Monotonic);
+    let back = (monotonic.tv_sec * 1_000_000_000 / 2).min(hour);
+    for (realtime, monotonic) in [(-hour, hour), (hour, -back)] {
+        clock.set(Offsets { realtime, monotonic, boottime: 0 }).unwrap();
         let mut waiting = Command::new(&waiter);
         waiting.envs(clock.env());
         let waited = programs::run(waiting).await.unwrap();

@@ -8,7 +8,7 @@ if record and string.sub(record, 1, 32) == owner
   and lease * 1000 <= (redis.call('HGET', KEYS[1], 'longest') or ARGV[3]) + 0 then
   local _, token, state = parse(record)
   if state == '2' then
-    hold(owner, token, '0', label, lease)
+    hold_anew(owner, token, '0', label, lease)
     return {'granted', text(token)}
   elseif state == '0' then
     -- A repeat sets the lease anew. It may be a late one: it never shortens.

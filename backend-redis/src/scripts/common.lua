@@ -1,6 +1,12 @@
 -- What every script begins with. Times are microseconds of the server's clock; numbers that may be
 -- large are always formatted with %.0f, since Lua's own format loses digits from 1e14 on.
 --
+-- Memory: a server that has reached its maxmemory refuses the first write of a script, if that write may
+-- need memory (SET, HSET, RPUSH), and none after it. The first one counts also where it changes nothing.
+-- So every script frees or shortens first (DEL, HDEL, LPOP, PEXPIRE), and writes more behind that: what is
+-- held is renewed, claimed, given back and handed over also on a full server. Only a new grant or a new
+-- place begins with a write that may be refused.
+--
 -- KEYS: 1 epoch record   2 lock   3 queue (list of owners)   4 places (hash by owner)   5 tombstone
 -- ARGV: 1 run id and 2 replication id that this connection was told
 --       3 the longest lease that the client believes in   4 its quarantine setting, on or off
@@ -81,6 +87,12 @@ local function hold(owner, token, state, label, ms)
   return record
 end
 
+-- The same over a record that is there: its time first, which needs no memory.
+local function hold_anew(owner, token, state, label, ms)
+  redis.call('PEXPIRE', KEYS[2], ms)
+  return hold(owner, token, state, label, ms)
+end
+
 -- Gives the free lock to the first live place; returns the record, or nil if nobody waits. `me` is
 -- there to take it at once, with its whole lease; any other is told, and has the claim window.
 local function pass_on(now, mark, me)
@@ -107,21 +119,26 @@ local function pass_on(now, mark, me)
   end
 end
 
--- The same after a lock was freed, which stands also where there is no memory left to hand it over;
--- places that were passed over then learn it when they ask.
-local function try_pass_on(now, mark, me)
-  local done, record = pcall(pass_on, now, mark, me)
-  if done then return record end
-  local message = type(record) == 'table' and record.err or tostring(record)
-  if not string.find(message, 'OOM', 1, true) then error(record) end
-  return nil
+-- What comes after a release, which stands also where this is refused: a new place for want of memory, and
+-- a key that has become empty while its slot is on the move, which a cluster takes for one that has gone ahead.
+-- Places that were passed over learn it when they ask. Returns whether it was done, and what it returned.
+local function try(...)
+  local done, result = pcall(...)
+  if done then return true, result end
+  local message = type(result) == 'table' and result.err or tostring(result)
+  if not (string.find(message, 'OOM', 1, true) or string.find(message, 'non local key', 1, true)) then
+    error(result)
+  end
+  return false
 end
 
 -- Puts a place at the end of the queue, or hears of the one that is there; only hears with
 -- `place` nil. Returns nil if there is none, true for an old one, or the number of a new one.
 local function heard(now, owner, place)
-  local known = not place and redis.call('HGET', KEYS[4], owner)
+  local known = redis.call('HGET', KEYS[4], owner)
   if not known and not place then return nil end
+  -- First, since it needs no memory.
+  if known then redis.call('PEXPIRE', KEYS[4], TOMB_MS) end
   -- A repeat has the same request, and so the same place.
   place = place or string.match(known, '^%d+ (.*)$')
   local number = true

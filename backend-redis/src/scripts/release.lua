@@ -14,10 +14,10 @@ local mine = owner == ARGV[5] and 1 or 0
 if next_ ~= '' and owner == next_ and state ~= '1' then
   -- A repeat: the first try, or whoever came between, has handed the lock on. It gets its whole lease,
   -- as in acquire.lua.
-  hold(owner, token, '0', label, math.max(redis.call('PTTL', KEYS[2]), ARGV[8] + 0))
+  hold_anew(owner, token, '0', label, math.max(redis.call('PTTL', KEYS[2]), ARGV[8] + 0))
   return {1, {'granted', text(token)}}
 elseif mine == 1 and keep ~= '' then
-  hold(owner, token, '1', label, keep)
+  hold_anew(owner, token, '1', label, keep)
 elseif mine == 1 then
   redis.call('DEL', KEYS[2])
   record = false
@@ -32,11 +32,16 @@ if next_ ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
     or ARGV[8] * 1000 > tonumber(ARGV[3]) then
     next_ = ''
   else
-    placed = heard(now, next_, table.concat({ARGV[8], ARGV[10], ARGV[11], ARGV[9]}, ' '))
+    local done
+    done, placed = try(heard, now, next_, table.concat({ARGV[8], ARGV[10], ARGV[11], ARGV[9]}, ' '))
+    if not done then next_ = '' end
   end
 end
 local passed = not record
-if passed then record = try_pass_on(now, mark, next_) end
+if passed then
+  local done
+  done, record = try(pass_on, now, mark, next_)
+end
 if next_ == '' then return mine end
 if passed and record and string.sub(record, 1, 32) == next_ then
   local _, minted = parse(record)

@@ -17,10 +17,12 @@ for at = 1, count do
       if redis.call('PTTL', KEYS[at]) < lease then redis.call('PEXPIRE', KEYS[at], lease) end
       answer = 1
     elseif state == '2' then
-      -- The claim of what was handed over.
+      -- The claim of what was handed over. The longest lease may be below the claim window, in which the holder
+      -- believes. Its time first, which needs no memory: see common.lua.
+      lease = math.max(lease, redis.call('PTTL', KEYS[at]))
+      redis.call('PEXPIRE', KEYS[at], lease)
       local claimed = string.gsub(record, '^(%x+ %d+) 2', '%1 0')
-      -- The longest lease may be below the claim window, in which the holder believes.
-      redis.call('SET', KEYS[at], claimed, 'PX', math.max(lease, redis.call('PTTL', KEYS[at])))
+      redis.call('SET', KEYS[at], claimed, 'PX', lease)
       answer = 1
     end
   end

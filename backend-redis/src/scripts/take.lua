@@ -4,7 +4,8 @@
 local function take(owner, label, lease, floor)
   local text, longest = open()
   if not text or (floor or 0) + 0 >= text + 0 or lease * 1000 > longest then return nil end
-  redis.call('HSET', KEYS[1], 'mark', text)
+  -- Refused where memory is short: the long way of a release frees the lock first.
+  if type(redis.pcall('HSET', KEYS[1], 'mark', text)) ~= 'number' then return nil end
   redis.call('SET', KEYS[2], owner .. ' ' .. text .. ' 0 ' .. label, 'PX', lease)
   return text
 end

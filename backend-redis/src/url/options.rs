@@ -6,11 +6,7 @@ use lock_core::{Error, Given};
 use url::Url;
 
 use super::{database, refuse};
-use crate::{
-    config::RedisBuilder,
-    settings::{Login, Protocol},
-    topology::Topology,
-};
+use crate::{config::RedisBuilder, settings::Login, topology::Topology};
 
 /// One option, its name and its value.
 struct Told<'a> {
@@ -49,10 +45,6 @@ pub(super) fn options(
             "wait_timeout" => builder.wait_timeout(told.span()?),
             "quarantine" => builder.quarantine(told.choice(["on", "off"])?),
             "allow_eviction" => builder.allow_eviction(told.choice(["true", "false"])?),
-            "protocol" => {
-                let resp3 = told.choice(["resp3", "resp2"])?;
-                builder.protocol(if resp3 { Protocol::Resp3 } else { Protocol::Resp2 })
-            }
             "ca" => builder.roots(told.file()?),
             "cert" => {
                 cert = Some(told.file()?);
@@ -73,13 +65,12 @@ pub(super) fn options(
             "user" if socket => builder.username(value),
             "password" if socket => builder.password(value),
             "db" if socket => builder.database(database(value)?),
-            // Its value may be a secret in the wrong place; so may all of it, of a password with a `?`
-            // that was not encoded.
-            other => {
-                let other = if secret { String::new() } else { format!(" {other:?}") };
+            // Not repeated: its value may be a secret in the wrong place, and its name a part of a password with a
+            // `?` that was not encoded.
+            _ => {
                 return Err(refuse(format!(
-                    "unknown option{other}; allowed are prefix, longest_lease, quarantine, \
-                     protocol, timeout, allow_eviction, failover_margin, wait_replicas, wait_timeout, \
+                    "unknown option; allowed are prefix, longest_lease, quarantine, \
+                     timeout, allow_eviction, failover_margin, wait_replicas, wait_timeout, \
                      late_after, ca, cert, key, {also}for a socket user, password, db, with sentinels \
                      sentinel_user, sentinel_password"
                 )));

@@ -14,8 +14,6 @@ use lock_core::{
     Quarantined, Renewal, Request, SystemEnv, Turn,
 };
 
-pub(crate) const PROTOCOLS: [&str; 2] = ["resp2", "resp3"];
-
 /// A server whose store grants at once.
 pub(crate) async fn server() -> Redis {
     server_with(RedisOptions::new()).await

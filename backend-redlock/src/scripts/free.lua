@@ -1,5 +1,6 @@
 -- Gives a lock back on one node, or makes sure that an owner has nothing there; then wakes the head
--- of the queue. It grants nothing, so it asks for no epoch.
+-- of the queue. It grants nothing, so it asks for no epoch. Where memory is short it does all of this, since
+-- its first write needs none: see common.lua of backend-redis.
 --
 -- KEYS: those of acquire.lua
 -- ARGV: 1 owner, or '' for whoever holds it   2 ms to keep it, or ''
@@ -20,17 +21,6 @@ if ARGV[2] == '' and ARGV[3] == '' and ARGV[4] == '' and ARGV[5] == '' and ARGV[
 end
 local TURN_US, LIFE_US = 100000, 3000000
 local function text(number) return string.format('%.0f', number) end
-if ARGV[4] ~= '' then
-  local gone = redis.call('GET', KEYS[5])
-  if not gone or tonumber(gone) < tonumber(ARGV[4]) then
-    redis.call('SET', KEYS[5], ARGV[4], 'PX', ARGV[6])
-    -- See acquire.lua.
-    local crowd = now + (ARGV[6] + 1000) * 1000
-    if crowd > tonumber(redis.call('HGET', KEYS[1], 'crowd') or 0) then
-      redis.call('HSET', KEYS[1], 'crowd', text(crowd))
-    end
-  end
-end
 local head_left = false
 if ARGV[5] == '1' and redis.call('ZREM', KEYS[3], ARGV[1]) == 1 then
   redis.call('HDEL', KEYS[4], ARGV[1])
@@ -50,10 +40,23 @@ if record then
   -- that keeps it is one, too.
   if mine and ARGV[1] ~= '' and state == '1' then mine = false end
   if mine and ARGV[2] ~= '' then
+    redis.call('PEXPIRE', KEYS[2], ARGV[2])
     redis.call('SET', KEYS[2], table.concat({owner, number, '1', last, label}, ' '), 'PX', ARGV[2])
   elseif mine then
     redis.call('DEL', KEYS[2])
     record = false
+  end
+end
+if ARGV[4] ~= '' then
+  local gone = redis.call('GET', KEYS[5])
+  if not gone or tonumber(gone) < tonumber(ARGV[4]) then
+    redis.call('PEXPIRE', KEYS[5], ARGV[6])
+    redis.call('SET', KEYS[5], ARGV[4], 'PX', ARGV[6])
+    -- See acquire.lua.
+    local crowd = now + (ARGV[6] + 1000) * 1000
+    if crowd > tonumber(redis.call('HGET', KEYS[1], 'crowd') or 0) then
+      redis.call('HSET', KEYS[1], 'crowd', text(crowd))
+    end
   end
 end
 if not record and (mine or head_left) and redis.call('EXISTS', KEYS[3]) == 1 then

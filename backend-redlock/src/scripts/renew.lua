@@ -7,10 +7,6 @@ local time, answers = redis.call('TIME'), {}
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 local longest = redis.call('HGET', KEYS[1], 'longest') or 0
-if now > tonumber(ARGV[1]) and now > tonumber(redis.call('HGET', KEYS[1], 'clock') or now) then
-  -- Remembered for when it has come back: see acquire.lua.
-  redis.call('HSET', KEYS[1], 'clock', stamp)
-end
 for at = 2, #KEYS do
   local owner, lease = ARGV[2 * at - 2], tonumber(ARGV[2 * at - 1])
   if longest ~= 0 then lease = math.min(lease, math.ceil(longest / 1000)) end
@@ -23,5 +19,10 @@ for at = 2, #KEYS do
     answer = 1
   end
   answers[at - 1] = answer
+end
+-- Last, since it may need memory: see common.lua of backend-redis.
+if now > tonumber(ARGV[1]) and now > tonumber(redis.call('HGET', KEYS[1], 'clock') or now) then
+  -- Remembered for when it has come back: see acquire.lua.
+  redis.call('HSET', KEYS[1], 'clock', stamp)
 end
 return {'renewed', stamp, answers, longest}

@@ -14,6 +14,8 @@ local owner, own, state, rest =
 if owner ~= ARGV[1] or state ~= '0' then return {'written', stamp, 0} end
 if number > tonumber(own) then
   local left = math.max(1, redis.call('PTTL', KEYS[2]))
+  -- Its time first, which needs no memory: see common.lua of backend-redis.
+  redis.call('PEXPIRE', KEYS[2], left)
   redis.call('SET', KEYS[2], table.concat({owner, ARGV[2], state, rest}, ' '), 'PX', left)
   if number > tonumber(redis.call('HGET', KEYS[1], ARGV[3]) or 0) then
     redis.call('HSET', KEYS[1], ARGV[3], ARGV[2])

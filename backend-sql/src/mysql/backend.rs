@@ -30,6 +30,7 @@ use super::{
 use crate::{
     dialect::{Dialect, Left, Row, token_of},
     error::general,
+    gate::Gate,
     reach::{micros, span},
     settings::{Settings, agree, check_longest},
     tables::Tables,
@@ -205,6 +206,14 @@ fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
 impl Dialect for Mysql {
     const KIND: &'static str = "mysql";
 
+    fn gate(&self) -> Option<&Gate> {
+        Some(&self.server.gate)
+    }
+
+    fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
+
     async fn identity(&self) -> Result<String, Error> {
         let rows = self.ready().await?.rows(&self.sql.identity, &[]).await?;
         let missing = || Error::new(ErrorKind::Config, "the store's settings are missing");
@@ -336,6 +345,9 @@ impl Dialect for Mysql {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_restored(
+            "it has no quarantine; keep all clients stopped for one longest lease after a restore",
+        )?;
         if init.quarantine.is_some() {
             let message = "this store has no quarantine to turn on or off: what it commits is flushed, \
                            or exclusion is not promised";

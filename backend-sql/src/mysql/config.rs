@@ -8,6 +8,7 @@ use sqlx::{MySql, MySqlPool, mysql::MySqlConnectOptions};
 use super::{backend::Mysql, server::Server, statements};
 use crate::{
     backend::SqlBackend,
+    gate::Gate,
     patience::Patience,
     reach::{CAPACITY, Described, Form, Reached, described, micros},
     settings::{Settings, setters},
@@ -52,7 +53,7 @@ impl MysqlBuilder {
         Self::new(Reached::Pool(pool))
     }
 
-    /// A database by its connection's options, with a pool of our own of up to 4 connections.
+    /// A database by its connection's options, with a pool of our own of up to 5 connections: three for attempts, and one each for releases and renewals.
     #[must_use]
     pub fn with_options(options: MySqlConnectOptions) -> Self {
         Self::new(Reached::Options(Box::new(options)))
@@ -77,7 +78,8 @@ impl MysqlBuilder {
         let (pool, given) = self.reached.pool(self.settings.timeout);
         let strategy = self.settings.strategy;
         let patience = Patience::new(self.settings.timeout, "the server".into());
-        let server = Server { pool, given, patience };
+        let gate = Gate::new(pool.options().get_max_connections(), self.settings.timeout);
+        let server = Server { pool, given, patience, gate };
         let store = Mysql::new(server, tables, self.settings).await?;
         Ok(Arc::new(SqlBackend::new(store, strategy)))
     }
@@ -142,7 +144,12 @@ mod tests {
     fn what_is_wrong_with_a_url_is_named_and_no_password_is() {
         let refused = [
             ("mysql:", "mysql://USER@HOST"),
-            ("mysql://me:secret@db/a?mode=rw", "mode"),
+            ("mysql://me:secret@db/a?mode=rw", "an option in the URL"),
+            ("mysql://db/a?secret", "an option in the URL"),
+            ("mysql://db/a?secret=1&timeout=1s", "an option in the URL"),
+            ("mysql://db/a?passwort=secret", "an option in the URL"),
+            ("mysql://me:?timeout=secret@db/a", "timeout in the URL is not allowed"),
+            ("mysql://me:?strategy=secret@db/a", "strategy in the URL is not allowed"),
             ("mysql://me:?secret@db/a", "an option"),
             ("mysql://me:secret@db/a?ssl-mode=secret", "ssl-mode in the URL is not understood"),
             ("mysql://me:%FF@db/a", "no UTF-8"),

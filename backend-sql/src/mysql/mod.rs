@@ -37,7 +37,8 @@
 //! it; `required`; `verify_ca`, and `verify_identity`. Before `verify_ca` no certificate is checked, and only
 //! `verify_identity` checks that it is this host's: whoever can put themselves between reads and changes everything
 //! with the others. Trusted are the authorities that Mozilla trusts and those in the PEM file `ssl-ca`; `ssl-cert` and
-//! `ssl-key` are the client's own. A mode that is not known, and a file that would not be used, is refused.
+//! `ssl-key` are the client's own. The provider of cryptography is as for PostgreSQL: `verify_ca` needs one that the
+//! application has installed. A mode that is not known, and a file that would not be used, is refused.
 //!
 //! # MySQL
 //!

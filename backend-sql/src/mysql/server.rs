@@ -12,7 +12,7 @@ use super::{
     error::failure,
     statements::{Argument, Statement},
 };
-use crate::{error::Failure, patience::Patience, reach::Lent};
+use crate::{error::Failure, gate::Gate, patience::Patience, reach::Lent};
 
 /// A pool, and how long a call may take.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub(super) struct Server {
     /// Whether the pool is the user's, and stays open.
     pub(super) given: bool,
     pub(super) patience: Patience,
+    pub(super) gate: Gate,
 }
 
 impl Server {

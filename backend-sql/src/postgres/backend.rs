@@ -25,6 +25,7 @@ use super::{
 use crate::{
     dialect::{Dialect, Handed, Left, Row, token_of},
     error::general,
+    gate::Gate,
     reach::span,
     settings::{Settings, agree},
 };
@@ -54,7 +55,8 @@ impl Postgres {
         listens: bool,
     ) -> Result<Self, Error> {
         let longest_lease = settings.longest_lease_of_new();
-        let terms = Terms { longest_lease, quarantined: true, push: false };
+        let longest_ever = Duration::ZERO;
+        let terms = Terms { longest_lease, longest_ever, quarantined: true, push: false };
         let this = Self {
             server: Arc::new(server),
             settings,
@@ -95,18 +97,27 @@ impl Postgres {
     /// Takes the store's settings over, once, or refuses the store if they are not what we were told.
     async fn ready(&self) -> Result<(), Error> {
         let settle = || async {
-            let (longest, quarantined) = self.stored().await?;
-            agree(self.settings.longest_lease, longest)?;
-            self.set_promises(longest, quarantined);
-            Ok::<_, Error>(())
+            let (longest, _) = self.learn().await?;
+            agree(self.settings.longest_lease, longest)
         };
         self.agreed.get_or_try_init(settle).await.copied()
     }
 
-    pub(super) fn set_promises(&self, longest_lease: Duration, quarantined: bool) {
-        let terms = Terms { longest_lease, quarantined, push: *self.told().borrow() };
-        *self.promised.lock().unwrap_or_else(PoisonError::into_inner) =
-            (terms, Arc::new(promises(terms)));
+    pub(super) fn set_promises(
+        &self,
+        longest_lease: Duration,
+        longest_ever: Duration,
+        quarantined: bool,
+    ) {
+        let push = *self.told().borrow();
+        let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
+        let longest_ever = longest_ever.max(promised.0.longest_ever);
+        let terms = Terms { longest_lease, longest_ever, quarantined, push };
+        *promised = (terms, Arc::new(promises(terms)));
+    }
+
+    fn longest_ever(&self) -> Duration {
+        self.promised.lock().unwrap_or_else(PoisonError::into_inner).0.longest_ever
     }
 
     /// Runs a statement of a store that is ready.
@@ -130,55 +141,58 @@ impl Postgres {
     }
 
     /// A statement that takes a lock and tells the token. `last` is its argument besides the request.
-    pub(super) async fn grant(
+    async fn grant(
         &self,
         statement: &SqlStr,
         request: &Request,
         last: Option<Arg<'_>>,
     ) -> Result<Option<FencingToken>, Error> {
         let owner = request.owner.to_string();
-        let args = [
-            Text(request.name.as_str()),
-            Text(&owner),
-            Text(request.label.as_str()),
-            Span(request.lease),
-            Number(request.floor.get().cast_signed() + 1),
-            last.unwrap_or(Number(0)),
-        ];
+        let [name, owner, label, lease, floor] = wanted(request, &owner);
+        let args = [name, owner, label, lease, floor, last.unwrap_or(Number(0))];
         let args = if last.is_some() { &args[..] } else { &args[..5] };
         first(&self.again(statement, args).await?)?.map(token_of).transpose()
     }
 
-    /// What is known of a name; enters the request into the queue if it has a place.
-    async fn look_or_queue(&self, request: &Request) -> Result<Option<Row>, Error> {
-        if let Some(place) = self.places.of(request.owner) {
-            let entered = match place.queued.load(Ordering::Relaxed) {
-                false => self.enter(&request.name, &place).await?,
-                true => None,
-            };
-            let row = match entered {
-                Some(row) => Some(row),
-                None => self.ask(&request.name, Some(&place)).await?,
-            };
-            place.queued.store(row.is_some(), Ordering::Relaxed);
-            return match row {
-                Some(row) => Ok(Some(row)),
-                None => self.look(&request.name).await,
-            };
-        }
-        match self.look(&request.name).await? {
-            Some(row) if !row.is_held() && row.is_taken() => {
-                let free = Row { others_first: Duration::ZERO, ..row };
-                Ok(self.ask(&request.name, None).await?.or(Some(free)))
+    /// What is known of a name. A request with a place asks for it, and so does one that finds it free, where those
+    /// who go first may be gone.
+    async fn look_or_ask(&self, request: &Request) -> Result<Option<Row>, Error> {
+        let place = self.places.of(request.owner);
+        if place.is_none() {
+            let row = self.look(&request.name).await?;
+            if row.as_ref().is_none_or(|row| row.is_held() || !row.is_taken()) {
+                return Ok(row);
             }
-            row => Ok(row),
+        }
+        match self.ask(request, place.as_deref()).await? {
+            Some(row) => Ok(Some(row)),
+            None => self.look(&request.name).await,
         }
     }
+}
+
+/// The first arguments of every statement that grants.
+pub(super) fn wanted<'a>(request: &'a Request, owner: &'a str) -> [Arg<'a>; 5] {
+    [
+        Text(request.name.as_str()),
+        Text(owner),
+        Text(request.label.as_str()),
+        Span(request.lease),
+        Number(request.floor.get().cast_signed() + 1),
+    ]
 }
 
 #[async_trait]
 impl Dialect for Postgres {
     const KIND: &'static str = "postgres";
+
+    fn gate(&self) -> Option<&Gate> {
+        Some(&self.server.gate)
+    }
+
+    fn timeout(&self) -> Duration {
+        self.server.timeout
+    }
 
     async fn identity(&self) -> Result<String, Error> {
         let rows = self.again(&self.server.sql.identity, &[]).await?;
@@ -205,10 +219,7 @@ impl Dialect for Postgres {
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
-        match self.claim(request).await {
-            Some(claimed) => claimed,
-            None => self.grant(&self.server.sql.insert, request, None).await,
-        }
+        self.grant(&self.server.sql.insert, request, None).await
     }
 
     async fn create(&self, name: &LockName) -> Result<(), Error> {
@@ -216,10 +227,7 @@ impl Dialect for Postgres {
     }
 
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
-        match self.claim(request).await {
-            Some(claimed) => claimed,
-            None => self.grant(&self.server.sql.take, request, Some(Number(version))).await,
-        }
+        self.grant(&self.server.sql.take, request, Some(Number(version))).await
     }
 
     async fn retake(
@@ -227,11 +235,7 @@ impl Dialect for Postgres {
         request: &Request,
         version: Option<i64>,
     ) -> Result<Option<FencingToken>, Error> {
-        let statement = &self.server.sql.retake;
-        match self.claim(request).await {
-            Some(claimed) => claimed,
-            None => self.grant(statement, request, Some(MaybeNumber(version))).await,
-        }
+        self.grant(&self.server.sql.retake, request, Some(MaybeNumber(version))).await
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
@@ -239,13 +243,14 @@ impl Dialect for Postgres {
         rows.first().map(|row| Self::row(row, None)).transpose()
     }
 
-    fn is_crowded(&self, name: &LockName) -> bool {
-        self.crowded.has(name)
+    fn looks_first(&self, request: &Request) -> bool {
+        self.crowded.has(&request.name) || self.places.of(request.owner).is_some()
     }
 
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        let row = self.look_or_queue(request).await?;
-        self.crowded.note(&request.name, row.as_ref().is_some_and(Row::is_taken));
+        let row = self.look_or_ask(request).await?;
+        let others = |row: &Row| if row.granted { row.waiting > Some(0) } else { row.is_taken() };
+        self.crowded.note(&request.name, row.as_ref().is_some_and(others));
         Ok(row)
     }
 
@@ -259,7 +264,7 @@ impl Dialect for Postgres {
         let remaining = match server.number(&sql.quarantine).await? {
             Some(remaining) => remaining,
             None => {
-                server.once(&sql.mark, &[]).await?;
+                server.once(&sql.mark, &[Span(self.longest_ever())]).await?;
                 server.number(&sql.quarantine).await?.unwrap_or(1)
             }
         };

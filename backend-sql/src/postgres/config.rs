@@ -55,7 +55,8 @@ impl PostgresBuilder {
         Self::new(Reached::Pool(pool))
     }
 
-    /// A database by its connection's options, with a pool of our own of up to 4 connections.
+    /// A database by its connection's options, with a pool of our own of up to 5 connections: three for attempts, and
+    /// one each for releases and renewals.
     #[must_use]
     pub fn with_options(options: PgConnectOptions) -> Self {
         Self::new(Reached::Options(Box::new(options)))
@@ -173,9 +174,15 @@ mod tests {
     fn what_is_wrong_with_a_url_is_named_and_no_password_is() {
         let refused = [
             ("postgres:", "postgres://USER@HOST"),
-            ("postgres://me:secret@db/a?mode=rw", "mode"),
+            ("postgres://me:secret@db/a?mode=rw", "an option in the URL"),
+            ("postgres://db/a?secret", "an option in the URL"),
+            ("postgres://db/a?secret=1&timeout=1s", "an option in the URL"),
+            ("postgres://db/a?passwort=secret", "an option in the URL"),
+            ("postgres://me:?timeout=secret@db/a", "timeout in the URL is not allowed"),
+            ("postgres://me:?strategy=secret@db/a", "strategy in the URL is not allowed"),
             ("postgres://me:?secret@db/a", "an option"),
             ("postgres://me:secret@db/a?sslmode=secret", "sslmode in the URL is not understood"),
+            ("postgres://me:?listen=secret@db/a", "listen in the URL is not understood"),
             ("postgres://me:%FF@db/a", "no UTF-8"),
             ("postgres://me:secret@db/a?strategy=x", "allowed are primary-key and optimistic"),
             ("postgres://me:secret@db/a?listen=on&timeout=1s&listen=off", "listen is given twice"),

@@ -20,25 +20,43 @@ use crate::{
 };
 
 impl Postgres {
-    /// Whether the tables are there.
+    /// Whether the tables are there. Refuses a search path by which another role's operators may come before the
+    /// server's own.
     pub(super) async fn is_there(&self) -> Result<bool, Error> {
         let table = self.server.tables.fill("{settings}", '"');
         let rows = self.server.again(&self.server.sql.exists, &[Text(&table)]).await?;
-        Ok(first(&rows)? == Some(true))
+        let path = rows.first().map(|row| row.try_get(1)).transpose().map_err(general)?;
+        let path: Vec<String> = path.unwrap_or_default();
+        // What is temporary has no operators.
+        let mut schemas = path.iter().filter(|schema| !schema.starts_with("pg_temp"));
+        match schemas.next() {
+            Some(schema) if schema != "pg_catalog" => {
+                let message = format!(
+                    "search_path names the schema {schema:?} before pg_catalog, so that whoever may create there could \
+                     replace what our statements use; leave pg_catalog out of it, and it is searched first"
+                );
+                Err(Error::new(ErrorKind::Config, message))
+            }
+            _ => Ok(first(&rows)? == Some(true)),
+        }
     }
 
-    /// The longest lease, and whether there is a quarantine.
-    pub(super) async fn stored(&self) -> Result<(Duration, bool), Error> {
+    /// Takes over what the store agrees on: the longest lease, and whether there is a quarantine.
+    pub(super) async fn learn(&self) -> Result<(Duration, bool), Error> {
         let rows = self.server.again(&self.server.sql.settings, &[]).await?;
         let Some(row) = rows.first() else {
             return Err(Error::new(ErrorKind::Config, "the row of settings is gone"));
         };
-        let longest = row.try_get(0).map_err(general)?;
-        Ok((span(longest), row.try_get(1).map_err(general)?))
+        let longest = span(row.try_get(0).map_err(general)?);
+        let longest_ever = span(row.try_get(1).map_err(general)?);
+        let quarantined = row.try_get(2).map_err(general)?;
+        self.set_promises(longest, longest_ever, quarantined);
+        Ok((longest, quarantined))
     }
 
     /// Makes the tables if need be, and changes settings.
     pub(super) async fn settle(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_restored("keep all clients stopped for one longest lease after a restore")?;
         let (server, sql) = (&self.server, &self.server.sql);
         if let Some(longest) = init.longest_lease {
             check_longest(longest, PostgresBuilder::SHORTEST_LEASE)?;
@@ -53,8 +71,7 @@ impl Postgres {
         if let Some(quarantined) = init.quarantine {
             server.once(&sql.set_quarantine, &[Truth(quarantined)]).await?;
         }
-        let (longest, quarantined) = self.stored().await?;
-        self.set_promises(longest, quarantined);
+        let (longest, quarantined) = self.learn().await?;
         if init.first_use {
             server.once(&sql.open_at_once, &[]).await?;
         }

@@ -29,7 +29,7 @@ const BEGIN: Duration = Duration::from_secs(10);
 /// The longest pause before a connection is tried anew.
 const PAUSE: Duration = Duration::from_secs(10);
 
-const SESSION: &str = "SELECT pg_backend_pid()";
+const SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
 /// Keeps the connection until it is dropped.
 #[derive(Debug)]

@@ -30,7 +30,9 @@
 //! `require`; `verify-ca`, and `verify-full`. Before `verify-ca` no certificate is checked, and only `verify-full`
 //! checks that it is this host's: whoever can put themselves between reads and changes everything with the others.
 //! Trusted are the authorities that Mozilla trusts and those in the PEM file `sslrootcert`; `sslcert` and `sslkey` are
-//! the client's own. A mode that is not known, and a file that would not be used, is refused. Where the URL is silent
+//! the client's own. The provider of cryptography is that of the feature `tls-ring` (default) or `tls-aws-lc`, for
+//! the driver takes no other; only for `verify-ca` it takes the one that the application has installed
+//! (`CryptoProvider::install_default`), and without one that mode is refused. A mode that is not known, and a file that would not be used, is refused. Where the URL is silent
 //! the environment is asked, as PostgreSQL's own clients do (`PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT`, `PGSSLKEY`).
 //!
 //! # Without a quarantine

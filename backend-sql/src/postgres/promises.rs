@@ -11,13 +11,15 @@ use crate::backend::{FAR_POLL, LONGEST_POLL};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) longest_lease: Duration,
+    /// The longest that it ever was, as far as this client has heard.
+    pub(super) longest_ever: Duration,
     pub(super) quarantined: bool,
     /// Whether this client is told when it is its turn.
     pub(super) push: bool,
 }
 
 pub(super) fn promises(terms: Terms) -> Guarantees {
-    let Terms { longest_lease, quarantined, push } = terms;
+    let Terms { longest_lease, longest_ever: _, quarantined, push } = terms;
     let mut promised = Guarantees::new(PostgresBuilder::SHORTEST_LEASE, longest_lease);
     promised.exclusion = exclusion(quarantined);
     promised.tokens = Promise::Holds {
@@ -54,6 +56,11 @@ fn exclusion(quarantined: bool) -> Promise {
             Assumption::new(
                 "one-primary",
                 "an old primary that is cut off takes no writes after another was promoted",
+            ),
+            Assumption::new(
+                "raise-outlives-loss",
+                "after a promotion or a restore the server has the last raise of the longest lease, or \
+                 the first client that asks it had heard of that raise, and an operator repeats it",
             ),
             Assumption::new(
                 "no-cold-copy",

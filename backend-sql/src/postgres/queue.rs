@@ -7,7 +7,7 @@ use sqlx::{Row as _, postgres::PgRow};
 
 use super::{
     arg::Arg::{MaybeText, Span, Text},
-    backend::Postgres,
+    backend::{Postgres, wanted},
     places::Place,
     server::first,
 };
@@ -18,22 +18,6 @@ use crate::{
 };
 
 impl Postgres {
-    /// Takes what is free for a place that is in the queue; `None` for a request that is not.
-    pub(super) async fn claim(
-        &self,
-        request: &Request,
-    ) -> Option<Result<Option<FencingToken>, Error>> {
-        let place = self.places().of(request.owner)?;
-        if !place.queued.load(Ordering::Relaxed) {
-            return None;
-        }
-        let claimed = self.grant(&self.server.sql.claim, request, Some(Text(&place.id))).await;
-        if let Ok(Some(_)) = claimed {
-            self.waited.note(request.owner);
-        }
-        Some(claimed)
-    }
-
     /// Gives a grant back, and to the first who waits, if that is one to be given it; `place` goes to the
     /// end of the queue. The new token; `None` if nothing was done.
     pub(super) async fn pass(
@@ -55,34 +39,31 @@ impl Postgres {
         token_of(token).map(Some)
     }
 
-    /// Puts a place into the queue of a name that another holds. `None` if it is there, or nobody holds
-    /// the name.
-    pub(super) async fn enter(&self, name: &LockName, place: &Place) -> Result<Option<Row>, Error> {
-        let args = [Text(name.as_str()), Text(&place.id)];
-        let rows = self.again(&self.server.sql.enter, &args).await?;
-        rows.first().map(|row| Self::row_of(row, &place.id)).transpose()
-    }
-
-    /// Looks after the queue of a name, and tells that a place of ours in it lives. `None` if the
-    /// name is free and nobody waits for it.
+    /// One step of a request: it is granted what is free for it, or its place, if it has one, is in the queue then. `None`
+    /// if the name has no row, or the owner was abandoned.
     pub(super) async fn ask(
         &self,
-        name: &LockName,
+        request: &Request,
         place: Option<&Place>,
     ) -> Result<Option<Row>, Error> {
-        let place = place.map(|place| place.id.as_str());
-        let args =
-            [Text(name.as_str()), MaybeText(place), Span(Self::TURN), Span(Self::PLACE_LIFE)];
+        let (owner, id) = (request.owner.to_string(), place.map(|place| place.id.as_str()));
+        let [name, owner, label, lease, floor] = wanted(request, &owner);
+        let waits = [MaybeText(id), Span(Self::TURN), Span(Self::PLACE_LIFE)];
+        let args = [name, owner, label, lease, floor, waits[0], waits[1], waits[2]];
         let rows = self.again(&self.server.sql.ask, &args).await?;
+        let at = rows.first().map(|row| row.try_get("place")).transpose().map_err(general)?;
+        let at: Option<i32> = at.flatten();
+        if let Some(place) = place {
+            place.queued.store(at.is_some(), Ordering::Relaxed);
+        }
         let Some(row) = rows.first() else { return Ok(None) };
-        place.map_or_else(|| Self::row(row, None), |place| Self::row_of(row, place)).map(Some)
-    }
-
-    /// A row of somebody's who has this place in its queue, and how many are before it.
-    fn row_of(row: &PgRow, place: &str) -> Result<Row, Error> {
-        let at: Option<i32> = row.try_get("place").map_err(general)?;
         let before_us = at.map_or(0, |at| at.unsigned_abs().saturating_sub(1));
-        Ok(Row { before_us, ..Self::row(row, Some(place))? })
+        let granted = row.try_get("granted").map_err(general)?;
+        let row = Row { before_us, granted, ..Self::row(row, id)? };
+        if granted && row.waiting > Some(0) {
+            self.waited.note(request.owner);
+        }
+        Ok(Some(row))
     }
 
     /// Whether it is the turn of the place with this id.

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     error::{Failure, general},
+    gate::Gate,
     patience::Patience,
     reach::Lent,
     tables::Tables,
@@ -36,6 +37,8 @@ pub(super) struct Server {
     pub(super) sql: Statements,
     pub(super) tables: Tables,
     pub(super) patience: Patience,
+    pub(super) gate: Gate,
+    pub(super) timeout: Duration,
 }
 
 impl Server {
@@ -48,7 +51,8 @@ impl Server {
     ) -> Self {
         let patience = Patience::new(timeout, "the server".into());
         let (sql, alone) = (Statements::new(&tables), AtomicBool::new(false));
-        Self { pool, given, prepares, alone, sql, tables, patience }
+        let gate = Gate::new(pool.options().get_max_connections(), timeout);
+        Self { pool, given, prepares, alone, sql, tables, patience, gate, timeout }
     }
 
     /// Behind a pooler that gives each transaction another session, what was prepared is in another session when it

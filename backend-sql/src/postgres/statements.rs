@@ -15,21 +15,24 @@ const PARTS: [(&str, &str); 9] = [
     (
         "{columns}",
         "name, owner, label, token, version, kept, \
-         greatest((date_part('epoch', expires - {now}) * 1000000)::bigint, 0) AS remaining, \
-         greatest((date_part('epoch', turn - {now}) * 1000000)::bigint, 0) AS turn, \
-         cardinality(waiters) AS waiting, waiters[1] AS first",
+         greatest((pg_catalog.date_part('epoch', expires - {now}) * 1000000::double precision)::bigint, 0) AS remaining, \
+         greatest((pg_catalog.date_part('epoch', turn - {now}) * 1000000::double precision)::bigint, 0) AS turn, \
+         pg_catalog.cardinality(waiters) AS waiting, waiters[1] AS first",
     ),
     // A place begins with its owner's 32 digits and its client's.
-    ("{tell_first}", "pg_notify('leasehold_' || substr(waiters[1], 33, 32), left(waiters[1], 32))"),
+    (
+        "{tell_first}",
+        "pg_catalog.pg_notify('leasehold_' || pg_catalog.substr(waiters[1], 33, 32), pg_catalog.left(waiters[1], 32))",
+    ),
     // The cluster and the database. A table that was made anew has another oid; a replica has its
     // primary's cluster, but its unlogged tables are empty. Neither ever changes for a session, and
     // both are dear to ask for (the control file is read), so a session asks once. Another client's
     // session behind a pooler does just as well.
     (
         "{here}",
-        "coalesce(nullif(current_setting('leasehold.here', true), ''), \
-         set_config('leasehold.here', (pg_control_system()).system_identifier || '/' || \
-         substring(pg_relation_filepath('{marker}') from '([0-9]+)/[0-9]+$'), false))",
+        "coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''), \
+         pg_catalog.set_config('leasehold.here', (pg_catalog.pg_control_system()).system_identifier::text || '/' || \
+         substring(pg_catalog.pg_relation_filepath('{marker}') from '([0-9]+)/[0-9]+$'), false))",
     ),
     // 1 if the statement began within the last half minute, by a clock that was not set back since. To divide
     // by 0 fails it, and it is repeated: see insert.sql.
@@ -42,17 +45,20 @@ const PARTS: [(&str, &str); 9] = [
     // `timeout`, 5 s if nothing is said, and then leaves a tombstone in that very row, which the statement finds. The
     // server shows no clock but the wall's by which a statement could tell its age, and locking the marker's row for
     // each new name, as in MySQL, would cost all of them for this.
-    ("{young}", "({now} BETWEEN now() AND now() + interval '30 seconds')::integer"),
+    (
+        "{young}",
+        "({now} BETWEEN pg_catalog.now() AND pg_catalog.now() + interval '30 seconds')::integer",
+    ),
     // So that a setting that was answered outlives a crash, also where the server answers commits before they
     // are flushed: how long nothing is granted after the crash rests on it. For this transaction only.
     (
         "{durably}",
-        "CASE WHEN current_setting('synchronous_commit') = 'off' \
-         THEN set_config('synchronous_commit', 'on', true) END",
+        "CASE WHEN pg_catalog.current_setting('synchronous_commit') = 'off' \
+         THEN pg_catalog.set_config('synchronous_commit', 'on', true) END",
     ),
-    ("{micros}", "(date_part('epoch', {now}) * 1000000)::bigint"),
+    ("{micros}", "(pg_catalog.date_part('epoch', {now}) * 1000000::double precision)::bigint"),
     // The server's clock at the moment at which it is read, not at the start of the transaction.
-    ("{now}", "clock_timestamp()"),
+    ("{now}", "pg_catalog.clock_timestamp()"),
 ];
 
 /// The statements of one store. Their text is ours but for the tables' names, which were checked.
@@ -74,7 +80,7 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take retake claim enter ask look free renew renew_one release release_and_tell hand_on pass keep raise force leave abandon list
+    insert create take retake ask look free renew renew_one release release_and_tell hand_on pass keep raise force leave abandon list
     raise_watermark sweep settings set_longest_lease set_quarantine open_at_once mark quarantine clock
     exists notify identity
 }

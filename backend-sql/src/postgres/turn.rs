@@ -10,7 +10,7 @@ use super::{
     backend::Postgres,
     places::{Given, Place},
 };
-use crate::turn::LOOK;
+use crate::{dialect::Dialect as _, gate, turn::LOOK};
 
 #[derive(Debug)]
 pub(super) struct Queued {
@@ -43,7 +43,11 @@ impl Queued {
     async fn look(&self) {
         loop {
             tokio::time::sleep(jittered(&SystemEnv, LOOK)).await;
-            match self.store.is_turn(&self.request.name, &self.place.id).await {
+            let look = async {
+                let _pass = gate::attempt(self.store.gate()).await?;
+                self.store.is_turn(&self.request.name, &self.place.id).await
+            };
+            match look.await {
                 Ok(true) => return,
                 Ok(false) => {}
                 // The core's own poll is behind this, and reports what it meets.
@@ -84,6 +88,7 @@ impl Turn for Queued {
         if !self.place.queued.load(Ordering::Relaxed) {
             return Ok(());
         }
+        let _pass = gate::attempt(self.store.gate()).await?;
         self.store.leave(&self.request, &self.place.id).await
     }
 }

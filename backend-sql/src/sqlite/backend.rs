@@ -206,6 +206,10 @@ fn nanos(span: Duration) -> i64 {
 impl Dialect for Sqlite {
     const KIND: &'static str = "sqlite";
 
+    fn timeout(&self) -> Duration {
+        self.file.settings.timeout
+    }
+
     async fn identity(&self) -> Result<String, Error> {
         let pool = self.file.pool().await?;
         let read = || async {
@@ -357,6 +361,9 @@ impl Dialect for Sqlite {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_restored(
+            "it has no quarantine; keep all clients stopped for one longest lease after a restore",
+        )?;
         if init.quarantine.is_some() {
             let message = "this store cannot lose grants that are still held, \
                            and has no quarantine to turn on or off";

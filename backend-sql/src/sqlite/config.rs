@@ -108,7 +108,7 @@ fn parse(url: &str) -> Result<SqliteBuilder, Error> {
         given.once(&key)?;
         if !builder.settings.set(&key, &value)? {
             return Err(refusal(format!(
-                "{key} in the URL of a SQLite store is not known; allowed are {}",
+                "an option in the URL of a SQLite store is not known; allowed are {}",
                 Settings::KEYS
             )));
         }
@@ -140,7 +140,10 @@ mod tests {
         for (url, part) in [
             ("sqlite:", "path of a file"),
             ("sqlite::memory:", "memory:"),
-            ("sqlite:a?mode=rw", "mode"),
+            (
+                "sqlite:a?mode=rw",
+                "an option in the URL of a SQLite store is not known; allowed are",
+            ),
             ("sqlite:a?strategy=x", "allowed are primary-key and optimistic"),
             ("sqlite:a?timeout=x", "timeout=x"),
             ("sqlite:a?timeout=1s&timeout=2s", "timeout is given twice"),

@@ -106,3 +106,39 @@ fn check(all: &[&Grant], answers: &[Renewal], locked: bool) {
         }
     }
 }
+
+/// Attempts for a name whose row is locked take as many connections as they may: what the client holds is renewed and
+/// released meanwhile, also while it cleans up after them.
+pub(crate) async fn attempts_cost_no_other_lock<T>(
+    store: Arc<dyn Backend>,
+    lock: impl AsyncFnOnce() -> T,
+    waits: impl AsyncFnOnce(),
+    commit: impl AsyncFnOnce(T),
+) {
+    let client = LockClient::new(store);
+    let guards = join_all(names().map(|name| client.lock(name).lease(LEASE).acquire())).await;
+    let mut guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
+    let wanted = guards.iter().position(|guard| guard.name().as_str() == LOCKED).unwrap();
+    guards.swap_remove(wanted).release().await.unwrap();
+    let foreign = lock().await;
+    let attempts: Vec<_> =
+        (0..12).map(|_| tokio::spawn(client.lock(LOCKED).lease(LEASE).try_acquire())).collect();
+    waits().await;
+    let released = guards.pop().unwrap().release();
+    timeout(LEASE, released).await.expect("a release waited for attempts").unwrap();
+    // Longer than the attempts last, and so for their clean-up, too.
+    let mut others: Vec<_> = guards.iter().map(|guard| Box::pin(guard.lost())).collect();
+    if let Ok((why, at, _)) = timeout(3 * LEASE, select_all(&mut others)).await {
+        panic!("{} was lost: {why}", guards[at].name());
+    }
+    drop(others);
+    commit(foreign).await;
+    for attempt in attempts {
+        // Not granted: it is given up by then.
+        assert!(attempt.await.unwrap().is_err());
+    }
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+    client.close().await;
+}

@@ -73,6 +73,10 @@ pub(crate) async fn is_so<Fut: Future<Output = bool>>(what: &str, ask: impl Fn()
 pub(crate) const WAITING: &str =
     "SELECT coalesce(max(cardinality(waiters)), 0) FROM leasehold_locks";
 
+/// How many sessions wait for a row.
+pub(crate) const BLOCKED: &str =
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+
 /// A place in the queue of a name that another holds.
 pub(crate) async fn place(store: &Arc<dyn Backend>, name: &str) -> (Request, Box<dyn Turn>) {
     let request = request(name, LEASE);

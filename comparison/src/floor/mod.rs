@@ -108,7 +108,7 @@ pub(crate) async fn of(url: &StoreUrl) -> Result<Box<dyn Floor>, String> {
 /// The URL without leasehold's own parameters, which a driver would refuse.
 fn as_drivers_read(url: &str) -> String {
     let Some((place, query)) = url.split_once('?') else { return url.to_owned() };
-    let drivers = |pair: &&str| pair.starts_with("ssl") || pair.starts_with("protocol=");
+    let drivers = |pair: &&str| pair.starts_with("ssl");
     let kept: Vec<_> = query.split('&').filter(drivers).collect();
     if kept.is_empty() { place.to_owned() } else { format!("{place}?{}", kept.join("&")) }
 }

@@ -25,6 +25,10 @@ pub(super) async fn one(url: &str) -> Result<Box<dyn Floor>, Trouble> {
 
 impl Node {
     async fn open(url: &str) -> Result<Self, Trouble> {
+        if url.starts_with("rediss") {
+            // This driver takes the provider of the process, and a command may install that.
+            rustls::crypto::ring::default_provider().install_default().ok();
+        }
         let client = redis::Client::open(url)?;
         Ok(Self {
             connection: client.get_multiplexed_async_connection().await?,

@@ -1,8 +1,11 @@
 //! Many tasks, closing, and losing: the client over the store.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use lock_core::{ErrorKind, Fence, LossReason};
 
 use super::{always, cases};
@@ -16,6 +19,8 @@ cases! {
     "S1" many_tasks_of_many_clients_never_overlap always;
     "L6" close_releases_and_refuses always;
     "L6" close_turns_waiters_away always;
+    "L6" close_waits_for_releases_under_way always;
+    "L4" tasks_that_ask_at_once_share_an_attempt always;
     "L5" a_guard_that_is_taken_over_is_told always;
     "S6" a_client_dropped_with_its_guard_leaves_nothing always;
 }
@@ -87,6 +92,48 @@ async fn close_turns_waiters_away(setting: Setting) {
     guard.release().await.unwrap();
     let after = holder.lock(&name).wait(Duration::from_secs(10)).acquire().await;
     assert!(after.is_ok(), "a place is left behind");
+}
+
+async fn close_waits_for_releases_under_way(setting: Setting) {
+    // More than a store has connections, so that some releases have not begun to be sent.
+    const LOCKS: usize = 24;
+    let (client, other) = (setting.client().await, setting.client().await);
+    let names: Vec<_> = (0..LOCKS).map(|at| setting.name(&format!("job {at}"))).collect();
+    let mut releases = Vec::new();
+    for name in &names {
+        let lock = client.lock(name).lease(setting.long_lease());
+        releases.push(lock.acquire().await.unwrap().release());
+    }
+    // Each release is polled once before `close` is.
+    let (released, ()) = join(join_all(releases), client.close()).await;
+    for (name, released) in names.iter().zip(released) {
+        assert!(released.is_ok(), "{name}: {released:?}");
+        let guard = other.lock(name).try_acquire().await.unwrap().guard();
+        assert!(guard.is_some(), "{name} is not free");
+    }
+}
+
+async fn tasks_that_ask_at_once_share_an_attempt(setting: Setting) {
+    const TASKS: usize = 24;
+    let (client, waits) = setting.observed_client().await;
+    let name = setting.name("job");
+    let served = Mutex::new(Vec::new());
+    // Polled for the first time one after the other.
+    let tasks = (0..TASKS).map(|at| {
+        let (lock, served) = (client.lock(&name).lease(setting.long_lease()), &served);
+        async move {
+            let guard = lock.acquire().await.unwrap();
+            served.lock().unwrap().push(at);
+            guard.release().await.unwrap();
+        }
+    });
+    join_all(tasks).await;
+    let served = served.into_inner().unwrap();
+    assert!(
+        served.is_sorted() && served.len() == TASKS,
+        "not in the order of the calls: {served:?}"
+    );
+    assert_eq!(waits.most_attempts_at_once(), 1);
 }
 
 async fn a_guard_that_is_taken_over_is_told(setting: Setting) {

@@ -104,6 +104,10 @@ impl Backend for Flawed {
         self.sound.identity().await
     }
 
+    fn answers_at_once(&self) -> bool {
+        self.sound.answers_at_once()
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.sound.guarantees()
     }
@@ -276,6 +280,10 @@ impl Backend for Flawed {
 
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
         self.sound.clock_difference_micros().await
+    }
+
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        self.sound.highest_token().await
     }
 
     async fn close(&self) {

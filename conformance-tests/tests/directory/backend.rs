@@ -162,7 +162,9 @@ impl Backend for Directory {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        init.check_tokens_stay()?;
+        let refused = init.refuse_restored("it has no quarantine");
+        refused.map_err(|error| error.at("directory", "init"))?;
+        init.refuse_reset_tokens()?;
         let fixed = self.promised.longest_lease;
         match init.longest_lease {
             Some(other) if other != fixed => {

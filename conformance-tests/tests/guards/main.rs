@@ -13,6 +13,7 @@ mod raw;
 mod redis;
 mod redis_scripts;
 mod redlock;
+mod short_ways;
 mod sqlite;
 mod wire;
 

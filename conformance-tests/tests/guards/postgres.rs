@@ -20,7 +20,9 @@ use super::{
         a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
         an_abandoned_owner, below_the_watermark, kept_of_an_abandoned, stale_write, words,
     },
-    wire::{Guard, LONG, Stage, Verdict, above, first_use, granted, open, request, try_all},
+    wire::{
+        Guard, LONG, Stage, Verdict, above, first_use, granted, not_granted, open, request, try_all,
+    },
 };
 
 struct OnePostgres {
@@ -54,28 +56,34 @@ impl Stage for OnePostgres {
     }
 }
 
-/// Two statements have it.
-const TAKES: &[(&str, &str)] =
-    &[("AND m.grants_from <= clock_timestamp())\nRETURNING token", ")\nRETURNING token")];
-
 const GUARDS: &[Guard<OnePostgres>] = &[
     Guard {
         what: "S1: a name that is held is not granted",
         texts: &[(
-            "WHERE (l.owner IS NULL OR l.expires <= clock_timestamp()) AND l.waiters IS NULL",
+            "WHERE (l.owner IS NULL OR l.expires <= pg_catalog.clock_timestamp()) AND l.waiters IS NULL",
             "WHERE l.waiters IS NULL",
         )],
         case: |stage| Box::pin(a_held_name(stage.url())),
     },
     Guard {
+        what: "S1: a name that is held is not granted to a place",
+        texts: &[("f.free AND EXISTS (SELECT", "EXISTS (SELECT")],
+        case: |stage| Box::pin(a_place_for_a_held_name(stage)),
+    },
+    Guard {
+        what: "L3: a place behind another is not granted what is free",
+        texts: &[("r.grants AND q.places[1] IS NOT DISTINCT FROM $6", "r.grants")],
+        case: |stage| Box::pin(a_second_place_for_a_free_name(stage)),
+    },
+    Guard {
         what: "section 4: every grant waits for the quarantine of the marker",
-        texts: &[("AND m.grants_from <= clock_timestamp()", "")],
+        texts: &[("AND m.grants_from <= pg_catalog.clock_timestamp()", "")],
         case: |stage| Box::pin(an_attempt_after_a_crash(stage)),
     },
     Guard {
         what: "section 4: every grant finds the marker to be of this database",
         texts: &[(
-            "m.store = coalesce(nullif(current_setting('leasehold.here', true), ''),",
+            "m.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),",
             "m.store = coalesce(nullif(m.store, ''),",
         )],
         case: |stage| Box::pin(an_attempt_in_a_copied_database(stage)),
@@ -87,18 +95,21 @@ const GUARDS: &[Guard<OnePostgres>] = &[
     },
     Guard {
         what: "section 4: a grant of a row that was looked at waits for the quarantine",
-        texts: TAKES,
+        texts: &[(
+            "AND m.grants_from <= pg_catalog.clock_timestamp())\nRETURNING token",
+            ")\nRETURNING token",
+        )],
         case: |stage| Box::pin(a_row_that_was_looked_at(stage)),
     },
     Guard {
         what: "section 4: a place waits for the quarantine",
-        texts: TAKES,
+        texts: &[("AND m.grants_from <= pg_catalog.clock_timestamp()) AS grants", ") AS grants")],
         case: |stage| Box::pin(a_place_in_quarantine(stage)),
     },
     Guard {
         what: "section 4: a row that was left behind is of this database",
         texts: &[(
-            "$2 <> ALL (l.buried))\n    AND l.store = coalesce(nullif(current_setting('leasehold.here', true), ''),",
+            "$2 <> ALL (l.buried))\n    AND l.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),",
             "$2 <> ALL (l.buried))\n    AND l.store = coalesce(nullif(l.store, ''),",
         )],
         case: |stage| Box::pin(a_row_left_behind_in_a_copied_database(stage)),
@@ -106,7 +117,7 @@ const GUARDS: &[Guard<OnePostgres>] = &[
     Guard {
         what: "section 4: what a release hands to the next of its process is of this database",
         texts: &[(
-            "$3 <> ALL (l.buried))\n    AND l.store = coalesce(nullif(current_setting('leasehold.here', true), ''),",
+            "$3 <> ALL (l.buried))\n    AND l.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),",
             "$3 <> ALL (l.buried))\n    AND l.store = coalesce(nullif(l.store, ''),",
         )],
         case: |stage| Box::pin(a_release_with_a_next_in_a_copied_database(stage)),
@@ -114,7 +125,7 @@ const GUARDS: &[Guard<OnePostgres>] = &[
     Guard {
         what: "section 4: what a release gives to a place is of this database",
         texts: &[(
-            "'') <> ALL (l.buried))\n    AND l.store = coalesce(nullif(current_setting('leasehold.here', true), ''),",
+            "'') <> ALL (l.buried))\n    AND l.store = coalesce(nullif(pg_catalog.current_setting('leasehold.here', true), ''),",
             "'') <> ALL (l.buried))\n    AND l.store = coalesce(nullif(l.store, ''),",
         )],
         case: |stage| Box::pin(a_release_to_a_place_in_a_copied_database(stage)),
@@ -127,15 +138,15 @@ const GUARDS: &[Guard<OnePostgres>] = &[
     Guard {
         what: "L2: a release that leaves it to a place to ask tells its client",
         texts: &[(
-            "pg_notify('leasehold_' || substr(waiters",
-            "pg_notify('elsewhere' || substr(waiters",
+            "pg_notify('leasehold_' || pg_catalog.substr(waiters",
+            "pg_notify('elsewhere' || pg_catalog.substr(waiters",
         )],
         case: |stage| Box::pin(a_release_is_told(stage, true)),
     },
     Guard {
         what: "L2: who is told nothing and looks finds what it was given, also with others behind it",
         texts: &[(
-            "CASE\n        WHEN owner IS NOT NULL AND expires > clock_timestamp() THEN owner",
+            "CASE\n        WHEN owner IS NOT NULL AND expires > pg_catalog.clock_timestamp() THEN owner",
             "CASE\n        WHEN false THEN owner",
         )],
         case: |stage| Box::pin(a_release_to_one_who_looks(stage)),
@@ -143,8 +154,8 @@ const GUARDS: &[Guard<OnePostgres>] = &[
     Guard {
         what: "section 5: a token is computed from the locked row, not from EXCLUDED",
         texts: &[(
-            "greatest((date_part('epoch', clock_timestamp()) * 1000000)::bigint, l.token + 1, $5),\n    owner = $2, label = $3, version = l.version + 1, expires = clock_timestamp() + $4, kept = false,\n    store = excluded",
-            "excluded.token,\n    owner = $2, label = $3, version = l.version + 1, expires = clock_timestamp() + $4, kept = false,\n    store = excluded",
+            "greatest((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000::double precision)::bigint, l.token + 1, $5),\n    owner = $2, label = $3, version = l.version + 1, expires = pg_catalog.clock_timestamp() + $4, kept = false,\n    store = excluded",
+            "excluded.token,\n    owner = $2, label = $3, version = l.version + 1, expires = pg_catalog.clock_timestamp() + $4, kept = false,\n    store = excluded",
         )],
         case: |stage| Box::pin(an_attempt_that_waits_for_the_row(stage)),
     },
@@ -156,7 +167,7 @@ const GUARDS: &[Guard<OnePostgres>] = &[
     Guard {
         what: "S2: an attempt that has waited for a minute makes no row by the watermark of before",
         texts: &[(
-            "RETURNING token / (clock_timestamp() BETWEEN now() AND now() + interval '30 seconds')::integer",
+            "RETURNING token / (pg_catalog.clock_timestamp() BETWEEN pg_catalog.now() AND pg_catalog.now() + interval '30 seconds')::integer",
             "RETURNING token",
         )],
         case: |stage| Box::pin(an_attempt_that_waits_for_a_new_row(stage)),
@@ -164,7 +175,7 @@ const GUARDS: &[Guard<OnePostgres>] = &[
     Guard {
         what: "S2: a sweep forgets only tokens that the watermark covers",
         texts: &[(
-            "AND l.token <= m.watermark AND m.raised + interval '1 minute' <= clock_timestamp()",
+            "AND l.token <= m.watermark AND m.raised + interval '1 minute' <= pg_catalog.clock_timestamp()",
             "",
         )],
         case: |stage| Box::pin(a_token_over_a_sweep(stage)),
@@ -176,12 +187,15 @@ const GUARDS: &[Guard<OnePostgres>] = &[
     },
     Guard {
         what: "S5: a renewal does not bring an expired lease back",
-        texts: &[("WHERE NOT l.kept AND l.expires > clock_timestamp()", "WHERE NOT l.kept")],
+        texts: &[(
+            "WHERE NOT l.kept AND l.expires > pg_catalog.clock_timestamp()",
+            "WHERE NOT l.kept",
+        )],
         case: |stage| Box::pin(a_late_renewal(stage.url())),
     },
     Guard {
         what: "S5: nor does one that waited for its row",
-        texts: &[("AND NOT l.kept AND l.expires > clock_timestamp()", "AND NOT l.kept")],
+        texts: &[("AND NOT l.kept AND l.expires > pg_catalog.clock_timestamp()", "AND NOT l.kept")],
         case: |stage| Box::pin(a_renewal_that_waits_for_the_row(stage)),
     },
     Guard {
@@ -216,6 +230,28 @@ async fn place(store: &dyn Backend, wanted: &Request) -> Result<Box<dyn Turn>, S
         Enqueued::Waiting(turn, _) => Ok(turn),
         other => Err(format!("no place: {other:?}")),
     }
+}
+
+async fn a_place_for_a_held_name(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    granted(&*store, &request("a", LONG)).await?;
+    place(&*store, &request("a", LONG)).await.map(drop)
+}
+
+/// The first has a floor, so that it is told to ask and does not.
+async fn a_second_place_for_a_free_name(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let mut first = request("a", LONG);
+    first.floor = held.token;
+    let _first = place(&*store, &first).await?;
+    let second = request("a", LONG);
+    let _second = place(&*store, &second).await?;
+    store.release(&held, Release::default()).await.map_err(words)?;
+    // However slow this machine is, it is still heard of.
+    let keep = "UPDATE leasehold_locks SET heard = ARRAY[now() + interval '1 hour', now()]";
+    stage.server.sql(keep).await.map_err(words)?;
+    not_granted(&*store, &second).await
 }
 
 /// A place that is given the lock by the release, or one that `asks`, since whoever releases knows of no

@@ -87,16 +87,16 @@ const GUARDS: &[Guard<OneRedis>] = &[
     Guard {
         what: "section 4: a clean-up that hands over reads the epoch",
         texts: &[(
-            "redis.call('DEL', KEYS[2])\nlocal now = clock()\nlocal mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)",
-            "redis.call('DEL', KEYS[2])\nlocal now = clock()\nlocal mark = redis.call('EXISTS', KEYS[3])",
+            "if not mine then return 0 end\nlocal now = clock()\nlocal mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)",
+            "if not mine then return 0 end\nlocal now = clock()\nlocal mark = redis.call('EXISTS', KEYS[3])",
         )],
         case: |stage| Box::pin(a_handover_after_a_restart(stage, End::Abandon)),
     },
     Guard {
         what: "section 4: a release by force that hands over reads the epoch",
         texts: &[(
-            "then return 0 end\nlocal now = clock()\nlocal mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)",
-            "then return 0 end\nlocal now = clock()\nlocal mark = redis.call('EXISTS', KEYS[3])",
+            "== 0 then return 0 end\nlocal now = clock()\nlocal mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)",
+            "== 0 then return 0 end\nlocal now = clock()\nlocal mark = redis.call('EXISTS', KEYS[3])",
         )],
         case: |stage| Box::pin(a_handover_after_a_restart(stage, End::Force)),
     },

@@ -3,7 +3,7 @@
 
 mod cases;
 mod handover;
-mod server;
+pub(crate) mod server;
 
 use self::{
     cases::{
@@ -233,7 +233,10 @@ const GUARDS: &[Guard<Server>] = &[
     },
     Guard {
         what: "S2: the short way remembers its token",
-        texts: &[("redis.call('HSET', KEYS[1], 'mark', text)\n", "\n")],
+        texts: &[(
+            "if type(redis.pcall('HSET', KEYS[1], 'mark', text)) ~= 'number' then return nil end\n",
+            "\n",
+        )],
         case: |server| Box::pin(a_clock_that_went_back(server, Way::Short, Way::Short)),
     },
     Guard {
@@ -331,16 +334,16 @@ const GUARDS: &[Guard<Server>] = &[
     Guard {
         what: "S4: a clean-up frees only its owner's",
         texts: &[(
-            "if owner ~= ARGV[5] or state == '1' then return 0 end",
-            "if state == '1' then return 0 end",
+            "local mine = owner == ARGV[5] and state ~= '1'",
+            "local mine = owner and state ~= '1'",
         )],
         case: |server| Box::pin(a_clean_up_by_another(server)),
     },
     Guard {
         what: "S4: a clean-up leaves what is kept",
         texts: &[(
-            "if owner ~= ARGV[5] or state == '1' then return 0 end",
-            "if owner ~= ARGV[5] then return 0 end",
+            "local mine = owner == ARGV[5] and state ~= '1'",
+            "local mine = owner == ARGV[5]",
         )],
         case: |server| Box::pin(a_clean_up_of_what_is_kept(server)),
     },

@@ -11,7 +11,7 @@ use std::{
 use conformance_tests::kit::{Redis, RedisOptions, Server as _};
 use futures_util::future::join_all;
 use lock_core::ErrorKind;
-use redis::{ProtocolVersion, RedisError};
+use redis::RedisError;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::{TcpListener, TcpStream},
@@ -176,15 +176,16 @@ async fn a_server_that_is_busy_does_not_pass_for_one_that_tells_no_limits() {
     let asked = Arc::new(AtomicU32::new(0));
     let master = server(move |words| match words[0].as_str() {
         "INFO" => {
-            let info =
-                "run_id:ab\r\nmaster_replid:cd\r\nrole:master\r\nmin_slaves_good_slaves:1\r\n";
+            let info = "redis_version:7.2.4\r\nserver_time_usec:1\r\nrun_id:ab\r\nmaster_replid:cd\r\n\
+                        role:master\r\nmin_slaves_good_slaves:1\r\n";
             format!("${}\r\n{info}\r\n", info.len())
         }
         "CONFIG" if asked.fetch_add(1, Ordering::SeqCst) == 0 => {
             "-LOADING Redis is loading the dataset in memory\r\n".to_owned()
         }
+        "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
         "CONFIG" => "*2\r\n$20\r\nmin-replicas-max-lag\r\n$1\r\n7\r\n".to_owned(),
-        _ => "-ERR unknown command\r\n".to_owned(),
+        _ => "+OK\r\n".to_owned(),
     })
     .await;
     let settings = RedisBuilder::tcp(HOST, master).settings;
@@ -220,9 +221,9 @@ async fn a_subscription_that_ended_at_once_is_made_again() {
     })
     .await;
     let settings = RedisBuilder::cluster([(HOST, node)]).settings;
-    let client = settings.client(&at(node), ProtocolVersion::RESP3).unwrap();
     let pushes = Arc::new(Pushes::new(&Keys::in_topology("x", &settings.topology), 1));
-    let listening = Listening::new(Way::Sharded(client), Arc::default(), pushes, LIMIT);
+    let listening =
+        Listening::new(Way::Sharded(Box::new(settings), at(node)), Arc::default(), pushes, LIMIT);
     for expected in 1..=2 {
         listening.subscribe(Bucket::FIRST).await.unwrap();
         assert_eq!(made.load(Ordering::SeqCst), expected);

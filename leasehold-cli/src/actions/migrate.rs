@@ -85,7 +85,7 @@ fn table(members: &[Member]) -> String {
     for member in members {
         let phase = member.phase.as_ref().map_or_else(|| "?".into(), Phase::to_string);
         let left = show::rounded(member.remaining);
-        let _ = writeln!(text, "{phase:<6} {left:<12} {}", member.label);
+        let _ = writeln!(text, "{phase:<6} {left:<12} {}", show::quoted(&member.label));
     }
     text
 }

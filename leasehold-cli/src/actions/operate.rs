@@ -21,6 +21,7 @@ struct Shown<'a> {
 pub(super) async fn init(place: &Place, args: &Init) -> Result<u8, Failure> {
     let wanted = leasehold::Init {
         first_use: args.first_use,
+        restored: args.restored,
         longest_lease: args.longest_lease,
         quarantine: args.quarantine.map(|switch| switch == Switch::On),
         reset_tokens: args.reset_tokens,
@@ -64,7 +65,7 @@ pub(super) async fn inspect(place: &Place, args: &Inspect) -> Result<u8, Failure
             "name": args.name, "holder": null, "token": null, "kept": false, "waiting": null
         }))?,
         (Some(state), false) => show::lock(&state),
-        (None, false) => format!("{}\n  free\n", args.name),
+        (None, false) => format!("{}\n  free\n", show::escaped(args.name.as_str())),
     })
 }
 
@@ -105,12 +106,14 @@ pub(super) async fn release(place: &Place, args: &Release) -> Result<u8, Failure
     print(&if args.output.json {
         show::json(&json!({ "name": args.name, "released": released, "holder": holder }))?
     } else {
+        let name = show::escaped(args.name.as_str());
         match (released, holder) {
             (true, Some(holder)) => {
-                format!("{}: taken from {} (owner {})\n", args.name, holder.label, holder.owner)
+                let label = show::quoted(&holder.label);
+                format!("{name}: taken from {label} (owner {})\n", holder.owner)
             }
-            (true, None) => format!("{}: taken away\n", args.name),
-            (false, _) => format!("{}: nobody held it\n", args.name),
+            (true, None) => format!("{name}: taken away\n"),
+            (false, _) => format!("{name}: nobody held it\n"),
         }
     })
 }

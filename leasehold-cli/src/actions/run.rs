@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 
 use humantime::format_duration;
-use leasehold::{Blocked, Error, ErrorKind, Guard, LockClient, StoreSettings};
+use leasehold::{Blocked, Error, ErrorKind, Guard, LockClient, Quarantined, StoreSettings};
 
-use crate::args::{Run, Wait};
+use crate::args::{Run, STORE, Wait};
 use crate::exit::{self, Failure, cause};
 use crate::place::{LAST_WAIT, Place};
 use crate::show;
@@ -28,7 +28,7 @@ pub(super) async fn run(place: &Place, args: Run) -> Result<u8, Failure> {
         acquired = acquire(place, &args, &mut client) => acquired.map(Ok),
     };
     let code = match acquired {
-        Ok(Ok(guard)) => Ok(hold(guard, args, &mut signals).await),
+        Ok(Ok(guard)) => Ok(hold(guard, place, args, &mut signals).await),
         Ok(Err(ended_by_signal)) => Ok(ended_by_signal),
         Err(failure) => Err(failure),
     };
@@ -61,6 +61,19 @@ async fn acquire(
     if let Wait::AtMost(wait) = args.wait {
         lock = lock.wait(wait);
     }
+    let (longest, limit) = (client.guarantees().longest_lease, args.quarantine_wait);
+    let lock = lock.wait_for_quarantine(move |quarantine| {
+        // Another loss of data begins another quarantine, which is waited for as far as the first might have lasted.
+        let limit = limit.unwrap_or(quarantine.remaining.max(longest));
+        if !limit.is_zero() {
+            exit::complain(format_args!(
+                "{}; waiting for its end, at most {} (--quarantine-wait 0s: not at all)",
+                in_quarantine(quarantine),
+                show::rounded(limit)
+            ));
+        }
+        limit
+    });
     lock.acquire().await.map_err(|error| not_acquired(&error, args))
 }
 
@@ -86,10 +99,8 @@ fn not_acquired(error: &Error, args: &Run) -> Failure {
             None => "it is being handed to another".to_owned(),
         },
         Some(Blocked::Quarantined(quarantined)) => format!(
-            "the store is in quarantine and grants nothing for another {}: {}; if nobody can hold a lock, \
-             `leasehold init --first-use` ends it",
-            show::rounded(quarantined.remaining),
-            quarantined.why
+            "{}; if nobody can hold a lock, `leasehold init --first-use` ends it",
+            in_quarantine(quarantined)
         ),
         _ => return Failure::of(error),
     };
@@ -101,13 +112,27 @@ fn not_acquired(error: &Error, args: &Run) -> Failure {
     Failure { code: args.conflict_exit_code, message }
 }
 
+fn in_quarantine(quarantine: &Quarantined) -> String {
+    format!(
+        "the store is in quarantine and grants nothing for another {}: {}",
+        show::rounded(quarantine.remaining),
+        quarantine.why
+    )
+}
+
 /// Runs COMMAND under the lock, and releases it; the exit code.
-async fn hold(guard: Guard, args: Run, signals: &mut Signals) -> u8 {
+async fn hold(guard: Guard, place: &Place, args: Run, signals: &mut Signals) -> u8 {
     let mut command = args.command.into_iter();
+    let mut env = environment(&guard);
+    if args.pass_store {
+        env.push((STORE.into(), place.url().expose().into()));
+    }
     let spec = ChildSpec {
         program: command.next().unwrap_or_default(),
         args: command.collect(),
-        env: environment(&guard),
+        // It may hold a password, which a job may print, log or hand on.
+        env_remove: vec![STORE.into()],
+        env,
     };
     let lost = async { guard.lost().await.to_string() };
     let ended = supervise::run(spec, signals, lost, args.grace).await;
@@ -146,7 +171,7 @@ fn environment(guard: &Guard) -> Vec<(OsString, OsString)> {
 mod tests {
     use std::time::Duration;
 
-    use leasehold::{FencingToken, Quarantined};
+    use leasehold::FencingToken;
 
     use super::*;
     use crate::args::{Action, Parsed, parse};

@@ -20,7 +20,8 @@ Exit codes:
   79  the lock was lost, and COMMAND was ended for it
   else COMMAND's own: its code, 128+n if signal n ended it, 126 if it cannot be
   executed, 127 if it is not found
-  Each failure of leasehold's own is one line on stderr that starts 'leasehold:'.
+  Each failure of leasehold's own is one line on stderr that starts 'leasehold:', as is the
+  note of 'run' that it waits for the end of a quarantine.
 
 Examples:
   leasehold run backup -- rsync -a /data host:/backup
@@ -46,6 +47,22 @@ store did not answer for a whole lease, leasehold was paused for longer than tha
 SIGTERM, then SIGKILL after the grace time, and the exit code is 79. They are killed
 too if leasehold itself is killed; the lock is then free within one lease. What COMMAND
 leaves running in the background when it ends is not covered by the lock.
+
+leasehold cannot end a process of another user. A COMMAND that becomes one, as through
+sudo or another set-user-ID program, goes on when the lock is lost, and when leasehold is
+killed. Start leasehold as that user: 'sudo leasehold run backup -- COMMAND', and not
+'leasehold run backup -- sudo COMMAND'.
+
+COMMAND does not have LEASEHOLD_STORE in its environment, since that may hold a password;
+--pass-store gives it the store's URL there. Others on this machine can read a command
+line: a URL with a password belongs in LEASEHOLD_STORE and not behind --store.
+
+A store that has lost its data grants nothing until all leases that it may have given
+are over: the quarantine, which begins with the first request after the loss. leasehold
+says so and waits for its end, --quarantine-wait at most; only then it tries, and --wait
+and --at-least begin to count. All machines that start the job meanwhile try at the
+same moment. One of them gets the lock; a job that is over before the others have tried
+needs --at-least, as it does for machines whose clocks differ.
 
 Examples:
   leasehold run backup -- rsync -a /data host:/backup

@@ -42,6 +42,7 @@ fn the_defaults_are_those_of_the_manual() {
     let run = run(&["backup", "--", "true"]);
     assert_eq!(run.lease, Duration::from_secs(10));
     assert_eq!(run.wait, Wait::AtMost(Duration::ZERO));
+    assert_eq!(run.quarantine_wait, None);
     assert_eq!(run.at_least, Duration::ZERO);
     assert_eq!(run.grace, Duration::from_secs(10));
     assert_eq!(run.conflict_exit_code, 75);
@@ -106,6 +107,11 @@ fn a_misplaced_url_does_not_show_its_password() {
         &["list", "--stroe=redis://user:hunter2@host"],
         &["init", "--longest-lease", "unix:/run/redis?password=hunter2"],
         &["init", "--longest-lease", "redis://user:hunter2@host"],
+        // With a space in it, and with an = before the password.
+        &["redis://user:a hunter2@host"],
+        &["init", "--longest-lease=redis://user:a hunter2@host"],
+        &["init", "--longest-lease=unix:/run/redis?password=hunter2"],
+        &["init", "--longest-lease", "redis://:hunter2"],
     ] {
         assert!(!refused(args).contains("hunter2"), "{}", refused(args));
     }
@@ -128,6 +134,7 @@ fn the_help_says_that_users_do_not_exclude_each_other() {
     let run = help(&["run", "--help"]);
     assert!(run.replace('\n', " ").contains("of this user's"), "{run}");
     assert!(run.contains("[default: 10s]"), "{run}");
+    assert!(run.contains("sudo leasehold run backup -- COMMAND"), "{run}");
     assert!(help(&["--version"]).starts_with("leasehold "));
 }
 

@@ -1,9 +1,10 @@
 //! What the values of options may be, and what is said of others.
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use leasehold::LockName;
+use leasehold::{ErrorKind, LockName, StoreUrl};
 
 /// How long to wait for the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,16 +15,56 @@ pub enum Wait {
     Forever,
 }
 
-/// Why a text is no lock name, in words that stand alone.
+/// Why a value is refused, in words that stand alone.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct BadName(pub(super) String);
+pub(super) struct Refused(pub(super) String);
 
 pub(super) fn name() -> impl TypedValueParser<Value = LockName> {
     OsStringValueParser::new().try_map(|name| match name.to_str() {
-        Some(name) => LockName::new(name).map_err(|error| BadName(error.to_string())),
-        None => Err(BadName(format!("lock name {name:?} is not UTF-8; allowed is only UTF-8"))),
+        // It would be kept in the store, and shown to all who list its locks.
+        Some(name) if is_store(name) => Err(misplaced("the lock NAME")),
+        Some(name) => LockName::new(name).map_err(|error| Refused(error.to_string())),
+        None => Err(Refused(format!("lock name {name:?} is not UTF-8; allowed is only UTF-8"))),
     })
+}
+
+/// Refuses a program that is a URL; the program's arguments are its own affair.
+pub(super) fn check_program(program: &OsStr) -> Result<(), Refused> {
+    match program.to_str() {
+        Some(text) if text.contains("://") || is_store(text) => Err(misplaced("COMMAND")),
+        _ => Ok(()),
+    }
+}
+
+/// What is said of a URL in a wrong place, without repeating it.
+fn misplaced(place: &str) -> Refused {
+    Refused(format!(
+        "{place} looks like the URL of a store, which may hold a password; the store is named by --store or \
+         LEASEHOLD_STORE"
+    ))
+}
+
+/// Whether a text is the URL of a store, or has a login: names such as `mail:me@host` and `https://host/@me` are
+/// neither.
+fn is_store(text: &str) -> bool {
+    let Some((_, rest)) = text.split_once(':') else { return false };
+    let host = rest.strip_prefix("//").and_then(|rest| rest.split(['/', '?', '#']).next());
+    if host.is_some_and(|host| host.contains('@')) {
+        return true;
+    }
+    let of_a_store = match StoreUrl::new(text) {
+        Ok(_) => true,
+        // Of one that this build does not have.
+        Err(error) => error.kind() == ErrorKind::Unsupported,
+    };
+    of_a_store && (rest.starts_with('/') || rest.contains(['@', '?']))
+}
+
+/// Whether a text that is to be shown may hold a password, being a URL in the wrong place. Rather too much than too
+/// little.
+pub(super) fn may_be_secret(text: &str) -> bool {
+    text.contains(':') && (text.contains(['@', '?']) || text.contains("//"))
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {

@@ -36,7 +36,11 @@ impl Job {
         let (ours, theirs) = UnixStream::pair()?;
         // What the small parent leaves behind, should it be killed, becomes ours.
         set_child_subreaper(Some(getpid()))?;
-        let parent = Command::new(OURSELVES)
+        let mut command = Command::new(OURSELVES);
+        for name in &spec.env_remove {
+            command.env_remove(name);
+        }
+        let parent = command
             .arg0("leasehold")
             .arg(small_parent::ARG)
             .arg(&spec.program)

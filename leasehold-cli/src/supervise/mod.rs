@@ -73,6 +73,8 @@ pub struct ChildSpec {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
+    /// Environment variables that are not inherited.
+    pub env_remove: Vec<OsString>,
     /// Environment variables set besides the inherited ones.
     pub env: Vec<(OsString, OsString)>,
 }

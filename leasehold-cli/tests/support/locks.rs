@@ -45,7 +45,7 @@ impl Store {
 
     /// `leasehold` on this store, without a controlling terminal, whatever the tests have.
     pub fn leasehold(&self) -> Command {
-        let mut command = Command::new("setsid");
+        let mut command = super::new_session();
         command.arg(env!("CARGO_BIN_EXE_leasehold")).env("LEASEHOLD_STORE", self.url());
         command
     }

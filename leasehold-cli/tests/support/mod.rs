@@ -40,9 +40,17 @@ pub fn supervise() -> PathBuf {
     example("supervise")
 }
 
-/// The example without a controlling terminal, whatever the tests themselves have.
+/// Runs what is added to it in a session of its own, with the usual signals, whatever the tests themselves
+/// have: under `nohup`, or behind `&` in a script, some are ignored, and a shell cannot undo that.
+pub fn new_session() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,QUIT", "setsid"]);
+    command
+}
+
+/// The example without a controlling terminal.
 pub fn detached() -> Command {
-    let mut command = Command::new("setsid");
+    let mut command = new_session();
     command.arg(supervise());
     command
 }
@@ -83,6 +91,11 @@ impl Running {
         self.lines.recv_timeout(LIMIT).expect("a line on stdout")
     }
 
+    /// The next line on stderr.
+    pub fn error(&self) -> String {
+        self.stderr.recv_timeout(LIMIT).expect("a line on stderr")
+    }
+
     /// Waits until every process that has our stdout is gone; what they wrote until then.
     pub fn until_all_gone(&self) -> Vec<String> {
         rest(&self.lines)
@@ -108,6 +121,7 @@ impl Running {
     /// Waits for the example itself to end.
     pub fn ended(&mut self) -> ExitStatus {
         self.close_stdin();
+        until_gone(&handle(self.pid()));
         self.child.wait().unwrap()
     }
 
@@ -194,11 +208,21 @@ pub fn stat(pid: Pid) -> Option<Vec<String>> {
 
 /// The children of a process.
 pub fn children(parent: Pid) -> Vec<Pid> {
-    let parent = parent.as_raw_nonzero().to_string();
+    with(1, parent)
+}
+
+/// The processes of a session, by its leader.
+pub fn session(leader: Pid) -> Vec<Pid> {
+    with(3, leader)
+}
+
+/// The processes that have this id in that field of their `stat`.
+fn with(field: usize, id: Pid) -> Vec<Pid> {
+    let id = id.as_raw_nonzero().to_string();
     fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok().and_then(Pid::from_raw))
-        .filter(|&pid| stat(pid).is_some_and(|stat| stat[1] == parent))
+        .filter(|&pid| stat(pid).is_some_and(|stat| stat[field] == id))
         .collect()
 }
 

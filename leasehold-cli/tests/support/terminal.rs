@@ -4,12 +4,13 @@ use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::LIMIT;
@@ -39,7 +40,7 @@ impl Session {
             .open(name.to_str().unwrap())
             .unwrap();
         let side = || Stdio::from(terminal.try_clone().unwrap());
-        let child = Command::new("setsid")
+        let child = super::new_session()
             .arg("--ctty")
             .args(command)
             .stdin(side())
@@ -95,13 +96,18 @@ impl Session {
     }
 
     pub fn ended(mut self) -> ExitStatus {
+        super::until_gone(&super::handle(Pid::from_child(&self.child)));
         self.child.wait().unwrap()
     }
 }
 
 impl Drop for Session {
+    /// A failed test leaves nothing behind. What the leader has started learns of its end by a hang-up only, and
+    /// may ignore that: a shell that reads from a terminal that is gone reads again and again.
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        for process in super::session(Pid::from_child(&self.child)) {
+            let _ = kill_process(process, Signal::KILL);
+        }
         let _ = self.child.wait();
     }
 }

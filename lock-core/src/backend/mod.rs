@@ -72,6 +72,12 @@ pub trait Backend: Debug + Send + Sync + 'static {
         Err(refusal.at(self.kind(), "identity"))
     }
 
+    /// Whether an attempt is answered in its first poll, as by a store in this process's memory: the core then need
+    /// not know which tasks are waiting for an answer. Default: `false`.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     /// What holds, in the present configuration and under which assumptions.
     fn guarantees(&self) -> Arc<Guarantees>;
 
@@ -87,7 +93,9 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// *Durations*: the lease counts from the request's `sent`; the grant says which lease was set.
     ///
     /// *Errors*: `OutcomeUnknown` or `Timeout` when the request may have been carried out; the core
-    /// repeats the same request or abandons it.
+    /// repeats the same request or abandons it. A backend that repeats a request by itself, where it does not know that
+    /// the first try was not carried out, says so: by [`Grant::doubted`], and in place of `Busy` and `Quarantined` by
+    /// `OutcomeUnknown` with [`Error::blocked_by`].
     ///
     /// *Cancel safety*: the core runs every call to its end.
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error>;
@@ -166,9 +174,12 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Creates what the store needs, or changes its settings.
     ///
     /// *Guarantees*: a changed longest lease takes effect only after the old one has passed, unless
-    /// `first_use` is given.
+    /// `first_use` is given. After `restored` nothing is granted until every lease that may be held
+    /// is over.
     ///
-    /// *Errors*: `Unsupported` where tokens are to be set back and the store cannot.
+    /// *Errors*: `Unsupported` for a setting that the store does not have, for `restored` where the
+    /// store cannot hold grants back, and for `reset_tokens` where it cannot set its tokens back;
+    /// `InvalidInput` for a longest lease out of its range.
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error>;
 
     /// The difference between the store's wall clock and this process's, in microseconds (positive

@@ -62,6 +62,11 @@ pub struct Page {
 pub struct Init {
     /// The operator's word that no lock of this store can be held: grants start at once.
     pub first_use: bool,
+    /// The operator's word that the store was set back to an older state, such as a snapshot, a backup or a
+    /// copy: locks may be held that it does not know. Nothing is granted for the longest lease that may
+    /// be held, and all later tokens are above those that may have been granted. A store that
+    /// cannot do this refuses with `Unsupported`. It contradicts `first_use`.
+    pub restored: bool,
     /// The store's longest lease; `None` keeps what is set, or 30 s on a new store.
     #[serde(with = "crate::time::humane::option")]
     pub longest_lease: Option<Duration>,
@@ -75,17 +80,30 @@ pub struct Init {
 }
 
 impl Init {
-    /// For a store that cannot set its tokens back.
+    /// Refuses [`restored`](Self::restored) in a store that cannot hold grants back on an operator's word.
     ///
     /// # Errors
-    /// `Unsupported` if it is to.
-    pub fn check_tokens_stay(&self) -> Result<(), Error> {
-        match self.reset_tokens {
-            true => {
-                Err(Error::new(ErrorKind::Unsupported, "this store cannot set its tokens back"))
-            }
-            false => Ok(()),
+    /// `Unsupported` with the reason, if it was asked for.
+    pub fn refuse_restored(&self, why: &str) -> Result<(), Error> {
+        if self.restored {
+            let message = format!("this store cannot be told that it was restored: {why}");
+            return Err(Error::new(ErrorKind::Unsupported, message));
         }
+        Ok(())
+    }
+
+    /// Refuses [`reset_tokens`](Self::reset_tokens) in a store that cannot set its tokens back.
+    ///
+    /// # Errors
+    /// `Unsupported`, if it was asked for.
+    pub fn refuse_reset_tokens(&self) -> Result<(), Error> {
+        if self.reset_tokens {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "this store cannot set its tokens back",
+            ));
+        }
+        Ok(())
     }
 }
 

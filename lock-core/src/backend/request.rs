@@ -102,6 +102,9 @@ pub struct Grant {
     pub margin: Duration,
     /// For a grant pushed to a waiter: how long the store keeps it before a first renewal claims it.
     pub claim: Option<Duration>,
+    /// Whether an earlier try of the attempt, which the backend repeated itself, may yet be carried out: the core
+    /// abandons the owner after the release.
+    pub doubtful: bool,
     /// What the backend needs to know later: a lease id, votes per node.
     pub state: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -118,8 +121,16 @@ impl Grant {
             from: request.sent,
             margin: Duration::ZERO,
             claim: None,
+            doubtful: false,
             state: None,
         }
+    }
+
+    /// The same, where an earlier try of the attempt may yet be carried out.
+    #[must_use]
+    pub fn doubted(mut self) -> Self {
+        self.doubtful = true;
+        self
     }
 
     /// The same, pushed to a waiter that has `claim` to confirm it by a renewal.
@@ -146,6 +157,7 @@ impl fmt::Debug for Grant {
             .field("lease", &self.lease)
             .field("from", &self.from)
             .field("claim", &self.claim)
+            .field("doubtful", &self.doubtful)
             .finish_non_exhaustive()
     }
 }

@@ -93,6 +93,7 @@ impl Guard {
     /// until the lease is over. *Cancel safety*: the release goes on in the background.
     pub async fn release(self) -> Result<(), Error> {
         let inner = &self.handle.0;
+        let _in_flight = Inner::count(&**inner);
         // Latches an end of validity that nobody has noticed yet.
         let now = inner.env.now();
         if !inner.check_at(&self.held, now) || !self.held.finish(End::Released) {
@@ -149,6 +150,10 @@ pub(crate) async fn wait_for_loss(inner: &Arc<Inner>, held: &Arc<Held>) -> LossR
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        if self.held.valid_until().is_none() {
+            return;
+        }
+        let _in_flight = Inner::count(&*self.handle.0);
         if self.held.finish(End::Released) {
             self.handle.keeper.unregister(&self.held);
             let (inner, held) = (Arc::clone(&self.handle.0), Arc::clone(&self.held));

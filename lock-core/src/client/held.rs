@@ -77,6 +77,7 @@ impl Held {
             return Err(grant);
         }
         grant.lease = wanted.lease;
+        let doubtful = doubtful || grant.doubtful;
         let stays = granted.max(wanted.lease).max(grant.claim.unwrap_or_default());
         Ok(Self {
             grant,

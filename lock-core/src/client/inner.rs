@@ -3,12 +3,15 @@
 use std::{
     borrow::Borrow,
     fmt,
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
+use futures_util::future::select;
 use tokio::sync::Notify;
 
 use super::{
@@ -96,7 +99,8 @@ impl Inner {
         }
     }
 
-    /// Counts a call.
+    /// Counts a call. What takes a lock out of the keeper's care to release it counts itself before, so that `close`
+    /// finds it in one of the two places.
     pub(crate) fn count<I: Borrow<Self>>(inner: I) -> InFlight<I> {
         inner.borrow().in_flight.fetch_add(1, Ordering::SeqCst);
         InFlight(inner)
@@ -114,17 +118,19 @@ impl Inner {
         if self.closing.load(Ordering::SeqCst) { Err(closed()) } else { Ok(()) }
     }
 
-    /// Waits until no call is in flight.
-    pub(crate) async fn landed(&self) {
-        loop {
-            let landed = self.landed.notified();
-            tokio::pin!(landed);
-            landed.as_mut().enable();
-            if self.in_flight.load(Ordering::SeqCst) == 0 {
-                return;
+    /// Waits until no call is in flight, but not longer than `limit`.
+    pub(crate) async fn landed(&self, limit: Duration) {
+        let landed = pin!(async {
+            loop {
+                let mut landed = pin!(self.landed.notified());
+                landed.as_mut().enable();
+                if self.in_flight.load(Ordering::SeqCst) == 0 {
+                    return;
+                }
+                landed.await;
             }
-            landed.await;
-        }
+        });
+        select(landed, self.env.sleep(limit)).await;
     }
 
     /// A request of a fresh owner.
@@ -186,13 +192,14 @@ impl Inner {
     }
 
     /// What is left of the validity.
-    pub(crate) fn remaining(self: &Arc<Self>, held: &Arc<Held>) -> std::time::Duration {
+    pub(crate) fn remaining(self: &Arc<Self>, held: &Arc<Held>) -> Duration {
         let now: Instant = self.env.now();
-        held.valid_until().map_or(std::time::Duration::ZERO, |until| until.since(now))
+        held.valid_until().map_or(Duration::ZERO, |until| until.since(now))
     }
 
     /// Ends a lock that is lost, tells its holder, and frees what the store may still keep.
     pub(crate) fn lose(self: &Arc<Self>, held: &Arc<Held>, reason: LossReason) {
+        let _in_flight = Self::count(&**self);
         if !held.finish(End::Lost(reason)) {
             return;
         }

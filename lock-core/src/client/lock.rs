@@ -1,6 +1,6 @@
 //! One acquisition, step by step: `client.lock(name).lease(d).wait(d).acquire()`.
 
-use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{Either, select};
 
@@ -8,8 +8,8 @@ use super::{
     call::Call,
     guard::Guard,
     inner::{Handle, Inner},
-    monitor::Monitor,
     options::Wanted,
+    quarantine::{Limit, Patience},
     release::{self, Backoff},
     waiting::Waiting,
 };
@@ -41,19 +41,21 @@ impl TryAcquire {
 }
 
 /// A lock about to be acquired. Made by [`LockClient::lock`](crate::LockClient::lock).
+#[derive(Clone)]
 #[must_use = "nothing happens until `acquire` or `try_acquire`"]
 pub struct Lock {
     handle: Arc<Handle>,
     name: Result<LockName, Error>,
     wanted: Wanted,
     wait: Option<Duration>,
+    quarantine: Option<Limit>,
 }
 
 impl Lock {
     pub(crate) fn new(handle: Arc<Handle>, name: Result<LockName, Error>) -> Self {
         let lease = handle.options.lease;
         let wanted = Wanted { lease, at_least: None, hold_at_most: None };
-        Self { handle, name, wanted, wait: None }
+        Self { handle, name, wanted, wait: None, quarantine: None }
     }
 
     /// How long the store keeps the lock without renewal. Default: the client's `lease`.
@@ -66,6 +68,24 @@ impl Lock {
     /// Default: for ever.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
+        self
+    }
+
+    /// Lets [`acquire`](Lock::acquire) wait for the end of a quarantine apart from [`wait`](Lock::wait), which counts
+    /// from then. `limit` is called once, with what the store says of the quarantine, and returns for how long;
+    /// `|quarantine| quarantine.remaining` waits for its end (and up to 1% and 2 s more, since clocks differ and a store
+    /// may count whole seconds), and zero does not wait. When the limit is over, the rest counts as any wait.
+    ///
+    /// For jobs that must run once, with a `wait` of zero: a quarantine begins only with the first request after a loss
+    /// of data, so that all who start the job would find it. They come back together at its end; one gets the lock,
+    /// and [`at_least`](Lock::at_least) keeps it from those that come a little later.
+    ///
+    /// Default: a quarantine counts as any wait, since a caller that says `wait(2 s)` is to have its answer by then.
+    pub fn wait_for_quarantine<F>(mut self, limit: F) -> Self
+    where
+        F: Fn(&Quarantined) -> Duration + Send + Sync + 'static,
+    {
+        self.quarantine = Some(Arc::new(limit));
         self
     }
 
@@ -89,7 +109,8 @@ impl Lock {
         Ok(name)
     }
 
-    /// Makes one attempt and does not wait.
+    /// Makes one attempt and does not wait: an attempt of its own also where other tasks of this process wait for the
+    /// lock, or are about to be answered.
     ///
     /// *Errors*: `InvalidInput` before the store is touched; what the store reports; `Timeout` after
     /// the client's `call_timeout`. Contention is not an error. *Cancel safety*: an attempt that was
@@ -137,7 +158,12 @@ impl Lock {
                     self.handle
                         .adopt(Box::pin(async move { release::abandon(&inner, request).await }));
                 }
-                result
+                // The answer to a repeat holds, whatever an earlier try may do.
+                match result.as_ref().map_err(Error::blocked) {
+                    Err(Some(Blocked::Busy(busy))) => Ok(Attempt::Busy(busy.clone())),
+                    Err(Some(Blocked::Quarantined(why))) => Ok(Attempt::Quarantined(why.clone())),
+                    _ => result,
+                }
             }
             None => {
                 let limit = humantime::format_duration(limit);
@@ -149,11 +175,32 @@ impl Lock {
 
     /// Acquires the lock, waiting in the store's queue where it has one.
     ///
+    /// Tasks of one client that wait for one lock share an attempt and a place there, and are served in the order of
+    /// their calls.
+    ///
     /// *Errors*: `InvalidInput` before the store is touched; `Timeout` when the wait is over, with what
     /// stood in the way in [`Error::blocked`]; what the store reports and waiting cannot mend. While
     /// the store is unreachable it tries again until the wait is over. *Cancel safety*: dropping it
     /// gives the place up and releases what was granted meanwhile.
-    pub async fn acquire(self) -> Result<Guard, Error> {
+    pub async fn acquire(mut self) -> Result<Guard, Error> {
+        let Some(limit) = self.quarantine.clone() else { return self.acquire_once().await };
+        let mut patience = Patience::new(limit);
+        loop {
+            let result = self.clone().acquire_once().await;
+            let Err(error) = &result else { return result };
+            if patience.pause(&*self.handle.env, error).await {
+                continue;
+            }
+            let held_back = matches!(error.blocked(), Some(Blocked::Quarantined(_)));
+            // What is left of the quarantine counts as any wait.
+            if !held_back || self.quarantine.take().is_none() || self.wait == Some(Duration::ZERO) {
+                return result;
+            }
+        }
+    }
+
+    /// The same; where a quarantine is waited for apart, one that is found at first is an error at once.
+    async fn acquire_once(self) -> Result<Guard, Error> {
         if self.wait == Some(Duration::ZERO) {
             let name = self.name.clone()?;
             return match self.try_acquire().await? {
@@ -168,15 +215,19 @@ impl Lock {
         let _in_flight = Inner::begin(&***self.handle)?;
         let env = &self.handle.env;
         let deadline = self.wait.map(|wait| env.now() + wait);
-        // Who finds others of this process waiting goes behind them and asks nothing of the store.
+        // A task that finds others of this process waiting, or asking, goes behind them and asks nothing of the store.
         let mut in_the_way = None;
-        if !self.handle.waiting.has(name) {
+        let first = Waiting::first(&self.handle, name);
+        if first.is_some() {
             match self.try_first(name, deadline).await? {
                 Ok(guard) => return Ok(guard),
+                Err(held_back @ Blocked::Quarantined(_)) if self.quarantine.is_some() => {
+                    return Err(blocked(name, Some(held_back)));
+                }
                 Err(blocked) => in_the_way = Some(blocked),
             }
         }
-        let mut ticket = Waiting::join(&self.handle, name, self.wanted, in_the_way)?;
+        let mut ticket = Waiting::join(&self.handle, name, self.wanted, in_the_way, first)?;
         let reply = match deadline {
             None => (&mut ticket.reply).await,
             Some(at) => {
@@ -235,41 +286,12 @@ impl Lock {
             }
         }
     }
-
-    /// Acquires the lock, runs `work`, and releases the lock. If the lock is lost meanwhile, the
-    /// future of `work` is dropped.
-    ///
-    /// *Errors*: as [`acquire`](Lock::acquire); `Lost` when the work was cut short; as
-    /// [`Guard::release`] when it had ended.
-    pub async fn with<F, W>(self, work: F) -> Result<W::Output, Error>
-    where
-        F: FnOnce(Monitor) -> W,
-        W: Future,
-    {
-        let guard = self.acquire().await?;
-        let monitor = guard.monitor();
-        let outcome = {
-            let (lost, work) = (pin!(guard.lost()), pin!(work(monitor)));
-            match select(work, lost).await {
-                Either::Left((output, _)) => Ok(output),
-                Either::Right((reason, _)) => Err(reason),
-            }
-        };
-        match outcome {
-            Ok(output) => guard.release().await.map(|()| output),
-            Err(reason) => {
-                Err(Error::new(ErrorKind::Lost, "the lock was lost and the work stopped")
-                    .with_source(reason)
-                    .on(guard.name()))
-            }
-        }
-    }
 }
 
 fn blocked(name: &LockName, blocked: Option<Blocked>) -> Error {
     let why = match &blocked {
         Some(Blocked::Busy(busy)) => match &busy.holder {
-            Some(holder) => format!("held by {} ({})", holder.label, holder.owner),
+            Some(holder) => format!("held by {:?} ({})", holder.label, holder.owner),
             None => "others wait for it".into(),
         },
         Some(Blocked::Quarantined(held_back)) => format!(

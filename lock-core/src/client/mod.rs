@@ -9,22 +9,25 @@ mod keeper;
 mod lock;
 mod monitor;
 mod options;
+mod quarantine;
 mod release;
 mod renewal;
 mod waiting;
+mod with;
 
 use std::{
     fmt,
     sync::{Arc, atomic::Ordering},
 };
 
-use futures_util::future::{join_all, select};
+use futures_util::future::{join, join_all};
 
 pub use self::{
     guard::Guard,
     lock::{Lock, TryAcquire},
     monitor::Monitor,
     options::ClientOptions,
+    with::{Finished, WithError},
 };
 use self::{
     held::End,
@@ -85,7 +88,8 @@ impl LockClient {
     }
 
     /// Refuses new work, turns waiters away, waits for calls in flight (bounded by the call
-    /// time-out), releases everything held, and ends the store's background work.
+    /// time-out), releases everything held, waits for all releases (bounded likewise), and ends the store's
+    /// background work.
     ///
     /// Guards that are still alive are lost, with the reason `Closed`. *Cancel safety*: what was begun
     /// goes on in the background.
@@ -94,16 +98,21 @@ impl LockClient {
         inner.closing.store(true, Ordering::SeqCst);
         inner.waiting.refuse_all(&inner::closed());
         let limit = inner.options.call_timeout;
-        let landed = std::pin::pin!(inner.landed());
-        select(landed, inner.env.sleep(limit)).await;
+        inner.landed(limit).await;
         let releases = inner.keeper.close().into_iter().filter_map(|held| {
+            let in_flight = Inner::count(&**inner);
             let ours = held.finish(End::Lost(LossReason::Closed));
             ours.then(|| {
                 let work = release::release(Arc::clone(inner), held, inner.env.now());
-                call::Call::new(inner, work, release::after_release).within(limit)
+                let call = call::Call::new(inner, work, release::after_release).within(limit);
+                async move {
+                    let _in_flight = in_flight;
+                    call.await
+                }
             })
         });
-        join_all(releases).await;
+        // Others have given up what the keeper had no more: guards just before, another `close`, or a loss.
+        join(join_all(releases), inner.landed(limit)).await;
         inner.backend.close().await;
     }
 }

@@ -115,7 +115,7 @@ pub(crate) fn finish(inner: Arc<Inner>, held: Arc<Held>) -> impl Future<Output =
 
 /// Releases a grant that never became a guard.
 pub(crate) async fn give_back(inner: &Arc<Inner>, grant: Grant, doubtful: bool) {
-    if doubtful {
+    if doubtful || grant.doubtful {
         return bury(inner, &grant).await;
     }
     let mut backoff = Backoff::until(inner.env.now() + grant.lease);

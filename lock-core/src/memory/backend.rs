@@ -60,6 +60,10 @@ impl Backend for Memory {
         Ok(format!("memory:{}", self.number))
     }
 
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         Arc::clone(&self.store().promised)
     }
@@ -144,7 +148,9 @@ impl Backend for Memory {
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        init.check_tokens_stay().map_err(|error| error.at("memory", "init"))?;
+        let refused = init.refuse_restored("it lives in this process, and has no older state");
+        refused.map_err(|error| error.at("memory", "init"))?;
+        init.refuse_reset_tokens().map_err(|error| error.at("memory", "init"))?;
         let mut store = self.store();
         if let Some(longest) = init.longest_lease {
             if longest < Self::SHORTEST_LEASE {

@@ -24,6 +24,10 @@ impl Backend for Both {
         Err(Error::new(ErrorKind::Unsupported, refusal).at("migration", "identity"))
     }
 
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         promise::of_both(&self.stores, &self.promised)
     }
@@ -124,6 +128,12 @@ impl Backend for Both {
         let first = self.stores[0].clock_difference_micros().await?;
         let second = self.stores[1].clock_difference_micros().await?;
         Ok(first.into_iter().chain(second).max_by_key(|micros| micros.unsigned_abs()))
+    }
+
+    /// In phase `Both` the higher of the two.
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        let first = self.stores[0].highest_token().await?;
+        Ok(first.max(self.stores[1].highest_token().await?))
     }
 
     async fn close(&self) {

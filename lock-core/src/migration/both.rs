@@ -241,14 +241,23 @@ impl Both {
 
     /// Gives back what an attempt has taken that failed.
     async fn give_back(&self, side: usize, grant: &Grant) -> Result<(), Failure> {
-        let released = self.stores[side].release(grant, Release::default()).await;
-        released.map(drop).map_err(|error| {
-            let message = "one store may have kept a grant that the other refused";
+        let unknown = |message: &str| {
             let unknown = Error::new(ErrorKind::OutcomeUnknown, message);
-            let used_up = error.is_ambiguous();
-            let error = unknown.with_source(error).at("migration", "acquire").on(&grant.name);
-            Failure { error, used_up }
-        })
+            unknown.at("migration", "acquire").on(&grant.name)
+        };
+        match self.stores[side].release(grant, Release::default()).await {
+            // The core asks again, or abandons the owner.
+            Ok(_) if grant.doubtful => {
+                Err(unknown("one store may yet carry out an earlier try of the attempt").into())
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let used_up = error.is_ambiguous();
+                let error = unknown("one store may have kept a grant that the other refused")
+                    .with_source(error);
+                Err(Failure { error, used_up })
+            }
+        }
     }
 
     /// In both stores, whatever the other says.

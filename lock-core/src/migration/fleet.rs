@@ -164,7 +164,7 @@ pub struct Refusal {
 }
 
 fn list(members: &[Member]) -> String {
-    let names: Vec<_> = members.iter().map(|member| member.label.to_string()).collect();
+    let names: Vec<_> = members.iter().map(|member| format!("{:?}", member.label)).collect();
     names.join(", ")
 }
 

@@ -33,6 +33,10 @@ impl Backend for Migration {
         Err(Error::new(ErrorKind::Unsupported, refusal).at("migration", "identity"))
     }
 
+    fn answers_at_once(&self) -> bool {
+        self.backend().answers_at_once()
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         self.backend().guarantees()
     }
@@ -82,6 +86,10 @@ impl Backend for Migration {
 
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
         self.backend().clock_difference_micros().await
+    }
+
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        self.backend().highest_token().await
     }
 
     async fn close(&self) {

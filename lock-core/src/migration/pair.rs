@@ -28,6 +28,7 @@ impl Pair {
         grant.lease = grants[0].lease.min(grants[1].lease);
         grant.margin = grants[0].margin.max(grants[1].margin);
         grant.claim = grants.iter().filter_map(|grant| grant.claim).min();
+        grant.doubtful = grants.iter().any(|grant| grant.doubtful);
         grant.with_state(Arc::new(Self { grants, released: Default::default() }))
     }
 

@@ -191,9 +191,10 @@ impl Turn for MigrationTurn {
             None if lost.is_some() => self.stores[1].abandon(&self.request).await,
             None => Ok(()),
         };
-        if let Some(held) = held {
+        let doubtful = held.as_ref().is_some_and(|held| held.doubtful);
+        if let Some(held) = held.filter(|_| !doubtful) {
             self.stores[0].release(&held, Release::default()).await?;
-        } else if lost.is_some() {
+        } else if doubtful || lost.is_some() {
             self.stores[0].abandon(&self.request).await?;
         }
         left

@@ -67,6 +67,10 @@ impl Backend for Single {
         self.store.identity().await
     }
 
+    fn answers_at_once(&self) -> bool {
+        self.store.answers_at_once()
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         promise::of_one(&*self.store, &self.promised)
     }
@@ -135,6 +139,10 @@ impl Backend for Single {
 
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
         self.store.clock_difference_micros().await
+    }
+
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        self.store.highest_token().await
     }
 
     async fn close(&self) {

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -11,8 +11,8 @@ use std::{
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Init,
-    Instant, LockName, LockState, Memory, Outcome, Page, Release, Released, Renewal, Request,
-    Signal, StoreSettings, Turn,
+    Instant, LockName, LockState, Memory, Outcome, Page, Quarantined, Release, Released, Renewal,
+    Request, Signal, StoreSettings, Turn,
 };
 use tokio::sync::Notify;
 
@@ -40,6 +40,11 @@ pub(crate) struct Gate {
     /// Attempts are carried out, and their answers wait for `open`.
     pub(crate) shut: AtomicBool,
     pub(crate) open: Notify,
+    /// Attempts wait for `open` and are refused.
+    pub(crate) broken: AtomicBool,
+    /// Releases wait for `open`, and are carried out then unless the store was closed meanwhile.
+    pub(crate) slow: AtomicBool,
+    closed: AtomicBool,
     /// Requests for a place are never answered.
     pub(crate) mute: AtomicBool,
     /// Places hear nothing and are to ask at once.
@@ -48,6 +53,8 @@ pub(crate) struct Gate {
     /// carries nothing.
     pub(crate) halves: AtomicBool,
     refused: AtomicBool,
+    /// Until when nothing is granted.
+    pub(crate) quarantine: OnceLock<tokio::time::Instant>,
     /// How many owners were abandoned.
     pub(crate) abandoned: AtomicUsize,
     /// How many attempts have been made.
@@ -58,6 +65,11 @@ pub(crate) struct Gate {
 impl Gate {
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    fn quarantined(&self) -> Option<Quarantined> {
+        let remaining = self.quarantine.get()?.duration_since(tokio::time::Instant::now());
+        (!remaining.is_zero()).then(|| Quarantined { remaining, why: "planted".into() })
     }
 
     /// Waits for the next attempt to reach the store.
@@ -82,6 +94,13 @@ impl Backend for Gate {
         if self.down.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, "down"));
         }
+        if let Some(told) = self.quarantined() {
+            return Ok(Attempt::Quarantined(told));
+        }
+        if self.broken.load(Ordering::SeqCst) {
+            self.open.notified().await;
+            return Err(Error::new(ErrorKind::Auth, "refused"));
+        }
         let answer = self.memory.try_acquire(request).await;
         if self.shut.load(Ordering::SeqCst) {
             self.open.notified().await;
@@ -92,6 +111,9 @@ impl Backend for Gate {
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
         if self.mute.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
+        }
+        if let Some(told) = self.quarantined() {
+            return Ok(Enqueued::Quarantined(told));
         }
         match self.memory.enqueue(request).await? {
             Enqueued::Waiting(turn, mut busy) if self.deaf.load(Ordering::SeqCst) => {
@@ -112,6 +134,12 @@ impl Backend for Gate {
     }
 
     async fn release(&self, grant: &Grant, mut how: Release<'_>) -> Result<Released, Error> {
+        if self.slow.load(Ordering::SeqCst) {
+            self.open.notified().await;
+            if self.closed.load(Ordering::SeqCst) {
+                return Err(Error::new(ErrorKind::Config, "the store is closed"));
+            }
+        }
         if let Some(next) = how.next.filter(|_| self.halves.swap(false, Ordering::SeqCst)) {
             self.memory.enqueue(next).await?;
             self.refused.store(true, Ordering::SeqCst);
@@ -147,5 +175,7 @@ impl Backend for Gate {
         Ok(None)
     }
 
-    async fn close(&self) {}
+    async fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
 }

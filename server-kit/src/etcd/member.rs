@@ -144,6 +144,11 @@ impl Member {
         data_path(self.process.folder())
     }
 
+    /// The file of its key-value store; its log is in others.
+    pub fn database(&self) -> PathBuf {
+        self.data().join("member/snap/db")
+    }
+
     /// Waits until it serves reads that need a majority.
     ///
     /// # Errors

@@ -4,18 +4,18 @@
 -- ago are forgotten: no statement of theirs is under way. No more than a thousand are kept. No row is made with
 -- an old watermark: see insert.sql.
 INSERT INTO {locks} AS l (name, token, version, expires, kept, buried, buried_at)
-SELECT $1, coalesce(max(m.watermark), 0), 0, {now}, false, ARRAY[$2], ARRAY[{now}]
+SELECT $1, coalesce(pg_catalog.max(m.watermark), 0), 0, {now}, false, ARRAY[$2], ARRAY[{now}]
 FROM {marker} AS m
 ON CONFLICT (name) DO UPDATE SET
     owner = CASE WHEN l.owner = $2 AND NOT l.kept THEN NULL ELSE l.owner END,
-    turn = CASE WHEN left(l.waiters[1], 32) = $2 THEN NULL ELSE l.turn END,
+    turn = CASE WHEN pg_catalog.left(l.waiters[1], 32) = $2 THEN NULL ELSE l.turn END,
     (waiters, heard) = (
-        SELECT array_agg(p.place ORDER BY p.at), array_agg(p.heard ORDER BY p.at)
+        SELECT pg_catalog.array_agg(p.place ORDER BY p.at), pg_catalog.array_agg(p.heard ORDER BY p.at)
         FROM unnest(l.waiters, l.heard) WITH ORDINALITY AS p (place, heard, at)
-        WHERE left(p.place, 32) <> $2
+        WHERE pg_catalog.left(p.place, 32) <> $2
     ),
     (buried, buried_at) = (
-        SELECT array_agg(b.owner), array_agg(b.at)
+        SELECT pg_catalog.array_agg(b.owner), pg_catalog.array_agg(b.at)
         FROM (
             SELECT $2 AS owner, {now} AS at
             UNION ALL

@@ -1,32 +1,66 @@
--- The place $2 of the name $1 says that it is there; it goes to the end if it is not in the queue and
--- does not hold the lock already. With no $2 the queue is only looked after. Places that were not heard
--- of for $4 are gone, and so is a first one that left what is free lie for $3; a clock that was set back
--- does not make it longer.
-UPDATE {locks} AS l SET (waiters, heard, turn) = (
-    SELECT array_agg(q.place ORDER BY q.at), array_agg(q.heard ORDER BY q.at), CASE
-        WHEN l.owner IS NOT NULL AND l.expires > {now} THEN NULL
-        WHEN l.turn > {now} AND l.turn <= {now} + $3::interval
-            AND (array_agg(q.place ORDER BY q.at))[1] = l.waiters[1] THEN l.turn
-        ELSE {now} + $3::interval
-    END
+-- An attempt at $1 and the place after it, in one step: the row's lock is had first, and all is decided of the row
+-- that is then there. No condition of whether it is free stands behind WHERE, where it would pass over a row that
+-- another is just giving up or taking.
+-- $2 owner, $3 label, $4 lease, $5 floor + 1, $6 its place, or null for an attempt without one, $7 how long what is
+-- free waits for the first place, $8 after how long a place that was not heard of is gone.
+-- What is free is granted to the first place, or if nobody waits; what the owner holds already is renewed. A place that
+-- is granted nothing is heard of, and goes to the end of the queue if it is not in it: but not to wait alone for a
+-- quarantine. Places that were not heard of are gone, and so is a first one that left what is free lie; a clock that was
+-- set back does not make its time longer.
+UPDATE {locks} AS l SET (
+    owner, label, token, version, expires, kept, store, itself, waiters, heard, turn
+) = (
+    SELECT
+        CASE WHEN a.takes THEN $2 ELSE l.owner END,
+        CASE WHEN a.takes THEN $3 ELSE l.label END,
+        CASE WHEN a.takes THEN greatest({micros}, l.token + 1, $5) ELSE l.token END,
+        CASE WHEN a.takes THEN l.version + 1 ELSE l.version END,
+        CASE
+            WHEN a.takes THEN {now} + $4
+            WHEN a.holds AND NOT l.kept THEN greatest(l.expires, {now} + $4)
+            ELSE l.expires
+        END,
+        l.kept AND NOT a.takes,
+        CASE WHEN a.takes THEN {here} ELSE l.store END,
+        CASE WHEN a.takes THEN l.tableoid ELSE l.itself END,
+        CASE WHEN NOT a.takes THEN a.places WHEN pg_catalog.cardinality(a.places) > 1 THEN a.places[2:] END,
+        CASE WHEN NOT a.takes THEN a.heard WHEN pg_catalog.cardinality(a.heard) > 1 THEN a.heard[2:] END,
+        CASE
+            WHEN a.takes OR NOT a.free THEN NULL
+            WHEN l.turn > a.now AND l.turn <= a.now + $7::interval AND a.places[1] = l.waiters[1]
+                THEN l.turn
+            ELSE a.now + $7::interval
+        END
     FROM (
-        SELECT p.place, CASE WHEN p.place = $2 THEN {now} ELSE p.heard END AS heard, p.at
-        FROM unnest(l.waiters, l.heard) WITH ORDINALITY AS p (place, heard, at)
-        WHERE p.place = $2 OR (
-            p.heard > {now} - $4::interval AND NOT (
-                p.at = 1 AND (l.owner IS NULL OR l.expires <= {now})
-                AND coalesce(l.turn <= {now} OR l.turn > {now} + $3::interval, false)
-            )
-        )
-        UNION ALL
-        SELECT $2, {now}, 2147483647
-        WHERE $2 IS NOT NULL AND NOT coalesce($2 = ANY (l.waiters), false)
-            AND NOT coalesce(l.owner = left($2, 32) AND l.expires > {now}, false)
-    ) AS q
+        SELECT r.*, q.*, r.grants AND q.places[1] IS NOT DISTINCT FROM $6 AS takes
+        FROM (
+            SELECT t.now, f.free, NOT f.free AND l.owner = $2 AS holds,
+                f.free AND EXISTS (SELECT 1 FROM {marker} AS m WHERE {granting}) AS grants
+            FROM (SELECT {now} AS now) AS t
+            CROSS JOIN LATERAL (SELECT l.owner IS NULL OR l.expires <= t.now AS free) AS f
+        ) AS r
+        CROSS JOIN LATERAL (
+            SELECT pg_catalog.array_agg(p.place ORDER BY p.at) AS places, pg_catalog.array_agg(p.heard ORDER BY p.at) AS heard
+            FROM (
+                SELECT w.place, CASE WHEN w.place = $6 THEN r.now ELSE w.heard END AS heard, w.at
+                FROM unnest(l.waiters, l.heard) WITH ORDINALITY AS w (place, heard, at)
+                WHERE w.place = $6 OR (
+                    w.heard > r.now - $8::interval AND NOT (
+                        w.at = 1 AND r.free
+                        AND coalesce(l.turn <= r.now OR l.turn > r.now + $7::interval, false)
+                    )
+                )
+                UNION ALL
+                SELECT $6, r.now, 2147483647
+                WHERE $6 IS NOT NULL AND NOT coalesce($6 = ANY (l.waiters), false)
+                    AND NOT r.holds AND (r.grants OR NOT r.free OR l.waiters IS NOT NULL)
+            ) AS p
+        ) AS q
+    ) AS a
 )
-WHERE name = $1
-    AND (l.waiters IS NOT NULL OR (l.owner IS NOT NULL AND l.expires > {now}))
-    AND (l.buried IS NULL OR coalesce(left($2, 32), '') <> ALL (l.buried))
-RETURNING {columns}, array_position(waiters, $2) AS place, CASE
-    WHEN (owner IS NULL OR expires <= {now}) AND waiters[1] <> coalesce($2, '') THEN {tell_first}
-END
+WHERE name = $1 AND {unburied}
+RETURNING {columns}, pg_catalog.array_position(waiters, $6) AS place,
+    coalesce(owner = $2 AND expires > {now} AND NOT kept, false) AS granted,
+    CASE
+        WHEN (owner IS NULL OR expires <= {now}) AND waiters[1] <> coalesce($6, '') THEN {tell_first}
+    END

@@ -1,2 +1,2 @@
 -- Which cluster, database and tables these are.
-SELECT {here} || '/' || '{settings}'::regclass::oid
+SELECT {here} || '/' || '{settings}'::regclass::oid::text

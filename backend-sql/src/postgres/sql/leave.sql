@@ -4,7 +4,7 @@ UPDATE {locks} AS l SET
     owner = CASE WHEN l.owner = $2 THEN NULL ELSE l.owner END,
     turn = CASE WHEN l.waiters[1] = $3 THEN NULL ELSE l.turn END,
     (waiters, heard) = (
-        SELECT array_agg(p.place ORDER BY p.at), array_agg(p.heard ORDER BY p.at)
+        SELECT pg_catalog.array_agg(p.place ORDER BY p.at), pg_catalog.array_agg(p.heard ORDER BY p.at)
         FROM unnest(l.waiters, l.heard) WITH ORDINALITY AS p (place, heard, at)
         WHERE p.place <> $3
     )

@@ -1,16 +1,20 @@
 -- After a loss: nothing is granted for the longest lease, unless the quarantine is off. Leaves a
 -- marker alone that is right. Rows that are there all the same are no proof of anything any more.
+-- $1 the longest that the longest lease ever was, as far as the client knows: a standby that was promoted may not have
+-- heard of the last raise.
 WITH doubted AS (
     UPDATE {locks} SET store = NULL WHERE store IS NOT NULL
 )
 INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised)
 SELECT 1, {here}, '{marker}'::regclass, {now} + s.held_back, 0, 'epoch'
 FROM (
-    SELECT CASE WHEN quarantined THEN quarantine ELSE interval '0' END AS held_back FROM {settings}
+    SELECT CASE WHEN quarantined THEN greatest(quarantine, $1) ELSE interval '0' END AS held_back
+    FROM {settings}
 ) AS s
 ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself,
     grants_from = {now} + (
-        SELECT CASE WHEN quarantined THEN quarantine ELSE interval '0' END FROM {settings}
+        SELECT CASE WHEN quarantined THEN greatest(quarantine, $1) ELSE interval '0' END
+        FROM {settings}
     )
 WHERE (m.store, m.itself) <> (excluded.store, excluded.itself)

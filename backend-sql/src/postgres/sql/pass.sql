@@ -3,20 +3,20 @@
 -- that. Nothing is done for a first place that was not heard of for $5, or that wants to be asked. That
 -- the row was granted in this very store shows that nothing was lost since: see retake.sql.
 UPDATE {locks} AS l SET
-    owner = left(l.waiters[1], 32), label = substr(l.waiters[1], 66),
-    client = substr(l.waiters[1], 33, 32),
+    owner = pg_catalog.left(l.waiters[1], 32), label = pg_catalog.substr(l.waiters[1], 66),
+    client = pg_catalog.substr(l.waiters[1], 33, 32),
     token = greatest({micros}, l.token + 1), version = l.version + 1,
     expires = {now} + $3::interval, kept = false,
-    waiters = CASE WHEN $4::text IS NULL THEN nullif(l.waiters[2:], '{}')
-        ELSE array_append(l.waiters[2:], $4) END,
-    heard = CASE WHEN $4 IS NULL THEN nullif(l.heard[2:], '{}')
-        ELSE array_append(l.heard[2:], {now}) END,
+    waiters = CASE WHEN $4::text IS NOT NULL THEN pg_catalog.array_append(l.waiters[2:], $4)
+        WHEN pg_catalog.cardinality(l.waiters) > 1 THEN l.waiters[2:] END,
+    heard = CASE WHEN $4 IS NOT NULL THEN pg_catalog.array_append(l.heard[2:], {now})
+        WHEN pg_catalog.cardinality(l.heard) > 1 THEN l.heard[2:] END,
     turn = NULL
 WHERE name = $1 AND owner = $2 AND expires > {now}
-    AND substr(l.waiters[1], 65, 1) = '+' AND l.heard[1] > {now} - $5::interval
-    AND (l.buried IS NULL OR coalesce(left($4, 32), '') <> ALL (l.buried))
+    AND pg_catalog.substr(l.waiters[1], 65, 1) = '+' AND l.heard[1] > {now} - $5::interval
+    AND (l.buried IS NULL OR coalesce(pg_catalog.left($4, 32), '') <> ALL (l.buried))
     AND l.store = {here} AND l.itself = l.tableoid
-RETURNING token, pg_notify(
+RETURNING token, pg_catalog.pg_notify(
     'leasehold_' || client,
-    owner || ' ' || token || CASE WHEN waiters IS NULL THEN ' 0' ELSE ' 1' END
+    owner || ' ' || token::text || CASE WHEN waiters IS NULL THEN ' 0' ELSE ' 1' END
 )

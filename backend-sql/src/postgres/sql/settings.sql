@@ -1,2 +1,4 @@
--- The store's longest lease in microseconds, and whether it has a quarantine.
-SELECT (date_part('epoch', longest_lease) * 1000000)::bigint, quarantined FROM {settings}
+-- The store's longest lease, and the longest that it ever was, in microseconds, and whether it has a quarantine.
+SELECT (pg_catalog.date_part('epoch', longest_lease) * 1000000::double precision)::bigint,
+    (pg_catalog.date_part('epoch', quarantine) * 1000000::double precision)::bigint, quarantined
+FROM {settings}

@@ -7,6 +7,6 @@ DELETE FROM {locks} AS l USING {marker} AS m
 WHERE (l.owner IS NULL OR l.expires <= {now})
     AND l.token <= m.watermark AND m.raised + interval '1 minute' <= {now}
     AND NOT EXISTS (
-        SELECT 1 FROM unnest(l.heard) AS heard WHERE heard > {now} - interval '1 minute'
+        SELECT 1 FROM pg_catalog.unnest(l.heard) AS heard WHERE heard > {now} - interval '1 minute'
     )
-    AND NOT EXISTS (SELECT 1 FROM unnest(l.buried_at) AS at WHERE at > {now} - interval '1 hour')
+    AND NOT EXISTS (SELECT 1 FROM pg_catalog.unnest(l.buried_at) AS at WHERE at > {now} - interval '1 hour')

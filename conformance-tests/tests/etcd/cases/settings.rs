@@ -8,8 +8,13 @@ use lock_core::{Backend as _, Init};
 use super::{PATIENCE, open, pair, start};
 use crate::store::EtcdBackend;
 
-const FIRST_USE: Init =
-    Init { first_use: true, longest_lease: None, quarantine: None, reset_tokens: false };
+const FIRST_USE: Init = Init {
+    first_use: true,
+    restored: false,
+    longest_lease: None,
+    quarantine: None,
+    reset_tokens: false,
+};
 
 /// A changed longest lease waits the old one out.
 async fn begin_quarantine(store: &EtcdBackend, longest: u64) {

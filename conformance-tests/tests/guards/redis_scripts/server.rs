@@ -21,12 +21,13 @@ macro_rules! script {
     ($($name:literal)+) => { concat!($(include_str!(concat!("../../../../backend-redis/src/scripts/", $name, ".lua")), "\n"),+) };
 }
 
-const ACQUIRE: &str =
+pub(crate) const LIMITS: &str = file!("limits");
+pub(crate) const ACQUIRE: &str =
     script!("open" "take" "acquire_fast" "unpack_acquire" "limits" "common" "acquire");
-const RELEASE: &str = script!(
+pub(crate) const RELEASE: &str = script!(
     "release_fast" "open" "take" "release_next" "limits" "hand_on" "unpack_release" "common" "release"
 );
-const BATCH: &str = script!("batch");
+pub(crate) const BATCH: &str = script!("batch");
 const ABANDON: &str = script!("limits" "common" "abandon");
 const RAISE: &str = script!("limits" "common" "raise");
 const INIT: &str = script!("limits" "common" "init");

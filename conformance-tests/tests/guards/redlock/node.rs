@@ -13,7 +13,9 @@ use super::super::{
 };
 
 /// Put together as by `Script::in_epoch` of backend-redis.
-const ACQUIRE: &str = concat!(
+pub(crate) const ACQUIRE_FAST: &str =
+    include_str!("../../../../backend-redlock/src/scripts/acquire_fast.lua");
+pub(crate) const ACQUIRE: &str = concat!(
     include_str!("../../../../backend-redlock/src/scripts/acquire_fast.lua"),
     "\n",
     include_str!("../../../../backend-redis/src/scripts/limits.lua"),
@@ -22,8 +24,8 @@ const ACQUIRE: &str = concat!(
     "\n",
     include_str!("../../../../backend-redlock/src/scripts/acquire.lua"),
 );
-const BATCH: &str = include_str!("../../../../backend-redlock/src/scripts/batch.lua");
-const FREE: &str = include_str!("../../../../backend-redlock/src/scripts/free.lua");
+pub(crate) const BATCH: &str = include_str!("../../../../backend-redlock/src/scripts/batch.lua");
+pub(crate) const FREE: &str = include_str!("../../../../backend-redlock/src/scripts/free.lua");
 const RENEW: &str = include_str!("../../../../backend-redlock/src/scripts/renew.lua");
 const WRITE: &str = include_str!("../../../../backend-redlock/src/scripts/write.lua");
 

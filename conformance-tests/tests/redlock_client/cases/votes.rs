@@ -119,7 +119,7 @@ async fn a_renewal_by_a_clock_that_is_off_does_not_count() {
 async fn two_addresses_of_one_server_are_refused() {
     let servers = Redis::start_many(2, RedisOptions::new()).await.unwrap();
     let [one, two] = [servers[0].address(), servers[1].address()];
-    let url = format!("redlock://{one},localhost:{},{two}?protocol=resp2", one.port());
+    let url = format!("redlock://{one},localhost:{},{two}", one.port());
     let error = crate::connect(&url).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
 }

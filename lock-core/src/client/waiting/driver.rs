@@ -72,22 +72,27 @@ pub(super) struct Driver {
     /// For the next look at the guard that is followed: another, since a suspend makes a timer as late as its span
     /// is long.
     looks: Alarm,
-    _in_flight: Option<InFlight<Arc<Inner>>>,
+    /// Nobody waited any more.
+    deserted: bool,
+    _in_flight: InFlight<Arc<Inner>>,
 }
 
 impl Drop for Driver {
     /// Also by a panic, or where the runtime ends or never was: the waiters then learn that nobody asks for them.
     fn drop(&mut self) {
-        self.handle.waiting.remove(&self.queue);
+        if !self.deserted {
+            self.handle.waiting.remove(&self.queue);
+        }
     }
 }
 
 impl Driver {
     /// Made before its task, so that a task that never runs leaves no queue behind either.
     pub(super) fn new(handle: Arc<Handle>, queue: Arc<Queue>) -> Self {
-        let in_flight = Inner::begin(Arc::clone(&handle.0)).ok();
+        let in_flight = Inner::count(Arc::clone(&handle.0));
         let (polls, looks) = (Alarm::default(), Alarm::default());
-        Self { handle, queue, pause: Duration::ZERO, polls, looks, _in_flight: in_flight }
+        let (pause, deserted) = (Duration::ZERO, false);
+        Self { handle, queue, pause, polls, looks, deserted, _in_flight: in_flight }
     }
 
     /// Runs until nobody waits.
@@ -115,11 +120,8 @@ impl Driver {
                 Step::Follow(followed) => followed.give_up(inner).await,
                 Step::Enqueue(None) | Step::Pause(_, None) => {}
             }
-            return if self.handle.waiting.remove_deserted(&self.queue) {
-                None
-            } else {
-                Some(Step::Enqueue(None))
-            };
+            self.deserted = self.handle.waiting.remove_deserted(&self.queue);
+            return (!self.deserted).then_some(Step::Enqueue(None));
         }
         Some(match step {
             Step::Enqueue(asked) => self.enqueue(asked).await,
@@ -144,6 +146,11 @@ impl Driver {
     }
 
     async fn enqueue(&mut self, asked: Option<Asked>) -> Step {
+        if self.queue.state.lock().first {
+            // The end of the first attempt says whether there is anything to ask for.
+            self.queue.changed.notified().await;
+            return Step::Enqueue(asked);
+        }
         let inner = Arc::clone(&self.handle.0);
         let Some(wanted) = self.queue.oldest() else { return Step::Enqueue(asked) };
         let Asked { request, doubtful } = match asked {
@@ -284,9 +291,9 @@ impl Driver {
         let waiter = {
             let mut state = self.queue.state.lock();
             let waiter = loop {
-                match state.waiters.pop_front() {
-                    Some(waiter) if waiter.reply.is_closed() => {}
-                    other => break other,
+                match state.waiters.pop_first() {
+                    Some((_, waiter)) if waiter.reply.is_closed() => {}
+                    oldest => break oldest.map(|(_, waiter)| waiter),
                 }
             };
             if waiter.is_some() {

@@ -4,7 +4,7 @@ mod driver;
 mod follow;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{Blocked, Enqueued, Error, ErrorKind, Grant, LockName, OwnerId, Request};
 
-/// The names that somebody in this process waits for.
+/// The names that somebody in this process waits for, or makes the first attempt for.
 #[derive(Default)]
 pub(crate) struct Waiting {
     queues: Lock<HashMap<LockName, Arc<Queue>>>,
@@ -31,7 +31,7 @@ pub(crate) struct Waiting {
     ids: AtomicU64,
 }
 
-/// The waiters of one name, oldest first.
+/// The waiters of one name.
 pub(crate) struct Queue {
     name: LockName,
     state: Lock<QueueState>,
@@ -40,7 +40,12 @@ pub(crate) struct Queue {
 
 #[derive(Default)]
 struct QueueState {
-    waiters: VecDeque<Waiter>,
+    /// By their ids, which are in the order of their calls.
+    waiters: BTreeMap<u64, Waiter>,
+    /// Somebody makes the first attempt, and all others wait for its end.
+    first: bool,
+    /// There is a driver.
+    driven: bool,
     /// The grant that this process holds now, and who is to hear what its release carried.
     carry: Option<(OwnerId, oneshot::Sender<Carried>)>,
     blocked: Option<Blocked>,
@@ -110,8 +115,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let left = {
             let mut state = self.queue.state.lock();
-            let at = state.waiters.iter().position(|waiter| waiter.id == self.id);
-            at.and_then(|at| state.waiters.remove(at))
+            state.waiters.remove(&self.id)
         };
         if left.is_some() {
             self.queue.changed.notify_one();
@@ -119,42 +123,78 @@ impl Drop for Ticket {
     }
 }
 
+/// The right to make the first attempt for a name, before any place is taken. Until it is dropped, all others of
+/// this process that ask for the name wait behind it.
+pub(crate) struct First<'a> {
+    handle: &'a Handle,
+    /// `None` where nobody can come meanwhile.
+    queue: Option<(Arc<Queue>, u64)>,
+}
+
+impl Drop for First<'_> {
+    fn drop(&mut self) {
+        let Some((queue, _)) = &self.queue else { return };
+        let waiting = &self.handle.waiting;
+        let mut queues = waiting.queues.lock();
+        let driven = {
+            let mut state = queue.state.lock();
+            state.first = false;
+            state.driven
+        };
+        if driven {
+            queue.changed.notify_one();
+        } else {
+            waiting.remove_entry(&mut queues, queue);
+        }
+    }
+}
+
 impl Waiting {
-    /// Whether somebody in this process waits for `name` already.
-    pub(crate) fn has(&self, name: &LockName) -> bool {
+    /// Whether somebody in this process waits for `name`, or makes the first attempt for it, already.
+    fn has(&self, name: &LockName) -> bool {
         self.names.load(Ordering::Acquire) > 0 && self.queues.lock().contains_key(name)
     }
 
-    /// Joins the queue of `name`, as its youngest waiter. Until the store answers the queue, what
-    /// stands in the way is `blocked`.
+    /// The right to make the first attempt for `name`; `None` where somebody in this process waits for it, or makes
+    /// that attempt, already.
+    pub(crate) fn first<'a>(handle: &'a Handle, name: &LockName) -> Option<First<'a>> {
+        let waiting = &handle.waiting;
+        if handle.backend.answers_at_once() {
+            // The attempt is over before anybody else runs.
+            return (!waiting.has(name)).then_some(First { handle, queue: None });
+        }
+        let mut queues = waiting.queues.lock();
+        if queues.contains_key(name) {
+            return None;
+        }
+        let queue = Arc::clone(waiting.entry(&mut queues, name));
+        queue.state.lock().first = true;
+        Some(First { handle, queue: Some((queue, waiting.next_id())) })
+    }
+
+    /// Joins the queue of `name`: behind all that are there, but with the first attempt's right before all that came
+    /// since. Until the store answers the queue, what stands in the way is `blocked`.
     pub(crate) fn join(
         handle: &Arc<Handle>,
         name: &LockName,
         wanted: Wanted,
         blocked: Option<Blocked>,
+        first: Option<First<'_>>,
     ) -> Result<Ticket, Error> {
         let waiting = &handle.waiting;
         let (sender, reply) = oneshot::channel();
-        let id = waiting.ids.fetch_add(1, Ordering::Relaxed);
-        let waiter = Waiter { id, wanted, reply: sender };
-        let (queue, fresh) = {
+        let (queue, id, fresh) = {
             let mut queues = waiting.queues.lock();
             handle.check_open()?;
-            let mut fresh = false;
-            let queue = queues.entry(name.clone()).or_insert_with(|| {
-                fresh = true;
-                waiting.names.fetch_add(1, Ordering::AcqRel);
-                Arc::new(Queue {
-                    name: name.clone(),
-                    state: Lock::default(),
-                    changed: Notify::new(),
-                })
-            });
+            let early = first.as_ref().and_then(|first| first.queue.as_ref());
+            let id = early.map_or_else(|| waiting.next_id(), |(_, id)| *id);
+            let queue = waiting.entry(&mut queues, name);
             let mut state = queue.state.lock();
-            state.waiters.push_back(waiter);
+            state.waiters.insert(id, Waiter { id, wanted, reply: sender });
             state.blocked = state.blocked.take().or(blocked);
+            let fresh = !std::mem::replace(&mut state.driven, true);
             drop(state);
-            (Arc::clone(queue), fresh)
+            (Arc::clone(queue), id, fresh)
         };
         let ticket = Ticket { queue: Arc::clone(&queue), id, reply };
         if fresh {
@@ -177,7 +217,7 @@ impl Waiting {
             }
             // Taken in any case: dropping the sender tells the driver to ask for itself.
             let (_, reply) = state.carry.take()?;
-            (reply, state.waiters.front()?.wanted)
+            (reply, state.waiters.first_key_value()?.1.wanted)
         };
         let request = inner.request(&grant.name, &wanted);
         Some(Carry { request, reply })
@@ -218,13 +258,20 @@ impl Waiting {
         self.queues.lock().get(name).cloned()
     }
 
-    /// Removes a queue that nobody waits in; `false` if somebody does.
+    /// Lets the driver of a queue go that nobody waits in; `false` if somebody does.
     fn remove_deserted(&self, queue: &Arc<Queue>) -> bool {
         let mut queues = self.queues.lock();
-        if !queue.state.lock().waiters.is_empty() {
-            return false;
+        let first = {
+            let mut state = queue.state.lock();
+            if !state.waiters.is_empty() {
+                return false;
+            }
+            state.driven = false;
+            state.first
+        };
+        if !first {
+            self.remove_entry(&mut queues, queue);
         }
-        self.remove_entry(&mut queues, queue);
         true
     }
 
@@ -233,6 +280,23 @@ impl Waiting {
         self.remove_entry(&mut self.queues.lock(), queue);
         let waiters = std::mem::take(&mut queue.state.lock().waiters);
         drop(waiters);
+    }
+
+    /// The order of calls where it is drawn under the mutex of the queues.
+    fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn entry<'q>(
+        &self,
+        queues: &'q mut HashMap<LockName, Arc<Queue>>,
+        name: &LockName,
+    ) -> &'q Arc<Queue> {
+        queues.entry(name.clone()).or_insert_with(|| {
+            self.names.fetch_add(1, Ordering::AcqRel);
+            let (state, changed) = (Lock::default(), Notify::new());
+            Arc::new(Queue { name: name.clone(), state, changed })
+        })
     }
 
     fn remove_entry(&self, queues: &mut HashMap<LockName, Arc<Queue>>, queue: &Arc<Queue>) {
@@ -245,23 +309,23 @@ impl Waiting {
 
 impl Queue {
     fn oldest(&self) -> Option<Wanted> {
-        self.state.lock().waiters.front().map(|waiter| waiter.wanted)
+        self.state.lock().waiters.first_key_value().map(|(_, waiter)| waiter.wanted)
     }
 
     fn block(&self, blocked: Blocked) {
         self.state.lock().blocked = Some(blocked);
     }
 
-    /// Puts a waiter back to the front whose grant came too late.
+    /// Puts a waiter back to where it was, whose grant came too late.
     fn put_back(&self, waiter: Waiter) {
         let mut state = self.state.lock();
         state.carry = None;
-        state.waiters.push_front(waiter);
+        state.waiters.insert(waiter.id, waiter);
     }
 
     fn fail(&self, error: &Error) {
         let waiters = std::mem::take(&mut self.state.lock().waiters);
-        for waiter in waiters {
+        for waiter in waiters.into_values() {
             let _ = waiter.reply.send(Err(error.clone()));
         }
     }

@@ -1,0 +1,117 @@
+//! Work that runs under a lock: `client.lock(name).with(work)`.
+
+use std::{error::Error as StdError, fmt, future::Future, pin::pin};
+
+use futures_util::future::{Either, select};
+
+use super::{lock::Lock, monitor::Monitor};
+use crate::{Error, ErrorKind};
+
+/// Work that ended under a lock, and how the lock was given back.
+#[derive(Clone, Debug)]
+#[must_use = "the work's output is in it"]
+pub struct Finished<T> {
+    /// What the work returned.
+    pub output: T,
+    /// The answer to the release, as of [`Guard::release`](crate::Guard::release). `Lost` means that the lock
+    /// was lost when the work was about to end: the last of it may not have been covered. After any other error
+    /// the work was covered to its end, and the lock is free when its lease is over at the latest.
+    pub release: Result<(), Error>,
+}
+
+/// Why [`Lock::try_with`] has no output.
+#[derive(Clone, Debug)]
+pub enum WithError<E> {
+    /// The work did not end: the lock was not acquired, or it was lost (`Lost`) and the work was stopped.
+    Lock(Error),
+    /// The work ended, with this error.
+    Work(Finished<E>),
+}
+
+impl<E: fmt::Display> fmt::Display for WithError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lock(error) => error.fmt(f),
+            Self::Work(finished) => finished.output.fmt(f),
+        }
+    }
+}
+
+impl<E: StdError> StdError for WithError<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Lock(error) => error.source(),
+            Self::Work(finished) => finished.output.source(),
+        }
+    }
+}
+
+impl<E> From<Error> for WithError<E> {
+    fn from(error: Error) -> Self {
+        Self::Lock(error)
+    }
+}
+
+impl Lock {
+    /// Acquires the lock, runs `work`, and releases the lock. If the lock is lost meanwhile, the
+    /// future of `work` is dropped.
+    ///
+    /// The output of work that has ended is always returned; how the lock was given back stands beside it.
+    ///
+    /// *Errors*: as [`acquire`](Lock::acquire), and `work` was not called; `Lost` when the lock was lost and the
+    /// work stopped before its end. *Cancel safety*: dropping it drops the work, and releases the lock in the
+    /// background.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::Error> {
+    /// # let client = lock_core::LockClient::new(std::sync::Arc::new(lock_core::Memory::new()));
+    /// let done = client.lock("report").with(async |lock| format!("written by {}", lock.token())).await?;
+    /// println!("{}", done.output);
+    /// if let Err(error) = done.release {
+    ///     eprintln!("the report is written; its lock was not given back: {error}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn with<F, W>(self, work: F) -> Result<Finished<W::Output>, Error>
+    where
+        F: FnOnce(Monitor) -> W,
+        W: Future,
+    {
+        let guard = self.acquire().await?;
+        let monitor = guard.monitor();
+        let ended = {
+            let (lost, work) = (pin!(guard.lost()), pin!(work(monitor)));
+            // Work that has ended counts as such, also where the lock is lost at the same time.
+            match select(work, lost).await {
+                Either::Left((output, _)) => Ok(output),
+                Either::Right((reason, _)) => Err(reason),
+            }
+        };
+        match ended {
+            Ok(output) => Ok(Finished { output, release: guard.release().await }),
+            Err(reason) => {
+                Err(Error::new(ErrorKind::Lost, "the lock was lost and the work stopped")
+                    .with_source(reason)
+                    .on(guard.name()))
+            }
+        }
+    }
+
+    /// As [`with`](Lock::with), for work that returns a `Result`.
+    ///
+    /// *Errors*: [`WithError::Work`] with the error of work that has ended, and how the lock was given back;
+    /// [`WithError::Lock`] with what [`with`](Lock::with) reports.
+    pub async fn try_with<F, W, T, E>(self, work: F) -> Result<Finished<T>, WithError<E>>
+    where
+        F: FnOnce(Monitor) -> W,
+        W: Future<Output = Result<T, E>>,
+    {
+        let Finished { output, release } = self.with(work).await?;
+        match output {
+            Ok(output) => Ok(Finished { output, release }),
+            Err(error) => Err(WithError::Work(Finished { output: error, release })),
+        }
+    }
+}
