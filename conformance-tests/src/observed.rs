@@ -174,6 +174,10 @@ impl Backend for Observed {
         self.inner.clock_difference_micros().await
     }
 
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        self.inner.highest_token().await
+    }
+
     async fn close(&self) {
         self.inner.close().await;
     }

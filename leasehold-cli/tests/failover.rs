@@ -129,6 +129,41 @@ async fn check_says_of_a_cluster_what_its_node_timeout_promises_and_init_sets_ev
     says(&exclusion(&format!("{blind}?failover_margin=30s")), &["holds", "writing 30s after"]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn init_and_check_warn_of_a_longest_lease_that_the_url_does_not_name() {
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    let url = format!("redis://{}", server.address());
+    let set = ["init", "--first-use", "--longest-lease", "1m"];
+    let parts =
+        ["withheld", "clients-agree-on-settings is not met", "set longest_lease=1m in every"];
+    let shown = told(&url, &set);
+    says(shown.lines().find(|line| line.starts_with("exclusion ")).unwrap(), &parts);
+    says(json(&url, &set)["warning"].as_str().unwrap(), &parts);
+    says(&exclusion(&url), &parts);
+    // Who is told is warned of nothing.
+    let telling = format!("{url}?longest_lease=1m");
+    says(&exclusion(&telling), &["holds"]);
+    assert!(json(&telling, &set)["warning"].is_null());
+    // One that is lowered is no danger.
+    let shorter = told(&url, &["init", "--first-use", "--longest-lease", "5s"]);
+    assert!(!shorter.contains("exclusion"), "{shorter}");
+    says(&exclusion(&url), &["holds"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_says_that_tokens_are_used_up_and_init_sets_them_back() {
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    let url = format!("redis://{}", server.address());
+    told(&url, &["init", "--first-use", "--longest-lease", "100ms"]);
+    let record = "leasehold:{0}:epoch";
+    server.cli(&["HSET", record, "mark", "9007199254740991"]).await.unwrap();
+    says(&told(&url, &["check"]), &["tokens are used up", "--reset-tokens"]);
+    assert_eq!(json(&url, &["check"])["tokens_used_up"], true);
+    let set = json(&url, &["init", "--reset-tokens"]);
+    assert_eq!(set["grants_in_ms"], 100);
+    assert!(!told(&url, &["check"]).contains("used up"));
+    told(&url, &["run", "--lease", "100ms", "--wait", "60s", "job", "--", "true"]);
+
 /// Starts `leasehold run OPTIONS NAME -- sh -c SCRIPT`.
 fn run(url: &str, options: &[&str], name: &str, script: &str) -> Running {
     let mut command = Command::new("setsid");
@@ -196,4 +231,5 @@ async fn the_wait_for_a_quarantine_has_an_end_an_option_and_ends_with_a_signal()
     says(&waiting.error(), &["quarantine", "waiting"]);
     told(&url, &["init", "--first-use"]);
     assert_eq!((waiting.code(), waiting.line()), (0, "ran".to_owned()));
+
 }

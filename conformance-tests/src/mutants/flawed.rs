@@ -282,6 +282,10 @@ impl Backend for Flawed {
         self.sound.clock_difference_micros().await
     }
 
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        self.sound.highest_token().await
+    }
+
     async fn close(&self) {
         self.sound.close().await;
     }

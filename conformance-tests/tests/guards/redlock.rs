@@ -12,9 +12,10 @@ use self::{
     node::{Node, Way},
     votes::{
         Raised, Seen, a_batch_after_a_number_far_ahead, a_batch_past_a_place, a_buried_owner,
-        a_clock_behind, a_clock_that_came_back, a_floor_far_ahead, a_ghost, a_held_lock,
-        a_late_repeat_that_is_taken_back, a_lease_above_the_longest, a_number_above_the_floor,
-        a_number_above_the_watermark, a_proposal_far_ahead, a_proposal_far_behind, a_quarantine,
+        a_clock_behind, a_clock_that_came_back, a_clock_that_came_back_in_a_long_wait,
+        a_floor_far_ahead, a_ghost, a_held_lock, a_late_repeat_that_is_taken_back,
+        a_lease_above_the_longest, a_number_above_the_floor, a_number_above_the_watermark,
+        a_proposal_far_ahead, a_proposal_far_behind, a_quarantine,
         a_record_to_write_ahead_of_the_others, a_repeat, a_repeat_after_a_release_that_keeps,
         a_repeat_with_a_shorter_lease, a_turn_far_ahead, an_attempt_past_the_head,
         another_replication, another_run, one_lease_above_the_longest, one_proposal_twice,
@@ -131,6 +132,14 @@ const GUARDS: &[Guard<Node>] = &[
         what: "section 5: a clock that was ahead and came back begins a quarantine",
         texts: &[("if ARGV[4] == 'on' then", "if false then")],
         case: |node| Box::pin(a_clock_that_came_back(node, Seen::Granting(Way::Short), Way::Short)),
+    },
+    Guard {
+        what: "section 5: a clock that came back cuts no wait short",
+        texts: &[(
+            "local span = math.max(tonumber(ARGV[3]), tonumber(epoch[4] or 0))",
+            "local span = tonumber(ARGV[3])",
+        )],
+        case: |node| Box::pin(a_clock_that_came_back_in_a_long_wait(node)),
     },
     Guard {
         what: "section 5: the short way remembers the clock",

@@ -130,6 +130,7 @@ impl Backend for Both {
         Ok(first.into_iter().chain(second).max_by_key(|micros| micros.unsigned_abs()))
     }
 
+    /// In phase `Both` the higher of the two.
     async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
         let first = self.stores[0].highest_token().await?;
         Ok(first.max(self.stores[1].highest_token().await?))

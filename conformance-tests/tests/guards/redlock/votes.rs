@@ -1,7 +1,7 @@
 //! What a node refuses, and which numbers it gives.
 
 use super::{
-    super::wire::Verdict,
+    super::{raw::text, wire::Verdict},
     node::{Attempt, BOUND, LONGEST, Node, SECOND, Way, owner},
 };
 
@@ -99,6 +99,20 @@ pub(crate) async fn a_clock_that_came_back(node: &mut Node, seen: Seen, way: Way
     node.free("a", [""; 4]).await;
     node.clock.step(-10.0).unwrap();
     refused(node, way, |_| {}).await
+}
+
+/// Leases were twice as long before, and are not waited out.
+pub(crate) async fn a_clock_that_came_back_in_a_long_wait(node: &mut Node) -> Verdict {
+    let now = node.now().await;
+    node.note("span", &(2 * LONGEST).to_string()).await;
+    node.note("clock", &(now + 10 * SECOND).to_string()).await;
+    refused(node, Way::Short, |_| {}).await?;
+    let epoch = node.epoch();
+    let until: u64 = text(&node.say(&["HGET", &epoch, "from"]).await).parse().unwrap();
+    match until >= now + 2 * LONGEST {
+        true => Ok(()),
+        false => Err(format!("it grants again in {} µs", until - now)),
+    }
 }
 
 pub(crate) async fn a_lease_above_the_longest(node: &mut Node, way: Way) -> Verdict {
