@@ -24,6 +24,11 @@
 //! `leasehold_settings`; for [`PostgresFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. `init` needs the
 //! tables' owner, and so does changing a setting.
 //!
+//! Other roles may create what they like in the schemas of the search path: our statements run none of their functions
+//! and operators. A search path that names a schema before `pg_catalog` is refused. The owner of the tables is trusted,
+//! since a trigger of its would run as the role that uses them; so make them before others may create in their schema,
+//! and put no schema before theirs in the search path in which others may.
+//!
 //! # TLS
 //!
 //! `sslmode` in the URL says which: `disable`; `prefer`, the default, which is TLS only where the server has it;

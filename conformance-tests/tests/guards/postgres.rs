@@ -10,10 +10,10 @@ use lock_core::{Backend, Enqueued, Env as _, Release, Renewal, Request, Signal, 
 use sqlx::{Connection as _, PgConnection, postgres::PgListener};
 
 use self::marker::{
-    a_place_in_quarantine, a_release_to_a_place_in_a_copied_database,
-    a_release_with_a_next_in_a_copied_database, a_row_left_behind_in_a_copied_database,
-    a_row_that_was_looked_at, an_attempt_after_a_crash, an_attempt_after_the_table_was_made_anew,
-    an_attempt_in_a_copied_database,
+    a_place_in_quarantine, a_raise_that_was_not_heard_of,
+    a_release_to_a_place_in_a_copied_database, a_release_with_a_next_in_a_copied_database,
+    a_row_left_behind_in_a_copied_database, a_row_that_was_looked_at, an_attempt_after_a_crash,
+    an_attempt_after_the_table_was_made_anew, an_attempt_in_a_copied_database,
 };
 use super::{
     cases::{
@@ -92,6 +92,11 @@ const GUARDS: &[Guard<OnePostgres>] = &[
         what: "section 4: every grant finds the marker in the table that it was made in",
         texts: &[("m.itself = m.tableoid AND m.grants_from", "m.grants_from")],
         case: |stage| Box::pin(an_attempt_after_the_table_was_made_anew(stage)),
+    },
+    Guard {
+        what: "section 4: a quarantine is as long as its client knows a lease to have been",
+        texts: &[("THEN greatest(quarantine, $1)", "THEN greatest(quarantine, $1 * 0)")],
+        case: |stage| Box::pin(a_raise_that_was_not_heard_of(stage)),
     },
     Guard {
         what: "section 4: a grant of a row that was looked at waits for the quarantine",

@@ -1,7 +1,7 @@
 //! What tells a loss of data: the marker, and where each row was granted.
 
 use conformance_tests::kit::{Data, Server as _};
-use lock_core::{Enqueued, Grant, Release};
+use lock_core::{Attempt, Enqueued, Grant, Release};
 use sqlx::{Connection as _, PgConnection};
 
 use super::{
@@ -110,4 +110,18 @@ pub(super) async fn an_attempt_after_a_crash(stage: &mut OnePostgres) -> Verdict
     // The first that comes makes the marker anew; the next finds it.
     not_granted(&*open(&stage.url()).await, &request("a", LONG)).await?;
     not_granted(&*open(&stage.url()).await, &request("a", LONG)).await
+}
+
+/// As on a standby that was promoted and had not heard of the last raise of the longest lease.
+pub(super) async fn a_raise_that_was_not_heard_of(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(&stage.url()).await;
+    granted(&*store, &request("a", LONG)).await?;
+    let before =
+        "UPDATE leasehold_settings SET longest_lease = '1 second', quarantine = '1 second';
+                  TRUNCATE leasehold_marker, leasehold_locks";
+    stage.server.sql(before).await.map_err(words)?;
+    match store.try_acquire(&request("a", LONG)).await.map_err(words)? {
+        Attempt::Quarantined(held_back) if held_back.remaining > LONG / 2 => Ok(()),
+        other => Err(format!("no quarantine as long as the lease: {other:?}")),
+    }
 }
