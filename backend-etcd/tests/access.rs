@@ -22,6 +22,18 @@ async fn a_client_certificate_opens_the_door_and_none_does_not() {
     let ca = files.ca.display();
     let without = format!("etcd://{}?timeout=500ms&ca={ca}", etcd.endpoints()[0]);
     assert!(backend_etcd::connect(&without).await.is_err());
+
+    // Without an authority none is trusted: a certificate of our own makes no server one that is believed.
+    let (cert, key) = (files.client_cert.display(), files.client_key.display());
+    let blind = format!("etcd://{}?timeout=500ms&cert={cert}&key={key}", etcd.endpoints()[0]);
+    let error = backend_etcd::connect(&blind).await.unwrap_err();
+    assert!(format!("{error:?}").contains("invalid peer certificate"), "{error:?}");
+    // Nor is another authority, or another name.
+    let other = Etcd::single(EtcdOptions::new().tls(ClientCertificates::Required)).await.unwrap();
+    let strange =
+        url.replace(&ca.to_string(), &other.certificates().unwrap().ca.display().to_string());
+    let error = backend_etcd::connect(&strange).await.unwrap_err();
+    assert!(format!("{error:?}").contains("invalid peer certificate"), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

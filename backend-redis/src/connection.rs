@@ -4,6 +4,7 @@ use std::{
     future::{Future, ready},
     io,
     pin::pin,
+    sync::atomic::Ordering,
 };
 
 use futures_util::future::select_ok;
@@ -17,7 +18,7 @@ use tokio::{
     net::{TcpStream, UnixStream, lookup_host},
 };
 
-use crate::{driver::Driver, settings::Settings, tls, topology::Place};
+use crate::{bounded::Bounded, driver::Driver, settings::Settings, tls, topology::Place};
 
 /// A connection and its driver. Where the redis crate makes the stream, it runs the driver, too, and takes
 /// the process's default provider of cryptography; so we make every stream.
@@ -54,8 +55,10 @@ impl Connection {
         login: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
     ) -> Result<Self, RedisError> {
+        let (stream, logged_in) = Bounded::new(stream);
         let (commands, driver) =
             MultiplexedConnection::new_with_config(login, stream, config).await?;
+        logged_in.store(true, Ordering::Relaxed);
         Ok(Self { commands, driver: Driver::spawn(driver) })
     }
 

@@ -101,6 +101,7 @@ mod acks;
 mod backend;
 mod background;
 mod batch;
+mod bounded;
 mod certificates;
 mod cluster;
 mod config;

@@ -3,13 +3,22 @@
 
 mod support;
 
-use std::net::SocketAddr;
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use backend_redis::Fence;
 use conformance_tests::kit::{Proxy, Redis, RedisCluster, RedisOptions, Sentinels, Server as _};
 use lock_core::ErrorKind;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
 
 use self::support::{connect, server, url};
+
+const SOON: Duration = Duration::from_secs(60);
 
 async fn refused(url: &str, part: &str) {
     let error = backend_redis::connect(url).await.unwrap_err();
@@ -79,5 +88,83 @@ async fn a_server_that_is_too_old_is_refused_on_every_connection_that_serves_loc
             }
             assert!(proxies[0].counters().altered > 0, "{scheme}: no version was altered");
         }
+    }
+}
+
+/// How a server that is not Redis answers: whether it lets the client log in first, what it begins with, and with
+/// what it goes on and on.
+struct Flood {
+    logs_in: bool,
+    begin: &'static str,
+    more: &'static str,
+    pause: Duration,
+}
+
+/// Of which so many are longer together than an answer may be.
+const LONG_PART: &str = "+part of a list, which is longer than most parts are that a Redis has reason to send, since a hundred \
+     bytes of text are a lot\r\n";
+const LONGEST_FLOOD: usize = 200 << 20;
+
+/// How much a client took of such an answer before it went.
+async fn flooded(listener: TcpListener, flood: Flood) -> usize {
+    let (mut client, _) = listener.accept().await.unwrap();
+    let mut asked = vec![0; 4096];
+    let mut hear = async |client: &mut TcpStream, word: &str| {
+        let read = client.read(&mut asked).await.unwrap();
+        assert!(String::from_utf8_lossy(&asked[..read]).contains(word), "no {word}");
+    };
+    hear(&mut client, "HELLO").await;
+    if flood.logs_in {
+        client.write_all(b"%1\r\n+proto\r\n:3\r\n").await.unwrap();
+        hear(&mut client, "INFO").await;
+    }
+    let times = if flood.pause.is_zero() { 10_000 } else { 1 };
+    let more = flood.more.repeat(times);
+    let mut sent = client.write(flood.begin.as_bytes()).await.unwrap();
+    while sent < LONGEST_FLOOD {
+        tokio::time::sleep(flood.pause).await;
+        match client.write(more.as_bytes()).await {
+            Ok(written) => sent += written,
+            Err(_) => break,
+        }
+    }
+    sent
+}
+
+async fn refused_by_a_client(limit: &str, flood: Flood) -> usize {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}?timeout={limit}", listener.local_addr().unwrap());
+    let server = tokio::spawn(flooded(listener, flood));
+    let error = backend_redis::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    tokio::time::timeout(SOON, server).await.unwrap().unwrap()
+}
+
+/// Both before it has the password and after; sockets keep a few megabytes by themselves.
+#[tokio::test]
+async fn an_answer_without_end_uses_up_no_memory() {
+    let pause = Duration::ZERO;
+    for (logs_in, most) in [(false, 16 << 20), (true, 100 << 20)] {
+        for (begin, more) in [
+            ("$900000000\r\n", "x"),
+            ("+", "x"),
+            ("*900000\r\n", LONG_PART),
+            ("*900000000\r\n", "_\r\n"),
+            (">2\r\n+message\r\n$900000000\r\n", "x"),
+        ] {
+            let flood = Flood { logs_in, begin, more, pause };
+            let taken = refused_by_a_client("20s", flood).await;
+            assert!(taken < most, "{begin:?}: {taken} bytes, logged in: {logs_in}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_trickles_in_ends_with_the_time_limit() {
+    for logs_in in [false, true] {
+        let (begin, more, pause) = ("+", "x", Duration::from_millis(20));
+        let began = Instant::now();
+        refused_by_a_client("1s", Flood { logs_in, begin, more, pause }).await;
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     }
 }

@@ -6,8 +6,8 @@ mod support;
 use std::{net::SocketAddr, time::Duration};
 
 use conformance_tests::kit::{
-    Certificates, ClientCertificates, Redis, RedisCluster, RedisOptions, Sentinels, Server as _,
-    wait::until,
+    Certificates, ClientCertificates, Proxy, Redis, RedisCluster, RedisOptions, Sentinels,
+    Server as _, wait::until,
 };
 use lock_core::{ErrorKind, LockClient};
 
@@ -152,4 +152,75 @@ async fn in_a_cluster_all_is_encrypted_also_where_a_slot_moved_or_a_master_died(
         );
     }
     assert!(others > 0, "nothing was granted elsewhere");
+}
+
+/// What is wrong with the certificate of whom a client was sent to; and nothing was said there, nor without TLS.
+async fn distrusted(url: &str, why: &str, stranger: &Redis) {
+    let error = backend_redis::connect(url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(format!("{error:?}").contains(why), "{why}: {error:?}");
+    assert_eq!(support::calls(stranger, "hello").await, 0, "{url}");
+}
+
+/// Under a second address, for which no certificate is.
+fn twice_bound() -> RedisOptions {
+    RedisOptions::new().tls(ClientCertificates::NotAsked).line("bind 127.0.0.1 127.0.0.2")
+}
+
+const WRONG_CHAIN: &str = "invalid peer certificate";
+const WRONG_NAME: &str = "not valid for name";
+
+#[tokio::test]
+async fn a_sentinel_and_the_master_that_it_names_have_to_be_who_they_say() {
+    let group = Sentinels::start(0, twice_bound()).await.unwrap();
+    let stranger = Redis::start(twice_bound()).await.unwrap();
+    let (ours, theirs) = (group.servers()[0].tls_address(), stranger.tls_address());
+    let (ours, theirs) = (ours.unwrap().port().to_string(), theirs.unwrap().port().to_string());
+    let mut sentinel = talk::talk_to(group.endpoints()[0]).await;
+    for (name, host, port) in [("strange", "127.0.0.1", &theirs), ("renamed", "127.0.0.2", &ours)] {
+        talk::said(&mut sentinel, &["SENTINEL", "MONITOR", name, host, port, "1"]).await;
+    }
+    let ca = group.certificates().unwrap().ca.display();
+    let at = |sentinel: &SocketAddr, name: &str| {
+        format!("rediss+sentinel://{sentinel}/{name}?timeout=20s&ca={ca}")
+    };
+    let right = group.tls_endpoints()[0];
+    connect(&at(&right, Sentinels::MASTER)).await;
+    distrusted(&at(&right, "strange"), WRONG_CHAIN, &stranger).await;
+    distrusted(&at(&right, "renamed"), WRONG_NAME, &stranger).await;
+    let wrong = stranger.tls_address().unwrap();
+    distrusted(&at(&wrong, Sentinels::MASTER), WRONG_CHAIN, &stranger).await;
+}
+
+#[tokio::test]
+async fn a_node_has_to_be_who_it_says_also_where_it_publishes() {
+    let cluster = RedisCluster::start(1, 0, twice_bound()).await.unwrap();
+    let stranger = Redis::start(twice_bound()).await.unwrap();
+    let node = &cluster.nodes()[0];
+    let (seed, elsewhere) = (node.tls_address().unwrap(), stranger.tls_address().unwrap());
+    let proxy = Proxy::start(seed).await.unwrap();
+    let announce = async |what: &str, value: &str| {
+        let set = ["CONFIG", "SET", &format!("cluster-announce-{what}"), value];
+        assert_eq!(node.cli(&set).await.unwrap(), "OK");
+    };
+    announce("tls-port", &proxy.address().port().to_string()).await;
+    let ca = cluster.certificates().unwrap().ca.display();
+    let at = |seed: &SocketAddr| format!("rediss+cluster://{seed}?timeout=20s&ca={ca}");
+    let store = connect(&at(&seed)).await;
+    assert!(proxy.counters().accepted > 0, "the node was not reached by the address that it tells");
+    first_use(&*store).await;
+    support::granted(&*store, &request("a", LEASE)).await;
+
+    // From here on the node's address is the stranger's, for the channel and for new connections.
+    proxy.redirect(elsewhere);
+    let error = store.enqueue(&request("a", LEASE)).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(format!("{error:?}").contains(WRONG_CHAIN), "{error:?}");
+    assert_eq!(support::calls(&stranger, "hello").await, 0);
+    distrusted(&at(&seed), WRONG_CHAIN, &stranger).await;
+    distrusted(&at(&elsewhere), WRONG_CHAIN, &stranger).await;
+
+    announce("tls-port", &seed.port().to_string()).await;
+    announce("ip", "127.0.0.2").await;
+    distrusted(&at(&seed), WRONG_NAME, &stranger).await;
 }

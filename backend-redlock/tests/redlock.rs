@@ -113,11 +113,22 @@ async fn each_node_may_have_tls_and_a_user_of_its_own() {
         RedisBuilder::tcp("127.0.0.1", nodes.servers[2].address().port()),
     ];
     let patient = std::time::Duration::from_secs(2);
+    let [trusted, second, third] = builders.clone();
     let builder = RedlockBuilder::new(builders).timeout(2 * patient).node_timeout(patient);
     let store = builder.build().await.unwrap();
     first_use(&*store).await;
     granted(&*store, &request("a", LEASE)).await;
     assert!(!format!("{store:?}").contains("hunter2"));
+
+    // A node with a certificate of another authority has no part in it, and nothing is said to it.
+    let other = Redis::start(RedisOptions::new().tls(ClientCertificates::NotAsked)).await.unwrap();
+    let strange = trusted.roots(read(&other.certificates().unwrap().ca));
+    assert_eq!(tls.cli(&["CONFIG", "RESETSTAT"]).await.unwrap(), "OK");
+    let builder = RedlockBuilder::new([strange, second, third]).timeout(2 * patient);
+    let store = builder.node_timeout(patient).build().await.unwrap();
+    granted(&*store, &request("b", LEASE)).await;
+    let stats = tls.cli(&["INFO", "commandstats"]).await.unwrap();
+    assert!(!stats.contains("cmdstat_hello"), "{stats}");
 }
 
 #[tokio::test]
