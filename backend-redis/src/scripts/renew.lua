@@ -3,9 +3,13 @@
 local answers = {}
 for at = 1, #KEYS do
   local owner, lease = ARGV[2 * at - 1], tonumber(ARGV[2 * at])
-  local record = redis.call('GET', KEYS[at])
+  local record = redis.pcall('GET', KEYS[at])
   local answer = 0
-  if record then
+  if type(record) == 'table' then
+    -- A key of another type is somebody else's, and no reason to fail the others.
+    if not string.find(record.err, 'WRONGTYPE', 1, true) then return record end
+    answer = 2
+  elseif record then
     local state = string.match(record, '^%x+ %d+ (%d)')
     if string.sub(record, 1, 32) ~= owner then
       answer = 2

@@ -7,9 +7,13 @@ local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 for at = 2, #KEYS do
   local owner, lease = ARGV[2 * at - 2], tonumber(ARGV[2 * at - 1])
-  local record = redis.call('GET', KEYS[at])
+  local record = redis.pcall('GET', KEYS[at])
   local answer = 0
-  if record and string.sub(record, 1, 32) ~= owner then
+  if type(record) == 'table' then
+    -- A key of another type is somebody else's, and no reason to fail the others.
+    if not string.find(record.err, 'WRONGTYPE', 1, true) then return record end
+    answer = 2
+  elseif record and string.sub(record, 1, 32) ~= owner then
     answer = 2
   elseif record and string.match(record, '^%x+ %d+ (%d)') == '0' then
     if redis.call('PTTL', KEYS[at]) < lease then redis.call('PEXPIRE', KEYS[at], lease) end

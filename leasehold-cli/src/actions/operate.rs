@@ -44,7 +44,8 @@ pub(super) async fn inspect(place: &Place, args: &Inspect) -> Result<u8, Failure
     print(&match (state, args.output.json) {
         (Some(state), true) => show::json(&state)?,
         (None, true) => show::json(&json!({
-            "name": args.name, "holder": null, "token": null, "kept": false, "waiting": null
+            "name": args.name, "holder": null, "token": null, "kept": false, "waiting": null,
+            "unreadable": false
         }))?,
         (Some(state), false) => show::lock(&state),
         (None, false) => format!("{}\n  free\n", args.name),
@@ -89,6 +90,9 @@ pub(super) async fn release(place: &Place, args: &Release) -> Result<u8, Failure
         show::json(&json!({ "name": args.name, "released": released, "holder": holder }))?
     } else {
         match (released, holder) {
+            (true, Some(holder)) if holder.is_unreadable() => {
+                format!("{}: {} was removed\n", args.name, holder.label)
+            }
             (true, Some(holder)) => {
                 format!("{}: taken from {} (owner {})\n", args.name, holder.label, holder.owner)
             }
