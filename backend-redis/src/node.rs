@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use lock_core::{Error, ErrorKind, Init, LockName, OwnerId, StoreSettings};
 pub use redis::Value;
 
-pub use crate::reply::{list, not_understood, number, text};
+pub use crate::reply::{holder, list, not_understood, number, text};
 use crate::{
     backend::Redis,
     config::RedisBuilder,

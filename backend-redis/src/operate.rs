@@ -41,10 +41,14 @@ impl Redis {
             let [record, left, places] = parts.as_slice() else { return Err(not_understood()) };
             let places = reply::number(places)?;
             if let Value::BulkString(record) = record {
-                let (owner, token, kept, label) = read_record(record).ok_or_else(not_understood)?;
                 let remaining = Duration::from_millis(reply::number(left)?);
-                let holder = Some(Holder { owner, label, remaining });
-                let state = LockState::new(name.clone(), holder, token).with_kept(kept);
+                let state = match read_record(record) {
+                    Some((owner, token, kept, label)) => {
+                        let holder = Some(Holder { owner, label, remaining });
+                        LockState::new(name.clone(), holder, token).with_kept(kept)
+                    }
+                    None => LockState::new(name.clone(), Some(Holder::unreadable(remaining)), mark),
+                };
                 states.push(state.with_waiting(places));
             } else if places > 0 {
                 states.push(LockState::new(name.clone(), None, mark).with_waiting(places));
@@ -246,6 +250,6 @@ fn read_record(record: &[u8]) -> Option<(OwnerId, FencingToken, bool, OwnerLabel
     let mut parts = std::str::from_utf8(record).ok()?.splitn(4, ' ');
     let owner = parts.next()?.parse().ok()?;
     let token = FencingToken::new(parts.next()?.parse().ok()?)?;
-    let kept = parts.next()? == "1";
-    Some((owner, token, kept, OwnerLabel::new(parts.next()?).ok()?))
+    let state = parts.next().filter(|state| ["0", "1", "2"].contains(state))?;
+    Some((owner, token, state == "1", OwnerLabel::new(parts.next()?).ok()?))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Busy, Error, ErrorKind, FencingToken, Holder, OwnerLabel, Quarantined};
+use lock_core::{Busy, Error, ErrorKind, FencingToken, Holder, OwnerId, OwnerLabel, Quarantined};
 use redis::Value;
 
 use crate::store::Agreed;
@@ -89,13 +89,25 @@ pub(crate) fn token(value: &Value) -> Result<FencingToken, Error> {
     FencingToken::new(number(value)?).ok_or_else(not_understood)
 }
 
+/// Who holds a lock, by a record that may be unreadable.
+///
+/// `label` is `None` where it is not even text.
+#[must_use]
+pub fn holder(owner: &str, label: Option<&str>, remaining: Duration) -> Holder {
+    let label = label.and_then(|label| OwnerLabel::new(label).ok());
+    match (owner.parse(), label) {
+        (Ok(owner), Some(label)) => Holder { owner, label, remaining },
+        _ => Holder::unreadable(remaining),
+    }
+}
+
 /// `retry-ms remaining-ms owner token state label`: whoever asked waits behind this one.
 fn handed_on(text: &str) -> Option<Reply> {
     let parts: Vec<_> = text.splitn(6, ' ').collect();
     let [retry, remaining, owner, token, _state, label] = parts[..] else { return None };
     let millis = |text: &str| text.parse().ok().map(Duration::from_millis);
-    let (owner, label) = (owner.parse().ok()?, OwnerLabel::new(label).ok()?);
-    let holder = Some(Holder { owner, label, remaining: millis(remaining)? });
+    owner.parse::<OwnerId>().ok()?;
+    let holder = Some(holder(owner, Some(label), millis(remaining)?));
     let token = FencingToken::new(token.parse().ok()?)?;
     let busy = Busy { holder, token, retry_after: millis(retry)? };
     Some(Reply::Busy { busy, placed: true })
@@ -103,10 +115,10 @@ fn handed_on(text: &str) -> Option<Reply> {
 
 impl Reply {
     pub(crate) fn read(value: Value) -> Result<Self, Error> {
-        if let Value::BulkString(_) = value {
-            let text = text(&value)?;
+        if let Value::BulkString(text) = &value {
+            let text = String::from_utf8_lossy(text);
             return match text.contains(' ') {
-                true => handed_on(text).ok_or_else(not_understood),
+                true => handed_on(&text).ok_or_else(not_understood),
                 false => Ok(Self::Granted(token(&value)?)),
             };
         }
@@ -116,15 +128,9 @@ impl Reply {
             "granted" => Self::Granted(token(part(1)?)?),
             "busy" => {
                 let owner = text(part(1)?)?;
-                let holder = if owner.is_empty() {
-                    None
-                } else {
-                    Some(Holder {
-                        owner: owner.parse().map_err(|_| not_understood())?,
-                        label: OwnerLabel::new(text(part(2)?)?)?,
-                        remaining: Duration::from_millis(number(part(3)?)?),
-                    })
-                };
+                let remaining = Duration::from_millis(number(part(3)?)?);
+                let label = text(part(2)?).ok();
+                let holder = (!owner.is_empty()).then(|| holder(owner, label, remaining));
                 let retry_after = Duration::from_millis(number(part(5)?)?);
                 let busy = Busy { holder, token: token(part(4)?)?, retry_after };
                 Self::Busy { busy, placed: number(part(6)?)? == 1 }
@@ -200,6 +206,19 @@ mod tests {
         assert_eq!((holder.owner, holder.label.as_str()), (owner, "a b 1"));
         assert_eq!((busy.retry_after.as_millis(), holder.remaining.as_millis()), (500, 2000));
         assert_eq!(busy.token.get(), 9);
+    }
+
+    #[test]
+    fn a_holder_whose_label_cannot_be_read_is_still_one() {
+        let owner = OwnerId::from_bits(7);
+        // What is no UTF-8 is shown as well as it goes.
+        for (label, unreadable) in [(&b"a\x07b"[..], true), (b"\xff", false)] {
+            let text = [format!("500 2000 {owner} 9 2 ").as_bytes(), label].concat();
+            let Ok(Reply::Busy { busy, .. }) = Reply::read(Value::BulkString(text)) else {
+                panic!("not understood");
+            };
+            assert_eq!(busy.holder.unwrap().is_unreadable(), unreadable);
+        }
     }
 
     #[test]

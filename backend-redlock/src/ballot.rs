@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use lock_core::{
-    Busy, Env as _, Error, ErrorKind, FencingToken, Holder, OwnerId, OwnerLabel, Quarantined,
-    SystemEnv,
-};
+use backend_redis::node::holder;
+use lock_core::{Busy, Env as _, Error, ErrorKind, FencingToken, Holder, Quarantined, SystemEnv};
 
 use crate::{
     clock::may_vote,
@@ -181,10 +179,8 @@ impl<'a> Ballot<'a> {
             *numbers.entry(answer.number(5).ok()?).or_default() += 1;
         }
         let (number, _) = numbers.into_iter().max_by_key(|(_, count)| *count)?;
-        let owner: OwnerId = owner.parse().ok()?;
-        let label = OwnerLabel::new(answers[0].text(3).ok()?).ok()?;
         let left = answers.iter().filter_map(|answer| answer.number(4).ok()).max()?;
-        Some((Holder { owner, label, remaining: Duration::from_millis(left) }, number))
+        Some((holder(owner, answers[0].text(3).ok(), Duration::from_millis(left)), number))
     }
 
     fn busy(&self) -> Busy {

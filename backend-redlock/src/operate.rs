@@ -25,11 +25,9 @@ const PART: usize = 200;
 
 /// One node's record of a name.
 struct Record {
-    owner: OwnerId,
+    holder: Holder,
     token: u64,
-    label: OwnerLabel,
     kept: bool,
-    left: Duration,
 }
 
 #[derive(Default)]
@@ -248,7 +246,11 @@ impl Seen {
         self.places = self.places.max(number(places)?);
         if let Value::BulkString(record) = record {
             let left = Duration::from_millis(number(left)?);
-            self.records.push(read_record(record, left).ok_or_else(not_understood)?);
+            self.records.push(read_record(record, left).unwrap_or_else(|| Record {
+                holder: Holder::unreadable(left),
+                token: 0,
+                kept: false,
+            }));
         }
         Ok(())
     }
@@ -257,20 +259,20 @@ impl Seen {
     fn state(&self, name: &LockName, nodes: usize) -> Option<LockState> {
         let mut holders: BTreeMap<OwnerId, Vec<&Record>> = BTreeMap::new();
         for record in &self.records {
-            holders.entry(record.owner).or_default().push(record);
+            holders.entry(record.holder.owner).or_default().push(record);
         }
         let highest = self.records.iter().map(|record| record.token).max().unwrap_or(0);
-        let held = holders.into_iter().find(|(_, records)| records.len() >= majority(nodes));
-        if let Some((owner, records)) = held {
+        let held = holders.into_values().find(|records| records.len() >= majority(nodes));
+        if let Some(records) = held {
             let mut tokens: BTreeMap<u64, usize> = BTreeMap::new();
             for record in &records {
                 *tokens.entry(record.token).or_default() += 1;
             }
             let (token, _) = tokens.into_iter().max_by_key(|(_, count)| *count)?;
-            let mut left: Vec<_> = records.iter().map(|record| record.left).collect();
+            let mut left: Vec<_> = records.iter().map(|record| record.holder.remaining).collect();
             left.sort_unstable_by(|a, b| b.cmp(a));
             let remaining = left[majority(nodes) - 1];
-            let holder = Holder { owner, label: records[0].label.clone(), remaining };
+            let holder = Holder { remaining, ..records[0].holder.clone() };
             let token = FencingToken::new(token)?;
             let kept = records.iter().filter(|record| record.kept).count() >= majority(nodes);
             let state = LockState::new(name.clone(), Some(holder), token).with_kept(kept);
@@ -287,8 +289,8 @@ impl Seen {
 fn read_record(record: &[u8], left: Duration) -> Option<Record> {
     let mut parts = std::str::from_utf8(record).ok()?.splitn(5, ' ');
     let owner = parts.next()?.parse().ok()?;
-    let token = parts.next()?.parse().ok()?;
-    let kept = parts.next()? == "1";
+    let token = parts.next()?.parse().ok().filter(|token| FencingToken::new(*token).is_some())?;
+    let kept = parts.next().filter(|state| ["0", "1"].contains(state))? == "1";
     let label = OwnerLabel::new(parts.nth(1)?).ok()?;
-    Some(Record { owner, token, label, kept, left })
+    Some(Record { holder: Holder { owner, label, remaining: left }, token, kept })
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use backend_redis::RedisBuilder;
 use backend_redlock::RedlockBuilder;
 use conformance_tests::kit::{ClientCertificates, Redis, RedisOptions, Server as _};
-use lock_core::{Env as _, ErrorKind, FencingToken, Outcome, Release, Renewal, SystemEnv};
+use lock_core::{Env as _, ErrorKind, FencingToken, Holder, Outcome, Release, Renewal, SystemEnv};
 
 use self::support::{
     LEASE, Nodes, PATIENT, SOON, busy, connect, eventually, first_use, granted, name, place,
@@ -231,4 +231,56 @@ async fn a_longest_lease_that_was_lowered_on_one_node_binds_renewals() {
         }
     })
     .await;
+}
+
+fn unreadable(holder: Option<Holder>) {
+    let holder = holder.expect("nobody is said to hold it");
+    assert_eq!(holder.label.as_str(), "an unreadable record");
+    assert!(holder.remaining > Duration::ZERO && holder.remaining <= Duration::from_secs(30));
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_holds_its_lock_and_hides_no_other() {
+    let nodes = Nodes::start(3).await;
+    let store = nodes.direct().await;
+    let good = granted(&*store, &request("good", LEASE)).await;
+    let stolen = granted(&*store, &request("stolen", LEASE)).await;
+    let owner = "0123456789abcdef0123456789abcdef";
+    let records = [
+        ("control", "SET", format!("{owner} 7 0 1 a\u{7}b")),
+        ("owner", "SET", "somebody 7 0 1 label".to_owned()),
+        ("number", "SET", format!("{owner} 99999999999999999999 0 1 label")),
+        ("empty", "SET", String::new()),
+        ("list", "RPUSH", "x".to_owned()),
+        ("stolen", "RPUSH", "x".to_owned()),
+    ];
+    // A majority.
+    for server in &nodes.servers[1..] {
+        for (text, command, value) in &records {
+            let key = format!("leasehold-redlock:{{0}}:lock:{text}");
+            server.cli(&["DEL", &key]).await.unwrap();
+            server.cli(&[command, &key, value]).await.unwrap();
+        }
+    }
+    let answers = store.renew(&[&stolen, &good], SystemEnv.now()).await;
+    assert!(matches!(answers[0], Renewal::Lost(_)), "{answers:?}");
+    assert!(matches!(answers[1], Renewal::Renewed { .. }), "{answers:?}");
+    let released = store.release(&stolen, Release::default()).await.unwrap();
+    assert_eq!(released.outcome, Outcome::NotHeld);
+    for (text, ..) in &records {
+        unreadable(busy(&*store, &request(text, LEASE)).await.holder);
+        unreadable(store.inspect(&name(text)).await.unwrap().unwrap().holder);
+    }
+    let listed = store.list(None).await.unwrap().locks;
+    assert_eq!(listed.len(), records.len() + 1, "{listed:?}");
+    for lock in listed {
+        match lock.name.as_str() {
+            "good" => assert_eq!(lock.holder.unwrap().owner, good.owner),
+            _ => unreadable(lock.holder),
+        }
+    }
+    for (text, ..) in &records {
+        assert_eq!(store.force_release(&name(text)).await.unwrap(), Outcome::Released, "{text}");
+        granted(&*store, &request(text, LEASE)).await;
+    }
 }

@@ -92,6 +92,9 @@ pub(crate) fn rounded(span: Duration) -> String {
 
 /// Who holds a lock, and how much longer without renewal.
 pub(crate) fn holder(holder: &Holder) -> String {
+    if holder.is_unreadable() {
+        return format!("{}, for another {}", holder.label, rounded(holder.remaining));
+    }
     format!(
         "{} (owner {}), for another {} unless renewed",
         quoted(&holder.label),
@@ -112,6 +115,10 @@ pub(crate) fn lock(state: &LockState) -> String {
             line("owner", &holder.owner.to_string());
             line("kept", &format!("for another {}, its minimum hold", rounded(holder.remaining)));
             line("token", &state.token.to_string());
+        }
+        Some(holder) if state.unreadable => {
+            line("held by", holder.label.as_str());
+            line("lease", &format!("ends in {}, or by force", rounded(holder.remaining)));
         }
         Some(holder) => {
             line("held by", &quoted(&holder.label));
@@ -194,6 +201,19 @@ mod tests {
              kept       for another 8s 300ms, its minimum hold\n  token      7\n"
         );
         assert!(table(&[state(true).with_kept(true)]).contains("\"host:1\", released "));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_said_to_be_one() {
+        let span = Duration::from_secs(9);
+        let name = LockName::new("a b").unwrap();
+        let state = LockState::new(name, Some(Holder::unreadable(span)), FencingToken::ZERO);
+        let told = "a b\n  held by    an unreadable record\n  lease      ends in 9s, or by force\n";
+        assert_eq!(lock(&state), told);
+        assert!(table(std::slice::from_ref(&state)).contains("an unreadable record "));
+        let value: Value = serde_json::from_str(&json(&state).unwrap()).unwrap();
+        assert_eq!(value["unreadable"], true);
+        assert_eq!(holder(&state.holder.unwrap()), "an unreadable record, for another 9s");
     }
 
     #[test]

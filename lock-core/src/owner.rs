@@ -89,6 +89,11 @@ impl OwnerLabel {
         Self(Arc::from(format!("{host}:{}", std::process::id())))
     }
 
+    /// In place of a label that cannot be read.
+    pub(crate) fn of_unreadable_record() -> Self {
+        Self(Arc::from("an unreadable record"))
+    }
+
     /// The label as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -2,7 +2,7 @@
 -- ARGV: 5 owner   6 lease ms   7 label   8 floor   9 channel for pushes, or '' for no place
 local owner, lease, label, floor, channel = ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
 local now = clock()
-local record = redis.call('GET', KEYS[2])
+local record = read(KEYS[2])
 if record and string.sub(record, 1, 32) == owner
   -- A client that knows an old longest lease is told of the new one below.
   and lease * 1000 <= (redis.call('HGET', KEYS[1], 'longest') or ARGV[3]) + 0 then

@@ -28,9 +28,18 @@ end
 
 local function late(now) return now > ARGV[#ARGV - 1] + 0 end
 
+-- What a lock's key has; where it is of another type, a record that cannot be read.
+local function read(key)
+  local record = redis.pcall('GET', key)
+  if type(record) ~= 'table' then return record end
+  if not string.find(record.err, 'WRONGTYPE', 1, true) then error(record) end
+  return ''
+end
+
+-- The parts of a record; nil if it cannot be read. Such a one is nobody's, and holds the lock until it ends.
 local function parse(record)
-  if not record then return nil end
-  local owner, token, state, label = string.match(record, '^(%x+) (%d+) (%d) (.*)$')
+  local owner, token, state, label = string.match(record or '', '^(%x+) (%d+) ([012]) (.*)$')
+  if not owner or #owner ~= 32 or tonumber(token) > 9007199254740991 then return nil end
   return owner, tonumber(token), state, label
 end
 
@@ -106,7 +115,7 @@ local function pass_on(now, mark, me)
         string.match(place, '^(%d+) (%d+) (%d+) (%S+) (.*)$')
       until_ = tonumber(until_)
       -- Beyond a life ahead: the clock went back, and the place may be long dead.
-      if until_ > now and until_ <= now + LIFE_US then
+      if until_ and until_ > now and until_ <= now + LIFE_US then
         local token = mint(now, mark, tonumber(floor))
         if not token then return nil end
         if owner == me then return hold(owner, token, '0', label, lease) end
@@ -153,14 +162,19 @@ local function heard(now, owner, place)
   return number
 end
 
--- {'busy', owner, label, remaining ms, token, retry ms, has a place}, with the record that is there
+-- {'busy', owner ('?' if the record cannot be read), label, remaining ms, token, retry ms, has a place}, with the record that is there
 -- and what `heard` says of the asker.
 local function busy(me, placed, mark, record)
   local owner, token, _, label = parse(record)
   local left = record and redis.call('PTTL', KEYS[2]) or 0
+  if left == -1 then
+    -- No record of this store stays for ever; whatever this one is, no lease is longer than this.
+    left = math.ceil(ARGV[3] / 1000)
+    redis.call('PEXPIRE', KEYS[2], left)
+  end
   local near = not placed or placed ~= true and placed <= NEAR
     or placed == true and redis.call('LPOS', KEYS[3], me, 'MAXLEN', NEAR)
   -- Who stands near the head comes when the lease ends, if the holder has crashed.
   local retry = near and math.max(1, math.min(NEAR_MS, left + 1)) or FAR_MS
-  return {'busy', owner or '', label or '', left, text(token or mark), retry, placed and 1 or 0}
+  return {'busy', owner or record and '?' or '', label or '', left, text(token or mark), retry, placed and 1 or 0}
 end

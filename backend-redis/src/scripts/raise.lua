@@ -1,6 +1,6 @@
 -- Lifts the token of a held grant.
 -- ARGV: 5 owner   6 token
-local owner, token, state, label = parse(redis.call('GET', KEYS[2]))
+local owner, token, state, label = parse(read(KEYS[2]))
 if owner ~= ARGV[5] or state == '1' then return {'gone'} end
 local now, wanted = clock(), tonumber(ARGV[6])
 if wanted > now + tonumber(ARGV[3]) then return {'floor', text(now + tonumber(ARGV[3]))} end

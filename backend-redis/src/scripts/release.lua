@@ -8,7 +8,7 @@
 local keep, next_ = '', ''
 if #ARGV > 7 then keep, next_ = ARGV[6], ARGV[7] end
 local now = clock()
-local record = redis.call('GET', KEYS[2])
+local record = read(KEYS[2])
 local owner, token, state, label = parse(record)
 local mine = owner == ARGV[5] and 1 or 0
 if next_ ~= '' and owner == next_ and state ~= '1' then

@@ -7,9 +7,13 @@ local longest = KEYS[count + 1] and redis.call('HGET', KEYS[count + 1], 'longest
 for at = 1, count do
   local owner, lease = ARGV[2 * at - 1], tonumber(ARGV[2 * at])
   if longest ~= 0 then lease = math.min(lease, math.ceil(longest / 1000)) end
-  local record = redis.call('GET', KEYS[at])
+  local record = redis.pcall('GET', KEYS[at])
   local answer = 0
-  if record then
+  if type(record) == 'table' then
+    -- A key of another type is somebody else's, and no reason to fail the others.
+    if not string.find(record.err, 'WRONGTYPE', 1, true) then return record end
+    answer = 2
+  elseif record then
     local state = string.match(record, '^%x+ %d+ (%d)')
     if string.sub(record, 1, 32) ~= owner then
       answer = 2

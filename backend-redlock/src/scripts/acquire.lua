@@ -9,6 +9,7 @@
 --       15 channel, or '' for no place   16 rank of the place
 -- Answers: {word, clock, ...}; words: ours, busy, late, clock, quarantine, floor, lease, exhausted.
 --
+-- Of a record that cannot be read, 'busy' names the owner '?'.
 -- A lock is "owner number state attempt label", with Redis's own expiry; state 0 held, 1 released and
 -- kept for a last while. A tombstone holds the number of the last attempt that is to take nothing.
 local owner, lease, floor, bound = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8]), tonumber(ARGV[10])
@@ -26,7 +27,7 @@ end
 if now < estimated - bound then return {'clock', stamp} end
 -- A place that waits is heard of, and served, also where memory is short: its time first, see common.lua of
 -- backend-redis.
-if redis.call('HEXISTS', KEYS[4], owner) == 1 then redis.call('PEXPIRE', KEYS[4], TOMB_MS) end
+if redis.call('HGET', KEYS[4], owner) then redis.call('PEXPIRE', KEYS[4], TOMB_MS) end
 -- A deadline written by a wrong clock could end a quarantine too early.
 local epoch = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from', 'span')
 local ahead = seen > now + bound
@@ -55,15 +56,19 @@ mark = tonumber(redis.call('HGET', KEYS[1], ARGV[13]) or 0)
 local highest = now + tonumber(ARGV[3]) - 2 * bound
 if floor > highest then return {'floor', stamp, text(highest)} end
 if lease * 1000 > tonumber(ARGV[3]) then return {'lease', stamp} end
-local record = redis.call('GET', KEYS[2])
-local holder, number, state, last, label
-if record then
-  holder, number, state, last, label = string.match(record, '^(%x+) (%d+) (%d) (%d+) (.*)$')
-end
+local record = read(KEYS[2])
+local holder, number, state, last, label = string.match(record or '', '^(%x+) (%d+) ([01]) (%d+) (.*)$')
+-- Such a record cannot be read: it is nobody's, and holds the lock until it ends.
+if holder and (#holder ~= 32 or tonumber(number) > 9007199254740991) then holder, number = nil, nil end
 local function busy()
   local left = record and redis.call('PTTL', KEYS[2]) or 0
+  if left == -1 then
+    -- No record of this store stays for ever; whatever this one is, no lease is longer than this.
+    left = math.ceil(ARGV[3] / 1000)
+    redis.call('PEXPIRE', KEYS[2], left)
+  end
   local place = redis.call('ZRANK', KEYS[3], owner)
-  return {'busy', stamp, holder or '', label or '', left, number or text(mark), place or -1}
+  return {'busy', stamp, holder or record and '?' or '', label or '', left, number or text(mark), place or -1}
 end
 local gone = redis.call('GET', KEYS[5])
 if gone and tonumber(gone) >= attempt then return busy() end

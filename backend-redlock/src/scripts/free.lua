@@ -3,16 +3,21 @@
 -- its first write needs none: see common.lua of backend-redis.
 --
 -- KEYS: those of acquire.lua
--- ARGV: 1 owner, or '' for whoever holds it   2 ms to keep it, or ''
+-- ARGV: 1 owner, or '' for whoever holds it, and for what cannot be read   2 ms to keep it, or ''
 --       3 the last attempt whose record is meant, or '' for any
 --       4 the last attempt that is to take nothing any more, or '' to leave no tombstone
 --       5 1 to give its place up, too   6 how long a tombstone stays, ms
 -- Answer: {'freed', clock, 1 if it was held}
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+local record, mine = redis.pcall('GET', KEYS[2]), false
+if type(record) == 'table' then
+  -- A key of another type is a record that cannot be read, and nobody's.
+  if not string.find(record.err, 'WRONGTYPE', 1, true) then return record end
+  record = ''
+end
 -- The common case: it is held, there is nothing else to see to, and nobody waits.
 if ARGV[2] == '' and ARGV[3] == '' and ARGV[4] == '' and ARGV[5] == '' and ARGV[1] ~= '' then
-  local record = redis.call('GET', KEYS[2])
   if record and string.sub(record, 1, 32) == ARGV[1] and string.match(record, '^%x+ %d+ 0 ')
     and redis.call('EXISTS', KEYS[3]) == 0 then
     redis.call('DEL', KEYS[2])
@@ -30,7 +35,14 @@ if ARGV[5] == '1' and redis.call('ZREM', KEYS[3], ARGV[1]) == 1 then
     head_left = true
   end
 end
-local record, mine = redis.call('GET', KEYS[2]), false
+if ARGV[1] == '' then
+  -- Of another type, a queue or its places would fail every attempt.
+  for at, answer in pairs({[3] = redis.pcall('ZCARD', KEYS[3]), [4] = redis.pcall('HGET', KEYS[4], '')}) do
+    if type(answer) == 'table' and string.find(answer.err, 'WRONGTYPE', 1, true) then
+      mine = redis.call('DEL', KEYS[at]) == 1
+    end
+  end
+end
 if record then
   local owner, number, state, last, label =
     string.match(record, '^(%x+) (%d+) (%d) (%d+) (.*)$')

@@ -1,10 +1,17 @@
 -- What one node knows of some locks.
 -- KEYS: lock and queue of each.
--- Answer: {'seen', clock, {record or false, remaining ms, places} of each}
+-- Answer: {'seen', clock, {record or false, remaining ms, places} of each}; a record of another type is '', and
+-- so is that of a queue that is none
 local time, answers = redis.call('TIME'), {}
 for at = 1, #KEYS, 2 do
-  local record = redis.call('GET', KEYS[at])
+  local record, places = redis.pcall('GET', KEYS[at]), redis.pcall('ZCARD', KEYS[at + 1])
+  for _, answer in ipairs({record, places}) do
+    if type(answer) == 'table' then
+      if not string.find(answer.err, 'WRONGTYPE', 1, true) then return answer end
+      record = ''
+    end
+  end
   local left = record and redis.call('PTTL', KEYS[at]) or 0
-  answers[#answers + 1] = {record, left, redis.call('ZCARD', KEYS[at + 1])}
+  answers[#answers + 1] = {record, left, type(places) == 'number' and places or 0}
 end
 return {'seen', string.format('%.0f', time[1] * 1000000 + time[2]), answers}

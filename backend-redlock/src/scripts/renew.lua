@@ -10,9 +10,13 @@ local longest = redis.call('HGET', KEYS[1], 'longest') or 0
 for at = 2, #KEYS do
   local owner, lease = ARGV[2 * at - 2], tonumber(ARGV[2 * at - 1])
   if longest ~= 0 then lease = math.min(lease, math.ceil(longest / 1000)) end
-  local record = redis.call('GET', KEYS[at])
+  local record = redis.pcall('GET', KEYS[at])
   local answer = 0
-  if record and string.sub(record, 1, 32) ~= owner then
+  if type(record) == 'table' then
+    -- A key of another type is somebody else's, and no reason to fail the others.
+    if not string.find(record.err, 'WRONGTYPE', 1, true) then return record end
+    answer = 2
+  elseif record and string.sub(record, 1, 32) ~= owner then
     answer = 2
   elseif record and string.match(record, '^%x+ %d+ (%d)') == '0' then
     if redis.call('PTTL', KEYS[at]) < lease then redis.call('PEXPIRE', KEYS[at], lease) end

@@ -126,8 +126,8 @@ const GUARDS: &[Guard<OneRedis>] = &[
     Guard {
         what: "S4: only the owner releases",
         texts: &[(
-            "local mine = record and string.sub(record, 1, 32) == ARGV[3]",
-            "local mine = record and true",
+            "local mine = type(record) == 'string' and string.sub(record, 1, 32) == ARGV[3]",
+            "local mine = type(record) == 'string'",
         )],
         case: |stage| Box::pin(a_release_by_another(stage.url())),
     },
@@ -156,7 +156,7 @@ const GUARDS: &[Guard<OneRedis>] = &[
     },
     Guard {
         what: "L3: a clean-up passes dead places over",
-        texts: &[("if until_ > now and until_ <= now + LIFE_US then", "if until_ > 0 then")],
+        texts: &[("if until_ and until_ > now and until_ <= now + LIFE_US then", "if until_ then")],
         case: |stage| Box::pin(dead_places(stage, End::Abandon)),
     },
     Guard {

@@ -226,7 +226,7 @@ const GUARDS: &[Guard<Server>] = &[
     Guard {
         what: "S1: the long way takes only what is free",
         texts: &[(
-            "local record = redis.call('GET', KEYS[2])\nif record and string.sub",
+            "local record = read(KEYS[2])\nif record and string.sub",
             "local record = false\nif record and string.sub",
         )],
         case: |server| Box::pin(a_held_lock(server, Way::Long)),

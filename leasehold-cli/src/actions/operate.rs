@@ -62,7 +62,8 @@ pub(super) async fn inspect(place: &Place, args: &Inspect) -> Result<u8, Failure
     print(&match (state, args.output.json) {
         (Some(state), true) => show::json(&state)?,
         (None, true) => show::json(&json!({
-            "name": args.name, "holder": null, "token": null, "kept": false, "waiting": null
+            "name": args.name, "holder": null, "token": null, "kept": false, "waiting": null,
+            "unreadable": false
         }))?,
         (Some(state), false) => show::lock(&state),
         (None, false) => format!("{}\n  free\n", show::escaped(args.name.as_str())),
@@ -108,6 +109,9 @@ pub(super) async fn release(place: &Place, args: &Release) -> Result<u8, Failure
     } else {
         let name = show::escaped(args.name.as_str());
         match (released, holder) {
+            (true, Some(holder)) if holder.is_unreadable() => {
+                format!("{}: {} was removed\n", args.name, holder.label)
+            }
             (true, Some(holder)) => {
                 let label = show::quoted(&holder.label);
                 format!("{name}: taken from {label} (owner {})\n", holder.owner)

@@ -20,13 +20,16 @@ pub struct LockState {
     pub kept: bool,
     /// How many places wait, where the store keeps a queue.
     pub waiting: Option<u64>,
+    /// Whether the store's record of it cannot be read; see [`Holder::unreadable`].
+    pub unreadable: bool,
 }
 
 impl LockState {
     /// The state of a lock that nobody has released, with no known queue.
     #[must_use]
     pub fn new(name: LockName, holder: Option<Holder>, token: FencingToken) -> Self {
-        Self { name, holder, token, kept: false, waiting: None }
+        let unreadable = holder.as_ref().is_some_and(Holder::is_unreadable);
+        Self { name, holder, token, kept: false, waiting: None, unreadable }
     }
 
     /// The same, released and kept for a minimum hold, or not.

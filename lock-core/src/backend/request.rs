@@ -173,6 +173,23 @@ pub struct Holder {
     pub remaining: Duration,
 }
 
+impl Holder {
+    /// Stands for whoever holds a lock whose record in the store cannot be read: somebody else wrote it, or it was
+    /// damaged. The owner is 0, which is nobody's. The lock counts as held until the record ends, or is removed
+    /// with [`Backend::force_release`](crate::Backend::force_release).
+    #[must_use]
+    pub fn unreadable(remaining: Duration) -> Self {
+        let label = OwnerLabel::of_unreadable_record();
+        Self { owner: OwnerId::from_bits(0), label, remaining }
+    }
+
+    /// Whether this is [`unreadable`](Self::unreadable).
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        self.owner == OwnerId::from_bits(0)
+    }
+}
+
 /// The answer "not now".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Busy {
