@@ -2,10 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-use lock_core::{Error, ErrorKind, StoreSettings};
+use lock_core::{Error, ErrorKind, Link, StoreSettings, plaintext_refusal};
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo as _, ProtocolVersion,
-    RedisConnectionInfo, RedisResult, TlsCertificates,
+    RedisConnectionInfo, RedisError, RedisResult, TlsCertificates,
 };
 
 use crate::{
@@ -69,6 +69,7 @@ pub(crate) struct Settings {
     pub(crate) late_after: Duration,
     pub(crate) roots: Option<Vec<u8>>,
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) plaintext: bool,
 }
 
 impl fmt::Debug for Settings {
@@ -178,6 +179,12 @@ impl Settings {
         }
         roots.as_deref().map(certificates::roots).transpose()?;
         identity.as_ref().map(certificates::own).transpose()?;
+        let has_password = self.login.password.is_some() || self.sentinel_login.password.is_some();
+        if has_password && !self.plaintext && topology.link() == Link::Plain {
+            return Err(plaintext_refusal(
+                "TLS (rediss:// for redis://, redlocks:// for redlock://)",
+            ));
+        }
         Ok(())
     }
 
@@ -203,6 +210,11 @@ impl Settings {
         }
         // Without a password the driver would not send the user either, and be the default one. Who is
         // let in without any is let in with an empty one.
+        if login.password.is_some() && !self.plaintext && place.link() == Link::Plain {
+            // A server that another named: those that we were told of were looked at before.
+            let message = "a password for another machine than this, without TLS";
+            return Err(RedisError::from((redis::ErrorKind::InvalidClientConfig, message)));
+        }
         let nothing = login.username.is_some().then(String::new);
         if let Some(password) = login.password.as_ref().or(nothing.as_ref()) {
             redis = redis.set_password(password);

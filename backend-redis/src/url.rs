@@ -34,8 +34,10 @@ const FORM: &str = "the URL of a Redis store is redis://USER:PASSWORD@HOST:PORT/
 ///
 /// Options: `prefix=leasehold`, `longest_lease=30s`, `quarantine=on|off`, `protocol=resp2|resp3`,
 /// `timeout=5s`, `allow_eviction=true|false`, `failover_margin=15s`,
-/// `wait_replicas=1`, `wait_timeout=500ms`, `late_after=30s`; with TLS `ca=FILE`, and `cert=FILE`
+/// `wait_replicas=1`, `wait_timeout=500ms`, `late_after=30s`, `plaintext=on|off`; with TLS `ca=FILE`, and `cert=FILE`
 /// with `key=FILE`, in PEM.
+///
+/// A password goes to another machine without TLS only with `plaintext=on`.
 ///
 /// Before the host `@ : / ? # %` are percent-encoded in a user and a password, in the value of an option
 /// also `+` and `&`, since a `+` there is a space.
@@ -169,6 +171,8 @@ fn database(text: &str) -> Result<u32, Error> {
 
 #[cfg(test)]
 mod tests {
+    use lock_core::Link;
+
     use super::*;
     use crate::settings::Protocol;
 
@@ -222,6 +226,29 @@ mod tests {
     }
 
     #[test]
+    fn a_password_goes_where_nobody_reads_it_or_by_an_explicit_word() {
+        for (url, link) in [
+            ("redis://:hunter2@h?plaintext=on", Link::Plain),
+            ("redis://me@h", Link::Plain),
+            ("rediss://:hunter2@h", Link::Verified),
+            ("redis://:hunter2@localhost", Link::Local),
+            ("redis://:hunter2@[::1]", Link::Local),
+            ("unix:/s?password=hunter2", Link::Local),
+            ("redis+cluster://:hunter2@127.0.0.1:1,127.0.0.1:2", Link::Local),
+        ] {
+            let settings = parse(url).unwrap().settings;
+            settings.check().unwrap();
+            assert_eq!(settings.topology.link(), link, "{url}");
+        }
+        // A master that a sentinel of this machine names.
+        let settings = parse("redis+sentinel://:hunter2@localhost/main").unwrap().settings;
+        settings.check().unwrap();
+        let master = Place::Tcp("h".into(), 6379);
+        let error = settings.client(&master, redis::ProtocolVersion::RESP3).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
+    }
+
+    #[test]
     fn what_cannot_work_is_refused_without_showing_it() {
         for (url, part) in [
             ("redis://:hunter2@/0", "redis://USER"),
@@ -266,6 +293,10 @@ mod tests {
                 "lease 1s 1us is not allowed; allowed are multiples",
             ),
             ("rediss://:hunter2@h?ca=/dev/null", "one or more certificates in PEM"),
+            ("redis://:hunter2@h", "plaintext=on in the URL"),
+            ("redis://me:hunter2@10.0.0.1?plaintext=off", "plaintext=on in the URL"),
+            ("redis+cluster://:hunter2@localhost,h", "plaintext=on in the URL"),
+            ("redis+sentinel://h/main?sentinel_password=hunter2", "plaintext=on in the URL"),
         ] {
             let error = parse(url).and_then(|builder| builder.settings.check()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");

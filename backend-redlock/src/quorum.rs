@@ -81,7 +81,7 @@ impl Quorum {
 
     pub(crate) fn new(peers: Vec<Peer>, options: Options, wake: Arc<Wake>) -> Self {
         let basis = (peers[0].node.believed(), None);
-        let promised = guarantees::of(&basis, &options, peers.len());
+        let promised = guarantees::of(&basis, &options, &peers);
         Self {
             peers,
             options,
@@ -253,7 +253,7 @@ impl Quorum {
         if known.0 == basis {
             return known.1;
         }
-        let promised = Arc::new(guarantees::of(&basis, &self.options, self.peers.len()));
+        let promised = Arc::new(guarantees::of(&basis, &self.options, &self.peers));
         let entry = (basis, Arc::clone(&promised));
         *self.promised.write().unwrap_or_else(PoisonError::into_inner) = entry;
         promised

@@ -44,7 +44,7 @@ mod url;
 
 pub use lock_core::{
     Assumption, Backend, Blocked, Busy, ClientOptions, Cursor, Error, ErrorKind, Fence,
-    FencingToken, Guarantees, Guard, Holder, Init, Lock, LockClient, LockName, LockState,
+    FencingToken, Guarantees, Guard, Holder, Init, Link, Lock, LockClient, LockName, LockState,
     LossReason, Monitor, Outcome, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined,
     Stale, StoreSettings, TryAcquire,
 };

@@ -55,7 +55,8 @@ impl Postgres {
         listens: bool,
     ) -> Result<Self, Error> {
         let longest_lease = settings.longest_lease_of_new();
-        let terms = Terms { longest_lease, quarantined: true, push: false };
+        let link = settings.link;
+        let terms = Terms { longest_lease, quarantined: true, push: false, link };
         let this = Self {
             server: Arc::new(server),
             settings,
@@ -105,7 +106,8 @@ impl Postgres {
     }
 
     pub(super) fn set_promises(&self, longest_lease: Duration, quarantined: bool) {
-        let terms = Terms { longest_lease, quarantined, push: *self.told().borrow() };
+        let (push, link) = (*self.told().borrow(), self.settings.link);
+        let terms = Terms { longest_lease, quarantined, push, link };
         *self.promised.lock().unwrap_or_else(PoisonError::into_inner) =
             (terms, Arc::new(promises(terms)));
     }

@@ -1,7 +1,7 @@
 //! `schema` and `check`: what a store is like.
 
 use humantime::format_duration;
-use leasehold::{Guarantees, LockName, QuarantineUse, StoreUrl};
+use leasehold::{Guarantees, Link, LockName, QuarantineUse, StoreUrl};
 use serde_json::json;
 
 use crate::args::Output;
@@ -52,6 +52,15 @@ fn clock_line(micros: Option<i64>) -> String {
     format!("store clock   {told}\n")
 }
 
+fn link(link: Link) -> &'static str {
+    match link {
+        Link::Plain => "not encrypted, as far as this side demands",
+        Link::Unverified => "encrypted; that the other side is this host is not checked",
+        Link::Verified => "encrypted, with the host's certificate checked",
+        Link::Local => "does not leave this machine",
+    }
+}
+
 fn lines(guarantees: &Guarantees) -> String {
     let yes = |holds: bool| if holds { "yes" } else { "no" };
     let quarantine = match guarantees.quarantine {
@@ -80,6 +89,7 @@ fn lines(guarantees: &Guarantees) -> String {
                 format_duration(guarantees.expiry_slack)
             ),
         ),
+        ("connection", link(guarantees.link).to_owned()),
         ("fair queue", yes(guarantees.fair).to_owned()),
         (
             "waiters",
