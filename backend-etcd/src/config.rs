@@ -3,7 +3,9 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
-use lock_core::{Backend, Error, ErrorKind, Given};
+use lock_core::{
+    Backend, Error, ErrorKind, Given, Link, PLAINTEXT, is_loopback, plaintext_refusal,
+};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
@@ -27,6 +29,7 @@ pub struct EtcdBuilder {
     longest_lease: Option<Duration>,
     spare_leases: usize,
     timeout: Duration,
+    plaintext: bool,
 }
 
 impl EtcdBuilder {
@@ -50,6 +53,7 @@ impl EtcdBuilder {
             longest_lease: None,
             spare_leases: Self::DEFAULT_SPARE_LEASES,
             timeout: Duration::from_secs(5),
+            plaintext: false,
         }
     }
 
@@ -79,6 +83,27 @@ impl EtcdBuilder {
         let options = self.tls.take().unwrap_or_default();
         self.tls = Some(options.identity(Identity::from_pem(certificate, key)));
         self
+    }
+
+    /// Whether a password may go over a network unencrypted, to whoever answers for a host: that is refused otherwise,
+    /// where there is no TLS and a host is not this machine. Default: no.
+    #[must_use]
+    pub fn plaintext(mut self, allowed: bool) -> Self {
+        self.plaintext = allowed;
+        self
+    }
+
+    fn link(&self) -> Link {
+        let of = |endpoint: &String| {
+            let host = endpoint.strip_prefix("http://").unwrap_or(endpoint);
+            let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+            match is_loopback(host) {
+                true => Link::Local,
+                false if self.tls.is_some() || host.starts_with("https://") => Link::Verified,
+                false => Link::Plain,
+            }
+        };
+        self.endpoints.iter().map(of).min().unwrap_or(Link::Plain)
     }
 
     /// What keys begin with. Default: `leasehold/`, so that `etcdctl lock leasehold/NAME` locks the
@@ -147,6 +172,11 @@ impl EtcdBuilder {
                            one that the application installed as rustls's default";
             return Err(Error::new(ErrorKind::Config, message));
         }
+        let link = self.link();
+        let has_password = self.user.as_ref().is_some_and(|(_, password)| !password.is_empty());
+        if has_password && link == Link::Plain && !self.plaintext {
+            return Err(plaintext_refusal("TLS (ca=FILE, or cert=FILE and key=FILE)"));
+        }
         let mut options = ConnectOptions::new()
             .with_connect_timeout(self.timeout)
             .with_auto_token_refresh(true)
@@ -171,7 +201,7 @@ impl EtcdBuilder {
         };
         let rpc = Rpc::new(client, members, self.timeout);
         let layout = KeyLayout::new(self.prefix);
-        Ok(EtcdBackend::open(rpc, layout, self.longest_lease, self.spare_leases).await?)
+        Ok(EtcdBackend::open(rpc, layout, link, self.longest_lease, self.spare_leases).await?)
     }
 }
 
@@ -206,8 +236,8 @@ pub(crate) fn check_longest(longest: Duration) -> Result<(), Error> {
 
 /// Opens the store that a URL describes:
 /// `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT?prefix=leasehold/&longest_lease=30s&spare_leases=64&timeout=5s&\
-/// ca=FILE&cert=FILE&key=FILE`, where all but a host may be left out. `ca`, or `cert` and `key`,
-/// turn TLS on.
+/// plaintext=on&ca=FILE&cert=FILE&key=FILE`, where all but a host may be left out. `ca`, or `cert` and `key`,
+/// turn TLS on. A password goes to another machine without TLS only with `plaintext=on`.
 ///
 /// # Errors
 /// As [`EtcdBuilder::build`]; `InvalidInput` for a URL that is not of this form; `Config` for a file
@@ -271,6 +301,15 @@ fn parse(url: &str) -> Result<EtcdBuilder, Error> {
             "spare_leases" => builder.spare_leases(value.parse().map_err(|_| {
                 refuse(format!("{shown} in the URL is no number; allowed are 0 to 1000"))
             })?),
+            PLAINTEXT => match &*value {
+                "on" => builder.plaintext(true),
+                "off" => builder.plaintext(false),
+                _ => {
+                    let message =
+                        format!("{shown} in the URL is not allowed; allowed are on and off");
+                    return Err(refuse(message));
+                }
+            },
             "ca" => builder.tls(read(&key, &value)?),
             "cert" => {
                 certificate = Some(read(&key, &value)?);
@@ -284,7 +323,7 @@ fn parse(url: &str) -> Result<EtcdBuilder, Error> {
             _ => {
                 return Err(refuse(
                     "an option in the URL of an etcd store is not known; allowed are prefix, \
-                     longest_lease, spare_leases, timeout, ca, cert, key"
+                     longest_lease, spare_leases, timeout, plaintext, ca, cert, key"
                         .to_owned(),
                 ));
             }
@@ -312,6 +351,25 @@ mod tests {
         let builder = parse("etcd://me:se%40cret@h1").unwrap();
         assert_eq!(builder.user.as_ref().unwrap().1, "se@cret");
         assert!(!format!("{builder:?}").contains("cret"));
+    }
+
+    /// Refused before anything is sent: no such host is there.
+    #[tokio::test]
+    async fn a_password_leaves_the_machine_encrypted_or_by_an_explicit_word() {
+        for url in ["h.invalid", "127.0.0.1,h.invalid", "h.invalid?plaintext=off"] {
+            let error = connect(&format!("etcd://u:sesame@{url}")).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
+            assert!(error.to_string().contains("plaintext=on in the URL"), "{error}");
+            assert!(!format!("{error} {error:?}").contains("sesame"), "{error:?}");
+        }
+        for (url, link) in [
+            ("etcd://h", Link::Plain),
+            ("etcd://u:sesame@h?plaintext=on", Link::Plain),
+            ("etcd://u:sesame@h?ca=/dev/null", Link::Verified),
+            ("etcd://u:sesame@127.0.0.1:1,[::1]:2,localhost", Link::Local),
+        ] {
+            assert_eq!(parse(url).unwrap().link(), link, "{url}");
+        }
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
+use lock_core::{Assumption, Guarantees, Link, Promise, QuarantineUse};
 
 use crate::{backend::LONGEST_POLL, settings::Record};
 
 /// For a cluster whose smallest lease is `shortest`.
-pub(crate) fn promises(shortest: Duration, record: &Record) -> Guarantees {
+pub(crate) fn promises(shortest: Duration, record: &Record, link: Link) -> Guarantees {
     let longest = record.longest_lease();
     let mut promised = Guarantees::new(shortest, longest);
     let restores = Assumption::new(
@@ -71,6 +71,7 @@ pub(crate) fn promises(shortest: Duration, record: &Record) -> Guarantees {
     // A dead place ends with its lease.
     promised.dead_place_delay = promised.expiry_slack + longest;
     promised.token_lead = longest + Duration::from_secs(1);
+    promised.link = link;
     promised
 }
 

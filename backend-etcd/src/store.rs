@@ -11,7 +11,7 @@ use etcd_client::{
     TxnOpResponse, TxnResponse,
 };
 use lock_core::{
-    Env as _, Error, ErrorKind, FencingToken, Guarantees, Instant, LockName, OwnerId,
+    Env as _, Error, ErrorKind, FencingToken, Guarantees, Instant, Link, LockName, OwnerId,
     StoreSettings, SystemEnv, check_lease, check_token,
 };
 
@@ -78,6 +78,7 @@ impl EtcdBackend {
     pub(crate) async fn open(
         rpc: Rpc,
         layout: KeyLayout,
+        link: Link,
         expected: Option<Duration>,
         spares: usize,
     ) -> Result<Arc<Self>, Error> {
@@ -87,7 +88,11 @@ impl EtcdBackend {
             me: me.clone(),
             keepalives: Keepalives::start(rpc.clone()),
             // Both are known only after a look at the store, below.
-            promised: RwLock::new(Arc::new(promises(Duration::ZERO, &Record::new(Some(longest))))),
+            promised: RwLock::new(Arc::new(promises(
+                Duration::ZERO,
+                &Record::new(Some(longest)),
+                link,
+            ))),
             settings: Mutex::default(),
             history: Arc::clone(&history),
             looking: tokio::sync::Mutex::default(),
@@ -115,7 +120,7 @@ impl EtcdBackend {
         }
         // etcd tells its smallest lease only by setting it.
         let probe = backend.grant(Duration::from_secs(1)).await?;
-        *locked_write(&backend.promised) = Arc::new(promises(probe.ttl, &record));
+        *locked_write(&backend.promised) = Arc::new(promises(probe.ttl, &record, link));
         backend.spares.put(probe);
         Ok(backend)
     }
@@ -162,7 +167,7 @@ impl EtcdBackend {
         drop(settings);
         let mut promised = locked_write(&self.promised);
         if !is_promised(&promised, &record) {
-            *promised = Arc::new(promises(promised.shortest_lease, &record));
+            *promised = Arc::new(promises(promised.shortest_lease, &record, promised.link));
         }
     }
 

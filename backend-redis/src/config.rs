@@ -136,6 +136,7 @@ impl RedisBuilder {
                 late_after: Duration::from_secs(30),
                 roots: None,
                 identity: None,
+                plaintext: false,
             },
         }
     }
@@ -160,6 +161,14 @@ impl RedisBuilder {
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.settings.login.password = Some(password.into());
+        self
+    }
+
+    /// Whether a password may go over a network unencrypted, to whoever answers for a host: that is refused otherwise,
+    /// where there is no TLS and a host is not this machine. Default: no.
+    #[must_use]
+    pub fn plaintext(mut self, allowed: bool) -> Self {
+        self.settings.plaintext = allowed;
         self
     }
 

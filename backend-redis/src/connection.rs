@@ -8,8 +8,9 @@ use std::{
 };
 
 use futures_util::future::select_ok;
+use lock_core::Link;
 use redis::{
-    AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value,
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, Value,
     aio::MultiplexedConnection,
 };
 use rustls::pki_types::ServerName;
@@ -35,6 +36,12 @@ impl Connection {
         login: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
     ) -> Result<Self, RedisError> {
+        let has_password = login.password().is_some_and(|password| !password.is_empty());
+        if has_password && !settings.plaintext && place.link() == Link::Plain {
+            // A server that another named: those of the URL were looked at before.
+            let message = "a password for another machine than this, without TLS";
+            return Err(RedisError::from((ErrorKind::InvalidClientConfig, message)));
+        }
         match place {
             Place::Tcp(host, port) => {
                 let stream = connect(host, *port, |stream| ready(Ok(stream))).await?;

@@ -58,6 +58,9 @@ pub(crate) fn of_command(error: &RedisError) -> Error {
             (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
         }
         (Driver::Server(_), _) => (ErrorKind::Config, "the server refused the command"),
+        (Driver::InvalidClientConfig, _) => {
+            (ErrorKind::Config, "the settings do not allow this connection")
+        }
         (Driver::Io, _) => (ErrorKind::OutcomeUnknown, "the connection broke before the answer"),
         _ => (ErrorKind::OutcomeUnknown, "the answer was not understood"),
     };

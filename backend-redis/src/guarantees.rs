@@ -29,6 +29,7 @@ pub(crate) fn of(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> 
     // A place lives for 3 s after it was last heard of, and a claim window takes 2 s.
     promised.dead_place_delay = Duration::from_secs(5);
     promised.token_lead = agreed.longest;
+    promised.link = settings.topology.link();
     promised
 }
 

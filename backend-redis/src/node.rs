@@ -6,7 +6,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use lock_core::{Error, ErrorKind, Init, LockName, OwnerId, StoreSettings};
+use lock_core::{Error, ErrorKind, Init, Link, LockName, OwnerId, StoreSettings};
 pub use redis::Value;
 
 pub use crate::reply::{holder, list, not_understood, number, text};
@@ -136,6 +136,12 @@ impl Node {
 
     fn store(&self) -> &Store {
         &self.0.0
+    }
+
+    /// How the connection to it is protected.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        self.store().settings.topology.link()
     }
 
     /// Host and port, or the path of its socket, for messages.

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use lock_core::{Error, ErrorKind, StoreSettings};
+use lock_core::{Error, ErrorKind, Link, StoreSettings, plaintext_refusal};
 use redis::{ProtocolVersion, RedisConnectionInfo};
 
 use crate::{certificates, guarantees::SHORTEST_LEASE, store::Agreed, topology::Topology};
@@ -66,6 +66,7 @@ pub(crate) struct Settings {
     pub(crate) late_after: Duration,
     pub(crate) roots: Option<Vec<u8>>,
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) plaintext: bool,
 }
 
 impl fmt::Debug for Settings {
@@ -176,6 +177,12 @@ impl Settings {
             let provider = certificates::provider()?;
             roots.as_deref().map(certificates::roots).transpose()?;
             identity.as_ref().map(|own| certificates::own(own, &provider)).transpose()?;
+        }
+        let has_password = self.login.password.is_some() || self.sentinel_login.password.is_some();
+        if has_password && !self.plaintext && topology.link() == Link::Plain {
+            return Err(plaintext_refusal(
+                "TLS (rediss:// for redis://, redlocks:// for redlock://)",
+            ));
         }
         Ok(())
     }

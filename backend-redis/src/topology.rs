@@ -2,7 +2,7 @@
 
 use std::{fmt, net::Ipv6Addr, os::unix::net::SocketAddr as UnixAddress, path::PathBuf, sync::Arc};
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, Link, is_loopback};
 
 use crate::{
     cluster::Map,
@@ -40,6 +40,16 @@ fn named(host: &str, here: &str) -> String {
 }
 
 impl Place {
+    /// How a connection to it is protected.
+    pub(crate) fn link(&self) -> Link {
+        match self {
+            Self::Unix(_) => Link::Local,
+            Self::Tls(..) => Link::Verified,
+            Self::Tcp(host, _) if is_loopback(host) => Link::Local,
+            Self::Tcp(..) => Link::Plain,
+        }
+    }
+
     /// # Errors
     /// `InvalidInput` for what is no place. A host is not repeated: a URL in its place has a password.
     fn check(&self) -> Result<(), Error> {
@@ -109,25 +119,28 @@ impl fmt::Display for Topology {
 }
 
 impl Topology {
+    fn places(&self) -> &[Place] {
+        match self {
+            Self::Single(place) => std::slice::from_ref(place),
+            Self::Sentinel(group) => &group.sentinels,
+            Self::Cluster(seeds) => seeds,
+        }
+    }
+
+    /// How connections are protected.
+    pub(crate) fn link(&self) -> Link {
+        self.places().iter().map(Place::link).min().unwrap_or(Link::Plain)
+    }
+
     /// Whether connections are with TLS.
     pub(crate) fn tls(&self) -> bool {
-        let place = match self {
-            Self::Single(place) => Some(place),
-            Self::Sentinel(group) => group.sentinels.first(),
-            Self::Cluster(seeds) => seeds.first(),
-        };
-        matches!(place, Some(Place::Tls(..)))
+        matches!(self.places().first(), Some(Place::Tls(..)))
     }
 
     /// # Errors
     /// `InvalidInput` for what cannot be meant.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let places = match self {
-            Self::Single(place) => std::slice::from_ref(place),
-            Self::Sentinel(group) => &group.sentinels,
-            Self::Cluster(seeds) => seeds,
-        };
-        places.iter().try_for_each(Place::check)?;
+        self.places().iter().try_for_each(Place::check)?;
         let refuse = |message: &str| Err(Error::new(ErrorKind::InvalidInput, message));
         match self {
             Self::Single(_) => Ok(()),

@@ -34,7 +34,9 @@ const FORM: &str = "the URL of a Redis store is redis://USER:PASSWORD@HOST:PORT/
 ///
 /// Options: `prefix=leasehold`, `longest_lease=30s`, `quarantine=on|off`, `timeout=5s`,
 /// `allow_eviction=true|false`, `failover_margin=15s`, `wait_replicas=1`, `wait_timeout=500ms`,
-/// `late_after=30s`; with TLS `ca=FILE`, and `cert=FILE` with `key=FILE`, in PEM.
+/// `late_after=30s`, `plaintext=on|off`; with TLS `ca=FILE`, and `cert=FILE` with `key=FILE`, in PEM.
+///
+/// A password goes to another machine without TLS only with `plaintext=on`.
 ///
 /// Before the host `@ : / ? # %` are percent-encoded in a user and a password, in the value of an option
 /// also `+` and `&`, since a `+` there is a space.
@@ -168,7 +170,10 @@ fn database(text: &str) -> Result<u32, Error> {
 
 #[cfg(test)]
 mod tests {
+    use lock_core::Link;
+
     use super::*;
+    use crate::connection::Connection;
 
     fn parse(url: &str) -> Result<RedisBuilder, Error> {
         super::parse(url, "")
@@ -214,6 +219,35 @@ mod tests {
         zone.check().unwrap();
         let tls = parse("rediss+sentinel://a/main").unwrap().settings.topology;
         assert!(tls.tls(), "{tls:?}");
+    }
+
+    #[test]
+    fn a_password_goes_where_nobody_reads_it_or_by_an_explicit_word() {
+        for (url, link) in [
+            ("redis://:hunter2@h?plaintext=on", Link::Plain),
+            ("redis://me@h", Link::Plain),
+            ("rediss://:hunter2@h", Link::Verified),
+            ("redis://:hunter2@localhost", Link::Local),
+            ("redis://:hunter2@[::1]", Link::Local),
+            ("unix:/s?password=hunter2", Link::Local),
+            ("redis+cluster://:hunter2@127.0.0.1:1,127.0.0.1:2", Link::Local),
+        ] {
+            let settings = parse(url).unwrap().settings;
+            settings.check().unwrap();
+            assert_eq!(settings.topology.link(), link, "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_master_that_a_sentinel_names_elsewhere_gets_no_password_unencrypted() {
+        let settings = parse("redis+sentinel://:hunter2@localhost/main").unwrap().settings;
+        settings.check().unwrap();
+        let master = Place::Tcp("h".into(), 6379);
+        let login = settings.login(redis::ProtocolVersion::RESP3);
+        let opened = Connection::open(&settings, &master, &login, Default::default()).await;
+        let error = opened.err().unwrap();
+        assert_eq!(error.kind(), redis::ErrorKind::InvalidClientConfig, "{error:?}");
+        assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
     }
 
     #[test]
@@ -265,6 +299,10 @@ mod tests {
                 "lease 1s 1us is not allowed; allowed are multiples",
             ),
             ("rediss://:hunter2@h?ca=/dev/null", "one or more certificates in PEM"),
+            ("redis://:hunter2@h", "plaintext=on in the URL"),
+            ("redis://me:hunter2@10.0.0.1?plaintext=off", "plaintext=on in the URL"),
+            ("redis+cluster://:hunter2@localhost,h", "plaintext=on in the URL"),
+            ("redis+sentinel://h/main?sentinel_password=hunter2", "plaintext=on in the URL"),
         ] {
             let error = parse(url).and_then(|builder| builder.settings.check()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");

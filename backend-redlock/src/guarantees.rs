@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
-use crate::{config::Options, quorum::Basis, vote::majority};
+use crate::{config::Options, peer::Peer, quorum::Basis, vote::majority};
 
-pub(crate) fn of(basis: &Basis, options: &Options, nodes: usize) -> Guarantees {
+pub(crate) fn of(basis: &Basis, options: &Options, peers: &[Peer]) -> Guarantees {
     let Basis { settings, evicting, untold } = basis;
+    let nodes = peers.len();
     let show = humantime::format_duration;
     let bound = options.clock_bound;
     let mut promised = Guarantees::new(options.shortest_lease(), settings.longest_lease);
+    promised.link = peers.iter().map(|peer| peer.node.link()).min().unwrap_or(promised.link);
     let needed = majority(nodes);
     let assume = |id, text: String| Assumption::new(id, text);
     promised.exclusion = if let Some((node, policy)) = evicting {

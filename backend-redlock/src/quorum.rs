@@ -99,7 +99,7 @@ impl Quorum {
 
     pub(crate) fn new(peers: Vec<Peer>, options: Options, wake: Arc<Wake>) -> Self {
         let basis = Basis::of(&peers);
-        let promised = guarantees::of(&basis, &options, peers.len());
+        let promised = guarantees::of(&basis, &options, &peers);
         Self {
             peers,
             options,
@@ -270,7 +270,7 @@ impl Quorum {
         if known.0 == basis {
             return known.1;
         }
-        let promised = Arc::new(guarantees::of(&basis, &self.options, self.peers.len()));
+        let promised = Arc::new(guarantees::of(&basis, &self.options, &self.peers));
         let entry = (basis, Arc::clone(&promised));
         *self.promised.write().unwrap_or_else(PoisonError::into_inner) = entry;
         promised

@@ -15,7 +15,7 @@ const FORM: &str = "the URL of a Redlock store is redlock://HOST:PORT,HOST:PORT,
 /// where a host may have `USER:PASSWORD@` of its own before it; `redlocks://…` the same with TLS.
 ///
 /// Options: `node_timeout=50ms`, `clock_bound=100ms`, `prefix=leasehold-redlock`, `timeout=1s`, and for
-/// each node those of a `redis://` URL.
+/// each node those of a `redis://` URL, such as `plaintext=on` for passwords without TLS.
 ///
 /// # Errors
 /// As [`RedlockBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message shows the
@@ -135,8 +135,8 @@ mod tests {
     fn what_cannot_work_is_refused_with_an_explanation_and_without_the_url() {
         for (url, part) in [
             ("redlock://h1:hunter2", "allowed are 1 to 65535"),
-            ("redlock://:hunter2@h1,h2,h3:0", "port 0"),
-            ("redlock://:hunter2@h1,h2,h3?prefix=a%7Bb", "without braces"),
+            ("redlock://:hunter2@h1,h2,h3:0?plaintext=on", "port 0"),
+            ("redlock://:hunter2@h1,h2,h3?prefix=a%7Bb&plaintext=on", "without braces"),
             ("redlock://:hunter2@h1,h2,h3?prefix=a&prefix=hunter", "prefix is given twice"),
             (
                 "redlock://:hunter2@h1,h2,h3?quarantine=on&quarantine=on",
@@ -147,8 +147,9 @@ mod tests {
             ("redlock://:hunter2@h1", "fewer than three"),
             ("redlock://:hunter2@h1,h2", "fewer than three"),
             ("redlock://:hunter2@h1,h2,h3,h4", "an even number"),
-            ("redlock://:hunter2@h1,h2,h1", "named twice"),
+            ("redlock://:hunter2@h1,h2,h1?plaintext=on", "named twice"),
             ("redlock://:hunter2@h1,,h3", "redlock://HOST"),
+            ("redlock://localhost:1,:hunter2@h2,localhost:3", "plaintext=on in the URL"),
             ("redlock:hunter2", "redlock://HOST"),
             ("redlock://:hunter2@h1,h2,h3?node_timeout=5", "such as 50ms"),
             ("redlock://:hunter2@h1,h2,h3?node_timeout=2s", "no more than"),

@@ -3,7 +3,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use lock_core::{Error, ErrorKind, Given};
+use lock_core::{Error, ErrorKind, Given, Link, PLAINTEXT, plaintext_refusal};
 use sqlx::{ConnectOptions, Connection, Database, Pool, pool::PoolConnection, pool::PoolOptions};
 use url::Url;
 
@@ -44,6 +44,14 @@ impl<DB: Database> Reached<DB> {
     /// Of a pool of our own, at most: three for attempts, and one each for releases and renewals. See `gate.rs`.
     const CONNECTIONS: u32 = 5;
 
+    /// What a connection is made by.
+    pub(crate) fn options(&self) -> Options<DB> {
+        match self {
+            Self::Pool(pool) => (*pool.connect_options()).clone(),
+            Self::Options(options) => (**options).clone(),
+        }
+    }
+
     /// The pool, and whether it is the user's and stays open.
     pub(crate) fn pool(self, timeout: Duration) -> (Pool<DB>, bool) {
         match self {
@@ -59,6 +67,22 @@ impl<DB: Database> Reached<DB> {
                 (pool, false)
             }
         }
+    }
+}
+
+/// The way to a server, as a driver's options describe it.
+pub(crate) struct Way {
+    pub(crate) link: Link,
+    pub(crate) has_password: bool,
+}
+
+impl Way {
+    /// Whether a password may go this way, where `tls` is what is better.
+    pub(crate) fn check(&self, plaintext: bool, tls: &str) -> Result<(), Error> {
+        if self.has_password && self.link == Link::Plain && !plaintext {
+            return Err(plaintext_refusal(tls));
+        }
+        Ok(())
     }
 }
 
@@ -126,7 +150,7 @@ where
     let (mut settings, mut switches) = (Settings::default(), Vec::new());
     for (key, value) in ours {
         given.once(&key)?;
-        if own.contains(&key.as_str()) {
+        if key == PLAINTEXT || own.contains(&key.as_str()) {
             let on = match value.as_str() {
                 "on" => true,
                 "off" => false,
@@ -136,13 +160,17 @@ where
                     return Err(refusal(message));
                 }
             };
-            switches.push((key, on));
+            if key == PLAINTEXT {
+                settings.plaintext = on;
+            } else {
+                switches.push((key, on));
+            }
         } else if !settings.set(&key, &value).map_err(|error| {
             // The value may be the rest of the password.
             if secret { refusal(format!("{key} in the URL is not allowed")) } else { error }
         })? {
             let known: Vec<_> =
-                [Settings::KEYS].iter().chain(*own).chain(*drivers).copied().collect();
+                [Settings::KEYS, PLAINTEXT].iter().chain(*own).chain(*drivers).copied().collect();
             // Not repeated: it may be a part of a password.
             return Err(refusal(format!(
                 "an option in the URL of a {whose} store is not known; allowed are {}",

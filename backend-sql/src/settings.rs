@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, StoreSettings};
+use lock_core::{Error, ErrorKind, Link, StoreSettings};
 
 use crate::{Strategy, tables::Tables};
 
@@ -13,6 +13,10 @@ pub(crate) struct Settings {
     pub(crate) prefix: String,
     pub(crate) longest_lease: Option<Duration>,
     pub(crate) timeout: Duration,
+    /// Whether a password may go over a network unencrypted.
+    pub(crate) plaintext: bool,
+    /// How the connection is protected.
+    pub(crate) link: Link,
 }
 
 impl Default for Settings {
@@ -22,6 +26,8 @@ impl Default for Settings {
             prefix: Tables::DEFAULT_PREFIX.to_owned(),
             longest_lease: None,
             timeout: Duration::from_secs(5),
+            plaintext: false,
+            link: Link::Plain,
         }
     }
 }

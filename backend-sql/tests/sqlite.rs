@@ -3,7 +3,13 @@
 
 mod on_file;
 
-use std::time::Duration;
+use std::{
+    fs::{self, Permissions},
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use backend_sql::{Strategy, sqlite::SqliteBuilder};
 use lock_core::{
@@ -89,6 +95,7 @@ async fn a_file_that_cannot_be_used_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text");
     std::fs::write(&text, "this is no database, and long enough to be looked at as one").unwrap();
+    fs::set_permissions(&text, Permissions::from_mode(0o600)).unwrap();
     for (path, part) in [
         (folder.path().to_owned(), "is a directory"),
         (folder.path().join("no/locks.db"), "is no folder"),
@@ -137,5 +144,83 @@ async fn a_release_that_carries_what_cannot_be_granted_is_a_release() {
         assert!(released.next.is_none(), "{released:?}");
         let error = store.try_acquire(&next).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// The database and the two files that SQLite puts beside it.
+fn files(path: &Path) -> [PathBuf; 3] {
+    ["", "-wal", "-shm"].map(|end| PathBuf::from(format!("{}{end}", path.display())))
+}
+
+/// Who may read them can take WAL's write lock, and keep it: every lock would end.
+#[tokio::test]
+async fn nobody_else_may_read_a_file_that_we_make() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let path = folder.path().join("locks.db");
+    let store = open(&path, Strategy::PrimaryKey).await;
+    store.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    for file in files(&path) {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("not as another user: that takes root");
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    for file in files(&path) {
+        let mut reader = Command::new("head");
+        reader.args(["-c", "1"]).arg(&file).uid(NOBODY).gid(NOBODY);
+        assert!(!reader.output().unwrap().status.success(), "{} was read", file.display());
+        // It could be read otherwise.
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        assert!(reader.output().unwrap().status.success(), "the test shows nothing");
+    }
+}
+
+#[tokio::test]
+async fn a_file_for_a_group_is_for_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let builder = SqliteBuilder::new(&path).group_access(true);
+    let store = builder.build().await.unwrap();
+    store.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    for file in files(&path) {
+        assert_eq!(mode(&file), 0o660, "{}", file.display());
+    }
+    // It stays as it was made.
+    let other = open(&path, Strategy::PrimaryKey).await;
+    assert!(other.try_acquire(&request("other")).await.unwrap().granted().is_some());
+    assert_eq!(mode(&path), 0o660);
+}
+
+/// The database or a file beside it, where others come to it.
+#[tokio::test]
+async fn a_file_that_every_user_may_read_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let store = open(&path, Strategy::PrimaryKey).await;
+    store.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    for (at, file) in files(&path).into_iter().enumerate() {
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o604)).unwrap();
+        let error = SqliteBuilder::new(&path).build().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(
+            error.to_string().contains(&format!("{file:?} may be read by every user")),
+            "{error}"
+        );
+        if at == 0 {
+            // A pool of the application's is its own affair, and so is what nobody else reaches.
+            let theirs = sqlx::SqlitePool::connect(&format!("sqlite:{}", path.display())).await;
+            SqliteBuilder::with_pool(theirs.unwrap()).build().await.unwrap();
+        }
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+        SqliteBuilder::new(&path).build().await.unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     }
 }

@@ -6,6 +6,8 @@ mod looks;
 mod on_file;
 
 use std::{
+    fs::Permissions,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     sync::{
         Arc,
@@ -64,6 +66,11 @@ async fn one_look_serves_all_names_that_a_client_waits_for() {
         let (holder, store) = (logged(&path, strategy).await, logged(&path, strategy).await);
         let count = async || STATEMENTS.load(Ordering::Relaxed);
         looks::many_names(holder, Arc::clone(&store), count).await;
+        // The pools have made it for every user.
+        for end in ["", "-wal", "-shm"] {
+            let file = format!("{}{end}", path.display());
+            std::fs::set_permissions(file, Permissions::from_mode(0o600)).unwrap();
+        }
         let holder = open(&path, strategy).await;
         looks::the_first_goes(holder, store).await;
     }

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::exit::{Failure, cause};
@@ -65,15 +65,17 @@ impl Surroundings {
     }
 }
 
-/// Makes the directory of the default store, readable by its user alone, where it is missing.
+/// Makes the directory of the default store, for its user alone, where it is missing, and refuses one that is
+/// another's or that others may use: they could put another store in its place, or end all of its locks.
 ///
 /// # Errors
 ///
 /// Names the path and what is in the way.
 pub fn make_directory(store: &Path) -> Result<(), Failure> {
     let Some(directory) = store.parent() else { return Ok(()) };
-    match DirBuilder::new().recursive(true).mode(0o700).create(directory) {
-        Ok(()) => Ok(()),
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    match made.and_then(|()| directory.metadata()) {
+        Ok(found) => is_ours_alone(directory, found.uid(), found.mode()),
         Err(error) => {
             let why = match error.kind() {
                 io::ErrorKind::AlreadyExists => "there is a file in its place".to_owned(),
@@ -85,6 +87,21 @@ pub fn make_directory(store: &Path) -> Result<(), Failure> {
             )))
         }
     }
+}
+
+fn is_ours_alone(directory: &Path, owner: u32, mode: u32) -> Result<(), Failure> {
+    let us = rustix::process::geteuid().as_raw();
+    let wrong = if owner != us {
+        format!("belongs to user {owner}; allowed is one of user {us}")
+    } else if mode & 0o077 != 0 {
+        format!("may be used by others, with mode {:04o}; allowed is 0700", mode & 0o7777)
+    } else {
+        return Ok(());
+    };
+    Err(Failure::unavailable(format_args!(
+        "the directory {directory:?} of the default store {wrong}; \
+         another store can be named with --store or LEASEHOLD_STORE"
+    )))
 }
 
 /// The variable as an absolute path; an empty one counts as not set.
@@ -158,6 +175,25 @@ mod tests {
         let made = store.parent().unwrap().metadata().unwrap();
         assert_eq!(made.permissions().mode() & 0o777, 0o700);
         assert!(!store.exists());
+    }
+
+    #[test]
+    fn a_directory_of_anothers_or_for_others_is_refused_by_name() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = temporary.path().join("leasehold/locks.db");
+        make_directory(&store).unwrap();
+        let directory = store.parent().unwrap();
+        let us = rustix::process::geteuid().as_raw();
+        for mode in [0o755, 0o730, 0o701] {
+            std::fs::set_permissions(directory, std::fs::Permissions::from_mode(mode)).unwrap();
+            let failure = make_directory(&store).unwrap_err();
+            assert_eq!(failure.code, UNAVAILABLE);
+            for part in [directory.to_str().unwrap(), &format!("{mode:04o}"), "0700"] {
+                assert!(failure.message.contains(part), "{part} in {failure}");
+            }
+        }
+        let failure = is_ours_alone(directory, us + 1, 0o700).unwrap_err();
+        assert!(failure.message.contains(&format!("user {}", us + 1)), "{failure}");
     }
 
     #[test]

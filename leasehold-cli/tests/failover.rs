@@ -163,6 +163,7 @@ async fn check_says_that_tokens_are_used_up_and_init_sets_them_back() {
     assert_eq!(set["grants_in_ms"], 100);
     assert!(!told(&url, &["check"]).contains("used up"));
     told(&url, &["run", "--lease", "100ms", "--wait", "60s", "job", "--", "true"]);
+}
 
 /// Starts `leasehold run OPTIONS NAME -- sh -c SCRIPT`.
 fn run(url: &str, options: &[&str], name: &str, script: &str) -> Running {
@@ -231,5 +232,4 @@ async fn the_wait_for_a_quarantine_has_an_end_an_option_and_ends_with_a_signal()
     says(&waiting.error(), &["quarantine", "waiting"]);
     told(&url, &["init", "--first-use"]);
     assert_eq!((waiting.code(), waiting.line()), (0, "ran".to_owned()));
-
 }

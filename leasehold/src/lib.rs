@@ -49,9 +49,9 @@ mod url;
 
 pub use lock_core::{
     Assumption, Backend, Blocked, Busy, ClientOptions, Cursor, Error, ErrorKind, Fence,
-    FencingToken, Finished, Guarantees, Guard, Holder, Init, Lock, LockClient, LockName, LockState,
-    LossReason, Monitor, Outcome, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined,
-    Stale, StoreSettings, TryAcquire, WithError,
+    FencingToken, Finished, Guarantees, Guard, Holder, Init, Link, Lock, LockClient, LockName,
+    LockState, LossReason, Monitor, Outcome, OwnerId, OwnerLabel, Page, Promise, QuarantineUse,
+    Quarantined, Stale, StoreSettings, TryAcquire, WithError,
 };
 
 pub use self::{

@@ -78,6 +78,22 @@ pub enum QuarantineUse {
     Unavailable,
 }
 
+/// How what passes between a client and its store is protected, by the client's settings: not by what a server happens
+/// to offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Link {
+    /// It may be unencrypted: who can put themselves between reads it, and changes it.
+    Plain,
+    /// It is encrypted, and it is not checked that the other side is this host: who can put themselves between reads
+    /// it, and changes it.
+    Unverified,
+    /// It is encrypted, with a certificate of the host's that is checked.
+    Verified,
+    /// It does not leave the machine.
+    Local,
+}
+
 /// What a backend promises in its present configuration.
 ///
 /// Times are upper bounds, not counting the network. A backend starts from [`Guarantees::new`],
@@ -111,6 +127,8 @@ pub struct Guarantees {
     pub raise: bool,
     /// How far tokens may run ahead of the store's clock.
     pub token_lead: Duration,
+    /// How the connection is protected.
+    pub link: Link,
 }
 
 impl Guarantees {
@@ -132,6 +150,7 @@ impl Guarantees {
             dead_place_delay: Duration::ZERO,
             raise: false,
             token_lead: Duration::ZERO,
+            link: Link::Plain,
         }
     }
 }

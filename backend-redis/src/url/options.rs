@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lock_core::{Error, Given};
+use lock_core::{Error, Given, PLAINTEXT};
 use url::Url;
 
 use super::{database, refuse};
@@ -45,6 +45,7 @@ pub(super) fn options(
             "wait_timeout" => builder.wait_timeout(told.span()?),
             "quarantine" => builder.quarantine(told.choice(["on", "off"])?),
             "allow_eviction" => builder.allow_eviction(told.choice(["true", "false"])?),
+            PLAINTEXT => builder.plaintext(told.choice(["on", "off"])?),
             "ca" => builder.roots(told.file()?),
             "cert" => {
                 cert = Some(told.file()?);
@@ -71,7 +72,7 @@ pub(super) fn options(
                 return Err(refuse(format!(
                     "unknown option; allowed are prefix, longest_lease, quarantine, \
                      timeout, allow_eviction, failover_margin, wait_replicas, wait_timeout, \
-                     late_after, ca, cert, key, {also}for a socket user, password, db, with sentinels \
+                     late_after, {PLAINTEXT}, ca, cert, key, {also}for a socket user, password, db, with sentinels \
                      sentinel_user, sentinel_password"
                 )));
             }

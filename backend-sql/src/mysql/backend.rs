@@ -106,7 +106,8 @@ impl Mysql {
         let variables: Result<Vec<_>, sqlx::Error> = rows.iter().map(pair).collect();
         let variables = variables.map_err(general)?;
         let pairs = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let promised = promises(longest, &Durability::read(pairs));
+        let mut promised = promises(longest, &Durability::read(pairs));
+        promised.link = self.settings.link;
         *self.promised.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(promised);
         Ok(())
     }

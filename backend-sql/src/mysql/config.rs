@@ -2,15 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lock_core::{Backend, Error};
-use sqlx::{MySql, MySqlPool, mysql::MySqlConnectOptions};
+use lock_core::{Backend, Error, Link, is_loopback};
+use sqlx::{
+    ConnectOptions as _, MySql, MySqlPool,
+    mysql::{MySqlConnectOptions, MySqlSslMode},
+};
 
 use super::{backend::Mysql, server::Server, statements};
 use crate::{
     backend::SqlBackend,
     gate::Gate,
     patience::Patience,
-    reach::{CAPACITY, Described, Form, Reached, described, micros},
+    reach::{CAPACITY, Described, Form, Reached, Way, described, micros},
     settings::{Settings, setters},
     tls::{Named, Tls, readable},
 };
@@ -59,6 +62,14 @@ impl MysqlBuilder {
         Self::new(Reached::Options(Box::new(options)))
     }
 
+    /// Whether a password may go over a network unencrypted, to whoever answers for the host: that is refused otherwise,
+    /// where TLS is not demanded and the host is not this machine. Default: no.
+    #[must_use]
+    pub fn plaintext(mut self, allowed: bool) -> Self {
+        self.settings.plaintext = allowed;
+        self
+    }
+
     fn new(reached: Reached<MySql>) -> Self {
         Self { reached, settings: Settings::default() }
     }
@@ -73,8 +84,13 @@ impl MysqlBuilder {
         self.open().await.map_err(|error| error.at("mysql", "connect"))
     }
 
-    async fn open(self) -> Result<Arc<dyn Backend>, Error> {
+    async fn open(mut self) -> Result<Arc<dyn Backend>, Error> {
         let tables = self.settings.check(Self::SHORTEST_LEASE)?;
+        let way = way(&self.reached.options());
+        self.settings.link = way.link;
+        if let Reached::Options(_) = self.reached {
+            way.check(self.settings.plaintext, "ssl-mode=verify_identity (or required)")?;
+        }
         let (pool, given) = self.reached.pool(self.settings.timeout);
         let strategy = self.settings.strategy;
         let patience = Patience::new(self.settings.timeout, "the server".into());
@@ -85,9 +101,24 @@ impl MysqlBuilder {
     }
 }
 
+/// The way to the server.
+fn way(options: &MySqlConnectOptions) -> Way {
+    let is_local = options.get_socket().is_some() || is_loopback(options.get_host());
+    let link = match options.get_ssl_mode() {
+        _ if is_local => Link::Local,
+        MySqlSslMode::VerifyIdentity => Link::Verified,
+        MySqlSslMode::Required | MySqlSslMode::VerifyCa => Link::Unverified,
+        _ => Link::Plain,
+    };
+    // The driver tells it only in a URL, which it cannot make of each host and user.
+    let has_password =
+        || options.clone().host("h").username("u").to_url_lossy().password().is_some();
+    Way { link, has_password: !is_local && has_password() }
+}
+
 /// Opens the store that a URL describes:
 /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
-/// longest_lease=30s&timeout=5s`, also with `mariadb:`, where the options may be left out. Of the
+/// longest_lease=30s&timeout=5s&plaintext=on`, also with `mariadb:`, where the options may be left out. Of the
 /// driver's own options `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` and
 /// `statement-cache-capacity` are passed on; [the module](super) says what those of TLS mean. No option may be
 /// there twice.
@@ -124,6 +155,8 @@ fn parse(url: &str) -> Result<(MysqlBuilder, Vec<Named>), Error> {
 
 #[cfg(test)]
 mod tests {
+    use lock_core::ErrorKind;
+
     use super::*;
     use crate::{Strategy, reach::assert_refused};
 
@@ -156,6 +189,35 @@ mod tests {
             ("mysql://me:secret@db/a?strategy=x", "allowed are primary-key and optimistic"),
         ];
         assert_refused(parse, &refused);
+    }
+
+    /// Refused before anything is sent: the host is not there.
+    #[tokio::test]
+    async fn a_password_leaves_the_machine_encrypted_or_by_an_explicit_word() {
+        for url in ["", "?ssl-mode=preferred", "?ssl-mode=disabled", "?plaintext=off"] {
+            let error = connect(&format!("mysql://me:secret@db.invalid/a{url}")).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
+            assert!(error.to_string().contains("plaintext=on in the URL"), "{error}");
+            assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+        }
+        let way = |url: &str| {
+            let builder = parse(url).unwrap().0;
+            let way = way(&builder.reached.options());
+            (way.link, way.check(builder.settings.plaintext, "").is_ok())
+        };
+        for (url, link, allowed) in [
+            ("mysql://me:secret@db/a?plaintext=on", Link::Plain, true),
+            ("mysql://me@db/a", Link::Plain, true),
+            ("mysql://me:secret@db/a?ssl-mode=required", Link::Unverified, true),
+            ("mysql://me:secret@db/a?ssl-mode=verify_ca", Link::Unverified, true),
+            ("mysql://me:secret@db/a?ssl-mode=verify_identity", Link::Verified, true),
+            ("mysql://me:secret@127.0.0.1/a", Link::Local, true),
+            ("mysql://me:secret@[::1]/a", Link::Local, true),
+            ("mysql://me:secret@db/a?socket=/run/mysqld/mysqld.sock", Link::Local, true),
+            ("mysql://me:secret@db/a", Link::Plain, false),
+        ] {
+            assert_eq!(way(url), (link, allowed), "{url}");
+        }
     }
 
     #[test]

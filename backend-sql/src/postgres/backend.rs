@@ -55,8 +55,8 @@ impl Postgres {
         listens: bool,
     ) -> Result<Self, Error> {
         let longest_lease = settings.longest_lease_of_new();
-        let longest_ever = Duration::ZERO;
-        let terms = Terms { longest_lease, longest_ever, quarantined: true, push: false };
+        let (longest_ever, link) = (Duration::ZERO, settings.link);
+        let terms = Terms { longest_lease, longest_ever, quarantined: true, push: false, link };
         let this = Self {
             server: Arc::new(server),
             settings,
@@ -109,10 +109,10 @@ impl Postgres {
         longest_ever: Duration,
         quarantined: bool,
     ) {
-        let push = *self.told().borrow();
+        let (push, link) = (*self.told().borrow(), self.settings.link);
         let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
         let longest_ever = longest_ever.max(promised.0.longest_ever);
-        let terms = Terms { longest_lease, longest_ever, quarantined, push };
+        let terms = Terms { longest_lease, longest_ever, quarantined, push, link };
         *promised = (terms, Arc::new(promises(terms)));
     }
 

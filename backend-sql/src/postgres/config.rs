@@ -2,13 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lock_core::{Backend, Error};
-use sqlx::{PgPool, postgres::PgConnectOptions};
+use lock_core::{Backend, Error, Link, is_loopback};
+use sqlx::{
+    ConnectOptions as _, PgPool,
+    postgres::{PgConnectOptions, PgSslMode},
+};
 
 use super::{backend::Postgres, server::Server, statements};
 use crate::{
     backend::SqlBackend,
-    reach::{CAPACITY, Described, Form, Reached, described},
+    reach::{CAPACITY, Described, Form, Reached, Way, described},
     settings::{Settings, setters},
     tls::{Named, Tls, readable},
 };
@@ -83,6 +86,14 @@ impl PostgresBuilder {
         self
     }
 
+    /// Whether a password may go over a network unencrypted, to whoever answers for the host: that is refused otherwise,
+    /// where TLS is not demanded and the host is not this machine. Default: no.
+    #[must_use]
+    pub fn plaintext(mut self, allowed: bool) -> Self {
+        self.settings.plaintext = allowed;
+        self
+    }
+
     fn new(reached: Reached<sqlx::Postgres>) -> Self {
         Self { reached, settings: Settings::default(), listens: true, prepares: None }
     }
@@ -97,8 +108,13 @@ impl PostgresBuilder {
         self.open().await.map_err(|error| error.at("postgres", "connect"))
     }
 
-    async fn open(self) -> Result<Arc<dyn Backend>, Error> {
+    async fn open(mut self) -> Result<Arc<dyn Backend>, Error> {
         let tables = self.settings.check(Self::SHORTEST_LEASE)?;
+        let way = way(&self.reached.options());
+        self.settings.link = way.link;
+        if let Reached::Options(_) = self.reached {
+            way.check(self.settings.plaintext, "sslmode=verify-full (or require)")?;
+        }
         let (pool, given) = self.reached.pool(self.settings.timeout);
         let strategy = self.settings.strategy;
         let server = Server::new(pool, given, self.prepares, tables, self.settings.timeout);
@@ -109,9 +125,27 @@ impl PostgresBuilder {
     }
 }
 
+/// The way to the server.
+fn way(options: &PgConnectOptions) -> Way {
+    let is_local = options.get_socket().is_some()
+        // Of a folder with a socket.
+        || options.get_host().starts_with('/')
+        || is_loopback(options.get_host());
+    let link = match options.get_ssl_mode() {
+        _ if is_local => Link::Local,
+        PgSslMode::VerifyFull => Link::Verified,
+        PgSslMode::Require | PgSslMode::VerifyCa => Link::Unverified,
+        _ => Link::Plain,
+    };
+    // The driver tells it only in a URL, which it cannot make of each host and user.
+    let has_password =
+        || options.clone().host("h").username("u").to_url_lossy().password().is_some();
+    Way { link, has_password: !is_local && has_password() }
+}
+
 /// Opens the store that a URL describes:
 /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
-/// longest_lease=30s&timeout=5s&listen=on&prepare=off`, where all after the host may be left out. Of the driver's own
+/// longest_lease=30s&timeout=5s&listen=on&prepare=off&plaintext=on`, where all after the host may be left out. Of the driver's own
 /// options `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `application_name`, `host` and
 /// `statement-cache-capacity` are passed on; [the module](super) says what those of TLS mean. No option may be
 /// there twice.
@@ -155,6 +189,8 @@ fn parse(url: &str) -> Result<(PostgresBuilder, Vec<Named>), Error> {
 
 #[cfg(test)]
 mod tests {
+    use lock_core::ErrorKind;
+
     use super::*;
     use crate::{Strategy, reach::assert_refused};
 
@@ -189,6 +225,37 @@ mod tests {
             ("postgres://db/a?sslmode=prefer&sslmode=secret", "sslmode is given twice"),
         ];
         assert_refused(parse, &refused);
+    }
+
+    /// Refused before anything is sent: none of these hosts is there.
+    #[tokio::test]
+    async fn a_password_leaves_the_machine_encrypted_or_by_an_explicit_word() {
+        for url in ["", "?sslmode=prefer", "?sslmode=disable", "?plaintext=off"] {
+            let error =
+                connect(&format!("postgres://me:secret@db.invalid/a{url}")).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
+            assert!(error.to_string().contains("plaintext=on in the URL"), "{error}");
+            assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+        }
+        let way = |url: &str| {
+            let builder = parse(url).unwrap().0;
+            let way = way(&builder.reached.options());
+            (way.link, way.check(builder.settings.plaintext, "").is_ok())
+        };
+        for (url, link, allowed) in [
+            ("postgres://me:secret@db/a?plaintext=on", Link::Plain, true),
+            ("postgres://me@db/a", Link::Plain, true),
+            ("postgres://me:secret@db/a?sslmode=require", Link::Unverified, true),
+            ("postgres://me:secret@db/a?sslmode=verify-ca", Link::Unverified, true),
+            ("postgres://me:secret@db/a?sslmode=verify-full", Link::Verified, true),
+            ("postgres://me:secret@127.0.0.1/a", Link::Local, true),
+            ("postgres://me:secret@[::1]/a", Link::Local, true),
+            ("postgres://me:secret@localhost/a", Link::Local, true),
+            ("postgres://me:secret@db/a?host=/run/postgresql", Link::Local, true),
+            ("postgres://me:secret@localhost/a?host=db", Link::Plain, false),
+        ] {
+            assert_eq!(way(url), (link, allowed), "{url}");
+        }
     }
 
     #[test]

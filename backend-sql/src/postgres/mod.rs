@@ -40,6 +40,9 @@
 //! (`CryptoProvider::install_default`), and without one that mode is refused. A mode that is not known, and a file that would not be used, is refused. Where the URL is silent
 //! the environment is asked, as PostgreSQL's own clients do (`PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT`, `PGSSLKEY`).
 //!
+//! A password is not sent where it could be read on the way, or be asked for by a server that is not ours: where TLS is
+//! not demanded (`require` at least) and the host is not this machine, the URL needs `plaintext=on`.
+//!
 //! # Without a quarantine
 //!
 //! The quarantine can be turned off for the whole store (`init` with `quarantine` false): then a crash of

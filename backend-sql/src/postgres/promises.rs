@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
+use lock_core::{Assumption, Guarantees, Link, Promise, QuarantineUse};
 
 use super::{backend::Postgres, config::PostgresBuilder};
 use crate::backend::{FAR_POLL, LONGEST_POLL};
@@ -16,10 +16,11 @@ pub(super) struct Terms {
     pub(super) quarantined: bool,
     /// Whether this client is told when it is its turn.
     pub(super) push: bool,
+    pub(super) link: Link,
 }
 
 pub(super) fn promises(terms: Terms) -> Guarantees {
-    let Terms { longest_lease, longest_ever: _, quarantined, push } = terms;
+    let Terms { longest_lease, longest_ever: _, quarantined, push, link } = terms;
     let mut promised = Guarantees::new(PostgresBuilder::SHORTEST_LEASE, longest_lease);
     promised.exclusion = exclusion(quarantined);
     promised.tokens = Promise::Holds {
@@ -31,6 +32,7 @@ pub(super) fn promises(terms: Terms) -> Guarantees {
     };
     promised.quarantine = if quarantined { QuarantineUse::On } else { QuarantineUse::Off };
     promised.push = push;
+    promised.link = link;
     promised.fair = true;
     promised.raise = true;
     promised.longest_poll = FAR_POLL;

@@ -21,6 +21,7 @@ use crate::{
 pub struct SqliteBuilder {
     path: PathBuf,
     pool: Option<SqlitePool>,
+    group: bool,
     settings: Settings,
 }
 
@@ -33,7 +34,16 @@ impl SqliteBuilder {
     /// The file at `path`, which is made at the first use that writes.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), pool: None, settings: Settings::default() }
+        Self { path: path.into(), pool: None, group: false, settings: Settings::default() }
+    }
+
+    /// Whether a file that is made here is for the users of its group, too: with mode 0660 in place of 0600. Its group is
+    /// that of its folder where the folder has the setgid bit (`chmod g+s`), as it is to have, and else that of who makes
+    /// it. Default: no.
+    #[must_use]
+    pub fn group_access(mut self, on: bool) -> Self {
+        self.group = on;
+        self
     }
 
     /// The database of a pool that you have. A statement of ours takes one of its connections for
@@ -44,7 +54,9 @@ impl SqliteBuilder {
         Self { pool: Some(pool), ..Self::new(path) }
     }
 
-    /// Opens the store. A file that is not there yet is made at the first use that writes.
+    /// Opens the store. A file that is not there yet is made at the first use that writes. One that every user of the
+    /// machine may read is refused, since each of them could end all locks by it; with a pool of yours it is only warned
+    /// of, by `tracing`.
     ///
     /// # Errors
     /// `InvalidInput` for a setting that is not allowed; `Config` or `Unavailable`, naming the path,
@@ -56,16 +68,17 @@ impl SqliteBuilder {
     async fn open(self) -> Result<Arc<dyn Backend>, Error> {
         let strategy = self.settings.strategy;
         let tables = self.settings.check(Self::SHORTEST_LEASE)?;
-        let file = File::new(self.path, self.pool, tables, self.settings)?;
+        let file = File::new(self.path, self.pool, self.group, tables, self.settings)?;
         let sqlite = Sqlite::new(file).await?;
         Ok(Arc::new(SqlBackend::new(sqlite, strategy)))
     }
 }
 
 /// Opens the store that a URL describes:
-/// `sqlite:PATH?strategy=optimistic&table_prefix=leasehold&longest_lease=30s&timeout=5s`, where all
-/// after the path may be left out. PATH is percent-encoded, and relative if it does not begin with
-/// a slash. No option may be there twice.
+/// `sqlite:PATH?strategy=optimistic&table_prefix=leasehold&longest_lease=30s&timeout=5s&access=group`, where
+/// all after the path may be left out. PATH is percent-encoded, and relative if it does not begin with
+/// a slash. `access` is `owner`, by default, or `group`: see [`SqliteBuilder::group_access`]. No option may be
+/// there twice.
 ///
 /// # Errors
 /// As [`SqliteBuilder::build`]; `InvalidInput` for a URL that is not of this form.
@@ -106,9 +119,19 @@ fn parse(url: &str) -> Result<SqliteBuilder, Error> {
     let mut given = Given::default();
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
         given.once(&key)?;
-        if !builder.settings.set(&key, &value)? {
+        if key == "access" {
+            builder.group = match &*value {
+                "owner" => false,
+                "group" => true,
+                _ => {
+                    let message =
+                        format!("access={value} is not allowed; allowed are owner and group");
+                    return Err(refusal(message));
+                }
+            };
+        } else if !builder.settings.set(&key, &value)? {
             return Err(refusal(format!(
-                "an option in the URL of a SQLite store is not known; allowed are {}",
+                "an option in the URL of a SQLite store is not known; allowed are {}, access",
                 Settings::KEYS
             )));
         }
@@ -125,9 +148,9 @@ mod tests {
 
     #[test]
     fn a_url_says_what_a_builder_can() {
-        let url =
-            "sqlite:/a%20b/l.db?strategy=optimistic&table_prefix=x&longest_lease=1m&timeout=2s";
+        let url = "sqlite:/a%20b/l.db?strategy=optimistic&table_prefix=x&longest_lease=1m&timeout=2s&access=group";
         let builder = parse(url).unwrap();
+        assert!(builder.group && !parse("sqlite:x?access=owner").unwrap().group);
         assert_eq!(builder.path, Path::new("/a b/l.db"));
         assert_eq!(builder.settings.strategy, Strategy::Optimistic);
         assert_eq!(builder.settings.timeout, Duration::from_secs(2));
@@ -146,6 +169,7 @@ mod tests {
             ),
             ("sqlite:a?strategy=x", "allowed are primary-key and optimistic"),
             ("sqlite:a?timeout=x", "timeout=x"),
+            ("sqlite:a?access=all", "allowed are owner and group"),
             ("sqlite:a?timeout=1s&timeout=2s", "timeout is given twice"),
         ] {
             let error = parse(url).unwrap_err();

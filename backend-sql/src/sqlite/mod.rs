@@ -16,12 +16,16 @@
 //! locked by such a clock is held, for all who share one, for one lease from when the first of them asks for it,
 //! or from when its holder wrote last if that was later. The
 //! file must be on a local file system; SQLite's locks do not work over a network.
+//!
+//! The file is made with mode 0600, for one user, or with `access=group` 0660, for the users of a group; and one that
+//! every user may read is refused. Whoever may read it can stop its locks: a lock of SQLite's for reading is enough.
 
 mod backend;
 mod config;
 mod epoch;
 mod error;
 mod fence;
+mod mode;
 mod open;
 mod promises;
 mod statements;

@@ -15,7 +15,7 @@ use sqlx::{
 };
 use tokio::sync::OnceCell;
 
-use super::{error::failure, statements};
+use super::{error::failure, mode, statements};
 use crate::{patience::Patience, settings::Settings, tables::Tables};
 
 /// SQLite waits this long by itself, blocking the connection's thread; after that we do.
@@ -28,6 +28,8 @@ pub(super) struct File {
     pub(super) tables: Tables,
     pub(super) settings: Settings,
     given: Option<SqlitePool>,
+    /// Whether a file that we make is for its group, too.
+    group: bool,
     pool: OnceCell<SqlitePool>,
 }
 
@@ -35,12 +37,18 @@ impl File {
     pub(super) fn new(
         path: PathBuf,
         given: Option<SqlitePool>,
+        group: bool,
         tables: Tables,
         settings: Settings,
     ) -> Result<Self, Error> {
         let path = if given.is_none() { checked(&path)? } else { path };
+        match mode::check(&path) {
+            // The file of an application that has other data in it has a mode of the application's.
+            Err(error) if given.is_some() => tracing::warn!(%error),
+            checked => checked?,
+        }
         let patience = Patience::new(settings.timeout, format!("{path:?}"));
-        Ok(Self { path, patience, tables, settings, given, pool: OnceCell::new() })
+        Ok(Self { path, patience, tables, settings, given, group, pool: OnceCell::new() })
     }
 
     /// Whether there is a database to read from yet.
@@ -56,7 +64,10 @@ impl File {
     async fn open(&self) -> Result<SqlitePool, Error> {
         let pool = match &self.given {
             Some(pool) => pool.clone(),
-            None => self.connect(),
+            None => {
+                mode::make(&self.path, self.group)?;
+                self.connect()
+            }
         };
         let longest = self.settings.longest_lease_of_new();
         let schema = statements::schema(&self.tables, longest.as_millis() as i64);
@@ -78,7 +89,6 @@ impl File {
     fn connect(&self) -> SqlitePool {
         let options = SqliteConnectOptions::new()
             .filename(&self.path)
-            .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal)
             .busy_timeout(OWN_WAIT);

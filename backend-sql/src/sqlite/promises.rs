@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use lock_core::{Assumption, Guarantees, Promise};
+use lock_core::{Assumption, Guarantees, Link, Promise};
 
 use super::{config::SqliteBuilder, open::network_file_system};
 use crate::backend::LONGEST_POLL;
@@ -24,6 +24,8 @@ pub(super) fn promises(longest_lease: Duration, path: &Path) -> Guarantees {
              disk, or a store with a server"
         );
         promised.exclusion = Promise::Withheld { why };
+    } else {
+        promised.link = Link::Local;
     }
     promised.tokens = Promise::Holds {
         assuming: vec![Assumption::new(

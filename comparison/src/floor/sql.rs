@@ -106,12 +106,17 @@ macro_rules! table {
 /// As `backend-sql` opens its file.
 #[cfg(feature = "sqlite")]
 async fn as_the_locks(url: &str) -> Result<sqlx::SqlitePool, sqlx::Error> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+
     use sqlx::sqlite::{
         SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
     };
     let options: SqliteConnectOptions = url.parse()?;
     let options = options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
     let options = options.synchronous(SqliteSynchronous::Normal);
+    // For its user alone, as the locks' own, which others must not read. One that is there stays as it is, unopened.
+    let mut new = std::fs::OpenOptions::new();
+    let _ = new.write(true).create_new(true).mode(0o600).open(options.get_filename());
     let pool = SqlitePoolOptions::new().max_connections(1).test_before_acquire(false);
     pool.connect_with(options).await
 }

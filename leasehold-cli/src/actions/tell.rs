@@ -1,7 +1,7 @@
 //! `schema` and `check`: what a store is like.
 
 use humantime::format_duration;
-use leasehold::{Error, FencingToken, Guarantees, LockName, QuarantineUse, StoreUrl};
+use leasehold::{Error, FencingToken, Guarantees, Link, LockName, QuarantineUse, StoreUrl};
 use serde_json::json;
 
 use crate::args::Output;
@@ -70,6 +70,15 @@ fn highest_line(highest: FencingToken) -> String {
     format!("highest token {told}\n")
 }
 
+fn link(link: Link) -> &'static str {
+    match link {
+        Link::Plain => "not encrypted, as far as this side demands",
+        Link::Unverified => "encrypted; that the other side is this host is not checked",
+        Link::Verified => "encrypted, with the host's certificate checked",
+        Link::Local => "does not leave this machine",
+    }
+}
+
 fn lines(guarantees: &Guarantees) -> String {
     let yes = |holds: bool| if holds { "yes" } else { "no" };
     let quarantine = match guarantees.quarantine {
@@ -98,6 +107,7 @@ fn lines(guarantees: &Guarantees) -> String {
                 format_duration(guarantees.expiry_slack)
             ),
         ),
+        ("connection", link(guarantees.link).to_owned()),
         ("fair queue", yes(guarantees.fair).to_owned()),
         (
             "waiters",

@@ -13,7 +13,7 @@ use std::{
 };
 
 use self::store::Store;
-use crate::{Env, Guarantees, Promise, StoreSettings, SystemEnv};
+use crate::{Env, Guarantees, Link, Promise, StoreSettings, SystemEnv};
 
 /// A store in memory. Clones are connections to the same store.
 #[derive(Clone)]
@@ -62,6 +62,7 @@ impl Memory {
         promised.dead_place_delay = Self::CLAIM;
         // Grants faster than one a microsecond push tokens ahead of the clock.
         promised.token_lead = Duration::from_secs(1);
+        promised.link = Link::Local;
         let number = STORES.fetch_add(1, Ordering::Relaxed);
         Self { store: Arc::new(Mutex::new(Store::new(promised))), env, number }
     }

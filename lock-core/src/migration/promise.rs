@@ -68,6 +68,7 @@ pub(super) fn of_both(stores: &[Arc<dyn Backend>; 2], made: &Made) -> Arc<Guaran
         );
         promised.raise = one.raise && two.raise;
         promised.token_lead = one.token_lead.max(two.token_lead);
+        promised.link = one.link.min(two.link);
         promised
     })
 }
