@@ -16,7 +16,8 @@ pub(crate) struct Row {
     pub(crate) name: LockName,
     /// Whoever holds it now, or last did.
     pub(crate) owner: Option<OwnerId>,
-    pub(crate) label: OwnerLabel,
+    /// `None` where it cannot be read.
+    pub(crate) label: Option<OwnerLabel>,
     pub(crate) token: FencingToken,
     pub(crate) version: i64,
     /// Whether it was released, and is kept for a minimum hold.
@@ -62,6 +63,9 @@ pub(crate) enum Handed {
     Queued(FencingToken, Box<dyn Turn>),
 }
 
+/// That of [`Holder::unreadable`], which is nobody's.
+const UNREADABLE: OwnerId = OwnerId::from_bits(0);
+
 impl Row {
     /// A row of its columns; `remaining` is read as zero where nobody is the owner.
     pub(crate) fn read(
@@ -78,8 +82,9 @@ impl Row {
         };
         Ok(Self {
             name: LockName::new(name).map_err(wrong)?,
-            owner: owner.map(str::parse).transpose().map_err(wrong)?,
-            label: OwnerLabel::new(label.unwrap_or_default()).map_err(wrong)?,
+            // An owner that cannot be read is nobody's, and holds the lock until its lease ends.
+            owner: owner.map(|owner| owner.parse().unwrap_or(UNREADABLE)),
+            label: OwnerLabel::new(label.unwrap_or_default()).ok(),
             token: token_of(token)?,
             version,
             kept: false,
@@ -102,7 +107,12 @@ impl Row {
 
     pub(crate) fn holder(&self) -> Option<Holder> {
         let owner = self.owner.filter(|_| self.is_held())?;
-        Some(Holder { owner, label: self.label.clone(), remaining: self.remaining })
+        Some(match &self.label {
+            Some(label) if owner != UNREADABLE => {
+                Holder { owner, label: label.clone(), remaining: self.remaining }
+            }
+            _ => Holder::unreadable(self.remaining),
+        })
     }
 
     pub(crate) fn into_state(self) -> LockState {

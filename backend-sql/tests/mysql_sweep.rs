@@ -9,7 +9,8 @@ use std::{sync::Arc, time::Duration};
 use backend_sql::Strategy;
 use conformance_tests::kit::{Clock, Mariadb, MariadbOptions};
 use lock_core::{Backend, Env as _, Init, Release, Renewal, SystemEnv};
-use on_mariadb::{BOTH, granted, made, prefix, request, start};
+use on_mariadb::{BOTH, granted, made, prefix, request, session, start};
+use sqlx::{AssertSqlSafe, Executor as _};
 
 /// As many releases as bring a sweep for sure.
 async fn sweep(store: &Arc<dyn Backend>) {
@@ -87,5 +88,24 @@ async fn a_name_is_taken_also_where_its_row_has_gone() {
             let prefix = prefix(strategy);
             server.sql(&format!("DELETE FROM {prefix}_locks")).await.unwrap();
         }
+    }
+}
+
+#[tokio::test]
+async fn rows_that_cannot_be_read_hold_their_locks_and_hide_no_other() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let table = format!("{}_locks", prefix(strategy));
+        let columns = ["label = CHAR(7)", "label = X'FF07'", "owner = 'somebody'"];
+        on_mariadb::common::damaged_rows_hold_their_locks(
+            &store,
+            &columns,
+            async |name, columns| {
+                let sql = format!("UPDATE {table} SET {columns} WHERE name = '{name}'");
+                session(&server).await.execute(AssertSqlSafe(sql)).await.unwrap();
+            },
+        )
+        .await;
     }
 }

@@ -240,3 +240,18 @@ async fn no_lease_is_longer_than_the_longest_of_tables_that_were_made_after_the_
         assert!(early.list(None).await.unwrap().locks.is_empty());
     }
 }
+
+#[tokio::test]
+async fn rows_that_cannot_be_read_hold_their_locks_and_hide_no_other() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let table = format!("{}_locks", strategy.to_string().replace('-', "_"));
+        let columns = ["label = chr(7)", "label = repeat('x', 300)", "owner = 'somebody'"];
+        support::common::damaged_rows_hold_their_locks(&store, &columns, async |name, columns| {
+            let sql = format!("UPDATE {table} SET {columns} WHERE name = '{name}'");
+            server.sql(&sql).await.unwrap();
+        })
+        .await;
+    }
+}

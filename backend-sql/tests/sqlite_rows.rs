@@ -213,3 +213,18 @@ async fn a_grant_whose_commit_fails_is_none() {
         assert_eq!(state.holder, None);
     }
 }
+
+#[tokio::test]
+async fn rows_that_cannot_be_read_hold_their_locks_and_hide_no_other() {
+    for strategy in BOTH {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("locks.db");
+        let store = open(&path, strategy).await;
+        let columns = ["label = char(7)", "owner = 'somebody'", "owner = CAST(x'ff07' AS TEXT)"];
+        on_file::common::damaged_rows_hold_their_locks(&store, &columns, async |name, columns| {
+            let sql = format!("UPDATE leasehold_locks SET {columns} WHERE name = '{name}'");
+            sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut raw(&path).await).await.unwrap();
+        })
+        .await;
+    }
+}

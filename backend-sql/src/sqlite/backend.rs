@@ -105,8 +105,8 @@ impl Sqlite {
         let kept = row.try_get("kept")?;
         let read = Row::read(
             row.try_get("name")?,
-            row.try_get("owner")?,
-            row.try_get("label")?,
+            text(row, "owner")?,
+            text(row, "label")?,
             row.try_get("token")?,
             row.try_get("version")?,
             Duration::from_nanos(left.max(0) as u64),
@@ -200,6 +200,14 @@ fn json(batch: &impl serde::Serialize) -> Result<String, Error> {
 
 fn nanos(span: Duration) -> i64 {
     i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// A column of text, which SQLite keeps although it is no UTF-8.
+fn text<'r>(row: &'r SqliteRow, column: &str) -> Result<Option<&'r str>, sqlx::Error> {
+    match row.try_get(column) {
+        Err(sqlx::Error::ColumnDecode { .. }) => Ok(Some("\u{fffd}")),
+        read => read,
+    }
 }
 
 #[async_trait]

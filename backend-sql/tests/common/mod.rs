@@ -6,8 +6,8 @@ use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 use backend_sql::Strategy;
 use futures_util::future::poll_fn;
 use lock_core::{
-    Attempt, Backend, Env as _, Error, ErrorKind, Grant, Init, LockClient, LockName, OwnerId,
-    OwnerLabel, Request, SystemEnv,
+    Attempt, Backend, Env as _, Error, ErrorKind, Grant, Init, LockClient, LockName, LockState,
+    Outcome, OwnerId, OwnerLabel, Request, SystemEnv,
 };
 use tokio::time::timeout;
 
@@ -28,6 +28,41 @@ pub(crate) async fn granted(store: &Arc<dyn Backend>, request: &Request) -> Gran
     match store.try_acquire(request).await.unwrap() {
         Attempt::Granted(grant) => grant,
         other => panic!("not granted: {other:?}"),
+    }
+}
+
+/// Rows that cannot be read any more hold their locks, hide no other from a listing, and go by force. `damage`
+/// gives the row of a name new columns, one of these.
+pub(crate) async fn damaged_rows_hold_their_locks(
+    store: &Arc<dyn Backend>,
+    columns: &[&str],
+    damage: impl AsyncFn(&str, &str),
+) {
+    let is_unreadable = |state: &LockState| {
+        state.unreadable && state.holder.as_ref().unwrap().remaining > Duration::ZERO
+    };
+    let good = granted(store, &request_for("good", LEASE)).await;
+    let names: Vec<_> = (0..columns.len()).map(|at| format!("damaged {at}")).collect();
+    for (name, columns) in names.iter().zip(columns) {
+        granted(store, &request_for(name, LEASE)).await;
+        damage(name, columns).await;
+        let Attempt::Busy(busy) = store.try_acquire(&request_for(name, LEASE)).await.unwrap()
+        else {
+            panic!("{columns}: granted twice");
+        };
+        assert!(busy.holder.unwrap().is_unreadable(), "{columns}");
+        let state = store.inspect(&LockName::new(name).unwrap()).await.unwrap().unwrap();
+        assert!(is_unreadable(&state), "{columns}: {state:?}");
+    }
+    let listed = store.list(None).await.unwrap().locks;
+    assert_eq!(listed.len(), names.len() + 1, "{listed:?}");
+    for state in listed {
+        assert_eq!(is_unreadable(&state), state.name != good.name, "{state:?}");
+    }
+    for name in &names {
+        let freed = store.force_release(&LockName::new(name).unwrap()).await.unwrap();
+        assert_eq!(freed, Outcome::Released, "{name}");
+        granted(store, &request_for(name, LEASE)).await;
     }
 }
 

@@ -357,7 +357,7 @@ const GUARDS: &[Guard<Server>] = &[
     },
     Guard {
         what: "S5: what is gone is not renewed",
-        texts: &[("local answer = 0\n  if record then", "local answer = 1\n  if record then")],
+        texts: &[("local answer = 0\n  if type(record)", "local answer = 1\n  if type(record)")],
         case: |server| Box::pin(a_renewal_of_what_is_gone(server)),
     },
     Guard {

@@ -81,7 +81,7 @@ pub(crate) const GUARDS: &[Guard<Node>] = &[
     },
     Guard {
         what: "S5: what is gone is not renewed",
-        texts: &[("local answer = 0\n  if record and", "local answer = 1\n  if record and")],
+        texts: &[("local answer = 0\n  if type(record)", "local answer = 1\n  if type(record)")],
         case: |node| Box::pin(a_renewal_of_what_is_gone(node)),
     },
     Guard {
