@@ -67,7 +67,6 @@ impl EtcdBackend {
                 Ok(Ok(grant)) => return Ok(Attempt::Granted(grant)),
                 Ok(Err(found)) => found,
                 Err(Failure::LeaseGone) => continue,
-                Err(Failure::Unseen) => Found::Nothing,
                 Err(Failure::Error(error)) => return Err(error),
             };
             match found {
@@ -96,7 +95,7 @@ impl EtcdBackend {
         let pass = self.pass().await?;
         let seat = self.seats.take(&self.layout, &request.name);
         let Taking { txn, place, record, .. } = self.taking(request, &seat.key, lease)?;
-        let answer = self.rpc.write(pass.seen(), txn).await?;
+        let answer = self.rpc.txn(txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
             let held = Held { seat, lease, created: now, place, history: pass.history };
@@ -115,7 +114,7 @@ impl EtcdBackend {
             self.get_quarantine(),
             TxnOp::get(self.layout.tombstone(request.owner), None),
         ];
-        let answer = self.rpc.read(Txn::new().and_then(look)).await?;
+        let answer = self.rpc.txn(Txn::new().and_then(look)).await?;
         let got = gets(&answer);
         let [first, found, quarantine, tombstone] = &got[..] else { return Err(short()) };
         self.note_found(found, revision(&answer))?;
@@ -159,7 +158,9 @@ impl EtcdBackend {
         let settings = self.settings();
         // Whoever asks may know others; the transaction compares these.
         check_lease(request.lease, settings.record.longest_lease())?;
-        let lifted = settings.lift(settings.now + 1, request.floor)?;
+        let lifted = settings.lift(settings.now + 1, request.floor);
+        // An operator may have started the tokens anew: the next attempt is to know.
+        let lifted = lifted.inspect_err(|_| self.history.doubt())?;
         let offset = lifted.unwrap_or(settings.record.offset);
         let place = Place::new(request, offset, true);
         let mut puts = vec![put(key, place.to_bytes(), lease.id)];
@@ -186,16 +187,18 @@ impl EtcdBackend {
         request: &Request,
         seen: Seen,
     ) -> Result<Option<Grant>, Error> {
-        let Some(place) = seen.place else { return Ok(None) };
+        let (Some(place), Ok(key)) = (seen.place, String::from_utf8(seen.key)) else {
+            return Ok(None);
+        };
         let pass = self.pass().await?;
-        let same = Compare::create_revision(seen.key.as_str(), CompareOp::Equal, seen.created);
+        let same = Compare::create_revision(key.as_str(), CompareOp::Equal, seen.created);
         let may = [same, self.not_quarantined(), self.not_abandoned(request.owner)];
-        let answer = self.rpc.read(Txn::new().when(may)).await?;
+        let answer = self.rpc.txn(Txn::new().when(may)).await?;
         if !answer.succeeded() || !self.history.is_same(&self.rpc, &pass, &answer) {
             return Ok(None);
         }
         let Some(lease) = self.alive(seen.lease).await? else { return Ok(None) };
-        let (seat, created) = (Seat::found(seen.key), seen.created);
+        let (seat, created) = (Seat::found(key), seen.created);
         let held = Held { seat, lease, created, place, history: pass.history };
         Ok(Some(granted(request, held)))
     }
@@ -214,7 +217,8 @@ impl EtcdBackend {
         Busy {
             holder: seen.holder(remaining),
             token: seen.token(),
-            retry_after: remaining.clamp(SHORTEST_POLL, POLL),
+            // What has no lease does not end by itself.
+            retry_after: if seen.lease == 0 { POLL } else { remaining.clamp(SHORTEST_POLL, POLL) },
         }
     }
 }

@@ -133,8 +133,6 @@ impl Backend for EtcdBackend {
 
     async fn close(&self) {
         self.watch.stop();
-        // They are revoked over a connection that was looked at, or end by themselves.
-        let _ = self.pass().await;
         self.spares.close().await;
     }
 }

@@ -59,7 +59,6 @@ impl EtcdBackend {
                     waiting.lose();
                     is_first = false;
                 }
-                Err(Failure::Unseen) => is_first = false,
                 Err(Failure::Error(error)) => return Err(error),
             }
         }
@@ -78,7 +77,8 @@ impl EtcdBackend {
         let settings = self.settings();
         // The longest may have been made shorter while it waited: then leases of before are waited out, too.
         check_lease(request.lease, settings.record.longest_held())?;
-        let lifted = settings.lift(waiting.created, request.floor)?;
+        let lifted = settings.lift(waiting.created, request.floor);
+        let lifted = lifted.inspect_err(|_| self.history.doubt())?;
         let offset = lifted.unwrap_or(settings.record.offset);
         // Credited before the transaction leaves: a later credit proves no more.
         let lease = waiting.lease();
@@ -116,7 +116,7 @@ impl EtcdBackend {
                 self.get_quarantine(),
                 TxnOp::get(self.layout.tombstone(request.owner), None),
             ]);
-        let answer = self.rpc.write(pass.seen(), txn).await?;
+        let answer = self.rpc.txn(txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
             let seat = Arc::clone(&waiting.seat);
@@ -152,7 +152,7 @@ impl EtcdBackend {
             return Ok(None);
         }
         if let Some(before) = only(before) {
-            waiting.follow(Some((before.key, before.created)));
+            waiting.follow(Some(before.to_follow()));
         }
         Ok(Some(Attempt::Busy(self.busy(first).await?)))
     }
@@ -195,7 +195,7 @@ impl EtcdBackend {
         let before = TxnOp::get(self.layout.places(name), Some(before));
         // Whoever looks is to know the settings when its turn comes: they are compared.
         let look = [self.get_first(name), self.get_settings(), before];
-        let answer = self.rpc.read(Txn::new().and_then(look)).await?;
+        let answer = self.rpc.txn(Txn::new().and_then(look)).await?;
         let got = gets(&answer);
         let [first, found, before] = &got[..] else { return Err(short()) };
         self.note_found(found, revision(&answer))?;

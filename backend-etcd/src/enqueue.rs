@@ -126,7 +126,6 @@ impl EtcdBackend {
                     self.forget_try(request.owner);
                     occupied.push(tried.seat);
                 }
-                Err(Failure::Unseen) => {}
                 Err(Failure::Error(error)) => {
                     if !is_repeat && !error.is_ambiguous() {
                         self.forget_try(request.owner);
@@ -163,7 +162,7 @@ impl EtcdBackend {
             self.get_quarantine(),
             TxnOp::get(self.layout.tombstone(request.owner), None),
         ]);
-        let answer = self.rpc.write(pass.seen(), txn).await?;
+        let answer = self.rpc.txn(txn).await?;
         let now = revision(&answer);
         if answer.succeeded() {
             let (place, history) = (take.place, pass.history);
@@ -187,8 +186,8 @@ impl EtcdBackend {
         let read = gets(&nested);
         let (stands, predecessor) = if nested.succeeded() {
             // Newest first: ours, and the one before it.
-            let before = read.first().and_then(|two| two.kvs().get(1)).and_then(Seen::read);
-            ((now, place.offset), before.map(|seen| (seen.key, seen.created)))
+            let before = read.first().and_then(|two| two.kvs().get(1)).map(Seen::read);
+            ((now, place.offset), before.map(|seen| seen.to_follow()))
         } else {
             let ours = read.first().and_then(only).ok_or_else(short)?;
             if !ours.is_of(request.owner) || ours.is_kept() {

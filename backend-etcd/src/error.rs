@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
 
-use crate::members::{NoMember, Unseen};
+use crate::members::NoMember;
 
 /// An operator has to make room: trying again does not help.
 const NO_SPACE: &str = "etcd's space quota is exceeded, and it takes no writes; compact and \
@@ -29,8 +29,6 @@ const NOT_CARRIED_OUT: [&str; 7] = [
 pub(crate) enum Failure {
     /// The lease that was named does not exist: nothing was carried out.
     LeaseGone,
-    /// The connection was begun since the cluster was last looked at: nothing was sent.
-    Unseen,
     /// Anything else.
     Error(Error),
 }
@@ -41,10 +39,6 @@ impl From<Failure> for Error {
             Failure::LeaseGone => {
                 Self::new(ErrorKind::Unavailable, "the lease ended before it could be used")
             }
-            Failure::Unseen => {
-                let message = "the connections to etcd do not last for a look at it";
-                Self::new(ErrorKind::Unavailable, message)
-            }
             Failure::Error(error) => error,
         }
     }
@@ -53,9 +47,6 @@ impl From<Failure> for Error {
 /// The numbers of gRPC's status codes: <https://grpc.io/docs/guides/status-codes/>.
 pub(crate) fn failure(error: etcd_client::Error) -> Failure {
     use etcd_client::Error as E;
-    if is_due_to::<Unseen>(&error) {
-        return Failure::Unseen;
-    }
     if is_due_to::<NoMember>(&error) {
         let message = "no member of etcd takes a connection";
         return Failure::Error(

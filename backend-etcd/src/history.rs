@@ -7,11 +7,9 @@
 //! never falls. The settings keep one that was seen, and so does each client; who finds a lower one, or a
 //! lower revision, or no settings where some were, starts the quarantine.
 //!
-//! A restored log could catch up: by requests that write nothing, such as those of other users, refused
-//! ones, and the ends of leases that nothing is tied to. So a log that is short when settings are written
-//! is first made longer (see `lengthen`), nothing of ours enters it over a connection that was begun
-//! since the last look, and what is kept is brought up to date by looks that find it old, and with each
-//! raise of the offset.
+//! A restored log catches up once as many requests that write nothing were sent to it as the lost one had: those
+//! of other users, refused ones, and the ends of leases that nothing is tied to. Nobody can tell the two apart
+//! then, so that an operator is to tell: `init --restored`.
 //!
 //! A transaction cannot compare the lead. But a restore replaces the server's process, and ends its
 //! connections: a transaction that was answered while no connection was begun since the lead was looked at
@@ -28,7 +26,6 @@ use lock_core::{Env as _, Error, ErrorKind, Instant, SystemEnv};
 
 use crate::{
     layout::KeyLayout,
-    lengthen::is_short,
     rpc::Rpc,
     settings::Record,
     store::{gets, read_settings, revision},
@@ -49,7 +46,6 @@ pub(crate) struct History(Mutex<Option<Known>>);
 #[derive(Clone, Debug)]
 struct Known {
     pass: Pass,
-    index: u64,
     lead: i64,
     at: Instant,
     /// Something that was seen since does not fit.
@@ -85,25 +81,6 @@ pub(crate) struct Look {
     opened: u64,
 }
 
-impl Pass {
-    /// The last connection over which its transactions may go.
-    pub(crate) fn seen(&self) -> u64 {
-        self.opened
-    }
-}
-
-impl Look {
-    /// The last connection over which what follows from it may go.
-    pub(crate) fn seen(&self) -> u64 {
-        self.opened
-    }
-
-    /// Whether the settings know of less than half of the log, or of so little that it would not do.
-    pub(crate) fn is_behind(&self, record: &Record) -> bool {
-        record.index < self.index / 2 || is_short(record.index) && !is_short(self.index)
-    }
-}
-
 impl History {
     fn known(&self) -> MutexGuard<'_, Option<Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -121,17 +98,11 @@ impl History {
         (known.pass.opened == opened && is_fresh).then_some(known.pass)
     }
 
-    /// The last connection that was begun before the last look; none if something does not fit.
-    pub(crate) fn seen(&self) -> u64 {
-        self.known().as_ref().filter(|known| !known.doubted).map_or(0, |known| known.pass.opened)
-    }
-
-    /// Settings that are to be written, with the best that is known of the log in them.
+    /// Settings that are to be written, with the highest lead that is known in them.
     pub(crate) fn keep(&self, mut record: Record) -> Record {
         if let Some(known) =
             self.known().as_ref().filter(|known| known.pass.history == record.history)
         {
-            record.index = record.index.max(known.index);
             record.lead = record.lead.max(known.lead);
         }
         record
@@ -180,13 +151,13 @@ impl History {
     pub(crate) fn settle(&self, look: &Look, record: &Record, revision: i64) {
         let mut known = self.known();
         let history = record.history;
-        let (index, lead) = match known.as_ref().filter(|known| known.pass.history == history) {
-            Some(known) => (known.index.max(look.index), known.lead.max(look.lead)),
-            None => (look.index, look.lead),
+        let lead = match known.as_ref().filter(|known| known.pass.history == history) {
+            Some(known) => known.lead.max(look.lead),
+            None => look.lead,
         };
         let Look { cluster, term, opened, .. } = *look;
         let pass = Pass { history, cluster, term, revision, opened };
-        *known = Some(Known { pass, index, lead, at: SystemEnv.now(), doubted: false });
+        *known = Some(Known { pass, lead, at: SystemEnv.now(), doubted: false });
     }
 }
 
@@ -204,7 +175,7 @@ fn judge(look: &Look, since: Option<(u64, i64)>, known: Option<(u64, i64)>) -> O
     if record.cluster != look.cluster {
         return Some("the settings in etcd are of another cluster".into());
     }
-    if lead < record.lead || look.index < record.index {
+    if lead < record.lead {
         return Some("the cluster was restored from a snapshot: its log begins anew".into());
     }
     // What this client has seen counts only in the history in which it saw it.
@@ -224,7 +195,7 @@ pub(crate) async fn look(rpc: &Rpc, layout: &KeyLayout) -> Result<Look, Error> {
     for _ in 0..TRIES {
         let opened = rpc.members.opened();
         let read = Txn::new().and_then([TxnOp::get(layout.settings(), None)]);
-        let answer = rpc.read(read).await?;
+        let answer = rpc.txn(read).await?;
         let status = rpc.status().await?;
         let (Some(header), Some(later)) = (answer.header(), status.header()) else {
             return Err(Error::new(ErrorKind::Unavailable, "etcd answered without a header"));
@@ -271,10 +242,9 @@ mod tests {
     use etcd_client::proto::PbResponseHeader;
 
     use super::*;
-    use crate::lengthen::LONG;
 
     fn record() -> Record {
-        Record { history: 7, cluster: 1, index: 40, lead: 20, ..Record::new(None) }
+        Record { history: 7, cluster: 1, lead: 20, ..Record::new(None) }
     }
 
     fn look(index: u64, revision: i64, record: Option<Record>) -> Look {
@@ -295,7 +265,7 @@ mod tests {
             (look(6, 25, Some(record())), None, None),
             // Long after: many requests that wrote nothing, and yet fewer than there had been.
             (look(60, 45, Some(record())), None, None),
-            (look(39, 10, Some(record())), None, None),
+            (look(29, 10, Some(record())), None, None),
             (look(90, 59, Some(record())), Some((7, 60)), None),
             (look(90, 65, Some(record())), Some((7, 60)), Some((7, 26))),
             (look(90, 60, None), Some((7, 60)), None),
@@ -321,7 +291,7 @@ mod tests {
 
     fn history(at: Instant) -> History {
         let pass = Pass { history: 7, cluster: 1, term: 2, revision: 21, opened: 3 };
-        History(Mutex::new(Some(Known { pass, index: 60, lead: 30, at, doubted: false })))
+        History(Mutex::new(Some(Known { pass, lead: 30, at, doubted: false })))
     }
 
     #[test]
@@ -332,27 +302,16 @@ mod tests {
         assert!(history.pass_at(4, at).is_none());
         assert!(history.pass_at(3, at + Duration::from_secs(59)).is_some());
         assert!(history.pass_at(3, at + Duration::from_secs(60)).is_none());
-        assert_eq!(history.seen(), 3);
         history.doubt();
-        assert_eq!(history.seen(), 0);
         assert!(history.pass_at(3, at).is_none());
     }
 
     #[test]
     fn what_is_kept_follows_the_log() {
         let history = history(SystemEnv.now());
-        let kept = history.keep(record());
-        assert_eq!((kept.index, kept.lead), (60, 30));
-        let more = history.keep(Record { index: 70, lead: 35, ..record() });
-        assert_eq!((more.index, more.lead), (70, 35));
-        let other = history.keep(Record { history: 8, ..record() });
-        assert_eq!((other.index, other.lead), (40, 20));
-        assert!(!look(81, 50, None).is_behind(&record()));
-        assert!(look(82, 50, None).is_behind(&record()));
-        let nearly = Record { index: LONG - 1, ..record() };
-        assert!(
-            look(LONG, 50, None).is_behind(&nearly) && !look(LONG - 1, 50, None).is_behind(&nearly)
-        );
+        assert_eq!(history.keep(record()).lead, 30);
+        assert_eq!(history.keep(Record { lead: 35, ..record() }).lead, 35);
+        assert_eq!(history.keep(Record { history: 8, ..record() }).lead, 20);
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl EtcdBackend {
                 .when(std::mem::take(&mut same))
                 .and_then(puts)
                 .or_else([TxnOp::get(held.key(), None), self.get_settings()]);
-            let answer = match self.write(txn).await {
+            let answer = match self.rpc.txn(txn).await {
                 Ok(answer) => answer,
                 Err(Failure::LeaseGone) => return Ok(false),
                 Err(failure) => return Err(failure.into()),
@@ -86,7 +86,7 @@ impl EtcdBackend {
             return Ok(true);
         }
         let same = Compare::create_revision(held.key(), CompareOp::Equal, held.created);
-        Ok(self.rpc.read(Txn::new().when([same])).await?.succeeded())
+        Ok(self.rpc.txn(Txn::new().when([same])).await?.succeeded())
     }
 
     /// Why a grant whose lease is gone was lost; a failure to look does not make it less so.

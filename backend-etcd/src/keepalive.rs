@@ -73,6 +73,7 @@ impl Task {
                 continue;
             }
             let turn = self.rpc.members.turn();
+            self.rpc.members.stream_begins();
             let opened = tokio::time::timeout(STUCK, self.rpc.stream(lease)).await;
             match opened.unwrap_or_else(|_| Err(late(STUCK))) {
                 Ok(Some((keeper, stream))) => {

@@ -65,6 +65,15 @@ impl KeyLayout {
         format!("{}%leasehold/abandoned/{owner}", self.prefix)
     }
 
+    /// The name whose places a key stands among; `None` if it stands among no name's.
+    pub(crate) fn name_of(&self, key: &[u8]) -> Option<LockName> {
+        let rest = key.strip_prefix(self.prefix.as_bytes())?;
+        let end = rest.iter().position(|byte| *byte == b'/')?;
+        let escaped = std::str::from_utf8(&rest[..end]).ok()?;
+        let name = LockName::new(unescape(escaped)?).ok()?;
+        (escape(name.as_str()) == escaped).then_some(name)
+    }
+
     /// Reads a key; `None` if it is not a place in this layout.
     #[must_use]
     pub fn read(&self, key: &str) -> Option<PlaceKey> {

@@ -23,7 +23,6 @@ mod hold;
 mod keepalive;
 mod layout;
 mod ledger;
-mod lengthen;
 mod members;
 mod operate;
 mod place;

@@ -4,9 +4,6 @@
 //! of them for as long as its connection lives; and it reconnects silently. Here all calls go to one
 //! member until that one fails or hangs. While no connection was opened, the process at its other end
 //! is the same one: what was learnt of it still holds (see `history`).
-//!
-//! Connections are numbered, and a channel has one and never another: so a request can be bound to
-//! those up to a number, and is not sent at all if there are only later ones (see [`bound`]).
 
 use std::{
     error::Error,
@@ -14,8 +11,8 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
 };
@@ -24,7 +21,6 @@ use etcd_client::{BalancedChannelBuilder, Channel};
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use lock_core::{Env as _, SystemEnv};
-use tokio::task::futures::TaskLocalFuture;
 use tokio::{
     net::TcpStream,
     sync::{
@@ -42,16 +38,6 @@ use tower::{
 };
 
 use crate::connection::{Connection, Line};
-
-tokio::task_local! {
-    /// The number of the last connection over which the requests of this task may go.
-    static LAST: u64;
-}
-
-/// A call whose requests go over one of the connections up to the `last` or not at all.
-pub(crate) fn bound<F: Future>(last: u64, call: F) -> TaskLocalFuture<u64, F> {
-    LAST.scope(last, call)
-}
 
 /// gRPC's number for a member that cannot serve now, such as one without a leader.
 const UNAVAILABLE: &str = "14";
@@ -75,11 +61,6 @@ impl Error for NoMember {
         self.0.as_ref().map(|error| &**error as _)
     }
 }
-
-/// There were only later connections than the request was bound to: nothing was sent.
-#[derive(Debug, thiserror::Error)]
-#[error("the connection to etcd was begun since the cluster was last looked at")]
-pub(crate) struct Unseen;
 
 /// A channel's one connection has ended: nothing was sent.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +97,6 @@ struct Member {
 #[derive(Clone)]
 struct Way {
     channel: transport::Channel,
-    number: u64,
     line: Arc<Line>,
 }
 
@@ -131,6 +111,12 @@ impl Members {
     /// How many connections were begun so far: counted before the first byte of a connection.
     pub(crate) fn opened(&self) -> u64 {
         self.0.opened.load(Ordering::SeqCst)
+    }
+
+    /// A stream is begun: behind a proxy another server may answer it than the one that was looked at, over the
+    /// same connection.
+    pub(crate) fn stream_begins(&self) {
+        self.0.opened.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Which member is used now, to be told [`give_up`](Self::give_up).
@@ -186,12 +172,11 @@ impl Members {
     }
 
     async fn connect(&self, member: &Member) -> Result<Way, transport::Error> {
-        let (number, line) = (Arc::new(OnceLock::new()), Arc::<Line>::default());
-        let connector = connector(&self.0.opened, &number, &line);
+        let line = Arc::<Line>::default();
+        let connector = connector(&self.0.opened, &line);
         let channel = member.endpoint.connect_with_connector(connector).await?;
         line.stand();
-        // It has connected, and so has its number.
-        Ok(Way { channel, number: number.get().copied().unwrap_or(u64::MAX), line })
+        Ok(Way { channel, line })
     }
 
     /// The connection of a member has failed.
@@ -204,11 +189,8 @@ impl Members {
         }
     }
 
-    async fn send(self, request: Request, last: Option<u64>) -> Result<Response, BoxError> {
-        let (turn, member, Way { mut channel, number, .. }) = self.connected().await?;
-        if last.is_some_and(|last| number > last) {
-            return Err(Unseen.into());
-        }
+    async fn send(self, request: Request) -> Result<Response, BoxError> {
+        let (turn, member, Way { mut channel, .. }) = self.connected().await?;
         let answer = async { channel.ready().await?.call(request).await };
         let answer = answer.await;
         match &answer {
@@ -230,19 +212,20 @@ impl Members {
     }
 }
 
-/// Opens one connection, counts it, and refuses to open another: the channel would use it silently.
+/// Opens one connection, counts it, and refuses to open another: a request that finds none is known not to be
+/// sent, and goes to the next member.
 fn connector(
     opened: &Arc<AtomicU64>,
-    number: &Arc<OnceLock<u64>>,
     line: &Arc<Line>,
 ) -> impl Service<Uri, Response = TokioIo<Connection>, Error = BoxError, Future: Send + 'static>
 + Send
 + 'static {
-    let (opened, number, line) = (Arc::clone(opened), Arc::clone(number), Arc::clone(line));
+    let (opened, line) = (Arc::clone(opened), Arc::clone(line));
+    let begun = AtomicBool::new(false);
     service_fn(move |uri: Uri| {
-        let is_first = number.get().is_none();
+        let is_first = !begun.swap(true, Ordering::SeqCst);
         if is_first {
-            let _ = number.set(opened.fetch_add(1, Ordering::SeqCst) + 1);
+            opened.fetch_add(1, Ordering::SeqCst);
         }
         let line = Arc::clone(&line);
         async move {
@@ -284,9 +267,7 @@ impl Service<Request> for Members {
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        // Calls are polled by whoever makes them, so that this is the caller's own.
-        let last = LAST.try_with(|last| *last).ok();
-        Box::pin(self.clone().send(request, last))
+        Box::pin(self.clone().send(request))
     }
 }
 
@@ -312,15 +293,14 @@ mod tests {
     async fn a_channel_has_one_connection_and_tells_when_it_has_ended() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri: Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let (opened, number) = (Arc::<AtomicU64>::default(), Arc::<OnceLock<u64>>::default());
-        let line = Arc::<Line>::default();
-        let mut connector = connector(&opened, &number, &line);
+        let (opened, line) = (Arc::<AtomicU64>::default(), Arc::<Line>::default());
+        let mut connector = connector(&opened, &line);
         let connection = connector.call(uri.clone()).await.unwrap();
         assert!(!line.has_ended());
         drop(connection);
         assert!(line.has_ended());
         let again = connector.call(uri).await.unwrap_err();
         assert!(again.is::<Ended>(), "{again}");
-        assert_eq!((opened.load(Ordering::SeqCst), number.get()), (1, Some(&1)));
+        assert_eq!(opened.load(Ordering::SeqCst), 1);
     }
 }

@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use futures_util::{StreamExt as _, stream};
-use lock_core::{Cursor, Error, Init, LockName, LockState, Outcome, Page, StoreSettings};
+use lock_core::{
+    Cursor, Error, ErrorKind, Init, LockName, LockState, Outcome, Page, StoreSettings,
+};
 
 use crate::{
     config::check_longest,
-    error::Failure,
     history::Pass,
     place::Seen,
     release::outcome,
@@ -58,14 +59,14 @@ impl EtcdBackend {
             // etcd takes an empty key for a missing one; a zero byte is the first there can be.
             let key = if start.is_empty() { "\0" } else { &start };
             let look = TxnOp::get(key, Some(options));
-            let answer = self.rpc.read(Txn::new().and_then([look])).await?;
+            let answer = self.rpc.txn(Txn::new().and_then([look])).await?;
             let got = gets(&answer);
             let Some(got) = got.first() else { return Ok(Page::default()) };
             let mut names: BTreeMap<String, (LockName, Seen)> = BTreeMap::new();
-            for seen in got.kvs().iter().filter_map(Seen::read).filter(|seen| seen.lease != 0) {
-                let Some(place) = self.layout.read(&seen.key) else { continue };
-                let places = self.layout.places(&place.name);
-                let first = names.entry(places).or_insert_with(|| (place.name, seen.clone()));
+            for seen in got.kvs().iter().map(Seen::read) {
+                let Some(name) = self.in_the_way_of(&seen) else { continue };
+                let places = self.layout.places(&name);
+                let first = names.entry(places).or_insert_with(|| (name, seen.clone()));
                 if seen.created < first.1.created {
                     first.1 = seen;
                 }
@@ -73,20 +74,18 @@ impl EtcdBackend {
             if !got.more() {
                 break (names, None);
             }
-            let last = got.kvs().last().and_then(|pair| pair.key_str().ok());
-            let cut = last.and_then(|key| self.layout.read(key));
-            match cut {
-                // A key that is no place: all names before it are complete.
-                None => break (names, last.map(|key| format!("{key}\0"))),
-                Some(place) => {
-                    let places = self.layout.places(&place.name);
-                    if names.len() > 1 || places != start {
-                        names.remove(&places);
-                        break (names, Some(places));
-                    }
-                    // More places of one name than a page holds.
-                    limit *= 2;
+            let last = got.kvs().last();
+            let cut = last.and_then(|pair| self.layout.name_of(pair.key()));
+            let cut = cut.map(|name| self.layout.places(&name));
+            match (cut, last.and_then(|pair| pair.key_str().ok())) {
+                (Some(places), _) if names.len() > 1 || places != start => {
+                    names.remove(&places);
+                    break (names, Some(places));
                 }
+                // A key that is no place: all names before it are complete.
+                (None, Some(key)) => break (names, Some(format!("{key}\0"))),
+                // More places of one name than a page holds, or a key that no cursor can name.
+                _ => limit *= 2,
             }
         };
         let states = stream::iter(names.into_values())
@@ -96,20 +95,33 @@ impl EtcdBackend {
         Ok(Page { locks: states.into_iter().collect::<Result<_, _>>()?, next })
     }
 
+    /// The name of whose queue a key is a part: whatever stands there is in the way, also what no client made. Without
+    /// a prefix most keys are no locks, and only what looks like one is shown.
+    fn in_the_way_of(&self, seen: &Seen) -> Option<LockName> {
+        let name = self.layout.name_of(&seen.key)?;
+        let key = std::str::from_utf8(&seen.key);
+        let looks_so = seen.lease != 0 && key.is_ok_and(|key| self.layout.read(key).is_some());
+        (looks_so || !self.layout.prefix().is_empty()).then_some(name)
+    }
+
     /// Ends the lease of whoever stands first. A session of etcd's own tools may have other locks by the same
     /// lease: these end too, and its process is told so.
     pub(crate) async fn force(&self, name: &LockName) -> Result<Outcome, Error> {
         let (Some(first), _) = self.look(name).await? else { return Ok(Outcome::NotHeld) };
         if first.lease != 0 {
-            return Ok(outcome(self.revoke(first.lease).await?));
+            return Ok(outcome(self.rpc.revoke(first.lease).await?));
         }
-        let same = Compare::create_revision(first.key.as_str(), CompareOp::Equal, first.created);
+        let same = Compare::create_revision(first.key.clone(), CompareOp::Equal, first.created);
         let txn = Txn::new().when([same]).and_then([TxnOp::delete(first.key, None)]);
-        Ok(outcome(self.write(txn).await?.succeeded()))
+        Ok(outcome(self.rpc.txn(txn).await?.succeeded()))
     }
 
     pub(crate) async fn set_up(&self, init: &Init) -> Result<StoreSettings, Error> {
-        init.refuse_restored("it notices a restore itself")?;
+        if init.restored && init.first_use {
+            let message = "`restored` says that locks may be held, and `first_use` that none is; allowed is \
+                           one of the two";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
         if let Some(longest) = init.longest_lease {
             check_longest(longest)?;
         }
@@ -118,6 +130,9 @@ impl EtcdBackend {
         let before = self.begun(&self.pass().await?).await?;
         while !self.put_set_up(init, before).await? {
             self.history.doubt();
+        }
+        if init.restored {
+            self.begin_as_told().await?;
         }
         let record = self.settings().record;
         let mut settings = StoreSettings::new(record.longest_lease(), Some(record.quarantine));
@@ -128,7 +143,7 @@ impl EtcdBackend {
 
     /// Which quarantine runs.
     pub(crate) async fn begun(&self, pass: &Pass) -> Result<Begun, Error> {
-        let answer = self.rpc.read(Txn::new().and_then([self.get_quarantine()])).await?;
+        let answer = self.rpc.txn(Txn::new().and_then([self.get_quarantine()])).await?;
         let revision =
             gets(&answer).first().and_then(|got| Some(got.kvs().first()?.mod_revision()));
         Ok(Begun { history: pass.history, revision })
@@ -167,22 +182,17 @@ impl EtcdBackend {
                 _ => (old, why.to_owned()),
             });
             let held_back = held_back.as_ref().map(|(span, why)| (*span, why.as_str()));
-            let now = match self.put_settings(pass.seen(), same, put, held_back).await {
-                Ok(Some(now)) => now,
-                Ok(None) | Err(Failure::Unseen) => return Ok(false),
-                Err(failure) => return Err(failure.into()),
+            let Some(now) = self.put_settings(same, put, held_back).await? else {
+                return Ok(false);
             };
             self.note(Some((record, now)), now);
         }
         let Some(revision) = now.revision.filter(|_| first_use) else { return Ok(true) };
         let same = Compare::mod_revision(self.layout.quarantine(), CompareOp::Equal, revision);
         let open = TxnOp::delete(self.layout.quarantine(), None);
-        match self.rpc.write(pass.seen(), Txn::new().when([same]).and_then([open])).await {
-            // Another one may have begun, or it has ended by itself.
-            Ok(_) => Ok(true),
-            Err(Failure::Unseen) => Ok(false),
-            Err(failure) => Err(failure.into()),
-        }
+        // Another one may have begun, or it has ended by itself.
+        self.rpc.txn(Txn::new().when([same]).and_then([open])).await?;
+        Ok(true)
     }
 }
 

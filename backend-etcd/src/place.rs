@@ -37,24 +37,30 @@ impl Place {
 /// A place as it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    pub(crate) key: String,
+    /// A text, unless somebody else made it.
+    pub(crate) key: Vec<u8>,
     /// The lease that the key lives by.
     pub(crate) lease: i64,
     pub(crate) created: i64,
     pub(crate) modified: i64,
-    /// `None` for a place of etcd's own tools.
+    /// `None` for a place of etcd's own tools, and for one that cannot be read.
     pub(crate) place: Option<Place>,
 }
 
 impl Seen {
-    pub(crate) fn read(pair: &KeyValue) -> Option<Self> {
-        Some(Self {
-            key: pair.key_str().ok()?.to_owned(),
+    pub(crate) fn read(pair: &KeyValue) -> Self {
+        Self {
+            key: pair.key().to_vec(),
             lease: pair.lease(),
             created: pair.create_revision(),
             modified: pair.mod_revision(),
             place: serde_json::from_slice(pair.value()).ok(),
-        })
+        }
+    }
+
+    /// Whose end is waited for. One whose key is no text is not told of, and found by asking.
+    pub(crate) fn to_follow(&self) -> (String, i64) {
+        (String::from_utf8_lossy(&self.key).into_owned(), self.created)
     }
 
     /// The token of its grant.
@@ -71,13 +77,18 @@ impl Seen {
         self.place.as_ref().is_some_and(|place| place.kept)
     }
 
-    /// Who holds it, with `remaining` of its lease. Others' tools leave only their lease's number.
+    /// Who holds it, with `remaining` of its lease. Others' tools leave only their lease's number. What cannot be
+    /// read is in the way all the same.
     pub(crate) fn holder(&self, remaining: Duration) -> Option<Holder> {
         if let Some(Place { owner, label, .. }) = &self.place {
             return Some(Holder { owner: *owner, label: label.clone(), remaining });
         }
         let lease = self.lease;
-        let label = OwnerLabel::new(format!("etcd lease {lease:x}")).ok()?;
+        let label = match lease {
+            0 => "a key without a lease, which ends by `release --force` only".to_owned(),
+            lease => format!("etcd lease {lease:x}"),
+        };
+        let label = OwnerLabel::new(label).ok()?;
         Some(Holder { owner: OwnerId::from_bits(lease as u128), label, remaining })
     }
 }

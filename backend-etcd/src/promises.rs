@@ -11,11 +11,11 @@ pub(crate) fn promises(shortest: Duration, record: &Record, link: Link) -> Guara
     let longest = record.longest_lease();
     let mut promised = Guarantees::new(shortest, longest);
     let restores = Assumption::new(
-        "restores-are-seen",
-        "a snapshot that is restored has the store's present settings in it, and replaces the whole \
-         cluster; what other users of etcd ask of it before the first client looks, and writes \
-         nothing, is less than the whole log before the snapshot, which clients make 1,000 entries \
-         long; no member that lags is made a cluster of its own",
+        "restores-are-told",
+        "after a snapshot was restored, data was lost, or one member was made a cluster of its own, an \
+         operator runs `leasehold init --restored` before clients go on (with `--longest-lease`, if the store \
+         no longer knows the longest); without it, clients notice a restored snapshot when they connect, \
+         unless as many requests were sent to the new cluster as to the lost one, or a proxy hides the new one",
     );
     promised.exclusion = if record.quarantine {
         Promise::Holds {
@@ -25,10 +25,6 @@ pub(crate) fn promises(shortest: Duration, record: &Record, link: Link) -> Guara
                     "nobody deletes a lock's key but by its lease, as `force-release` does",
                 ),
                 restores.clone(),
-                Assumption::new(
-                    "own-connections",
-                    "no proxy between clients and etcd reconnects behind their backs",
-                ),
                 // etcd's issue 15247. What a client can see of it is no different from a lease that has
                 // ended, or was revoked by its holder.
                 Assumption::new(

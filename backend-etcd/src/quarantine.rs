@@ -9,15 +9,15 @@ use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp, TxnResponse};
 use lock_core::{Env as _, Error, ErrorKind, Quarantined, SystemEnv};
 
 use crate::{
-    error::Failure,
     history::{self, Look, Pass},
-    lengthen::is_short,
     settings::Record,
     store::{EtcdBackend, gets, put, revision},
 };
 
 /// How often it is tried to write what another client may have written meanwhile.
 const TRIES: usize = 32;
+/// Why nothing is granted after `init --restored`.
+const TOLD: &str = "an operator said that the cluster was restored";
 
 impl EtcdBackend {
     /// Before a transaction that may grant: makes sure of the cluster's history.
@@ -32,7 +32,6 @@ impl EtcdBackend {
     async fn look_again(&self) -> Result<Pass, Error> {
         // One look is enough for all that ask; the lock is the runtime's, made to be held over it.
         let _one = self.looking.lock().await;
-        let mut may_lengthen = true;
         for _ in 0..TRIES {
             if let Some(pass) = self.history.pass(&self.rpc) {
                 return Ok(pass);
@@ -40,16 +39,8 @@ impl EtcdBackend {
             let since = self.history.so_far();
             let look = history::look(&self.rpc, &self.layout).await?;
             let settled = match (self.history.judge(&look, since), &look.settings) {
-                (None, Some((record, revision))) if look.is_behind(record) => {
-                    self.bring_up_to_date(&look, record, *revision).await
-                }
                 (None, Some((record, revision))) => {
                     Some((record.clone(), *revision, look.revision))
-                }
-                // Nobody compares the log yet.
-                (None, None) if is_short(look.index) && std::mem::take(&mut may_lengthen) => {
-                    self.lengthen(&look).await;
-                    None
                 }
                 (None, None) => self.first_use(&look).await?,
                 (Some(why), _) => self.begin_anew(&look, &why).await?,
@@ -57,13 +48,7 @@ impl EtcdBackend {
             // Otherwise somebody else wrote the settings: they are looked at again.
             if let Some((record, revision, now)) = settled {
                 self.history.settle(&look, &record, now);
-                let is_short = is_short(record.index);
                 self.note(Some((record, revision)), now);
-                // Only now: those who have not looked compare the log with the settings before.
-                if is_short && std::mem::take(&mut may_lengthen) {
-                    self.lengthen(&look).await;
-                    self.history.doubt();
-                }
             }
         }
         Err(Error::new(ErrorKind::Unavailable, "others changed the settings again and again"))
@@ -81,14 +66,14 @@ impl EtcdBackend {
             return Ok(true);
         }
         // The caller knows nothing of the grant, which may still be there.
-        let unknown = |error| {
+        let unknown = |error: Error| {
             let message = "the lock was granted, and then the connection was lost";
             Error::new(ErrorKind::OutcomeUnknown, message).with_source(error)
         };
         if Box::pin(self.pass()).await.map_err(unknown)?.history == pass.history {
             return Ok(true);
         }
-        Box::pin(self.revoke(lease)).await.map_err(unknown)?;
+        Box::pin(self.rpc.revoke(lease)).await.map_err(|failure| unknown(failure.into()))?;
         Ok(false)
     }
 
@@ -97,6 +82,20 @@ impl EtcdBackend {
         let mut first = Record::first(self.expected);
         first.offset = SystemEnv.wall_micros().cast_signed();
         self.write_settings(look, first, None).await
+    }
+
+    /// An operator says that the cluster was restored, which need not show. Others learn it from the settings.
+    pub(crate) async fn begin_as_told(&self) -> Result<(), Error> {
+        let _one = self.looking.lock().await;
+        for _ in 0..TRIES {
+            let look = history::look(&self.rpc, &self.layout).await?;
+            if let Some((record, revision, now)) = self.begin_anew(&look, TOLD).await? {
+                self.history.settle(&look, &record, now);
+                self.note(Some((record, revision)), now);
+                return Ok(());
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "others changed the settings again and again"))
     }
 
     /// The settings of a history that begins now, with the quarantine.
@@ -116,10 +115,17 @@ impl EtcdBackend {
         // What was lost may have been granted under settings that were lost, too.
         next.longest_held_micros = next.longest_held_micros.max(held);
         let span = next.longest_held();
+        if why == TOLD && next.is_used_up(look.revision) {
+            tracing::warn!(
+                "the fencing tokens start anew: fences refuse them that admitted larger ones"
+            );
+            (next.offset, next.least) = (0, 0);
+        }
         // No token that was granted leads the clock by more.
         let highest = SystemEnv.wall_micros().saturating_add(micros(span));
         next.least = next.least.max(highest.cast_signed());
-        let quarantine = next.quarantine.then_some((span, why));
+        // Who says so is not to be told in vain that the store has none.
+        let quarantine = (next.quarantine || why == TOLD).then_some((span, why));
         self.write_settings(look, next, quarantine).await
     }
 
@@ -130,42 +136,38 @@ impl EtcdBackend {
         record: Record,
         quarantine: Option<(Duration, &str)>,
     ) -> Result<Option<(Record, i64, i64)>, Error> {
-        let Look { cluster, index, lead, .. } = *look;
+        let Look { cluster, lead, .. } = *look;
         let history = SystemEnv.random() as u64;
-        let record = Record { history, cluster, index, lead, ..record };
+        let record = Record { history, cluster, lead, ..record };
         let before = look.settings.as_ref().map_or(0, |(_, revision)| *revision);
         let same = Compare::mod_revision(self.layout.settings(), CompareOp::Equal, before);
         let put = record.put(&self.layout);
-        match self.put_settings(look.seen(), same, put, quarantine).await {
-            Ok(now) => Ok(now.map(|now| (record, now, now))),
-            Err(Failure::Unseen) => Ok(None),
-            Err(failure) => Err(failure.into()),
-        }
+        let now = self.put_settings(same, put, quarantine).await?;
+        Ok(now.map(|now| (record, now, now)))
     }
 
     /// Puts settings on a condition, and holds everything back for a time; the revision, if the condition
     /// held.
     pub(crate) async fn put_settings(
         &self,
-        seen: u64,
         condition: Compare,
         settings: TxnOp,
         quarantine: Option<(Duration, &str)>,
-    ) -> Result<Option<i64>, Failure> {
+    ) -> Result<Option<i64>, Error> {
         let mut puts = vec![settings];
         let mut lease = None;
         if let Some((span, why)) = quarantine {
             // As leases are: of whole seconds, and not shorter than etcd's shortest.
-            let timer = self.rpc.grant(seen, span).await?;
+            let timer = self.rpc.grant(span).await?;
             lease = Some(timer.id);
             puts.push(put(&self.layout.quarantine(), why.into(), timer.id));
         }
-        let answer = self.rpc.write(seen, Txn::new().when([condition]).and_then(puts)).await?;
+        let answer = self.rpc.txn(Txn::new().when([condition]).and_then(puts)).await?;
         if answer.succeeded() {
             return Ok(Some(revision(&answer)));
         }
         if let Some(lease) = lease {
-            self.rpc.revoke(seen, lease).await?;
+            self.rpc.revoke(lease).await?;
         }
         Ok(None)
     }
@@ -189,7 +191,7 @@ impl EtcdBackend {
 
     /// The quarantine, if there is one.
     pub(crate) async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
-        let answer = self.rpc.read(Txn::new().and_then([self.get_quarantine()])).await?;
+        let answer = self.rpc.txn(Txn::new().and_then([self.get_quarantine()])).await?;
         match gets(&answer).first() {
             Some(got) => self.held_back(got).await,
             None => Ok(None),

@@ -255,8 +255,8 @@ impl Turn for EtcdTurn {
     }
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
-        let revoked = self.store.revoke(self.waiting.lease().id).await;
-        revoked.map(drop).map_err(|error| error.at("etcd", "leave"))
+        let revoked = self.store.rpc.revoke(self.waiting.lease().id).await;
+        revoked.map(drop).map_err(|failure| Error::from(failure).at("etcd", "leave"))
     }
 }
 

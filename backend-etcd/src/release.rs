@@ -22,7 +22,7 @@ impl EtcdBackend {
         keep: Option<Duration>,
     ) -> Result<Outcome, Error> {
         let Some(keep) = keep.filter(|keep| !keep.is_zero()) else {
-            return Ok(outcome(self.revoke(held.lease.id).await?));
+            return Ok(outcome(self.rpc.revoke(held.lease.id).await?));
         };
         let last = self.last_lease(keep).await?;
         let kept = self.tie(held, last).await?;
@@ -30,7 +30,7 @@ impl EtcdBackend {
             self.spare(last);
         }
         // Nothing is tied to it any more; a late renewal finds it gone.
-        self.revoke(held.lease.id).await?;
+        self.rpc.revoke(held.lease.id).await?;
         Ok(outcome(kept))
     }
 
@@ -43,7 +43,7 @@ impl EtcdBackend {
                 .when(same)
                 .and_then([put(held.key(), kept.to_bytes(), last.id)])
                 .or_else([TxnOp::get(held.key(), None)]);
-            let answer = self.write(txn).await?;
+            let answer = self.rpc.txn(txn).await?;
             if answer.succeeded() {
                 return Ok(true);
             }
@@ -108,7 +108,7 @@ impl EtcdBackend {
             let left = match self.grave(request.lease).await {
                 Ok(grave) => {
                     let leave = put(&tombstone, Vec::new(), grave.id);
-                    self.write(Txn::new().and_then([leave, look.clone()])).await
+                    self.rpc.txn(Txn::new().and_then([leave, look.clone()])).await
                 }
                 Err(error) => Err(error.into()),
             };
@@ -118,15 +118,15 @@ impl EtcdBackend {
                 // There is no room for a tombstone, nor for what it is against: what is there can go.
                 Err(Failure::Error(error)) if error.kind() == ErrorKind::Config => {
                     refused = Some(error);
-                    break self.rpc.read(Txn::new().and_then([look])).await?;
+                    break self.rpc.txn(Txn::new().and_then([look])).await?;
                 }
                 Err(failure) => return Err(failure.into()),
             }
         };
         for got in gets(&answer) {
-            for seen in got.kvs().iter().filter_map(Seen::read) {
+            for seen in got.kvs().iter().map(Seen::read) {
                 if seen.is_of(request.owner) && !seen.is_kept() {
-                    self.revoke(seen.lease).await?;
+                    self.rpc.revoke(seen.lease).await?;
                 }
             }
         }

@@ -10,7 +10,7 @@ use lock_core::{Env as _, Error, Instant, SystemEnv};
 
 use crate::{
     error::{Failure, failure, late},
-    members::{Members, bound},
+    members::Members,
 };
 
 /// A connection to etcd. Clones share it.
@@ -52,15 +52,9 @@ impl Rpc {
         }
     }
 
-    /// A transaction without anything to write, which does not enter the log.
-    pub(crate) async fn read(&self, txn: Txn) -> Result<TxnResponse, Failure> {
+    /// A transaction.
+    pub(crate) async fn txn(&self, txn: Txn) -> Result<TxnResponse, Failure> {
         self.within(self.client.kv_client().txn(txn)).await
-    }
-
-    /// A transaction that enters the log, also if its conditions do not hold; over a connection up to the
-    /// `seen` one, as all that does so.
-    pub(crate) async fn write(&self, seen: u64, txn: Txn) -> Result<TxnResponse, Failure> {
-        bound(seen, self.read(txn)).await
     }
 
     /// How far the member that answers is.
@@ -69,18 +63,18 @@ impl Rpc {
     }
 
     /// A new lease of at least `ttl`, rounded up to whole seconds.
-    pub(crate) async fn grant(&self, seen: u64, ttl: Duration) -> Result<Lease, Failure> {
+    pub(crate) async fn grant(&self, ttl: Duration) -> Result<Lease, Failure> {
         let from = SystemEnv.now();
         let seconds = i64::try_from(whole_seconds(ttl)).unwrap_or(i64::MAX);
         let mut client = self.client.lease_client();
-        let granted = bound(seen, self.within(client.grant(seconds, None))).await?;
+        let granted = self.within(client.grant(seconds, None)).await?;
         let ttl = Duration::from_secs(u64::try_from(granted.ttl()).unwrap_or(0));
         Ok(Lease { id: granted.id(), ttl, from })
     }
 
     /// Ends a lease and deletes its keys; `false` if it was gone already.
-    pub(crate) async fn revoke(&self, seen: u64, lease: i64) -> Result<bool, Failure> {
-        match bound(seen, self.within(self.client.lease_client().revoke(lease))).await {
+    pub(crate) async fn revoke(&self, lease: i64) -> Result<bool, Failure> {
+        match self.within(self.client.lease_client().revoke(lease)).await {
             Ok(_) => Ok(true),
             Err(Failure::LeaseGone) => Ok(false),
             Err(failure) => Err(failure),

@@ -41,9 +41,7 @@ pub(crate) struct Record {
     pub(crate) history: u64,
     /// As etcd names it.
     pub(crate) cluster: u64,
-    /// Of the log, once seen in this history.
-    pub(crate) index: u64,
-    /// By how much the index was ahead of the revision, once seen in this history.
+    /// By how much the log's index was ahead of the revision, once seen in this history.
     pub(crate) lead: i64,
 }
 
@@ -72,7 +70,6 @@ impl Record {
             store: None,
             history: 0,
             cluster: 0,
-            index: 0,
             lead: i64::MIN,
         }
     }
@@ -101,6 +98,11 @@ impl Record {
         Duration::from_micros(self.longest_lease_micros)
     }
 
+    /// Whether no token is left at a revision.
+    pub(crate) fn is_used_up(&self, revision: i64) -> bool {
+        self.offset.saturating_add(revision) >= LAST || self.least >= LAST
+    }
+
     pub(crate) fn put(&self, layout: &KeyLayout) -> TxnOp {
         let value = serde_json::to_vec(self).unwrap_or_default();
         TxnOp::put(layout.settings(), value, None::<PutOptions>)
@@ -108,7 +110,11 @@ impl Record {
 
     pub(crate) fn read(pair: &KeyValue) -> Result<Self, Error> {
         serde_json::from_slice(pair.value()).map_err(|error| {
-            let message = "the settings in etcd are not as this version writes them";
+            let message = format!(
+                "the settings in etcd are not as this version writes them; if nobody else needs them, stop all \
+                 clients, delete the key {}, and run `leasehold init --restored`",
+                pair.key_str().unwrap_or_default()
+            );
             Error::new(ErrorKind::Config, message).with_source(error)
         })
     }
@@ -136,7 +142,9 @@ impl Settings {
         let lifted = self.lift_at(revision, floor, clock);
         let token = lifted.unwrap_or(self.record.offset).saturating_add(revision);
         if token > LAST {
-            return Err(Error::new(ErrorKind::Config, "the fencing tokens are used up"));
+            let message = "the fencing tokens are used up; `leasehold init --restored` starts them anew, below \
+                           those that fences have admitted";
+            return Err(Error::new(ErrorKind::Config, message));
         }
         Ok(lifted)
     }

@@ -14,10 +14,7 @@ use futures_util::future::join_all;
 use lock_core::{Env as _, SystemEnv};
 use tokio::sync::Notify;
 
-use crate::{
-    history::History,
-    rpc::{Lease, Rpc},
-};
+use crate::rpc::{Lease, Rpc};
 
 /// The stock of a client.
 #[derive(Clone, Debug)]
@@ -26,8 +23,6 @@ pub(crate) struct Spares(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     rpc: Rpc,
-    /// By which connections leases may be asked for: those that cannot be are done without.
-    history: Arc<History>,
     limit: usize,
     stock: Mutex<Stock>,
     filled: Notify,
@@ -51,9 +46,9 @@ struct Kind {
 
 impl Spares {
     /// A stock of at most `limit` leases of each length; 0 keeps none.
-    pub(crate) fn new(rpc: Rpc, history: Arc<History>, limit: usize) -> Self {
+    pub(crate) fn new(rpc: Rpc, limit: usize) -> Self {
         let (stock, filled) = (Mutex::default(), Notify::new());
-        Self(Arc::new(Shared { rpc, history, limit, stock, filled }))
+        Self(Arc::new(Shared { rpc, limit, stock, filled }))
     }
 
     fn stock(&self) -> MutexGuard<'_, Stock> {
@@ -98,8 +93,7 @@ impl Spares {
 
     async fn fill(self, ttl: Duration, wanted: usize) {
         let _filled = Filled(&self, ttl);
-        let seen = self.0.history.seen();
-        let granted = join_all((0..wanted).map(|_| self.0.rpc.grant(seen, ttl))).await;
+        let granted = join_all((0..wanted).map(|_| self.0.rpc.grant(ttl))).await;
         let mut late = Vec::new();
         for lease in granted.into_iter().flatten() {
             if self.stock().closed {
@@ -109,7 +103,7 @@ impl Spares {
             }
         }
         // The client was closed meanwhile, and waits for this.
-        join_all(late.iter().map(|lease| self.0.rpc.revoke(seen, lease.id))).await;
+        join_all(late.iter().map(|lease| self.0.rpc.revoke(lease.id))).await;
     }
 
     /// Revokes all, also those that are on their way.
@@ -120,8 +114,7 @@ impl Spares {
             stock.kinds.drain().flat_map(|(_, kind)| kind.leases).collect()
         };
         // One that cannot be revoked ends by itself.
-        let seen = self.0.history.seen();
-        join_all(leases.iter().map(|lease| self.0.rpc.revoke(seen, lease.id))).await;
+        join_all(leases.iter().map(|lease| self.0.rpc.revoke(lease.id))).await;
         loop {
             let filled = self.0.filled.notified();
             tokio::pin!(filled);

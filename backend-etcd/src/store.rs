@@ -50,7 +50,7 @@ pub(crate) struct EtcdBackend {
     /// `None` until the first look at the store.
     settings: Mutex<Option<Settings>>,
     promised: RwLock<Arc<Guarantees>>,
-    pub(crate) history: Arc<History>,
+    pub(crate) history: History,
     /// Held by who looks at the store's history.
     pub(crate) looking: tokio::sync::Mutex<()>,
     /// The longest lease that this client was told.
@@ -83,7 +83,6 @@ impl EtcdBackend {
         spares: usize,
     ) -> Result<Arc<Self>, Error> {
         let longest = expected.unwrap_or(StoreSettings::DEFAULT_LONGEST_LEASE);
-        let history = Arc::<History>::default();
         let backend = Arc::new_cyclic(|me| Self {
             me: me.clone(),
             keepalives: Keepalives::start(rpc.clone()),
@@ -94,10 +93,10 @@ impl EtcdBackend {
                 link,
             ))),
             settings: Mutex::default(),
-            history: Arc::clone(&history),
+            history: History::default(),
             looking: tokio::sync::Mutex::default(),
             expected,
-            spares: Spares::new(rpc.clone(), history, spares),
+            spares: Spares::new(rpc.clone(), spares),
             tries: Mutex::default(),
             seats: Seats::new(),
             places: Places::default(),
@@ -119,7 +118,7 @@ impl EtcdBackend {
             return Err(Error::new(ErrorKind::Config, message));
         }
         // etcd tells its smallest lease only by setting it.
-        let probe = backend.grant(Duration::from_secs(1)).await?;
+        let probe = backend.rpc.grant(Duration::from_secs(1)).await?;
         *locked_write(&backend.promised) = Arc::new(promises(probe.ttl, &record, link));
         backend.spares.put(probe);
         Ok(backend)
@@ -218,7 +217,7 @@ impl EtcdBackend {
                 Err(_) => break,
             }
         }
-        Box::pin(self.grant(ttl)).await
+        Ok(Box::pin(self.rpc.grant(ttl)).await?)
     }
 
     /// A lease that nothing is tied to, and that lives for this long from now on.
@@ -231,7 +230,7 @@ impl EtcdBackend {
         // A spare, of which a part is over.
         match self.alive(lease.id).await {
             Ok(Some(lease)) => Ok(lease),
-            _ => self.grant(lease.ttl).await,
+            _ => Ok(self.rpc.grant(lease.ttl).await?),
         }
     }
 
@@ -266,14 +265,14 @@ impl EtcdBackend {
     /// that a late attempt may have.
     pub(crate) async fn grave(&self, span: Duration) -> Result<Lease, Error> {
         if span > TOMBSTONE_LIFE {
-            return self.grant(span).await;
+            return Ok(self.rpc.grant(span).await?);
         }
         let open = *locked(&self.graveyard);
         let now = SystemEnv.now();
         if let Some(lease) = open.filter(|lease| now.since(lease.from) < TOMBSTONE_LIFE) {
             return Ok(lease);
         }
-        let lease = self.grant(TOMBSTONE_LIFE * 2).await?;
+        let lease = self.rpc.grant(TOMBSTONE_LIFE * 2).await?;
         *locked(&self.graveyard) = Some(lease);
         Ok(lease)
     }
@@ -309,7 +308,7 @@ impl EtcdBackend {
 
     /// The place that stands first, and how many there are.
     pub(crate) async fn look(&self, name: &LockName) -> Result<(Option<Seen>, i64), Error> {
-        let answer = self.rpc.read(Txn::new().and_then([self.get_first(name)])).await?;
+        let answer = self.rpc.txn(Txn::new().and_then([self.get_first(name)])).await?;
         let first = gets(&answer).into_iter().next();
         let seen = first.as_ref().and_then(only);
         Ok((seen, first.map_or(0, |first| first.count())))
@@ -335,7 +334,7 @@ pub(crate) fn gets(answer: &TxnResponse) -> Vec<GetResponse> {
 
 /// The one place that was read.
 pub(crate) fn only(got: &GetResponse) -> Option<Seen> {
-    got.kvs().first().and_then(Seen::read)
+    got.kvs().first().map(Seen::read)
 }
 
 /// The store's revision after a transaction.

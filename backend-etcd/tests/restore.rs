@@ -17,6 +17,8 @@ use self::support::{
     connect, leases,
 };
 
+const SECOND: Duration = Duration::from_secs(1);
+
 async fn a_lock_lost_in_a_restore_is_waited_out(members: usize) {
     let mut cluster = Cluster::start(members).await;
     let (known, idle) = (cluster.connect().await, cluster.connect().await);
@@ -55,10 +57,13 @@ async fn a_lock_lost_in_a_restore_of_three_members_is_waited_out() {
 }
 
 /// The stock of leases is in the snapshot, and the lock that was taken with one of them later is not.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost() {
+async fn a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost(proxied: bool) {
     let mut cluster = Cluster::start(1).await;
-    let backend = cluster.connect().await;
+    let proxy = Streams::reconnecting(cluster.etcd.endpoints()[0]).await.unwrap();
+    let backend = match proxied {
+        true => connect(proxy.address(), "10s").await,
+        false => cluster.connect().await,
+    };
     for _ in 0..10 {
         let grant = backend.try_acquire(&request("job")).await.unwrap().granted().unwrap();
         backend.release(&grant, Release::default()).await.unwrap();
@@ -78,6 +83,74 @@ async fn a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost() {
     assert!(next.token() > guard.token());
     let left = cluster.etcd.ctl(&["lease", "list"]).await.unwrap();
     println!("lost because {reason}; {left}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_lives_on_keeps_no_lock_that_was_lost() {
+    a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost(false).await;
+}
+
+/// The connection stands all the time, and the stream over it does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_lives_on_behind_a_proxy_keeps_no_lock_that_was_lost() {
+    a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost(true).await;
+}
+
+/// Others made the restored log as long as the lost one, so that no client can tell the two apart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_that_does_not_show_is_waited_out_when_an_operator_tells() {
+    let mut cluster = Cluster::young().await;
+    let known = cluster.connect().await;
+    let off = Init { quarantine: Some(false), ..Init::default() };
+    known.init(&off).await.unwrap();
+    cluster.save().await;
+    let mut ahead = request("job");
+    ahead.floor = FencingToken::new(SystemEnv.wall_micros() + 3_000_000).unwrap();
+    let lost = known.try_acquire(&ahead).await.unwrap().granted().unwrap();
+    drop(known);
+    cluster.restore().await;
+    cluster.used_by_others(200).await;
+    let (operator, idle) = (cluster.connect().await, cluster.connect().await);
+    assert!(!cluster.is_quarantined().await, "it shows, so that this test tries nothing");
+    let told = Init { restored: true, ..Init::default() };
+    let both = Init { first_use: true, ..told.clone() };
+    assert_eq!(operator.init(&both).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    let settings = operator.init(&told).await.unwrap();
+    assert!(settings.grants_in + SECOND * 2 > LONGEST, "{settings:?}");
+    let fresh = cluster.connect().await;
+    for backend in [&idle, &fresh, &operator] {
+        let held_back = held_back(&**backend, "job").await;
+        assert!(held_back.why.contains("operator"), "{held_back:?}");
+    }
+    let client = LockClient::new(fresh);
+    let next = client.lock("job").lease(LONGEST).wait(PATIENCE).acquire().await.unwrap();
+    assert!(SystemEnv.now() >= lost.from + lost.lease, "the lost one may be believed in");
+    assert!(next.token() > lost.token, "{} after {}", next.token(), lost.token);
+}
+
+/// What the snapshot does not know any more, or does not show.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_operator_tells_covers_the_longest_lease_that_may_be_held() {
+    let mut cluster = Cluster::start(1).await;
+    let backend = cluster.connect().await;
+    let longest = |longest, restored| {
+        let longest_lease = Some(longest);
+        Init { restored, longest_lease, ..Init::default() }
+    };
+    // Locks of before go on.
+    backend.init(&longest(SECOND, false)).await.unwrap();
+    cluster.save().await;
+    cluster.connect().await.init(&longest(LONGEST * 10, false)).await.unwrap();
+    cluster.restore().await;
+    let operator = cluster.connect().await;
+    let settings = operator.init(&Init { restored: true, ..Init::default() }).await.unwrap();
+    assert_eq!(settings.longest_lease, SECOND);
+    assert!(settings.grants_in > SECOND && settings.grants_in <= LONGEST, "{settings:?}");
+    let settings = operator.init(&longest(LONGEST * 10, true)).await.unwrap();
+    assert!(settings.grants_in > LONGEST * 9, "{settings:?}");
+    // And nothing that is less cuts that short.
+    let settings = operator.init(&longest(SECOND, true)).await.unwrap();
+    assert!(settings.grants_in > LONGEST * 9, "{settings:?}");
 }
 
 /// With a lease in stock, the transaction that takes the lock is the first that a client sends over the

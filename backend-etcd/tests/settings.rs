@@ -6,11 +6,18 @@ mod support;
 use std::time::Duration;
 
 use conformance_tests::kit::{Etcd, EtcdOptions, Streams};
-use lock_core::{Attempt, Backend, Enqueued, ErrorKind, Init, Release};
-
+use etcd_client::{Client, PutOptions};
+use lock_core::{
+    Attempt, Backend, Enqueued, Env as _, ErrorKind, FencingToken, Init, LockClient, LockName,
+    Outcome, Release, SystemEnv,
+};
 use tokio::time::timeout;
 
-use self::support::{LEASE, WAIT, connect, request};
+use self::support::{
+    LEASE, WAIT,
+    cluster::{Cluster, LONGEST},
+    connect, request,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -135,4 +142,67 @@ async fn a_quarantine_that_begins_meanwhile_is_not_ended_by_a_first_use() {
     assert!(left > Duration::ZERO, "a quarantine that had just begun was ended");
     let refused = other.try_acquire(&request()).await.unwrap();
     assert!(matches!(refused, Attempt::Quarantined(_)), "{refused:?}");
+}
+
+/// What another user of etcd may write among the places of a name: it is in the way, is shown, and goes by force.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_client_made_is_shown_and_goes_by_force() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let backend = connect(etcd.endpoints()[0], "5s").await;
+    let others = Client::connect([etcd.endpoints()[0].to_string()], None).await.unwrap();
+    let lease = others.lease_client().grant(60, None).await.unwrap().id();
+    let label = r#"{"owner":"00000000000000000000000000000007","label":"a\u0007","offset":1,"granted":true,"kept":false}"#;
+    let with_lease = Some(PutOptions::new().with_lease(lease));
+    let mut kv = others.kv_client();
+    kv.put("leasehold/bell/1f", label, with_lease).await.unwrap();
+    kv.put("leasehold/words/readme", "", None).await.unwrap();
+    kv.put(b"leasehold/bytes/\xff\xfe".to_vec(), "", None).await.unwrap();
+    let held = backend.try_acquire(&request()).await.unwrap().granted().unwrap();
+
+    let page = backend.list(None).await.unwrap();
+    let mut shown: Vec<_> = page.locks.iter().map(|lock| lock.name.to_string()).collect();
+    shown.sort();
+    assert_eq!(shown, ["bell", "bytes", "job", "words"]);
+    for blocked in ["bell", "bytes", "words"] {
+        let name = LockName::new(blocked).unwrap();
+        let mut wanted = request();
+        wanted.name = name.clone();
+        match backend.try_acquire(&wanted).await.unwrap() {
+            Attempt::Busy(busy) => assert!(busy.holder.is_some(), "{busy:?}"),
+            other => panic!("{blocked}: {other:?}"),
+        }
+        assert!(backend.inspect(&name).await.unwrap().unwrap().holder.is_some());
+        assert_eq!(backend.force_release(&name).await.unwrap(), Outcome::Released, "{blocked}");
+        assert!(backend.try_acquire(&wanted).await.unwrap().granted().is_some(), "{blocked}");
+    }
+    backend.release(&held, Release::default()).await.unwrap();
+}
+
+/// Whoever may write to the store may use up its tokens; an operator starts them anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_that_are_used_up_start_anew_by_an_operators_word() {
+    let cluster = Cluster::start(1).await;
+    let backend = cluster.connect().await;
+    let key = "leasehold/%leasehold/settings";
+    let text = cluster.etcd.ctl(&["get", key, "--print-value-only"]).await.unwrap();
+    for field in ["offset", "least"] {
+        let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
+        record[field] = FencingToken::MAX.get().into();
+        cluster.etcd.ctl(&["put", key, &record.to_string()]).await.unwrap();
+        let mut wanted = request();
+        wanted.lease = LONGEST;
+        let error = backend.try_acquire(&wanted).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(error.to_string().contains("used up"), "{error}");
+        assert!(error.to_string().contains("init --restored"), "{error}");
+        let told = Init { restored: true, ..Init::default() };
+        let settings = cluster.connect().await.init(&told).await.unwrap();
+        assert!(!settings.grants_in.is_zero());
+        let client = LockClient::new(std::sync::Arc::clone(&backend));
+        let guard = client.lock("job").lease(LONGEST).wait(WAIT).acquire().await.unwrap();
+        // As if they had never been used up.
+        let clock = SystemEnv.wall_micros() + 2 * LONGEST.as_micros() as u64;
+        assert!(guard.token().get() < clock, "{}", guard.token());
+        guard.release().await.unwrap();
+    }
 }

@@ -143,7 +143,9 @@ pub struct Init {
     ///
     /// Locks may be held that the restored store does not know. It grants nothing until every lease
     /// that may be held is over, and all its tokens are above those that were granted. Say it before
-    /// clients go on. Only etcd needs it; other stores refuse it and say why.
+    /// clients go on, with --longest-lease where the copy has a shorter one. Where the fencing tokens are
+    /// used up, they start anew: fences refuse them that have admitted larger ones. Only etcd needs it;
+    /// other stores refuse it and say why.
     #[arg(long, conflicts_with = "first_use")]
     pub restored: bool,
 

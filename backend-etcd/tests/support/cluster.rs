@@ -4,6 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Etcd, EtcdOptions};
+use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
+use futures_util::future::try_join_all;
 use lock_core::{
     Attempt, Backend, Env as _, Init, LockName, OwnerId, OwnerLabel, Quarantined, Request,
     SystemEnv,
@@ -19,14 +21,28 @@ pub(crate) struct Cluster {
     folder: tempfile::TempDir,
 }
 
+/// Requests that enter the log and write nothing, as an etcd has carried out that was used for a while.
+const OTHERS: usize = 300;
+
 impl Cluster {
+    /// A cluster that others have used, so that a restore shows.
     pub(crate) async fn start(members: usize) -> Self {
+        Self::used(members, OTHERS).await
+    }
+
+    /// The log of one that was just made is so short that a restored one soon is as long.
+    pub(crate) async fn young() -> Self {
+        Self::used(1, 0).await
+    }
+
+    async fn used(members: usize, others: usize) -> Self {
         let options = EtcdOptions::new();
         let etcd = match members {
             1 => Etcd::single(options).await.unwrap(),
             _ => Etcd::three(options).await.unwrap(),
         };
         let cluster = Self { etcd, folder: tempfile::tempdir().unwrap() };
+        cluster.used_by_others(others).await;
         let longest_lease = Some(LONGEST);
         let init = Init { first_use: true, longest_lease, ..Init::default() };
         cluster.connect().await.init(&init).await.unwrap();
@@ -36,6 +52,18 @@ impl Cluster {
     pub(crate) async fn connect(&self) -> Arc<dyn Backend> {
         let members: Vec<_> = self.etcd.endpoints().iter().map(ToString::to_string).collect();
         backend_etcd::connect(&format!("etcd://{}", members.join(","))).await.unwrap()
+    }
+
+    /// Others send so many requests that enter the log and write nothing.
+    pub(crate) async fn used_by_others(&self, times: usize) {
+        let client = Client::connect([self.etcd.endpoints()[0].to_string()], None).await.unwrap();
+        let never = Compare::version("any", CompareOp::Less, 0);
+        let txn = Txn::new().when([never]).and_then([TxnOp::put("any", "", None)]);
+        let sent = (0..times).map(|_| {
+            let (mut kv, txn) = (client.kv_client(), txn.clone());
+            async move { kv.txn(txn).await }
+        });
+        try_join_all(sent).await.unwrap();
     }
 
     pub(crate) async fn save(&self) {

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
+use leasehold::etcd::etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use lock_core::LockName;
 
 use super::{census, fences, made, plants};
@@ -13,6 +14,8 @@ use crate::{
     proof::{Fault, Plant, Stage},
 };
 
+/// How many requests an etcd has seen whose restore shows.
+const USED: usize = 500;
 /// The database of a member whose disk is to be full.
 const QUOTA: u64 = 3_000_000;
 
@@ -32,6 +35,9 @@ pub(super) async fn start(fault: Fault, members: usize) -> Result<Stage, SetUpEr
     };
     let (direct, proxied) =
         (url(etcd.endpoints()), url(proxies.iter().map(Proxy::address).collect()));
+    if fault == Fault::Restored {
+        used(etcd.endpoints()[0]).await?;
+    }
     made(&direct).await?;
     let folder = tempfile::tempdir()?;
     if fault == Fault::Restored {
@@ -46,6 +52,20 @@ pub(super) async fn start(fault: Fault, members: usize) -> Result<Stage, SetUpEr
         plant: Some(Box::new(Members { etcd, folder, disk, away: Vec::new() })),
         ..Stage::of_clients(direct, ())
     })
+}
+
+/// Sends requests that enter the log and write nothing: of a cluster that was just made a restore need not show,
+/// so that an operator has to tell (`restores-are-told`).
+async fn used(member: SocketAddr) -> Result<(), SetUpError> {
+    let client = Client::connect([member.to_string()], None).await?;
+    let never = Compare::version("any", CompareOp::Less, 0);
+    let txn = Txn::new().when([never]).and_then([TxnOp::put("any", "", None)]);
+    let sent = (0..USED).map(|_| {
+        let (mut kv, txn) = (client.kv_client(), txn.clone());
+        async move { kv.txn(txn).await }
+    });
+    try_join_all(sent).await?;
+    Ok(())
 }
 
 struct Members {

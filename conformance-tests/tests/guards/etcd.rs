@@ -120,7 +120,6 @@ async fn a_restore(forgets: bool) -> Verdict {
         let text = etcd.ctl(&["get", SETTINGS, "--print-value-only"]).await.unwrap();
         let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
         record["lead"] = i64::MIN.into();
-        record["index"] = 0.into();
         etcd.ctl(&["put", SETTINGS, &record.to_string()]).await.unwrap();
     }
     etcd.save_snapshot(&snapshot).await.unwrap();

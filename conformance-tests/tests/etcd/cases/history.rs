@@ -1,12 +1,11 @@
 //! A cluster that was restored, or may have been: a connection to it was begun.
 
 use conformance_tests::kit::{Mode, Proxy, Streams};
-use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnResponse};
-use futures_util::future::try_join_all;
+use etcd_client::{Txn, TxnOp, TxnResponse};
 use lock_core::{Attempt, Backend as _, Env as _, Init, Renewal, SystemEnv};
 
 use super::*;
-use crate::{error::Failure, lengthen::LONG, store::put};
+use crate::store::put;
 
 /// One etcd, and what it is to be set back to.
 struct Scene {
@@ -39,7 +38,7 @@ impl Scene {
 async fn send(store: &EtcdBackend, txn: Txn) -> TxnResponse {
     let sending = async {
         loop {
-            if let Ok(answer) = store.rpc.read(txn.clone()).await {
+            if let Ok(answer) = store.rpc.txn(txn.clone()).await {
                 return answer;
             }
         }
@@ -70,42 +69,14 @@ async fn a_restore_holds_everything_back() {
     assert!(matches!(attempt, Attempt::Quarantined(_)), "two holders: {attempt:?}");
 }
 
-/// The log of a young cluster is so short that others soon make that of a restored one as long.
+/// Whether or not it shows.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restore_is_seen_behind_what_others_sent_since() {
-    let (mut scene, known) = Scene::start().await;
-    scene.save().await;
-    granted(&known, &request("job")).await;
-    scene.restore().await;
-    let others = Client::connect([scene.etcd.endpoints()[0].to_string()], None).await.unwrap();
-    // It enters the log, and writes nothing.
-    let never = Compare::version("any", CompareOp::Less, 0);
-    let txn = Txn::new().when([never]).and_then([TxnOp::put("any", "", None)]);
-    for _ in 0..3 {
-        let sent = (0..150).map(|_| {
-            let (mut kv, txn) = (others.kv_client(), txn.clone());
-            async move { kv.txn(txn).await }
-        });
-        try_join_all(sent).await.unwrap();
-    }
-    let attempt = attempt(&*scene.open().await, &request("job")).await;
-    assert!(matches!(attempt, Attempt::Quarantined(_)), "two holders: {attempt:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_settings_follow_the_log() {
-    let (scene, _known) = Scene::start().await;
-    let key = KeyLayout::new("leasehold/").settings();
-    let kept = async || {
-        let text = scene.etcd.ctl(&["get", &key, "--print-value-only"]).await.unwrap();
-        serde_json::from_str::<serde_json::Value>(&text).unwrap()
-    };
-    let mut record = kept().await;
-    // As they were when the cluster was young.
-    record["index"] = 1.into();
-    scene.etcd.ctl(&["put", &key, &record.to_string()]).await.unwrap();
-    scene.open().await;
-    assert!(kept().await["index"].as_u64() >= Some(LONG), "a longer log would not be told from it");
+async fn what_an_operator_tells_holds_everything_back() {
+    let (_scene, store) = Scene::start().await;
+    // Also where a restore that shows would not.
+    let told = Init { restored: true, quarantine: Some(false), ..Init::default() };
+    store.init(&told).await.unwrap();
+    not_granted(&store, &request("job")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,7 +155,7 @@ async fn a_grant_of_a_restored_cluster_is_given_back() {
     scene.restore().await;
     // As if it had been on its way when the connection was begun.
     send(&store, Txn::new().and_then([TxnOp::get("any", None)])).await;
-    let lease = store.rpc.grant(u64::MAX, LEASE).await.unwrap().id;
+    let lease = store.rpc.grant(LEASE).await.unwrap().id;
     let place = store.layout.place(&name("job"), 77);
     let answer = send(&store, Txn::new().and_then([put(&place, Vec::new(), lease)])).await;
     assert!(!store.stands(&pass, &answer, lease).await.unwrap(), "it is believed");
@@ -202,7 +173,7 @@ async fn a_grant_of_a_restored_cluster_that_is_not_given_back_is_of_unknown_outc
     let pass = store.pass().await.unwrap();
     scene.restore().await;
     let answer = send(&store, Txn::new().and_then([TxnOp::get("any", None)])).await;
-    let lease = store.rpc.grant(u64::MAX, LEASE).await.unwrap().id;
+    let lease = store.rpc.grant(LEASE).await.unwrap().id;
     streams.refuse("LeaseRevoke");
     store.history.doubt();
     let error = store.stands(&pass, &answer, lease).await.expect_err("a grant that is left behind");
@@ -290,22 +261,4 @@ async fn a_connection_begun_meanwhile_leaves_a_grant_in_doubt() {
     proxy.set(Mode::Pass).await.unwrap();
     let answer = send(&store, read()).await;
     assert!(!store.history.is_same(&store.rpc, &pass, &answer), "it is believed without a look");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_writes_goes_over_a_connection_that_was_not_looked_at() {
-    let etcd = start().await;
-    let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
-    let store = open(proxy.address()).await;
-    let pass = store.pass().await.unwrap();
-    proxy.set(Mode::Reset).await.unwrap();
-    proxy.set(Mode::Pass).await.unwrap();
-    // Until there is another connection.
-    send(&store, Txn::new().and_then([TxnOp::get("any", None)])).await;
-    let write = Txn::new().and_then([TxnOp::put("any", "", None)]);
-    let sent = store.rpc.write(pass.seen(), write).await;
-    assert!(matches!(sent, Err(Failure::Unseen)), "{sent:?}");
-    let lease = store.rpc.grant(pass.seen(), LEASE).await;
-    assert!(matches!(lease, Err(Failure::Unseen)), "{lease:?}");
-    assert_eq!(etcd.ctl(&["get", "any", "--keys-only"]).await.unwrap(), "");
 }

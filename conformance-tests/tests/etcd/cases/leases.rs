@@ -14,7 +14,7 @@ async fn an_answer_that_comes_late_counts_from_its_send() {
     let etcd = start().await;
     let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
     let store = open(proxy.address()).await;
-    let lease = store.grant(LEASE).await.unwrap().id;
+    let lease = store.rpc.grant(LEASE).await.unwrap().id;
     store.keepalives.ask(lease).await.unwrap();
     let delay = Mode::Delay { to_server: Duration::ZERO, to_client: LATE };
     proxy.set(delay).await.unwrap();
@@ -50,7 +50,7 @@ async fn a_keepalive_stream_that_hangs_is_replaced() {
     let etcd = start().await;
     let streams = Streams::start(etcd.endpoints()[0]).await.unwrap();
     let store = open_within(streams.address(), Duration::from_secs(2)).await;
-    let lease = store.grant(LEASE).await.unwrap().id;
+    let lease = store.rpc.grant(LEASE).await.unwrap().id;
     store.keepalives.ask(lease).await.unwrap();
     streams.stick("LeaseKeepAlive");
     for _ in 0..4 {
@@ -72,7 +72,8 @@ async fn a_keepalive_that_nobody_waits_for_any_more_is_not_sent() {
     let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
     let store = open_within(proxy.address(), Duration::from_millis(500)).await;
     let direct = open(etcd.endpoints()[0]).await;
-    let (first, given_up) = (store.grant(LEASE).await.unwrap(), store.grant(LEASE).await.unwrap());
+    let (first, given_up) =
+        (store.rpc.grant(LEASE).await.unwrap(), store.rpc.grant(LEASE).await.unwrap());
     tokio::time::sleep(OLD).await;
     proxy.set(Mode::BlackHole).await.unwrap();
     // They lie there until the first has waited in vain for a stream.

@@ -235,7 +235,7 @@ async fn a_key_that_is_kept_is_not_held() {
     let held = crate::HeldKey::of(&guard).unwrap();
     let is_held = async || {
         let txn = etcd_client::Txn::new().when([held.is_held()]);
-        one.rpc.read(txn).await.unwrap().succeeded()
+        one.rpc.txn(txn).await.unwrap().succeeded()
     };
     assert!(is_held().await);
     guard.release().await.unwrap();

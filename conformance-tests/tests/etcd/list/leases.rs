@@ -7,8 +7,8 @@ pub(crate) const GUARDS: &[Mutant] = &[
         name: "a release leaves the lease",
         requirement: "section 5",
         file: "release.rs",
-        guard: "return Ok(outcome(self.revoke(held.lease.id).await?));",
-        without: "return Ok(outcome(LEFT_OUT || self.revoke(held.lease.id).await?));",
+        guard: "return Ok(outcome(self.rpc.revoke(held.lease.id).await?));",
+        without: "return Ok(outcome(LEFT_OUT || self.rpc.revoke(held.lease.id).await?));",
         case: "cases::places::a_release_frees_the_name",
     },
     Mutant {

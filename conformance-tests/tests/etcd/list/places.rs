@@ -143,8 +143,8 @@ pub(crate) const GUARDS: &[Mutant] = &[
         name: "a place that is left is not given back",
         requirement: "S6",
         file: "queue.rs",
-        guard: "let revoked = self.store.revoke(self.waiting.lease().id).await;",
-        without: "if LEFT_OUT { return Ok(()); }\n        let revoked = self.store.revoke(self.waiting.lease().id).await;",
+        guard: "let revoked = self.store.rpc.revoke(self.waiting.lease().id).await;",
+        without: "if LEFT_OUT { return Ok(()); }\n        let revoked = self.store.rpc.revoke(self.waiting.lease().id).await;",
         case: "cases::places::a_place_that_is_left_is_gone",
     },
     Mutant {
