@@ -51,7 +51,7 @@ async fn a_lost_connection_for_messages_costs_time_only() {
 async fn a_connection_for_messages_that_hangs_from_the_start_holds_nobody_up() {
     let server = start().await;
     let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
-    let hang = [("SELECT pg_backend_pid()", "SELECT pg_sleep(900)")];
+    let hang = [("SELECT pg_catalog.pg_backend_pid()", "SELECT pg_sleep(900)")];
     let proxy = Proxy::altering(server.address(), &hang).await.unwrap();
     let address = format!("postgres://postgres@{}/postgres", proxy.address());
     let store = timeout(WAIT, backend_sql::postgres::connect(&address)).await.unwrap().unwrap();

@@ -95,7 +95,7 @@ const GUARDS: &[Guard<OnePostgres>] = &[
     },
     Guard {
         what: "section 4: a quarantine is as long as its client knows a lease to have been",
-        texts: &[("THEN greatest(quarantine, $1)", "THEN greatest(quarantine, $1 * 0)")],
+        texts: &[("THEN greatest(quarantine, $1)", "THEN quarantine")],
         case: |stage| Box::pin(a_raise_that_was_not_heard_of(stage)),
     },
     Guard {
