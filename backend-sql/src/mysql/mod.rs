@@ -47,7 +47,7 @@
 //! not given in the order in which they were asked for, which nothing here relies on.
 
 mod backend;
-mod config;
+pub(crate) mod config;
 mod error;
 mod fence;
 mod promises;

@@ -18,7 +18,7 @@
 //! file must be on a local file system; SQLite's locks do not work over a network.
 
 mod backend;
-mod config;
+pub(crate) mod config;
 mod epoch;
 mod error;
 mod fence;
