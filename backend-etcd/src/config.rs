@@ -246,7 +246,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     parse(url).map_err(|error| error.at("etcd", "connect"))?.build().await
 }
 
-fn parse(url: &str) -> Result<EtcdBuilder, Error> {
+pub(crate) fn parse(url: &str) -> Result<EtcdBuilder, Error> {
     let refuse = |message: String| Error::new(ErrorKind::InvalidInput, message);
     let form = || refuse(EtcdBuilder::FORM.to_owned());
     let rest = url.strip_prefix("etcd://").ok_or_else(form)?;

@@ -18,6 +18,8 @@ mod connection;
 mod enqueue;
 mod error;
 mod fence;
+#[cfg(test)]
+mod fuzz;
 mod history;
 mod hold;
 mod keepalive;

@@ -154,11 +154,11 @@ impl Settings {
         let mut wanted = present;
         let floor = floor.get().cast_signed().max(self.record.least);
         if floor > 0 {
-            wanted = wanted.max(floor + 1 - revision);
+            wanted = wanted.max(floor.saturating_add(1).saturating_sub(revision));
         }
         let lag = LAG.as_micros() as i64;
         if present.saturating_add(revision) < clock - lag {
-            wanted = wanted.max(clock - revision);
+            wanted = wanted.max(clock.saturating_sub(revision));
         }
         (wanted > present).then_some(wanted)
     }

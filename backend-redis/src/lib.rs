@@ -111,6 +111,8 @@ mod error;
 mod failover;
 mod failure;
 mod fence;
+#[cfg(test)]
+mod fuzz;
 mod guarantees;
 mod handshake;
 mod identity;

@@ -230,7 +230,8 @@ impl Redis {
             let after = SystemEnv.wall_micros();
             let parts = reply::list(answer.map_err(|error| error::of_command(&error))?)?;
             let [seconds, micros] = parts.as_slice() else { return Err(not_understood()) };
-            let server = reply::number(seconds)? * 1_000_000 + reply::number(micros)?;
+            let server = reply::number(seconds)?.saturating_mul(1_000_000);
+            let server = server.saturating_add(reply::number(micros)?).min(i64::MAX as u64);
             differences.push(server as i64 - (before / 2 + after / 2) as i64);
         }
         let none = || Error::new(ErrorKind::Unavailable, "the connection broke");
@@ -246,7 +247,7 @@ fn highest(mark: &Value) -> FencingToken {
     }
 }
 
-fn read_record(record: &[u8]) -> Option<(OwnerId, FencingToken, bool, OwnerLabel)> {
+pub(crate) fn read_record(record: &[u8]) -> Option<(OwnerId, FencingToken, bool, OwnerLabel)> {
     let mut parts = std::str::from_utf8(record).ok()?.splitn(4, ' ');
     let owner = parts.next()?.parse().ok()?;
     let token = FencingToken::new(parts.next()?.parse().ok()?)?;

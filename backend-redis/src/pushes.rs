@@ -144,7 +144,7 @@ impl Pushes {
     }
 }
 
-fn parse(payload: &[u8]) -> Option<(OwnerId, FencingToken, Duration)> {
+pub(crate) fn parse(payload: &[u8]) -> Option<(OwnerId, FencingToken, Duration)> {
     let mut parts = std::str::from_utf8(payload).ok()?.split(' ');
     let owner = OwnerId::from_str(parts.next()?).ok()?;
     let token = FencingToken::new(parts.next()?.parse().ok()?)?;

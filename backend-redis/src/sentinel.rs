@@ -196,11 +196,7 @@ impl Watch {
             return Err(self.unknown_master());
         }
         let state = state.map_err(|error| error::of_connecting(&error))?;
-        let (host, port): (String, u16) =
-            redis::from_redis_value(address).map_err(|_| not_understood())?;
-        let state: Vec<String> = redis::from_redis_value(state).map_err(|_| not_understood())?;
-        let epoch = state.chunks(2).find(|pair| pair[0] == "config-epoch");
-        let epoch = epoch.and_then(|pair| pair.get(1)?.parse().ok()).ok_or_else(not_understood)?;
+        let (host, port, epoch) = told(address, state)?;
         let place = match self.group.sentinels[0] {
             Place::Tls(..) => Place::Tls(host, port),
             _ => Place::Tcp(host, port),
@@ -215,6 +211,15 @@ impl Watch {
         );
         Error::new(ErrorKind::Config, message)
     }
+}
+
+/// The master's host and port, and its configuration's number.
+pub(crate) fn told(address: Value, state: Value) -> Result<(String, u16, u64), Error> {
+    let (host, port) = redis::from_redis_value(address).map_err(|_| not_understood())?;
+    let state: Vec<String> = redis::from_redis_value(state).map_err(|_| not_understood())?;
+    let epoch = state.chunks(2).find(|pair| pair[0] == "config-epoch");
+    let epoch = epoch.and_then(|pair| pair.get(1)?.parse().ok()).ok_or_else(not_understood)?;
+    Ok((host, port, epoch))
 }
 
 fn not_understood() -> Error {

@@ -4,7 +4,7 @@
 //! that do not answer) goes on by itself.
 
 mod jobs;
-mod round;
+pub(crate) mod round;
 
 use std::sync::Arc;
 

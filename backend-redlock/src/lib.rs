@@ -49,6 +49,8 @@ mod backend;
 mod ballot;
 mod batch;
 mod config;
+#[cfg(test)]
+mod fuzz;
 mod guarantees;
 mod held;
 mod lost;

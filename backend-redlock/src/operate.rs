@@ -24,7 +24,7 @@ use crate::{
 const PART: usize = 200;
 
 /// One node's record of a name.
-struct Record {
+pub(crate) struct Record {
     holder: Holder,
     token: u64,
     kept: bool,
@@ -286,7 +286,7 @@ impl Seen {
 }
 
 /// `owner number state attempt label`.
-fn read_record(record: &[u8], left: Duration) -> Option<Record> {
+pub(crate) fn read_record(record: &[u8], left: Duration) -> Option<Record> {
     let mut parts = std::str::from_utf8(record).ok()?.splitn(5, ' ');
     let owner = parts.next()?.parse().ok()?;
     let token = parts.next()?.parse().ok().filter(|token| FencingToken::new(*token).is_some())?;

@@ -19,6 +19,8 @@
 mod backend;
 mod dialect;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod gate;
 mod patience;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

@@ -44,6 +44,8 @@
 
 mod config;
 mod connect;
+#[cfg(test)]
+mod fuzz;
 mod schemes;
 mod url;
 

@@ -5,6 +5,8 @@ mod client;
 mod env;
 mod error;
 mod fence;
+#[cfg(test)]
+mod fuzz;
 mod given;
 mod guarantees;
 mod memory;

@@ -44,9 +44,11 @@ impl FromStr for OwnerId {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32).map(Self).ok_or_else(
-            || Error::new(ErrorKind::InvalidInput, "an owner id is 32 hexadecimal digits"),
-        )
+        // A sign is no digit.
+        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        u128::from_str_radix(text, 16).ok().filter(|_| digits).map(Self).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidInput, "an owner id is 32 hexadecimal digits")
+        })
     }
 }
 

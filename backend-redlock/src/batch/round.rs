@@ -28,7 +28,7 @@ enum Said {
     Answer(Vec<i64>, Option<Span>),
 }
 
-fn read(answer: &Answer, [releases, attempts]: [usize; 2]) -> Result<Vec<i64>, Error> {
+pub(crate) fn read(answer: &Answer, [releases, attempts]: [usize; 2]) -> Result<Vec<i64>, Error> {
     let all = match answer.part(2)? {
         Value::Array(parts) => parts,
         // All releases found their locks held, and all attempts have this number.

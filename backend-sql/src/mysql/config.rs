@@ -148,7 +148,7 @@ pub fn schema(url: &str) -> Result<String, Error> {
 }
 
 /// Also the files for TLS.
-fn parse(url: &str) -> Result<(MysqlBuilder, Vec<Named>), Error> {
+pub(crate) fn parse(url: &str) -> Result<(MysqlBuilder, Vec<Named>), Error> {
     let Described { reached, settings, files, .. } = described(url, &FORM)?;
     Ok((MysqlBuilder { reached, settings }, files))
 }

@@ -51,7 +51,7 @@
 //! not given in the order in which they were asked for, which nothing here relies on.
 
 mod backend;
-mod config;
+pub(crate) mod config;
 mod error;
 mod fence;
 mod promises;

@@ -175,7 +175,7 @@ pub fn schema(url: &str) -> Result<String, Error> {
 }
 
 /// Also the files for TLS.
-fn parse(url: &str) -> Result<(PostgresBuilder, Vec<Named>), Error> {
+pub(crate) fn parse(url: &str) -> Result<(PostgresBuilder, Vec<Named>), Error> {
     let Described { reached, settings, files, own } = described(url, &FORM)?;
     let mut builder = PostgresBuilder { settings, ..PostgresBuilder::new(reached) };
     for (key, on) in own {

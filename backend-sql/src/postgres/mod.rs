@@ -50,7 +50,7 @@
 
 mod arg;
 mod backend;
-mod config;
+pub(crate) mod config;
 mod error;
 mod fence;
 mod init;

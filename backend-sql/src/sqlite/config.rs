@@ -101,7 +101,7 @@ pub fn schema(url: &str) -> Result<String, Error> {
     schema().map_err(|error: Error| error.at("sqlite", "schema"))
 }
 
-fn parse(url: &str) -> Result<SqliteBuilder, Error> {
+pub(crate) fn parse(url: &str) -> Result<SqliteBuilder, Error> {
     let rest = url.strip_prefix("sqlite:").ok_or_else(|| {
         refusal("the URL of a SQLite store begins with sqlite: and the path of a file".to_owned())
     })?;

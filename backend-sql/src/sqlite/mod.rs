@@ -21,7 +21,7 @@
 //! every user may read is refused. Whoever may read it can stop its locks: a lock of SQLite's for reading is enough.
 
 mod backend;
-mod config;
+pub(crate) mod config;
 mod epoch;
 mod error;
 mod fence;

@@ -15,7 +15,7 @@ pub(crate) fn copy(name: &str, mutants: &[Mutant]) {
     let target = PathBuf::from(env::var("OUT_DIR").unwrap()).join(name);
     println!("cargo::rerun-if-changed={}", source.display());
     let mut missing = Vec::new();
-    for file in files(&source) {
+    for file in files(&source).into_iter().filter(|file| !file.ends_with("fuzz.rs")) {
         let name = file.strip_prefix(&source).unwrap().to_owned();
         let mut text = fs::read_to_string(&file).unwrap();
         for mutant in mutants.iter().filter(|mutant| Path::new(mutant.file) == name) {
@@ -27,6 +27,8 @@ pub(crate) fn copy(name: &str, mutants: &[Mutant]) {
             let switch = format!("crate::left_out::is({:?})", mutant.name);
             text = text.replace(mutant.guard, &mutant.without.replace("LEFT_OUT", &switch));
         }
+        // Fuzz runs share a file that is not copied.
+        text = text.replace("#[cfg(test)]\nmod fuzz;\n", "");
         if name == Path::new("lib.rs") {
             // Included in another file: docs of the crate cannot stand there.
             let lines = text.lines().filter(|line| !line.starts_with("//!"));

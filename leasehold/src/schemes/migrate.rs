@@ -48,7 +48,7 @@ fn refuse(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidInput, message)
 }
 
-fn parse(url: &str) -> Result<(Phase, [StoreUrl; 2]), Error> {
+pub(crate) fn parse(url: &str) -> Result<(Phase, [StoreUrl; 2]), Error> {
     let (_, rest) = url.split_once(':').ok_or_else(|| refuse(FORM))?;
     let (phase, query) = rest.split_once('?').ok_or_else(|| refuse(FORM))?;
     let phase = match phase {

@@ -47,7 +47,7 @@ pub(crate) struct Opener {
 
 macro_rules! schemes {
     ($($module:ident $feature:tt: $names:expr, $looks:expr;)*) => {
-        $(#[cfg(feature = $feature)] mod $module;)*
+        $(#[cfg(feature = $feature)] pub(crate) mod $module;)*
 
         const SCHEMES: &[Scheme] = &[$(Scheme {
             names: &$names,

@@ -4,6 +4,8 @@ mod backend;
 mod both;
 mod fleet;
 mod forward;
+#[cfg(test)]
+mod fuzz;
 mod pair;
 mod place;
 mod promise;

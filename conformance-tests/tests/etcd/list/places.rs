@@ -231,8 +231,8 @@ pub(crate) const GUARDS: &[Mutant] = &[
         name: "a token is not above the floor",
         requirement: "section 2",
         file: "settings.rs",
-        guard: "wanted = wanted.max(floor + 1 - revision);",
-        without: "if !LEFT_OUT { wanted = wanted.max(floor + 1 - revision); }",
+        guard: "wanted = wanted.max(floor.saturating_add(1).saturating_sub(revision));",
+        without: "if !LEFT_OUT { wanted = wanted.max(floor.saturating_add(1).saturating_sub(revision)); }",
         case: "settings::tests::a_token_is_above_the_floor",
     },
     Mutant {

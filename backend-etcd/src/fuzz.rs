@@ -1,0 +1,110 @@
+//! Whatever a URL, a key or a value says, nothing panics.
+
+use lock_core::{FencingToken, Instant, OwnerId};
+use proptest::prelude::*;
+
+use crate::{
+    config,
+    layout::KeyLayout,
+    place::{Place, Seen},
+    settings::{Record, Settings},
+};
+
+#[path = "../../lock-core/tests/support/soup.rs"]
+mod soup;
+
+use soup::soup;
+
+const URLS: &[&str] = &[
+    "etcd://",
+    "host",
+    "127.0.0.1",
+    "[::1]",
+    "[",
+    "]",
+    ":2379",
+    ":80",
+    ",",
+    "/",
+    "?",
+    "&",
+    "=",
+    "%",
+    "%ff",
+    "#",
+    "user:",
+    "secret@",
+    "@",
+    "prefix=",
+    "timeout=",
+    "5s",
+    "ca=",
+    "cert=",
+    "key=",
+    "domain=",
+];
+const KEYS: &[&str] =
+    &["p/", "%25", "%2F", "%", "/", "name", "1f", "01f", "%leasehold/", "settings", "0", "-1"];
+const VALUES: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "\"",
+    "\"owner\":",
+    "\"0000000000000000000000000000000f\"",
+    "\"label\":",
+    "\"a\"",
+    "\"offset\":",
+    "\"granted\":",
+    "\"kept\":",
+    "true",
+    "false",
+    "null",
+    "\"longest_lease_micros\":",
+    "\"quarantine\":",
+];
+
+proptest! {
+    #[test]
+    fn urls(text in soup(URLS)) {
+        for scheme in ["", "etcd://", "etcd://h?"] {
+            let _ = config::parse(&format!("{scheme}{text}"));
+        }
+    }
+
+    #[test]
+    fn keys(text in soup(KEYS)) {
+        for prefix in ["", "p/"] {
+            let layout = KeyLayout::new(prefix);
+            for key in [text.clone(), format!("{prefix}{text}")] {
+                if let Some(read) = layout.read(&key) {
+                    prop_assert_eq!(layout.place(&read.name, read.number), key);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn values(text in soup(VALUES), (lease, created) in any::<(i64, i64)>()) {
+        let _ = serde_json::from_str::<Record>(&text);
+        let place = serde_json::from_str::<Place>(&text).ok();
+        let seen = Seen { key: "k".into(), lease, created, modified: created, place };
+        let _ = (seen.token(), seen.holder(std::time::Duration::MAX), seen.is_of(OwnerId::from_bits(1)));
+    }
+
+    /// A record that others may write to, and the numbers of a server that is none.
+    #[test]
+    fn settings(
+        (offset, least, longest) in any::<(i64, i64, u64)>(),
+        (revision, at, floor) in any::<(i64, i64, u64)>(),
+    ) {
+        let mut record = Record::new(None);
+        (record.offset, record.least, record.longest_lease_micros) = (offset, least, longest);
+        let settings = Settings { record, revision, now: revision, seen: Instant::from_nanos(0) };
+        let floor = FencingToken::new(floor >> 11).unwrap_or(FencingToken::ZERO);
+        let _ = (settings.lift(at, floor), settings.record.longest_lease(), settings.is_old());
+    }
+}

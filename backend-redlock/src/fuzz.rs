@@ -1,0 +1,79 @@
+//! Whatever a URL or a node says, nothing panics.
+
+use std::time::Duration;
+
+use backend_redis::node::Value;
+use proptest::{collection::vec, prelude::*};
+
+use crate::{batch::round, operate, peer::Answer, url};
+
+#[path = "../../lock-core/tests/support/soup.rs"]
+mod soup;
+
+use soup::soup;
+
+const URLS: &[&str] = &[
+    "redlock://",
+    "redlocks://",
+    "host",
+    "127.0.0.1",
+    "[::1]",
+    ":6379",
+    ",",
+    "/",
+    "?",
+    "&",
+    "=",
+    "%",
+    "#",
+    "user:",
+    "secret@",
+    "@",
+    "node_timeout=",
+    "clock_bound=",
+    "timeout=",
+    "prefix=",
+    "50ms",
+    "longest_lease=",
+    "quarantine=on",
+    "ca=",
+    "1y",
+];
+const RECORDS: &[&str] =
+    &["0000000000000000000000000000000f", " ", "1", "0", "label", "busy", "granted"];
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        soup(RECORDS).prop_map(|text| Value::BulkString(text.into_bytes())),
+        any::<i64>().prop_map(Value::Int),
+        Just(Value::Nil),
+    ];
+    leaf.prop_recursive(3, 32, 8, |inner| vec(inner, 0..8).prop_map(Value::Array))
+}
+
+proptest! {
+    #[test]
+    fn urls(text in soup(URLS)) {
+        for scheme in ["", "redlock://", "redlock://a,b,c"] {
+            let _ = url::parse(&format!("{scheme}{text}"));
+        }
+    }
+
+    #[test]
+    fn records(text in soup(RECORDS), bytes: Vec<u8>) {
+        for record in [text.as_bytes(), &bytes] {
+            let _ = operate::read_record(record, Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn answers(word in soup(RECORDS), parts in vec(value(), 0..8), releases in 0..9_usize, attempts in 0..9_usize) {
+        let answer = Answer { word, parts, span: None };
+        for at in 0..8 {
+            let _ = (answer.number(at), answer.text(at));
+        }
+        if let Ok(numbers) = round::read(&answer, [releases, attempts]) {
+            prop_assert_eq!(numbers.len(), releases + attempts);
+        }
+    }
+}
