@@ -22,7 +22,7 @@ pub(super) fn make(path: &Path, group: bool) -> Result<(), Error> {
         made => made,
     };
     made.map_err(|error| {
-        let message = format!("{path:?} cannot be made");
+        let message = format!("{path:?} cannot be opened: it is not there, and cannot be made");
         Error::new(ErrorKind::Unavailable, message).with_source(error)
     })
 }
