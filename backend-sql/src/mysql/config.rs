@@ -63,7 +63,7 @@ impl MysqlBuilder {
         Self::new(Reached::Options(Box::new(options)))
     }
 
-    /// Whether a password may go over a network unencrypted, to whoever answers for the host: that is refused otherwise,
+    /// Whether a password may go over a network unencrypted, to any server that answers for the host: that is refused otherwise,
     /// where TLS is not demanded and the host is not this machine. Default: no.
     #[must_use]
     pub fn plaintext(mut self, allowed: bool) -> Self {

@@ -87,7 +87,7 @@ impl PostgresBuilder {
         self
     }
 
-    /// Whether a password may go over a network unencrypted, to whoever answers for the host: that is refused otherwise,
+    /// Whether a password may go over a network unencrypted, to any server that answers for the host: that is refused otherwise,
     /// where TLS is not demanded and the host is not this machine. Default: no.
     #[must_use]
     pub fn plaintext(mut self, allowed: bool) -> Self {
