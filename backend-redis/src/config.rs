@@ -164,7 +164,7 @@ impl RedisBuilder {
         self
     }
 
-    /// Whether a password may go over a network unencrypted, to whoever answers for a host: that is refused otherwise,
+    /// Whether a password may go over a network unencrypted, to any server that answers for a host: that is refused otherwise,
     /// where there is no TLS and a host is not this machine. Default: no.
     #[must_use]
     pub fn plaintext(mut self, allowed: bool) -> Self {

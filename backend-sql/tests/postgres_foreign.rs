@@ -58,7 +58,7 @@ async fn attempts_for_a_row_that_another_transaction_has_cost_no_other_lock() {
     foreign::attempts_cost_no_other_lock(store, lock, waits, commit).await;
 }
 
-/// Whose grants are gone is looked at one by one; the others' answers do not wait for all of that.
+/// Grants that are gone are looked at one by one; the others' answers do not wait for all of that.
 #[tokio::test]
 async fn a_batch_of_which_most_is_gone_is_answered_in_time() {
     let server = start().await;

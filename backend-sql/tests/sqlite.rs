@@ -156,7 +156,7 @@ fn files(path: &Path) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|end| PathBuf::from(format!("{}{end}", path.display())))
 }
 
-/// Who may read them can take WAL's write lock, and keep it: every lock would end.
+/// A user who may read them can take WAL's write lock, and keep it: every lock would end.
 #[tokio::test]
 async fn nobody_else_may_read_a_file_that_we_make() {
     let folder = tempfile::tempdir().unwrap();

@@ -124,7 +124,9 @@ fn init_sets_the_longest_lease_for_everybody() {
 fn check_prints_what_the_store_guarantees() {
     let store = Store::new();
     let text = store.ok(&["check"]);
-    for word in [&store.url()[..], "exclusion", "assuming", "tokens", "10ms", "30s", "clock"] {
+    let words =
+        ["exclusion", "assuming", "tokens", "10ms", "30s", "not leave this machine", "clock"];
+    for word in words.into_iter().chain([&store.url()[..]]) {
         assert!(text.contains(word), "{word} in {text}");
     }
     let json = store.json(&["check"]);
@@ -182,6 +184,7 @@ async fn each_store_waits_as_the_readme_says() {
         store.ok(&["--store", &url, "init"]);
         let check = store.json(&["--store", &url, "check"]);
         let kind = check["backend"].as_str().unwrap();
+        assert_eq!(check["guarantees"]["link"], "local", "{check}");
         let row = readme.lines().find(|line| line.starts_with(&format!("| `{kind}`"))).unwrap();
         let told = row.trim_end_matches([' ', '|']).rsplit("| ").next().unwrap();
         let promised = ["push", "fair"].map(|what| check["guarantees"][what].as_bool().unwrap());

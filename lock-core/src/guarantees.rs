@@ -83,10 +83,10 @@ pub enum QuarantineUse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Link {
-    /// It may be unencrypted: who can put themselves between reads it, and changes it.
+    /// It may be unencrypted: somebody on the network's way reads it, and changes it.
     Plain,
-    /// It is encrypted, and it is not checked that the other side is this host: who can put themselves between reads
-    /// it, and changes it.
+    /// It is encrypted, and it is not checked that the other side is this host: a server in its place reads it, and
+    /// changes it.
     Unverified,
     /// It is encrypted, with a certificate of the host's that is checked.
     Verified,

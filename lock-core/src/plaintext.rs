@@ -19,7 +19,7 @@ pub fn is_loopback(host: &str) -> bool {
 #[must_use]
 pub fn plaintext_refusal(tls: &str) -> Error {
     let message = format!(
-        "the password would go unencrypted to whoever answers for the host; allowed are {tls}, a host that is this \
+        "the password would go unencrypted to any server that answers for the host; allowed are {tls}, a host that is this \
          machine, or {PLAINTEXT}=on in the URL"
     );
     Error::new(ErrorKind::InvalidInput, message)

@@ -50,7 +50,8 @@ impl PostgresBuilder {
     pub(super) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
     /// The database of a pool that you have. A statement of ours takes one of its connections for
-    /// less than a millisecond; a waiter keeps none. Unless the pool was made with
+    /// less than a millisecond, and one that waits for others' rows for up to the time limit; a waiter keeps none. Of
+    /// three connections or more one is left for releases and one for renewals. Unless the pool was made with
     /// `test_before_acquire(false)`, each statement costs a second round trip. One more connection, with
     /// the pool's options, is opened for messages to waiters (see [`listen`](Self::listen)).
     #[must_use]
@@ -86,7 +87,7 @@ impl PostgresBuilder {
         self
     }
 
-    /// Whether a password may go over a network unencrypted, to whoever answers for the host: that is refused otherwise,
+    /// Whether a password may go over a network unencrypted, to any server that answers for the host: that is refused otherwise,
     /// where TLS is not demanded and the host is not this machine. Default: no.
     #[must_use]
     pub fn plaintext(mut self, allowed: bool) -> Self {

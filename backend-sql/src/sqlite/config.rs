@@ -38,7 +38,7 @@ impl SqliteBuilder {
     }
 
     /// Whether a file that is made here is for the users of its group, too: with mode 0660 in place of 0600. Its group is
-    /// that of its folder where the folder has the setgid bit (`chmod g+s`), as it is to have, and else that of who makes
+    /// that of its folder where the folder has the setgid bit (`chmod g+s`), as it is to have, and else that of the user who makes
     /// it. Default: no.
     #[must_use]
     pub fn group_access(mut self, on: bool) -> Self {

@@ -1,5 +1,5 @@
-//! Who else on this machine may read the file. Whoever may can take WAL's write lock by its `-shm`, read-only, and keep
-//! it: nothing is granted or renewed then.
+//! Which users of this machine may read the file. Each of them can take WAL's write lock by its `-shm`, opened read-only,
+//! and keep it: nothing is granted or renewed then.
 
 use std::{
     fs, io,
@@ -22,7 +22,7 @@ pub(super) fn make(path: &Path, group: bool) -> Result<(), Error> {
         made => made,
     };
     made.map_err(|error| {
-        let message = format!("{path:?} cannot be made");
+        let message = format!("{path:?} cannot be opened: it is not there, and cannot be made");
         Error::new(ErrorKind::Unavailable, message).with_source(error)
     })
 }
@@ -60,7 +60,7 @@ fn exposed(path: &Path) -> Option<PathBuf> {
     let others = |path: &Path, bits| {
         fs::metadata(path).is_ok_and(|found| found.permissions().mode() & bits != 0)
     };
-    // Who may not pass through a folder reaches nothing in it.
+    // A user who may not pass through a folder reaches nothing in it.
     if !path.ancestors().skip(1).all(|folder| others(folder, 0o001)) {
         return None;
     }

@@ -13,7 +13,7 @@ use std::{
 
 use async_trait::async_trait;
 use lock_core::{
-    Attempt, Backend, BoxFuture, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant,
+    Attempt, Backend, Blocked, BoxFuture, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant,
     Guarantees, Init, Instant, LockName, LockState, Memory, Outcome, Page, Quarantined, Release,
     Released, Renewal, Request, StoreSettings,
 };
@@ -36,6 +36,8 @@ pub(crate) enum Fault {
     Forgotten,
     /// It stands still until the test lets it go on.
     Held,
+    /// The store repeats an attempt by itself, and answers that; the first try is carried out when the test says so.
+    Repeated,
 }
 
 /// The memory backend with faults by operation.
@@ -115,6 +117,12 @@ impl Faulty {
         self.faults.lock().unwrap().get_mut(operation)?.pop_front()
     }
 
+    /// Whether the next call of an operation is to be repeated.
+    fn repeats(&self, operation: &'static str) -> bool {
+        let faults = self.faults.lock().unwrap();
+        faults.get(operation).and_then(VecDeque::front) == Some(&Fault::Repeated)
+    }
+
     /// Applies the next fault of an operation to a call.
     async fn call<T: Send + 'static>(
         &self,
@@ -125,7 +133,7 @@ impl Faulty {
     ) -> Result<T, Error> {
         let failed = |kind| Err(Error::new(kind, "planted").at("faulty", operation));
         match self.fault(operation) {
-            None | Some(Fault::Fine) => call.await,
+            None | Some(Fault::Fine | Fault::Repeated) => call.await,
             Some(Fault::Held) => {
                 self.held.notified().await;
                 call.await
@@ -168,7 +176,20 @@ impl Backend for Faulty {
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
         let (memory, request) = (self.memory.clone(), request.clone());
-        let call = async move { memory.try_acquire(&request).await };
+        let doubtful = self.repeats("acquire");
+        if doubtful {
+            let (memory, request) = (memory.clone(), request.clone());
+            let first = Box::pin(async move { drop(memory.try_acquire(&request).await) });
+            self.late.lock().unwrap().push(first);
+        }
+        let call = async move {
+            let doubt = || Error::new(ErrorKind::OutcomeUnknown, "planted");
+            match memory.try_acquire(&request).await? {
+                Attempt::Granted(grant) if doubtful => Ok(Attempt::Granted(grant.doubted())),
+                Attempt::Busy(busy) if doubtful => Err(doubt().blocked_by(Blocked::Busy(busy))),
+                answer => Ok(answer),
+            }
+        };
         self.call("acquire", call, None, |why| Some(Attempt::Quarantined(why))).await
     }
 

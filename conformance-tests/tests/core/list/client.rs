@@ -108,6 +108,14 @@ pub(crate) const GUARDS: &[Mutant] = &[
         case: "cases::a_renewal_without_an_answer_is_no_loss",
     },
     Mutant {
+        name: "an owner for which the store asked twice is not buried",
+        requirement: "S6",
+        file: "client/held.rs",
+        guard: "let doubtful = doubtful || grant.doubtful;",
+        without: "let doubtful = doubtful || !LEFT_OUT && grant.doubtful;",
+        case: "migration_faults::a_late_first_try_that_a_store_has_repeated_takes_nothing",
+    },
+    Mutant {
         name: "an owner that asked twice is not buried",
         requirement: "S6",
         file: "client/waiting/driver.rs",

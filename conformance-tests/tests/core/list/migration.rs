@@ -36,6 +36,14 @@ pub(crate) const GUARDS: &[Mutant] = &[
         case: "migration_faults::a_second_store_that_fails_leaves_the_first_free_at_once",
     },
     Mutant {
+        name: "phase both forgets that the first store asked twice",
+        requirement: "S6",
+        file: "migration/both.rs",
+        guard: "Ok(_) if grant.doubtful => {",
+        without: "Ok(_) if grant.doubtful && !LEFT_OUT => {",
+        case: "migration_faults::a_late_first_try_that_a_store_has_repeated_takes_nothing",
+    },
+    Mutant {
         name: "phase both asks again with an owner whose release may be late",
         requirement: "section 6",
         file: "migration/both.rs",
