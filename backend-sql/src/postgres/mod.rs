@@ -35,6 +35,9 @@
 //! (`CryptoProvider::install_default`), and without one that mode is refused. A mode that is not known, and a file that would not be used, is refused. Where the URL is silent
 //! the environment is asked, as PostgreSQL's own clients do (`PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT`, `PGSSLKEY`).
 //!
+//! A server that is not verified can use up this process's memory: the driver reads messages of up to 4 GiB, also
+//! before the login, and has no limit of its own to set. The time limit ends it.
+//!
 //! # Without a quarantine
 //!
 //! The quarantine can be turned off for the whole store (`init` with `quarantine` false): then a crash of
