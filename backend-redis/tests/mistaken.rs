@@ -96,13 +96,10 @@ async fn a_server_that_is_too_old_is_refused_on_every_connection_that_serves_loc
 struct Flood {
     logs_in: bool,
     begin: &'static str,
-    more: &'static str,
+    more: String,
     pause: Duration,
 }
 
-/// Of which so many are longer together than an answer may be.
-const LONG_PART: &str = "+part of a list, which is longer than most parts are that a Redis has reason to send, since a hundred \
-     bytes of text are a lot\r\n";
 const LONGEST_FLOOD: usize = 200 << 20;
 
 /// How much a client took of such an answer before it went.
@@ -118,43 +115,47 @@ async fn flooded(listener: TcpListener, flood: Flood) -> usize {
         client.write_all(b"%1\r\n+proto\r\n:3\r\n").await.unwrap();
         hear(&mut client, "INFO").await;
     }
-    let times = if flood.pause.is_zero() { 10_000 } else { 1 };
+    let times = if flood.pause.is_zero() { 100_000 / flood.more.len() } else { 1 };
     let more = flood.more.repeat(times);
     let mut sent = client.write(flood.begin.as_bytes()).await.unwrap();
     while sent < LONGEST_FLOOD {
         tokio::time::sleep(flood.pause).await;
-        match client.write(more.as_bytes()).await {
-            Ok(written) => sent += written,
-            Err(_) => break,
+        if client.write_all(more.as_bytes()).await.is_err() {
+            break;
         }
+        sent += more.len();
     }
     sent
 }
 
-async fn refused_by_a_client(limit: &str, flood: Flood) -> usize {
+/// How much it took, and what it said.
+async fn refused_by_a_client(limit: &str, flood: Flood) -> (usize, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}?timeout={limit}", listener.local_addr().unwrap());
     let server = tokio::spawn(flooded(listener, flood));
     let error = backend_redis::connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-    tokio::time::timeout(SOON, server).await.unwrap().unwrap()
+    let taken = tokio::time::timeout(SOON, server).await.unwrap().unwrap();
+    (taken, format!("{error:?}"))
 }
 
 /// Both before it has the password and after; sockets keep a few megabytes by themselves.
 #[tokio::test]
 async fn an_answer_without_end_uses_up_no_memory() {
     let pause = Duration::ZERO;
+    let long_part = format!("$10000\r\n{}\r\n", "x".repeat(10_000));
     for (logs_in, most) in [(false, 16 << 20), (true, 100 << 20)] {
         for (begin, more) in [
             ("$900000000\r\n", "x"),
             ("+", "x"),
-            ("*900000\r\n", LONG_PART),
+            ("*900000\r\n", &*long_part),
             ("*900000000\r\n", "_\r\n"),
             (">2\r\n+message\r\n$900000000\r\n", "x"),
         ] {
-            let flood = Flood { logs_in, begin, more, pause };
-            let taken = refused_by_a_client("20s", flood).await;
-            assert!(taken < most, "{begin:?}: {taken} bytes, logged in: {logs_in}");
+            let flood = Flood { logs_in, begin, more: more.to_owned(), pause };
+            let (taken, said) = refused_by_a_client("60s", flood).await;
+            assert!(taken < most, "{begin:?}: {taken} bytes, logged in: {logs_in}: {said}");
+            assert!(said.contains("answer is too long"), "{begin:?}: {said}");
         }
     }
 }
@@ -162,9 +163,10 @@ async fn an_answer_without_end_uses_up_no_memory() {
 #[tokio::test]
 async fn an_answer_that_trickles_in_ends_with_the_time_limit() {
     for logs_in in [false, true] {
-        let (begin, more, pause) = ("+", "x", Duration::from_millis(20));
+        let (begin, more, pause) = ("+", "x".to_owned(), Duration::from_millis(20));
         let began = Instant::now();
-        refused_by_a_client("1s", Flood { logs_in, begin, more, pause }).await;
+        let (_, said) = refused_by_a_client("1s", Flood { logs_in, begin, more, pause }).await;
+        assert!(said.contains("within 1s"), "{said}");
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     }
 }

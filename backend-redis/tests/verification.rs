@@ -11,9 +11,7 @@ use std::{
 };
 
 use backend_redis::RedisBuilder;
-use conformance_tests::kit::{
-    ClientCertificates, Redis, RedisCluster, RedisOptions, Sentinels, Server as _,
-};
+use conformance_tests::kit::{ClientCertificates, Redis, RedisCluster, RedisOptions, Sentinels};
 use lock_core::{Error, ErrorKind};
 use rustls::crypto::{CryptoProvider, ring};
 use tokio::{

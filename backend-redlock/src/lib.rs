@@ -1,4 +1,5 @@
 //! Locks of leasehold over a quorum of independent Redis servers: Redlock, hardened.
+//! Each is Redis 7.0 or later, or Valkey 7.2 or later, as for `backend_redis`.
 //!
 //! A lock is held by whom a majority of *all* nodes keeps it for. Every operation asks the nodes at
 //! once and answers as soon as a majority is certain either way; who is late is finished with behind:

@@ -43,6 +43,9 @@
 //! A password is not sent where it could be read on the way, or be asked for by a server that is not ours: where TLS is
 //! not demanded (`required` at least) and the host is not this machine, the URL needs `plaintext=on`.
 //!
+//! A server that is not verified can use up this process's memory: the driver puts packets of 16 MiB together
+//! without end, and has no limit of its own to set. The time limit ends it.
+//!
 //! # MySQL
 //!
 //! Tested on MariaDB. It needs JSON_TABLE: MySQL 8.0.4 or MariaDB 10.6. By its manual MySQL 8 differs in

@@ -43,6 +43,9 @@
 //! A password is not sent where it could be read on the way, or be asked for by a server that is not ours: where TLS is
 //! not demanded (`require` at least) and the host is not this machine, the URL needs `plaintext=on`.
 //!
+//! A server that is not verified can use up this process's memory: the driver reads messages of up to 4 GiB, also
+//! before the login, and has no limit of its own to set. The time limit ends it.
+//!
 //! # Without a quarantine
 //!
 //! The quarantine can be turned off for the whole store (`init` with `quarantine` false): then a crash of

@@ -55,6 +55,14 @@ pub(crate) const REDIS: &[Mutant] = &[
         case: "cases::a_replica_is_no_store",
     },
     Mutant {
+        name: "a server of any version is a store",
+        requirement: "section 5",
+        file: "identity.rs",
+        guard: "if major >= Some(7) {",
+        without: "if LEFT_OUT || major >= Some(7) {",
+        case: "identity::tests::an_old_version_is_refused_and_a_mode_is_read_under_both_names",
+    },
+    Mutant {
         name: "any maxmemory-policy is allowed",
         requirement: "section 5",
         file: "link.rs",
