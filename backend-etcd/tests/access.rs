@@ -1,5 +1,5 @@
 //! TLS, client certificates, users.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
 
