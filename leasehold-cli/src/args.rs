@@ -19,7 +19,7 @@ mod values;
 
 use self::help::{MIGRATE, RUN, epilogue};
 pub use self::values::Wait;
-use self::values::{Refused, check_program, duration, may_be_secret, name, positive, wait};
+use self::values::{Refused, check_path, duration, file, may_be_secret, name, positive, wait};
 
 /// The environment variable that names the store where `--store` does not.
 pub const STORE: &str = "LEASEHOLD_STORE";
@@ -235,11 +235,11 @@ pub struct Compare {
     pub span: Option<Duration>,
 
     /// Write the report as an HTML page, too
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = file())]
     pub page: Option<PathBuf>,
 
     /// Show what held under faults, too: what `conformance-tests --json FILE` wrote
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = file())]
     pub proof: Option<PathBuf>,
 
     /// How to print.
@@ -317,7 +317,7 @@ where
             if let Action::Run(Run { command, .. }) = &cli.action
                 && let Some(program) = command.first()
             {
-                check_program(program).map_err(Failure::usage)?;
+                check_path(program, "COMMAND").map_err(Failure::usage)?;
             }
             Ok(Parsed::Cli(Box::new(cli)))
         }

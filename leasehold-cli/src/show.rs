@@ -85,9 +85,10 @@ fn millis(fields: &Map<String, Value>) -> Option<u64> {
 
 /// A duration as short as it is useful: to the tenth of a second, or the millisecond below one.
 pub(crate) fn rounded(span: Duration) -> String {
-    let millis = span.as_millis() as u64;
+    let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let step = if millis < 1000 { 1 } else { 100 };
-    format_duration(Duration::from_millis(millis.div_ceil(step) * step)).to_string()
+    let millis = millis.div_ceil(step).saturating_mul(step);
+    format_duration(Duration::from_millis(millis)).to_string()
 }
 
 /// Who holds a lock, and how much longer without renewal.
@@ -221,5 +222,6 @@ mod tests {
         assert_eq!(rounded(Duration::from_micros(900)), "0s");
         assert_eq!(rounded(Duration::from_millis(15)), "15ms");
         assert_eq!(rounded(Duration::from_millis(29_990)), "30s");
+        assert!(rounded(Duration::MAX).starts_with("584542046years"));
     }
 }

@@ -5,7 +5,9 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -58,6 +60,7 @@ fn misplaced_urls() {
         "redis://user:hunter2@host",
         "redis://:hun/ter2@host",
         "unix:/run/redis.sock?password=hunter2",
+        " unix:/run/redis.sock?password=hunter2\r",
         "https://user:hunter2@host/path",
         "postgres:user:hunter2@host/db",
         "migrate:both?from=redis%3A%2F%2Fu%3Ahunter2%40h&to=memory%3A",
@@ -68,11 +71,19 @@ fn misplaced_urls() {
             &["run", "job", url, "--", "echo", "ran"],
             &["inspect", url],
             &["release", "--force", url],
+            &["compare", "--page", url],
         ] {
             refused(store.leasehold().args(args), 64, &[], store.directory());
             let (_, line) = failure(&store.act(args));
             assert!(!line.contains("ter2"), "{line}");
         }
+    }
+    // It need not be UTF-8.
+    let url = OsStr::from_bytes(b"redis://user:hunter2\xff@host");
+    for before in [&["inspect"][..], &["run", "job", "--"]] {
+        let mut command = store.leasehold();
+        refused(command.args(before).arg(url), 64, &["URL"], store.directory());
+        assert!(!failure(&command.output().unwrap()).1.contains("hunter2"));
     }
     // Names that only look a little like it.
     for name in

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Error, ErrorKind, Fence};
+use leasehold::{Blocked, Error, ErrorKind, Fence};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -36,7 +36,9 @@ async fn main() -> Result<(), Error> {
         })
         .await;
     match job {
-        Err(error) if error.blocked().is_some() => println!("it runs elsewhere: {error}"),
+        Err(error) if matches!(error.blocked(), Some(Blocked::Busy(_))) => {
+            println!("it runs elsewhere: {error}");
+        }
         Err(error) if error.kind() == ErrorKind::Lost => println!("cut short: {error}"),
         done => {
             // The job is done, and is not to be repeated because of this.

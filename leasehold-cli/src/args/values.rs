@@ -1,6 +1,7 @@
 //! What the values of options may be, and what is said of others.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -23,18 +24,23 @@ pub(super) struct Refused(pub(super) String);
 pub(super) fn name() -> impl TypedValueParser<Value = LockName> {
     OsStringValueParser::new().try_map(|name| match name.to_str() {
         // It would be kept in the store, and shown to all who list its locks.
-        Some(name) if is_store(name) => Err(misplaced("the lock NAME")),
+        _ if is_store(name.as_os_str()) => Err(misplaced("the lock NAME")),
         Some(name) => LockName::new(name).map_err(|error| Refused(error.to_string())),
         None => Err(Refused(format!("lock name {name:?} is not UTF-8; allowed is only UTF-8"))),
     })
 }
 
-/// Refuses a program that is a URL; the program's arguments are its own affair.
-pub(super) fn check_program(program: &OsStr) -> Result<(), Refused> {
-    match program.to_str() {
-        Some(text) if text.contains("://") || is_store(text) => Err(misplaced("COMMAND")),
-        _ => Ok(()),
+/// The path of a file.
+pub(super) fn file() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|file| check_path(&file, "FILE").map(|()| file.into()))
+}
+
+/// Refuses a path that is a URL; `place` is what it stands for.
+pub(super) fn check_path(path: &OsStr, place: &str) -> Result<(), Refused> {
+    if path.to_string_lossy().contains("://") || is_store(path) {
+        return Err(misplaced(place));
     }
+    Ok(())
 }
 
 /// What is said of a URL in a wrong place, without repeating it.
@@ -47,13 +53,15 @@ fn misplaced(place: &str) -> Refused {
 
 /// Whether a text is the URL of a store, or has a login: names such as `mail:me@host` and `https://host/@me` are
 /// neither.
-fn is_store(text: &str) -> bool {
+fn is_store(text: &OsStr) -> bool {
+    // Without what a file's end of line may have left there.
+    let text = text.to_string_lossy().trim().replace(char::is_control, "");
     let Some((_, rest)) = text.split_once(':') else { return false };
     let host = rest.strip_prefix("//").and_then(|rest| rest.split(['/', '?', '#']).next());
     if host.is_some_and(|host| host.contains('@')) {
         return true;
     }
-    let of_a_store = match StoreUrl::new(text) {
+    let of_a_store = match StoreUrl::new(&text) {
         Ok(_) => true,
         // Of one that this build does not have.
         Err(error) => error.kind() == ErrorKind::Unsupported,
