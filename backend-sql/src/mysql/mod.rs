@@ -33,15 +33,15 @@
 //!
 //! # TLS
 //!
+//! A server that is not verified can use up this process's memory: the driver puts packets of 16 MiB together
+//! without end, and has no limit of its own to set. The time limit ends it.
+//!
 //! `ssl-mode` in the URL says which: `disabled`; `preferred`, the default, which is TLS only where the server has
 //! it; `required`; `verify_ca`, and `verify_identity`. Before `verify_ca` no certificate is checked, and only
 //! `verify_identity` checks that it is this host's: whoever can put themselves between reads and changes everything
 //! with the others. Trusted are the authorities that Mozilla trusts and those in the PEM file `ssl-ca`; `ssl-cert` and
 //! `ssl-key` are the client's own. The provider of cryptography is as for PostgreSQL: `verify_ca` needs one that the
 //! application has installed. A mode that is not known, and a file that would not be used, is refused.
-//!
-//! A server that is not verified can use up this process's memory: the driver puts packets of 16 MiB together
-//! without end, and has no limit of its own to set. The time limit ends it.
 //!
 //! # MySQL
 //!

@@ -26,6 +26,9 @@
 //!
 //! # TLS
 //!
+//! A server that is not verified can use up this process's memory: the driver reads messages of up to 4 GiB, also
+//! before the login, and has no limit of its own to set. The time limit ends it.
+//!
 //! `sslmode` in the URL says which: `disable`; `prefer`, the default, which is TLS only where the server has it;
 //! `require`; `verify-ca`, and `verify-full`. Before `verify-ca` no certificate is checked, and only `verify-full`
 //! checks that it is this host's: whoever can put themselves between reads and changes everything with the others.
@@ -34,9 +37,6 @@
 //! the driver takes no other; only for `verify-ca` it takes the one that the application has installed
 //! (`CryptoProvider::install_default`), and without one that mode is refused. A mode that is not known, and a file that would not be used, is refused. Where the URL is silent
 //! the environment is asked, as PostgreSQL's own clients do (`PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT`, `PGSSLKEY`).
-//!
-//! A server that is not verified can use up this process's memory: the driver reads messages of up to 4 GiB, also
-//! before the login, and has no limit of its own to set. The time limit ends it.
 //!
 //! # Without a quarantine
 //!
