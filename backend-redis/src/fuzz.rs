@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use proptest::{collection::vec, prelude::*};
+use proptest::{
+    collection::{hash_map, vec},
+    prelude::*,
+};
 use redis::Value;
 
 use crate::{
@@ -169,9 +172,9 @@ proptest! {
     }
 
     #[test]
-    fn what_a_server_is(text in soup(INFO), pairs in vec(soup(LIMITS), 0..6)) {
+    fn what_a_server_is(text in soup(INFO), pairs in hash_map(soup(LIMITS), soup(LIMITS), 0..4)) {
         let _ = Identity::read(&text);
-        Limits::default().read(&pairs);
+        Limits::read(&pairs);
     }
 
     #[test]

@@ -33,6 +33,9 @@
 //!
 //! # TLS
 //!
+//! A server that is not verified can use up this process's memory: the driver puts packets of 16 MiB together
+//! without end, and has no limit of its own to set. The time limit ends it.
+//!
 //! `ssl-mode` in the URL says which: `disabled`; `preferred`, the default, which is TLS only where the server has
 //! it; `required`; `verify_ca`, and `verify_identity`. Before `verify_ca` no certificate is checked, and only
 //! `verify_identity` checks that it is this host's: whoever can put themselves between reads and changes everything
@@ -40,12 +43,15 @@
 //! `ssl-key` are the client's own. The provider of cryptography is as for PostgreSQL: `verify_ca` needs one that the
 //! application has installed. A mode that is not known, and a file that would not be used, is refused.
 //!
+<<<<<<< HEAD
 //! A password is not sent where it could be read on the way, or be asked for by a server that is not ours: where TLS is
 //! not demanded (`required` at least) and the host is not this machine, the URL needs `plaintext=on`.
 //!
 //! A server that is not verified can use up this process's memory: the driver puts packets of 16 MiB together
 //! without end, and has no limit of its own to set. The time limit ends it.
 //!
+=======
+>>>>>>> redisver
 //! # MySQL
 //!
 //! Tested on MariaDB. It needs JSON_TABLE: MySQL 8.0.4 or MariaDB 10.6. By its manual MySQL 8 differs in

@@ -31,6 +31,9 @@
 //!
 //! # TLS
 //!
+//! A server that is not verified can use up this process's memory: the driver reads messages of up to 4 GiB, also
+//! before the login, and has no limit of its own to set. The time limit ends it.
+//!
 //! `sslmode` in the URL says which: `disable`; `prefer`, the default, which is TLS only where the server has it;
 //! `require`; `verify-ca`, and `verify-full`. Before `verify-ca` no certificate is checked, and only `verify-full`
 //! checks that it is this host's: whoever can put themselves between reads and changes everything with the others.
@@ -42,9 +45,6 @@
 //!
 //! A password is not sent where it could be read on the way, or be asked for by a server that is not ours: where TLS is
 //! not demanded (`require` at least) and the host is not this machine, the URL needs `plaintext=on`.
-//!
-//! A server that is not verified can use up this process's memory: the driver reads messages of up to 4 GiB, also
-//! before the login, and has no limit of its own to set. The time limit ends it.
 //!
 //! # Without a quarantine
 //!
