@@ -43,15 +43,9 @@
 //! `ssl-key` are the client's own. The provider of cryptography is as for PostgreSQL: `verify_ca` needs one that the
 //! application has installed. A mode that is not known, and a file that would not be used, is refused.
 //!
-<<<<<<< HEAD
 //! A password is not sent where it could be read on the way, or be asked for by a server that is not ours: where TLS is
 //! not demanded (`required` at least) and the host is not this machine, the URL needs `plaintext=on`.
 //!
-//! A server that is not verified can use up this process's memory: the driver puts packets of 16 MiB together
-//! without end, and has no limit of its own to set. The time limit ends it.
-//!
-=======
->>>>>>> redisver
 //! # MySQL
 //!
 //! Tested on MariaDB. It needs JSON_TABLE: MySQL 8.0.4 or MariaDB 10.6. By its manual MySQL 8 differs in
