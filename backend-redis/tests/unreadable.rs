@@ -6,8 +6,10 @@ mod support;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use conformance_tests::kit::Redis;
-use lock_core::{Attempt, Env as _, Holder, LossReason, Outcome, Release, Renewal, SystemEnv};
+use conformance_tests::kit::{Redis, RedisOptions, Server as _};
+use lock_core::{
+    Attempt, Env as _, ErrorKind, Holder, LossReason, Outcome, Release, Renewal, SystemEnv,
+};
 
 use self::support::{busy, connect, first_use, granted, name, place, request, server, url};
 
@@ -22,7 +24,7 @@ async fn put(server: &Redis, command: &str, kind: &str, text: &str, value: &str)
 }
 
 fn unreadable(holder: Option<Holder>) {
-    let holder = holder.expect("nobody is said to hold it");
+    let holder = holder.unwrap();
     assert_eq!(holder.label.as_str(), "an unreadable record");
     // That of a record that never ends, at the latest.
     assert!(holder.remaining > Duration::ZERO && holder.remaining <= Duration::from_secs(30));

@@ -234,7 +234,7 @@ async fn a_longest_lease_that_was_lowered_on_one_node_binds_renewals() {
 }
 
 fn unreadable(holder: Option<Holder>) {
-    let holder = holder.expect("nobody is said to hold it");
+    let holder = holder.unwrap();
     assert_eq!(holder.label.as_str(), "an unreadable record");
     assert!(holder.remaining > Duration::ZERO && holder.remaining <= Duration::from_secs(30));
 }
