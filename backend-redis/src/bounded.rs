@@ -62,7 +62,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         let limit = if self.logged_in.load(Ordering::Relaxed) { AFTER } else { BEFORE };
-        Poll::Ready(self.meter.measure(&buffer.filled()[before..], limit))
+        let measured = self.meter.measure(&buffer.filled()[before..], limit);
+        // The driver tells its callers only that the connection broke.
+        Poll::Ready(
+            measured.inspect_err(|error| tracing::warn!(%error, "the connection is given up")),
+        )
     }
 }
 
