@@ -1,5 +1,5 @@
 //! A server that is there, and not what the URL says; and records that are there, and not what they should be.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! What is particular to a quorum: who may be a node, permissions.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
 
