@@ -6,7 +6,7 @@ mod support;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use conformance_tests::kit::{Redis, RedisOptions, Server as _};
+use conformance_tests::kit::{Redis, RedisOptions};
 use lock_core::{
     Attempt, Env as _, ErrorKind, Holder, LossReason, Outcome, Release, Renewal, SystemEnv,
 };
