@@ -15,8 +15,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use conformance_tests::kit::{Etcd, EtcdOptions};
 use etcd_client::{Client, ConnectOptions};
 use lock_core::{
-    Attempt, Backend as _, Enqueued, Env as _, FencingToken, Grant, LockName, OwnerId, OwnerLabel,
-    Release, Request, SystemEnv, Turn,
+    Attempt, Backend as _, Enqueued, Env as _, FencingToken, Grant, Link, LockName, OwnerId,
+    OwnerLabel, Release, Request, SystemEnv, Turn,
 };
 
 use crate::{layout::KeyLayout, members::Members, rpc::Rpc, store::EtcdBackend};
@@ -47,7 +47,7 @@ async fn open_keeping(address: SocketAddr, limit: Duration, spares: usize) -> Ar
     let endpoints = [address.to_string()];
     let client = Client::connect_with_balanced_channel(endpoints, options, members.clone());
     let rpc = Rpc::new(client.await.unwrap(), members, limit);
-    EtcdBackend::open(rpc, KeyLayout::new("leasehold/"), None, spares).await.unwrap()
+    EtcdBackend::open(rpc, KeyLayout::new("leasehold/"), Link::Local, None, spares).await.unwrap()
 }
 
 /// One etcd and two clients.
