@@ -172,14 +172,25 @@ impl EtcdBackend {
             let running = self.quarantine().await?;
             let running = running.map(|it| (it.remaining + Duration::from_secs(1), it.why));
             let old = settings.record.longest_lease();
-            let changed = record.longest_lease() != old && !first_use;
-            let why = "the longest lease was changed, and the old one is waited out";
+            // Locks may have been lost while nothing would have held grants back.
+            let turned_on = record.quarantine && !settings.record.quarantine;
+            let wait = if first_use {
+                None
+            } else if turned_on {
+                Some((record.longest_held(), "the quarantine was turned on"))
+            } else {
+                let changed = record.longest_lease() != old;
+                changed.then_some((
+                    old,
+                    "the longest lease was changed, and the old one is waited out",
+                ))
+            };
             let (same, put) = (settings.unchanged(&self.layout), record.put(&self.layout));
             // One that is longer, such as that after a restore, is not to end before its time. It comes with
             // settings of its own, so that none begins unseen.
-            let held_back = changed.then(|| match running {
-                Some(running) if running.0 > old => running,
-                _ => (old, why.to_owned()),
+            let held_back = wait.map(|(span, why)| match running {
+                Some(running) if running.0 > span => running,
+                _ => (span, why.to_owned()),
             });
             let held_back = held_back.as_ref().map(|(span, why)| (*span, why.as_str()));
             let Some(now) = self.put_settings(same, put, held_back).await? else {

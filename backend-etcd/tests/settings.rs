@@ -43,6 +43,25 @@ async fn a_change_of_settings_does_not_cut_a_quarantine_short() {
     assert!(backend.try_acquire(&request()).await.unwrap().granted().is_some());
 }
 
+/// Locks that were lost while it was off may still be believed in.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quarantine_that_is_turned_on_begins_with_a_whole_wait() {
+    let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+    let backend = connect(etcd.endpoints()[0], "1m").await;
+    let turn =
+        async |on| backend.init(&Init { quarantine: Some(on), ..Init::default() }).await.unwrap();
+    assert_eq!(turn(false).await.grants_in, Duration::ZERO);
+    assert!(backend.try_acquire(&request()).await.unwrap().granted().is_some());
+    let left = turn(true).await.grants_in;
+    assert!(left > LEASE / 2, "{left:?}");
+    let mut other = request();
+    other.name = LockName::new("other").unwrap();
+    let answer = backend.try_acquire(&other).await.unwrap();
+    assert!(matches!(answer, Attempt::Quarantined(_)), "{answer:?}");
+    // It is on already.
+    assert!(turn(true).await.grants_in <= left);
+}
+
 /// What an operator opens at once is not waited out by leases of before: nobody may have one that still
 /// knows the old settings.
 #[tokio::test(flavor = "multi_thread")]

@@ -4,10 +4,12 @@
 
 mod support;
 
+use std::time::Duration;
+
 use backend_sql::{Strategy, postgres::connect};
 use conformance_tests::kit::{Data, Proxy, Server as _};
 use futures_util::future::join_all;
-use lock_core::{Attempt, Init};
+use lock_core::{Attempt, Enqueued, Init, Release};
 
 use self::support::{
     BOTH, SECOND, change_longest_lease, granted, made, open, request, says, start, url,
@@ -46,6 +48,45 @@ async fn a_quarantine_is_as_long_as_the_longest_lease_ever_was() {
             }
             other => panic!("not held back: {other:?}"),
         }
+    }
+}
+
+/// Locks that were lost while it was off may still be believed in.
+#[tokio::test]
+async fn a_quarantine_that_is_turned_on_begins_with_a_whole_wait() {
+    let mut server = start().await;
+    for strategy in BOTH {
+        let turn = |on| Init { quarantine: Some(on), ..Init::default() };
+        let store = made(&server, strategy, 20 * SECOND).await;
+        assert_eq!(store.init(&turn(false)).await.unwrap().grants_in, Duration::ZERO);
+        granted(&store, &request("believed", 20 * SECOND)).await;
+        server.restart(Data::Keep).await.unwrap();
+        let store = open(&server, strategy).await;
+        // What was lost is granted again at once: that is what "off" says.
+        let wanted = request("believed", 20 * SECOND);
+        let mut again = None;
+        // The first attempts after a loss make the marker.
+        for _ in 0..100 {
+            again = store.try_acquire(&wanted).await.unwrap().granted();
+            if again.is_some() {
+                break;
+            }
+        }
+        let again = again.unwrap();
+        let waiting = request("believed", SECOND);
+        let place = store.enqueue(&waiting).await.unwrap();
+        assert!(matches!(place, Enqueued::Waiting(..)), "{place:?}");
+
+        let left = store.init(&turn(true)).await.unwrap().grants_in;
+        assert!(left > 10 * SECOND, "{strategy}: {left:?}");
+        // Neither by an attempt nor by a release that hands over.
+        store.release(&again, Release::default()).await.unwrap();
+        for asks in [waiting, request("other", SECOND)] {
+            let answer = store.try_acquire(&asks).await.unwrap();
+            assert!(matches!(answer, Attempt::Quarantined(_)), "{strategy}: {answer:?}");
+        }
+        // It is on already.
+        assert!(store.init(&turn(true)).await.unwrap().grants_in <= left);
     }
 }
 
