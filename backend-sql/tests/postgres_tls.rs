@@ -55,8 +55,8 @@ async fn what_is_said_of_tls_is_used_or_refused_by_its_name() {
         ("sslmode=", "sslmode"),
         // The driver never tries TLS with it.
         ("sslmode=allow", "sslmode"),
-        ("ssl_mode=require", "ssl_mode"),
-        ("ssl-mode=require", "ssl-mode"),
+        ("ssl_mode=require", "an option in the URL of a PostgreSQL store is not known"),
+        ("ssl-mode=require", "is not known; allowed are"),
         ("sslmode=require&sslmode=disable", "is given twice"),
         ("sslrootcert=ca.pem", "sslrootcert in the URL is of no use with sslmode prefer"),
         ("sslmode=require&sslrootcert=ca.pem", "allowed are verify-ca, verify-full"),

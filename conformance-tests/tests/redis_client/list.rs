@@ -218,8 +218,8 @@ pub(crate) const REDIS: &[Mutant] = &[
         name: "keys on the move are not asked for again",
         requirement: "section 5",
         file: "redirect.rs",
-        guard: "Some(Self::Again)",
-        without: "Some(Self::Again).filter(|_| !LEFT_OUT)",
+        guard: "Driver::Server(Server::TryAgain) => Some(Self::Again)",
+        without: "Driver::Server(Server::TryAgain) => Some(Self::Again).filter(|_| !LEFT_OUT)",
         case: "ways::a_refusal_says_where_to_go",
     },
     Mutant {
