@@ -39,7 +39,7 @@ impl Connection {
         let has_password = login.password().is_some_and(|password| !password.is_empty());
         if has_password && !settings.plaintext && place.link() == Link::Plain {
             // A server that another named: those of the URL were looked at before.
-            let message = "a password for another machine than this, without TLS";
+            let message = "a password for another machine than this, without TLS; allowed are TLS, or plaintext=on in the URL";
             return Err(RedisError::from((ErrorKind::InvalidClientConfig, message)));
         }
         match place {

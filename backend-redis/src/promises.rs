@@ -72,7 +72,10 @@ impl Promises {
 
     fn promise(&self, identities: &HashMap<Place, Arc<Identity>>) {
         let known: Vec<&Identity> = identities.values().map(AsRef::as_ref).collect();
-        let promised = Arc::new(guarantees::of(self.agreed(), &self.settings, &known));
+        let mut promised = guarantees::of(self.agreed(), &self.settings, &known);
+        // Sentinels and nodes of a cluster name others, which may be elsewhere.
+        promised.link = identities.keys().map(Place::link).fold(promised.link, Ord::min);
+        let promised = Arc::new(promised);
         *self.promised.write().unwrap_or_else(PoisonError::into_inner) = promised;
     }
 

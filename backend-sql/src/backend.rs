@@ -263,11 +263,11 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let abandon = async {
             let _pass = gate::attempt(self.dialect.gate()).await?;
-            self.dialect.abandon(request).await
+            self.dialect.abandon(request).await?;
+            self.count().await;
+            Ok(())
         };
-        abandon.await.during::<D>("abandon")?;
-        self.count().await;
-        Ok(())
+        abandon.await.during::<D>("abandon")
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {

@@ -33,7 +33,7 @@ local token, longest = 0, ARGV[3] + 0
 if open then
   local time = call('TIME')
   local now = time[1] * 1000000 + time[2]
-  token = math.max(now, (e[6] or 0) + 1)
+  token = math.max(now, (tonumber(e[6] or 0) or 9007199254740991) + 1)
   open = e[5] + 0 <= now and now <= ARGV[#ARGV - 1] + 0 and token + attempts <= 9007199254740991
 end
 -- Before the first grant, as if there were one for each: should a later step fail, no token comes twice.

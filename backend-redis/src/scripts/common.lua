@@ -78,7 +78,8 @@ local function gate(now)
     end
     return nil, {'quarantine', text(from - now), e[8] or 'an operator set the quarantine'}
   end
-  return tonumber(e[4] or 0)
+  -- What is no number, or above all tokens, leaves none.
+  return math.min(tonumber(e[4] or 0) or 9007199254740991, 9007199254740991)
 end
 
 -- A token above all of this store's, remembered before anything forgets it; nil when the numbers are

@@ -33,7 +33,9 @@ if ARGV[5] == '1' then
   -- Nobody holds a lock, by the operator's word: no longer lease of before is to be waited out.
   span = longest + (tonumber(ARGV[#ARGV]) or 0)
 end
-if ARGV[5] == '1' or (ARGV[5] == '0' and quarantine == 'off' and not (known and e[5] ~= longest)) then
+-- A wait that runs with the quarantine off is an operator's, and is not cut short by an init that changes nothing.
+if ARGV[5] == '1' or (ARGV[5] == '0' and quarantine == 'off'
+  and not (known and (e[5] ~= longest or e[6] == 'off'))) then
   from = 0
 end
 redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),

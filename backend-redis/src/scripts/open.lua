@@ -14,6 +14,6 @@ local function open()
   -- As text, since to format a number costs as much as a command.
   local text = time[1] .. string.sub('00000' .. time[2], -6)
   local now = text + 0
-  if now > ARGV[2] + 0 or e[5] + 0 > now or (e[6] or 0) + 0 >= now then return nil end
+  if now > ARGV[2] + 0 or e[5] + 0 > now or (tonumber(e[6] or 0) or now) >= now then return nil end
   return text, e[3] + 0
 end

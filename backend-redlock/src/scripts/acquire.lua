@@ -51,7 +51,8 @@ if not mark then
   if refusal[1] == 'quarantine' then table.insert(refusal, 2, stamp) end
   return refusal
 end
-mark = tonumber(redis.call('HGET', KEYS[1], ARGV[13]) or 0)
+-- What is no number, or above all tokens, leaves none.
+mark = math.min(tonumber(redis.call('HGET', KEYS[1], ARGV[13]) or 0) or 9007199254740991, 9007199254740991)
 -- Room for the clocks after a loss of data: they may be the bound behind what they were.
 local highest = now + tonumber(ARGV[3]) - 2 * bound
 if floor > highest then return {'floor', stamp, text(highest)} end

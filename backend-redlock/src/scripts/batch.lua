@@ -100,7 +100,11 @@ end
 -- Remembered before the first is taken: should a later step fail, no number comes twice.
 if set[5] then
   set[4] = top == proposed and text or string.format('%.0f', top)
-  call('HSET', KEYS[1], unpack(set))
+  -- Refused where memory is short: each goes its own way, and the releases beside them stand.
+  if type(redis.pcall('HSET', KEYS[1], unpack(set))) ~= 'number' then
+    for at = 1, attempts do answers[releases + at] = -1 end
+    return {'batch', stamp, answers}
+  end
 end
 local plain, rest = #freed == releases, ' 0 ' .. ARGV[8] .. ' ' .. ARGV[10]
 local tail = ' ' .. text .. rest

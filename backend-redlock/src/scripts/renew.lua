@@ -27,6 +27,6 @@ end
 -- Last, since it may need memory: see common.lua of backend-redis.
 if now > tonumber(ARGV[1]) and now > tonumber(redis.call('HGET', KEYS[1], 'clock') or now) then
   -- Remembered for when it has come back: see acquire.lua.
-  redis.call('HSET', KEYS[1], 'clock', stamp)
+  redis.pcall('HSET', KEYS[1], 'clock', stamp)
 end
 return {'renewed', stamp, answers, longest}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Init, StoreSettings};
 use sqlx::Row as _;
+use tokio::time::{sleep, timeout};
 
 use super::{
     arg::Arg::{Span, Text, Truth},
@@ -18,6 +19,9 @@ use crate::{
     reach::{micros, span},
     settings::check_longest,
 };
+
+/// How soon rows that others had locked are tried again.
+const DOUBTS_AGAIN: Duration = Duration::from_millis(20);
 
 impl Postgres {
     /// Whether the tables are there. Refuses a search path by which another role's operators may come before the
@@ -54,6 +58,14 @@ impl Postgres {
         Ok((longest, quarantined))
     }
 
+    /// Lets no row count as proof that nothing was lost, while nothing is granted.
+    async fn doubt(&self) -> Result<(), Error> {
+        while first(&self.server.once(&self.server.sql.doubt, &[]).await?)? == Some(true) {
+            sleep(DOUBTS_AGAIN).await;
+        }
+        Ok(())
+    }
+
     /// Makes the tables if need be, and changes settings.
     pub(super) async fn settle(&self, init: &Init) -> Result<StoreSettings, Error> {
         init.refuse_restored("keep all clients stopped for one longest lease after a restore")?;
@@ -70,6 +82,10 @@ impl Postgres {
         }
         if let Some(quarantined) = init.quarantine {
             server.once(&sql.set_quarantine, &[Truth(quarantined)]).await?;
+            timeout(server.timeout, self.doubt()).await.map_err(|_| {
+                let message = "other transactions keep rows of locks; end them, and repeat init";
+                Error::new(ErrorKind::Unavailable, message)
+            })??;
         }
         let (longest, quarantined) = self.learn().await?;
         if init.first_use {

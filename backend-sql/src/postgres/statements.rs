@@ -81,7 +81,7 @@ macro_rules! statements {
 
 statements! {
     insert create take retake ask look free renew renew_one release release_and_tell hand_on pass keep raise force leave abandon list
-    raise_watermark sweep settings set_longest_lease set_quarantine open_at_once mark quarantine clock
+    raise_watermark sweep settings set_longest_lease set_quarantine doubt open_at_once mark quarantine clock
     exists notify identity
 }
 

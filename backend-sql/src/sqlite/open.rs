@@ -66,6 +66,8 @@ impl File {
             Some(pool) => pool.clone(),
             None => {
                 mode::make(&self.path, self.group)?;
+                // Another may have made it since it was looked for.
+                mode::check(&self.path)?;
                 self.connect()
             }
         };

@@ -110,7 +110,7 @@ const GUARDS: &[Guard<OneRedis>] = &[
     },
     Guard {
         what: "S2: the token of a free lock is above the watermark",
-        texts: &[("or (e[6] or 0) + 0 >= now then", "then")],
+        texts: &[("or (tonumber(e[6] or 0) or now) >= now then", "then")],
         case: |stage| Box::pin(a_clock_that_goes_back(stage)),
     },
     Guard {

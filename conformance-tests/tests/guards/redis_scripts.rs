@@ -254,7 +254,10 @@ const GUARDS: &[Guard<Server>] = &[
     },
     Guard {
         what: "S2: a batch goes above the watermark",
-        texts: &[("token = math.max(now, (e[6] or 0) + 1)", "token = now")],
+        texts: &[(
+            "token = math.max(now, (tonumber(e[6] or 0) or 9007199254740991) + 1)",
+            "token = now",
+        )],
         case: |server| Box::pin(a_clock_that_went_back(server, Way::Short, Way::Batch)),
     },
     Guard {

@@ -164,7 +164,7 @@ const GUARDS: &[Guard<Node>] = &[
     Guard {
         what: "section 5: a renewal remembers a clock ahead",
         texts: &[(
-            "redis.call('HSET', KEYS[1], 'clock', stamp)\nend\nreturn {'renewed'",
+            "redis.pcall('HSET', KEYS[1], 'clock', stamp)\nend\nreturn {'renewed'",
             "\nend\nreturn {'renewed'",
         )],
         case: |node| Box::pin(a_clock_that_came_back(node, Seen::Renewing, Way::Short)),
@@ -271,7 +271,7 @@ const GUARDS: &[Guard<Node>] = &[
     },
     Guard {
         what: "S2: a batch notes its numbers",
-        texts: &[("call('HSET', KEYS[1], unpack(set))", "")],
+        texts: &[("type(redis.pcall('HSET', KEYS[1], unpack(set))) ~= 'number'", "false")],
         case: |node| Box::pin(one_proposal_twice(node)),
     },
     Guard {

@@ -128,7 +128,7 @@ async fn a_short_way_of_redis_that_is_broken_is_found_out() {
     let breaks = [
         ("KEYS[2], KEYS[3], KEYS[5]) == 0 then", "KEYS[2], KEYS[3]) == 0 then"),
         ("or lease * 1000 > longest then return nil", "then return nil"),
-        (" or (e[6] or 0) + 0 >= now then return nil", " then return nil"),
+        (" or (tonumber(e[6] or 0) or now) >= now then return nil", " then return nil"),
         ("if is_free and #ARGV == 3 and", "if #ARGV == 3 and"),
         ("ARGV[5] ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then", "ARGV[5] ~= '' then"),
         ("(number <= NEAR and NEAR_MS or FAR_MS)", "FAR_MS"),

@@ -110,7 +110,7 @@ pub(super) async fn release(place: &Place, args: &Release) -> Result<u8, Failure
         let name = show::escaped(args.name.as_str());
         match (released, holder) {
             (true, Some(holder)) if holder.is_unreadable() => {
-                format!("{}: {} was removed\n", args.name, holder.label)
+                format!("{name}: {} was removed\n", holder.label)
             }
             (true, Some(holder)) => {
                 let label = show::quoted(&holder.label);

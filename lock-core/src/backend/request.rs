@@ -174,7 +174,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Stands for whoever holds a lock whose record in the store cannot be read: somebody else wrote it, or it was
+    /// Stands for the holder of a lock whose record in the store cannot be read: somebody else wrote it, or it was
     /// damaged. The owner is 0, which is nobody's. The lock counts as held until the record ends, or is removed
     /// with [`Backend::force_release`](crate::Backend::force_release).
     #[must_use]
@@ -183,10 +183,10 @@ impl Holder {
         Self { owner: OwnerId::from_bits(0), label, remaining }
     }
 
-    /// Whether this is [`unreadable`](Self::unreadable).
+    /// Whether this is [`unreadable`](Self::unreadable). Its label is then that of `unreadable`, whatever a peer wrote.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
-        self.owner == OwnerId::from_bits(0)
+        *self == Self::unreadable(self.remaining)
     }
 }
 

@@ -20,7 +20,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use futures_util::future::{join, join_all};
+use futures_util::future::{join, join_all, select};
 
 pub use self::{
     guard::Guard,
@@ -113,7 +113,8 @@ impl LockClient {
         });
         // Others have given up what the keeper had no more: guards just before, another `close`, or a loss.
         join(join_all(releases), inner.landed(limit)).await;
-        inner.backend.close().await;
+        // A pool waits for connections that hang with their calls.
+        select(inner.backend.close(), inner.env.sleep(limit)).await;
     }
 }
 

@@ -21,11 +21,13 @@ pub(super) struct Patience {
     limit: Limit,
     /// Known with the first answer that tells of a quarantine.
     end: Option<Instant>,
+    /// When the quarantine is over, as last heard.
+    over: Option<Instant>,
 }
 
 impl Patience {
     pub(super) fn new(limit: Limit) -> Self {
-        Self { limit, end: None }
+        Self { limit, end: None, over: None }
     }
 
     /// Waits for the next attempt, if a quarantine is what the last one failed by; `false` where it is not, and when
@@ -38,10 +40,13 @@ impl Patience {
                 if now >= *end {
                     return false;
                 }
+                self.over = Some(now + told.remaining + COARSE);
                 told.remaining
             }
             // The store is away for a moment during its quarantine.
-            None if failed.is_retryable() && self.end.is_some() => LONGEST_PAUSE,
+            None if failed.is_retryable() && self.over.is_some_and(|over| now < over) => {
+                LONGEST_PAUSE
+            }
             _ => return false,
         };
         let left = self.end.map_or(Duration::ZERO, |end| end.since(now));

@@ -147,8 +147,14 @@ impl Driver {
 
     async fn enqueue(&mut self, asked: Option<Asked>) -> Step {
         if self.queue.state.lock().first {
-            // The end of the first attempt says whether there is anything to ask for.
-            self.queue.changed.notified().await;
+            // The end of the first attempt says whether there is anything to ask for. A task that does not poll its own
+            // attempt holds the others up for no longer than a call may take.
+            let limit = self.handle.env.sleep(self.handle.options.call_timeout);
+            tokio::select! {
+                biased;
+                () = self.queue.changed.notified() => {}
+                () = limit => self.queue.state.lock().first = false,
+            }
             return Step::Enqueue(asked);
         }
         let inner = Arc::clone(&self.handle.0);
