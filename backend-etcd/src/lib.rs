@@ -4,8 +4,9 @@
 //! that `etcdctl lock` and we exclude each other. Its token is the key's create revision and an offset
 //! that follows the clock. Waiters stand in etcd's own queue and are woken by one watch.
 //!
-//! The restore of a snapshot loses locks, and sets the revision back. It is noticed before anything is
-//! granted: then nothing is, until every lease that may have been lost is over.
+//! The restore of a snapshot loses locks, and sets the revision back. Clients mostly notice it before anything is granted;
+//! that of a cluster which was hardly used they cannot notice, so an operator tells it: `leasehold init --restored`. Then
+//! nothing is granted until every lease that may have been lost is over.
 //!
 //! Data that is kept in etcd, too, is guarded by [`Fence`] or [`HeldKey`] in the very transaction that
 //! writes it.

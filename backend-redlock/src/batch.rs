@@ -3,7 +3,7 @@
 //! What is not plain (a lock that is held, votes that split, nodes
 //! that do not answer) goes on by itself.
 
-mod jobs;
+pub(crate) mod jobs;
 pub(crate) mod round;
 
 use std::sync::Arc;

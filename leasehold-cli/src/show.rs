@@ -146,7 +146,12 @@ pub(crate) fn table(locks: &[LockState]) -> String {
     let mut text = format!("{:<17} {:<12} {:<24} NAME\n", "TOKEN", "LEASE ENDS", "HOLDER");
     for state in locks {
         let (label, left) = match &state.holder {
-            Some(holder) => (quoted(&holder.label), rounded(holder.remaining)),
+            Some(holder) => {
+                let label = &holder.label;
+                let unreadable = holder.is_unreadable();
+                let shown = if unreadable { label.to_string() } else { quoted(label) };
+                (shown, rounded(holder.remaining))
+            }
             None => ("-".to_owned(), "-".to_owned()),
         };
         let label = if state.kept { label + ", released" } else { label };

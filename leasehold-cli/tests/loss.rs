@@ -77,7 +77,7 @@ fn a_lock_taken_away_by_force_ends_the_command() {
     let mut holder = store.run(&["--lease", "2s"], "echo up; exec sleep 1000");
     assert_eq!(holder.line(), "up");
     let said = store.ok(&["release", "--force", "job"]);
-    let process = format!(":{} ", holder.pid().as_raw_nonzero());
+    let process = format!(":{}\" ", holder.pid().as_raw_nonzero());
     assert!(said.starts_with("job: taken from ") && said.contains(&process), "{said}");
     assert!(holder.until_all_gone().is_empty());
     assert_eq!(holder.code(), 79);

@@ -13,9 +13,9 @@ use crate::{
 };
 
 pub(crate) struct Attempt {
-    pub(super) request: Request,
+    pub(crate) request: Request,
     /// `None`: it is to go by itself.
-    pub(super) answer: oneshot::Sender<Option<Grant>>,
+    pub(crate) answer: oneshot::Sender<Option<Grant>>,
 }
 
 pub(crate) struct Release {

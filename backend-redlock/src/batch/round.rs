@@ -126,7 +126,7 @@ impl Own {
 type Extra = FuturesUnordered<BoxFuture<'static, (usize, usize, Result<Answer, Error>)>>;
 
 impl Quorum {
-    pub(super) async fn carry_out(self: &Arc<Self>, jobs: Vec<super::Job>) {
+    pub(crate) async fn carry_out(self: &Arc<Self>, jobs: Vec<super::Job>) {
         let mut jobs = Jobs::sort(jobs);
         let clock = self.settings().ok().and_then(|_| self.clock());
         if clock.is_none() {

@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Mode, Proxy, Server as _};
-use futures_util::{future::join, poll};
+use futures_util::future::join;
 use lock_core::{Attempt, FencingToken, Grant, Outcome, Request};
+use tokio::sync::oneshot;
 
 use super::{
     LATE, LEASE, attempt, client, described, eventually, granted, granted_by_all, late,
@@ -12,6 +13,7 @@ use super::{
 };
 use crate::{
     acquire::watermark,
+    batch::jobs::{self, Job},
     held::Held,
     quorum::Quorum,
     support::{Nodes, name, request},
@@ -100,12 +102,13 @@ async fn a_node_that_grants_what_has_failed_already_gives_it_back() {
 #[tokio::test]
 async fn a_grant_for_which_nobody_is_there_is_taken_back() {
     let (nodes, quorum) = three().await;
-    let (gone, there) = (request("gone", LEASE), request("there", LEASE));
-    let mut asking = Box::pin(quorum.gather_attempt(&gone));
-    assert!(poll!(&mut asking).is_pending());
-    drop(asking);
-    assert!(quorum.gather_attempt(&there).await.unwrap().is_some());
+    let gone = request("gone", LEASE);
+    let (answer, caller) = oneshot::channel();
+    drop(caller);
+    quorum.carry_out(vec![Job::Attempt(jobs::Attempt { request: gone.clone(), answer })]).await;
     settled(&quorum).await;
+    let mark = ["HGET", "leasehold-redlock:{0}:epoch", &watermark(&gone.name)];
+    assert_ne!(nodes.servers[2].cli(&mark).await.unwrap(), "", "no node ever gave it");
     assert_eq!(nodes.keeping(&gone.name).await, 0, "nobody gives it back");
 }
 
