@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Link, StoreSettings};
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use lock_core::Link;
+use lock_core::{Error, ErrorKind, StoreSettings};
 
 use crate::{Strategy, tables::Tables};
 
@@ -13,8 +15,10 @@ pub(crate) struct Settings {
     pub(crate) prefix: String,
     pub(crate) longest_lease: Option<Duration>,
     pub(crate) timeout: Duration,
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     /// Whether a password may go over a network unencrypted.
     pub(crate) plaintext: bool,
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     /// How the connection is protected.
     pub(crate) link: Link,
 }
@@ -26,7 +30,9 @@ impl Default for Settings {
             prefix: Tables::DEFAULT_PREFIX.to_owned(),
             longest_lease: None,
             timeout: Duration::from_secs(5),
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
             plaintext: false,
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
             link: Link::Plain,
         }
     }
