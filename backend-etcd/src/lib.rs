@@ -4,8 +4,9 @@
 //! that `etcdctl lock` and we exclude each other. Its token is the key's create revision and an offset
 //! that follows the clock. Waiters stand in etcd's own queue and are woken by one watch.
 //!
-//! The restore of a snapshot loses locks, and sets the revision back. It is noticed before anything is
-//! granted: then nothing is, until every lease that may have been lost is over.
+//! The restore of a snapshot loses locks, and sets the revision back. An operator says so (`init` with
+//! `restored`), or a client notices it when it connects, as it mostly can: then nothing is granted until every
+//! lease that may have been lost is over.
 //!
 //! Data that is kept in etcd, too, is guarded by [`Fence`] or [`HeldKey`] in the very transaction that
 //! writes it.
