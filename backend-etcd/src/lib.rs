@@ -4,9 +4,9 @@
 //! that `etcdctl lock` and we exclude each other. Its token is the key's create revision and an offset
 //! that follows the clock. Waiters stand in etcd's own queue and are woken by one watch.
 //!
-//! The restore of a snapshot loses locks, and sets the revision back. Clients mostly notice it before anything is granted;
-//! that of a cluster which was hardly used they cannot notice, so an operator tells it: `leasehold init --restored`. Then
-//! nothing is granted until every lease that may have been lost is over.
+//! The restore of a snapshot loses locks, and sets the revision back. An operator says so (`init` with
+//! `restored`), or a client notices it when it connects, as it mostly can: then nothing is granted until every
+//! lease that may have been lost is over.
 //!
 //! Data that is kept in etcd, too, is guarded by [`Fence`] or [`HeldKey`] in the very transaction that
 //! writes it.
@@ -19,8 +19,6 @@ mod connection;
 mod enqueue;
 mod error;
 mod fence;
-#[cfg(test)]
-mod fuzz;
 mod history;
 mod hold;
 mod keepalive;

@@ -16,6 +16,7 @@ use crate::{
 
 /// How many requests an etcd has seen whose restore shows.
 const USED: usize = 500;
+const AT_ONCE: usize = 50;
 /// The database of a member whose disk is to be full.
 const QUOTA: u64 = 3_000_000;
 
@@ -60,11 +61,14 @@ async fn used(member: SocketAddr) -> Result<(), SetUpError> {
     let client = Client::connect([member.to_string()], None).await?;
     let never = Compare::version("any", CompareOp::Less, 0);
     let txn = Txn::new().when([never]).and_then([TxnOp::put("any", "", None)]);
-    let sent = (0..USED).map(|_| {
-        let (mut kv, txn) = (client.kv_client(), txn.clone());
-        async move { kv.txn(txn).await }
-    });
-    try_join_all(sent).await?;
+    // Not all at once, which costs a slow leader its election.
+    for _ in 0..USED / AT_ONCE {
+        let sent = (0..AT_ONCE).map(|_| {
+            let (mut kv, txn) = (client.kv_client(), txn.clone());
+            async move { kv.txn(txn).await }
+        });
+        try_join_all(sent).await?;
+    }
     Ok(())
 }
 
