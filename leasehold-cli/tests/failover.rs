@@ -140,7 +140,7 @@ async fn init_and_check_warn_of_a_longest_lease_that_the_url_does_not_name() {
     says(shown.lines().find(|line| line.starts_with("exclusion ")).unwrap(), &parts);
     says(json(&url, &set)["warning"].as_str().unwrap(), &parts);
     says(&exclusion(&url), &parts);
-    // Who is told is warned of nothing.
+    // A URL that names it causes no warning.
     let telling = format!("{url}?longest_lease=1m");
     says(&exclusion(&telling), &["holds"]);
     assert!(json(&telling, &set)["warning"].is_null());

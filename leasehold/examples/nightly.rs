@@ -19,7 +19,7 @@ async fn main() -> Result<(), Error> {
         .lock("nightly")
         // Who waited for it would run it again.
         .wait(Duration::ZERO)
-        // A store that has lost its data grants nothing for a while: to nobody who starts the job now.
+        // A store that has lost its data grants nothing for a while: no machine could start the job now.
         .wait_for_quarantine(|quarantine| quarantine.remaining)
         // Nor does a machine run it again whose clock is behind by less than this.
         .at_least(Duration::from_secs(20))

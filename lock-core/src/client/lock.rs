@@ -77,7 +77,7 @@ impl Lock {
     /// may count whole seconds), and zero does not wait. When the limit is over, the rest counts as any wait.
     ///
     /// For jobs that must run once, with a `wait` of zero: a quarantine begins only with the first request after a loss
-    /// of data, so that all who start the job would find it. They come back together at its end; one gets the lock,
+    /// of data, so that every machine that starts the job would find it. They come back together at its end; one gets the lock,
     /// and [`at_least`](Lock::at_least) keeps it from those that come a little later.
     ///
     /// Default: a quarantine counts as any wait, since a caller that says `wait(2 s)` is to have its answer by then.
