@@ -117,8 +117,14 @@ async fn another_server_behind_the_same_address_is_not_spoken_to() {
         proxy.set(Mode::Reset).await.unwrap();
         let before = proxy.counters().accepted;
         proxy.set(Mode::Pass).await.unwrap();
-        let error = client.backend().try_acquire(&request()).await.unwrap_err();
-        assert!(proxy.counters().accepted > before, "it did not connect: {error:#}");
+        // The first may still go over the connection that was reset.
+        for _ in 0..100 {
+            client.backend().try_acquire(&request()).await.unwrap_err();
+            if proxy.counters().accepted > before {
+                break;
+            }
+        }
+        assert!(proxy.counters().accepted > before, "it did not connect");
         let keys = other.ctl(&["get", "--prefix", "--keys-only", "leasehold/"]).await.unwrap();
         assert_eq!(keys, "", "it was asked for a lock");
     }
