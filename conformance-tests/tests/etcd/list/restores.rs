@@ -215,8 +215,8 @@ pub(crate) const GUARDS: &[Mutant] = &[
         name: "a changed longest lease holds nothing back",
         requirement: "section 4",
         file: "operate.rs",
-        guard: "let held_back = changed.then(|| match running {",
-        without: "let held_back = (changed && !LEFT_OUT).then(|| match running {",
+        guard: "let changed = record.longest_lease() != old;",
+        without: "let changed = record.longest_lease() != old && !LEFT_OUT;",
         case: "cases::history::a_changed_longest_lease_waits_the_old_one_out",
     },
     Mutant {
@@ -231,8 +231,8 @@ pub(crate) const GUARDS: &[Mutant] = &[
         name: "a change of settings cuts a quarantine short",
         requirement: "section 4",
         file: "operate.rs",
-        guard: "Some(running) if running.0 > old => running,",
-        without: "Some(running) if running.0 > old && !LEFT_OUT => running,",
+        guard: "Some(running) if running.0 > span => running,",
+        without: "Some(running) if running.0 > span && !LEFT_OUT => running,",
         case: "cases::history::a_change_of_settings_does_not_cut_a_quarantine_short",
     },
     Mutant {
