@@ -4,26 +4,25 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
 use lock_core::{
-    Backend, Error, ErrorKind, Given, Link, PLAINTEXT, is_loopback, plaintext_refusal,
+    Backend, ConnectionSecurity, Credentials, CredentialsProvider, Error, ErrorKind, PLAINTEXT,
+    SeenOptions, is_loopback, plaintext_refusal,
 };
 use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::{
-    backend::EtcdBackend, error::failure, error::late, layout::KeyLayout, members::Members,
-    rpc::Rpc,
+    keys::{layout::KeyLayout, settings::check_longest},
+    rpc::{Login, Members, Rpc, failure, late},
+    store::Store,
+    tunables,
 };
-
-/// How often a connection with a stream on it is tried.
-const PING_EVERY: Duration = Duration::from_secs(6);
-/// How long the answer to a ping may take.
-const PING_ANSWER: Duration = Duration::from_secs(3);
 
 /// Describes a store in etcd.
 #[derive(Clone)]
 pub struct EtcdBuilder {
     endpoints: Vec<String>,
     user: Option<(String, String)>,
+    credentials: Option<CredentialsProvider>,
     tls: Option<TlsOptions>,
     prefix: String,
     longest_lease: Option<Duration>,
@@ -33,13 +32,10 @@ pub struct EtcdBuilder {
 }
 
 impl EtcdBuilder {
-    /// What keys begin with by default.
+    /// The beginning of all keys by default.
     pub const DEFAULT_PREFIX: &'static str = "leasehold/";
     /// How many spare leases of each length are kept by default.
-    pub const DEFAULT_SPARE_LEASES: usize = 64;
-    const MOST_SPARE_LEASES: usize = 1_000;
-    /// The longest `longest_lease`.
-    const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+    pub const DEFAULT_SPARE_LEASES: usize = tunables::POOL;
     const FORM: &'static str = "the URL of an etcd store is etcd://HOST:PORT,HOST:PORT?options";
 
     /// The cluster with these members, such as `10.0.0.1:2379`.
@@ -48,19 +44,29 @@ impl EtcdBuilder {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
             user: None,
+            credentials: None,
             tls: None,
             prefix: Self::DEFAULT_PREFIX.to_owned(),
             longest_lease: None,
             spare_leases: Self::DEFAULT_SPARE_LEASES,
-            timeout: Duration::from_secs(5),
+            timeout: tunables::TIMEOUT,
             plaintext: false,
         }
     }
 
-    /// Authenticates as this user; an expired token is renewed. Default: nobody.
+    /// Authenticates as this user, again when etcd's token has expired. Default: no user.
     #[must_use]
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.user = Some((name.into(), password.into()));
+        self
+    }
+
+    /// Sets the provider that is asked for the user and the password in place of [`user`](Self::user): in `build`, and when etcd no longer
+    /// accepts the client's token, because it has expired or the password was changed. A user is needed. The call counts
+    /// in the time limit of the connection or request that needs it. Default: none.
+    #[must_use]
+    pub fn credentials(mut self, provider: CredentialsProvider) -> Self {
+        self.credentials = Some(provider);
         self
     }
 
@@ -73,7 +79,7 @@ impl EtcdBuilder {
         self
     }
 
-    /// Shows servers this certificate and its key (PEM); implies TLS. Default: none.
+    /// Authenticates by this certificate and its key (PEM); implies TLS. Default: none.
     #[must_use]
     pub fn client_certificate(
         mut self,
@@ -85,28 +91,30 @@ impl EtcdBuilder {
         self
     }
 
-    /// Whether a password may go over a network unencrypted, to any server that answers for a host: that is refused otherwise,
-    /// where there is no TLS and a host is not this machine. Default: no.
+    /// Whether a password may go unencrypted over a network, to any server that answers for a host. Otherwise the client
+    /// refuses a password without TLS unless all hosts are this machine. Default: no.
     #[must_use]
     pub fn plaintext(mut self, allowed: bool) -> Self {
         self.plaintext = allowed;
         self
     }
 
-    fn link(&self) -> Link {
+    fn security(&self) -> ConnectionSecurity {
         let of = |endpoint: &String| {
             let host = endpoint.strip_prefix("http://").unwrap_or(endpoint);
             let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
             match is_loopback(host) {
-                true => Link::Local,
-                false if self.tls.is_some() || host.starts_with("https://") => Link::Verified,
-                false => Link::Plain,
+                true => ConnectionSecurity::Local,
+                false if self.tls.is_some() || host.starts_with("https://") => {
+                    ConnectionSecurity::Verified
+                }
+                false => ConnectionSecurity::Plain,
             }
         };
-        self.endpoints.iter().map(of).min().unwrap_or(Link::Plain)
+        self.endpoints.iter().map(of).min().unwrap_or(ConnectionSecurity::Plain)
     }
 
-    /// What keys begin with. Default: `leasehold/`, so that `etcdctl lock leasehold/NAME` locks the
+    /// The beginning of all keys. Default: `leasehold/`, so that `etcdctl lock leasehold/NAME` locks the
     /// same as `NAME` here.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -114,24 +122,24 @@ impl EtcdBuilder {
         self
     }
 
-    /// The longest lease that this client believes the store to have; a store that has another is
-    /// refused. Default: what the store has, or 30 s for a new one.
+    /// The longest lease that the store should have; a store that has another is refused. Default: the store's, or
+    /// 30 s for a new store.
     #[must_use]
     pub fn longest_lease(mut self, longest: Duration) -> Self {
         self.longest_lease = Some(longest);
         self
     }
 
-    /// How many leases of each length are kept in stock at most, so that an acquire need not ask for one:
-    /// at most 1,000; 0 for none. They are refilled as fast as they are used, end by themselves where they
-    /// are not, and are revoked when the client is closed. Default: 64.
+    /// How many unused leases of each length the client keeps at most, so that an acquire need not ask for one: 0 to
+    /// 1,000. They are refilled as fast as they are used, end by themselves otherwise, and are revoked when the
+    /// client closes. Default: 64.
     #[must_use]
     pub fn spare_leases(mut self, most: usize) -> Self {
         self.spare_leases = most;
         self
     }
 
-    /// How long a call may take. Default: 5 s.
+    /// The time limit of a call: 1 ms to 1 h. Default: 5 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -150,18 +158,23 @@ impl EtcdBuilder {
     async fn open(self) -> Result<Arc<dyn Backend>, Error> {
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
         if self.endpoints.is_empty() {
-            return refuse("no endpoint of etcd is named; allowed are one or more".to_owned());
+            return refuse("no endpoint of etcd is given; at least one is needed".to_owned());
         }
         if let Some(longest) = self.longest_lease {
             check_longest(longest)?;
         }
-        if self.spare_leases > Self::MOST_SPARE_LEASES {
-            let (asked, most) = (self.spare_leases, Self::MOST_SPARE_LEASES);
-            return refuse(format!("spare_leases {asked} is not allowed; allowed are 0 to {most}"));
+        if self.user.is_some() && self.credentials.is_some() {
+            let message =
+                "a user is given, and a provider of credentials, too; needs one of the two";
+            return refuse(message.to_owned());
         }
-        if self.timeout < Duration::from_millis(1) || self.timeout > Duration::from_secs(3600) {
+        if self.spare_leases > tunables::LARGEST_POOL {
+            let (asked, most) = (self.spare_leases, tunables::LARGEST_POOL);
+            return refuse(format!("spare_leases {asked} must be between 0 and {most}"));
+        }
+        if !tunables::TIMEOUTS.contains(&self.timeout) {
             let shown = humantime::format_duration(self.timeout);
-            return refuse(format!("timeout {shown} is not allowed; allowed are 1ms to 1h"));
+            return refuse(format!("timeout {shown} must be between 1ms and 1h"));
         }
         // The driver takes the application's provider of cryptography, then its own, and panics without any.
         #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc")))]
@@ -172,36 +185,37 @@ impl EtcdBuilder {
                            one that the application installed as rustls's default";
             return Err(Error::new(ErrorKind::Config, message));
         }
-        let link = self.link();
-        let has_password = self.user.as_ref().is_some_and(|(_, password)| !password.is_empty());
-        if has_password && link == Link::Plain && !self.plaintext {
+        let security = self.security();
+        let has_password = self.credentials.is_some()
+            || self.user.as_ref().is_some_and(|(_, password)| !password.is_empty());
+        if has_password && security == ConnectionSecurity::Plain && !self.plaintext {
             return Err(plaintext_refusal("TLS (ca=FILE, or cert=FILE and key=FILE)"));
         }
         let mut options = ConnectOptions::new()
             .with_connect_timeout(self.timeout)
-            .with_auto_token_refresh(true)
-            // A connection that hangs is given up, and so are calls and streams on it. etcd takes pings
-            // every 5 s, and only while there is a stream.
-            .with_keep_alive(PING_EVERY, PING_ANSWER)
+            // A connection that hangs is given up, and so are calls and streams on it. etcd accepts pings only while
+            // there is a stream.
+            .with_keep_alive(tunables::PING_EVERY, tunables::PING_ANSWER)
             .with_keep_alive_while_idle(false)
             // A member that is cut off from the others must say so instead of keeping us waiting.
             .with_require_leader(true);
-        if let Some((name, password)) = self.user {
-            options = options.with_user(name, password);
-        }
         if let Some(tls) = self.tls {
             options = options.with_tls(tls);
         }
+        let user = self.user.map(|(name, password)| Credentials::new(name, password).into());
+        let login = Login::new(self.credentials.or(user));
+        let by = tokio::time::Instant::now() + self.timeout;
         let members = Members::new();
         let connecting =
             Client::connect_with_balanced_channel(&self.endpoints, Some(options), members.clone());
-        let client = match tokio::time::timeout(self.timeout, connecting).await {
+        let client = match tokio::time::timeout_at(by, connecting).await {
             Ok(client) => client.map_err(|error| Error::from(failure(error)))?,
             Err(_) => return Err(late(self.timeout)),
         };
-        let rpc = Rpc::new(client, members, self.timeout);
+        let rpc = Rpc::new(client, login, members, self.timeout);
+        rpc.log_in(by).await?;
         let layout = KeyLayout::new(self.prefix);
-        Ok(EtcdBackend::open(rpc, layout, link, self.longest_lease, self.spare_leases).await?)
+        Ok(Store::open(rpc, layout, security, self.longest_lease, self.spare_leases).await?)
     }
 }
 
@@ -217,21 +231,6 @@ impl fmt::Debug for EtcdBuilder {
             .field("timeout", &self.timeout)
             .finish()
     }
-}
-
-pub(crate) fn check_longest(longest: Duration) -> Result<(), Error> {
-    let (least, most) = (Duration::from_secs(1), EtcdBuilder::LONGEST);
-    if longest < least || longest > most {
-        let show = humantime::format_duration;
-        let message = format!(
-            "longest lease {} is not allowed; allowed are {} to {}",
-            show(longest),
-            show(least),
-            show(most)
-        );
-        return Err(Error::new(ErrorKind::InvalidInput, message));
-    }
-    Ok(())
 }
 
 /// Opens the store that a URL describes:
@@ -285,28 +284,26 @@ pub(crate) fn parse(url: &str) -> Result<EtcdBuilder, Error> {
         })
     };
     let (mut certificate, mut private) = (None, None);
-    let mut given = Given::default();
+    let mut given = SeenOptions::default();
     for (key, value) in options.query_pairs() {
         given.once(&key)?;
         let shown = if secret { key.to_string() } else { format!("{key}={value}") };
         let duration = || {
-            humantime::parse_duration(&value).map_err(|_| {
-                refuse(format!("{shown} in the URL is no duration; allowed is such as 30s"))
-            })
+            humantime::parse_duration(&value)
+                .map_err(|_| refuse(format!("{shown} in the URL is not a duration such as 30s")))
         };
         builder = match &*key {
             "prefix" => builder.prefix(value),
             "longest_lease" => builder.longest_lease(duration()?),
             "timeout" => builder.timeout(duration()?),
             "spare_leases" => builder.spare_leases(value.parse().map_err(|_| {
-                refuse(format!("{shown} in the URL is no number; allowed are 0 to 1000"))
+                refuse(format!("{shown} in the URL must be a number from 0 to 1000"))
             })?),
             PLAINTEXT => match &*value {
                 "on" => builder.plaintext(true),
                 "off" => builder.plaintext(false),
                 _ => {
-                    let message =
-                        format!("{shown} in the URL is not allowed; allowed are on and off");
+                    let message = format!("{shown} in the URL must be on or off");
                     return Err(refuse(message));
                 }
             },
@@ -322,7 +319,7 @@ pub(crate) fn parse(url: &str) -> Result<EtcdBuilder, Error> {
             // Not repeated: its name may be a part of a password, too.
             _ => {
                 return Err(refuse(
-                    "an option in the URL of an etcd store is not known; allowed are prefix, \
+                    "an option in the URL of an etcd store is not known; it must be one of prefix, \
                      longest_lease, spare_leases, timeout, plaintext, ca, cert, key"
                         .to_owned(),
                 ));
@@ -362,13 +359,13 @@ mod tests {
             assert!(error.to_string().contains("plaintext=on in the URL"), "{error}");
             assert!(!format!("{error} {error:?}").contains("sesame"), "{error:?}");
         }
-        for (url, link) in [
-            ("etcd://h", Link::Plain),
-            ("etcd://u:sesame@h?plaintext=on", Link::Plain),
-            ("etcd://u:sesame@h?ca=/dev/null", Link::Verified),
-            ("etcd://u:sesame@127.0.0.1:1,[::1]:2,localhost", Link::Local),
+        for (url, security) in [
+            ("etcd://h", ConnectionSecurity::Plain),
+            ("etcd://u:sesame@h?plaintext=on", ConnectionSecurity::Plain),
+            ("etcd://u:sesame@h?ca=/dev/null", ConnectionSecurity::Verified),
+            ("etcd://u:sesame@127.0.0.1:1,[::1]:2,localhost", ConnectionSecurity::Local),
         ] {
-            assert_eq!(parse(url).unwrap().link(), link, "{url}");
+            assert_eq!(parse(url).unwrap().security(), security, "{url}");
         }
     }
 

@@ -3,7 +3,7 @@
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use lock_core::{Error, ErrorKind, FencingToken, Guard, Stale};
 
-use crate::place::Held;
+use crate::keys::entry::Held;
 
 /// Why a fenced transaction did not write.
 #[derive(Debug, thiserror::Error)]
@@ -19,9 +19,8 @@ pub enum FenceError {
 
 /// Guards writes by a fencing token: a token older than one that was admitted writes nothing.
 ///
-/// The highest token of a resource is kept in a key of its own, and is compared and written in the
-/// transaction that writes the data. Whose token is older than one that was admitted is refused, for
-/// ever, whichever store the tokens came from.
+/// A key of its own holds the highest token of a resource. The transaction that writes the data compares and writes this
+/// key, too. A token that is older than an admitted one is refused for ever, whichever store it came from.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,8 +48,8 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// A fence whose keys all start with `prefix`, such as `fences/`. All who write a resource must use
-    /// the same.
+    /// A fence whose keys all start with `prefix`, such as `fences/`. All writers of a resource must use the same
+    /// prefix.
     #[must_use]
     pub fn new(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into() }
@@ -63,8 +62,8 @@ impl Fence {
     }
 
     /// A transaction that carries out `operations` if no token above `token` was admitted for `resource`.
-    /// The same token may come again: a holder writes more than once. To be sent by the caller's own
-    /// client; its answer is for [`admitted`](Self::admitted).
+    /// The same token may come again: a holder writes more than once. The caller sends the transaction by its own client,
+    /// and passes the answer to [`admitted`](Self::admitted).
     ///
     /// etcd allows an operation on each key once in a transaction, and none on the fence's own key.
     #[must_use]
@@ -84,7 +83,7 @@ impl Fence {
             .or_else([TxnOp::get(key.as_str(), None)]);
         Txn::new()
             .when([
-                // What a fence did not write begins otherwise, so that it sorts below all tokens or above them.
+                // A value that no fence wrote begins otherwise, so that it sorts below all tokens or above them.
                 Compare::value(key.as_str(), CompareOp::Greater, MARK),
                 Compare::value(key.as_str(), CompareOp::Less, stored(token.get() + 1)),
             ])
@@ -121,9 +120,7 @@ impl Fence {
         });
         let read = read.ok_or_else(|| self.another(resource))?;
         match read.kvs().first().and_then(|pair| admitted(pair.value())) {
-            Some(admitted) => {
-                Err(Stale { resource: resource.to_owned(), offered: token, admitted }.into())
-            }
+            Some(admitted) => Err(Stale::new(resource, token, admitted).into()),
             None => {
                 let key = self.key(resource);
                 Err(unreadable(format!(
@@ -143,7 +140,7 @@ fn unreadable(message: String) -> FenceError {
     Error::new(ErrorKind::Config, message).at("etcd", "fence").into()
 }
 
-/// What stored tokens begin with, so that a number that somebody keeps under the same key is not one.
+/// Stored tokens begin with it, so that a number under the same key is not taken for a token.
 const MARK: &str = "leasehold-token:";
 
 /// etcd compares values byte by byte: all numbers below 2^53 have at most 16 digits.
@@ -156,11 +153,10 @@ fn admitted(value: &[u8]) -> Option<FencingToken> {
     FencingToken::new(digits.parse().ok()?)
 }
 
-/// The key of a lock that is held in etcd: a condition for transactions that are to be carried out only
-/// while it is.
+/// The key of a lock that is held in etcd: a condition for transactions that must only succeed while the lock is held.
 ///
-/// Stricter than [`Fence`]: a write is refused as soon as the lock is gone, also where nobody has it yet. It
-/// needs the data in the same cluster as the lock.
+/// Stricter than [`Fence`]: a write is refused as soon as the lock is gone, also before the next holder has it. The data
+/// must be in the same cluster as the lock.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -183,7 +179,7 @@ fn admitted(value: &[u8]) -> Option<FencingToken> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldKey {
     key: String,
-    /// Of this holding alone: a key that is kept for a minimum hold after its release lives by another.
+    /// Of this grant alone: a key that is kept for a minimum hold after its release has another lease.
     lease: i64,
 }
 

@@ -1,19 +1,16 @@
-//! Whatever a URL, a key or a value says, nothing panics.
+//! No URL, key or value makes the parsers panic.
 
-use lock_core::{FencingToken, Instant, OwnerId};
+use lock_core::{FencingToken, Instant, OwnerId, test_util::soup};
 use proptest::prelude::*;
 
 use crate::{
     config,
-    layout::KeyLayout,
-    place::{Place, Seen},
-    settings::{Record, Settings},
+    keys::{
+        entry::{QueueEntry, Seen},
+        layout::KeyLayout,
+        settings::{Record, Settings},
+    },
 };
-
-#[path = "../../lock-core/tests/support/soup.rs"]
-mod soup;
-
-use soup::soup;
 
 const URLS: &[&str] = &[
     "etcd://",
@@ -81,7 +78,7 @@ proptest! {
             let layout = KeyLayout::new(prefix);
             for key in [text.clone(), format!("{prefix}{text}")] {
                 if let Some(read) = layout.read(&key) {
-                    prop_assert_eq!(layout.place(&read.name, read.number), key);
+                    prop_assert_eq!(layout.entry(&read.name, read.number), key);
                 }
             }
         }
@@ -90,8 +87,8 @@ proptest! {
     #[test]
     fn values(text in soup(VALUES), (lease, created) in any::<(i64, i64)>()) {
         let _ = serde_json::from_str::<Record>(&text);
-        let place = serde_json::from_str::<Place>(&text).ok();
-        let seen = Seen { key: "k".into(), lease, created, modified: created, place };
+        let entry = serde_json::from_str::<QueueEntry>(&text).ok();
+        let seen = Seen { key: "k".into(), lease, created, modified: created, entry };
         let _ = (seen.token(), seen.holder(std::time::Duration::MAX), seen.is_of(OwnerId::from_bits(1)));
     }
 

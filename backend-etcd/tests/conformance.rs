@@ -30,7 +30,7 @@ impl Harness for OnEtcd {
         let url = format!("etcd://{}", endpoints.join(","));
         // Dead places end with their leases: a case waits for it.
         let longest_lease = Some(Duration::from_secs(20));
-        let init = Init { first_use: true, longest_lease, ..Init::default() };
+        let init = Init::new().with_first_use(true).with_longest_lease(longest_lease);
         backend_etcd::connect(&url).await?.init(&init).await?;
         Ok(Store::new(url, etcd))
     }

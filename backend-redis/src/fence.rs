@@ -1,19 +1,23 @@
 //! A fence for data in Redis.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use lock_core::{Env as _, Error, ErrorKind, FencingToken, Stale, SystemEnv};
+use lock_core::{Error, ErrorKind, FencingToken, Stale};
 
 use crate::{
-    config::RedisBuilder,
-    reply::{self, not_understood},
-    scripts,
-    slots::slot_of_key,
+    backend::Redis,
+    builder::RedisBuilder,
+    keys::slots::slot_of_key,
+    scripts::{
+        FENCE, FencedWrite,
+        reply::{self, not_understood},
+    },
     store::Store,
 };
 
 /// Why a fenced write did not happen, or may not have.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FenceError {
     /// A newer holder has written: the key is unchanged.
     #[error(transparent)]
@@ -39,7 +43,7 @@ pub enum FenceError {
 /// # Ok(()) }
 /// ```
 pub struct Fence {
-    store: Store,
+    store: Arc<Store>,
 }
 
 impl fmt::Debug for Fence {
@@ -54,7 +58,8 @@ impl Fence {
     /// # Errors
     /// As [`connect`](crate::connect).
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        let builder = crate::url::parse(url, "").map_err(|error| error.at("redis", "connect"))?;
+        let builder =
+            crate::builder::url::parse(url, "").map_err(|error| error.at("redis", "connect"))?;
         Self::build(builder).await
     }
 
@@ -65,9 +70,10 @@ impl Fence {
     pub async fn build(builder: RedisBuilder) -> Result<Self, Error> {
         let open = async {
             builder.settings.check()?;
-            Store::open(builder.settings, SystemEnv.random()).await
+            Redis::open(builder.settings).await
         };
-        Ok(Self { store: open.await.map_err(|error| error.at("redis", "connect"))? })
+        let redis = open.await.map_err(|error| error.at("redis", "connect"))?;
+        Ok(Self { store: redis.store })
     }
 
     /// Sets `key` to `value` if no higher token was admitted for `key`. The same token may come again:
@@ -86,18 +92,17 @@ impl Fence {
         token: FencingToken,
     ) -> Result<(), FenceError> {
         let keys = [self.store.keys.fence(key), key.to_owned()];
-        let offered = token.to_string();
         let asked = async {
-            let arguments = [offered.as_bytes(), value.as_ref()];
+            let arguments = FencedWrite { token, value: value.as_ref() }.arguments();
             let slot = slot_of_key(key);
-            let ran = self.store.run_in_slot(slot, &scripts::FENCE, &keys, &arguments);
-            let (answer, link) = ran.await?;
+            let ran = self.store.run_in_slot(slot, &FENCE, &keys, &arguments);
+            let (answer, connection) = ran.await?;
             let (written, admitted) = match reply::list(answer)?.as_slice() {
                 [written, admitted] => (reply::number(written)? == 1, reply::token(admitted)?),
                 _ => return Err(not_understood()),
             };
             if let Some(wanted) = self.store.settings.acknowledgement().filter(|_| written) {
-                link.acknowledged(wanted).await.map_err(|error| {
+                connection.acknowledged(wanted).await.map_err(|error| {
                     let message = "it was written, and a failover may lose it";
                     Error::new(ErrorKind::OutcomeUnknown, message).with_source(error)
                 })?;
@@ -108,6 +113,6 @@ impl Fence {
         if written {
             return Ok(());
         }
-        Err(Stale { resource: key.to_owned(), offered: token, admitted }.into())
+        Err(Stale::new(key, token, admitted).into())
     }
 }

@@ -44,8 +44,8 @@
 //! Redis replicates behind the master's back, so that a replica may be promoted without the last grants.
 //! Nothing is granted by the new master until every lease that could have been given is over; holders may
 //! renew what it has. That alone does not keep an *old* master from granting and renewing for clients
-//! that still reach it. Exclusion across failover is promised only where it is known to stop, or not to
-//! be believed:
+//! that still reach it. Exclusion across failover is promised only where the old master is known to stop,
+//! or where its grants do not count:
 //!
 //! | | set on the servers | quarantine of the new master |
 //! |---|---|---|
@@ -53,8 +53,8 @@
 //! | cluster | `cluster-node-timeout`; no `CLUSTER FAILOVER TAKEOVER` | longest lease + 2 × `cluster-node-timeout` + 4 s |
 //! | either | nothing, but all clients use `wait_replicas=N`, with N so high that a failover leaves the old master fewer | longest lease |
 //!
-//! `failover_margin` replaces what is added to the longest lease, for who knows better or may not ask
-//! CONFIG GET. A master that hung and goes on is taken to hear of its replacement before it grants
+//! `failover_margin` replaces the margin that is added to the longest lease: set it if you know better, or
+//! if the user may not call CONFIG GET. A master that hung and goes on is taken to hear of its replacement before it grants
 //! anything. [`Guarantees`](lock_core::Guarantees) and `leasehold check` say what is promised with the
 //! servers as they are, and if nothing is, what to set; the settings have to be the same on all servers
 //! of a store. With `wait_replicas` each grant and renewal
@@ -80,10 +80,10 @@
 //! sentinels that replace a busy master again and again start a new quarantine each time.
 //!
 //! A slot of a cluster that moves to another node, and the first replica that a server ever gets, cost a
-//! quarantine, too; a slot that is on the move grants nothing, and renews. What Redis itself loses of a
-//! slot on the move no epoch record betrays: a lock that has gone ahead dies with its new node, and if the
-//! slot then stays where it was, or comes back there, `HDEL PREFIX:{BUCKET}:epoch run` has to begin its
-//! quarantine.
+//! quarantine, too; a slot that is on the move grants nothing, and renews. No epoch
+//! record shows what Redis itself loses of a slot on the move: a lock that has gone ahead dies with its new
+//! node. If the slot then stays where it was, or comes back there, run `HDEL PREFIX:{BUCKET}:epoch run` to
+//! begin its quarantine.
 //!
 //! # Settings
 //! Longest lease and quarantine stand in the epoch record, and are lost with it. The first client that then asks
@@ -97,50 +97,24 @@
 //! --reset-tokens` sets the tokens back to the clock after a wait. Later tokens are lower than those granted in
 //! between: a [`Fence`] that admitted one of these refuses all that follow until its record is removed.
 
-mod acks;
 mod backend;
-mod background;
-mod batch;
-mod bounded;
-mod certificates;
-mod cluster;
-mod config;
+pub mod batching;
+mod builder;
 mod connection;
-mod driver;
-mod error;
-mod failover;
-mod failure;
+mod discovery;
 mod fence;
-#[cfg(test)]
-mod fuzz;
 mod guarantees;
-mod handshake;
-mod identity;
 mod keys;
-mod link;
 pub mod node;
-mod operate;
-mod promises;
-mod pushes;
-mod redirect;
-mod reply;
-pub mod room;
-mod routes;
-mod run;
 mod scripts;
-mod sentinel;
 mod settings;
-mod shards;
-mod slots;
 mod store;
-mod subscription;
-mod tls;
-mod topology;
-mod turn;
-mod url;
+#[cfg(test)]
+mod tests;
+mod tunables;
+mod waiting;
 
 pub use self::{
-    config::RedisBuilder,
+    builder::{RedisBuilder, connect},
     fence::{Fence, FenceError},
-    url::connect,
 };

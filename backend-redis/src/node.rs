@@ -6,27 +6,31 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use lock_core::{Error, ErrorKind, Init, Link, LockName, OwnerId, StoreSettings};
+use lock_core::{ConnectionSecurity, Error, ErrorKind, Init, LockName, OwnerId, StoreSettings};
 pub use redis::Value;
 
-pub use crate::reply::{holder, list, not_understood, number, text};
+pub use crate::scripts::reply::{holder, list, not_understood, number, text};
+pub use crate::settings::RECORD_VERSION;
+
 use crate::{
-    backend::Redis,
-    config::RedisBuilder,
-    error, guarantees,
-    identity::Identity,
+    backend::admin::Admin,
+    builder::RedisBuilder,
+    connection::{PushListener, error, identity::Identity},
+    guarantees::promises,
     keys::{Bucket, Keys},
-    pushes::Pushes,
-    reply::Reply,
-    scripts,
-    store::{Agreed, Answer, Store},
-    topology::Topology,
+    scripts::{
+        self, Arguments, Layout,
+        reply::{Answer, Reply},
+    },
+    settings::{Agreed, Topology},
+    store::Store,
+    tunables::LISTED_OF_NODE,
 };
 
-/// Who hears what a node publishes on this client's channel.
+/// Hears the messages that a node publishes on this client's channel.
 pub trait Listener: fmt::Debug + Send + Sync + 'static {
     /// Whether a subscription is wanted now; it is made with the next call that may grant, and
-    /// dropped some time after nobody wants it.
+    /// dropped some time after its last use.
     fn listens(&self) -> bool;
 
     /// A message.
@@ -34,6 +38,31 @@ pub trait Listener: fmt::Debug + Send + Sync + 'static {
 
     /// Messages may have been missed, since the connection broke or the server changed its role.
     fn missed(&self);
+}
+
+/// A node has one bucket only.
+#[derive(Debug)]
+struct Heard {
+    channel: String,
+    listener: Arc<dyn Listener>,
+}
+
+impl PushListener for Heard {
+    fn channel(&self, _: Bucket) -> &str {
+        &self.channel
+    }
+
+    fn listens(&self, _: Bucket) -> bool {
+        self.listener.listens()
+    }
+
+    fn hear(&self, message: &[u8]) {
+        self.listener.hear(message);
+    }
+
+    fn missed(&self) {
+        self.listener.missed();
+    }
 }
 
 /// A Lua script, sent by its hash.
@@ -44,25 +73,34 @@ impl Script {
     /// A script that grants nothing: [`Node::call`] passes just the caller's arguments.
     #[must_use]
     pub fn plain(source: &str) -> Self {
-        Self(scripts::Script::new(source.to_owned()))
+        Self(scripts::Script::new(source, Layout::Apart))
     }
 
     /// A script for [`Node::call_in_epoch`], made of the file `fast`, which may answer before
     /// anything is defined, the functions that this crate's own scripts begin with (`text`, `clock`,
-    /// `gate` and others: see `scripts/limits.lua` and `scripts/common.lua`), and `rest`.
+    /// `gate` and others: see `scripts/common.lua`), and `rest`.
     ///
     /// It must ask `gate` before it grants, and answer what `gate` refuses with. `KEYS[1]` is the
-    /// epoch record; `ARGV[1]` to `ARGV[4]` are set, the caller's arguments follow, and two more: the
-    /// time from which on it is too late (`late`), and one for `gate`.
+    /// epoch record; `ARGV` is as in `scripts/epoch_arguments.lua`.
     #[must_use]
     pub fn in_epoch(fast: &str, rest: &str) -> Self {
-        Self(scripts::Script::new([fast, scripts::COMMON, rest].join("\n")))
+        Self(scripts::Script::new(&[fast, "\n", scripts::COMMON, rest].concat(), Layout::Apart))
+    }
+
+    /// The whole text, as the server gets it.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0.text
     }
 }
 
-/// What a node's epoch record says for all clients.
+fn as_sent(arguments: &[&[u8]]) -> Arguments {
+    arguments.iter().copied().collect()
+}
+
+/// The settings in a node's epoch record, which all clients share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct NodeSettings {
     /// The longest lease.
     pub longest_lease: Duration,
     /// Whether a loss of data is followed by a quarantine.
@@ -89,7 +127,7 @@ impl RunId {
 
 /// One server. Clones share its connection.
 #[derive(Clone)]
-pub struct Node(Redis);
+pub struct Node(Arc<Store>);
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,7 +141,7 @@ impl fmt::Debug for Node {
 /// # Errors
 /// As [`RedisBuilder::from_url`].
 pub fn from_url(url: &str, also: &str) -> Result<RedisBuilder, Error> {
-    crate::url::parse(url, also)
+    crate::builder::url::parse(url, also)
 }
 
 impl Node {
@@ -120,98 +158,95 @@ impl Node {
         builder.settings.check()?;
         if !matches!(builder.settings.topology, Topology::Single(_)) {
             let message = format!(
-                "{} is more than one server, and a failover may lose locks; allowed is one server",
+                "{} is more than one server, and a failover may lose locks; must be one server",
                 builder.settings.topology
             );
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         if builder.settings.acknowledgement().is_some() {
-            let message = "a node of several waits for no replicas; allowed is wait_replicas=0";
+            let message = "a node of several waits for no replicas; must be wait_replicas=0";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         let keys = Keys::new(&builder.settings.prefix);
-        let pushes = Pushes::heard_by(&keys, client, listener);
-        Ok(Self(Redis(Arc::new(Store::new(builder.settings, keys, pushes)))))
-    }
-
-    fn store(&self) -> &Store {
-        &self.0.0
+        let channel = keys.channel(Bucket::FIRST, client);
+        let listener = Arc::new(Heard { channel, listener });
+        Ok(Self(Arc::new(Store::new(builder.settings, keys, listener))))
     }
 
     /// How the connection to it is protected.
     #[must_use]
-    pub fn link(&self) -> Link {
-        self.store().settings.topology.link()
+    pub fn connection_security(&self) -> ConnectionSecurity {
+        self.0.settings.topology.security()
     }
 
     /// Host and port, or the path of its socket, for messages.
     #[must_use]
     pub fn address(&self) -> String {
-        self.store().settings.topology.to_string()
+        self.0.settings.topology.to_string()
     }
 
     /// The channel that scripts publish to.
     #[must_use]
     pub fn channel(&self) -> &str {
-        self.0.pushes().channel(Bucket::FIRST)
+        self.0.listener.channel(Bucket::FIRST)
     }
 
     /// The keys of a script about one name and one owner: epoch record, lock, queue, places, and the
     /// owner's tombstone.
     #[must_use]
     pub fn keys(&self, name: &LockName, owner: OwnerId) -> [String; 5] {
-        self.store().keys.of(name, owner)
+        self.0.keys.of(name, owner)
     }
 
     /// The key of the epoch record.
     #[must_use]
     pub fn epoch_key(&self) -> String {
-        self.store().keys.epoch(Bucket::FIRST)
+        self.0.keys.epoch(Bucket::FIRST)
     }
 
     /// The key of a lock.
     #[must_use]
     pub fn lock_key(&self, name: &LockName) -> String {
-        self.store().keys.lock(name)
+        self.0.keys.lock(name)
     }
 
     /// The keys of a lock and its queue.
     #[must_use]
     pub fn lock_and_queue(&self, name: &LockName) -> [String; 2] {
-        [self.store().keys.lock(name), self.store().keys.queue(name)]
+        [self.0.keys.lock(name), self.0.keys.queue(name)]
     }
 
-    /// What the server said of itself on the present connection, if there is one.
+    /// The run id of the server on the present connection, if there is one.
     #[must_use]
     pub fn known_run_id(&self) -> Option<RunId> {
-        self.store().identity(Bucket::FIRST).map(RunId)
+        self.0.identity(Bucket::FIRST).map(RunId)
     }
 
-    /// What this client takes the node's settings to be.
+    /// The node's settings as this client knows them.
     #[must_use]
-    pub fn believed(&self) -> Settings {
-        let Agreed { longest, quarantine } = self.store().agreed();
-        Settings { longest_lease: longest, quarantine }
+    pub fn believed(&self) -> NodeSettings {
+        let Agreed { longest, quarantine } = self.0.agreed();
+        NodeSettings { longest_lease: longest, quarantine }
     }
 
     /// Why exclusion is not promised: the node's longest lease is above the one that this client would give to a
     /// node that has lost its settings.
     #[must_use]
     pub fn untold(&self) -> Option<String> {
-        let told = self.store().settings.first_agreed().longest;
-        guarantees::untold(self.store().agreed().longest, told)
+        let told = self.0.settings.first_agreed().longest;
+        promises::untold(self.0.agreed().longest, told)
     }
 
     /// The node's `maxmemory-policy`, if that may remove held locks, by what it said last.
     #[must_use]
     pub fn evicting(&self) -> Option<String> {
-        self.store().promises.evicting()
+        self.0.guarantees.evicting()
     }
 
     /// Tells the client what the settings are, for a node that has lost its record.
-    pub fn believe(&self, settings: Settings) {
-        let Settings { longest_lease, quarantine } = settings;
-        self.store().set_agreed(Agreed { longest: longest_lease, quarantine });
+    pub fn believe(&self, settings: NodeSettings) {
+        let NodeSettings { longest_lease, quarantine } = settings;
+        self.0.set_agreed(Agreed { longest: longest_lease, quarantine });
     }
 
     /// Runs a script that grants nothing.
@@ -224,7 +259,7 @@ impl Node {
         keys: &[String],
         arguments: &[&[u8]],
     ) -> Result<Value, Error> {
-        self.store().run(Bucket::FIRST, &script.0, keys, arguments).await
+        self.0.run(Bucket::FIRST, &script.0, keys, &as_sent(arguments)).await
     }
 
     /// Runs a script that may grant, with what `gate` needs to know. Answers of `gate` that mean "you
@@ -247,8 +282,8 @@ impl Node {
             }
             Ok(Answer { first: None, reply: Some(Reply::Foreign(value)) })
         };
-        let answer =
-            self.store().run_in_epoch(Bucket::FIRST, &script.0, keys, arguments, read).await?;
+        let arguments = as_sent(arguments);
+        let answer = self.0.run_in_epoch(Bucket::FIRST, &script.0, keys, &arguments, read).await?;
         match answer.reply {
             Some(Reply::Foreign(value)) => Ok(value),
             _ => Err(not_understood()),
@@ -264,16 +299,16 @@ impl Node {
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor)
             .arg("MATCH")
-            .arg(self.store().keys.all_locks(Bucket::FIRST))
+            .arg(self.0.keys.all_locks(Bucket::FIRST))
             .arg("COUNT")
-            .arg(500);
-        let answer = self.store().link(Bucket::FIRST).await?.send(&scan).await?;
+            .arg(LISTED_OF_NODE);
+        let answer = self.0.connection(Bucket::FIRST).await?.send(&scan).await?;
         let answer = list(answer.map_err(|error| error::of_command(&error))?)?;
         let [next, found] = answer.as_slice() else { return Err(not_understood()) };
         let mut names = Vec::new();
         for key in list(found.clone())? {
             if let Value::BulkString(key) = key {
-                names.extend(self.store().keys.name_of(Bucket::FIRST, &key));
+                names.extend(self.0.keys.name_of(Bucket::FIRST, &key));
             }
         }
         Ok((number(next)?, names))
@@ -284,11 +319,11 @@ impl Node {
     /// # Errors
     /// As [`Backend::init`](lock_core::Backend::init).
     pub async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        self.0.set_up(init).await
+        Admin(&self.0).set_up(init).await
     }
 
     /// Drops the connection, and makes no other.
     pub fn close(&self) {
-        self.store().close();
+        self.0.close();
     }
 }

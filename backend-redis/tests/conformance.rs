@@ -35,7 +35,7 @@ impl Harness for OnRedis {
             ),
             _ => format!("redis://{}", server.address()),
         };
-        let first_use = Init { first_use: true, ..Init::default() };
+        let first_use = Init::new().with_first_use(true);
         backend_redis::connect(&url).await?.init(&first_use).await?;
         Ok(Store::new(url, server))
     }
@@ -67,7 +67,7 @@ impl Harness for OnSentinels {
         let hosts: Vec<_> = group.endpoints().iter().map(ToString::to_string).collect();
         let (hosts, options) = (hosts.join(","), self.options);
         let url = format!("redis+sentinel://{hosts}/{}{options}", Sentinels::MASTER);
-        let first_use = Init { first_use: true, ..Init::default() };
+        let first_use = Init::new().with_first_use(true);
         backend_redis::connect(&url).await?.init(&first_use).await?;
         Ok(Store::new(url, group))
     }
@@ -92,7 +92,7 @@ impl Harness for OnCluster {
         let cluster = RedisCluster::start(3, 1, options).await?;
         let hosts: Vec<_> = cluster.endpoints().iter().map(ToString::to_string).collect();
         let url = format!("redis+cluster://{}", hosts.join(","));
-        let first_use = Init { first_use: true, ..Init::default() };
+        let first_use = Init::new().with_first_use(true);
         backend_redis::connect(&url).await?.init(&first_use).await?;
         Ok(Store::new(url, cluster))
     }

@@ -1,6 +1,7 @@
-//! Memory is that of the live names, however many there were.
+//! Memory is that of the live names, however many there were. It measures its process, and so has one of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "all/support/mod.rs"]
 mod support;
 
 use std::time::{Duration, Instant};
@@ -109,7 +110,7 @@ async fn memory_is_that_of_live_names() {
 }
 
 #[tokio::test]
-#[ignore = "takes minutes: cargo test -p backend-redis --test soak -- --ignored --nocapture"]
+#[ignore = "takes minutes: cargo test -p leasehold-redis --test soak -- --ignored --nocapture"]
 async fn memory_is_that_of_live_names_after_a_million() {
     soak(1_000_000).await;
 }

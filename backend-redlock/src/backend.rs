@@ -1,19 +1,34 @@
 //! The trait, in terms of the quorum.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
-    Guarantees, Init, Instant, LockName, LockState, Outcome, Page, Release, Released, Renewal,
-    Request, StoreSettings, SystemEnv,
+    Guarantees, Init, Instant, LockName, LockState, Page, ReleaseOptions, ReleaseOutcome, Released,
+    Renewal, Request, StoreSettings, SystemEnv,
 };
 
-use crate::{peer::micros, quorum::Quorum, renew::BATCH, wake::Waiting};
+use crate::{
+    batch::{self, BatchQueue},
+    quorum::{node::micros, nodes::Quorum},
+    steps::{admin, release, renew::renew_batch},
+    tunables::{BATCH_POLICY, CLOSE_REST, RENEWALS_PER_CALL},
+    waiting,
+};
 
 /// A connection to a store on several Redis.
 #[derive(Debug)]
-pub(crate) struct Redlock(pub(crate) Arc<Quorum>);
+pub(crate) struct Redlock {
+    pub(crate) quorum: Arc<Quorum>,
+    pub(crate) queue: BatchQueue,
+}
+
+impl Redlock {
+    pub(crate) fn new(quorum: Arc<Quorum>) -> Self {
+        Self { quorum, queue: BatchQueue::new(BATCH_POLICY) }
+    }
+}
 
 #[async_trait]
 impl Backend for Redlock {
@@ -24,90 +39,85 @@ impl Backend for Redlock {
     /// The nodes as they are named, in any order: all clients name the same, and what a node itself
     /// knows may be lost while the others go on.
     async fn identity(&self) -> Result<String, Error> {
-        Ok(self.0.name_of_store())
+        Ok(self.quorum.name_of_store())
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
-        self.0.promised()
+        self.quorum.promised()
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
-        // The attempt of a place is its heartbeat.
-        let ticket = self.0.wake.ticket(request.owner);
-        let made = self.0.attempt(request, ticket.as_ref()).await;
+        // The attempt of a waiter is its heartbeat.
+        let entry = self.quorum.wake.entry(request.owner);
+        let made = batch::attempt(&self.queue, &self.quorum, request, entry.as_ref()).await;
         made.map_err(|error| error.at("redlock", "acquire").on(&request.name))
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
-        let rank = self.0.clock().unwrap_or_default();
-        let (turn, ticket) = Waiting::enter(&self.0, request, rank);
-        let made = self.0.attempt(request, Some(&ticket)).await;
-        if !matches!(made, Ok(Attempt::Granted(_) | Attempt::Busy(_))) {
-            self.0.leave_places(request, ticket.given());
-        }
-        Ok(match made.map_err(|error| error.at("redlock", "enqueue").on(&request.name))? {
-            Attempt::Granted(grant) => Enqueued::Granted(grant),
-            Attempt::Busy(busy) => Enqueued::Waiting(Box::new(turn), busy),
-            Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
-        })
+        let made = waiting::enqueue(&self.quorum, request).await;
+        made.map_err(|error| error.at("redlock", "enqueue").on(&request.name))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        let done = self.0.abandon(request).await;
+        let done = release::abandon(&self.quorum, request).await;
         done.map_err(|error| error.at("redlock", "abandon").on(&request.name))
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        let batches = grants.chunks(BATCH).map(|batch| self.0.renew_batch(batch, sent));
+        let batches = grants.chunks(RENEWALS_PER_CALL);
+        let batches = batches.map(|batch| renew_batch(&self.quorum, batch, sent));
         // All at once: one that hangs takes no time from the others.
         futures_util::future::join_all(batches).await.into_iter().flatten().collect()
     }
 
-    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
-        let released = self.0.release(grant, how.keep, how.next).await;
+    async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
+        let ReleaseOptions { keep, next, .. } = options;
+        let released = batch::release(&self.queue, &self.quorum, grant, keep, next).await;
         let (outcome, next) =
             released.map_err(|error| error.at("redlock", "release").on(&grant.name))?;
-        Ok(Released { outcome, next: next.map(Enqueued::Granted) })
+        Ok(Released::new(outcome, next.map(Enqueued::Granted)))
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
-        let raised = self.0.raise(grant, token).await;
+        let raised = admin::raise(&self.quorum, grant, token).await;
         raised.map_err(|error| error.at("redlock", "raise").on(&grant.name))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        self.0.inspect(name).await.map_err(|error| error.at("redlock", "inspect").on(name))
+        let state = admin::inspect(&self.quorum, name).await;
+        state.map_err(|error| error.at("redlock", "inspect").on(name))
     }
 
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
         if from.is_some() {
-            let message = "a listing has one part; allowed is none to begin with";
+            let message = "a listing has one part, which begins without a cursor";
             return Err(Error::new(ErrorKind::InvalidInput, message).at("redlock", "list"));
         }
-        self.0.list().await.map_err(|error| error.at("redlock", "list"))
+        admin::list_held(&self.quorum).await.map_err(|error| error.at("redlock", "list"))
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
-        self.0.force(name).await.map_err(|error| error.at("redlock", "force-release").on(name))
+    async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
+        let freed = release::force_release(&self.quorum, name).await;
+        freed.map_err(|error| error.at("redlock", "force-release").on(name))
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        self.0.init(init).await.map_err(|error| error.at("redlock", "init"))
+        admin::init(&self.quorum, init).await.map_err(|error| error.at("redlock", "init"))
     }
 
     async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
-        let highest = self.0.highest_mark().await;
+        let highest = admin::highest_mark(&self.quorum).await;
         highest.map(Some).map_err(|error| error.at("redlock", "highest-token"))
     }
 
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
-        self.0.refresh().await.map_err(|error| error.at("redlock", "clock"))?;
+        let read = admin::refresh_clocks(&self.quorum).await;
+        read.map_err(|error| error.at("redlock", "clock"))?;
         let (wall, here) = (SystemEnv.wall_micros(), micros(SystemEnv.now()));
-        let difference = self.0.offset().map(|offset| offset + here as i64 - wall as i64);
-        Ok(difference)
+        Ok(self.quorum.offset().map(|offset| offset + here as i64 - wall as i64))
     }
 
     async fn close(&self) {
-        self.0.close(self.0.options.longest_wait() + Duration::from_millis(100)).await;
+        self.quorum.close(self.quorum.options.longest_wait() + CLOSE_REST).await;
     }
 }

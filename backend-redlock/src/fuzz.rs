@@ -3,14 +3,10 @@
 use std::time::Duration;
 
 use backend_redis::node::Value;
+use lock_core::test_util::soup;
 use proptest::{collection::vec, prelude::*};
 
-use crate::{batch::round, operate, peer::Answer, url};
-
-#[path = "../../lock-core/tests/support/soup.rs"]
-mod soup;
-
-use soup::soup;
+use crate::{batch, builder::url, quorum::node::Answer, steps::admin};
 
 const URLS: &[&str] = &[
     "redlock://",
@@ -62,7 +58,7 @@ proptest! {
     #[test]
     fn records(text in soup(RECORDS), bytes: Vec<u8>) {
         for record in [text.as_bytes(), &bytes] {
-            let _ = operate::read_record(record, Duration::ZERO);
+            let _ = admin::read_record(record, Duration::ZERO);
         }
     }
 
@@ -72,7 +68,7 @@ proptest! {
         for at in 0..8 {
             let _ = (answer.number(at), answer.text(at));
         }
-        if let Ok(numbers) = round::read(&answer, [releases, attempts]) {
+        if let Ok(numbers) = batch::read(&answer, [releases, attempts]) {
             prop_assert_eq!(numbers.len(), releases + attempts);
         }
     }

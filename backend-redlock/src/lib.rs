@@ -1,68 +1,60 @@
 //! Locks of leasehold over a quorum of independent Redis servers: Redlock, hardened.
-//! Each is Redis 7.0 or later, or Valkey 7.2 or later, as for `backend_redis`.
+//! Each server is Redis 7.0 or later, or Valkey 7.2 or later, as for `backend_redis`.
 //!
-//! A lock is held by whom a majority of *all* nodes keeps it for. Every operation asks the nodes at
-//! once and answers as soon as a majority is certain either way; who is late is finished with behind:
-//! what a failed attempt was given there is taken back. A node that does not answer in time is not
-//! waited for any more until it has answered a probe. Redlock is antirez's; what is done about each
-//! published objection to it:
+//! A client holds a lock while a majority of *all* nodes keeps it for that client. Every operation asks the nodes
+//! at once and answers as soon as a majority is certain either way. Late answers are dealt with in the background:
+//! what they gave to a failed attempt is taken back. If a node does not answer in time, no call waits for it until
+//! it has answered a probe. The algorithm is antirez's Redlock. This is done about each published objection to it:
 //!
-//! - *A node restarts and has forgotten.* It is in quarantine for one longest lease, and a node in
+//! - *A node restarts and has forgotten its locks.* It is in quarantine for one longest lease, and a node in
 //!   quarantine does not vote.
-//! - *A node's clock jumps.* Every reply carries the node's clock. A node that may be further than the
-//!   clock bound from the median, or whose clock went back, has no vote, and its renewals do not
-//!   count. Twice the bound is taken off every lease's validity.
-//! - *No fencing.* The client proposes a number by the nodes' clock. If a majority stored the same one,
-//!   it is the token; else the highest is written back to nodes whose vote was counted, each of which
-//!   takes it only while the lock is still ours there, before anybody gets the grant.
-//! - *The holder is paused.* Its validity is counted from before the request left, until the instant at
-//!   which a majority may no longer keep the lock; it is told of the loss, and a fence refuses its late
-//!   writes. No lock service can do more.
+//! - *A node's clock jumps.* Every reply carries the node's clock. If that may be further than the clock bound from
+//!   the median, or went back, the node has no vote and its renewals do not count. Twice the bound is taken off
+//!   every lease's validity.
+//! - *No fencing.* The client proposes a number by the nodes' clock. If a majority stored the same number, it is the
+//!   token. Otherwise the highest is written back to nodes whose vote was counted, before the grant is returned. A
+//!   node takes it only while the lock is still the client's there.
+//! - *The holder is paused.* Its validity counts from before the request left, until the instant at which a majority
+//!   may no longer keep the lock. The holder is told of the loss, and a fence refuses its late writes. No lock
+//!   service can do more.
+//! - *A majority forgets a lock on which its holder still relies.* The holder is told. What other nodes have of the
+//!   lock keeps others out until the time is over that the holder was promised.
 //!
-//! - *A majority forgets a lock on which its holder still relies.* The holder is told; what other nodes have
-//!   of the lock keeps others out until the time is over that the holder was promised.
-//!
-//! `tests/model.rs` drives the same decisions through every order of messages, expiries and renewals of
+//! `redlock-model`, a crate of tests, drives the same decisions through every order of messages, expiries and renewals of
 //! two attempts on three nodes, with a crash or a clock's jump, and finds the violation when a guard is
 //! taken away; it says what it does not show.
 //!
 //! # What it still cannot do
-//! - A clock that steps forward past a lease and back again before anybody calls the node goes unseen;
-//!   so do wrong clocks on a majority. etcd, whose leases do not rest on clocks agreeing, is the choice
-//!   where that matters.
-//! - A node that has lost a lock, or was down when it was taken, is not given it again by renewals. A
-//!   lock taken on a bare majority is lost with one more node: its holder is told at once, and nobody
-//!   else gets it before the time is over that the holder was promised.
-//! - Waiters are woken in order of their coming, but nobody is served by right: not `fair`.
+//! - It does not see a clock that steps forward past a lease and back again between two calls of the node, nor wrong
+//!   clocks on a majority. Where that matters, use etcd, whose leases do not rest on clocks that agree.
+//! - If a node has lost a lock, or was down when the lock was taken, renewals do not give it the lock again. A lock
+//!   taken on a bare majority is lost with one more node: its holder is told at once, and no other client gets the
+//!   lock before the time is over that the holder was promised.
+//! - It is not `fair`: waiters are called in the order in which they came, but another client may be faster.
 //! - Only one holder per name; counted permits over a majority would be unsafe.
 //!
 //! # Permissions
 //! On each node a user needs what `backend-redis` lists, and `+zadd +zrange +zrem +zrank +zcard`; the
 //! prefix is `leasehold-redlock` by default.
 
-pub mod clock;
-pub mod token;
-pub mod validity;
-pub mod vote;
+// The support of the tests, which the unit tests share, names the crate from outside.
+#[cfg(test)]
+extern crate self as backend_redlock;
 
-mod acquire;
+pub mod protocol;
+
 mod backend;
-mod ballot;
 mod batch;
-mod config;
+mod builder;
 #[cfg(test)]
 mod fuzz;
-mod guarantees;
-mod held;
-mod lost;
-mod operate;
-mod peer;
+#[cfg(test)]
+#[path = "../tests/inside/mod.rs"]
+mod inside;
 mod quorum;
-mod release;
-mod renew;
-mod round;
 mod scripts;
-mod url;
-mod wake;
+mod steps;
+mod tunables;
+mod waiting;
 
-pub use self::{config::RedlockBuilder, url::connect};
+pub use self::builder::{RedlockBuilder, connect};

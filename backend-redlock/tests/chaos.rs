@@ -6,6 +6,7 @@
 #[path = "chaos/witness.rs"]
 mod witness;
 
+#[path = "all/support/mod.rs"]
 mod support;
 
 use std::{
@@ -271,7 +272,7 @@ async fn eight_clients_under_random_faults() {
     }
     let options = clocks.iter().map(|clock| RedisOptions::new().clock(clock)).collect();
     let mut nodes = Nodes::bare(options).await;
-    let init = Init { first_use: true, longest_lease: Some(LONGEST), ..Init::default() };
+    let init = Init::new().with_first_use(true).with_longest_lease(LONGEST);
     connect(&nodes.url("timeout=5s&node_timeout=2s")).await.init(&init).await.unwrap();
     let url = nodes.proxied_url("timeout=1s&node_timeout=50ms");
     let (resource, end) = (Arc::new(Resource::default()), Arc::new(AtomicBool::new(false)));

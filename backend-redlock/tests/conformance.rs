@@ -30,7 +30,7 @@ impl Harness for OnNodes {
             hosts.join(","),
             self.options
         );
-        let first_use = Init { first_use: true, ..Init::default() };
+        let first_use = Init::new().with_first_use(true);
         backend_redlock::connect(&url).await?.init(&first_use).await?;
         Ok(Store::new(url, servers))
     }

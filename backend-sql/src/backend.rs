@@ -5,8 +5,9 @@ use std::{sync::Arc, sync::atomic::AtomicU64, sync::atomic::Ordering, time::Dura
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
-    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Outcome, Page, Release,
-    Released, Renewal, Request, StoreSettings, SystemEnv, Turn, check_lease, check_token,
+    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Page, ReleaseOptions,
+    ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv, Waiter, check_lease,
+    check_token,
 };
 
 use tokio::time::{Instant as TokioInstant, timeout, timeout_at};
@@ -14,25 +15,13 @@ use tokio::time::{Instant as TokioInstant, timeout, timeout_at};
 use crate::{
     dialect::{Dialect, Handed, Left, Row},
     gate,
-    patience::GRACE,
+    polling::{PollQueues, Polling},
     strategy::{self, Strategy, Taken, Versions},
-    turn::{Lines, Looking},
+    tunables::{
+        ANSWER_IN, FAR, FAR_POLL, GRACE, LONGEST_POLL, PAGE, SHORTEST_LOOK, SWEEP_EVERY,
+        WAIT_FOR_ROWS,
+    },
 };
-
-/// A waiter's poll behind its looks, which in a queue tells that it lives.
-pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
-/// The same of one who has at least so many others before it.
-pub(crate) const FAR_POLL: Duration = Duration::from_secs(1);
-const FAR: u32 = 8;
-/// A sweep every so many releases and clean-ups of a client, the first somewhere among them.
-const SWEEP_EVERY: u64 = 1_000;
-const PAGE: u32 = 200;
-/// What follows a batch of renewals takes no longer than such a part of a lease, as the core gives an answer, or than
-/// a look needs on a busy machine.
-const ANSWER_IN: u32 = 6;
-const SHORTEST_LOOK: Duration = Duration::from_millis(100);
-/// Of that, such a part of a lease is for rows that others have.
-const WAIT_FOR_ROWS: u32 = 12;
 
 /// Locks in an SQL database.
 #[derive(Debug)]
@@ -40,7 +29,7 @@ pub(crate) struct SqlBackend<D> {
     dialect: Arc<D>,
     strategy: Strategy,
     versions: Versions,
-    lines: Arc<Lines<D>>,
+    queues: Arc<PollQueues<D>>,
     releases: AtomicU64,
 }
 
@@ -48,7 +37,7 @@ impl<D: Dialect> SqlBackend<D> {
     pub(crate) fn new(dialect: D, strategy: Strategy) -> Self {
         let dialect = Arc::new(dialect);
         Self {
-            lines: Arc::new(Lines::new(Arc::clone(&dialect))),
+            queues: Arc::new(PollQueues::new(Arc::clone(&dialect))),
             dialect,
             strategy,
             versions: Versions::default(),
@@ -96,7 +85,7 @@ impl<D: Dialect> SqlBackend<D> {
             }
         };
         Ok(match taken {
-            Taken::Yes(token) => Attempt::Granted(Grant::new(request, token)),
+            Taken::Yes(grant) => Attempt::Granted(grant),
             Taken::No(row) if row.as_ref().is_some_and(Row::is_taken) => Attempt::Busy(busy(row)),
             Taken::No(row) => match self.dialect.quarantine().await? {
                 Some(quarantined) => Attempt::Quarantined(quarantined),
@@ -115,14 +104,18 @@ impl<D: Dialect> SqlBackend<D> {
         check_token(token, SystemEnv.wall_micros(), self.guarantees().longest_lease)
     }
 
-    async fn give_back(&self, grant: &Grant, keep: Option<Duration>) -> Result<Outcome, Error> {
+    async fn give_back(
+        &self,
+        grant: &Grant,
+        keep: Option<Duration>,
+    ) -> Result<ReleaseOutcome, Error> {
         match self.dialect.release(grant, keep).await? {
-            Left::NotHeld => return Ok(Outcome::NotHeld),
+            Left::NotHeld => return Ok(ReleaseOutcome::NotHeld),
             Left::Free(version) if keep.is_none() => self.versions.note(&grant.name, version),
             Left::Free(_) | Left::Taken => {}
         }
         self.count().await;
-        Ok(Outcome::Released)
+        Ok(ReleaseOutcome::Released)
     }
 
     /// The same, with the next request of this process.
@@ -137,18 +130,18 @@ impl<D: Dialect> SqlBackend<D> {
         self.count().await;
         let next = match handed {
             Handed::Granted(token) => Enqueued::Granted(Grant::new(next, token)),
-            Handed::Queued(token, turn) => {
-                let busy = Busy { holder: None, token, retry_after: LONGEST_POLL };
-                Enqueued::Waiting(turn, busy)
+            Handed::Queued(token, waiter) => {
+                let busy = Busy::new(None, token, LONGEST_POLL);
+                Enqueued::Waiting(waiter, busy)
             }
         };
-        Ok(Some(Released { outcome: Outcome::Released, next: Some(next) }))
+        Ok(Some(Released::new(ReleaseOutcome::Released, Some(next))))
     }
 
     /// Whether a grant that was not renewed is lost, if that is known by `end`; `None` if another transaction has its
     /// row.
     async fn missing(&self, grant: &Grant, end: TokioInstant) -> Option<Renewal> {
-        // The loss is certain; who has it now is for people.
+        // The loss is certain; the new holder is for people.
         let look = timeout_at(end, self.dialect.look(&grant.name)).await.unwrap_or_else(|_| {
             let message = "the batch was answered before this lock was looked at";
             Err(Error::new(ErrorKind::Timeout, message).on(&grant.name))
@@ -181,9 +174,22 @@ impl<D: Dialect> SqlBackend<D> {
             }
         };
         match answer {
-            Ok(true) => renewed(grant, sent),
-            Ok(false) => self.missing(grant, end).await.unwrap_or(Renewal::Lost(LossReason::Gone)),
+            Ok(Some(lease)) => Renewal::Renewed { from: sent, lease },
+            Ok(None) => self.missing(grant, end).await.unwrap_or(Renewal::Lost(LossReason::Gone)),
             Err(error) => Renewal::Unknown(error),
+        }
+    }
+
+    /// The answer of a step. Where it failed by tables that are of another version, the error says so.
+    async fn explained<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        match answer {
+            Err(error) if error.kind() == ErrorKind::Config => {
+                match self.dialect.check_version().await {
+                    Err(version) if version.kind() == ErrorKind::Config => Err(version),
+                    _ => Err(error),
+                }
+            }
+            answer => answer,
         }
     }
 
@@ -198,21 +204,17 @@ impl<D: Dialect> SqlBackend<D> {
     }
 }
 
-fn renewed(grant: &Grant, sent: Instant) -> Renewal {
-    Renewal::Renewed { from: sent, lease: grant.lease }
-}
-
 fn busy(row: Option<Row>) -> Busy {
     let holder = row.as_ref().and_then(Row::holder);
     let left = row.as_ref().map_or(Duration::ZERO, |row| row.remaining.max(row.others_first));
     let far = row.as_ref().is_some_and(|row| row.before_us >= FAR);
     // However short the lease is, of the far ones none is the next to be served.
     let (left, longest) = if far { (FAR_POLL, FAR_POLL) } else { (left, LONGEST_POLL) };
-    Busy {
+    Busy::new(
         holder,
-        token: row.map_or(FencingToken::ZERO, |row| row.token),
-        retry_after: left.clamp(Duration::from_millis(1), longest),
-    }
+        row.map_or(FencingToken::ZERO, |row| row.token),
+        left.clamp(Duration::from_millis(1), longest),
+    )
 }
 
 /// Adds to errors which operation of which backend failed.
@@ -233,6 +235,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn identity(&self) -> Result<String, Error> {
+        self.dialect.check_version().await.during::<D>("identity")?;
         let own = self.dialect.identity().await.during::<D>("identity")?;
         Ok(format!("{}:{own}", D::KIND))
     }
@@ -242,20 +245,21 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
-        self.attempt(request).await.during::<D>("acquire")
+        self.explained(self.attempt(request).await).await.during::<D>("acquire")
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
         // Before the attempt, which then queues if it is refused.
-        let place = Arc::clone(&self.dialect).place(request);
-        Ok(match self.attempt(request).await.during::<D>("enqueue")? {
+        let waiter = Arc::clone(&self.dialect).waiter(request);
+        let attempt = self.explained(self.attempt(request).await).await;
+        Ok(match attempt.during::<D>("enqueue")? {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
             Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
             Attempt::Busy(busy) => {
-                let look = || -> Box<dyn Turn> {
-                    Box::new(Looking::new(Arc::clone(&self.lines), request.clone()))
+                let look = || -> Box<dyn Waiter> {
+                    Box::new(Polling::new(Arc::clone(&self.queues), request.clone()))
                 };
-                Enqueued::Waiting(place.unwrap_or_else(look), busy)
+                Enqueued::Waiting(waiter.unwrap_or_else(look), busy)
             }
         })
     }
@@ -267,7 +271,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
             self.count().await;
             Ok(())
         };
-        abandon.await.during::<D>("abandon")
+        self.explained(abandon.await).await.during::<D>("abandon")
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
@@ -275,19 +279,18 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         let batch = timeout(limit, self.dialect.renew(grants)).await.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Timeout, "the renewals had no answer in time"))
         });
-        let there = match batch.during::<D>("renew") {
-            Ok(there) => there,
+        let leases = match self.explained(batch).await.during::<D>("renew") {
+            Ok(leases) => leases,
             Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.clone())).collect(),
         };
         // The others' answers wait for what is looked at, and for those whose rows others have.
         let shortest = grants.iter().map(|grant| grant.lease).min().unwrap_or_default();
         let end = TokioInstant::now() + (shortest / ANSWER_IN).max(SHORTEST_LOOK);
         let mut answers = Vec::with_capacity(grants.len());
-        for (grant, there) in grants.iter().zip(there) {
-            answers.push(if there {
-                Some(renewed(grant, sent))
-            } else {
-                self.missing(grant, end).await
+        for (grant, lease) in grants.iter().zip(leases) {
+            answers.push(match lease {
+                Some(lease) => Some(Renewal::Renewed { from: sent, lease }),
+                None => self.missing(grant, end).await,
             });
         }
         let waiting = answers.iter().filter(|answer| answer.is_none()).count().max(1);
@@ -298,21 +301,24 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         answers.into_iter().flatten().collect()
     }
 
-    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+    async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
         let _pass = gate::call(self.dialect.gate()).await.during::<D>("release")?;
-        if let (None, Some(next)) = (how.keep, how.next)
-            && let Some(released) = self.hand_on(grant, next).await.during::<D>("release")?
+        if let (None, Some(next)) = (options.keep, options.next)
+            && let Some(released) =
+                self.explained(self.hand_on(grant, next).await).await.during::<D>("release")?
         {
             return Ok(released);
         }
-        let outcome = self.give_back(grant, how.keep).await.during::<D>("release")?;
+        let outcome = self.explained(self.give_back(grant, options.keep).await).await;
+        let outcome = outcome.during::<D>("release")?;
         Ok(Released::plain(outcome))
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         self.check_token(token).during::<D>("raise")?;
         let _pass = gate::call(self.dialect.gate()).await.during::<D>("raise")?;
-        if self.dialect.raise(grant, token).await.during::<D>("raise")? {
+        let raised = self.explained(self.dialect.raise(grant, token).await).await;
+        if raised.during::<D>("raise")? {
             return Ok(());
         }
         let message = "the grant whose token was to be raised is gone";
@@ -320,24 +326,25 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        let row = self.dialect.look(name).await.during::<D>("inspect")?;
+        let row = self.explained(self.dialect.look(name).await).await.during::<D>("inspect")?;
         Ok(row.map(Row::into_state))
     }
 
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
         let after = from.unwrap_or_default();
-        let rows = self.dialect.list(&after, PAGE).await.during::<D>("list")?;
+        let rows = self.explained(self.dialect.list(&after, PAGE).await).await;
+        let rows = rows.during::<D>("list")?;
         Ok(page(rows, PAGE as usize))
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
+    async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
         let _pass = gate::call(self.dialect.gate()).await.during::<D>("force-release")?;
-        let freed = self.dialect.force(name).await.during::<D>("force-release")?;
-        Ok(if freed { Outcome::Released } else { Outcome::NotHeld })
+        let freed = self.explained(self.dialect.force(name).await).await;
+        let freed = freed.during::<D>("force-release")?;
+        Ok(if freed { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        init.refuse_reset_tokens().during::<D>("init")?;
         self.dialect.init(init).await.during::<D>("init")
     }
 
@@ -346,6 +353,13 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         let clock = self.dialect.clock_micros().await.during::<D>("check")?;
         let middle = before.midpoint(SystemEnv.wall_micros());
         Ok(clock.map(|clock| clock - middle.cast_signed()))
+    }
+
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        self.dialect.check_version().await.during::<D>("check")?;
+        let highest = self.dialect.highest_token().await.during::<D>("check")?;
+        let highest = u64::try_from(highest).unwrap_or(0);
+        Ok(Some(FencingToken::new(highest).unwrap_or(FencingToken::MAX)))
     }
 
     async fn close(&self) {
@@ -359,7 +373,7 @@ fn page(rows: Vec<Row>, limit: usize) -> Page {
     let next = rows.last().filter(|_| full).map(|row| row.name.as_str().to_owned());
     // A lease may have ended since the rows were read.
     let held = rows.into_iter().map(Row::into_state).filter(|state| state.holder.is_some());
-    Page { locks: held.collect(), next }
+    Page::new(held.collect(), next)
 }
 
 #[cfg(test)]

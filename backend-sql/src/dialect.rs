@@ -5,16 +5,16 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use lock_core::{
     Error, ErrorKind, FencingToken, Grant, Guarantees, Holder, Init, LockName, LockState, OwnerId,
-    OwnerLabel, Quarantined, Request, StoreSettings, Turn,
+    OwnerLabel, Quarantined, Request, StoreSettings, Waiter,
 };
 
-use crate::gate::Gate;
+use crate::{error::USED_UP, gate::Gate};
 
 /// One name's row.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) name: LockName,
-    /// Whoever holds it now, or last did.
+    /// The holder, or the last one.
     pub(crate) owner: Option<OwnerId>,
     /// `None` where it cannot be read.
     pub(crate) label: Option<OwnerLabel>,
@@ -28,7 +28,7 @@ pub(crate) struct Row {
     pub(crate) others_first: Duration,
     /// How many wait, where there is a queue.
     pub(crate) waiting: Option<u64>,
-    /// How many of them wait before the place that this was read for.
+    /// How many of them wait before the entry that this was read for.
     pub(crate) before_us: u32,
     /// Whether the statement that read this has granted it to the request that it was for, or renewed it.
     pub(crate) granted: bool,
@@ -41,7 +41,7 @@ pub(crate) enum Left {
     NotHeld,
     /// A row with this version, free or kept for a last while.
     Free(i64),
-    /// The lock was given to whoever waited.
+    /// The lock was given to the first waiter.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only it hands over"))]
     Taken,
 }
@@ -60,7 +60,7 @@ pub(crate) enum Handed {
     /// It holds the lock, with this token.
     Granted(FencingToken),
     /// It is at the end of the queue, behind the one that was granted this token.
-    Queued(FencingToken, Box<dyn Turn>),
+    Queued(FencingToken, Box<dyn Waiter>),
 }
 
 /// That of [`Holder::unreadable`], which is nobody's.
@@ -108,9 +108,7 @@ impl Row {
     pub(crate) fn holder(&self) -> Option<Holder> {
         let owner = self.owner.filter(|_| self.is_held())?;
         Some(match &self.label {
-            Some(label) if owner != UNREADABLE => {
-                Holder { owner, label: label.clone(), remaining: self.remaining }
-            }
+            Some(label) if owner != UNREADABLE => Holder::new(owner, label.clone(), self.remaining),
             _ => Holder::unreadable(self.remaining),
         })
     }
@@ -120,7 +118,7 @@ impl Row {
         let kept = self.kept && holder.is_some();
         let state = LockState::new(self.name, holder, self.token).with_kept(kept);
         match self.waiting {
-            Some(places) => state.with_waiting(places),
+            Some(entries) => state.with_waiting(entries),
             None => state,
         }
     }
@@ -129,7 +127,7 @@ impl Row {
 /// The token in a column.
 pub(crate) fn token_of(stored: i64) -> Result<FencingToken, Error> {
     let token = u64::try_from(stored).ok().and_then(FencingToken::new);
-    token.ok_or_else(|| Error::new(ErrorKind::Config, "the fencing tokens are used up"))
+    token.ok_or_else(|| Error::new(ErrorKind::Config, USED_UP))
 }
 
 /// A database: each method is one statement, or one transaction, and ends within the time limit of a
@@ -151,6 +149,11 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
 
     /// Takes the store's settings over, once, or refuses the store if they are not what we were told.
     async fn agree_once(&self) -> Result<(), Error>;
+
+    /// Refuses tables of another version, as the settings have it now. They are looked at when a client connects and
+    /// when a statement does not fit the tables: `init` of a newer version renames a column in the same step, so that each
+    /// statement of an older client fails by itself and costs nothing.
+    async fn check_version(&self) -> Result<(), Error>;
 
     fn guarantees(&self) -> Arc<Guarantees>;
 
@@ -181,7 +184,7 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     }
 
     /// Whether this is to be [looked at](Dialect::look_to_take) before anything else: others held the name or waited
-    /// for it when this client last heard, or the request has a place.
+    /// for it when this client last heard, or the request has an entry in the queue.
     fn looks_first(&self, _request: &Request) -> bool {
         false
     }
@@ -191,19 +194,19 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
 
     /// The same for somebody who wants the lock, which may write: a database that meets rows of clocks
     /// that it does not share lets their leases count from here on; one that has a queue looks after
-    /// it, and in the same step grants what is free to a request that has a [`place`](Dialect::place), or enters it.
+    /// it, and in the same step grants what is free to a request that has a [`waiter`](Dialect::waiter), or enters it.
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
         self.look(&request.name).await
     }
 
-    /// Gives a request a place in this client, with which its refused attempts then queue; `None` where
+    /// The handle by which a request waits in the store's queue: its refused attempts then enter it. `None` where
     /// waiters have to look for themselves.
-    fn place(self: Arc<Self>, _request: &Request) -> Option<Box<dyn Turn>> {
+    fn waiter(self: Arc<Self>, _request: &Request) -> Option<Box<dyn Waiter>> {
         None
     }
 
     /// For each of these names, of which there are not too many for one statement, whether it is worth asking for;
-    /// cheap. Asked where there is no [`place`](Dialect::place).
+    /// cheap. Asked where there is no [`waiter`](Dialect::waiter).
     async fn free(&self, names: &[&LockName]) -> Result<Vec<bool>, Error> {
         let mut free = Vec::with_capacity(names.len());
         for name in names {
@@ -212,13 +215,14 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
         Ok(free)
     }
 
-    /// Renews a batch; for each, whether it was there. One whose row another transaction has counts as not there:
-    /// whoever waited for it would keep the rows of the others meanwhile, and be late for them.
-    async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error>;
+    /// Renews a batch. For each, the lease that was set: what the grant asks for, or the store's longest lease where that is
+    /// shorter now; `None` if it was not there. One whose row another transaction has counts as not there: a statement that
+    /// waits for it would keep the rows of the others meanwhile, and be late for them.
+    async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error>;
 
-    /// Renews one, and waits for its row; whether it was there.
-    async fn renew_one(&self, grant: &Grant) -> Result<bool, Error> {
-        Ok(self.renew(&[grant]).await? == [true])
+    /// Renews one, and waits for its row.
+    async fn renew_one(&self, grant: &Grant) -> Result<Option<Duration>, Error> {
+        Ok(self.renew(&[grant]).await?.pop().flatten())
     }
 
     /// Frees a grant, or lets it run out in `keep`.
@@ -260,6 +264,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
 
     /// The store's clock, in microseconds since 1970; `None` where it is this machine's.
     async fn clock_micros(&self) -> Result<Option<i64>, Error>;
+
+    /// The highest token of all rows, and of what was forgotten.
+    async fn highest_token(&self) -> Result<i64, Error>;
 
     /// Ends connections.
     async fn close(&self);

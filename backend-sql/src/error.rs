@@ -25,6 +25,9 @@ impl Failure {
     }
 }
 
+/// That no larger token can be granted.
+pub(crate) const USED_UP: &str = "the fencing tokens are used up, since a token is at the limit; see `leasehold init --help`, --reset-tokens";
+
 /// An error that no database-specific rule knows better. Its message names no values, since the
 /// driver may put a password into its own only when parsing a URL, which we do ourselves.
 pub(crate) fn general(error: sqlx::Error) -> Error {

@@ -2,14 +2,10 @@
 
 use std::time::Duration;
 
+use lock_core::test_util::soup;
 use proptest::prelude::*;
 
 use crate::{Strategy as Rows, dialect};
-
-#[path = "../../lock-core/tests/support/soup.rs"]
-mod soup;
-
-use soup::soup;
 
 const URLS: &[&str] = &[
     "sqlite:",

@@ -10,6 +10,7 @@
 //! | `postgres` | PostgreSQL | [`postgres`] |
 //! | `mysql` | MySQL, MariaDB | [`mysql`] |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // Without a database nothing uses the flow.
 #![cfg_attr(
     not(any(feature = "mysql", feature = "postgres", feature = "sqlite")),
@@ -22,15 +23,14 @@ mod error;
 #[cfg(test)]
 mod fuzz;
 mod gate;
-mod patience;
+mod polling;
+mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-mod reach;
+mod servers;
 mod settings;
 mod strategy;
 mod tables;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod tls;
-mod turn;
+mod tunables;
 
 #[cfg(feature = "mysql")]
 pub mod mysql;
@@ -38,5 +38,8 @@ pub mod mysql;
 pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+
+// Builders take its pools and options, fences its connections.
+pub use sqlx;
 
 pub use self::strategy::Strategy;

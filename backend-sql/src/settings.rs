@@ -3,10 +3,28 @@
 use std::time::Duration;
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-use lock_core::Link;
-use lock_core::{Error, ErrorKind, StoreSettings};
+use lock_core::ConnectionSecurity;
+use lock_core::{Error, ErrorKind, StoreSettings, check_record_version};
 
-use crate::{Strategy, tables::Tables};
+use crate::{
+    Strategy,
+    tables::Tables,
+    tunables::{LONGEST_LEASE, TIMEOUT, TIMEOUTS},
+};
+
+/// The version of the tables, their contents and the statements. A step to another version renames a column
+/// that every statement of an older client names: see [`Dialect::check_version`](crate::dialect::Dialect::check_version).
+pub(crate) const RECORD_VERSION: i64 = 1;
+
+/// Refuses tables of another version.
+pub(crate) fn check_version(stored: i64) -> Result<(), Error> {
+    check_record_version(&stored.to_string(), RECORD_VERSION.cast_unsigned())
+}
+
+/// Whether `init` upgrades tables of this version.
+pub(crate) fn is_older(stored: i64) -> bool {
+    stored < RECORD_VERSION
+}
 
 /// The options that all databases share.
 #[derive(Clone, Debug)]
@@ -20,7 +38,7 @@ pub(crate) struct Settings {
     pub(crate) plaintext: bool,
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     /// How the connection is protected.
-    pub(crate) link: Link,
+    pub(crate) connection: ConnectionSecurity,
 }
 
 impl Default for Settings {
@@ -29,11 +47,11 @@ impl Default for Settings {
             strategy: Strategy::default(),
             prefix: Tables::DEFAULT_PREFIX.to_owned(),
             longest_lease: None,
-            timeout: Duration::from_secs(5),
+            timeout: TIMEOUT,
             #[cfg(any(feature = "mysql", feature = "postgres"))]
             plaintext: false,
             #[cfg(any(feature = "mysql", feature = "postgres"))]
-            link: Link::Plain,
+            connection: ConnectionSecurity::Plain,
         }
     }
 }
@@ -41,14 +59,12 @@ impl Default for Settings {
 impl Settings {
     /// Their names in a URL.
     pub(crate) const KEYS: &str = "strategy, table_prefix, longest_lease, timeout";
-    /// The longest `longest_lease`.
-    const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
     /// Takes over one option of a URL; `false` if it is none of these.
     pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<bool, Error> {
         let duration = || {
             humantime::parse_duration(value).map_err(|_| {
-                refusal(format!("{key}={value} in the URL is no duration; allowed is such as 30s"))
+                refusal(format!("{key}={value} in the URL is no duration; it must be such as 30s"))
             })
         };
         match key {
@@ -65,9 +81,15 @@ impl Settings {
     pub(crate) fn check(&self, shortest: Duration) -> Result<Tables, Error> {
         let tables = Tables::new(&self.prefix)?;
         check_longest(self.longest_lease.unwrap_or(shortest), shortest)?;
-        if self.timeout < Duration::from_millis(1) || self.timeout > Duration::from_secs(3600) {
-            let shown = humantime::format_duration(self.timeout);
-            return Err(refusal(format!("timeout {shown} is not allowed; allowed are 1ms to 1h")));
+        let [shortest, longest] = TIMEOUTS;
+        if !(shortest..=longest).contains(&self.timeout) {
+            let show = humantime::format_duration;
+            return Err(refusal(format!(
+                "timeout {} is not allowed; it must be between {} and {}",
+                show(self.timeout),
+                show(shortest),
+                show(longest)
+            )));
         }
         Ok(tables)
     }
@@ -80,11 +102,11 @@ impl Settings {
 
 /// Whether a store whose shortest lease is `shortest` may have this longest one.
 pub(crate) fn check_longest(longest: Duration, shortest: Duration) -> Result<(), Error> {
-    let most = Settings::LONGEST;
+    let most = LONGEST_LEASE;
     if longest < shortest || longest > most {
         let show = humantime::format_duration;
         return Err(refusal(format!(
-            "longest lease {} is not allowed; allowed are {} to {}",
+            "longest lease {} is not allowed; it must be between {} and {}",
             show(longest),
             show(shortest),
             show(most)
@@ -149,6 +171,41 @@ macro_rules! setters {
 }
 pub(crate) use setters;
 
+/// The setters of the databases that have a server.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+macro_rules! server_setters {
+    ($builder:ident, $pool:ty, $options:ty) => {
+        impl $builder {
+            /// The database of a pool that you have. A statement of ours takes one of its connections for
+            /// less than a millisecond, and one that waits for others' rows for up to the time limit; a waiter keeps none.
+            /// Of three connections or more one is left for releases and one for renewals. Unless the pool was made with
+            /// `test_before_acquire(false)`, each statement costs a second round trip. PostgreSQL opens one more connection,
+            /// with the pool's options, for messages to waiters.
+            #[must_use]
+            pub fn with_pool(pool: $pool) -> Self {
+                Self::new(Reached::Pool(pool))
+            }
+
+            /// A database by its connection's options, with a pool of our own of up to 5 connections: three for attempts,
+            /// and one each for releases and renewals.
+            #[must_use]
+            pub fn with_options(options: $options) -> Self {
+                Self::new(Reached::Options(Box::new(options)))
+            }
+
+            /// Whether a password may go over a network unencrypted, to any server that answers for the host. Where TLS is not
+            /// demanded and the host is not this machine, that is refused otherwise. Default: no.
+            #[must_use]
+            pub fn plaintext(mut self, allowed: bool) -> Self {
+                self.settings.plaintext = allowed;
+                self
+            }
+        }
+    };
+}
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) use server_setters;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,10 +225,9 @@ mod tests {
         assert_eq!((settings.strategy, &*settings.prefix), (Strategy::Optimistic, "x"));
         assert_eq!(settings.longest_lease, Some(Duration::from_secs(60)));
         assert_eq!(settings.timeout, Duration::from_secs(2));
-        for (key, value, part) in [
-            ("strategy", "x", "allowed are primary-key and optimistic"),
-            ("timeout", "x", "timeout=x"),
-        ] {
+        for (key, value, part) in
+            [("strategy", "x", "must be primary-key or optimistic"), ("timeout", "x", "timeout=x")]
+        {
             let error = settings.set(key, value).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             assert!(error.to_string().contains(part), "{error}");
@@ -182,11 +238,11 @@ mod tests {
     fn what_is_not_allowed_is_said_with_what_is() {
         let shortest = Duration::from_millis(10);
         for (settings, part) in [
-            (Settings { timeout: Duration::ZERO, ..Settings::default() }, "1ms to 1h"),
+            (Settings { timeout: Duration::ZERO, ..Settings::default() }, "between 1ms and 1h"),
             (Settings { prefix: String::new(), ..Settings::default() }, "1 to 40"),
             (
                 Settings { longest_lease: Some(shortest / 2), ..Settings::default() },
-                "10ms to 7days",
+                "between 10ms and 7days",
             ),
         ] {
             let error = settings.check(shortest).unwrap_err();

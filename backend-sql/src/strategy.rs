@@ -1,16 +1,14 @@
 //! How a lock is taken: the two strategies, written once for all databases.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    str::FromStr,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::HashMap, fmt, str::FromStr};
 
-use lock_core::{Error, ErrorKind, FencingToken, Grant, LockName, Request};
+use lock_core::{Error, ErrorKind, Grant, LockName, Mutex, Request};
 use serde::Deserialize;
 
-use crate::dialect::{Dialect, Row};
+use crate::{
+    dialect::{Dialect, Row},
+    tunables::{REMEMBERED_NAMES, TRIES},
+};
 
 /// How a lock is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -43,7 +41,7 @@ impl FromStr for Strategy {
             "optimistic" => Ok(Self::Optimistic),
             other => {
                 let message = format!(
-                    "strategy {other:?} is not known; allowed are primary-key and optimistic"
+                    "strategy {other:?} is not known; it must be primary-key or optimistic"
                 );
                 Err(Error::new(ErrorKind::InvalidInput, message))
             }
@@ -54,14 +52,11 @@ impl FromStr for Strategy {
 /// What an attempt came to.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// It is ours, with this token.
-    Yes(FencingToken),
+    /// It is ours.
+    Yes(Grant),
     /// It is another's; or it was free and was snatched away, or is not to be had by this owner.
     No(Option<Row>),
 }
-
-/// How often an attempt looks again when the row changes under it.
-const TRIES: usize = 3;
 
 /// The primary key: one statement takes the lock or does nothing.
 pub(crate) async fn primary_key<D: Dialect>(
@@ -74,14 +69,14 @@ pub(crate) async fn primary_key<D: Dialect>(
         && versions.recall(&request.name).is_some()
         && let Some(token) = dialect.retake(request, None).await?
     {
-        return Ok(Taken::Yes(token));
+        return Ok(Taken::Yes(Grant::new(request, token)));
     }
     let mut last = None;
     for _ in 0..TRIES {
         if !std::mem::take(&mut looks_first)
             && let Some(token) = dialect.insert(request).await?
         {
-            return Ok(Taken::Yes(token));
+            return Ok(Taken::Yes(Grant::new(request, token)));
         }
         match dialect.look_to_take(request).await? {
             Some(row) if row.is_taken() => return held(dialect, request, row).await,
@@ -94,14 +89,16 @@ pub(crate) async fn primary_key<D: Dialect>(
 /// A row that is held, or that others take first. Where it is our own by an earlier attempt, that is
 /// the same grant, with the lease anew.
 async fn held<D: Dialect>(dialect: &D, request: &Request, row: Row) -> Result<Taken, Error> {
+    let mut ours = Grant::new(request, row.token);
     if row.granted {
-        return Ok(Taken::Yes(row.token));
+        return Ok(Taken::Yes(ours));
     }
-    if row.is_held() && row.owner == Some(request.owner) {
-        let ours = Grant::new(request, row.token);
-        if dialect.renew_one(&ours).await? {
-            return Ok(Taken::Yes(row.token));
-        }
+    if row.is_held()
+        && row.owner == Some(request.owner)
+        && let Some(lease) = dialect.renew_one(&ours).await?
+    {
+        ours.lease = lease;
+        return Ok(Taken::Yes(ours));
     }
     Ok(Taken::No(Some(row)))
 }
@@ -130,7 +127,7 @@ pub(crate) async fn optimistic<D: Dialect>(
             },
         };
         if let Some(token) = taken {
-            return Ok(Taken::Yes(token));
+            return Ok(Taken::Yes(Grant::new(request, token)));
         }
     }
     Ok(Taken::No(last))
@@ -142,11 +139,9 @@ pub(crate) async fn optimistic<D: Dialect>(
 pub(crate) struct Versions(Mutex<HashMap<LockName, i64>>);
 
 impl Versions {
-    const MOST: usize = 10_000;
-
     pub(crate) fn note(&self, name: &LockName, version: i64) {
-        let mut versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if versions.len() >= Self::MOST {
+        let mut versions = self.0.lock();
+        if versions.len() >= REMEMBERED_NAMES {
             versions.clear();
         }
         versions.insert(name.clone(), version);
@@ -154,6 +149,6 @@ impl Versions {
 
     /// Each is used once.
     fn recall(&self, name: &LockName) -> Option<i64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name)
+        self.0.lock().remove(name)
     }
 }

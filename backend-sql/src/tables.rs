@@ -2,12 +2,13 @@
 
 use lock_core::{Error, ErrorKind};
 
-/// The longest prefix: with what is appended, a name stays below PostgreSQL's 63 bytes.
-const LONGEST: usize = 40;
+use crate::tunables::LONGEST_NAME;
 
 /// The tables of one store: `PREFIX_locks` and its like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tables {
+    /// `None` where statements name no schema.
+    schema: Option<String>,
     prefix: String,
 }
 
@@ -17,27 +18,55 @@ impl Tables {
     /// # Errors
     /// `InvalidInput` for a prefix that is empty, too long, or not of plain characters.
     pub(crate) fn new(prefix: &str) -> Result<Self, Error> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if prefix.is_empty() || prefix.len() > LONGEST || !prefix.chars().all(plain) {
-            let shown: String = prefix.chars().take(LONGEST).collect();
-            let message = format!(
-                "table prefix {shown:?} is not allowed; allowed are 1 to {LONGEST} of the characters \
-                 A-Z a-z 0-9 _"
-            );
-            return Err(Error::new(ErrorKind::InvalidInput, message));
-        }
-        Ok(Self { prefix: prefix.to_owned() })
+        check("table prefix", prefix)?;
+        Ok(Self { schema: None, prefix: prefix.to_owned() })
+    }
+
+    /// The same in this schema, which every statement then names.
+    ///
+    /// # Errors
+    /// `InvalidInput` as for a prefix.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn in_schema(self, schema: &str) -> Result<Self, Error> {
+        check("schema", schema)?;
+        Ok(Self { schema: Some(schema.to_owned()), ..self })
     }
 
     /// A statement's text with the tables' names in it, quoted by the same mark on both sides.
     pub(crate) fn fill(&self, text: &str, quote: char) -> String {
         let mut text = text.to_owned();
+        let schema = self.schema.as_ref();
+        let schema = schema.map(|schema| format!("{quote}{schema}{quote}.")).unwrap_or_default();
         for table in ["locks", "seen", "abandoned", "settings", "marker", "fence"] {
-            let name = format!("{quote}{}_{table}{quote}", self.prefix);
+            let name = format!("{schema}{quote}{}_{table}{quote}", self.prefix);
             text = text.replace(&format!("{{{table}}}"), &name);
         }
         text
     }
+}
+
+/// Whether a line of a statement is sent: comments are not, but those before a line that tests leave out.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) fn is_sent(line: &str) -> bool {
+    let line = line.trim_start();
+    !line.starts_with("--") || line.starts_with("-- guard: ")
+}
+
+/// Whether a name needs nothing but quotes around it.
+fn check(what: &str, name: &str) -> Result<(), Error> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(plain) {
+        return Ok(());
+    }
+    // Behind an `@` it may be the rest of a password that was not encoded.
+    let shown = match name.contains('@') {
+        true => String::new(),
+        false => format!(" {:?}", name.chars().take(LONGEST_NAME).collect::<String>()),
+    };
+    let message = format!(
+        "{what}{shown} is not allowed; it must be 1 to {LONGEST_NAME} of the characters A-Z a-z 0-9 _"
+    );
+    Err(Error::new(ErrorKind::InvalidInput, message))
 }
 
 #[cfg(test)]
@@ -49,9 +78,16 @@ mod tests {
         for bad in ["", "a\"b", "a b", "a;b", "ä", &"x".repeat(41)] {
             let error = Tables::new(bad).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
-            assert!(error.to_string().contains("allowed are 1 to 40"), "{error}");
+            assert!(error.to_string().contains("must be 1 to 40"), "{error}");
+            #[cfg(feature = "postgres")]
+            Tables::new("app").unwrap().in_schema(bad).unwrap_err();
         }
         let tables = Tables::new("app_1").unwrap();
         assert_eq!(tables.fill("SELECT 1 FROM {locks}", '"'), "SELECT 1 FROM \"app_1_locks\"");
+        #[cfg(feature = "postgres")]
+        assert_eq!(
+            tables.in_schema("Own").unwrap().fill("FROM {locks}", '"'),
+            "FROM \"Own\".\"app_1_locks\""
+        );
     }
 }

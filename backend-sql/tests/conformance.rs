@@ -1,50 +1,128 @@
-//! The suite over SQLite, by both strategies.
+//! The suite over each database, by both strategies, each on a server or in a file of its own; over PostgreSQL also through a
+//! pooler that gives each transaction another session and tracks no prepared statements, which nobody tells the clients.
 
 use std::{process::ExitCode, sync::Arc};
 
 use async_trait::async_trait;
-use conformance_tests::{Harness, SetUpError, Store};
-use lock_core::{Backend, Error};
+use backend_sql::{mysql, postgres, sqlite};
+use conformance_tests::{
+    Harness, SetUpError, Store,
+    kit::{Mariadb, MariadbOptions, Pgbouncer, Postgres, PostgresOptions, Server as _},
+};
+use lock_core::{Backend, Error, Init};
 
-struct Sqlite {
+/// What does not apply where waiters look for themselves: there is no queue.
+const NO_QUEUE: &[&str] = &[
+    "places_are_served_in_order",
+    "nobody_barges_past_a_place",
+    "a_withdrawn_place_is_passed_over",
+    "a_dead_place_is_passed_over_in_time",
+    "a_request_that_a_release_carries_goes_to_the_end",
+    "leaving_a_place_gives_back_what_it_was_granted",
+    "who_stands_further_back_asks_more_seldom",
+    "a_release_does_not_wake_the_whole_herd",
+];
+
+#[derive(Clone, Copy)]
+enum Database {
+    Sqlite,
+    Mysql,
+    Postgres,
+    Pooled,
+}
+
+struct OnSql {
     name: &'static str,
+    database: Database,
     strategy: &'static str,
 }
 
+impl OnSql {
+    /// A database without tables.
+    async fn empty(&self) -> Result<Store, SetUpError> {
+        let strategy = self.strategy;
+        Ok(match self.database {
+            Database::Sqlite => {
+                let folder = tempfile::tempdir()?;
+                let path = folder.path().join("locks.db");
+                Store::new(format!("sqlite:{}?strategy={strategy}", path.display()), folder)
+            }
+            Database::Mysql => {
+                let server = Mariadb::start(MariadbOptions::new()).await?;
+                let address = server.address();
+                let url = format!("mysql://root@{address}/test?ssl-mode=disabled");
+                Store::new(format!("{url}&strategy={strategy}"), server)
+            }
+            Database::Postgres => {
+                let server = Postgres::start(PostgresOptions::new()).await?;
+                let address = server.address();
+                let url = format!("postgres://postgres@{address}/postgres?strategy={strategy}");
+                Store::new(url, server)
+            }
+            Database::Pooled => {
+                let server = Postgres::start(PostgresOptions::new()).await?;
+                let pooler = Pgbouncer::start(&server, 3).await?;
+                let address = pooler.address();
+                let url = format!("postgres://postgres@{address}/postgres?strategy={strategy}");
+                // The pooler goes first.
+                Store::new(url, (pooler, server))
+            }
+        })
+    }
+}
+
 #[async_trait]
-impl Harness for Sqlite {
+impl Harness for OnSql {
     fn name(&self) -> &'static str {
         self.name
     }
 
     async fn start(&self) -> Result<Store, SetUpError> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("locks.db");
-        Ok(Store::new(format!("sqlite:{}?strategy={}", path.display(), self.strategy), folder))
+        let store = self.empty().await?;
+        let backend = self.connect(&store.address).await?;
+        backend.init(&Init::default()).await?;
+        let promised = backend.guarantees();
+        let (push, fair) = match self.database {
+            Database::Sqlite | Database::Mysql => (false, false),
+            Database::Postgres => (true, true),
+            Database::Pooled => (false, true),
+        };
+        if (promised.push, promised.fair) != (push, fair) {
+            return Err(format!("not what was to be promised: {promised:?}").into());
+        }
+        Ok(store)
     }
 
     async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
-        backend_sql::sqlite::connect(address).await
+        match self.database {
+            Database::Sqlite => sqlite::connect(address).await,
+            Database::Mysql => mysql::connect(address).await,
+            Database::Postgres | Database::Pooled => postgres::connect(address).await,
+        }
     }
 
     fn skips(&self) -> &'static [&'static str] {
-        // Waiters look for themselves: there is no queue.
-        &[
-            "places_are_served_in_order",
-            "nobody_barges_past_a_place",
-            "a_withdrawn_place_is_passed_over",
-            "a_dead_place_is_passed_over_in_time",
-            "a_request_that_a_release_carries_goes_to_the_end",
-            "leaving_a_place_gives_back_what_it_was_granted",
-            "who_stands_further_back_asks_more_seldom",
-            "a_release_does_not_wake_the_whole_herd",
-        ]
+        match self.database {
+            Database::Sqlite | Database::Mysql => NO_QUEUE,
+            Database::Postgres => &[],
+            // Nothing is told through a pooler.
+            Database::Pooled => &["a_release_does_not_wake_the_whole_herd"],
+        }
     }
 }
 
 fn main() -> ExitCode {
-    conformance_tests::main(vec![
-        Arc::new(Sqlite { name: "sqlite/primary-key", strategy: "primary-key" }),
-        Arc::new(Sqlite { name: "sqlite/optimistic", strategy: "optimistic" }),
-    ])
+    let harness = |(name, database, strategy)| -> Arc<dyn Harness> {
+        Arc::new(OnSql { name, database, strategy })
+    };
+    let all = [
+        ("sqlite/primary-key", Database::Sqlite, "primary-key"),
+        ("sqlite/optimistic", Database::Sqlite, "optimistic"),
+        ("mysql/primary-key", Database::Mysql, "primary-key"),
+        ("mysql/optimistic", Database::Mysql, "optimistic"),
+        ("postgres/primary-key", Database::Postgres, "primary-key"),
+        ("postgres/optimistic", Database::Postgres, "optimistic"),
+        ("postgres/pooled", Database::Pooled, "primary-key"),
+    ];
+    conformance_tests::main(all.map(harness).to_vec())
 }

@@ -7,13 +7,14 @@
 
 use std::{any::Any, sync::Arc, time::Duration};
 
+use backend_migration::{Migration, Phase};
 use benchmarks::{Meter, Round, Table};
 use conformance_tests::kit::{
     Etcd, EtcdOptions, Postgres, PostgresOptions, Redis, RedisOptions, Server as _,
 };
 use lock_core::{
-    Backend, Env as _, FencingToken, Init, LockName, Migration, OwnerId, OwnerLabel, Phase,
-    Release, Request, SystemEnv,
+    Backend, Env as _, FencingToken, Init, LockName, OwnerId, OwnerLabel, ReleaseOptions, Request,
+    SystemEnv,
 };
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
@@ -33,7 +34,7 @@ impl Meter for Here {
 }
 
 async fn ready(store: Arc<dyn Backend>) -> Arc<dyn Backend> {
-    store.init(&Init { first_use: true, ..Init::default() }).await.unwrap();
+    store.init(&Init::new().with_first_use(true)).await.unwrap();
     store
 }
 
@@ -69,7 +70,7 @@ fn request(name: &str, lease: Duration) -> Request {
 
 async fn lock(store: &Arc<dyn Backend>, name: &str, lease: Duration) {
     let grant = store.try_acquire(&request(name, lease)).await.unwrap();
-    store.release(&grant.granted().unwrap(), Release::default()).await.unwrap();
+    store.release(&grant.granted().unwrap(), ReleaseOptions::default()).await.unwrap();
 }
 
 /// What a migration does, without it: the second store's token is asked to be no less than the first's,
@@ -85,8 +86,8 @@ async fn by_hand(stores: &[Arc<dyn Backend>; 2], lease: Duration) {
     if second.token < first.token {
         stores[1].raise(&second, first.token).await.unwrap();
     }
-    stores[1].release(&second, Release::default()).await.unwrap();
-    stores[0].release(&first, Release::default()).await.unwrap();
+    stores[1].release(&second, ReleaseOptions::default()).await.unwrap();
+    stores[0].release(&first, ReleaseOptions::default()).await.unwrap();
 }
 
 async fn pair(rounds: usize, names: [&str; 2], running: [Running; 2]) {

@@ -13,7 +13,9 @@ use std::{
 use backend_sql::Strategy;
 use benchmarks::{Meter, Round, Table, bare, postgres_pool, postgres_store};
 use conformance_tests::kit::{Postgres, PostgresOptions, Server as _};
-use lock_core::{Env as _, LockClient, LockName, OwnerId, OwnerLabel, Release, Request, SystemEnv};
+use lock_core::{
+    Env as _, LockClient, LockName, OwnerId, OwnerLabel, ReleaseOptions, Request, SystemEnv,
+};
 use sqlx::{
     Connection as _, Executor as _, PgPool,
     postgres::{PgAdvisoryLock, PgAdvisoryLockKey},
@@ -87,7 +89,7 @@ async fn uncontended(server: &Postgres, rounds: usize) {
             let lease = Duration::from_secs(10);
             let request = Request::new(name, owner, label, lease, SystemEnv.now());
             let grant = store.try_acquire(&request).await.unwrap().granted().unwrap();
-            store.release(&grant, Release::default()).await.unwrap();
+            store.release(&grant, ReleaseOptions::default()).await.unwrap();
         });
         add("primary-key, without the client", calls.await);
         add("floor: logged", Round::of(&meter, SPAN, async || logged.clone().pair().await).await);

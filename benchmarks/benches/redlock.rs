@@ -50,7 +50,7 @@ async fn measure(nodes: &[Redis], wanted: impl Fn(&str) -> bool) {
     let hosts: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
     let url = format!("redlock://{}", hosts.join(","));
     let store = backend_redlock::connect(&url).await.unwrap();
-    store.init(&Init { first_use: true, ..Init::default() }).await.unwrap();
+    store.init(&Init::new().with_first_use(true)).await.unwrap();
     let pings = bare::pings_of_all(&url).await;
     let ours = Contender::open("leasehold", &url).await;
     let rival = Contender::open("rslock", &url).await;

@@ -81,7 +81,7 @@ impl Contender {
         let holding = async || {
             let held = clock();
             match hold.is_zero() {
-                // Who is answered at once would never let the others ask.
+                // A task that is answered at once would never let the others ask.
                 true => tokio::task::yield_now().await,
                 false => tokio::time::sleep(hold).await,
             }

@@ -20,7 +20,7 @@ impl Paused {
         let hosts: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
         let url = format!("redlock://{}", hosts.join(","));
         let store = backend_redlock::connect(&url).await.unwrap();
-        store.init(&Init { first_use: true, ..Init::default() }).await.unwrap();
+        store.init(&Init::new().with_first_use(true)).await.unwrap();
         Self { nodes, client: LockClient::new(store) }
     }
 

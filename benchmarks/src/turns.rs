@@ -73,7 +73,7 @@ pub async fn compete(
     running.join_all().await.concat()
 }
 
-/// Changes of holder: who takes its own lock again hands nothing over. The time of one is from the
+/// Changes of holder: a task that takes its own lock again hands nothing over. The time of one is from the
 /// begin of a release to the next one's turn.
 #[must_use]
 pub fn seen(turns: &mut [Turn]) -> Seen {

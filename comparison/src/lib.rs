@@ -8,25 +8,16 @@
 //!
 //! Besides, holders are killed and cut off, and many locks are held, as far as time allows.
 
-mod contest;
-mod cut;
-mod evidence;
 mod floor;
 mod local;
-mod machine;
 mod measure;
-mod page;
+mod measurement;
 mod plan;
-mod plots;
-mod proof;
-mod ranking;
-mod ratios;
 mod report;
 mod run;
 mod sample;
+mod show;
 mod store;
-mod table;
-mod timeline;
 
 use std::{future::Future, sync::Arc};
 
@@ -34,17 +25,12 @@ use lock_core::{Error, ErrorKind};
 
 use self::store::Subject;
 pub use self::{
-    contest::{Contest, Trouble},
-    evidence::Evidence,
     floor::Setting,
     local::{Absent, Local},
-    machine::Machine,
-    measure::{Holder, Measure},
+    measure::Holder,
+    measurement::Measure,
     plan::Plan,
-    proof::Proof,
-    ranking::Ranking,
-    ratios::{Ratio, Target},
-    report::{Figure, Missing, Report, StoreReport},
+    report::{Figure, Machine, Missing, Proof, Ranking, Ratio, Report, StoreReport, Target},
     run::Watch,
     sample::{QUANTILES, Sample},
     store::{Store, embedded},
@@ -56,14 +42,13 @@ pub struct Comparison {
     plan: Plan,
     absent: Vec<Absent>,
     holder: Option<Holder>,
-    contests: contest::Contests,
 }
 
 impl Comparison {
     /// Of these stores.
     #[must_use]
     pub fn new(stores: Vec<Store>, plan: Plan) -> Self {
-        Self { stores, plan, absent: Vec::new(), holder: None, contests: Vec::new() }
+        Self { stores, plan, absent: Vec::new(), holder: None }
     }
 
     /// Stores that the report says are not there (default: none).
@@ -73,18 +58,11 @@ impl Comparison {
         self
     }
 
-    /// Who holds a lock in a process of its own, to be killed (default: nobody, and it is not
+    /// What holds a lock in a process of its own, to be killed (default: nobody, and it is not
     /// measured).
     #[must_use]
     pub fn holder(mut self, holder: Option<Holder>) -> Self {
         self.holder = holder;
-        self
-    }
-
-    /// What else is measured in the rounds, on the same servers (default: nothing).
-    #[must_use]
-    pub fn contests(mut self, contests: Vec<Box<dyn Contest>>) -> Self {
-        self.contests = contests;
         self
     }
 
@@ -99,7 +77,7 @@ impl Comparison {
     /// *Cancel safety*: what is held when the future is dropped is given back in the background;
     /// what the floors wrote stays. `stop` leaves nothing.
     pub async fn run(
-        mut self,
+        self,
         watch: &mut dyn Watch,
         stop: impl Future<Output = ()>,
     ) -> Result<Option<Report>, Error> {
@@ -116,21 +94,21 @@ impl Comparison {
     }
 
     async fn open_and_measure(
-        &mut self,
+        &self,
         subjects: &mut Vec<Arc<Subject>>,
         watch: &mut dyn Watch,
     ) -> Result<run::Measured, Error> {
         if self.stores.is_empty() {
-            let message = "no store is named; allowed is one or more";
+            let message = "no store is named; there must be one or more";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         for (at, store) in self.stores.iter().enumerate() {
             if self.stores[..at].iter().any(|other| other.url == store.url) {
-                let message = format!("{} is named twice; allowed is once", store.url);
+                let message = format!("{} is named twice; it must be named once", store.url);
                 return Err(Error::new(ErrorKind::InvalidInput, message));
             }
             subjects.push(Arc::new(Subject::open(store.clone()).await?));
         }
-        run::run(subjects, &mut self.contests, self.holder.as_ref(), self.plan, watch).await
+        run::run(subjects, self.holder.as_ref(), self.plan, watch).await
     }
 }

@@ -4,19 +4,19 @@ use std::{any::Any, net::SocketAddr};
 
 use leasehold::StoreUrl;
 use lock_core::{BoxFuture, Error, Init};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use server_kit::{
     Etcd, EtcdOptions, KitError, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis,
     RedisOptions, Server as _,
 };
 
-use crate::Store;
+use crate::store::Store;
 
 /// How many Redis a Redlock has.
 const NODES: usize = 5;
 
 /// A store that could not be compared.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Absent {
     /// Which.
@@ -86,7 +86,7 @@ async fn one(name: &str, start: Start) -> Result<(Store, Box<dyn Any + Send>), S
     let made = async {
         let url = StoreUrl::new(url)?;
         let store = leasehold::open(url.clone()).await?;
-        store.init(&Init { first_use: true, ..Init::default() }).await?;
+        store.init(&Init::new().with_first_use(true)).await?;
         store.close().await;
         Ok::<_, Error>(Store::new(url))
     };
@@ -116,7 +116,7 @@ async fn etcd() -> Started {
 
 async fn postgres() -> Started {
     let options = PostgresOptions::new().line("fsync = on").line("shared_buffers = 128MB");
-    // Contests have many sessions.
+    // Many tasks have a connection each.
     let options = options.line("max_connections = 300");
     let server = Postgres::start(options).await?;
     Ok((format!("postgres://postgres@{}/postgres", server.address()), Box::new(server)))

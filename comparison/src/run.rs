@@ -6,10 +6,9 @@ use futures_util::future::join_all;
 use lock_core::Error;
 
 use crate::{
-    Contest, Holder, Measure, Plan,
-    contest::{Contests, OfContest},
-    measure::{Ends, Held, Step},
-    plan::Course,
+    measure::{Ends, Held, Holder, Step},
+    measurement::Measure,
+    plan::{Course, Plan},
     sample::{Sample, Samples},
     store::Subject,
 };
@@ -57,7 +56,6 @@ impl OfStore {
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) stores: Vec<OfStore>,
-    pub(crate) contests: Vec<OfContest>,
     pub(crate) took: Duration,
 }
 
@@ -65,7 +63,6 @@ const NO_TIME: &str = "there was no time for it: a longer --for has it";
 
 pub(crate) async fn run(
     subjects: &[Arc<Subject>],
-    contests: &mut Contests,
     holder: Option<&Holder>,
     plan: Plan,
     watch: &mut dyn Watch,
@@ -73,7 +70,6 @@ pub(crate) async fn run(
     let mut course = plan.starts();
     let mut all = Measured {
         stores: subjects.iter().map(|_| OfStore::default()).collect(),
-        contests: contests.iter().map(|contest| OfContest::new(&**contest)).collect(),
         took: Duration::ZERO,
     };
     let (ends, mut made) = (Ends { holder }, 0);
@@ -81,7 +77,7 @@ pub(crate) async fn run(
         ending(subjects, &ends, &course, watch, &mut all.stores).await;
         made += 1;
     }
-    rounds(subjects, contests, plan, &course, watch, &mut all).await?;
+    rounds(subjects, plan, &course, watch, &mut all).await?;
     while course.another_end(made) {
         ending(subjects, &ends, &course, watch, &mut all.stores).await;
         made += 1;
@@ -93,7 +89,6 @@ pub(crate) async fn run(
             }
         }
     }
-    once(contests, &course, watch, &mut all.contests).await;
     held(subjects, &course, watch, &mut all.stores).await;
     all.took = course.elapsed();
     Ok(all)
@@ -101,15 +96,12 @@ pub(crate) async fn run(
 
 async fn rounds(
     subjects: &[Arc<Subject>],
-    contests: &mut Contests,
     plan: Plan,
     course: &Course,
     watch: &mut dyn Watch,
     all: &mut Measured,
 ) -> Result<(), Error> {
-    let in_rounds = |contest: &dyn Contest| contest.once().is_none();
-    let besides = contests.iter().filter(|contest| in_rounds(&***contest));
-    let (rounds, unit) = plan.rounds(subjects.len(), besides.map(|it| it.weight()).sum());
+    let (rounds, unit) = plan.rounds(subjects.len());
     let mut round = 0;
     while course.another_round(round, rounds) {
         for step in Step::ALL {
@@ -121,37 +113,12 @@ async fn rounds(
                 all.stores[at].add(step, round > 0, step.make(subject, slice).await);
             }
         }
-        let made = contests.iter_mut().zip(&mut all.contests);
-        for (contest, made) in
-            made.filter(|(contest, made)| in_rounds(&***contest) && made.goes_on())
-        {
-            watch.next(course.elapsed(), course.span, "contest", &contest.title());
-            made.round(&mut **contest, unit, round > 0).await;
-        }
         round += 1;
     }
-    // One that never gave a lock to anybody has nothing to be compared by.
+    // A store that never granted a lock has nothing to be compared by.
     let none = |store: &&mut OfStore| store.samples.of(Measure::Uncontended).is_empty();
     let failed = all.stores.iter_mut().filter(none).find_map(|store| store.failed.take());
     failed.map_or(Ok(()), Err)
-}
-
-/// Contests of a single round.
-async fn once(
-    contests: &mut Contests,
-    course: &Course,
-    watch: &mut dyn Watch,
-    all: &mut [OfContest],
-) {
-    for (contest, made) in contests.iter_mut().zip(all) {
-        let Some(takes) = contest.once() else { continue };
-        if !course.has(takes) {
-            made.fails(NO_TIME.to_owned());
-            continue;
-        }
-        watch.next(course.elapsed(), course.span, "contest", &contest.title());
-        made.round(&mut **contest, takes, true).await;
-    }
 }
 
 /// Of all stores at once, since it is waiting for leases.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::Measure;
+use crate::measurement::Measure;
 
 /// One measurement of one store in one round.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -159,7 +159,7 @@ async fn refuse_if_in_use(store: &Store, backend: &dyn Backend) -> Result<(), Er
         let page = backend.list(from).await?;
         if let Some(held) = page.locks.iter().find(|lock| lock.holder.is_some()) {
             let message = format!(
-                "{} is in use: {:?} is held; allowed is a store, a prefix or a database in which \
+                "{} is in use: {:?} is held; name a store, a prefix or a database in which \
                  nobody holds a lock, since a comparison loads it",
                 store.url,
                 held.name.as_str()

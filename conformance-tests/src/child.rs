@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lock_core::{FencingToken, LockClient, LockName};
+use lock_core::{FencingToken, Guard, LockClient, LockName};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{ChildStdout, Command},
@@ -26,6 +26,40 @@ pub(crate) enum Deed {
     Hold,
     /// Adds one to the number in a file, so many times, each under the lock; says `done`.
     Count { file: String, times: u32 },
+    /// Acquires the one permit of a semaphore, and goes on as `Hold`.
+    HoldPermit,
+    /// Enters a folder by a permit, so many times, and says how many were in it at most.
+    Enter { folder: String, permits: u32, times: u32 },
+}
+
+impl Deed {
+    fn fields(self) -> Vec<String> {
+        match self {
+            Self::Hold => vec!["hold".into()],
+            Self::Count { file, times } => vec!["count".into(), file, times.to_string()],
+            Self::HoldPermit => vec!["hold-permit".into()],
+            Self::Enter { folder, permits, times } => {
+                vec!["enter".into(), folder, permits.to_string(), times.to_string()]
+            }
+        }
+    }
+
+    fn of_fields(fields: &[String]) -> Option<Self> {
+        let words: Vec<&str> = fields.iter().map(String::as_str).collect();
+        Some(match words[..] {
+            ["hold"] => Self::Hold,
+            ["count", file, times] => {
+                Self::Count { file: file.to_owned(), times: times.parse().ok()? }
+            }
+            ["hold-permit"] => Self::HoldPermit,
+            ["enter", folder, permits, times] => Self::Enter {
+                folder: folder.to_owned(),
+                permits: permits.parse().ok()?,
+                times: times.parse().ok()?,
+            },
+            _ => return None,
+        })
+    }
 }
 
 /// A part: which store, which lock, what to do.
@@ -44,11 +78,7 @@ impl Part {
         let text = std::env::var(PART).ok()?;
         let fields: Vec<String> = serde_json::from_str(&text).ok()?;
         let [harness, address, name, lease, deed @ ..] = &fields[..] else { return None };
-        let deed = match deed {
-            [] => Deed::Hold,
-            [file, times] => Deed::Count { file: file.clone(), times: times.parse().ok()? },
-            _ => return None,
-        };
+        let deed = Deed::of_fields(deed)?;
         Some(Self {
             harness: harness.clone(),
             address: address.clone(),
@@ -68,11 +98,35 @@ impl Part {
         let lease = Duration::from_millis(self.lease_ms);
         match self.deed {
             Deed::Hold => {
-                let guard = client.lock(name).lease(lease).acquire().await.expect("the lock");
-                println!("held {}", guard.token());
-                let reason = guard.lost().await;
-                assert!(!guard.is_valid(), "a lost guard calls itself valid");
-                println!("lost {reason}");
+                hold(client.lock(name).lease(lease).acquire().await.expect("the lock")).await;
+            }
+            Deed::HoldPermit => {
+                let permit = client.semaphore(name, 1).lease(lease).acquire().await;
+                hold(permit.expect("a permit")).await;
+            }
+            Deed::Enter { folder, permits, times } => {
+                let mut most = 0;
+                for _ in 0..times {
+                    let permit = client.semaphore(&name, permits).lease(lease).acquire().await;
+                    let permit = permit.expect("a permit");
+                    let entry = tempfile::NamedTempFile::new_in(&folder).expect("an entry");
+                    let inside = || std::fs::read_dir(&folder).expect("the folder").count();
+                    most = most.max(inside());
+                    // It stays for a moment, until another is inside with it.
+                    for _ in 0..100 {
+                        if most >= permits as usize {
+                            break;
+                        }
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                        most = most.max(inside());
+                    }
+                    // A third would be seen now.
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    most = most.max(inside());
+                    drop(entry);
+                    permit.release().await.expect("a release");
+                }
+                println!("{most}");
             }
             Deed::Count { file, times } => {
                 for _ in 0..times {
@@ -84,6 +138,13 @@ impl Part {
             }
         }
     }
+}
+
+async fn hold(guard: Guard) {
+    println!("held {}", guard.token());
+    let reason = guard.lost().await;
+    assert!(!guard.is_valid(), "a lost guard calls itself valid");
+    println!("lost {reason}");
 }
 
 /// Reads, adds, writes: loses an update when two do it at once.
@@ -106,9 +167,7 @@ impl Child {
             name.as_str().to_owned(),
             lease.as_millis().to_string(),
         ];
-        if let Deed::Count { file, times } = deed {
-            fields.extend([file, times.to_string()]);
-        }
+        fields.extend(deed.fields());
         let part = serde_json::to_string(&fields).expect("a list of strings");
         let mut process = Command::new(std::env::current_exe().expect("this program"))
             .env(PART, part)

@@ -1,4 +1,4 @@
-//! What the suite has to be given to try a store.
+//! What a test gives the suite, so that it can try a store.
 
 use std::{any::Any, error::Error as StdError, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use lock_core::{Backend, Error, Guarantees};
 /// A failure to set a store up, in words.
 pub type SetUpError = Box<dyn StdError + Send + Sync>;
 
-/// A kind of store, and how to come by one.
+/// A kind of store, and how to start one.
 #[async_trait]
 pub trait Harness: Send + Sync + 'static {
     /// What the table calls it, such as `redis/tls`.

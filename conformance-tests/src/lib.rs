@@ -11,20 +11,24 @@
 //! }
 //! ```
 //!
-//! A crate of its own depends on `lock-core`, and for its tests on `conformance-tests` with
-//! `default-features = false`. `cargo test --test conformance -- expiry` runs the cases whose names contain a word, `--list` names
+//! A crate of its own depends on `leasehold`, and for its tests on `conformance-tests` with `default-features = false`,
+//! which brings no server and no store. `cargo test --test conformance -- expiry` runs the cases whose names contain a word, `--list` names
 //! them. Cases are chosen by what the backend's `Guarantees` promise; one that is skipped must be
 //! listed by [`Harness::skips`]. The run ends with a table of case × harness.
 //!
 //! - [`cases`]: the list; [`history`]: what clients saw, and a checker that sweeps over it;
 //! - [`sim`]: the real core in simulated time, over a store that loses, delays and repeats messages;
-//! - [`kit`]: real servers, and the faults that befall them; [`mutants`]: broken backends, each of
-//!   which must be caught by the case meant for it;
-//! - [`proof`]: client processes that lock for a while under one fault after the other, and a table of
+//! - [`mutants`]: broken backends, each of which must be caught by the case meant for it;
+//! - with the feature `servers` [`kit`]: real servers, and the faults that befall them; [`broken`]: scripts and
+//!   statements that lack a line on their way to a server; and [`versions`]: what holds where a store has records of
+//!   another version;
+//! - with the feature `proof` [`proof`]: client processes that lock for a while under one fault after the other, and a table of
 //!   what held; [`stores`] has this project's stores for it.
 // Cases, and what helps them, fail by a panic: that is their answer.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(feature = "servers")]
+pub mod broken;
 pub mod cases;
 mod child;
 mod harness;
@@ -32,14 +36,18 @@ pub mod history;
 mod memory;
 pub mod mutants;
 mod observed;
+#[cfg(feature = "servers")]
 pub mod proof;
 mod runner;
 mod setting;
 pub mod sim;
 #[cfg(feature = "proof")]
 pub mod stores;
+#[cfg(feature = "servers")]
+pub mod versions;
 
 /// Real servers, and the faults that befall them.
+#[cfg(feature = "servers")]
 pub use server_kit as kit;
 
 pub use self::{

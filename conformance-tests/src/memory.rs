@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, LazyLock, Mutex, PoisonError},
+    sync::{Arc, LazyLock},
 };
 
 use async_trait::async_trait;
-use lock_core::{Backend, Env as _, Error, Memory, SystemEnv};
+use lock_core::{Backend, Env as _, Error, Memory, Mutex, SystemEnv};
 
 use crate::{Harness, SetUpError, Store};
 
@@ -25,13 +25,13 @@ impl Harness for MemoryHarness {
 
     async fn start(&self) -> Result<Store, SetUpError> {
         let address = SystemEnv.random().to_string();
-        let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stores = STORES.lock();
         stores.insert(address.clone(), Memory::new());
         Ok(Store::new(address, ()))
     }
 
     async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
-        let stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
+        let stores = STORES.lock();
         Ok(Arc::new(stores.get(address).expect("a store that was started").clone()))
     }
 
@@ -48,6 +48,8 @@ impl Harness for MemoryHarness {
             "a_killed_holders_lock_is_free_within_its_lease",
             "a_paused_holder_learns_of_its_loss_and_is_fenced",
             "processes_count_without_losing_an_update",
+            "processes_share_the_permits_of_a_semaphore",
+            "a_killed_holders_permit_is_free_within_its_lease",
         ]
     }
 }

@@ -10,8 +10,8 @@ use std::sync::{
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Error, FencingToken, Grant, Guarantees, Init, Instant,
-    LockName, LockState, Outcome, Page, Release, Released, Renewal, Request, Signal, StoreSettings,
-    Turn,
+    LockName, LockState, Page, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal,
+    StoreSettings, Waiter,
 };
 use tokio::sync::watch;
 
@@ -66,6 +66,7 @@ impl Observed {
     }
 
     /// `inner`, with its places told to `on_place`.
+    #[cfg(feature = "servers")]
     pub(crate) fn places(inner: Arc<dyn Backend>, on_place: OnPlace) -> Arc<dyn Backend> {
         let (begun, attempts) = (watch::Sender::new(0), Arc::default());
         Arc::new(Self { inner, begun, attempts, on_place: Some(on_place) })
@@ -87,13 +88,13 @@ impl Observed {
 
 #[derive(Debug)]
 struct ObservedTurn {
-    turn: Box<dyn Turn>,
+    turn: Box<dyn Waiter>,
     /// Taken by the first wait.
     begun: Option<watch::Sender<u64>>,
 }
 
 #[async_trait]
-impl Turn for ObservedTurn {
+impl Waiter for ObservedTurn {
     async fn next(&mut self) -> Signal {
         if let Some(begun) = self.begun.take() {
             begun.send_modify(|count| *count += 1);
@@ -145,9 +146,9 @@ impl Backend for Observed {
         self.inner.renew(grants, sent).await
     }
 
-    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
-        let Released { outcome, next } = self.inner.release(grant, how).await?;
-        Ok(Released { outcome, next: next.map(|answer| self.enqueued(&grant.name, answer)) })
+    async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
+        let Released { outcome, next, .. } = self.inner.release(grant, options).await?;
+        Ok(Released::new(outcome, next.map(|answer| self.enqueued(&grant.name, answer))))
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
@@ -162,7 +163,7 @@ impl Backend for Observed {
         self.inner.list(from).await
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
+    async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
         self.inner.force_release(name).await
     }
 

@@ -35,8 +35,8 @@ pub(crate) enum Outcome {
 
 /// The `main` of a `harness = false` test target: runs every case over every harness.
 ///
-/// Arguments: a part of the names to run (`harness::case`), and `--list`. The last lines are like
-/// those of Rust's own test runner. A child process of a case comes here too, and does its part.
+/// Arguments: a part of the names to run (`harness::case`), and `--list`. If no name has that part, the run
+/// fails. The last lines are like those of Rust's own test runner. A child process of a case comes here too, and does its part.
 pub fn main(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -62,10 +62,14 @@ pub fn main(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
     for harness in harnesses {
         runtime.block_on(run(harness, &filter, &mut table));
     }
+    if table.listed.is_empty() {
+        eprintln!("no case has {filter:?} in its name; --list names all cases");
+        return ExitCode::FAILURE;
+    }
     table.print()
 }
 
-/// Prints what was asked for. Whoever reads may have seen enough, as `head -1` has.
+/// Prints what was asked for. The reader may have closed the pipe, as `head -1` does.
 pub(crate) fn print(text: &str) -> ExitCode {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -129,6 +133,7 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, table: &mut Table) {
         let here = chosen.iter().any(|case| case.name == *listed);
         if here && !table.was_skipped(harness.name(), listed) {
             let why = format!("{listed} is listed as skipped, and was not");
+            println!("test {}::{listed} ... FAILED\n    {why}", harness.name());
             table.note(harness.name(), "listed skips", Outcome::Failed(why));
         }
     }

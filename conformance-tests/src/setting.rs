@@ -4,11 +4,11 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use lock_core::{
     Attempt, Backend, Busy, Enqueued, Env as _, Grant, Guarantees, LockClient, LockName, OwnerId,
-    OwnerLabel, Request, Signal, SystemEnv, Turn,
+    OwnerLabel, Request, Signal, SystemEnv, Waiter,
 };
 
 use crate::{
-    harness::Harness,
+    harness::{Harness, Store},
     observed::{Observed, Waits},
 };
 
@@ -44,6 +44,12 @@ impl Setting {
     /// What the store promised before the case began.
     pub fn promised(&self) -> &Guarantees {
         &self.promised
+    }
+
+    /// The same case over a store that no other case uses. The store lives as long as the second value.
+    pub(crate) async fn over_a_fresh_store(self) -> (Self, Option<Store>) {
+        let store = self.harness.start().await.expect("a second store");
+        (Self { address: store.address.as_str().into(), ..self }, Some(store))
     }
 
     /// A connection of its own.
@@ -117,7 +123,7 @@ pub(crate) async fn refused(backend: &dyn Backend, request: &Request) -> Busy {
 }
 
 /// A place that must not be granted at once.
-pub(crate) async fn place(backend: &dyn Backend, request: &Request) -> (Box<dyn Turn>, Busy) {
+pub(crate) async fn place(backend: &dyn Backend, request: &Request) -> (Box<dyn Waiter>, Busy) {
     match backend.enqueue(request).await.expect("an answer") {
         Enqueued::Waiting(turn, busy) => (turn, busy),
         other => panic!("{} should have been busy: {other:?}", request.name),
@@ -128,7 +134,7 @@ pub(crate) async fn place(backend: &dyn Backend, request: &Request) -> (Box<dyn 
 pub(crate) async fn served(
     backend: &dyn Backend,
     request: &Request,
-    turn: &mut dyn Turn,
+    turn: &mut dyn Waiter,
     mut busy: Busy,
 ) -> Grant {
     loop {

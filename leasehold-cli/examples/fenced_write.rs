@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .bind(&text)
         .execute(&mut *transaction)
         .await?;
-    // The order does not matter within the transaction: what is refused is not committed.
+    // The order does not matter within the transaction: a refused write is not committed.
     match fence.admit(&mut transaction, "report", token).await? {
         Ok(()) => {
             transaction.commit().await?;

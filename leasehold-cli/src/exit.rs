@@ -1,4 +1,4 @@
-//! Exit codes, and the one line on stderr that goes with each failure of our own.
+//! Exit codes, and the one line on stderr for each failure of leasehold itself.
 //!
 //! The codes below 100 are those of `sysexits.h` where it has one that fits. COMMAND's own code is
 //! passed on unchanged and may be any of them: a script that must tell them apart sets
@@ -7,10 +7,11 @@
 use std::fmt::{self, Display};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold::ErrorKind;
 
-use crate::supervise::Ended;
+use crate::ended::Ended;
 
 /// Bad usage: arguments, names, durations or URLs that can never work.
 pub const USAGE: u8 = 64;
@@ -25,12 +26,12 @@ pub const CANNOT_EXECUTE: u8 = 126;
 /// COMMAND was not found.
 pub const NOT_FOUND: u8 = 127;
 
-/// A failure of our own: a code, and a message without the `leasehold: ` before it.
+/// A failure of leasehold itself: a code, and a message without the `leasehold: ` before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The exit code.
     pub code: u8,
-    /// What went wrong, with the value and what would be allowed.
+    /// The problem, with the value and the allowed range.
     pub message: String,
 }
 
@@ -45,7 +46,7 @@ impl Failure {
         Self { code: UNAVAILABLE, message: message.to_string() }
     }
 
-    /// What a store or the client has to say, with its causes.
+    /// An error of a store or of the client, with its causes.
     #[must_use]
     pub fn of(error: &leasehold::Error) -> Self {
         let code = match error.kind() {
@@ -90,12 +91,12 @@ pub fn of_job(ended: &Ended, grace: impl Display) -> u8 {
             LOST
         }
         Ended::Unwatched { left: 0 } => {
-            complain("the small parent was killed, and COMMAND with it");
+            complain("the job reaper was killed, and COMMAND with it");
             of_signal(9)
         }
         Ended::Unwatched { left } => {
             complain(format_args!(
-                "the small parent was killed, and {left} of COMMAND's processes could not be ended"
+                "the job reaper was killed, and {left} of COMMAND's processes could not be ended"
             ));
             of_signal(9)
         }
@@ -114,11 +115,24 @@ pub fn of_signal(number: i32) -> u8 {
 
 /// Writes one line, starting `leasehold: `, on stderr.
 ///
-/// Whatever the message holds, it stays one line, and nothing in it controls a terminal. A stderr
-/// that cannot be written to is no reason to fail differently.
+/// The message always stays one line, and nothing in it controls a terminal. If stderr cannot be
+/// written to, the exit code stays the same.
+///
+/// With `--log-format json` the line is a JSON object, as those of warnings.
 pub fn complain(message: impl Display) {
-    let line = format!("leasehold: {}\n", one_line(&message.to_string()));
-    let _ = io::stderr().write_all(line.as_bytes());
+    let line = one_line(&message.to_string());
+    if AS_EVENTS.load(Ordering::Relaxed) {
+        tracing::error!(target: "leasehold", "{line}");
+    } else {
+        let _ = io::stderr().write_all(format!("leasehold: {line}\n").as_bytes());
+    }
+}
+
+/// Whether [`complain`] leaves it to the log how its lines look.
+static AS_EVENTS: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn complain_as_events(yes: bool) {
+    AS_EVENTS.store(yes, Ordering::Relaxed);
 }
 
 /// The system's words for an error, without the "(os error 2)".
@@ -131,7 +145,7 @@ pub fn cause(error: &io::Error) -> String {
     }
 }
 
-/// Whether a character is nothing that is seen in its place: control and format characters (also those that turn the
+/// Whether a character is not seen in its place: control and format characters (also those that turn the
 /// direction of writing), line separators, spaces other than the plain one, and what Unicode has not assigned.
 pub(crate) fn is_unseen(character: char) -> bool {
     // The standard library's rule for what it prints as it is; an accent is one that stands behind a letter.

@@ -13,10 +13,14 @@ compile_error!(
 
 mod actions;
 pub mod args;
+mod chosen_store;
+mod ended;
 pub mod exit;
-mod place;
+mod log;
 mod show;
 pub mod store;
 pub mod supervise;
+mod tunables;
 
 pub use actions::perform;
+pub use show::print;

@@ -11,11 +11,15 @@ use serde_json::{Map, Value};
 use crate::exit::{Failure, cause, is_unseen};
 
 /// Writes an answer to stdout; the exit code of success.
-pub(crate) fn print(text: &str) -> Result<u8, Failure> {
+///
+/// # Errors
+///
+/// If stdout cannot be written to. That its reader has gone is no failure.
+pub fn print(text: &str) -> Result<u8, Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(0),
-        // Whoever reads has seen enough.
+        // The reader has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
         Err(error) => {
             Err(Failure::unavailable(format_args!("cannot write to stdout: {}", cause(&error))))
@@ -24,7 +28,7 @@ pub(crate) fn print(text: &str) -> Result<u8, Failure> {
 }
 
 /// A record as JSON on several lines. Durations are numbers of milliseconds, under their name with
-/// `_ms` behind it.
+/// `_ms` after it.
 pub(crate) fn json(record: &impl serde::Serialize) -> Result<String, Failure> {
     let text = serde_json::to_value(record)
         .and_then(|value| serde_json::to_string_pretty(&plain(value)))
@@ -43,8 +47,8 @@ pub(crate) fn json(record: &impl serde::Serialize) -> Result<String, Failure> {
     Ok(shown + "\n")
 }
 
-/// A text of somebody else's, such as a name: what is not seen in it is escaped, so that no two look alike by that, and
-/// none goes on in another line or direction.
+/// A text of another program, such as a name. Characters that are not seen are escaped, so that no two texts look
+/// alike, and none continues in another line or direction.
 pub(crate) fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for each in text.chars() {
@@ -77,7 +81,7 @@ fn field((key, value): (String, Value)) -> (String, Value) {
     }
 }
 
-/// What serde makes of a duration.
+/// A duration as serde writes it.
 fn millis(fields: &Map<String, Value>) -> Option<u64> {
     let (secs, nanos) = (fields.get("secs")?.as_u64()?, fields.get("nanos")?.as_u64()?);
     (fields.len() == 2).then(|| secs.saturating_mul(1000).saturating_add(nanos / 1_000_000))
@@ -91,7 +95,7 @@ pub(crate) fn rounded(span: Duration) -> String {
     format_duration(Duration::from_millis(millis)).to_string()
 }
 
-/// Who holds a lock, and how much longer without renewal.
+/// The holder of a lock, and the rest of its lease.
 pub(crate) fn holder(holder: &Holder) -> String {
     if holder.is_unreadable() {
         return format!("{}, for another {}", holder.label, rounded(holder.remaining));
@@ -169,10 +173,12 @@ mod tests {
     use super::*;
 
     fn state(held: bool) -> LockState {
-        let holder = held.then(|| Holder {
-            owner: OwnerId::from_bits(0xabc),
-            label: OwnerLabel::new("host:1").unwrap(),
-            remaining: Duration::from_micros(8_210_100),
+        let holder = held.then(|| {
+            Holder::new(
+                OwnerId::from_bits(0xabc),
+                OwnerLabel::new("host:1").unwrap(),
+                Duration::from_micros(8_210_100),
+            )
         });
         LockState::new(LockName::new("a b").unwrap(), holder, FencingToken::new(7).unwrap())
     }

@@ -1,7 +1,7 @@
 //! Where the default store lies: a SQLite file per user.
 //!
-//! Finding the path is a pure function of the user and two environment variables. Making its
-//! directory is another step, taken only when the store is really to be opened.
+//! The path is a pure function of the user and two environment variables. Its directory is made in
+//! another step, only when the store is opened.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use crate::exit::{Failure, cause};
 
 const FILE: &str = "leasehold/locks.db";
-const ADVICE: &str = "set it, or name a store with --store or LEASEHOLD_STORE";
+const ADVICE: &str = "correct it, or name a store with --store or LEASEHOLD_STORE";
 
-/// Of the process's surroundings, what decides on the default store.
+/// The part of the process's environment that decides on the default store.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     /// Whether the effective user is root.
@@ -45,8 +45,8 @@ impl Surroundings {
     ///
     /// # Errors
     ///
-    /// A relative path in either variable is refused, although the XDG specification would have it
-    /// ignored: two processes that disagree on the path would both get the lock. So is a missing
+    /// A relative path in either variable is refused, although the XDG specification says to
+    /// ignore it: two processes that disagree on the path would both get the lock. So is a missing
     /// `HOME` where it is needed.
     pub fn default_store(&self) -> Result<PathBuf, Failure> {
         if self.root {
@@ -58,19 +58,19 @@ impl Surroundings {
         match absolute("HOME", self.home.as_ref())? {
             Some(home) => Ok(home.join(".local/state").join(FILE)),
             None => Err(Failure::usage(format_args!(
-                "no place for the default store: neither XDG_STATE_HOME nor HOME is set; \
+                "cannot choose a default store: neither XDG_STATE_HOME nor HOME is set; \
                  name a store with --store or LEASEHOLD_STORE"
             ))),
         }
     }
 }
 
-/// Makes the directory of the default store, for its user alone, where it is missing, and refuses one that is
-/// another's or that others may use: they could put another store in its place, or end all of its locks.
+/// Makes the directory of the default store, for its user alone, if it is missing. Refuses a directory that belongs to
+/// another user or that others may use: they could replace the store, or end all its locks.
 ///
 /// # Errors
 ///
-/// Names the path and what is in the way.
+/// Names the path and the obstacle.
 pub fn make_directory(store: &Path) -> Result<(), Failure> {
     let Some(directory) = store.parent() else { return Ok(()) };
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
@@ -83,7 +83,7 @@ pub fn make_directory(store: &Path) -> Result<(), Failure> {
             };
             Err(Failure::unavailable(format_args!(
                 "cannot make the directory {directory:?} for the default store: {why}; \
-                 another store can be named with --store or LEASEHOLD_STORE"
+                 or name another store with --store or LEASEHOLD_STORE"
             )))
         }
     }
@@ -92,15 +92,15 @@ pub fn make_directory(store: &Path) -> Result<(), Failure> {
 fn is_ours_alone(directory: &Path, owner: u32, mode: u32) -> Result<(), Failure> {
     let us = rustix::process::geteuid().as_raw();
     let wrong = if owner != us {
-        format!("belongs to user {owner}; allowed is one of user {us}")
+        format!("belongs to user {owner}; it must belong to user {us}")
     } else if mode & 0o077 != 0 {
-        format!("may be used by others, with mode {:04o}; allowed is 0700", mode & 0o7777)
+        format!("has mode {:04o}, so others may use it; it must be 0700", mode & 0o7777)
     } else {
         return Ok(());
     };
     Err(Failure::unavailable(format_args!(
         "the directory {directory:?} of the default store {wrong}; \
-         another store can be named with --store or LEASEHOLD_STORE"
+         or name another store with --store or LEASEHOLD_STORE"
     )))
 }
 
@@ -111,7 +111,7 @@ fn absolute<'a>(name: &str, value: Option<&'a OsString>) -> Result<Option<&'a Pa
         Some(path) if path.as_os_str().is_empty() => Ok(None),
         Some(path) if path.is_absolute() => Ok(Some(path)),
         Some(path) => Err(Failure::usage(format_args!(
-            "{name} is {path:?}, which is not an absolute path; {ADVICE}"
+            "{name} is {path:?}, but must be an absolute path; {ADVICE}"
         ))),
     }
 }

@@ -1,12 +1,12 @@
 //! A job that runs once, however many machines start it at the same time of day.
 //!
 //! ```text
-//! for i in 1 2 3; do cargo run -q -p leasehold --example nightly sqlite:/tmp/locks.db & done; wait
+//! for i in 1 2 3; do cargo run -q -p leasehold --features sqlite --example nightly sqlite:/tmp/locks.db & done; wait
 //! ```
 
 use std::time::Duration;
 
-use leasehold::{Blocked, Error, ErrorKind, Fence};
+use leasehold::{Error, Fence};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -36,10 +36,8 @@ async fn main() -> Result<(), Error> {
         })
         .await;
     match job {
-        Err(error) if matches!(error.blocked(), Some(Blocked::Busy(_))) => {
-            println!("it runs elsewhere: {error}");
-        }
-        Err(error) if error.kind() == ErrorKind::Lost => println!("cut short: {error}"),
+        Err(error) if error.is_busy() => println!("it runs elsewhere: {error}"),
+        Err(error) if error.is_lost() => println!("cut short: {error}"),
         done => {
             // The job is done, and is not to be repeated because of this.
             if let Err(error) = done?.release {

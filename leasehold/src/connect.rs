@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use lock_core::{Backend, ClientOptions, Error, LockClient, SystemEnv};
+use lock_core::{Backend, ClientOptions, Error, LockClient};
 
 use crate::StoreUrl;
 
 /// Connects to the store at `url`, with the default [`ClientOptions`].
 ///
-/// Cheap enough for a start of a program, not for each lock: keep the client, and clone it.
+/// Call it once when the program starts, not for each lock: keep the client, and clone it.
 ///
 /// # Errors
 /// `InvalidInput` for a URL that no store understands, naming what is allowed; `Unsupported` for
 /// one whose backend is not compiled in, naming the cargo feature to add; `Unavailable`, `Auth`,
 /// `Config` or `Timeout` where the store cannot be opened. No message shows a password of the URL.
 ///
-/// *Cancel safety*: dropping the future leaves nothing behind but, for a store that creates itself
-/// at first use, that.
+/// *Cancel safety*: dropping the future leaves nothing, except the store itself where it is created at first
+/// use.
 pub async fn connect<U>(url: U) -> Result<LockClient, Error>
 where
     U: TryInto<StoreUrl>,
@@ -35,11 +35,11 @@ where
     U::Error: Into<Error>,
 {
     options.check()?;
-    LockClient::with_options(open(url).await?, Arc::new(SystemEnv), options)
+    LockClient::with_options(open(url).await?, options)
 }
 
-/// Connects to the store itself, for [`LockClient::with_options`], or to ask it what operators ask:
-/// [`Backend::inspect`], [`Backend::list`], [`Backend::force_release`], [`Backend::init`].
+/// Connects to the store itself, for [`LockClient::with_options`]. A client has the calls of operators, too:
+/// [`LockClient::inspect`], [`LockClient::list`], [`LockClient::check`].
 ///
 /// # Errors
 /// As [`connect`].

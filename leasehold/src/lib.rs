@@ -1,46 +1,77 @@
-//! Distributed locks with one API over many stores.
+//! Distributed locks: one API over SQLite, PostgreSQL, MySQL, Redis, Redlock and etcd.
 //!
 //! ```no_run
 //! #[tokio::main]
 //! async fn main() -> Result<(), leasehold::Error> {
-//!     let client = leasehold::connect("sqlite:locks.db").await?;
+//!     let client = leasehold::connect("redis://localhost").await?; // with the feature `redis`
 //!     let guard = client.lock("order-17").acquire().await?;
-//!     // Whatever you write to should refuse a token lower than one that it has seen.
-//!     println!("mine until lost, with token {}", guard.token());
+//!     println!("locked, with fencing token {}", guard.token());
 //!     guard.release().await
 //! }
 //! ```
 //!
-//! The lock is a *lease*: it is renewed in the background while the guard lives, and it ends by
-//! itself soon after its holder has crashed. Therefore a holder that was paused for longer than the
-//! lease has lost it without noticing. [`Guard::lost`] and [`Guard::is_valid`] tell by the clock, and
-//! [`Guard::token`] lets the protected resource refuse a late write: see [`Fence`].
+//! A lock is a *lease*: the client renews it in the background while the [`Guard`] lives, and the store ends it soon
+//! after its holder has crashed. [`Guard::lost`] resolves, and [`Lock::with`] stops your work, as soon as the lease can
+//! no longer be trusted, even while the store does not answer.
 //!
-//! # Stores
+//! A lock alone cannot protect data: a process may be paused after it has checked its lock and before it writes. Send
+//! [`Guard::token`] with each write, and let the data refuse a token lower than one that it has seen. [`Fence`] does
+//! this in memory; each store but Redlock has a fence of its own in its module.
 //!
-//! Each store is behind a cargo feature of the same name, and reached by a URL of that scheme:
+//! # Where to begin
 //!
-//! | feature | URL | locks out |
+//! - [`connect`] makes a [`LockClient`] from a URL, [`Config`] from a configuration file, and [`LockClient::new`] from
+//!   a store that a builder of its module made. Make one client when the program starts, and clone it.
+//! - [`LockClient::lock`] has the options of one lock: lease, waiting, minimum and maximum hold.
+//! - Errors: [`Error::is_busy`] (another owner has the lock), [`Error::is_lost`], [`Error::is_retryable`], and
+//!   [`Error::kind`] for the rest.
+//! - [`LockClient::guarantees`] says what your store promises, and on which conditions. [`LockClient::inspect`],
+//!   [`LockClient::list`] and [`LockClient::check`] are for operators.
+//! - [`backend`] has what a store of your own needs.
+//!
+//! # Features
+//!
+//! Each store is a feature with a URL scheme of its own. The only default is `memory`: no server, no C code, no TLS.
+//!
+//! | feature | brings | Rust |
 //! |---|---|---|
-//! | `etcd` | `etcd://HOST:PORT,HOST:PORT` | clients of one etcd cluster, and `etcdctl lock` |
-//! | `memory` (default) | `memory:` | tasks of one process |
-//! | `migrate` | `migrate:PHASE?from=URL&to=URL` | what its stores lock out: see [`migration`] |
-//! | `mysql` | `mysql://USER@HOST/DATABASE`, also `mariadb:` | clients of one MySQL or MariaDB server |
-//! | `postgres` | `postgres://USER@HOST/DATABASE` | clients of one PostgreSQL server |
-//! | `redis` | `redis://HOST:PORT`, `rediss://HOST:PORT`, `unix:PATH` | clients of one Redis |
-//! | `redis` | `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`, `redis+cluster://HOST:PORT,HOST:PORT`, `rediss+…` | clients of one Redis that fails over |
-//! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT` | clients of the same independent Redis servers |
-//! | `sqlite` (default) | `sqlite:PATH` | processes of one machine |
+//! | `memory` (default) | `memory:` for the tasks of one process, and for tests | 1.88 |
+//! | `sqlite` | `sqlite:PATH` for the processes of one machine; compiles SQLite's C code | 1.94 |
+//! | `postgres` | `postgres://USER@HOST/DATABASE` for the clients of a PostgreSQL server | 1.94 |
+//! | `mysql` | `mysql://USER@HOST/DATABASE`, also `mariadb:`, for the clients of a MySQL or MariaDB server | 1.94 |
+//! | `redis` | `redis://HOST:PORT`, `rediss:`, `unix:PATH`; `redis+sentinel:`, `redis+cluster:` and `rediss+…` for a Redis that fails over | 1.88 |
+//! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT`, also `redlocks:`, for the clients of the same independent Redis servers | 1.88 |
+//! | `etcd` | `etcd://HOST:PORT,HOST:PORT` for the clients of an etcd cluster, and `etcdctl lock` | 1.88 |
+//! | `migrate` | `migrate:PHASE?from=URL&to=URL`, from one store to another: see [`migration`] | 1.88 |
+//! | `tls-ring` | TLS by *ring* for the network stores among these | 1.88 |
+//! | `tls-aws-lc` | TLS by AWS-LC instead; ring is used if both are chosen | 1.88 |
+//! | `testing` | a store that your tests control: see [`testing`] | 1.88 |
 //!
-//! TLS is rustls, with the provider of cryptography that the application has installed for its process, otherwise
-//! with that of the feature `tls-ring` (default) or `tls-aws-lc`. None is installed. Drivers differ in one case:
-//! PostgreSQL's and MySQL's always take the feature's, but for `sslmode=verify-ca` the application's, which is an
-//! error if there is none. Without either feature these two have no TLS, and the others only the application's.
+//! TLS is rustls, and no provider of cryptography is a default. A store uses the one that the application has installed
+//! for its process, otherwise that of the feature. This crate installs none. Without either, a URL that asks for TLS is
+//! an error that names both features. The drivers of PostgreSQL and MySQL differ: they always use the feature's
+//! provider, and without one have no TLS; except that `sslmode=verify-ca` uses the application's, and is an error if
+//! there is none.
 //!
-//! [`connect`] takes such a URL, [`Config`] one from a configuration file, and [`LockClient::new`]
-//! any [`Backend`], also one that its own module's builder made.
+//! # Platforms
 //!
-//! What a store promises, and on which assumptions, is data: [`LockClient::guarantees`].
+//! Linux. The library is built and tested there, and only there. Nobody has tried it on another Unix. A holder counts its lease by
+//! `CLOCK_BOOTTIME` on Linux, which goes on while the machine is suspended, and by `CLOCK_MONOTONIC` elsewhere, which
+//! may stand still then: a holder that was suspended may believe for too long that it has the lock. Windows is not
+//! supported: the clocks that the library reads are not there, and it does not compile.
+//!
+//! # Versions
+//!
+//! - Versions follow Semantic Versioning. While the major version is 0, the minor one is raised for an incompatible change.
+//! - Types of other crates stand in this API: those of sqlx ([`postgres::sqlx`], [`mysql::sqlx`], [`sqlite::sqlx`]),
+//!   of etcd-client ([`etcd::etcd_client`]), [`CancellationToken`] of tokio-util, and the traits of serde. Use these
+//!   re-exports. A new incompatible version of one of these crates is a new minor version of this one: their major is our minor.
+//! - The lowest Rust is the one that the dependencies of the chosen features need (the last column above), and at
+//!   least 1.88. A newer one is needed only by a new minor version of this crate, never by a patch.
+//! - Structs with public fields and enums are `#[non_exhaustive]` where they may grow, and have constructors where a
+//!   caller or a backend makes them. The enums without it are complete, so that a `match` can deal with every case.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod config;
 mod connect;
@@ -50,10 +81,12 @@ mod schemes;
 mod url;
 
 pub use lock_core::{
-    Assumption, Backend, Blocked, Busy, ClientOptions, Cursor, Error, ErrorKind, Fence,
-    FencingToken, Finished, Guarantees, Guard, Holder, Init, Link, Lock, LockClient, LockName,
-    LockState, LossReason, Monitor, Outcome, OwnerId, OwnerLabel, Page, Promise, QuarantineUse,
-    Quarantined, Stale, StoreSettings, TryAcquire, WithError,
+    All, Any, Assumption, Backend, Blocked, Busy, CancellationToken, ClientOptions,
+    ConnectionSecurity, Credentials, CredentialsProvider, Cursor, Election, Error, ErrorKind,
+    Fence, FencingToken, Finished, Guarantees, Guard, Guards, Holder, Init, Leader, Leadership,
+    Lock, LockClient, LockName, LockState, LossReason, Monitor, OwnerId, OwnerLabel, Page, Promise,
+    QuarantineUse, Quarantined, ReleaseOutcome, Semaphore, Stale, StoreCheck, StoreSettings,
+    TryAcquire, WithError, all, any,
 };
 
 pub use self::{
@@ -62,6 +95,23 @@ pub use self::{
     schemes::store_urls,
     url::StoreUrl,
 };
+
+/// All that a store of your own needs: the trait [`Backend`], its requests and answers, and the checks that all stores
+/// make alike.
+///
+/// A client comes from it by [`LockClient::new`], or by [`LockClient::with_env`] in simulated time. The example
+/// `examples/own-backend` of the repository is a whole store in one file, with the conformance suite over it.
+pub mod backend {
+    pub use lock_core::{
+        Assumption, Attempt, Backend, Blocked, BoxFuture, Busy, ConnectionSecurity, Cursor,
+        Enqueued, Env, Error, ErrorKind, FencingToken, Grant, Guarantees, Holder, Init, Instant,
+        LockName, LockState, LossReason, Mode, NoRuntime, OwnerId, OwnerLabel, PLAINTEXT, Page,
+        Promise, QuarantineUse, Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal,
+        Request, SeenOptions, Signal, StoreSettings, SystemEnv, Waiter, async_trait, check_lease,
+        check_record_version, check_span, check_token, drift_margin, is_loopback, jittered,
+        plaintext_refusal, whole_millis,
+    };
+}
 
 /// Locks in this process's memory: for tests, and for tasks of one process.
 #[cfg(feature = "memory")]
@@ -75,12 +125,14 @@ pub mod mysql {
     pub use backend_sql::{
         Strategy,
         mysql::{MysqlBuilder, MysqlFence},
+        sqlx,
     };
 }
 
-/// From one store to another while everything runs: the backend over both, and who is how far.
+/// From one store to another while everything runs: the backend over both, and the phases of all processes.
+#[cfg(feature = "migrate")]
 pub mod migration {
-    pub use lock_core::{Direction, Fleet, Member, Migration, Phase, Refusal, Step};
+    pub use backend_migration::{Direction, Fleet, Member, Migration, Phase, Refusal, Step};
 }
 
 /// Locks in a PostgreSQL database, its fence, and a builder that takes a pool of yours.
@@ -89,6 +141,7 @@ pub mod postgres {
     pub use backend_sql::{
         Strategy,
         postgres::{PostgresBuilder, PostgresFence},
+        sqlx,
     };
 }
 
@@ -113,16 +166,34 @@ pub mod redlock {
     pub use backend_redlock::RedlockBuilder;
 }
 
+/// A store under a test's control, for tests of programs that use locks. With the feature `testing`, which is for
+/// `[dev-dependencies]`.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use lock_core::testing::{Operation, TestStore};
+}
+
 /// Locks in a SQLite file, its fence, and a builder that takes a pool of yours.
 #[cfg(feature = "sqlite")]
 pub mod sqlite {
     pub use backend_sql::{
         Strategy,
         sqlite::{SqliteBuilder, SqliteFence},
+        sqlx,
     };
 }
 
-/// The README's examples compile.
+/// The examples of the README and of the docs compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
-struct Readme;
+#[doc = include_str!("../../docs/patterns.md")]
+#[doc = include_str!("../../docs/several-locks.md")]
+struct Docs;
+
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../docs/testing.md")]
+struct TestingDocs;
+
+#[cfg(all(doctest, feature = "redis"))]
+#[doc = include_str!("../../docs/credentials.md")]
+struct CredentialsDocs;

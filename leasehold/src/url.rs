@@ -1,6 +1,6 @@
 //! Where a store is: a checked URL that keeps its secrets.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use lock_core::{Error, ErrorKind};
 use serde::Deserialize;
@@ -34,7 +34,10 @@ impl StoreUrl {
         let Some((scheme, rest)) = url.split_once(':').filter(|(scheme, _)| is_scheme(scheme))
         else {
             let what = if url.is_empty() { "is empty" } else { "has no scheme" };
-            return refuse(format!("the store URL {what}; allowed are {}", schemes::allowed()));
+            return refuse(format!(
+                "the store URL {what}; it must be one of {}",
+                schemes::allowed()
+            ));
         };
         // Schemes are the same in upper and lower case (RFC 3986).
         let scheme = scheme.to_ascii_lowercase();
@@ -112,6 +115,14 @@ impl fmt::Display for StoreUrl {
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&redacted(&self.0), f)
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<Self, Error> {
+        Self::new(url)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
 use rand::RngExt as _;
 use rustix::time::ClockId;
 
-use crate::Instant;
+use crate::{Instant, tunables::LONGEST_SLICE};
 
 /// A task or a timer, owned.
 pub type BoxFuture<T = ()> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -67,7 +67,7 @@ impl Env for SystemEnv {
     fn now(&self) -> Instant {
         #[cfg(target_os = "linux")]
         let clock = ClockId::Boottime;
-        // Elsewhere the monotonic clock is the nearest: on macOS and the BSDs see `Guarantees`.
+        // Elsewhere the nearest is the monotonic clock, which may stand still during suspend.
         #[cfg(not(target_os = "linux"))]
         let clock = ClockId::Monotonic;
         let now = rustix::time::clock_gettime(clock);
@@ -116,7 +116,7 @@ pub(crate) async fn sleep_in_slices(env: &dyn Env, at: Instant) {
         if left.is_zero() {
             return;
         }
-        env.sleep(left.min(Duration::from_secs(1))).await;
+        env.sleep(left.min(LONGEST_SLICE)).await;
     }
 }
 

@@ -4,11 +4,11 @@ use std::{convert::Infallible, error::Error as StdError, fmt, sync::Arc};
 
 use crate::{Busy, LockName, Quarantined};
 
-/// What went wrong, as far as a program can act on it.
+/// The kind of an error, as far as a program can act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A value of the caller's is outside what is allowed; nothing was sent to the store.
+    /// A value of the caller is not allowed; nothing was sent to the store.
     InvalidInput,
     /// The store or the client is set up wrongly; trying again does not help.
     Config,
@@ -44,11 +44,11 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// What stood in the way when a wait ended in [`ErrorKind::Timeout`].
+/// The obstacle when a wait ended in [`ErrorKind::Timeout`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Blocked {
-    /// Somebody holds the lock.
+    /// Another owner holds the lock, or waits for it.
     Busy(Busy),
     /// The store grants nothing for now.
     Quarantined(Quarantined),
@@ -74,7 +74,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error with a message for people: what happened, with the value and what is allowed.
+    /// An error with a message for people, which names the event, the value and its allowed range.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
@@ -147,13 +147,33 @@ impl Error {
         self.0.blocked.as_ref()
     }
 
+    /// Whether a wait ended without the lock because something stood in its way: another owner
+    /// ([`is_busy`](Self::is_busy)) or a quarantine of the store. [`blocked`](Self::blocked) has the details. `false`
+    /// where the store failed.
+    #[must_use]
+    pub fn is_not_acquired(&self) -> bool {
+        self.0.blocked.is_some()
+    }
+
+    /// Whether the lock was not acquired because another owner holds it, or waits for it.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        matches!(self.0.blocked, Some(Blocked::Busy(_)))
+    }
+
+    /// Whether the lock was held and is lost.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.0.kind == ErrorKind::Lost
+    }
+
     /// Whether the request may have been carried out although it failed.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
         matches!(self.0.kind, ErrorKind::Timeout | ErrorKind::OutcomeUnknown)
     }
 
-    /// Whether the same call may succeed later without anybody changing anything.
+    /// Whether the same call may succeed later, with nothing changed.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(
@@ -167,11 +187,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { kind, message, backend, operation, name, .. } = &*self.0;
         write!(f, "{kind}: {message}")?;
-        let place = [*backend, *operation].into_iter().flatten().map(str::to_owned);
+        let parts = [*backend, *operation].into_iter().flatten().map(str::to_owned);
         let lock = name.as_ref().map(|name| format!("lock {name:?}"));
-        let place: Vec<_> = place.chain(lock).collect();
-        if !place.is_empty() {
-            write!(f, " ({})", place.join(", "))?;
+        let parts: Vec<_> = parts.chain(lock).collect();
+        if !parts.is_empty() {
+            write!(f, " ({})", parts.join(", "))?;
         }
         if !f.alternate() {
             return Ok(());
@@ -210,7 +230,10 @@ impl From<Infallible> for Error {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::FencingToken;
 
     #[test]
     fn says_what_and_where_and_leaves_the_source_to_its_own_line() {
@@ -236,6 +259,22 @@ mod tests {
             "wrong configuration: no migration: store unavailable: no server: connection refused";
         assert_eq!((format!("{error:#}").as_str(), format!("{error:?}").as_str()), (line, line));
         assert_eq!(error.to_string(), "wrong configuration: no migration");
+    }
+
+    #[test]
+    fn tells_contention_and_loss_from_failures() {
+        let timeout = || Error::new(ErrorKind::Timeout, "not acquired");
+        let told = |error: Error| [error.is_not_acquired(), error.is_busy(), error.is_lost()];
+        let busy = Busy::new(None, FencingToken::ZERO, Duration::ZERO);
+        assert_eq!(told(timeout().blocked_by(Blocked::Busy(busy))), [true, true, false]);
+        let held_back = Quarantined::new(Duration::from_secs(1), "restarted");
+        assert_eq!(
+            told(timeout().blocked_by(Blocked::Quarantined(held_back))),
+            [true, false, false]
+        );
+        // The store did not answer: it is unknown who holds the lock.
+        assert_eq!(told(timeout()), [false; 3]);
+        assert_eq!(told(Error::new(ErrorKind::Lost, "lost")), [false, false, true]);
     }
 
     #[test]

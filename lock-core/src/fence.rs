@@ -1,22 +1,28 @@
-//! The other side of a fencing token: what the lock protects must refuse an old one.
+//! The other side of a fencing token: the protected resource must refuse an old one.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashMap;
 
-use crate::FencingToken;
+use crate::{FencingToken, sync::Mutex};
 
 /// A token older than one that was admitted before: its holder has been overtaken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("fencing token {offered} is stale: {admitted} was admitted for {resource:?}")]
+#[non_exhaustive]
 pub struct Stale {
-    /// What the token was offered for.
+    /// The resource that the token was offered for.
     pub resource: String,
     /// The refused token.
     pub offered: FencingToken,
     /// The highest token admitted so far.
     pub admitted: FencingToken,
+}
+
+impl Stale {
+    /// A refusal of `offered`, where `admitted` was the highest token before.
+    #[must_use]
+    pub fn new(resource: impl Into<String>, offered: FencingToken, admitted: FencingToken) -> Self {
+        Self { resource: resource.into(), offered, admitted }
+    }
 }
 
 /// A fence in this process's memory, for a resource that lives no longer than the process.
@@ -39,7 +45,7 @@ impl Fence {
     /// # Errors
     /// [`Stale`]; the write must then not happen.
     pub fn admit(&self, resource: &str, token: FencingToken) -> Result<(), Stale> {
-        let mut admitted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut admitted = self.0.lock();
         match admitted.get_mut(resource) {
             Some(highest) if *highest > token => {
                 Err(Stale { resource: resource.to_owned(), offered: token, admitted: *highest })

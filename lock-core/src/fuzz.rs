@@ -1,4 +1,4 @@
-//! Whatever text comes in, nothing panics, and what is accepted is within its limits.
+//! No text makes a parser panic, and accepted values are within their limits.
 
 use std::time::Duration;
 
@@ -6,12 +6,8 @@ use proptest::prelude::*;
 
 use crate::{
     ClientOptions, FencingToken, Instant, LockName, OwnerId, OwnerLabel, check_token, drift_margin,
+    test_util::soup,
 };
-
-#[path = "../tests/support/soup.rs"]
-pub(crate) mod soup;
-
-use soup::soup;
 
 const WORDS: &[&str] = &[
     "a",

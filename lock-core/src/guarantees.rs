@@ -1,14 +1,17 @@
-//! What a store promises, and what each promise rests on: data, not prose.
+//! The promises of a store, and the assumptions of each: data, not prose.
 //!
 //! The conformance suite chooses its cases by these values, `leasehold check` prints them, and the
-//! README's table is made of them.
+//! pages in docs/backends say the same in words.
 
 use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
+use crate::tunables::{DRIFT_PART, ROUNDING};
+
 /// Something that must be true outside this library for a promise to hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Assumption {
     /// A short, stable word for it, such as `clients-agree-on-longest-lease`.
     pub id: &'static str,
@@ -24,13 +27,13 @@ impl Assumption {
     }
 }
 
-/// Whether a promise is made.
+/// Whether a promise is made: it is, or it is not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Promise {
     /// It holds as long as these assumptions do.
     Holds {
-        /// What it rests on.
+        /// The assumptions.
         assuming: Vec<Assumption>,
     },
     /// It is not made.
@@ -67,8 +70,9 @@ impl fmt::Display for Promise {
 /// How a store keeps exclusion over a loss of its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum QuarantineUse {
-    /// Grants outlive whatever the store survives: none is needed.
+    /// Grants survive everything that the store survives: none is needed.
     NotNeeded,
     /// After a loss of data nothing is granted for one longest lease.
     On,
@@ -78,20 +82,43 @@ pub enum QuarantineUse {
     Unavailable,
 }
 
-/// How what passes between a client and its store is protected, by the client's settings: not by what a server happens
-/// to offer.
+impl fmt::Display for QuarantineUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotNeeded => "not needed",
+            Self::On => "on: grants nothing for one longest lease after a loss of data",
+            Self::Off => "off: after a loss of data a lock may have two holders",
+            Self::Unavailable => "none",
+        })
+    }
+}
+
+/// How the connection between a client and its store is protected by the client's settings, whatever the server
+/// offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Link {
-    /// It may be unencrypted: somebody on the network's way reads it, and changes it.
+#[non_exhaustive]
+pub enum ConnectionSecurity {
+    /// It may be unencrypted: an attacker on the network can read and change it.
     Plain,
-    /// It is encrypted, and it is not checked that the other side is this host: a server in its place reads it, and
-    /// changes it.
+    /// It is encrypted, but the client does not check the server's identity: a server in its place can read and
+    /// change it.
     Unverified,
-    /// It is encrypted, with a certificate of the host's that is checked.
+    /// It is encrypted, and the client checks the certificate of the host.
     Verified,
     /// It does not leave the machine.
     Local,
+}
+
+impl fmt::Display for ConnectionSecurity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "may be unencrypted: this client does not demand TLS",
+            Self::Unverified => "encrypted, but the server's identity is not checked",
+            Self::Verified => "encrypted, and the server's certificate is checked",
+            Self::Local => "does not leave this machine",
+        })
+    }
 }
 
 /// What a backend promises in its present configuration.
@@ -125,10 +152,15 @@ pub struct Guarantees {
     pub dead_place_delay: Duration,
     /// The store can lift the token of a held grant, which a migration needs.
     pub raise: bool,
-    /// How far tokens may run ahead of the store's clock.
+    /// How far a token may lead the store's clock. A store that refuses floors by
+    /// [`check_token`](crate::check_token) has its longest lease here. After a loss of data the quarantine must be
+    /// at least as long, or the clock gives tokens below those of before.
     pub token_lead: Duration,
     /// How the connection is protected.
-    pub link: Link,
+    pub connection: ConnectionSecurity,
+    /// The version of the store's records that this client reads and writes: a store with another is refused. `None`
+    /// where the store keeps none.
+    pub record_version: Option<u64>,
 }
 
 impl Guarantees {
@@ -150,7 +182,8 @@ impl Guarantees {
             dead_place_delay: Duration::ZERO,
             raise: false,
             token_lead: Duration::ZERO,
-            link: Link::Plain,
+            connection: ConnectionSecurity::Plain,
+            record_version: None,
         }
     }
 }
@@ -161,7 +194,7 @@ impl Guarantees {
 /// to run at rates 1% apart, and covers the rounding of stores that count milliseconds.
 #[must_use]
 pub fn drift_margin(lease: Duration) -> Duration {
-    lease / 100 + Duration::from_millis(2)
+    lease / DRIFT_PART + ROUNDING
 }
 
 #[cfg(test)]

@@ -1,39 +1,59 @@
-//! The contract of leasehold.
+//! The contract of leasehold: the trait that a store implements, and the client, which has all policy that is the
+//! same for every store.
+//!
+//! Applications use the crate `leasehold`, which re-exports what they need. This crate is for backends.
 
 mod backend;
 mod client;
+mod credentials;
 mod env;
 mod error;
 mod fence;
 #[cfg(test)]
 mod fuzz;
-mod given;
+
 mod guarantees;
 mod memory;
-mod migration;
 mod name;
 mod owner;
 mod plaintext;
+mod sync;
+#[cfg(any(test, feature = "test-util"))]
+#[doc(hidden)]
+pub mod test_util;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod time;
 mod token;
+mod tunables;
+mod url_options;
 
+// `Backend` and `Waiter` are implemented with it.
+pub use async_trait::async_trait;
 pub use backend::{
     Attempt, Backend, Busy, Cursor, Enqueued, Grant, Holder, Init, LockState, LossReason, Mode,
-    Outcome, Page, Quarantined, Release, Released, Renewal, Request, Signal, StoreSettings, Turn,
-    check_lease, check_token,
+    Page, Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal,
+    StoreSettings, Waiter, check_lease, check_record_version, check_span, check_token,
+    whole_millis,
 };
 pub use client::{
-    ClientOptions, Finished, Guard, Lock, LockClient, Monitor, TryAcquire, WithError,
+    All, Any, ClientOptions, Election, Finished, Guard, Guards, Leader, Leadership, Lock,
+    LockClient, Monitor, Semaphore, StoreCheck, TryAcquire, WithError, all, any,
 };
+pub use credentials::{Credentials, CredentialsProvider};
 pub use env::{BoxFuture, Env, NoRuntime, SystemEnv, jittered};
 pub use error::{Blocked, Error, ErrorKind};
 pub use fence::{Fence, Stale};
-pub use given::Given;
-pub use guarantees::{Assumption, Guarantees, Link, Promise, QuarantineUse, drift_margin};
+pub use guarantees::{
+    Assumption, ConnectionSecurity, Guarantees, Promise, QuarantineUse, drift_margin,
+};
 pub use memory::Memory;
-pub use migration::{Direction, Fleet, Member, Migration, Phase, Refusal, Step};
 pub use name::LockName;
 pub use owner::{OwnerId, OwnerLabel};
 pub use plaintext::{PLAINTEXT, is_loopback, plaintext_refusal};
+#[doc(hidden)]
+pub use sync::{Mutex, RwLock};
 pub use time::Instant;
 pub use token::FencingToken;
+pub use tokio_util::sync::CancellationToken;
+pub use url_options::SeenOptions;

@@ -1,6 +1,6 @@
-//! What is locked: a checked name.
+//! The checked name of a lock.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ pub(crate) fn check_text(what: &str, text: &str, least: usize) -> Result<(), Err
         return Err(Error::new(
             ErrorKind::InvalidInput,
             format!(
-                "{what} {} has {} bytes; allowed are {least} to {}",
+                "{what} {} has {} bytes; it must have between {least} and {}",
                 shortened(text),
                 text.len(),
                 LockName::MAX_BYTES
@@ -52,7 +52,7 @@ pub(crate) fn check_text(what: &str, text: &str, least: usize) -> Result<(), Err
         return Err(Error::new(
             ErrorKind::InvalidInput,
             format!(
-                "{what} {} contains the control character {bad:?}; allowed is UTF-8 without control characters",
+                "{what} {} contains the control character {bad:?}; it must be UTF-8 without control characters",
                 shortened(text)
             ),
         ));
@@ -61,7 +61,7 @@ pub(crate) fn check_text(what: &str, text: &str, least: usize) -> Result<(), Err
 }
 
 /// Quotes a value for a message, on one line and not longer than a person reads.
-fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((at, _)) => format!("{:?}…", &text[..at]),
         None => format!("{text:?}"),
@@ -83,6 +83,14 @@ impl fmt::Display for LockName {
 impl fmt::Debug for LockName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl FromStr for LockName {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Self::new(name)
     }
 }
 
@@ -139,7 +147,7 @@ mod tests {
             let error = LockName::new(name).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             let text = error.to_string();
-            assert!(text.contains("allowed"), "{text}");
+            assert!(text.contains("it must "), "{text}");
             assert!(!text.chars().any(char::is_control), "{text}");
         }
     }
@@ -149,5 +157,7 @@ mod tests {
         let name: LockName = serde_json::from_str("\"job\"").unwrap();
         assert_eq!(serde_json::to_string(&name).unwrap(), "\"job\"");
         assert!(serde_json::from_str::<LockName>("\"\"").is_err());
+        assert_eq!(name.to_string().parse::<LockName>().unwrap(), name);
+        assert!("".parse::<LockName>().is_err());
     }
 }

@@ -1,10 +1,13 @@
-//! Who asks: a random id for each acquisition, and a label for people.
+//! The owner of a lock: a random id for each acquisition, and a label for people.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind, name::check_text};
+use crate::{
+    Error, ErrorKind,
+    name::{check_text, shortened},
+};
 
 /// A random 128-bit id, fresh for every acquisition and for every place in a queue.
 ///
@@ -47,7 +50,8 @@ impl FromStr for OwnerId {
         // A sign is no digit.
         let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         u128::from_str_radix(text, 16).ok().filter(|_| digits).map(Self).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidInput, "an owner id is 32 hexadecimal digits")
+            let message = format!("owner id {} must be 32 hexadecimal digits", shortened(text));
+            Error::new(ErrorKind::InvalidInput, message)
         })
     }
 }
@@ -66,9 +70,9 @@ impl From<OwnerId> for String {
     }
 }
 
-/// What operators see beside an owner's id: up to 255 bytes without control characters, such as
+/// The label that operators see beside an owner's id: up to 255 bytes without control characters, such as
 /// `host:pid`.
-#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OwnerLabel(Arc<str>);
 
@@ -115,6 +119,20 @@ impl fmt::Debug for OwnerLabel {
     }
 }
 
+impl AsRef<str> for OwnerLabel {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for OwnerLabel {
+    type Err = Error;
+
+    fn from_str(label: &str) -> Result<Self, Error> {
+        Self::new(label)
+    }
+}
+
 impl TryFrom<String> for OwnerLabel {
     type Error = Error;
 
@@ -138,13 +156,15 @@ mod tests {
         let owner = OwnerId::from_bits(0x0123_4567_89ab_cdef);
         assert_eq!(owner.to_string().parse::<OwnerId>().unwrap(), owner);
         assert!("12".parse::<OwnerId>().is_err());
-        assert!("z".repeat(32).parse::<OwnerId>().is_err());
+        let error = "z".repeat(32).parse::<OwnerId>().unwrap_err().to_string();
+        assert!(error.contains("zzz") && error.contains("must be 32"), "{error}");
     }
 
     #[test]
     fn the_label_of_this_process_is_allowed() {
         let label = OwnerLabel::of_this_process();
-        assert!(OwnerLabel::new(label.as_str()).is_ok());
+        assert_eq!(label.to_string().parse::<OwnerLabel>().unwrap(), label);
+        assert!("a\nb".parse::<OwnerLabel>().is_err());
         assert!(label.as_str().ends_with(&format!(":{}", std::process::id())));
     }
 }

@@ -15,11 +15,11 @@ pub fn is_loopback(host: &str) -> bool {
         || address.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// The refusal of a password that would leave the machine unencrypted; `tls` is what is allowed in its place.
+/// The refusal of a password that would leave the machine unencrypted; `tls` names the options that turn TLS on.
 #[must_use]
 pub fn plaintext_refusal(tls: &str) -> Error {
     let message = format!(
-        "the password would go unencrypted to any server that answers for the host; allowed are {tls}, a host that is this \
+        "the password would go unencrypted to any server that answers for the host; use {tls}, a host that is this \
          machine, or {PLAINTEXT}=on in the URL"
     );
     Error::new(ErrorKind::InvalidInput, message)

@@ -67,8 +67,8 @@ pub(crate) mod humane {
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
         let text = Cow::<'de, str>::deserialize(from)?;
         humantime::parse_duration(&text).map_err(|_| {
-            let allowed = "a number with a unit, such as 500ms, 10s or 2min";
-            D::Error::custom(format_args!("duration {text:?} is not allowed; allowed is {allowed}"))
+            let form = "a number with a unit, such as 500ms, 10s or 2min";
+            D::Error::custom(format_args!("duration {text:?} is not allowed; it must be {form}"))
         })
     }
 

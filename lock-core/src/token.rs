@@ -5,20 +5,22 @@
 //! alone puts it past every older one. The idea of joining a physical clock with a counter is that
 //! of Kulkarni et al., "Logical Physical Clocks" (2014).
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::{Error, ErrorKind, name::shortened};
+
 /// A number that strictly increases over the grants of one name, for ever.
 ///
-/// Hand it to whatever the lock protects, and let that refuse a token lower than one it has seen
+/// Hand it to the resource that the lock protects, which must refuse a token lower than one that it has seen
 /// (see [`Fence`](crate::Fence)). Its value is near the store's clock in microseconds since 1970 and
 /// stays below 2^53, so that every store and every JSON reader keeps it exactly. Beyond "larger is
 /// later" it has no meaning.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
-#[serde(transparent)]
+#[serde(try_from = "u64", into = "u64")]
 pub struct FencingToken(u64);
 
 impl FencingToken {
@@ -61,6 +63,31 @@ impl From<FencingToken> for u64 {
     }
 }
 
+impl TryFrom<u64> for FencingToken {
+    type Error = Error;
+
+    fn try_from(value: u64) -> Result<Self, Error> {
+        Self::new(value).ok_or_else(|| refusal(value))
+    }
+}
+
+/// The decimal number that `Display` writes.
+impl FromStr for FencingToken {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        // A sign is no digit.
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let value = text.parse().ok().filter(|_| digits).and_then(Self::new);
+        value.ok_or_else(|| refusal(shortened(text)))
+    }
+}
+
+fn refusal(value: impl fmt::Display) -> Error {
+    let message = format!("fencing token {value} must be between 0 and {}", FencingToken::MAX);
+    Error::new(ErrorKind::InvalidInput, message)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,5 +109,22 @@ mod tests {
         assert_eq!(FencingToken::mint(0, FencingToken::MAX, FencingToken::ZERO), None);
         let largest = FencingToken::MAX.get();
         assert_eq!(largest as f64 as u64, largest);
+    }
+
+    #[test]
+    fn reads_back_from_its_text_and_from_json_within_its_range() {
+        for token in [FencingToken::ZERO, FencingToken(1_790_000_000_000_000), FencingToken::MAX] {
+            assert_eq!(token.to_string().parse::<FencingToken>().unwrap(), token);
+            let json = serde_json::to_string(&token).unwrap();
+            assert_eq!(json, token.to_string());
+            assert_eq!(serde_json::from_str::<FencingToken>(&json).unwrap(), token);
+        }
+        for text in ["9007199254740992", "18446744073709551616", "-1", "+1", "1.5", "", "one\n"] {
+            let error = text.parse::<FencingToken>().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            let told = error.to_string();
+            assert!(told.ends_with("must be between 0 and 9007199254740991"), "{told}");
+            assert!(!told.contains('\n') && serde_json::from_str::<FencingToken>(text).is_err());
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a server of the kit, told so that a reader of a test log can act on it.
+//! Errors of the kit's servers, in words that a reader of a test log can act on.
 
 use std::{process::ExitStatus, time::Duration};
 
@@ -23,7 +23,7 @@ pub enum KitError {
     /// The operating system refused something.
     #[error("cannot {action}")]
     Io {
-        /// What was tried, as an infinitive.
+        /// The attempted action, as an infinitive.
         action: String,
         /// Why it failed.
         source: std::io::Error,
@@ -41,7 +41,7 @@ pub enum KitError {
     /// Something was awaited for longer than its deadline.
     #[error("waited {waited:?} in vain for {what}; the end of the log:\n{log}")]
     TimedOut {
-        /// What was awaited.
+        /// The awaited event.
         what: String,
         /// For how long.
         waited: Duration,
@@ -55,7 +55,7 @@ pub enum KitError {
         command: String,
         /// How it ended.
         status: ExitStatus,
-        /// What it wrote.
+        /// Its output.
         output: String,
     },
     /// The server is not running now, so it has no process to act upon.
@@ -89,7 +89,7 @@ pub enum KitError {
 }
 
 impl KitError {
-    /// Whether the server lost its port to somebody else between our look and its bind.
+    /// Whether the server lost its port to another process between our look and its bind.
     pub(crate) fn is_port_taken(&self) -> bool {
         matches!(self, Self::Exited { log, .. } if log.to_lowercase().contains("address already in use")
             || log.contains("Can't start server: Bind on TCP/IP port"))

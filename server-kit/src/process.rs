@@ -1,4 +1,4 @@
-//! One server process: started, paused, killed, started again; never left behind.
+//! One server process: started, paused, killed, started again, and never left behind.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -12,12 +12,13 @@ use std::{
 
 use rustix::process::Signal;
 
-use super::{
-    account::Account,
-    clock_shim::Clock,
+use crate::{
     error::{Doing as _, KitError, Result},
-    programs, session, tree,
-    wait::{READY_WITHIN, until, until_blocking},
+    machine::{
+        account::Account,
+        programs, session, tree,
+        wait::{READY_WITHIN, until, until_blocking},
+    },
 };
 
 /// `setpriv` asks the kernel to kill this process when its parent dies. A parent that died just
@@ -26,7 +27,7 @@ const UNLESS_ORPHANED: &str = r#"[ "$PPID" = "$0" ] && exec "$@""#;
 
 const LOG_TAIL: usize = 4000;
 
-/// What to run, so that it can be run again.
+/// The program and its arguments, so that it can be run again.
 #[derive(Debug)]
 pub struct Spec {
     name: String,
@@ -62,14 +63,14 @@ impl Spec {
         self
     }
 
-    /// Lets the process read its clocks through the shim.
+    /// Sets more environment variables, such as those of a [`Clock`](crate::Clock).
     #[must_use]
-    pub fn clock(mut self, clock: Option<&Clock>) -> Self {
-        self.env.extend(clock.into_iter().flat_map(Clock::env));
+    pub fn envs(mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        self.env.extend(variables);
         self
     }
 
-    /// Runs the program as another account (default: as whoever runs the tests).
+    /// Runs the program as another account. Default: the account of the tests.
     #[must_use]
     pub fn account(mut self, account: Option<Account>) -> Self {
         self.account = account;
@@ -328,7 +329,7 @@ impl Process {
         self.folder.path().join("server.log")
     }
 
-    /// The end of what it wrote to its standard output and error.
+    /// The end of its standard output and error.
     pub fn log_tail(&self) -> String {
         let Ok(log) = std::fs::read(self.log_path()) else { return "(no log)".to_owned() };
         String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL)..]).into_owned()

@@ -1,15 +1,15 @@
-//! What all servers have in common, so that a fault is written once for every store.
+//! The common trait of all servers, so that a fault is written once for all stores.
 
 use std::net::SocketAddr;
 
 use async_trait::async_trait;
 
-use super::{error::Result, process::Process};
+use crate::{error::Result, process::Process};
 
 /// Whether a server finds its data again when it restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// What it had written is there: a crash.
+    /// The written data is there, as after a crash.
     Keep,
     /// Nothing is there: the machine was replaced.
     Lose,
@@ -44,7 +44,7 @@ pub trait Server: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`KitError`](super::KitError), with the end of the server's log where it has one.
+    /// [`KitError`](crate::KitError), with the end of the server's log where it has one.
     async fn restart(&mut self, data: Data) -> Result<()> {
         if data == Data::Lose {
             self.may_lose_data()?;

@@ -1,13 +1,25 @@
 -- Makes sure that an owner holds nothing, waits for nothing, and never will.
--- ARGV: 5 owner
-if redis.call('HDEL', KEYS[4], ARGV[5]) == 1 then redis.call('LREM', KEYS[3], 1, ARGV[5]) end
+-- KEYS: as in common.lua. ARGV: as in epoch_arguments.lua, and 5 owner
+-- Answer: 1 if it held the lock, otherwise 0.
+
+-- include epoch_arguments.lua
+-- include limits.lua
+-- include common.lua
+local leaver = ARGV[5]
+if redis.call('HDEL', KEYS[4], leaver) == 1 then redis.call('LREM', KEYS[3], 1, leaver) end
 local owner, _, state = parse(read(KEYS[2]))
+local mine = owner ~= nil
+-- guard: abandon_owner
+mine = mine and owner == leaver
 -- What was released and is kept stays.
-local mine = owner == ARGV[5] and state ~= '1'
+-- guard: abandon_kept
+mine = mine and state ~= '1'
 if mine then redis.call('DEL', KEYS[2]) end
+-- guard: abandon_tombstone
 redis.call('SET', KEYS[5], '1', 'PX', TOMB_MS)
 if not mine then return 0 end
 local now = clock()
+-- guard: abandon_epoch
 local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
 if mark then try(pass_on, now, mark) end
 return 1

@@ -1,26 +1,68 @@
--- One attempt, with a place in the queue if it is refused and one is wanted.
--- ARGV: 5 owner   6 lease ms   7 label   8 floor   9 channel for pushes, or '' for no place
-local owner, lease, label, floor, channel = ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
+-- One attempt, with a place in the queue if it is refused and a place is wanted.
+-- KEYS: 1 epoch record   2 lock   3 queue   4 places   5 tombstone of the owner
+-- ARGV (few, since each costs the server time):
+--       1 'run-id replication-id longest quarantine', and ' margin' where there is one: see common.lua
+--       2 deadline   3 owner   4 lease ms   5 label   and, unless both are trivial,
+--       6 floor   7 channel for pushes, or '' for no place
+-- Answer: the token alone, by the short way, since a table would cost the server a buffer of its own. Otherwise
+--       {'granted', token}, {'busy', ...} of `busy`, or {'late'}, {'lease'}, {'floor', highest}, {'exhausted'} and
+--       the refusals of `gate`.
+
+-- include take.lua
+-- The short way: no record, queue or tombstone is in the way. Any doubt goes the long way. It stands in front, since
+-- to define the functions of common.lua costs more than to take a free lock.
+-- guard: short_free
+if redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[5]) == 0 then
+  local token = take(ARGV[3], ARGV[5], ARGV[4], ARGV[6])
+  if token then return token end
+end
+
+-- The long way.
+local run, replid, longest, quarantine, margin =
+  string.match(ARGV[1], '^(%S+) (%S+) (%S+) (%S+) ?(%S*)$')
+local deadline, owner, lease, label = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local floor, channel = ARGV[6] or '0', ARGV[7] or ''
+
+-- include limits.lua
+-- include common.lua
 local now = clock()
+-- guard: held
 local record = read(KEYS[2])
-if record and string.sub(record, 1, 32) == owner
+local own = record and string.sub(record, 1, 32) == owner
+if own then
+  local e = redis.call('HMGET', KEYS[1], 'longest', 'version')
+  local refusal = unknown(e[2], e[1])
+  -- guard: repeat_version
+  if refusal then return refusal end
   -- A client that knows an old longest lease is told of the new one below.
-  and lease * 1000 <= (redis.call('HGET', KEYS[1], 'longest') or ARGV[3]) + 0 then
+  -- guard: repeat_lease
+  own = lease * 1000 <= (e[1] or longest) + 0
+end
+-- guard: repeat
+if own then
   local _, token, state = parse(record)
+  -- The claim of what was handed over, as by renew.lua.
   if state == '2' then
     hold_anew(owner, token, '0', label, lease)
     return {'granted', text(token)}
+  -- guard: repeat_kept
   elseif state == '0' then
     -- A repeat sets the lease anew. It may be a late one: it never shortens.
+    -- guard: repeat_shorter
     if redis.call('PTTL', KEYS[2]) < lease then redis.call('PEXPIRE', KEYS[2], lease) end
     return {'granted', text(token)}
   end
 end
+-- guard: late
 if late(now) then return {'late'} end
 local mark, refusal = gate(now)
 if not mark then return refusal end
-if tonumber(floor) > now + tonumber(ARGV[3]) then return {'floor', text(now + tonumber(ARGV[3]))} end
-if lease * 1000 > tonumber(ARGV[3]) then return {'lease'} end
+local highest = now + longest
+-- guard: floor
+if tonumber(floor) > highest then return {'floor', text(highest)} end
+-- guard: lease
+if lease * 1000 > tonumber(longest) then return {'lease'} end
+-- guard: tombstone
 if redis.call('EXISTS', KEYS[5]) == 1 then return busy(owner, nil, mark, record) end
 if not record then
   -- Nobody barges past a live place. The asker's own one counts as heard of.

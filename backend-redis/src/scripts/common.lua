@@ -1,4 +1,4 @@
--- What every script begins with. Times are microseconds of the server's clock; numbers that may be
+-- What all scripts that may grant have in common. Times are microseconds of the server's clock; numbers that may be
 -- large are always formatted with %.0f, since Lua's own format loses digits from 1e14 on.
 --
 -- Memory: a server that has reached its maxmemory refuses the first write of a script, if that write may
@@ -8,17 +8,19 @@
 -- place begins with a write that may be refused.
 --
 -- KEYS: 1 epoch record   2 lock   3 queue (list of owners)   4 places (hash by owner)   5 tombstone
--- ARGV: 1 run id and 2 replication id that this connection was told
---       3 the longest lease that the client believes in   4 its quarantine setting, on or off
---       from 5 on: each script's own
---       last but one, the time from which on an attempt is too late: its caller has given up
---       last, where a replica may be promoted: by how many microseconds a quarantine is longer, for
---       what an old master may still do; otherwise ''. With it the role is not taken on trust: two
---       failovers in a row may have gone unnoticed since the client was told.
+-- In front of this stand, as locals of each script, limits.lua and what the script was sent:
+--   run, replid   run id and replication id that this connection was told
+--   longest       the longest lease that the client believes in, as text
+--   quarantine    its quarantine setting, 'on' or 'off'
+--   deadline      the time from which on an attempt is too late: its caller has given up
+--   margin        where a replica may be promoted, by how many microseconds a quarantine is longer, for what an old
+--                 master may still do; otherwise ''. With it the role is not taken on trust: two failovers in a row
+--                 may have gone unnoticed since the client was told.
 --
 -- A lock is "owner token state label", with Redis's own expiry; state 0 held, 1 released and kept
 -- for a last while, 2 handed over and not claimed. A place is "until lease floor channel label".
 
+-- include unknown.lua
 local function text(number) return string.format('%.0f', number) end
 
 local function clock()
@@ -26,9 +28,9 @@ local function clock()
   return time[1] * 1000000 + time[2]
 end
 
-local function late(now) return now > ARGV[#ARGV - 1] + 0 end
+local function late(now) return now > deadline + 0 end
 
--- What a lock's key has; where it is of another type, a record that cannot be read.
+-- What a lock's key has; where it is of another type, a record that cannot be read: ''.
 local function read(key)
   local record = redis.pcall('GET', key)
   if type(record) ~= 'table' then return record end
@@ -48,45 +50,59 @@ local function identity()
   return string.match(server, 'run_id:(%x+)'), string.match(replication, 'master_replid:(%x+)')
 end
 
--- The watermark, where grants are allowed; otherwise nil and the answer to give.
+-- The watermark, where grants are allowed; otherwise nil and the answer to give. The short ways ask the same: `open`
+-- of take.lua, and batch.lua.
 local function gate(now)
-  local e = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from', 'mark', 'longest', 'quarantine',
-    'span', 'why')
-  local from, span = tonumber(e[3] or 0), tonumber(e[7] or 0)
-  local margin = ARGV[#ARGV]
-  if e[1] ~= ARGV[1] or e[2] ~= ARGV[2] or margin ~= '' then
-    -- Only who knows the truth may write the record; a client that was told long ago asks again.
-    local run, replid = identity()
-    if run ~= ARGV[1] or replid ~= ARGV[2] then return nil, {'stale'} end
+  local last_run, last_replid, from, mark, stored_longest, stored_quarantine, span, why, version = unpack(redis.call(
+    'HMGET', KEYS[1], 'run', 'replid', 'from', 'mark', 'longest', 'quarantine', 'span', 'why', 'version'))
+  local refusal = unknown(version, stored_longest)
+  -- guard: version
+  if refusal then return nil, refusal end
+  from, span = tonumber(from or 0), tonumber(span or 0)
+  -- guard: known
+  local known = last_run == run and last_replid == replid
+  local sure = known
+  -- guard: failover
+  sure = sure and margin == ''
+  if not sure then
+    -- A client that was told long ago writes no record; it asks again.
+    local true_run, true_replid = identity()
+    -- guard: stale
+    if run ~= true_run or replid ~= true_replid then return nil, {'stale'} end
   end
-  if e[1] ~= ARGV[1] or e[2] ~= ARGV[2] then
-    local longest, quarantine = e[5] or ARGV[3], e[6] or ARGV[4]
-    e[8] = e[1] and 'the server restarted or changed its role'
+  if not known then
+    stored_longest, stored_quarantine = stored_longest or longest, stored_quarantine or quarantine
+    why = last_run and 'the server restarted or changed its role'
       or 'the epoch record was missing: a first use, or the data were lost'
-    span = math.max(span, math.max(tonumber(longest), tonumber(ARGV[3])) + (tonumber(margin) or 0))
-    from = quarantine == 'on' and now + span or 0
-    redis.call('HSET', KEYS[1], 'run', ARGV[1], 'replid', ARGV[2], 'from', text(from), 'span', text(span),
-      'longest', longest, 'quarantine', quarantine, 'why', e[8])
-    e[5], e[6] = longest, quarantine
+    span = math.max(span, math.max(tonumber(stored_longest), tonumber(longest)) + (tonumber(margin) or 0))
+    -- guard: new_epoch
+    from = stored_quarantine == 'on' and now + span or 0
+    redis.call('HSET', KEYS[1], 'run', run, 'replid', replid, 'from', text(from), 'span', text(span),
+      'longest', stored_longest, 'quarantine', stored_quarantine, 'why', why, 'version', VERSION)
   end
-  if e[5] ~= ARGV[3] or e[6] ~= ARGV[4] then return nil, {'settings', e[5], e[6]} end
+  local same = stored_longest == longest and stored_quarantine == quarantine
+  -- guard: settings
+  if not same then return nil, {'settings', stored_longest, stored_quarantine} end
+  -- guard: quarantine
   if from > now then
     if from - now > span then
       -- The clock went back: the wait is as long as it ever was, and no longer.
       from = now + span
       redis.call('HSET', KEYS[1], 'from', text(from))
     end
-    return nil, {'quarantine', text(from - now), e[8] or 'an operator set the quarantine'}
+    return nil, {'quarantine', text(from - now), why or 'an operator set the quarantine'}
   end
   -- What is no number, or above all tokens, leaves none.
-  return math.min(tonumber(e[4] or 0) or 9007199254740991, 9007199254740991)
+  return math.min(tonumber(mark or 0) or 9007199254740991, 9007199254740991)
 end
 
 -- A token above all of this store's, remembered before anything forgets it; nil when the numbers are
 -- used up.
 local function mint(now, mark, floor)
+  -- guard: mint
   local token = math.max(now, mark + 1, floor + 1)
   if token > 9007199254740991 then return nil end
+  -- guard: mark
   redis.call('HSET', KEYS[1], 'mark', text(token))
   return token
 end
@@ -103,8 +119,9 @@ local function hold_anew(owner, token, state, label, ms)
   return hold(owner, token, state, label, ms)
 end
 
--- Gives the free lock to the first live place; returns the record, or nil if nobody waits. `me` is
--- there to take it at once, with its whole lease; any other is told, and has the claim window.
+-- Gives the free lock to the first live place; returns the record, or nil if nobody waits. `me` takes it at once,
+-- with its whole lease; any other owner is told, and has the claim window. The same rule stands in the short way of
+-- release.lua where others wait.
 local function pass_on(now, mark, me)
   while true do
     local owner = redis.call('LPOP', KEYS[3])
@@ -116,10 +133,13 @@ local function pass_on(now, mark, me)
         string.match(place, '^(%d+) (%d+) (%d+) (%S+) (.*)$')
       until_ = tonumber(until_)
       -- Beyond a life ahead: the clock went back, and the place may be long dead.
+      -- guard: dead_place
       if until_ and until_ > now and until_ <= now + LIFE_US then
+        -- guard: place_floor
         local token = mint(now, mark, tonumber(floor))
         if not token then return nil end
         if owner == me then return hold(owner, token, '0', label, lease) end
+        -- guard: claim
         local record = hold(owner, token, '2', label, CLAIM_MS)
         local sharded = string.find(channel, '}:spush:', 1, true)
         redis.call(sharded and 'SPUBLISH' or 'PUBLISH', channel, owner .. ' ' .. text(token) .. ' ' .. CLAIM_MS)
@@ -143,7 +163,8 @@ local function try(...)
 end
 
 -- Puts a place at the end of the queue, or hears of the one that is there; only hears with
--- `place` nil. Returns nil if there is none, true for an old one, or the number of a new one.
+-- `place` nil. Returns nil if there is none, true for an old one, or the number of a new one. The same rule stands
+-- in the short way of release.lua.
 local function heard(now, owner, place)
   local known = redis.call('HGET', KEYS[4], owner)
   if not known and not place then return nil end
@@ -163,19 +184,19 @@ local function heard(now, owner, place)
   return number
 end
 
--- {'busy', owner ('?' if the record cannot be read), label, remaining ms, token, retry ms, has a place}, with the record that is there
--- and what `heard` says of the asker.
+-- {'busy', owner ('?' if the record cannot be read), label, remaining ms, token, retry ms, has a place}, with the
+-- record that is there and what `heard` says of the asker.
 local function busy(me, placed, mark, record)
   local owner, token, _, label = parse(record)
   local left = record and redis.call('PTTL', KEYS[2]) or 0
   if left == -1 then
     -- No record of this store stays for ever; whatever this one is, no lease is longer than this.
-    left = math.ceil(ARGV[3] / 1000)
+    left = math.ceil(longest / 1000)
     redis.call('PEXPIRE', KEYS[2], left)
   end
   local near = not placed or placed ~= true and placed <= NEAR
     or placed == true and redis.call('LPOS', KEYS[3], me, 'MAXLEN', NEAR)
-  -- Who stands near the head comes when the lease ends, if the holder has crashed.
+  -- A client near the head comes when the lease ends, if the holder has crashed.
   local retry = near and math.max(1, math.min(NEAR_MS, left + 1)) or FAR_MS
   return {'busy', owner or record and '?' or '', label or '', left, text(token or mark), retry, placed and 1 or 0}
 end

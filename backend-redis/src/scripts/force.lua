@@ -1,5 +1,13 @@
--- Frees a lock whoever holds it, and hands it to the first live place. It removes what cannot be read, too: of
+-- Frees a lock of any holder, and hands it to the first live place. It removes what cannot be read, too: of
 -- another type, a queue or its places would fail every attempt.
+-- KEYS: as in common.lua. ARGV: as in epoch_arguments.lua
+-- Answer: 1 if something was removed, otherwise 0; or that of unknown.lua.
+
+-- include epoch_arguments.lua
+-- include limits.lua
+-- include common.lua
+local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
+if refusal then return refusal end
 local removed = redis.call('DEL', KEYS[2])
 for at, answer in pairs({[3] = redis.pcall('LLEN', KEYS[3]), [4] = redis.pcall('HGET', KEYS[4], '')}) do
   if type(answer) == 'table' and string.find(answer.err, 'WRONGTYPE', 1, true) then
@@ -8,6 +16,7 @@ for at, answer in pairs({[3] = redis.pcall('LLEN', KEYS[3]), [4] = redis.pcall('
 end
 if removed == 0 then return 0 end
 local now = clock()
+-- guard: force_epoch
 local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
 if mark then try(pass_on, now, mark) end
 return 1

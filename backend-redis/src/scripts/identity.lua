@@ -1,6 +1,12 @@
 -- The store's name, made at the first question. It goes with the data.
--- KEYS: 1 epoch record. ARGV: 1 a random name
-local id = redis.call('HMGET', KEYS[1], 'id')[1]
+-- KEYS: 1 epoch record
+-- ARGV: 1 a random name
+-- Answer: the name, or that of unknown.lua.
+
+-- include unknown.lua
+local id, version, longest = unpack(redis.call('HMGET', KEYS[1], 'id', 'version', 'longest'))
+local refusal = unknown(version, longest)
+if refusal then return refusal end
 if id then return id end
 redis.call('HSET', KEYS[1], 'id', ARGV[1])
 return ARGV[1]

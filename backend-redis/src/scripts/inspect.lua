@@ -1,7 +1,12 @@
 -- What is known of some locks.
--- KEYS: 1 epoch record, then lock and queue of each. Answers: {record, remaining ms, places} of each,
--- and last the watermark. A record of another type is '', and so is that of a queue that is none.
-local answers = {}
+-- KEYS: 1 epoch record, then lock and queue of each
+-- Answers: {record, remaining ms, places} of each, and last the watermark; or that of unknown.lua. A record of another type is '', and so is
+-- that of a queue that is none. Redlock's look.lua reads its nodes in the same way.
+
+-- include unknown.lua
+local answers, epoch = {}, redis.call('HMGET', KEYS[1], 'version', 'longest', 'mark')
+local refusal = unknown(epoch[1], epoch[2])
+if refusal then return refusal end
 for at = 2, #KEYS, 2 do
   local record, places = redis.pcall('GET', KEYS[at]), redis.pcall('LLEN', KEYS[at + 1])
   for _, answer in ipairs({record, places}) do
@@ -13,5 +18,5 @@ for at = 2, #KEYS, 2 do
   local left = record and redis.call('PTTL', KEYS[at]) or 0
   answers[#answers + 1] = {record, left, type(places) == 'number' and places or 0}
 end
-answers[#answers + 1] = redis.call('HGET', KEYS[1], 'mark') or '0'
+answers[#answers + 1] = epoch[3] or '0'
 return answers

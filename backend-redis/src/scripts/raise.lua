@@ -1,12 +1,26 @@
 -- Lifts the token of a held grant.
--- ARGV: 5 owner   6 token
+-- KEYS: as in common.lua. ARGV: as in epoch_arguments.lua, and 5 owner   6 token
+-- Answer: {'raised'}, {'gone'} or {'floor', highest}; or that of unknown.lua.
+
+-- include epoch_arguments.lua
+-- include limits.lua
+-- include common.lua
+local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
+if refusal then return refusal end
+local raiser, wanted = ARGV[5], tonumber(ARGV[6])
 local owner, token, state, label = parse(read(KEYS[2]))
-if owner ~= ARGV[5] or state == '1' then return {'gone'} end
-local now, wanted = clock(), tonumber(ARGV[6])
-if wanted > now + tonumber(ARGV[3]) then return {'floor', text(now + tonumber(ARGV[3]))} end
+-- guard: raise_owner
+if owner ~= raiser then return {'gone'} end
+-- guard: raise_kept
+if state == '1' then return {'gone'} end
+local highest = clock() + longest
+-- guard: raise_limit
+if wanted > highest then return {'floor', text(highest)} end
+-- guard: raise_only
 if wanted > token then
   hold_anew(owner, wanted, state, label, math.max(1, redis.call('PTTL', KEYS[2])))
   if wanted > tonumber(redis.call('HGET', KEYS[1], 'mark') or 0) then
+    -- guard: raise_mark
     redis.call('HSET', KEYS[1], 'mark', text(wanted))
   end
 end

@@ -1,20 +1,119 @@
--- Gives a grant back and hands the lock to the first live place, in one step.
--- KEYS[5] is the tombstone of the next request's owner.
--- ARGV: 5 owner   and, unless that is all of this script's own:
---       6 ms to keep it, or ''
---       7 owner of the next request, or ''   8 its lease ms   9 label   10 floor   11 channel
--- Answer: 0 if it was not held, 1 if it was, or the token that the next request was granted in its
--- place; with any other answer to a next request {0 or 1, that answer}.
-local keep, next_ = '', ''
-if #ARGV > 7 then keep, next_ = ARGV[6], ARGV[7] end
+-- Gives a grant back and hands the lock to the first live place, in one step. It may bring the next request of the
+-- same process along.
+-- KEYS: 1 epoch record   2 lock   3 queue   4 places   and, with a next request, 5 tombstone of its owner
+-- ARGV: 1 and 2 as in acquire.lua   3 owner   and, unless that is all,
+--       4 ms to keep the record, or ''
+--       5 owner of the next request, or ''   6 its lease ms   7 label   8 floor   9 channel
+-- Answer: 0 if it was not held, 1 if it was. With a next request: the token, where that was granted;
+--       'retry-ms remaining-ms owner token state label' of the client that has the lock now, where the next request
+--       waits behind it; otherwise {0 or 1, answer}, with an answer as in acquire.lua.
+
+-- The short ways, in front as in acquire.lua: nobody waits, and nothing is asked for besides.
+local is_free = redis.call('EXISTS', KEYS[3]) == 0
+local record = redis.pcall('GET', KEYS[2])
+-- A key of another type is an error.
+local mine = type(record) == 'string'
+-- guard: short_release_owner
+mine = mine and string.sub(record, 1, 32) == ARGV[3]
+-- guard: short_release
+if is_free and #ARGV == 3 and type(record) ~= 'table' then
+  -- It grants nothing, so it asks for no epoch.
+  if mine then redis.call('DEL', KEYS[2]) end
+  return mine and 1 or 0
+end
+
+-- include take.lua
+-- Nobody waits, and the process's own next request comes along: it gets the lock at once.
+-- guard: short_next
+if is_free and mine and ARGV[4] == '' and ARGV[5] ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
+  local token = take(ARGV[5], ARGV[7], ARGV[6], ARGV[8])
+  if token then return token end
+end
+
+-- include limits.lua
+-- Others wait: the lock goes to the first live place, and a next request behind the last. The same rule as `pass_on`
+-- and `heard` of common.lua, which take over where something is in doubt and find a queue that is sound.
+-- guard: short_handover
+if not is_free and mine and (ARGV[4] or '') == '' then
+  local call, next_ = redis.call, ARGV[5] or ''
+  local text, longest = open()
+  local now = text and text + 0
+  -- How many wait; the exact number matters only to a next request.
+  local number = now and next_ == '' and 1
+  if now and next_ ~= ''
+    -- guard: handover_lease
+    and ARGV[6] * 1000 <= longest
+    -- guard: handover_floor
+    and ARGV[8] + 0 < now
+    -- guard: handover_tombstone
+    and call('EXISTS', KEYS[5]) == 0
+  then
+    local until_ = string.sub(text, 1, -7) + LIFE_US / 1000000 .. string.sub(text, -6)
+    local place = table.concat({until_, ARGV[6], ARGV[8], ARGV[9], ARGV[7]}, ' ')
+    -- Refused where memory is short: the long way frees the lock first.
+    -- guard: handover_memory
+    if redis.pcall('HSET', KEYS[4], next_, place) == 1 then
+      number = call('RPUSH', KEYS[3], next_)
+      -- guard: handover_queue_life
+      if call('PTTL', KEYS[3]) < TOMB_MS / 2 then
+        call('PEXPIRE', KEYS[3], TOMB_MS)
+        call('PEXPIRE', KEYS[4], TOMB_MS)
+      end
+    end
+  end
+  while number do
+    local owner = call('LPOP', KEYS[3])
+    if not owner then break end
+    local place = call('HGET', KEYS[4], owner)
+    -- guard: handover_place_leaves
+    call('HDEL', KEYS[4], owner)
+    local until_, lease, floor, channel, label =
+      string.match(place or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
+    if until_
+      -- guard: handover_dead_place
+      and until_ + 0 > now
+      -- guard: handover_future_place
+      and until_ + 0 <= now + LIFE_US
+    then
+      local token = text
+      -- guard: handover_above_floor
+      if floor + 0 >= now then token = string.format('%.0f', floor + 1) end
+      -- guard: handover_mark
+      call('HSET', KEYS[1], 'mark', token)
+      local own = owner == next_
+      local given = owner .. ' ' .. token .. (own and ' 0 ' or ' 2 ') .. label
+      -- guard: handover_claim
+      call('SET', KEYS[2], given, 'PX', own and lease or CLAIM_MS)
+      if own then return token end
+      local sharded = string.find(channel, '}:spush:', 1, true)
+      call(sharded and 'SPUBLISH' or 'PUBLISH', channel, owner .. ' ' .. token .. ' ' .. CLAIM_MS)
+      if next_ == '' then return 1 end
+      -- guard: handover_retry
+      return (number <= NEAR and NEAR_MS or FAR_MS) .. ' ' .. CLAIM_MS .. ' ' .. given
+    end
+  end
+end
+
+-- The long way.
+local run, replid, longest, quarantine, margin =
+  string.match(ARGV[1], '^(%S+) (%S+) (%S+) (%S+) ?(%S*)$')
+local deadline, releaser, keep, next_ = ARGV[2], ARGV[3], ARGV[4] or '', ARGV[5] or ''
+local next_lease, next_label, next_floor, next_channel = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+
+-- include common.lua
 local now = clock()
 local record = read(KEYS[2])
 local owner, token, state, label = parse(record)
-local mine = owner == ARGV[5] and 1 or 0
-if next_ ~= '' and owner == next_ and state ~= '1' then
-  -- A repeat: the first try, or whoever came between, has handed the lock on. It gets its whole lease,
+local mine = 0
+-- guard: release_owner
+if owner == releaser then mine = 1 end
+if next_ ~= '' and owner == next_ and state ~= '1'
+  -- guard: next_version
+  and not unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
+then
+  -- A repeat: the first try, or another client that came between, has handed the lock on. It gets its whole lease,
   -- as in acquire.lua.
-  hold_anew(owner, token, '0', label, math.max(redis.call('PTTL', KEYS[2]), ARGV[8] + 0))
+  hold_anew(owner, token, '0', label, math.max(redis.call('PTTL', KEYS[2]), next_lease + 0))
   return {1, {'granted', text(token)}}
 elseif mine == 1 and keep ~= '' then
   hold_anew(owner, token, '1', label, keep)
@@ -23,19 +122,24 @@ elseif mine == 1 then
   record = false
 end
 if next_ == '' and (record or redis.call('EXISTS', KEYS[3]) == 0) then return mine end
+-- guard: release_epoch
 local mark, refusal = gate(now)
 if not mark then return next_ ~= '' and {mine, refusal} or mine end
 local placed = false
+-- guard: next_tombstone
 if next_ ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
-  -- Then it asks for itself.
-  if late(now) or tonumber(ARGV[10]) > now + tonumber(ARGV[3])
-    or ARGV[8] * 1000 > tonumber(ARGV[3]) then
-    next_ = ''
-  else
-    local done
-    done, placed = try(heard, now, next_, table.concat({ARGV[8], ARGV[10], ARGV[11], ARGV[9]}, ' '))
-    if not done then next_ = '' end
+  local sound = true
+  -- guard: next_late
+  if late(now) then sound = false end
+  -- guard: next_floor
+  if tonumber(next_floor) > now + longest then sound = false end
+  -- guard: next_lease
+  if next_lease * 1000 > tonumber(longest) then sound = false end
+  if sound then
+    sound, placed = try(heard, now, next_, table.concat({next_lease, next_floor, next_channel, next_label}, ' '))
   end
+  -- Then it asks for itself.
+  if not sound then next_ = '' end
 end
 local passed = not record
 if passed then

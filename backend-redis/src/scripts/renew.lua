@@ -1,13 +1,21 @@
 -- Renews grants. It grants nothing, so it asks for no epoch; but no lease is set that is above the longest
 -- lease, which may have been lowered since the grant.
--- KEYS: the locks, then the epoch record, unless the caller has read it. ARGV: owner and lease ms of each lock.
--- Answers: 1 renewed, 2 somebody else's, 0 gone; last the longest lease in µs, or 0.
+-- KEYS: the locks, then the epoch record, unless the caller has read it
+-- ARGV: owner and lease ms of each lock
+-- Answers: 1 renewed, 2 somebody else's, 0 gone; last the longest lease in µs, or 0. Or that of unknown.lua.
+
+-- include unknown.lua
 local answers, count = {}, #ARGV / 2
-local longest = KEYS[count + 1] and redis.call('HGET', KEYS[count + 1], 'longest') or 0
+local epoch = KEYS[count + 1] and redis.call('HMGET', KEYS[count + 1], 'longest', 'version') or {}
+local longest, refusal = epoch[1] or 0, unknown(epoch[2], epoch[1])
+-- guard: renew_version
+if refusal then return refusal end
 for at = 1, count do
   local owner, lease = ARGV[2 * at - 1], tonumber(ARGV[2 * at])
+  -- guard: renew_longest
   if longest ~= 0 then lease = math.min(lease, math.ceil(longest / 1000)) end
   local record = redis.pcall('GET', KEYS[at])
+  -- guard: renew_gone
   local answer = 0
   if type(record) == 'table' then
     -- A key of another type is somebody else's, and no reason to fail the others.
@@ -15,13 +23,16 @@ for at = 1, count do
     answer = 2
   elseif record then
     local state = string.match(record, '^%x+ %d+ (%d)')
+    -- guard: renew_owner
     if string.sub(record, 1, 32) ~= owner then
       answer = 2
+    -- guard: renew_kept
     elseif state == '0' then
+      -- guard: renew_shorter
       if redis.call('PTTL', KEYS[at]) < lease then redis.call('PEXPIRE', KEYS[at], lease) end
       answer = 1
     elseif state == '2' then
-      -- The claim of what was handed over. The longest lease may be below the claim window, in which the holder
+      -- The claim of what was handed over, as by acquire.lua. The longest lease may be below the claim window, in which the holder
       -- believes. Its time first, which needs no memory: see common.lua.
       lease = math.max(lease, redis.call('PTTL', KEYS[at]))
       redis.call('PEXPIRE', KEYS[at], lease)

@@ -4,25 +4,35 @@ use std::{sync::Arc, time::Duration};
 
 use backend_redis::node::{Value, not_understood, number};
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
-use lock_core::{Env as _, Error, FencingToken, Grant, Instant, Outcome, Request, SystemEnv};
+use lock_core::{
+    Env as _, Error, FencingToken, Grant, Instant, ReleaseOutcome, Request, SystemEnv,
+};
 use tokio::sync::oneshot;
 
-use super::jobs::{Attempt, Jobs, Release, decline};
+use super::jobs::{AttemptJob, Job, Jobs, ReleaseJob, decline};
 use crate::{
-    acquire::Try,
-    clock::{Span, may_vote},
-    held::Held,
-    peer::{Answer, micros},
-    quorum::Quorum,
-    release::{Count, was_held},
-    round::Round,
-    token::{self, Token},
-    vote::{Tally, Vote, tally},
+    protocol::{
+        clock::{Span, may_vote},
+        held::Held,
+        token::{self, Token},
+        vote::{Tally, Vote, tally},
+    },
+    quorum::{
+        node::{Answer, micros},
+        nodes::Quorum,
+        round::Round,
+    },
+    scripts::{self, ScriptCall, free::Free},
+    steps::{
+        acquire::{Try, make_grant},
+        free::{freed, undo},
+        release::{ReleaseCount, was_held},
+    },
 };
 
-/// What one node said to a batch.
-enum Said {
-    Nothing,
+/// What one node replied to a batch.
+enum BatchReply {
+    Pending,
     /// It is not asked, or gave no answer; whether it may have been carried out there.
     Failed(bool),
     Answer(Vec<i64>, Option<Span>),
@@ -46,7 +56,7 @@ pub(crate) fn read(answer: &Answer, [releases, attempts]: [usize; 2]) -> Result<
     if numbers.len() == releases + attempts { Ok(numbers) } else { Err(not_understood()) }
 }
 
-impl Said {
+impl BatchReply {
     fn of(answer: Result<Answer, Error>, jobs: [usize; 2]) -> Self {
         let read = answer.and_then(|answer| Ok((read(&answer, jobs)?, answer.span)));
         match read {
@@ -76,46 +86,46 @@ impl Said {
 }
 
 /// What has become of an attempt.
-enum Fate {
-    Open(Attempt),
+enum AttemptState {
+    Open(AttemptJob),
     /// It has the lock.
     Won(Request, Arc<Held>),
     /// What it was given is taken back.
     Failed(Request),
 }
 
-struct Freeing {
+struct ReleaseState {
     grant: Grant,
     held: Arc<Held>,
     /// `None` once it is answered.
-    answer: Option<oneshot::Sender<Result<Outcome, Error>>>,
-    count: Count,
+    answer: Option<oneshot::Sender<Result<ReleaseOutcome, Error>>>,
+    count: ReleaseCount,
 }
 
-impl Freeing {
-    fn new(Release { grant, held, answer }: Release) -> Self {
-        Self { grant, held, answer: Some(answer), count: Count::default() }
+impl ReleaseState {
+    fn new(ReleaseJob { grant, held, answer }: ReleaseJob) -> Self {
+        Self { grant, held, answer: Some(answer), count: ReleaseCount::default() }
     }
 }
 
 struct Batch<'a> {
     quorum: &'a Arc<Quorum>,
-    said: Vec<Said>,
+    replies: Vec<BatchReply>,
     contacts: Vec<usize>,
-    releases: Vec<Freeing>,
-    attempts: Vec<Fate>,
-    own: Own,
+    releases: Vec<ReleaseState>,
+    attempts: Vec<AttemptState>,
+    own: Shared,
 }
 
 /// What all attempts of a batch have in common.
 #[derive(Clone, Copy)]
-struct Own {
+struct Shared {
     number: u64,
     sent: Instant,
     limit: Duration,
 }
 
-impl Own {
+impl Shared {
     fn of<'r>(self, request: &'r Request) -> Try<'r> {
         let Self { number, sent, limit } = self;
         Try { request, number, sent, limit, placed: false, first: true }
@@ -125,94 +135,117 @@ impl Own {
 /// Releases asked for once more, by themselves: job, node and answer.
 type Extra = FuturesUnordered<BoxFuture<'static, (usize, usize, Result<Answer, Error>)>>;
 
-impl Quorum {
-    pub(crate) async fn carry_out(self: &Arc<Self>, jobs: Vec<super::Job>) {
-        let mut jobs = Jobs::sort(jobs);
-        let clock = self.settings().ok().and_then(|_| self.clock());
-        if clock.is_none() {
-            jobs.attempts.drain(..).for_each(decline);
-        }
-        let count = [jobs.releases.len(), jobs.attempts.len()];
-        if count == [0, 0] {
-            return;
-        }
-        let sent = SystemEnv.now();
-        let (number, limit) = (micros(sent), self.options.wait(jobs.longest_lease()));
-        let call = self.batch_call(&jobs, number, clock.unwrap_or_default(), limit);
-        let contacts = self.contacts();
-        let mut round = self.ask(&contacts, &call, limit);
-        let mut said: Vec<_> = self.peers.iter().map(|_| Said::Failed(false)).collect();
-        for at in &contacts {
-            said[*at] = Said::Nothing;
-        }
-        let mut batch = Batch {
-            quorum: self,
-            said,
-            contacts,
-            releases: jobs.releases.into_iter().map(Freeing::new).collect(),
-            attempts: jobs.attempts.into_iter().map(Fate::Open).collect(),
-            own: Own { number, sent, limit },
-        };
-        batch.free_the_rest();
-        let mut extra = Extra::new();
-        while batch.is_open() {
-            tokio::select! {
-                biased;
-                answer = round.next() => match answer {
-                    Some((at, answer)) => batch.hear(at, Said::of(answer, count), &extra),
-                    None if extra.is_empty() => break,
-                    None => {
-                        while let Some((job, at, answer)) = extra.next().await {
-                            batch.freed(job, at, was_held(answer));
-                        }
-                        break;
-                    }
-                },
-                Some((job, at, answer)) = extra.next(), if !extra.is_empty() => {
-                    batch.freed(job, at, was_held(answer));
-                }
-            }
-            batch.decide(round.any_open());
-        }
-        batch.decide(false);
-        batch.finish(round, extra);
+/// Sends a batch, and answers its jobs.
+pub(crate) async fn carry_out(quorum: &Arc<Quorum>, jobs: Vec<Job>) {
+    let mut jobs = Jobs::sort(jobs);
+    let clock = quorum.settings().ok().and_then(|_| quorum.clock());
+    if clock.is_none() {
+        jobs.attempts.drain(..).for_each(decline);
     }
+    let count = [jobs.releases.len(), jobs.attempts.len()];
+    if count == [0, 0] {
+        return;
+    }
+    let sent = SystemEnv.now();
+    let (number, limit) = (micros(sent), quorum.options.wait(jobs.longest_lease()));
+    let call = batch_call(quorum, &jobs, number, clock.unwrap_or_default(), limit);
+    let contacts = quorum.contacts();
+    let mut round = Round::ask(quorum, &contacts, &call, limit);
+    let mut replies: Vec<_> = quorum.nodes.iter().map(|_| BatchReply::Failed(false)).collect();
+    for at in &contacts {
+        replies[*at] = BatchReply::Pending;
+    }
+    let mut batch = Batch {
+        quorum,
+        replies,
+        contacts,
+        releases: jobs.releases.into_iter().map(ReleaseState::new).collect(),
+        attempts: jobs.attempts.into_iter().map(AttemptState::Open).collect(),
+        own: Shared { number, sent, limit },
+    };
+    batch.free_the_rest();
+    let mut extra = Extra::new();
+    while batch.is_open() {
+        tokio::select! {
+            biased;
+            answer = round.next() => match answer {
+                Some((at, answer)) => batch.hear(at, BatchReply::of(answer, count), &extra),
+                None if extra.is_empty() => break,
+                None => {
+                    while let Some((job, at, answer)) = extra.next().await {
+                        batch.freed(job, at, was_held(answer));
+                    }
+                    break;
+                }
+            },
+            Some((job, at, answer)) = extra.next(), if !extra.is_empty() => {
+                batch.freed(job, at, was_held(answer));
+            }
+        }
+        batch.decide(round.any_open());
+    }
+    batch.decide(false);
+    batch.finish(round, extra);
+}
+
+/// The call of a batch whose attempts have this number, at this clock of the nodes.
+fn batch_call(
+    quorum: &Quorum,
+    jobs: &Jobs,
+    number: u64,
+    clock: u64,
+    limit: Duration,
+) -> Arc<ScriptCall> {
+    let batch = scripts::batch::Batch {
+        bound: quorum.options.bound_micros(),
+        late: quorum.late(clock, limit),
+        clock,
+        number,
+        proposed: quorum.propose(clock),
+    };
+    batch.call(
+        &quorum.nodes[0].server,
+        jobs.releases.iter().map(|release| (&release.grant.name, release.grant.owner)),
+        jobs.attempts.iter().map(|attempt| &attempt.request),
+    )
 }
 
 impl Batch<'_> {
     fn is_open(&self) -> bool {
         self.releases.iter().any(|freeing| freeing.answer.is_some())
-            || self.attempts.iter().any(|fate| matches!(fate, Fate::Open(_)))
+            || self.attempts.iter().any(|fate| matches!(fate, AttemptState::Open(_)))
     }
 
-    /// Frees nodes behind that were asked for the lock and are not waited for now.
+    /// Frees, in the background, nodes that were asked for the lock and are not waited for now.
     fn free_the_rest(&self) {
         for freeing in &self.releases {
-            for at in (0..self.said.len()).filter(|at| !self.contacts.contains(at)) {
+            for at in (0..self.replies.len()).filter(|at| !self.contacts.contains(at)) {
                 if freeing.held.parts().nodes[at].asked {
-                    self.quorum.freed(at, &freeing.grant, &freeing.held, None);
+                    freed(self.quorum, at, &freeing.grant, &freeing.held, None);
                 }
             }
         }
     }
 
     /// What is settled already hears of it as of a straggler: others in the batch may be open for long.
-    fn hear(&mut self, at: usize, said: Said, extra: &Extra) {
+    fn hear(&mut self, at: usize, reply: BatchReply, extra: &Extra) {
         let first = self.releases.len();
         for (job, fate) in self.attempts.iter().enumerate() {
-            fate.straggler(self.quorum, self.own, at, first + job, Some(&said));
+            fate.straggler(self.quorum, self.own, at, first + job, Some(&reply));
         }
-        self.said[at] = said;
+        self.replies[at] = reply;
         self.freed_by(at, extra);
     }
 
-    /// Counts what a node said to the releases. Where somebody waits it is asked once more, by itself.
+    /// Counts what a node replied to the releases. Where a client waits for the name, the node is asked once more, for
+    /// this name alone.
     fn freed_by(&mut self, at: usize, extra: &Extra) {
         for job in 0..self.releases.len() {
-            match self.said[at].number(job) {
+            match self.replies[at].number(job) {
                 Some(-1) => {
                     let (quorum, grant) = (Arc::clone(self.quorum), &self.releases[job].grant);
-                    let call = quorum.freeing(&grant.name, grant.owner, ["", "", "", ""]);
+                    let server = &quorum.nodes[0].server;
+                    let call = Free::default().call(server, &grant.name, grant.owner);
                     extra.push(Box::pin(async move { (job, at, quorum.put(at, &call).await) }));
                 }
                 held => self.freed(job, at, held.map(|held| held == 1)),
@@ -222,21 +255,21 @@ impl Batch<'_> {
 
     fn freed(&mut self, job: usize, at: usize, held: Option<bool>) {
         let freeing = &mut self.releases[job];
-        self.quorum.freed(at, &freeing.grant, &freeing.held, held);
+        freed(self.quorum, at, &freeing.grant, &freeing.held, held);
         if let Some(held) = held {
             freeing.count.add(held);
         }
         if let Some(outcome) = freeing.count.outcome(self.quorum.majority())
             && let Some(answer) = freeing.answer.take()
         {
-            // Nobody may wait any more.
+            // The caller may have gone.
             answer.send(Ok(outcome)).ok();
         }
     }
 
-    /// Settles the attempts that are certain; all of them once nobody answers any more.
+    /// Settles the attempts that are certain; all of them once no node answers any more.
     fn decide(&mut self, open: bool) {
-        let spans: Vec<_> = self.said.iter().map(Said::span).collect();
+        let spans: Vec<_> = self.replies.iter().map(BatchReply::span).collect();
         let in_line = may_vote(&spans, self.quorum.options.bound_micros());
         let heard = spans.iter().flatten().count();
         if open && heard < self.quorum.majority() {
@@ -244,7 +277,7 @@ impl Batch<'_> {
         }
         let first = self.releases.len();
         for at in 0..self.attempts.len() {
-            if !matches!(self.attempts[at], Fate::Open(_)) {
+            if !matches!(self.attempts[at], AttemptState::Open(_)) {
                 continue;
             }
             let votes = self.votes(first + at, &in_line, open);
@@ -259,9 +292,9 @@ impl Batch<'_> {
 
     /// As for one attempt: while a node is open, a clock that is off now may be in line later.
     fn votes(&self, job: usize, in_line: &[bool], open: bool) -> Vec<Vote> {
-        let vote = |(at, said): (usize, &Said)| match said {
-            Said::Nothing if open => Vote::Open,
-            Said::Answer(numbers, _) if self.quorum.peers[at].twin().is_none() => {
+        let vote = |(at, reply): (usize, &BatchReply)| match reply {
+            BatchReply::Pending if open => Vote::Open,
+            BatchReply::Answer(numbers, _) if self.quorum.nodes[at].twin().is_none() => {
                 match u64::try_from(numbers[job]) {
                     Ok(number) if number > 0 && in_line[at] => Vote::Ours(number),
                     Ok(number) if number > 0 && open => Vote::Open,
@@ -270,96 +303,96 @@ impl Batch<'_> {
             }
             _ => Vote::No,
         };
-        self.said.iter().enumerate().map(vote).collect()
+        self.replies.iter().enumerate().map(vote).collect()
     }
 
     fn settle(&mut self, at: usize, votes: &[Vote], token: Option<FencingToken>) {
         let job = self.releases.len() + at;
-        let Fate::Open(attempt) = &self.attempts[at] else { return };
+        let AttemptState::Open(attempt) = &self.attempts[at] else { return };
         let request = attempt.request.clone();
         let own = self.own.of(&request);
         let fate = match token {
             Some(token) => {
-                let doubtful = |at: usize| matches!(self.said[at], Said::Failed(true));
+                let doubtful = |at: usize| matches!(self.replies[at], BatchReply::Failed(true));
                 let asked = |at: usize| self.contacts.contains(&at);
-                let (held, grant) = self.quorum.made(&own, votes, doubtful, asked, token);
-                let fate = Fate::Won(request.clone(), held);
-                let Fate::Open(attempt) = std::mem::replace(&mut self.attempts[at], fate) else {
+                let (held, grant) = make_grant(self.quorum, &own, votes, doubtful, asked, token);
+                let fate = AttemptState::Won(request.clone(), held);
+                let AttemptState::Open(attempt) = std::mem::replace(&mut self.attempts[at], fate)
+                else {
                     return;
                 };
                 match attempt.answer.send(Some(grant)) {
                     Ok(()) => return,
                     // Nobody is there to hold it.
-                    Err(_) => Fate::Failed(request.clone()),
+                    Err(_) => AttemptState::Failed(request.clone()),
                 }
             }
-            None => Fate::Failed(request.clone()),
+            None => AttemptState::Failed(request.clone()),
         };
-        for node in (0..self.said.len()).filter(|node| self.said[*node].gave(job)) {
-            let bury = matches!(self.said[node], Said::Failed(_));
-            self.quorum.undo(node, &request.name, request.owner, &self.own.of(&request), bury);
+        for node in (0..self.replies.len()).filter(|node| self.replies[*node].gave(job)) {
+            let bury = matches!(self.replies[node], BatchReply::Failed(_));
+            undo(self.quorum, node, &request, self.own.number, bury);
         }
-        if let Fate::Open(attempt) = std::mem::replace(&mut self.attempts[at], fate) {
+        if let AttemptState::Open(attempt) = std::mem::replace(&mut self.attempts[at], fate) {
             decline(attempt);
         }
     }
 
-    /// Lets the stragglers finish behind.
+    /// Hears the stragglers in the background.
     fn finish(self, round: Round, mut extra: Extra) {
-        let Self { quorum, mut releases, attempts, own, said, .. } = self;
+        let Self { quorum, mut releases, attempts, own, .. } = self;
         for freeing in &mut releases {
             if let Some(answer) = freeing.answer.take() {
-                answer.send(Err(quorum.too_few_freed(&freeing.count))).ok();
+                answer.send(Err(freeing.count.too_few(quorum))).ok();
             }
         }
         let jobs = [releases.len(), attempts.len()];
-        drop(said);
-        let freeing = |freeing: Freeing| (freeing.grant, freeing.held);
+        let freeing = |freeing: ReleaseState| (freeing.grant, freeing.held);
         let grants: Vec<_> = releases.into_iter().map(freeing).collect();
         if !extra.is_empty() {
-            let (behind, grants) = (Arc::clone(quorum), grants.clone());
-            quorum.behind(async move {
+            let (kept, grants) = (Arc::clone(quorum), grants.clone());
+            quorum.spawn_background(async move {
                 while let Some((job, at, answer)) = extra.next().await {
                     let (grant, held) = &grants[job];
-                    behind.freed(at, grant, held, was_held(answer));
+                    freed(&kept, at, grant, held, was_held(answer));
                 }
             });
         }
-        let behind = Arc::clone(quorum);
+        let kept = Arc::clone(quorum);
         round.finish(quorum, move |at, answer| {
-            let said = answer.map(|answer| Said::of(answer, jobs));
+            let reply = answer.map(|answer| BatchReply::of(answer, jobs));
             for (job, (grant, held)) in grants.iter().enumerate() {
-                if let Some(said) = &said {
-                    let answer = said.number(job).filter(|held| *held >= 0);
-                    behind.freed(at, grant, held, answer.map(|held| held == 1));
+                if let Some(reply) = &reply {
+                    let answer = reply.number(job).filter(|held| *held >= 0);
+                    freed(&kept, at, grant, held, answer.map(|held| held == 1));
                 }
             }
             for (job, fate) in attempts.iter().enumerate() {
-                fate.straggler(&behind, own, at, grants.len() + job, said.as_ref());
+                fate.straggler(&kept, own, at, grants.len() + job, reply.as_ref());
             }
         });
     }
 }
 
-impl Fate {
+impl AttemptState {
     /// Hears of a node when the attempt is settled: nothing yet at the end of the time, or its answer.
     fn straggler(
         &self,
         quorum: &Arc<Quorum>,
-        own: Own,
+        own: Shared,
         at: usize,
         job: usize,
-        said: Option<&Said>,
+        reply: Option<&BatchReply>,
     ) {
-        let gave = said.is_none_or(|said| said.gave(job));
-        let known = matches!(said, Some(Said::Answer(..) | Said::Failed(false)));
+        let gave = reply.is_none_or(|reply| reply.gave(job));
+        let known = matches!(reply, Some(BatchReply::Answer(..) | BatchReply::Failed(false)));
         let (request, unwanted) = match self {
             Self::Open(_) => return,
             Self::Won(request, held) => (request, held.straggler(at, gave, known)),
             Self::Failed(request) => (request, gave),
         };
         if unwanted {
-            quorum.undo(at, &request.name, request.owner, &own.of(request), !known);
+            undo(quorum, at, request, own.number, !known);
         }
     }
 }

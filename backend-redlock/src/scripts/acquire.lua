@@ -2,7 +2,7 @@
 --
 -- KEYS: 1 epoch record   2 lock   3 queue (sorted set of owners by rank)
 --       4 places (hash: owner to "until channel"; `turn` to "owner until")   5 tombstone
--- ARGV: 1 to 4 as for `gate`
+-- ARGV: 1 to 4 and the last two as in epoch_arguments.lua of backend-redis
 --       5 owner   6 lease ms   7 label   8 floor   9 proposed number   10 clock bound, µs
 --       11 number of the attempt, rising for one owner   12 the clock past which it is late
 --       13 which watermark   14 what the client takes this clock to be
@@ -15,23 +15,31 @@
 local owner, lease, floor, bound = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8]), tonumber(ARGV[10])
 local attempt, estimated = tonumber(ARGV[11]), tonumber(ARGV[14])
 local TURN_US = 100000
+local other = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
+-- guard: acquire_version
+if other then return other end
 local now = clock()
 local stamp = text(now)
 -- The highest clock that this node was asked at.
 local seen = tonumber(redis.call('HGET', KEYS[1], 'clock') or 0)
--- A ghost, or a clock that is ahead; and a clock that is behind.
+-- A late request, or a clock that is ahead; and a clock that is behind.
+-- guard: late_request
 if now > tonumber(ARGV[12]) then
+  -- guard: late_notes_clock
   if now > seen and redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'clock', stamp) end
   return {'late', stamp}
 end
+-- guard: clock_behind
 if now < estimated - bound then return {'clock', stamp} end
--- A place that waits is heard of, and served, also where memory is short: its time first, see common.lua of
+-- A waiter keeps its place, and is served, also where memory is short: its time first, see common.lua of
 -- backend-redis.
 if redis.call('HGET', KEYS[4], owner) then redis.call('PEXPIRE', KEYS[4], TOMB_MS) end
 -- A deadline written by a wrong clock could end a quarantine too early.
 local epoch = redis.call('HMGET', KEYS[1], 'run', 'replid', 'from', 'span')
+-- guard: clock_came_back
 local ahead = seen > now + bound
 if epoch[1] ~= ARGV[1] or epoch[2] ~= ARGV[2] or tonumber(epoch[3] or 0) > now or ahead then
+  -- guard: clock_off
   if math.abs(now - estimated) > bound then return {'clock', stamp} end
 end
 if ahead then
@@ -39,13 +47,16 @@ if ahead then
   redis.call('HSET', KEYS[1], 'clock', stamp)
   if ARGV[4] == 'on' then
     -- The longest lease may have been longer, and not be waited out yet.
+    -- guard: waits_out
     local span = math.max(tonumber(ARGV[3]), tonumber(epoch[4] or 0))
     redis.call('HSET', KEYS[1], 'from', text(now + span), 'span', text(span),
       'why', 'the clock was ahead and came back')
   end
+-- guard: notes_clock
 elseif now > seen and epoch[1] then
   redis.call('HSET', KEYS[1], 'clock', stamp)
 end
+-- guard: gate
 local mark, refusal = gate(now)
 if not mark then
   if refusal[1] == 'quarantine' then table.insert(refusal, 2, stamp) end
@@ -55,7 +66,9 @@ end
 mark = math.min(tonumber(redis.call('HGET', KEYS[1], ARGV[13]) or 0) or 9007199254740991, 9007199254740991)
 -- Room for the clocks after a loss of data: they may be the bound behind what they were.
 local highest = now + tonumber(ARGV[3]) - 2 * bound
+-- guard: floor
 if floor > highest then return {'floor', stamp, text(highest)} end
+-- guard: longest_lease
 if lease * 1000 > tonumber(ARGV[3]) then return {'lease', stamp} end
 local record = read(KEYS[2])
 local holder, number, state, last, label = string.match(record or '', '^(%x+) (%d+) ([01]) (%d+) (.*)$')
@@ -72,10 +85,14 @@ local function busy()
   return {'busy', stamp, holder or record and '?' or '', label or '', left, number or text(mark), place or -1}
 end
 local gone = redis.call('GET', KEYS[5])
+-- guard: tombstone
 if gone and tonumber(gone) >= attempt then return busy() end
+-- guard: repeat
 if holder == owner and state == '0' then
   -- A repeat sets the lease anew. It may be a late one: it never shortens.
+  -- guard: repeat_lease
   local left = math.max(lease, redis.call('PTTL', KEYS[2]))
+  -- guard: last_attempt
   last = math.max(attempt, tonumber(last))
   redis.call('SET', KEYS[2], table.concat({owner, number, '0', text(last), label}, ' '), 'PX', left)
   return {'ours', stamp, number, 1}
@@ -83,7 +100,9 @@ end
 local turn, ends = string.match(redis.call('HGET', KEYS[4], 'turn') or '', '^(%x+) (%d+)$')
 ends = tonumber(ends or 0)
 -- For a moment after a release only the head of the queue is served.
+-- guard: turn
 local others = turn and turn ~= owner and ends > now and ends <= now + TURN_US
+-- guard: held
 if record or others then
   if ARGV[15] ~= '' then
     redis.call('ZADD', KEYS[3], 'NX', ARGV[16], owner)
@@ -91,6 +110,7 @@ if record or others then
     redis.call('PEXPIRE', KEYS[3], TOMB_MS)
     redis.call('PEXPIRE', KEYS[4], TOMB_MS)
     -- Until then, and a second more, batch.lua looks for places and tombstones.
+    -- guard: place_makes_a_crowd
     local crowd = now + (TOMB_MS + 1000) * 1000
     if crowd > tonumber(redis.call('HGET', KEYS[1], 'crowd') or 0) then
       redis.call('HSET', KEYS[1], 'crowd', text(crowd))
@@ -98,11 +118,15 @@ if record or others then
   end
   return busy()
 end
+-- The stored token: as `stored` in token.rs, acquire_fast.lua and batch.lua.
+-- guard: near_the_clock
 number = math.min(math.max(tonumber(ARGV[9]), now - bound), now + bound)
+-- guard: above_the_marks
 number = math.max(number, mark + 1, floor + 1)
 if number > 9007199254740991 then return {'exhausted', stamp} end
 -- `top` is the highest of all watermarks: what is above it need not ask for its own.
 local top = math.max(number, tonumber(redis.call('HGET', KEYS[1], 'top') or 0))
+-- guard: notes_number
 redis.call('HSET', KEYS[1], ARGV[13], text(number), 'top', text(top))
 redis.call('SET', KEYS[2], table.concat({owner, text(number), '0', text(attempt), ARGV[7]}, ' '),
   'PX', lease)

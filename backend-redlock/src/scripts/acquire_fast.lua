@@ -1,17 +1,37 @@
 -- The common case of acquire.lua, in front of it, since to define functions costs more than to take a
--- free lock: this epoch, no quarantine, and no record, queue, turn or tombstone in the way. Any doubt
+-- free lock: this epoch, no quarantine, and no record, queue, turn or tombstone in the way. What is in doubt
 -- goes the long way. KEYS and ARGV are those of acquire.lua.
+-- include version.lua
 do
   local e = redis.call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'clock',
-    ARGV[13], 'top', 'crowd')
-  if e[1] == ARGV[1] and e[2] == ARGV[2] and e[3] == ARGV[3] and e[4] == ARGV[4] then
+    ARGV[13], 'top', 'crowd', 'version')
+  if e[3] == ARGV[3] and e[4] == ARGV[4]
+    -- guard: short_epoch
+    and e[1] == ARGV[1] and e[2] == ARGV[2]
+    -- guard: short_version
+    and e[10] == VERSION
+  then
     local time = redis.call('TIME')
     local now, bound, floor = time[1] * 1000000 + time[2], ARGV[10] + 0, ARGV[8] + 0
-    if e[5] + 0 <= now and (e[6] or 0) + 0 <= now and ARGV[14] - bound <= now and now <= ARGV[12] + 0
-      and floor < now and ARGV[6] * 1000 <= ARGV[3] + 0
+    -- guard: short_lease
+    if ARGV[6] * 1000 <= ARGV[3] + 0
+      -- guard: short_quarantine
+      and e[5] + 0 <= now
+      -- guard: short_clock
+      and (e[6] or 0) + 0 <= now
+      -- guard: short_behind
+      and ARGV[14] - bound <= now
+      -- guard: short_late
+      and now <= ARGV[12] + 0
+      -- guard: short_floor
+      and floor < now
       -- Without a crowd there are neither places nor tombstones: see acquire.lua.
-      and ((e[9] or 0) + 0 <= now or redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5]) == 0) then
+      -- guard: short_crowd
+      and ((e[9] or 0) + 0 <= now or redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5]) == 0)
+    then
+      -- The stored token: see acquire.lua.
       local number, text, stamp = ARGV[9] + 0, ARGV[9], string.format('%.0f', now)
+      -- guard: short_watermark
       local least = math.max((e[7] or 0) + 0, floor)
       if number <= least or number < now - bound or number > now + bound then
         number = math.max(math.min(math.max(number, now - bound), now + bound), least + 1)
@@ -19,8 +39,10 @@ do
       end
       if number <= 9007199254740991 then
         local top = number > (e[8] or 0) + 0 and text or e[8]
+        -- guard: short_notes
         redis.call('HSET', KEYS[1], ARGV[13], text, 'top', top, 'clock', stamp)
         local record = ARGV[5] .. ' ' .. text .. ' 0 ' .. ARGV[11] .. ' ' .. ARGV[7]
+        -- guard: short_held
         if redis.call('SET', KEYS[2], record, 'PX', ARGV[6], 'NX') then
           return {'ours', stamp, text, 0}
         end

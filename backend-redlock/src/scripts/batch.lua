@@ -1,12 +1,12 @@
 -- Plain attempts and releases of many tasks of one client: attempts that have the way of
--- acquire_fast.lua, and releases of locks for which nobody waits here. Any other is answered -1, and
--- goes its own way in a script of its own.
+-- acquire_fast.lua, and releases of locks for which nobody waits here. The answer to any other is -1,
+-- and the client sends it again in a script of its own.
 --
--- What is sent is short, since each argument costs the server as much as what is done with it: while
--- the node has neither places nor tombstones (see `crowd` in acquire.lua), nobody looks for them.
+-- What is sent is short, since each argument costs the server as much as what is done with it. While the
+-- node has neither places nor tombstones (see `crowd` in acquire.lua), the script does not look for them.
 --
 -- KEYS: 1 epoch record, then the locks of the releases, then those of the attempts
--- ARGV: 1 to 4 and the last two as for `gate`
+-- ARGV: 1 to 4 and the last two as in epoch_arguments.lua of backend-redis
 --       5 clock bound, µs   6 the clock past which attempts are late   7 what the client takes this
 --       clock to be   8 the number of all attempts   9 the proposed number of all: a token is one of its
 --       name   10 label of all attempts   11 how many releases   12 lease of all attempts, ms, or '' if
@@ -14,10 +14,13 @@
 --       lease if they differ
 -- Answer: {'batch', clock, {1 or 0 for each release, whether it was held; the number of each attempt}},
 --         or in place of the last, where all were held and all have one number, just that
+-- include version.lua
 local call, answers, time = redis.call, {}, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local stamp, releases, argument = string.format('%.0f', now), ARGV[11] + 0, 13
-local e = call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'clock', 'top', 'crowd')
+local e = call('HMGET', KEYS[1], 'run', 'replid', 'longest', 'quarantine', 'from', 'clock', 'top', 'crowd',
+  'version')
+-- guard: batch_crowd
 local crowded = (e[8] or 0) + 0 > now
 -- What a name or an owner has besides its lock, by the layout of `Keys` in backend-redis.
 local base = string.sub(KEYS[1], 1, -6)
@@ -42,6 +45,7 @@ if releases > 0 then
     local record, owner, answer = records[at], ARGV[argument + at - 1], 0
     if crowded and has('queue:', name_of(KEYS[1 + at])) then
       answer = -1
+    -- guard: batch_release_owner
     elseif record and string.sub(record, 1, 32) == owner then
       -- A number has 16 digits until the year 2286.
       local before, state, behind = string.byte(record, 50, 52)
@@ -60,16 +64,30 @@ if attempts == 0 then return {'batch', stamp, #freed == releases and ARGV[9] or 
 argument = argument + releases
 local bound, longest, lease = ARGV[5] + 0, ARGV[3] + 0, ARGV[12]
 local step = lease == '' and 3 or 2
-local open = e[1] == ARGV[1] and e[2] == ARGV[2] and e[3] == ARGV[3] and e[4] == ARGV[4]
-  and e[5] + 0 <= now and (e[6] or 0) + 0 <= now and ARGV[7] - bound <= now and now <= ARGV[6] + 0
+local open = e[3] == ARGV[3] and e[4] == ARGV[4]
+  -- guard: batch_epoch
+  and e[1] == ARGV[1] and e[2] == ARGV[2]
+  -- guard: batch_version
+  and e[9] == VERSION
+  -- guard: batch_quarantine
+  and e[5] + 0 <= now
+  -- guard: batch_clock
+  and (e[6] or 0) + 0 <= now
+  -- guard: batch_behind
+  and ARGV[7] - bound <= now
+  -- guard: batch_late
+  and now <= ARGV[6] + 0
+  -- guard: batch_lease
   and (lease == '' or lease * 1000 <= longest)
 if not open then
   for at = 1, attempts do answers[releases + at] = -1 end
   return {'batch', stamp, answers}
 end
 
--- Of one number all attempts have the same text; only what is raised above its watermark has its own.
+-- The stored token: see acquire.lua. Of one number all attempts have the same text; only what is raised above its
+-- watermark has its own.
 local proposed, text, marks, top = ARGV[9] + 0, ARGV[9], nil, (e[7] or 0) + 0
+-- guard: batch_proposal
 if proposed < now - bound or proposed > now + bound then
   proposed = math.min(math.max(proposed, now - bound), now + bound)
   text = string.format('%.0f', proposed)
@@ -113,6 +131,7 @@ for at = 1, attempts do
   if numbers[at] then
     local record = ARGV[own] .. (texts[at] == text and tail or ' ' .. texts[at] .. rest)
     -- It may be held, and two may ask for the same lock.
+    -- guard: batch_held
     taken = call('SET', KEYS[first + at - 1], record, 'PX', step == 3 and ARGV[own + 2] or lease, 'NX')
     answers[releases + at] = taken and numbers[at] or -1
   end

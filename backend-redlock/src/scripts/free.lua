@@ -1,29 +1,40 @@
 -- Gives a lock back on one node, or makes sure that an owner has nothing there; then wakes the head
--- of the queue. It grants nothing, so it asks for no epoch. Where memory is short it does all of this, since
--- its first write needs none: see common.lua of backend-redis.
+-- of the queue. It grants nothing, so it asks for no epoch. It does all of this also where memory is short,
+-- since its first write needs none: see common.lua of backend-redis.
 --
 -- KEYS: those of acquire.lua
--- ARGV: 1 owner, or '' for whoever holds it, and for what cannot be read   2 ms to keep it, or ''
+-- ARGV: 1 owner, or '' to free the lock of any holder, also where it cannot be read   2 ms to keep it, or ''
 --       3 the last attempt whose record is meant, or '' for any
 --       4 the last attempt that is to take nothing any more, or '' to leave no tombstone
 --       5 1 to give its place up, too   6 how long a tombstone stays, ms
--- Answer: {'freed', clock, 1 if it was held}
+-- Answer: {'freed', clock, 1 if it was held}, or that of unknown.lua of backend-redis
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local record, mine = redis.pcall('GET', KEYS[2]), false
 if type(record) == 'table' then
-  -- A key of another type is a record that cannot be read, and nobody's.
+  -- A key of another type is a record that cannot be read, and no owner's.
   if not string.find(record.err, 'WRONGTYPE', 1, true) then return record end
   record = ''
 end
--- The common case: it is held, there is nothing else to see to, and nobody waits.
+-- The common case: it is held, nothing else is asked for, and no owner waits.
 if ARGV[2] == '' and ARGV[3] == '' and ARGV[4] == '' and ARGV[5] == '' and ARGV[1] ~= '' then
-  if record and string.sub(record, 1, 32) == ARGV[1] and string.match(record, '^%x+ %d+ 0 ')
-    and redis.call('EXISTS', KEYS[3]) == 0 then
+  if record
+    -- guard: short_owner
+    and string.sub(record, 1, 32) == ARGV[1]
+    -- guard: short_kept
+    and string.match(record, '^%x+ %d+ 0 ')
+    -- guard: short_queue
+    and redis.call('EXISTS', KEYS[3]) == 0
+  then
     redis.call('DEL', KEYS[2])
     return {'freed', string.format('%.0f', now), 1}
   end
 end
+-- include unknown.lua
+local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
+-- With records of another version an owner only gives its own back.
+if refusal and ARGV[1] == '' then return refusal end
+-- As in acquire.lua, and in limits.lua of backend-redis.
 local TURN_US, LIFE_US = 100000, 3000000
 local function text(number) return string.format('%.0f', number) end
 local head_left = false
@@ -32,6 +43,7 @@ if ARGV[5] == '1' and redis.call('ZREM', KEYS[3], ARGV[1]) == 1 then
   local turn = redis.call('HGET', KEYS[4], 'turn')
   if turn and string.sub(turn, 1, 32) == ARGV[1] then
     redis.call('HDEL', KEYS[4], 'turn')
+    -- guard: head_left
     head_left = true
   end
 end
@@ -46,10 +58,13 @@ end
 if record then
   local owner, number, state, last, label =
     string.match(record, '^(%x+) (%d+) (%d) (%d+) (.*)$')
+  -- guard: owner_frees
   mine = ARGV[1] == '' or owner == ARGV[1]
+  -- guard: later_attempt
   if ARGV[3] ~= '' and mine and tonumber(last) > tonumber(ARGV[3]) then mine = false end
-  -- What was released and is kept stays until its time or force ends it; a late repeat of the release
-  -- that keeps it is one, too.
+  -- A lock that was released and is kept stays until its time or force ends it, also where the release that
+  -- keeps it is repeated late.
+  -- guard: kept
   if mine and ARGV[1] ~= '' and state == '1' then mine = false end
   if mine and ARGV[2] ~= '' then
     redis.call('PEXPIRE', KEYS[2], ARGV[2])
@@ -61,23 +76,28 @@ if record then
 end
 if ARGV[4] ~= '' then
   local gone = redis.call('GET', KEYS[5])
+  -- guard: tombstone_rises
   if not gone or tonumber(gone) < tonumber(ARGV[4]) then
     redis.call('PEXPIRE', KEYS[5], ARGV[6])
+    -- guard: leaves_tombstone
     redis.call('SET', KEYS[5], ARGV[4], 'PX', ARGV[6])
     -- See acquire.lua.
+    -- guard: tombstone_makes_a_crowd
     local crowd = now + (ARGV[6] + 1000) * 1000
     if crowd > tonumber(redis.call('HGET', KEYS[1], 'crowd') or 0) then
       redis.call('HSET', KEYS[1], 'crowd', text(crowd))
     end
   end
 end
-if not record and (mine or head_left) and redis.call('EXISTS', KEYS[3]) == 1 then
+-- guard: hand_over
+if not refusal and not record and (mine or head_left) and redis.call('EXISTS', KEYS[3]) == 1 then
   while true do
     local head = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
     if not head then break end
     local ends, channel = string.match(redis.call('HGET', KEYS[4], head) or '', '^(%d+) (.*)$')
     ends = tonumber(ends or 0)
     -- Beyond a life ahead: the clock went back, and the place may be long dead.
+    -- guard: live_place
     if ends > now and ends <= now + LIFE_US then
       redis.call('HSET', KEYS[4], 'turn', head .. ' ' .. text(now + TURN_US))
       redis.call('PUBLISH', channel, head)

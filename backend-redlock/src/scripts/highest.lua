@@ -1,6 +1,10 @@
 -- The highest of a node's watermarks.
--- KEYS: 1 epoch record. Answer: {'highest', clock, the watermark}
+-- KEYS: 1 epoch record. Answer: {'highest', clock, the watermark}, or that of unknown.lua of backend-redis
+-- include unknown.lua
+local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
+if refusal then return refusal end
 local time, marks = redis.call('TIME'), {'top'}
+-- As many as `WATERMARKS` of tunables.rs.
 for at = 0, 1023 do marks[#marks + 1] = 'mark' .. at end
 local highest = 0
 for _, mark in ipairs(redis.call('HMGET', KEYS[1], unpack(marks))) do

@@ -1,9 +1,13 @@
 -- What one node knows of some locks.
--- KEYS: lock and queue of each.
+-- KEYS: 1 epoch record, then lock and queue of each.
 -- Answer: {'seen', clock, {record or false, remaining ms, places} of each}; a record of another type is '', and
--- so is that of a queue that is none
+-- so is that of a queue that is none. Or
+-- the answer of unknown.lua of backend-redis
+-- include unknown.lua
+local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
+if refusal then return refusal end
 local time, answers = redis.call('TIME'), {}
-for at = 1, #KEYS, 2 do
+for at = 2, #KEYS, 2 do
   local record, places = redis.pcall('GET', KEYS[at]), redis.pcall('ZCARD', KEYS[at + 1])
   for _, answer in ipairs({record, places}) do
     if type(answer) == 'table' then

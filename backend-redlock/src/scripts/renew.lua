@@ -2,23 +2,33 @@
 -- node's longest lease, which may have been lowered since the grant.
 -- KEYS: 1 epoch record, then the locks. ARGV: 1 the clock past which it is ahead, then owner and lease
 -- ms of each.
--- Answer: {'renewed', clock, answers, the longest lease in µs or 0}: 1 renewed, 2 somebody else's, 0 gone.
+-- Answer: {'renewed', clock, answers, the longest lease in µs or 0}: 1 renewed, 2 somebody else's, 0 gone. Or that of
+-- unknown.lua of backend-redis.
+-- include unknown.lua
 local time, answers = redis.call('TIME'), {}
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
-local longest = redis.call('HGET', KEYS[1], 'longest') or 0
+local epoch = redis.call('HMGET', KEYS[1], 'longest', 'version')
+local longest, refusal = epoch[1] or 0, unknown(epoch[2], epoch[1])
+-- guard: renew_version
+if refusal then return refusal end
 for at = 2, #KEYS do
   local owner, lease = ARGV[2 * at - 2], tonumber(ARGV[2 * at - 1])
+  -- guard: renew_longest
   if longest ~= 0 then lease = math.min(lease, math.ceil(longest / 1000)) end
   local record = redis.pcall('GET', KEYS[at])
+  -- guard: renew_gone
   local answer = 0
   if type(record) == 'table' then
     -- A key of another type is somebody else's, and no reason to fail the others.
     if not string.find(record.err, 'WRONGTYPE', 1, true) then return record end
     answer = 2
+  -- guard: renew_owner
   elseif record and string.sub(record, 1, 32) ~= owner then
     answer = 2
+  -- guard: renew_kept
   elseif record and string.match(record, '^%x+ %d+ (%d)') == '0' then
+    -- guard: renew_lengthens
     if redis.call('PTTL', KEYS[at]) < lease then redis.call('PEXPIRE', KEYS[at], lease) end
     answer = 1
   end
@@ -27,6 +37,7 @@ end
 -- Last, since it may need memory: see common.lua of backend-redis.
 if now > tonumber(ARGV[1]) and now > tonumber(redis.call('HGET', KEYS[1], 'clock') or now) then
   -- Remembered for when it has come back: see acquire.lua.
+  -- guard: renew_notes_clock
   redis.pcall('HSET', KEYS[1], 'clock', stamp)
 end
 return {'renewed', stamp, answers, longest}

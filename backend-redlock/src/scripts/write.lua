@@ -1,25 +1,34 @@
--- Raises the number of a lock on one node, while it is still the asker's, and only upwards.
+-- Raises the number of a lock on one node, while it is still the asker's, and only upwards: the rule is that of
+-- `takes_write_back` in token.rs.
 -- KEYS: 1 epoch record   2 lock.
 -- ARGV: 1 owner   2 number   3 which watermark   4 how far it may lead the clock, µs, or ''
 -- Answer: {'written', clock, 1} if the lock is the asker's and has at least this number now, with 0 if
--- not; {'floor', clock, the highest allowed}
+-- not; {'floor', clock, the highest allowed}; or that of unknown.lua of backend-redis
+-- include unknown.lua
+local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
+if refusal then return refusal end
 local time = redis.call('TIME')
 local now, number = time[1] * 1000000 + time[2], tonumber(ARGV[2])
 local stamp = string.format('%.0f', now)
+-- guard: write_lead
 if ARGV[4] ~= '' and number > now + ARGV[4] then
   return {'floor', stamp, string.format('%.0f', now + ARGV[4])}
 end
 local owner, own, state, rest =
   string.match(redis.call('GET', KEYS[2]) or '', '^(%x+) (%d+) (%d) (.*)$')
+-- guard: write_owner
 if owner ~= ARGV[1] or state ~= '0' then return {'written', stamp, 0} end
+-- guard: write_rises
 if number > tonumber(own) then
   local left = math.max(1, redis.call('PTTL', KEYS[2]))
   -- Its time first, which needs no memory: see common.lua of backend-redis.
   redis.call('PEXPIRE', KEYS[2], left)
   redis.call('SET', KEYS[2], table.concat({owner, ARGV[2], state, rest}, ' '), 'PX', left)
   if number > tonumber(redis.call('HGET', KEYS[1], ARGV[3]) or 0) then
+    -- guard: write_notes_mark
     redis.call('HSET', KEYS[1], ARGV[3], ARGV[2])
     if number > tonumber(redis.call('HGET', KEYS[1], 'top') or 0) then
+      -- guard: write_notes_top
       redis.call('HSET', KEYS[1], 'top', ARGV[2])
     end
   end

@@ -1,15 +1,11 @@
 //! MySQL's side of the seam.
 
-use std::{
-    collections::HashSet,
-    fmt::Write as _,
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{collections::HashSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, StoreSettings,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerId, Request, RwLock,
+    StoreSettings,
 };
 use sqlx::{
     AssertSqlSafe, Row as _, SqlSafeStr as _,
@@ -18,8 +14,7 @@ use sqlx::{
 use tokio::sync::OnceCell;
 
 use super::{
-    config::MysqlBuilder,
-    promises::{Durability, promises},
+    guarantees::{Durability, guarantees},
     server::Server,
     statements::{
         self,
@@ -31,14 +26,11 @@ use crate::{
     dialect::{Dialect, Left, Row, token_of},
     error::general,
     gate::Gate,
-    reach::{micros, span},
-    settings::{Settings, agree, check_longest},
+    servers::connection::{micros, span},
+    settings::{RECORD_VERSION, Settings, agree, check_longest, check_version, is_older},
     tables::Tables,
+    tunables::mysql::{SHORTEST_LEASE, SWEEPS, SWEPT},
 };
-
-/// So many names are swept in one statement, and so many statements make one sweep.
-const SWEPT: usize = 1_000;
-const SWEEPS: usize = 10;
 
 #[derive(Debug)]
 pub(super) struct Mysql {
@@ -57,18 +49,19 @@ impl Mysql {
         settings: Settings,
     ) -> Result<Self, Error> {
         let longest = settings.longest_lease_of_new();
-        let promised = RwLock::new(Arc::new(promises(longest, &Durability::default())));
+        let promised = RwLock::new(Arc::new(guarantees(longest, &Durability::default())));
         let (sql, agreed) = (Statements::new(&tables), OnceCell::new());
         let this = Self { server, sql, tables, settings, promised, agreed };
         this.promise(longest).await?;
-        if this.is_there().await? {
+        // An older store is for `init` to upgrade; every other step makes sure that it is ready.
+        if this.is_there("{settings}").await? && !is_older(this.version().await?) {
             this.ready().await?;
         }
         Ok(this)
     }
 
-    async fn is_there(&self) -> Result<bool, Error> {
-        let table = self.tables.fill("{settings}", '`');
+    async fn is_there(&self, table: &str) -> Result<bool, Error> {
+        let table = self.tables.fill(table, '`');
         let table = Bytes(table.trim_matches('`').as_bytes());
         Ok(self.number(&self.sql.exists, &[table]).await? > Some(0))
     }
@@ -81,9 +74,16 @@ impl Mysql {
     }
 
     async fn agree(&self) -> Result<(), Error> {
+        check_version(self.version().await?)?;
         let longest = self.longest_lease().await?;
         agree(self.settings.longest_lease, longest)?;
         self.promise(longest).await
+    }
+
+    /// The version of the records.
+    async fn version(&self) -> Result<i64, Error> {
+        let stored = self.number(&self.sql.version, &[]).await?;
+        stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
     }
 
     async fn longest_lease(&self) -> Result<Duration, Error> {
@@ -106,9 +106,9 @@ impl Mysql {
         let variables: Result<Vec<_>, sqlx::Error> = rows.iter().map(pair).collect();
         let variables = variables.map_err(general)?;
         let pairs = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let mut promised = promises(longest, &Durability::read(pairs));
-        promised.link = self.settings.link;
-        *self.promised.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(promised);
+        let mut promised = guarantees(longest, &Durability::read(pairs));
+        promised.connection = self.settings.connection;
+        *self.promised.write() = Arc::new(promised);
         Ok(())
     }
 
@@ -169,16 +169,16 @@ fn text(row: &MySqlRow, at: usize) -> Result<String, sqlx::Error> {
 }
 
 /// The argument of a batch, as in `{batch}`: a JSON array of arrays.
-fn batch<'a>(entries: impl Iterator<Item = (&'a LockName, Option<&'a Grant>)>) -> String {
+fn batch<'a>(entries: impl Iterator<Item = (&'a LockName, Option<(OwnerId, Duration)>)>) -> String {
     let mut json = String::from("[");
-    for (name, grant) in entries {
+    for (name, renewal) in entries {
         json.push_str(if json.len() > 1 { ",[\"" } else { "[\"" });
         for byte in name.as_str().as_bytes() {
             let _ = write!(json, "{byte:02x}");
         }
         json.push('"');
-        if let Some(grant) = grant {
-            let _ = write!(json, ",\"{}\",{}", grant.owner, micros(grant.lease));
+        if let Some((owner, lease)) = renewal {
+            let _ = write!(json, ",\"{owner}\",{}", micros(lease));
         }
         json.push(']');
     }
@@ -226,12 +226,16 @@ impl Dialect for Mysql {
         self.ready().await.map(drop)
     }
 
+    async fn check_version(&self) -> Result<(), Error> {
+        check_version(self.version().await?)
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
-        Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.promised.read())
     }
 
     fn broken(&self) -> u64 {
-        self.server.patience.broken()
+        self.server.retry.broken()
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
@@ -269,27 +273,32 @@ impl Dialect for Mysql {
         Ok(names.iter().map(|name| !held.contains(name.as_str().as_bytes())).collect())
     }
 
-    async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error> {
+    async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {
         let server = self.ready().await?;
+        let longest = self.longest_lease().await?;
         // In one order, so that two batches never wait for each other's rows.
         let mut sorted = grants.to_vec();
         sorted.sort_unstable_by_key(|grant| grant.name.as_str());
-        let batch = batch(sorted.iter().map(|grant| (&grant.name, Some(*grant))));
+        let asked = sorted.iter().map(|grant| (*grant, grant.lease.min(longest)));
+        let batch = batch(asked.map(|(grant, lease)| (&grant.name, Some((grant.owner, lease)))));
         let batch = Text(&batch);
         let answer = server.execute_again(&self.sql.renew, &[batch]).await?;
+        let set = |grant: &&Grant| Some(grant.lease.min(longest));
         if answer.rows_affected() == 2 * grants.len() as u64 {
-            return Ok(vec![true; grants.len()]);
+            return Ok(grants.iter().map(set).collect());
         }
-        let Some(clock) = told(&answer) else { return Ok(vec![false; grants.len()]) };
+        let Some(clock) = told(&answer) else { return Ok(vec![None; grants.len()]) };
         let rows = server.rows(&self.sql.renewed, &[batch, Number(clock)]).await?;
         let owners: Result<HashSet<_>, _> = rows.iter().map(|row| text(row, 0)).collect();
         let owners = owners.map_err(general)?;
-        Ok(grants.iter().map(|grant| owners.contains(&grant.owner.to_string())).collect())
+        let there = |grant: &&&Grant| owners.contains(&grant.owner.to_string());
+        Ok(grants.iter().map(|grant| Some(grant).filter(there).and_then(set)).collect())
     }
 
-    async fn renew_one(&self, grant: &Grant) -> Result<bool, Error> {
-        let lease = micros(grant.lease);
-        Ok(self.change(&self.sql.renew_one, grant, Some(lease)).await?.is_some())
+    async fn renew_one(&self, grant: &Grant) -> Result<Option<Duration>, Error> {
+        let lease = grant.lease.min(self.longest_lease().await?);
+        let renewed = self.change(&self.sql.renew_one, grant, Some(micros(lease))).await?;
+        Ok(renewed.map(|_| lease))
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
@@ -349,19 +358,33 @@ impl Dialect for Mysql {
         init.refuse_restored(
             "it has no quarantine; keep all clients stopped for one longest lease after a restore",
         )?;
+        if init.reset_tokens {
+            let message = "this store cannot set its tokens back, since it has no quarantine in which its \
+                           clock could pass those of before; keep all clients stopped for one longest \
+                           lease, drop the tables, and make them anew";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         if init.quarantine.is_some() {
             let message = "this store has no quarantine to turn on or off: what it commits is flushed, \
                            or exclusion is not promised";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         if let Some(longest) = init.longest_lease {
-            check_longest(longest, MysqlBuilder::SHORTEST_LEASE)?;
+            check_longest(longest, SHORTEST_LEASE)?;
         }
-        if !self.is_there().await? {
+        let known = self.is_there("{settings}").await?;
+        let stored = if known { self.version().await? } else { RECORD_VERSION };
+        let older = is_older(stored);
+        if !older {
+            check_version(stored)?;
+        }
+        if !known || older || !self.is_there("{locks}").await? {
             let longest = init.longest_lease.unwrap_or(self.settings.longest_lease_of_new());
-            let schema: Arc<str> = statements::schema(&self.tables, micros(longest)).into();
+            let schema = statements::schema(&self.tables, micros(longest));
+            let schema: Arc<str> = (schema + &statements::upgrade(&self.tables)).into();
             self.server.script(&AssertSqlSafe(schema).into_sql_str()).await?;
-        } else if let Some(longest) = init.longest_lease {
+        }
+        if let Some(longest) = init.longest_lease.filter(|_| known) {
             let longest = Number(micros(longest));
             self.server.execute_again(&self.sql.set_longest_lease, &[longest]).await?;
         }
@@ -372,6 +395,11 @@ impl Dialect for Mysql {
 
     async fn clock_micros(&self) -> Result<Option<i64>, Error> {
         self.number(&self.sql.clock, &[]).await
+    }
+
+    async fn highest_token(&self) -> Result<i64, Error> {
+        self.ready().await?;
+        Ok(self.number(&self.sql.highest_token, &[]).await?.unwrap_or(0))
     }
 
     async fn close(&self) {

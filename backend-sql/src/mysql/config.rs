@@ -1,8 +1,8 @@
 //! How a store is described: by a builder or a URL.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use lock_core::{Backend, Error, Link, is_loopback};
+use lock_core::{Backend, ConnectionSecurity, Error, is_loopback};
 use sqlx::{
     ConnectOptions as _, MySql, MySqlPool,
     mysql::{MySqlConnectOptions, MySqlSslMode},
@@ -12,10 +12,12 @@ use super::{backend::Mysql, server::Server, statements};
 use crate::{
     backend::SqlBackend,
     gate::Gate,
-    patience::Patience,
-    reach::{CAPACITY, Described, Form, Reached, Way, described, micros},
-    settings::{Settings, setters},
-    tls::{Named, Tls, readable},
+    retry::Retry,
+    servers::connect_options::{CAPACITY, Described, Form, Reached, Way, described},
+    servers::connection::micros,
+    servers::tls::{Named, Tls, readable},
+    settings::{Settings, server_setters, setters},
+    tunables::mysql::SHORTEST_LEASE,
 };
 
 /// Describes a store in a MySQL or MariaDB database.
@@ -26,6 +28,7 @@ pub struct MysqlBuilder {
 }
 
 setters!(MysqlBuilder);
+server_setters!(MysqlBuilder, MySqlPool, MySqlConnectOptions);
 
 /// What a URL may say.
 const FORM: Form = Form {
@@ -45,32 +48,6 @@ const FORM: Form = Form {
 };
 
 impl MysqlBuilder {
-    /// The shortest lease.
-    pub(super) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
-
-    /// The database of a pool that you have. A statement of ours takes one of its connections for
-    /// less than a millisecond, and one that waits for others' rows for up to the time limit; a waiter keeps none. Of
-    /// three connections or more one is left for releases and one for renewals. Unless the pool was made with
-    /// `test_before_acquire(false)`, each statement costs a second round trip.
-    #[must_use]
-    pub fn with_pool(pool: MySqlPool) -> Self {
-        Self::new(Reached::Pool(pool))
-    }
-
-    /// A database by its connection's options, with a pool of our own of up to 5 connections: three for attempts, and one each for releases and renewals.
-    #[must_use]
-    pub fn with_options(options: MySqlConnectOptions) -> Self {
-        Self::new(Reached::Options(Box::new(options)))
-    }
-
-    /// Whether a password may go over a network unencrypted, to any server that answers for the host: that is refused otherwise,
-    /// where TLS is not demanded and the host is not this machine. Default: no.
-    #[must_use]
-    pub fn plaintext(mut self, allowed: bool) -> Self {
-        self.settings.plaintext = allowed;
-        self
-    }
-
     fn new(reached: Reached<MySql>) -> Self {
         Self { reached, settings: Settings::default() }
     }
@@ -86,17 +63,17 @@ impl MysqlBuilder {
     }
 
     async fn open(mut self) -> Result<Arc<dyn Backend>, Error> {
-        let tables = self.settings.check(Self::SHORTEST_LEASE)?;
+        let tables = self.settings.check(SHORTEST_LEASE)?;
         let way = way(&self.reached.options());
-        self.settings.link = way.link;
+        self.settings.connection = way.security;
         if let Reached::Options(_) = self.reached {
             way.check(self.settings.plaintext, "ssl-mode=verify_identity (or required)")?;
         }
         let (pool, given) = self.reached.pool(self.settings.timeout);
         let strategy = self.settings.strategy;
-        let patience = Patience::new(self.settings.timeout, "the server".into());
+        let retry = Retry::new(self.settings.timeout, "the server".into());
         let gate = Gate::new(pool.options().get_max_connections(), self.settings.timeout);
-        let server = Server { pool, given, patience, gate };
+        let server = Server { pool, given, retry, gate };
         let store = Mysql::new(server, tables, self.settings).await?;
         Ok(Arc::new(SqlBackend::new(store, strategy)))
     }
@@ -105,16 +82,16 @@ impl MysqlBuilder {
 /// The way to the server.
 fn way(options: &MySqlConnectOptions) -> Way {
     let is_local = options.get_socket().is_some() || is_loopback(options.get_host());
-    let link = match options.get_ssl_mode() {
-        _ if is_local => Link::Local,
-        MySqlSslMode::VerifyIdentity => Link::Verified,
-        MySqlSslMode::Required | MySqlSslMode::VerifyCa => Link::Unverified,
-        _ => Link::Plain,
+    let security = match options.get_ssl_mode() {
+        _ if is_local => ConnectionSecurity::Local,
+        MySqlSslMode::VerifyIdentity => ConnectionSecurity::Verified,
+        MySqlSslMode::Required | MySqlSslMode::VerifyCa => ConnectionSecurity::Unverified,
+        _ => ConnectionSecurity::Plain,
     };
     // The driver tells it only in a URL, which it cannot make of each host and user.
     let has_password =
         || options.clone().host("h").username("u").to_url_lossy().password().is_some();
-    Way { link, has_password: !is_local && has_password() }
+    Way { security, has_password: !is_local && has_password() }
 }
 
 /// Opens the store that a URL describes:
@@ -140,10 +117,11 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
 pub fn schema(url: &str) -> Result<String, Error> {
     let schema = || {
         let settings = parse(url)?.0.settings;
-        let tables = settings.check(MysqlBuilder::SHORTEST_LEASE)?;
+        let tables = settings.check(SHORTEST_LEASE)?;
         let longest = settings.longest_lease_of_new();
         let locks = statements::schema(&tables, micros(longest));
-        Ok(format!("{locks}\n{}", statements::fence_schema(&tables)))
+        let [fence, upgrade] = [statements::fence_schema(&tables), statements::upgrade(&tables)];
+        Ok(format!("{locks}\n{fence}\n{upgrade}"))
     };
     schema().map_err(|error: Error| error.at("mysql", "schema"))
 }
@@ -156,10 +134,12 @@ pub(crate) fn parse(url: &str) -> Result<(MysqlBuilder, Vec<Named>), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use lock_core::ErrorKind;
 
     use super::*;
-    use crate::{Strategy, reach::assert_refused};
+    use crate::{Strategy, servers::connect_options::assert_refused};
 
     #[test]
     fn a_url_says_what_a_builder_can() {
@@ -187,7 +167,7 @@ mod tests {
             ("mysql://me:?secret@db/a", "an option"),
             ("mysql://me:secret@db/a?ssl-mode=secret", "ssl-mode in the URL is not understood"),
             ("mysql://me:%FF@db/a", "no UTF-8"),
-            ("mysql://me:secret@db/a?strategy=x", "allowed are primary-key and optimistic"),
+            ("mysql://me:secret@db/a?strategy=x", "must be primary-key or optimistic"),
         ];
         assert_refused(parse, &refused);
     }
@@ -204,20 +184,24 @@ mod tests {
         let way = |url: &str| {
             let builder = parse(url).unwrap().0;
             let way = way(&builder.reached.options());
-            (way.link, way.check(builder.settings.plaintext, "").is_ok())
+            (way.security, way.check(builder.settings.plaintext, "").is_ok())
         };
-        for (url, link, allowed) in [
-            ("mysql://me:secret@db/a?plaintext=on", Link::Plain, true),
-            ("mysql://me@db/a", Link::Plain, true),
-            ("mysql://me:secret@db/a?ssl-mode=required", Link::Unverified, true),
-            ("mysql://me:secret@db/a?ssl-mode=verify_ca", Link::Unverified, true),
-            ("mysql://me:secret@db/a?ssl-mode=verify_identity", Link::Verified, true),
-            ("mysql://me:secret@127.0.0.1/a", Link::Local, true),
-            ("mysql://me:secret@[::1]/a", Link::Local, true),
-            ("mysql://me:secret@db/a?socket=/run/mysqld/mysqld.sock", Link::Local, true),
-            ("mysql://me:secret@db/a", Link::Plain, false),
+        for (url, security, allowed) in [
+            ("mysql://me:secret@db/a?plaintext=on", ConnectionSecurity::Plain, true),
+            ("mysql://me@db/a", ConnectionSecurity::Plain, true),
+            ("mysql://me:secret@db/a?ssl-mode=required", ConnectionSecurity::Unverified, true),
+            ("mysql://me:secret@db/a?ssl-mode=verify_ca", ConnectionSecurity::Unverified, true),
+            ("mysql://me:secret@db/a?ssl-mode=verify_identity", ConnectionSecurity::Verified, true),
+            ("mysql://me:secret@127.0.0.1/a", ConnectionSecurity::Local, true),
+            ("mysql://me:secret@[::1]/a", ConnectionSecurity::Local, true),
+            (
+                "mysql://me:secret@db/a?socket=/run/mysqld/mysqld.sock",
+                ConnectionSecurity::Local,
+                true,
+            ),
+            ("mysql://me:secret@db/a", ConnectionSecurity::Plain, false),
         ] {
-            assert_eq!(way(url), (link, allowed), "{url}");
+            assert_eq!(way(url), (security, allowed), "{url}");
         }
     }
 

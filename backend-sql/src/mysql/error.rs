@@ -5,7 +5,7 @@
 use lock_core::{Error, ErrorKind};
 use sqlx::mysql::MySqlDatabaseError;
 
-use crate::error::{Failure, general};
+use crate::error::{Failure, USED_UP, general};
 
 pub(super) fn failure(error: sqlx::Error) -> Failure {
     let number = error
@@ -31,6 +31,8 @@ pub(super) fn failure(error: sqlx::Error) -> Failure {
             ErrorKind::Config,
             "the tables are not there; `leasehold init` makes them, and `create` a fence's, or the SQL of `leasehold schema`",
         ),
+        // A token above the largest number.
+        1264 | 1690 => (ErrorKind::Config, USED_UP),
         1054 => (ErrorKind::Config, "the tables are not as this version makes them"),
         1064 | 1305 => (
             ErrorKind::Config,

@@ -75,8 +75,9 @@ impl MysqlFence {
     ) -> Result<Result<(), Stale>, Error> {
         if resource.len() > LONGEST {
             let length = resource.len();
-            let message =
-                format!("a resource of {length} bytes is not allowed; allowed are up to {LONGEST}");
+            let message = format!(
+                "a resource of {length} bytes is not allowed; it must have at most {LONGEST}"
+            );
             return Err(Error::new(ErrorKind::InvalidInput, message).at("mysql", "fence"));
         }
         let offered = token.get().cast_signed();
@@ -87,7 +88,7 @@ impl MysqlFence {
         if admitted == token {
             return Ok(Ok(()));
         }
-        Ok(Err(Stale { resource: resource.to_owned(), offered: token, admitted }))
+        Ok(Err(Stale::new(resource, token, admitted)))
     }
 }
 

@@ -28,8 +28,8 @@
 //! GRANT SELECT, UPDATE (watermark) ON app.leasehold_settings TO worker;
 //! ```
 //!
-//! and for [`MysqlFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. `init` needs CREATE, and UPDATE
-//! of the settings.
+//! and for [`MysqlFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. `init` needs CREATE, UPDATE
+//! of the settings, and to upgrade older tables ALTER.
 //!
 //! # TLS
 //!
@@ -38,7 +38,7 @@
 //!
 //! `ssl-mode` in the URL says which: `disabled`; `preferred`, the default, which is TLS only where the server has
 //! it; `required`; `verify_ca`, and `verify_identity`. Before `verify_ca` no certificate is checked, and only
-//! `verify_identity` checks that it is this host's: whoever can put themselves between reads and changes everything
+//! `verify_identity` checks that it is this host's: somebody between client and server reads and changes everything
 //! with the others. Trusted are the authorities that Mozilla trusts and those in the PEM file `ssl-ca`; `ssl-cert` and
 //! `ssl-key` are the client's own. The provider of cryptography is as for PostgreSQL: `verify_ca` needs one that the
 //! application has installed. A mode that is not known, and a file that would not be used, is refused.
@@ -57,7 +57,7 @@ mod backend;
 pub(crate) mod config;
 mod error;
 mod fence;
-mod promises;
+mod guarantees;
 mod server;
 mod statements;
 

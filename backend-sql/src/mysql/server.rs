@@ -12,7 +12,7 @@ use super::{
     error::failure,
     statements::{Argument, Statement},
 };
-use crate::{error::Failure, gate::Gate, patience::Patience, reach::Lent};
+use crate::{error::Failure, gate::Gate, retry::Retry, servers::connection::Lent};
 
 /// A pool, and how long a call may take.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Server {
     pub(super) pool: MySqlPool,
     /// Whether the pool is the user's, and stays open.
     pub(super) given: bool,
-    pub(super) patience: Patience,
+    pub(super) retry: Retry,
     pub(super) gate: Gate,
 }
 
@@ -31,7 +31,7 @@ impl Server {
         statement: &Statement,
         arguments: &[Argument<'_>],
     ) -> Result<MySqlQueryResult, Error> {
-        self.patience.patiently(identity, || self.write(statement, arguments)).await
+        self.retry.run(identity, || self.write(statement, arguments)).await
     }
 
     /// The same for one that may be.
@@ -58,7 +58,10 @@ impl Server {
             let mut lent = Lent::of(&self.pool, failure).await?;
             let connection = lent.connection()?;
             let answer = sqlx::raw_sql(sql.clone()).execute(connection).await;
-            lent.settle(&answer);
+            // One that failed half-way has changed its session, which goes.
+            if answer.is_ok() {
+                lent.settle(&answer);
+            }
             answer.map(drop).map_err(failure)
         })
         .await
@@ -69,7 +72,7 @@ impl Server {
         Fut: Future<Output = Result<T, Failure>>,
     {
         let connections = self.pool.options().get_max_connections();
-        self.patience.again(connections, identity, run).await
+        self.retry.again(connections, identity, run).await
     }
 
     async fn write(

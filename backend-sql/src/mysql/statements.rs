@@ -6,7 +6,7 @@ use sqlx::{
     AssertSqlSafe, MySql, SqlSafeStr as _, SqlStr, mysql::MySqlArguments, query, query::Query,
 };
 
-use crate::tables::Tables;
+use crate::tables::{Tables, is_sent};
 
 /// The server's clock when it began with the statement, whatever the session's time zone. It is the
 /// same all through a statement. One that had to wait for a row therefore counts from before its wait,
@@ -14,11 +14,10 @@ use crate::tables::Tables;
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
 /// Whether the row may be taken, or is our own, and keeps us not away.
-const TAKES: &str =
-    "(({locks}.expires <= {now} OR ({locks}.owner = ?2 AND {locks}.kept = 0)) AND {unburied})";
+const TAKES: &str = include_str!("sql/takes.sql");
 
 /// Whether the owner has no tombstone in the row.
-const UNBURIED: &str = "({locks}.buried IS NULL OR LOCATE(?2, {locks}.buried) = 0)";
+const UNBURIED: &str = include_str!("sql/unburied.sql");
 
 /// Whether the row's tombstones, if any, are so old that no statement of theirs is under way.
 const NO_GHOSTS: &str = "({locks}.buried_at IS NULL OR {locks}.buried_at < {now} - 3600000000)";
@@ -100,12 +99,12 @@ macro_rules! statements {
 
 statements! {
     insert create take look held renew renewed renew_one release keep raise force list abandon dead
-    raise_watermark sweep settings set_longest_lease durability clock exists identity
+    raise_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
 }
 
 /// Without comments, which would be sent each time and hold marks of arguments.
 fn filled(tables: &Tables, text: &str) -> String {
-    let lines = text.lines().filter(|line| !line.starts_with("--"));
+    let lines = text.lines().filter(|line| is_sent(line));
     let text = lines.collect::<Vec<_>>().join("\n");
     let parts = [
         ("{takes}", TAKES),
@@ -122,6 +121,11 @@ fn filled(tables: &Tables, text: &str) -> String {
 pub(super) fn schema(tables: &Tables, longest_lease: i64) -> String {
     let text = include_str!("sql/schema.sql");
     tables.fill(&text.replace("{longest_lease}", &longest_lease.to_string()), '`')
+}
+
+/// The SQL that upgrades older tables. It comes last, since others wait for what it locks.
+pub(super) fn upgrade(tables: &Tables) -> String {
+    tables.fill(include_str!("sql/upgrade.sql"), '`')
 }
 
 /// The SQL that makes the table of the fence.
@@ -143,7 +147,7 @@ mod tests {
     fn nothing_is_left_to_fill_in() {
         let statements = Statements::new(&Tables::new("app").unwrap());
         let text = statements.insert.text.as_str();
-        assert!(!text.contains(['{', '}']) && !text.contains("--"), "{text}");
+        assert!(!text.contains(['{', '}']) && !text.contains("-- ?1"), "{text}");
         assert!(text.contains("LOCATE(?, `app_locks`.buried)"), "{text}");
         assert!(statements.insert.order.iter().all(|at| *at < 5));
     }

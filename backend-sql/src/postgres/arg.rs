@@ -8,7 +8,7 @@ use sqlx::{
     query::Query,
 };
 
-use crate::reach::micros;
+use crate::servers::connection::micros;
 
 /// One argument.
 #[derive(Clone, Copy, Debug)]

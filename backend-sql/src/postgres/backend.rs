@@ -1,145 +1,35 @@
 //! PostgreSQL's side of the seam.
 
 use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use lock_core::{
     Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Quarantined, Request,
-    StoreSettings, Turn,
+    StoreSettings, Waiter,
 };
 use sqlx::{Row as _, SqlStr, postgres::PgRow};
-use tokio::sync::{OnceCell, watch};
 
 use super::{
     arg::Arg::{self, MaybeNumber, Number, Span, Spans, Text, Texts},
-    listen::Listening,
-    places::{Crowded, Places, Waited},
-    promises::{Terms, promises},
-    server::{Server, first},
-    turn::Queued,
+    guarantees::{Terms, guarantees},
+    queue::wanted,
+    server::first,
+    store::Postgres,
+    waiter::QueueWaiter,
 };
 use crate::{
     dialect::{Dialect, Handed, Left, Row, token_of},
     error::general,
     gate::Gate,
-    reach::span,
-    settings::{Settings, agree},
+    servers::connection::span,
+    settings::check_version,
 };
 
-#[derive(Debug)]
-pub(super) struct Postgres {
-    pub(super) server: Arc<Server>,
-    pub(super) settings: Settings,
-    listens: bool,
-    places: Arc<Places>,
-    pub(super) waited: Waited,
-    pub(super) crowded: Crowded,
-    listening: OnceCell<Listening>,
-    promised: Mutex<(Terms, Arc<Guarantees>)>,
-    agreed: OnceCell<()>,
-}
-
 impl Postgres {
-    /// How long what is free waits for the first place.
-    pub(super) const TURN: Duration = Duration::from_secs(1);
-    /// A place that was not heard of for this long is gone: it asks every half second.
-    pub(super) const PLACE_LIFE: Duration = Duration::from_secs(3);
-
-    pub(super) async fn new(
-        server: Server,
-        settings: Settings,
-        listens: bool,
-    ) -> Result<Self, Error> {
-        let longest_lease = settings.longest_lease_of_new();
-        let (longest_ever, link) = (Duration::ZERO, settings.link);
-        let terms = Terms { longest_lease, longest_ever, quarantined: true, push: false, link };
-        let this = Self {
-            server: Arc::new(server),
-            settings,
-            listens,
-            places: Arc::new(Places::new()),
-            waited: Waited::default(),
-            crowded: Crowded::default(),
-            listening: OnceCell::new(),
-            promised: Mutex::new((terms, Arc::new(promises(terms)))),
-            agreed: OnceCell::new(),
-        };
-        if this.is_there().await? {
-            this.ready().await?;
-        }
-        this.listening().await;
-        Ok(this)
-    }
-
-    async fn listening(&self) -> &Listening {
-        let start = || async {
-            if !self.listens {
-                return Listening::off();
-            }
-            Listening::start(&self.server, &self.places).await
-        };
-        self.listening.get_or_init(start).await
-    }
-
-    pub(super) fn places(&self) -> &Places {
-        &self.places
-    }
-
-    /// Whether this client is told when it is its turn, and when that changes.
-    pub(super) fn told(&self) -> watch::Receiver<bool> {
-        self.listening.get().map_or_else(|| watch::channel(false).1, Listening::heard)
-    }
-
-    /// Takes the store's settings over, once, or refuses the store if they are not what we were told.
-    async fn ready(&self) -> Result<(), Error> {
-        let settle = || async {
-            let (longest, _) = self.learn().await?;
-            agree(self.settings.longest_lease, longest)
-        };
-        self.agreed.get_or_try_init(settle).await.copied()
-    }
-
-    pub(super) fn set_promises(
-        &self,
-        longest_lease: Duration,
-        longest_ever: Duration,
-        quarantined: bool,
-    ) {
-        let (push, link) = (*self.told().borrow(), self.settings.link);
-        let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
-        let longest_ever = longest_ever.max(promised.0.longest_ever);
-        let terms = Terms { longest_lease, longest_ever, quarantined, push, link };
-        *promised = (terms, Arc::new(promises(terms)));
-    }
-
-    fn longest_ever(&self) -> Duration {
-        self.promised.lock().unwrap_or_else(PoisonError::into_inner).0.longest_ever
-    }
-
-    /// Runs a statement of a store that is ready.
-    pub(super) async fn once(
-        &self,
-        statement: &SqlStr,
-        args: &[Arg<'_>],
-    ) -> Result<Vec<PgRow>, Error> {
-        self.ready().await?;
-        self.server.once(statement, args).await
-    }
-
-    /// The same for a statement that may be carried out twice.
-    pub(super) async fn again(
-        &self,
-        statement: &SqlStr,
-        args: &[Arg<'_>],
-    ) -> Result<Vec<PgRow>, Error> {
-        self.ready().await?;
-        self.server.again(statement, args).await
-    }
-
     /// A statement that takes a lock and tells the token. `last` is its argument besides the request.
     async fn grant(
         &self,
@@ -154,32 +44,21 @@ impl Postgres {
         first(&self.again(statement, args).await?)?.map(token_of).transpose()
     }
 
-    /// What is known of a name. A request with a place asks for it, and so does one that finds it free, where those
+    /// What is known of a name. A request with an entry asks for it, and so does one that finds it free, where those
     /// who go first may be gone.
     async fn look_or_ask(&self, request: &Request) -> Result<Option<Row>, Error> {
-        let place = self.places.of(request.owner);
-        if place.is_none() {
+        let entry = self.entries.of(request.owner);
+        if entry.is_none() {
             let row = self.look(&request.name).await?;
             if row.as_ref().is_none_or(|row| row.is_held() || !row.is_taken()) {
                 return Ok(row);
             }
         }
-        match self.ask(request, place.as_deref()).await? {
+        match self.ask(request, entry.as_deref()).await? {
             Some(row) => Ok(Some(row)),
             None => self.look(&request.name).await,
         }
     }
-}
-
-/// The first arguments of every statement that grants.
-pub(super) fn wanted<'a>(request: &'a Request, owner: &'a str) -> [Arg<'a>; 5] {
-    [
-        Text(request.name.as_str()),
-        Text(owner),
-        Text(request.label.as_str()),
-        Span(request.lease),
-        Number(request.floor.get().cast_signed() + 1),
-    ]
 }
 
 #[async_trait]
@@ -204,18 +83,22 @@ impl Dialect for Postgres {
         self.ready().await
     }
 
+    async fn check_version(&self) -> Result<(), Error> {
+        check_version(self.version().await?)
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
         let push = *self.told().borrow();
-        let mut promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut promised = self.promised.lock();
         if promised.0.push != push {
             let terms = Terms { push, ..promised.0 };
-            *promised = (terms, Arc::new(promises(terms)));
+            *promised = (terms, Arc::new(guarantees(terms)));
         }
         Arc::clone(&promised.1)
     }
 
     fn broken(&self) -> u64 {
-        self.server.patience.broken()
+        self.server.retry.broken()
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
@@ -244,7 +127,7 @@ impl Dialect for Postgres {
     }
 
     fn looks_first(&self, request: &Request) -> bool {
-        self.crowded.has(&request.name) || self.places.of(request.owner).is_some()
+        self.crowded.has(&request.name) || self.entries.of(request.owner).is_some()
     }
 
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
@@ -254,8 +137,8 @@ impl Dialect for Postgres {
         Ok(row)
     }
 
-    fn place(self: Arc<Self>, request: &Request) -> Option<Box<dyn Turn>> {
-        Some(Box::new(Queued::new(self, request)))
+    fn waiter(self: Arc<Self>, request: &Request) -> Option<Box<dyn Waiter>> {
+        Some(Box::new(QueueWaiter::new(self, request)))
     }
 
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
@@ -268,26 +151,28 @@ impl Dialect for Postgres {
                 server.number(&sql.quarantine).await?.unwrap_or(1)
             }
         };
-        let why = "the server has crashed, was promoted or was restored, and may have lost locks";
-        Ok((remaining > 0).then(|| Quarantined { remaining: span(remaining), why: why.into() }))
+        let why = "the server has crashed, was promoted or was restored, and may have lost locks, or its \
+                   tokens were set back";
+        Ok((remaining > 0).then(|| Quarantined::new(span(remaining), why)))
     }
 
-    async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error> {
+    async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {
         let names: Vec<_> = grants.iter().map(|grant| grant.name.as_str()).collect();
         let owners: Vec<_> = grants.iter().map(|grant| grant.owner.to_string()).collect();
         let owners: Vec<_> = owners.iter().map(String::as_str).collect();
         let leases: Vec<_> = grants.iter().map(|grant| grant.lease).collect();
         let args = [Texts(&names), Texts(&owners), Spans(&leases)];
         let rows = self.again(&self.server.sql.renew, &args).await?;
-        let there = rows.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<&str>, _>>();
-        let there = there.map_err(general)?;
-        Ok(owners.iter().map(|owner| there.contains(owner)).collect())
+        let set = |row: &PgRow| Ok((row.try_get(0)?, span(row.try_get(1)?)));
+        let set: Result<HashMap<String, Duration>, sqlx::Error> = rows.iter().map(set).collect();
+        let set = set.map_err(general)?;
+        Ok(owners.iter().map(|owner| set.get(*owner).copied()).collect())
     }
 
-    async fn renew_one(&self, grant: &Grant) -> Result<bool, Error> {
+    async fn renew_one(&self, grant: &Grant) -> Result<Option<Duration>, Error> {
         let owner = grant.owner.to_string();
         let args = [Text(grant.name.as_str()), Text(&owner), Span(grant.lease)];
-        Ok(!self.again(&self.server.sql.renew_one, &args).await?.is_empty())
+        Ok(first(&self.again(&self.server.sql.renew_one, &args).await?)?.map(span))
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
@@ -331,12 +216,12 @@ impl Dialect for Postgres {
                 return Ok(Some(Handed::Granted(token_of(token)?)));
             }
         }
-        let turn = Queued::new(Arc::clone(&self), next);
-        let place = turn.place();
-        let Some(token) = self.pass(grant, Some(&place)).await? else { return Ok(None) };
+        let waiter = QueueWaiter::new(Arc::clone(&self), next);
+        let entry = waiter.entry();
+        let Some(token) = self.pass(grant, Some(&entry)).await? else { return Ok(None) };
         self.waited.forget(grant.owner);
-        place.queued.store(true, Ordering::Relaxed);
-        Ok(Some(Handed::Queued(token, Box::new(turn))))
+        entry.queued.store(true, Ordering::Relaxed);
+        Ok(Some(Handed::Queued(token, Box::new(waiter))))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -376,6 +261,11 @@ impl Dialect for Postgres {
 
     async fn clock_micros(&self) -> Result<Option<i64>, Error> {
         self.server.number(&self.server.sql.clock).await
+    }
+
+    async fn highest_token(&self) -> Result<i64, Error> {
+        self.ready().await?;
+        Ok(self.server.number(&self.server.sql.highest_token).await?.unwrap_or(0))
     }
 
     async fn close(&self) {

@@ -1,19 +1,21 @@
 //! How a store is described: by a builder or a URL.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use lock_core::{Backend, Error, Link, is_loopback};
+use lock_core::{Backend, ConnectionSecurity, Error, is_loopback};
 use sqlx::{
     ConnectOptions as _, PgPool,
     postgres::{PgConnectOptions, PgSslMode},
 };
 
-use super::{backend::Postgres, server::Server, statements};
+use super::{server::Server, statements, store::Postgres};
 use crate::{
     backend::SqlBackend,
-    reach::{CAPACITY, Described, Form, Reached, Way, described},
-    settings::{Settings, setters},
-    tls::{Named, Tls, readable},
+    servers::connect_options::{CAPACITY, Described, Form, Reached, Way, described, switch},
+    servers::tls::{Named, Tls, readable},
+    settings::{Settings, server_setters, setters},
+    tables::Tables,
+    tunables::postgres::SHORTEST_LEASE,
 };
 
 /// Describes a store in a PostgreSQL database.
@@ -23,9 +25,11 @@ pub struct PostgresBuilder {
     settings: Settings,
     listens: bool,
     prepares: Option<bool>,
+    schema: String,
 }
 
 setters!(PostgresBuilder);
+server_setters!(PostgresBuilder, PgPool, PgConnectOptions);
 
 /// What a URL may say.
 const FORM: Form = Form {
@@ -42,30 +46,10 @@ const FORM: Form = Form {
         own: ["sslcert", "sslkey"],
         variables: Some("PG"),
     },
-    own: &["listen", "prepare"],
+    own: &["listen", "prepare", "schema"],
 };
 
 impl PostgresBuilder {
-    /// The shortest lease.
-    pub(super) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
-
-    /// The database of a pool that you have. A statement of ours takes one of its connections for
-    /// less than a millisecond, and one that waits for others' rows for up to the time limit; a waiter keeps none. Of
-    /// three connections or more one is left for releases and one for renewals. Unless the pool was made with
-    /// `test_before_acquire(false)`, each statement costs a second round trip. One more connection, with
-    /// the pool's options, is opened for messages to waiters (see [`listen`](Self::listen)).
-    #[must_use]
-    pub fn with_pool(pool: PgPool) -> Self {
-        Self::new(Reached::Pool(pool))
-    }
-
-    /// A database by its connection's options, with a pool of our own of up to 5 connections: three for attempts, and
-    /// one each for releases and renewals.
-    #[must_use]
-    pub fn with_options(options: PgConnectOptions) -> Self {
-        Self::new(Reached::Options(Box::new(options)))
-    }
-
     /// Whether waiters are told by NOTIFY, on a connection of their own besides the pool's. Default:
     /// `true`, and where nothing arrives they look every 10 ms; `false` does that without trying, and
     /// nothing is [prepared](Self::prepare).
@@ -87,16 +71,32 @@ impl PostgresBuilder {
         self
     }
 
-    /// Whether a password may go over a network unencrypted, to any server that answers for the host: that is refused otherwise,
-    /// where TLS is not demanded and the host is not this machine. Default: no.
+    /// The schema of the tables, which every statement names: a role that may create tables in another schema of the
+    /// search path cannot put its own in their place. `init` makes no schema. It refuses tables that are there already
+    /// and belong to a role that ours is not a member of, unless that is a superuser or the owner of the database: the
+    /// owner of a table can run code in the name of each role that writes to it. The owner of the schema is trusted as
+    /// well. Default: `public`.
     #[must_use]
-    pub fn plaintext(mut self, allowed: bool) -> Self {
-        self.settings.plaintext = allowed;
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        // SET search_path would not do: it outlives the statement, and a pooler in transaction mode then gives the session
+        // to another client.
+        self.schema = schema.into();
         self
     }
 
     fn new(reached: Reached<sqlx::Postgres>) -> Self {
-        Self { reached, settings: Settings::default(), listens: true, prepares: None }
+        Self {
+            reached,
+            settings: Settings::default(),
+            listens: true,
+            prepares: None,
+            schema: statements::DEFAULT_SCHEMA.to_owned(),
+        }
+    }
+
+    /// The names of the tables, if all settings are allowed.
+    fn tables(&self) -> Result<Tables, Error> {
+        self.settings.check(SHORTEST_LEASE)?.in_schema(&self.schema)
     }
 
     /// Connects, and compares settings if the tables are there. It makes no tables:
@@ -110,16 +110,16 @@ impl PostgresBuilder {
     }
 
     async fn open(mut self) -> Result<Arc<dyn Backend>, Error> {
-        let tables = self.settings.check(Self::SHORTEST_LEASE)?;
+        let tables = self.tables()?;
         let way = way(&self.reached.options());
-        self.settings.link = way.link;
+        self.settings.connection = way.security;
         if let Reached::Options(_) = self.reached {
             way.check(self.settings.plaintext, "sslmode=verify-full (or require)")?;
         }
         let (pool, given) = self.reached.pool(self.settings.timeout);
         let strategy = self.settings.strategy;
         let server = Server::new(pool, given, self.prepares, tables, self.settings.timeout);
-        // Who does not prepare has a pooler, through which nothing must be listened for.
+        // A client that does not prepare has a pooler, through which nothing must be listened for.
         let listens = self.listens && self.prepares != Some(false);
         let store = Postgres::new(server, self.settings, listens).await?;
         Ok(Arc::new(SqlBackend::new(store, strategy)))
@@ -132,21 +132,21 @@ fn way(options: &PgConnectOptions) -> Way {
         // Of a folder with a socket.
         || options.get_host().starts_with('/')
         || is_loopback(options.get_host());
-    let link = match options.get_ssl_mode() {
-        _ if is_local => Link::Local,
-        PgSslMode::VerifyFull => Link::Verified,
-        PgSslMode::Require | PgSslMode::VerifyCa => Link::Unverified,
-        _ => Link::Plain,
+    let security = match options.get_ssl_mode() {
+        _ if is_local => ConnectionSecurity::Local,
+        PgSslMode::VerifyFull => ConnectionSecurity::Verified,
+        PgSslMode::Require | PgSslMode::VerifyCa => ConnectionSecurity::Unverified,
+        _ => ConnectionSecurity::Plain,
     };
     // The driver tells it only in a URL, which it cannot make of each host and user.
     let has_password =
         || options.clone().host("h").username("u").to_url_lossy().password().is_some();
-    Way { link, has_password: !is_local && has_password() }
+    Way { security, has_password: !is_local && has_password() }
 }
 
 /// Opens the store that a URL describes:
 /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
-/// longest_lease=30s&timeout=5s&listen=on&prepare=off&plaintext=on`, where all after the host may be left out. Of the driver's own
+/// longest_lease=30s&timeout=5s&listen=on&prepare=off&schema=public&plaintext=on`, where all after the host may be left out. Of the driver's own
 /// options `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `application_name`, `host` and
 /// `statement-cache-capacity` are passed on; [the module](super) says what those of TLS mean. No option may be
 /// there twice.
@@ -166,11 +166,13 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
 /// `InvalidInput` as [`connect`].
 pub fn schema(url: &str) -> Result<String, Error> {
     let schema = || {
-        let settings = parse(url)?.0.settings;
-        let tables = settings.check(PostgresBuilder::SHORTEST_LEASE)?;
-        let longest = settings.longest_lease_of_new();
+        let builder = parse(url)?.0;
+        let tables = builder.tables()?;
+        let longest = builder.settings.longest_lease_of_new();
         let locks = statements::schema(&tables, longest.as_micros() as i64);
-        Ok(format!("{locks}\n{}", statements::fence_schema(&tables)))
+        // In one transaction: what refuses the tables of another role is to stop all that follows.
+        let [fence, upgrade] = [statements::fence_schema(&tables), statements::upgrade(&tables)];
+        Ok(format!("BEGIN;\n{locks}\n{fence}\n{upgrade}COMMIT;\n"))
     };
     schema().map_err(|error: Error| error.at("postgres", "schema"))
 }
@@ -179,10 +181,11 @@ pub fn schema(url: &str) -> Result<String, Error> {
 pub(crate) fn parse(url: &str) -> Result<(PostgresBuilder, Vec<Named>), Error> {
     let Described { reached, settings, files, own } = described(url, &FORM)?;
     let mut builder = PostgresBuilder { settings, ..PostgresBuilder::new(reached) };
-    for (key, on) in own {
+    for (key, value) in own {
         match key.as_str() {
-            "listen" => builder.listens = on,
-            _ => builder.prepares = Some(on),
+            "listen" => builder.listens = switch(&key, &value)?,
+            "prepare" => builder.prepares = Some(switch(&key, &value)?),
+            _ => builder.schema = value,
         }
     }
     Ok((builder, files))
@@ -190,10 +193,12 @@ pub(crate) fn parse(url: &str) -> Result<(PostgresBuilder, Vec<Named>), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use lock_core::ErrorKind;
 
     use super::*;
-    use crate::{Strategy, reach::assert_refused};
+    use crate::{Strategy, servers::connect_options::assert_refused};
 
     #[test]
     fn a_url_says_what_a_builder_can() {
@@ -221,7 +226,7 @@ mod tests {
             ("postgres://me:secret@db/a?sslmode=secret", "sslmode in the URL is not understood"),
             ("postgres://me:?listen=secret@db/a", "listen in the URL is not understood"),
             ("postgres://me:%FF@db/a", "no UTF-8"),
-            ("postgres://me:secret@db/a?strategy=x", "allowed are primary-key and optimistic"),
+            ("postgres://me:secret@db/a?strategy=x", "must be primary-key or optimistic"),
             ("postgres://me:secret@db/a?listen=on&timeout=1s&listen=off", "listen is given twice"),
             ("postgres://db/a?sslmode=prefer&sslmode=secret", "sslmode is given twice"),
         ];
@@ -241,21 +246,21 @@ mod tests {
         let way = |url: &str| {
             let builder = parse(url).unwrap().0;
             let way = way(&builder.reached.options());
-            (way.link, way.check(builder.settings.plaintext, "").is_ok())
+            (way.security, way.check(builder.settings.plaintext, "").is_ok())
         };
-        for (url, link, allowed) in [
-            ("postgres://me:secret@db/a?plaintext=on", Link::Plain, true),
-            ("postgres://me@db/a", Link::Plain, true),
-            ("postgres://me:secret@db/a?sslmode=require", Link::Unverified, true),
-            ("postgres://me:secret@db/a?sslmode=verify-ca", Link::Unverified, true),
-            ("postgres://me:secret@db/a?sslmode=verify-full", Link::Verified, true),
-            ("postgres://me:secret@127.0.0.1/a", Link::Local, true),
-            ("postgres://me:secret@[::1]/a", Link::Local, true),
-            ("postgres://me:secret@localhost/a", Link::Local, true),
-            ("postgres://me:secret@db/a?host=/run/postgresql", Link::Local, true),
-            ("postgres://me:secret@localhost/a?host=db", Link::Plain, false),
+        for (url, security, allowed) in [
+            ("postgres://me:secret@db/a?plaintext=on", ConnectionSecurity::Plain, true),
+            ("postgres://me@db/a", ConnectionSecurity::Plain, true),
+            ("postgres://me:secret@db/a?sslmode=require", ConnectionSecurity::Unverified, true),
+            ("postgres://me:secret@db/a?sslmode=verify-ca", ConnectionSecurity::Unverified, true),
+            ("postgres://me:secret@db/a?sslmode=verify-full", ConnectionSecurity::Verified, true),
+            ("postgres://me:secret@127.0.0.1/a", ConnectionSecurity::Local, true),
+            ("postgres://me:secret@[::1]/a", ConnectionSecurity::Local, true),
+            ("postgres://me:secret@localhost/a", ConnectionSecurity::Local, true),
+            ("postgres://me:secret@db/a?host=/run/postgresql", ConnectionSecurity::Local, true),
+            ("postgres://me:secret@localhost/a?host=db", ConnectionSecurity::Plain, false),
         ] {
-            assert_eq!(way(url), (link, allowed), "{url}");
+            assert_eq!(way(url), (security, allowed), "{url}");
         }
     }
 
@@ -263,6 +268,16 @@ mod tests {
     fn the_schema_names_the_tables() {
         let sql = schema("postgres://db/a?table_prefix=app&longest_lease=1m").unwrap();
         assert!(sql.contains("\"app_locks\"") && sql.contains("\"app_fence\""), "{sql}");
+        assert!(sql.contains("\"public\".\"app_locks\""), "{sql}");
+        let other = schema("postgres://db/a?schema=Own").unwrap();
+        assert!(
+            other.contains("\"Own\".\"leasehold_locks\"") && !other.contains("public"),
+            "{other}"
+        );
+        let error = schema("postgres://db/a?schema=a.b").unwrap_err();
+        assert!(error.to_string().contains("schema \"a.b\" is not allowed"), "{error}");
+        let error = schema("postgres://me:?schema=secret@db/a").unwrap_err();
+        assert!(error.to_string().contains("schema is not allowed"), "{error}");
         assert!(sql.contains("'60000000 microseconds'") && !sql.contains('{'), "{sql}");
     }
 }

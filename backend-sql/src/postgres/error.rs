@@ -2,7 +2,7 @@
 
 use lock_core::{Error, ErrorKind};
 
-use crate::error::{Failure, general};
+use crate::error::{Failure, USED_UP, general};
 
 pub(super) fn failure(error: sqlx::Error) -> Failure {
     let state = error.as_database_error().and_then(|error| error.code());
@@ -12,6 +12,8 @@ pub(super) fn failure(error: sqlx::Error) -> Failure {
     let (kind, what) = match state.as_str() {
         // Serialization failure and deadlock: rolled back, whatever the isolation level.
         "40001" | "40P01" => return Failure::Busy(error),
+        // Another has locked the settings that are to be upgraded (upgrade.sql), or the session has a limit of its own.
+        "55P03" => return Failure::Busy(error),
         // A division by zero: one that makes a row has waited for too long for it (insert.sql).
         "22012" => return Failure::Busy(error),
         // Another has made the same tables meanwhile, which IF NOT EXISTS does not see before it commits.
@@ -23,6 +25,15 @@ pub(super) fn failure(error: sqlx::Error) -> Failure {
             ErrorKind::Config,
             "the tables are not there; `leasehold init` makes them, and `create` a fence's, or the SQL of `leasehold schema`",
         ),
+        // owners.sql.
+        "LH001" => {
+            let message = error.as_database_error().map(|error| error.message().to_owned());
+            let refused = Error::new(ErrorKind::Config, message.unwrap_or_default());
+            return Failure::Error(refused.with_source(error));
+        }
+        // A token above the largest number.
+        "22003" => (ErrorKind::Config, USED_UP),
+        "3F000" => (ErrorKind::Config, "there is no such schema"),
         "42703" => (ErrorKind::Config, "the tables are not as this version makes them"),
         "25006" => (ErrorKind::Unavailable, "the server takes no writes: is it a replica?"),
         // The server ended the session; it may have committed before.

@@ -1,9 +1,9 @@
 //! The user's side: a fence in the database that it protects.
 
-use lock_core::{Error, FencingToken, Stale};
+use lock_core::{Error, ErrorKind, FencingToken, Stale};
 use sqlx::{PgConnection, SqlStr};
 
-use super::{error::failure, statements};
+use super::{error::failure, server::first, statements};
 use crate::tables::Tables;
 
 /// Admits writes whose token is not stale, inside the transaction that makes them.
@@ -27,12 +27,20 @@ pub struct PostgresFence {
 }
 
 impl PostgresFence {
-    /// A fence in the table `PREFIX_fence`.
+    /// A fence in the table `PREFIX_fence` of the schema `public`.
     ///
     /// # Errors
     /// `InvalidInput` for a prefix that is not 1 to 40 of the characters `A-Z a-z 0-9 _`.
     pub fn new(table_prefix: &str) -> Result<Self, Error> {
-        let tables = Tables::new(table_prefix)?;
+        Self::in_schema(statements::DEFAULT_SCHEMA, table_prefix)
+    }
+
+    /// The same in another schema: see [`PostgresBuilder::schema`](super::PostgresBuilder::schema).
+    ///
+    /// # Errors
+    /// `InvalidInput` for a schema or a prefix that is not 1 to 40 of the characters `A-Z a-z 0-9 _`.
+    pub fn in_schema(schema: &str, table_prefix: &str) -> Result<Self, Error> {
+        let tables = Tables::new(table_prefix)?.in_schema(schema)?;
         Ok(Self { create: statements::make_fence(&tables), admit: statements::admit(&tables) })
     }
 
@@ -40,9 +48,14 @@ impl PostgresFence {
     /// they wait for its end.
     ///
     /// # Errors
-    /// As the database reports.
+    /// `Config` for a table of a role that could run code in the name of this one: a transaction of yours goes on.
+    /// Otherwise as the database reports, which ends it.
     pub async fn create(&self, connection: &mut PgConnection) -> Result<(), Error> {
-        sqlx::raw_sql(self.create.clone()).execute(connection).await.map(drop).map_err(error)
+        let rows = sqlx::raw_sql(self.create.clone()).fetch_all(connection).await.map_err(error)?;
+        match first::<String>(&rows)? {
+            Some(refusal) => Err(Error::new(ErrorKind::Config, refusal).at("postgres", "fence")),
+            None => Ok(()),
+        }
     }
 
     /// Admits `token` to `resource`, or tells that a larger one was there before: then roll back.
@@ -67,7 +80,7 @@ impl PostgresFence {
         if admitted == token {
             return Ok(Ok(()));
         }
-        Ok(Err(Stale { resource: resource.to_owned(), offered: token, admitted }))
+        Ok(Err(Stale::new(resource, token, admitted)))
     }
 }
 

@@ -1,93 +1,112 @@
 //! The tables and the settings in them.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use lock_core::{Error, ErrorKind, Init, StoreSettings};
-use sqlx::Row as _;
+use sqlx::{Row as _, SqlStr};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    arg::Arg::{Span, Text, Truth},
-    backend::Postgres,
-    config::PostgresBuilder,
+    arg::Arg::{self, Number, Span, Truth},
     server::first,
     statements,
+    store::Postgres,
 };
 use crate::{
     dialect::Dialect as _,
     error::general,
-    reach::{micros, span},
-    settings::check_longest,
+    servers::connection::micros,
+    settings::{RECORD_VERSION, check_longest, check_version, is_older},
+    tunables::postgres::{ROWS_AGAIN, SHORTEST_LEASE},
 };
 
-/// How soon rows that others had locked are tried again.
-const DOUBTS_AGAIN: Duration = Duration::from_millis(20);
-
 impl Postgres {
-    /// Whether the tables are there. Refuses a search path by which another role's operators may come before the
-    /// server's own.
-    pub(super) async fn is_there(&self) -> Result<bool, Error> {
-        let table = self.server.tables.fill("{settings}", '"');
-        let rows = self.server.again(&self.server.sql.exists, &[Text(&table)]).await?;
-        let path = rows.first().map(|row| row.try_get(1)).transpose().map_err(general)?;
-        let path: Vec<String> = path.unwrap_or_default();
-        // What is temporary has no operators.
-        let mut schemas = path.iter().filter(|schema| !schema.starts_with("pg_temp"));
-        match schemas.next() {
-            Some(schema) if schema != "pg_catalog" => {
-                let message = format!(
-                    "search_path names the schema {schema:?} before pg_catalog, so that whoever may create there could \
-                     replace what our statements use; leave pg_catalog out of it, and it is searched first"
-                );
-                Err(Error::new(ErrorKind::Config, message))
+    /// Repeats a statement that passes over rows that others have locked, until it has passed over none.
+    async fn all_rows(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<(), Error> {
+        self.in_time(async {
+            while first(&self.server.once(statement, args).await?)? == Some(true) {
+                sleep(ROWS_AGAIN).await;
             }
-            _ => Ok(first(&rows)? == Some(true)),
-        }
+            Ok(())
+        })
+        .await
     }
 
-    /// Takes over what the store agrees on: the longest lease, and whether there is a quarantine.
-    pub(super) async fn learn(&self) -> Result<(Duration, bool), Error> {
-        let rows = self.server.again(&self.server.sql.settings, &[]).await?;
-        let Some(row) = rows.first() else {
-            return Err(Error::new(ErrorKind::Config, "the row of settings is gone"));
-        };
-        let longest = span(row.try_get(0).map_err(general)?);
-        let longest_ever = span(row.try_get(1).map_err(general)?);
-        let quarantined = row.try_get(2).map_err(general)?;
-        self.set_promises(longest, longest_ever, quarantined);
-        Ok((longest, quarantined))
+    /// Waits for the end of all transactions that write to locks now. A statement of theirs may have read the marker as it was
+    /// before, and wait for a row: when it has that, it grants by what it has read, as every statement sees what was
+    /// committed when it began.
+    async fn writers_end(&self) -> Result<(), Error> {
+        let mut before = self.writers().await?;
+        self.in_time(async {
+            while !before.is_empty() {
+                sleep(ROWS_AGAIN).await;
+                let now = self.writers().await?;
+                before.retain(|writer| now.contains(writer));
+            }
+            Ok(())
+        })
+        .await
     }
 
-    /// Lets no row count as proof that nothing was lost, while nothing is granted.
-    async fn doubt(&self) -> Result<(), Error> {
-        while first(&self.server.once(&self.server.sql.doubt, &[]).await?)? == Some(true) {
-            sleep(DOUBTS_AGAIN).await;
-        }
-        Ok(())
+    async fn writers(&self) -> Result<HashSet<String>, Error> {
+        let rows = self.server.again(&self.server.sql.writers, &[]).await?;
+        rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(general)
+    }
+
+    async fn in_time(&self, wait: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+        timeout(self.server.timeout, wait).await.unwrap_or_else(|_| {
+            let message = "other transactions keep rows of locks; end them, and repeat init";
+            Err(Error::new(ErrorKind::Unavailable, message))
+        })
     }
 
     /// Makes the tables if need be, and changes settings.
     pub(super) async fn settle(&self, init: &Init) -> Result<StoreSettings, Error> {
         init.refuse_restored("keep all clients stopped for one longest lease after a restore")?;
+        if init.first_use && init.reset_tokens {
+            let message = "a first use grants at once, and tokens that are set back wait for a quarantine; \
+                           allowed is one of the two";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
         let (server, sql) = (&self.server, &self.server.sql);
         if let Some(longest) = init.longest_lease {
-            check_longest(longest, PostgresBuilder::SHORTEST_LEASE)?;
+            check_longest(longest, SHORTEST_LEASE)?;
         }
-        if !self.is_there().await? {
-            let longest = init.longest_lease;
-            let longest = longest.unwrap_or_else(|| self.settings.longest_lease_of_new());
-            server.script(statements::schema(&server.tables, micros(longest))).await?;
-        } else if let Some(longest) = init.longest_lease {
+        let longest = init.longest_lease.unwrap_or_else(|| self.settings.longest_lease_of_new());
+        let (tables, longest) = (&server.tables, micros(longest));
+        let found = self.found().await?;
+        let stored = if found.settings { self.version().await? } else { RECORD_VERSION };
+        let older = is_older(stored);
+        if !older {
+            check_version(stored)?;
+        }
+        server
+            .script(if found.settings && found.others && !older {
+                statements::check_owners(tables)
+            } else {
+                statements::schema(tables, longest) + &statements::upgrade(tables)
+            })
+            .await?;
+        if let Some(longest) = init.longest_lease.filter(|_| found.settings) {
             server.once(&sql.set_longest_lease, &[Span(longest)]).await?;
         }
         if let Some(quarantined) = init.quarantine {
             server.once(&sql.set_quarantine, &[Truth(quarantined)]).await?;
-            timeout(server.timeout, self.doubt()).await.map_err(|_| {
-                let message = "other transactions keep rows of locks; end them, and repeat init";
-                Error::new(ErrorKind::Unavailable, message)
-            })??;
+            if quarantined {
+                self.writers_end().await?;
+            }
+            self.all_rows(&sql.doubt, &[]).await?;
         }
         let (longest, quarantined) = self.learn().await?;
+        if init.reset_tokens {
+            let longest = self.longest_ever().max(longest);
+            // Nothing is granted from here on, and by no row; then the tokens are set back.
+            server.once(&sql.reset_watermark, &[Span(longest)]).await?;
+            self.writers_end().await?;
+            self.all_rows(&sql.doubt, &[]).await?;
+            self.all_rows(&sql.reset_tokens, &[Number(micros(longest))]).await?;
+            server.once(&sql.reset_watermark, &[Span(longest)]).await?;
+        }
         if init.first_use {
             server.once(&sql.open_at_once, &[]).await?;
         }

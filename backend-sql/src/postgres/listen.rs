@@ -1,9 +1,6 @@
-//! The one connection on which a client is told that it is a place's turn.
+//! The one connection on which a client is told that it is an entry's turn.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::sync::{Arc, Weak};
 
 use lock_core::{Error, ErrorKind, SystemEnv, jittered};
 use sqlx::{
@@ -16,18 +13,11 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{arg::Arg::Text, places::Places, server::Server};
-use crate::error::general;
-
-/// How long a message to ourselves may take before we count as deaf.
-const ECHO: Duration = Duration::from_secs(1);
-/// How often we send one while somebody waits: a connection may be gone without a word.
-const CHECK: Duration = Duration::from_secs(5);
-/// How long it may take until it is known whether messages arrive. A server that stands still, or a cut network,
-/// may leave any step of it without an answer.
-const BEGIN: Duration = Duration::from_secs(10);
-/// The longest pause before a connection is tried anew.
-const PAUSE: Duration = Duration::from_secs(10);
+use super::{arg::Arg::Text, entries::QueueEntries, server::Server};
+use crate::{
+    error::general,
+    tunables::postgres::{BEGIN, CHECK, ECHO, RECONNECT, RECONNECT_FIRST},
+};
 
 const SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
@@ -52,12 +42,12 @@ impl Listening {
 
     /// Begins, and waits until it is known whether messages arrive: a pooler that gives each
     /// transaction another session passes none on.
-    pub(super) async fn start(server: &Arc<Server>, places: &Arc<Places>) -> Self {
+    pub(super) async fn start(server: &Arc<Server>, entries: &Arc<QueueEntries>) -> Self {
         let (tell, mut heard) = watch::channel(false);
         let listener = Listener {
             server: Arc::clone(server),
-            channel: places.channel(),
-            places: Arc::downgrade(places),
+            channel: entries.channel(),
+            entries: Arc::downgrade(entries),
             tell,
         };
         heard.mark_unchanged();
@@ -81,24 +71,24 @@ impl Listening {
 struct Listener {
     server: Arc<Server>,
     channel: String,
-    places: Weak<Places>,
+    entries: Weak<QueueEntries>,
     tell: watch::Sender<bool>,
 }
 
 impl Listener {
     async fn run(self) {
-        let mut pause = Duration::from_millis(100);
-        while self.places.strong_count() > 0 {
+        let mut pause = RECONNECT_FIRST;
+        while self.entries.strong_count() > 0 {
             let began = Instant::now();
             let ended = self.listen().await;
             self.server.sessions_are_ours(false);
             self.tell.send_replace(false);
             if let Err(error) = &ended {
-                tracing::debug!(%error, "not told of turns; places are looked after instead");
+                tracing::debug!(%error, "not told of turns; entries are looked after instead");
             }
             // One that worked for a while is tried again at once.
-            pause = if began.elapsed() > CHECK { Duration::from_millis(100) } else { pause * 2 };
-            pause = pause.min(PAUSE);
+            pause = if began.elapsed() > CHECK { RECONNECT_FIRST } else { pause * 2 };
+            pause = pause.min(RECONNECT);
             sleep(jittered(&SystemEnv, pause)).await;
         }
     }
@@ -113,17 +103,17 @@ impl Listener {
         })?;
         self.server.sessions_are_ours(true);
         self.tell.send_replace(true);
-        if let Some(places) = self.places.upgrade() {
-            places.tell_all();
+        if let Some(entries) = self.entries.upgrade() {
+            entries.tell_all();
         }
         loop {
             let message = timeout(CHECK, listener.try_recv()).await;
-            let Some(places) = self.places.upgrade() else { return Ok(()) };
+            let Some(entries) = self.entries.upgrade() else { return Ok(()) };
             match message {
-                Ok(Ok(Some(message))) => places.tell(message.payload()),
+                Ok(Ok(Some(message))) => entries.tell(message.payload()),
                 Ok(Ok(None)) => return Ok(()),
                 Ok(Err(error)) => return Err(general(error)),
-                Err(_) if places.is_empty() => {}
+                Err(_) if entries.is_empty() => {}
                 Err(_) => self.echo(&mut listener).await?,
             }
         }
@@ -151,7 +141,7 @@ impl Listener {
     }
 
     /// Behind a pooler that gives each transaction another session nothing must be listened for: the
-    /// messages would be told to whoever has the session then, whose driver may not expect them.
+    /// messages would be told to the client that has the session then, whose driver may not expect them.
     ///
     /// A session of our own is always the same, and never that of another connection. The order of the
     /// questions is such that neither the pooler that gives out the session that was last given back
@@ -182,8 +172,8 @@ impl Listener {
                 match listener.try_recv().await.map_err(general)? {
                     Some(message) if message.payload().is_empty() => return Ok(()),
                     Some(message) => {
-                        if let Some(places) = self.places.upgrade() {
-                            places.tell(message.payload());
+                        if let Some(entries) = self.entries.upgrade() {
+                            entries.tell(message.payload());
                         }
                     }
                     None => return Err(general(sqlx::Error::WorkerCrashed)),
@@ -215,7 +205,8 @@ mod tests {
             let pool = pool.connect(&url).await.unwrap();
             let tables = Tables::new("x").unwrap();
             let server = Server::new(pool, true, Some(false), tables, ECHO * 10);
-            let listening = Listening::start(&Arc::new(server), &Arc::new(Places::new())).await;
+            let listening =
+                Listening::start(&Arc::new(server), &Arc::new(QueueEntries::new())).await;
             *listening.heard().borrow()
         };
         assert!(listens(postgres.address()).await);

@@ -24,19 +24,21 @@
 //! `leasehold_settings`; for [`PostgresFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. `init` needs the
 //! tables' owner, and so does changing a setting.
 //!
-//! Other roles may create what they like in the schemas of the search path: our statements run none of their functions
-//! and operators. A search path that names a schema before `pg_catalog` is refused. The owner of the tables is trusted,
-//! since a trigger of its would run as the role that uses them; so make them before others may create in their schema,
-//! and put no schema before theirs in the search path in which others may.
+//! Other roles may create what they like in the schemas of the search path: our statements name the schema of the tables
+//! (`schema` in the URL, `public` if it is left out) and run no function or operator of another role. A search path that
+//! names a schema before `pg_catalog` is refused. The owners of the tables and of their schema are trusted, since they
+//! can run code in the name of each role that uses the tables; `init` and [`PostgresFence::create`] refuse tables that
+//! belong to another role (see [`PostgresBuilder::schema`]).
 //!
 //! # TLS
 //!
 //! A server that is not verified can use up this process's memory: the driver reads messages of up to 4 GiB, also
-//! before the login, and has no limit of its own to set. The time limit ends it.
+//! before the login, and has no limit of its own to set. The time limit ends it. Small notices without end keep a thread
+//! of the runtime busy for as long as they arrive faster than the driver reads them, also beyond the time limit.
 //!
 //! `sslmode` in the URL says which: `disable`; `prefer`, the default, which is TLS only where the server has it;
 //! `require`; `verify-ca`, and `verify-full`. Before `verify-ca` no certificate is checked, and only `verify-full`
-//! checks that it is this host's: whoever can put themselves between reads and changes everything with the others.
+//! checks that it is this host's: somebody between client and server reads and changes everything with the others.
 //! Trusted are the authorities that Mozilla trusts and those in the PEM file `sslrootcert`; `sslcert` and `sslkey` are
 //! the client's own. The provider of cryptography is that of the feature `tls-ring` (default) or `tls-aws-lc`, for
 //! the driver takes no other; only for `verify-ca` it takes the one that the application has installed
@@ -54,16 +56,17 @@
 mod arg;
 mod backend;
 pub(crate) mod config;
+mod entries;
 mod error;
 mod fence;
+mod guarantees;
 mod init;
 mod listen;
-mod places;
-mod promises;
 mod queue;
 mod server;
 mod statements;
-mod turn;
+mod store;
+mod waiter;
 
 pub use self::{
     config::{PostgresBuilder, connect, schema},

@@ -20,8 +20,8 @@ use super::{
 use crate::{
     error::{Failure, general},
     gate::Gate,
-    patience::Patience,
-    reach::Lent,
+    retry::Retry,
+    servers::connection::Lent,
     tables::Tables,
 };
 
@@ -36,7 +36,7 @@ pub(super) struct Server {
     alone: AtomicBool,
     pub(super) sql: Statements,
     pub(super) tables: Tables,
-    pub(super) patience: Patience,
+    pub(super) retry: Retry,
     pub(super) gate: Gate,
     pub(super) timeout: Duration,
 }
@@ -49,10 +49,10 @@ impl Server {
         tables: Tables,
         timeout: Duration,
     ) -> Self {
-        let patience = Patience::new(timeout, "the server".into());
+        let retry = Retry::new(timeout, "the server".into());
         let (sql, alone) = (Statements::new(&tables), AtomicBool::new(false));
         let gate = Gate::new(pool.options().get_max_connections(), timeout);
-        Self { pool, given, prepares, alone, sql, tables, patience, gate, timeout }
+        Self { pool, given, prepares, alone, sql, tables, retry, gate, timeout }
     }
 
     /// Behind a pooler that gives each transaction another session, what was prepared is in another session when it
@@ -68,7 +68,7 @@ impl Server {
         statement: &SqlStr,
         args: &[Arg<'_>],
     ) -> Result<Vec<PgRow>, Error> {
-        self.patience.patiently(identity, || self.send(statement, args)).await
+        self.retry.run(identity, || self.send(statement, args)).await
     }
 
     /// The same for a statement that may be carried out twice.
@@ -78,7 +78,7 @@ impl Server {
         args: &[Arg<'_>],
     ) -> Result<Vec<PgRow>, Error> {
         let connections = self.pool.options().get_max_connections();
-        self.patience.again(connections, identity, || self.send(statement, args)).await
+        self.retry.again(connections, identity, || self.send(statement, args)).await
     }
 
     async fn send(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Failure> {
@@ -114,7 +114,7 @@ impl Server {
             lent.settle(&answer);
             answer.map(drop).map_err(failure)
         };
-        self.patience.patiently(identity, run).await
+        self.retry.run(identity, run).await
     }
 
     /// What a statement without arguments tells of the session that it runs in, as one message that a pooler
@@ -127,7 +127,7 @@ impl Server {
             lent.settle(&answer);
             answer.and_then(|row| row.try_get(0)).map_err(failure)
         };
-        self.patience.patiently(identity, run).await
+        self.retry.run(identity, run).await
     }
 
     /// A statement without arguments that tells one number.

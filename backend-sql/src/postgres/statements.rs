@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
-use crate::tables::Tables;
+use crate::tables::{Tables, is_sent};
+
+/// That of the tables, where none is named.
+pub(super) const DEFAULT_SCHEMA: &str = "public";
 
 /// What stands in braces in the statements; the later may stand in the earlier.
 const PARTS: [(&str, &str); 9] = [
     // Whether the marker is this store's, and its time has come.
-    ("{granting}", "m.store = {here} AND m.itself = m.tableoid AND m.grants_from <= {now}"),
+    ("{granting}", include_str!("sql/granting.sql")),
     // Whether the owner was not abandoned.
-    ("{unburied}", "(l.buried IS NULL OR $2 <> ALL (l.buried))"),
+    ("{unburied}", include_str!("sql/unburied.sql")),
     (
         "{columns}",
         "name, owner, label, token, version, kept, \
@@ -20,10 +23,7 @@ const PARTS: [(&str, &str); 9] = [
          pg_catalog.cardinality(waiters) AS waiting, waiters[1] AS first",
     ),
     // A place begins with its owner's 32 digits and its client's.
-    (
-        "{tell_first}",
-        "pg_catalog.pg_notify('leasehold_' || pg_catalog.substr(waiters[1], 33, 32), pg_catalog.left(waiters[1], 32))",
-    ),
+    ("{tell_first}", include_str!("sql/tell_first.sql")),
     // The cluster and the database. A table that was made anew has another oid; a replica has its
     // primary's cluster, but its unlogged tables are empty. Neither ever changes for a session, and
     // both are dear to ask for (the control file is read), so a session asks once. Another client's
@@ -40,7 +40,7 @@ const PARTS: [(&str, &str); 9] = [
     // is late. Exclusion does not rest on it: a clock that is set back makes leases, turns and quarantines longer, and no
     // statement takes what was not over by some clock. A token could go back, where all of this comes together: the
     // statement stands still by itself for over a minute between its snapshot and its row, while other sessions raise the
-    // watermark and sweep (who waits for a row of that name keeps it from being swept, so it is not this wait);
+    // watermark and sweep (a statement that waits for a row of that name keeps it from being swept, so it is not this wait);
     // meanwhile the clock is set back by over half a minute; and its client has not given it up, which it does after
     // `timeout`, 5 s if nothing is said, and then leaves a tombstone in that very row, which the statement finds. The
     // server shows no clock but the wall's by which a statement could tell its age, and locking the marker's row for
@@ -82,7 +82,7 @@ macro_rules! statements {
 statements! {
     insert create take retake ask look free renew renew_one release release_and_tell hand_on pass keep raise force leave abandon list
     raise_watermark sweep settings set_longest_lease set_quarantine doubt open_at_once mark quarantine clock
-    exists notify identity
+    exists version writers notify identity highest_token reset_watermark reset_tokens
 }
 
 fn filled(tables: &Tables, text: &str) -> String {
@@ -92,27 +92,51 @@ fn filled(tables: &Tables, text: &str) -> String {
 
 /// Cloning it does not copy the text. The comments, which name the arguments, are left out.
 pub(super) fn shared(tables: &Tables, text: &str) -> SqlStr {
-    let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let lines = text.lines().filter(|line| is_sent(line));
     let text: Arc<str> = filled(tables, &lines.collect::<Vec<_>>().join("\n")).into();
     AssertSqlSafe(text).into_sql_str()
 }
 
 /// The SQL that makes the tables.
 pub(super) fn schema(tables: &Tables, longest_lease: i64) -> String {
-    let text =
-        include_str!("sql/schema.sql").replace("{longest_lease}", &longest_lease.to_string());
+    let text = include_str!("sql/schema.sql")
+        .replace("{owners}", &owners(&["{settings}", "{locks}", "{marker}"]))
+        .replace("{longest_lease}", &longest_lease.to_string());
     filled(tables, &text)
+}
+
+/// The SQL that upgrades older tables. It comes last, since others wait for what it locks.
+pub(super) fn upgrade(tables: &Tables) -> String {
+    filled(tables, include_str!("sql/upgrade.sql"))
+}
+
+/// Why tables of another role's are refused.
+fn theirs(names: &[&str]) -> String {
+    let tables: Vec<_> = names.iter().map(|name| format!("'{name}'::regclass::oid")).collect();
+    include_str!("sql/theirs.sql").replace("{tables}", &tables.join(", "))
+}
+
+/// Refuses them.
+fn owners(names: &[&str]) -> String {
+    include_str!("sql/owners.sql").replace("{theirs}", theirs(names).trim_end())
+}
+
+/// The same for the tables of a store that is there.
+pub(super) fn check_owners(tables: &Tables) -> String {
+    filled(tables, &owners(&["{settings}", "{locks}", "{marker}"]))
 }
 
 /// The SQL that makes the table of the fence.
 pub(super) fn fence_schema(tables: &Tables) -> String {
-    filled(tables, include_str!("sql/fence.sql"))
+    filled(tables, &format!("{}{}", include_str!("sql/fence.sql"), owners(&["{fence}"])))
 }
 
-/// The same, where others may do so at once.
+/// The same, where others may do so at once. Answers why the table is refused: an error would end the transaction that this
+/// is in.
 pub(super) fn make_fence(tables: &Tables) -> SqlStr {
     let text = include_str!("sql/make_fence.sql");
-    shared(tables, &text.replace("{fence.sql}", include_str!("sql/fence.sql").trim_end()))
+    let text = text.replace("{fence.sql}", include_str!("sql/fence.sql").trim_end());
+    shared(tables, &format!("{text}{}", theirs(&["{fence}"])))
 }
 
 /// The fence's statement.

@@ -1,34 +1,32 @@
 //! SQLite's side of the seam.
 
 use std::{
-    collections::HashSet,
-    sync::{Arc, PoisonError, RwLock},
+    collections::{HashMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, StoreSettings,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, RwLock,
+    StoreSettings,
 };
-use sqlx::{Row as _, SqlitePool, sqlite::SqliteRow};
+use sqlx::{SqlitePool, sqlite::SqliteRow};
 use tokio::sync::OnceCell;
 
 use super::{
-    config::SqliteBuilder,
     epoch::{self, now, today, wall_micros},
+    guarantees::guarantees,
     open::File,
-    promises::promises,
+    rows,
     statements::Statements,
 };
 use crate::{
     dialect::{Dialect, Left, Row, token_of},
     error::general,
-    settings::{agree, check_longest},
+    settings::{agree, check_longest, check_version, is_older},
+    tunables::sqlite::{REMEMBERED, SHORTEST_LEASE},
 };
-
-/// An abandoned owner is remembered for so long: far longer than a statement of its can be on its
-/// way.
-const REMEMBERED: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
 pub(super) struct Sqlite {
@@ -45,12 +43,13 @@ impl Sqlite {
         let sqlite = Self {
             sql: Statements::new(&file.tables),
             epoch: epoch::current()?,
-            promised: RwLock::new(Arc::new(promises(longest, &file.path))),
+            promised: RwLock::new(Arc::new(guarantees(longest, &file.path))),
             agreed: OnceCell::new(),
             file,
         };
         // A file that is not there is made by the first use that writes, with what we were told.
-        if sqlite.file.is_there() {
+        // An older one is for `init` to upgrade; every other step makes sure that it is ready.
+        if sqlite.file.is_there() && !is_older(sqlite.version().await?) {
             sqlite.agree_once().await?;
         }
         Ok(sqlite)
@@ -58,10 +57,33 @@ impl Sqlite {
 
     /// Takes the store's longest lease over, or refuses the store if it is not what we were told.
     async fn agree(&self) -> Result<(), Error> {
+        check_version(self.version().await?)?;
         let longest = self.longest_lease().await?;
         agree(self.file.settings.longest_lease, longest)?;
         self.set_promises(longest);
         Ok(())
+    }
+
+    /// The version of the records.
+    async fn version(&self) -> Result<i64, Error> {
+        let pool = self.file.pool().await?;
+        let read = || async {
+            sqlx::query_scalar::<_, Option<i64>>(self.sql.version.clone()).fetch_one(pool).await
+        };
+        let stored = self.file.while_busy(read).await?;
+        stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
+    }
+
+    /// Upgrades older tables. Another may do so at once, and then it need not be done.
+    async fn upgrade(&self) -> Result<(), Error> {
+        let stored = self.version().await?;
+        if !is_older(stored) {
+            return check_version(stored);
+        }
+        let pool = self.file.pool().await?;
+        let write = || async { sqlx::query(self.sql.upgrade.clone()).execute(pool).await };
+        let upgraded = self.file.while_busy(write).await;
+        if is_older(self.version().await?) { upgraded.map(drop) } else { Ok(()) }
     }
 
     async fn longest_lease(&self) -> Result<Duration, Error> {
@@ -69,18 +91,22 @@ impl Sqlite {
         let read = || async {
             sqlx::query_scalar::<_, i64>(self.sql.longest_lease.clone()).fetch_one(pool).await
         };
-        let milliseconds = self.file.patiently(read).await?;
-        Ok(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)))
+        self.file.while_busy(read).await.map(milliseconds)
     }
 
     fn set_promises(&self, longest: Duration) {
-        *self.promised.write().unwrap_or_else(PoisonError::into_inner) =
-            Arc::new(promises(longest, &self.file.path));
+        *self.promised.write() = Arc::new(guarantees(longest, &self.file.path));
     }
 
     /// The pool for a statement that only reads; `None` while there is nothing to read.
     async fn reader(&self) -> Result<Option<&SqlitePool>, Error> {
-        if self.file.is_there() { self.file.pool().await.map(Some) } else { Ok(None) }
+        if self.file.is_there() { self.pool().await.map(Some) } else { Ok(None) }
+    }
+
+    /// The pool, once this client agrees with the store.
+    async fn pool(&self) -> Result<&SqlitePool, Error> {
+        self.agree_once().await?;
+        self.file.pool().await
     }
 
     async fn fetch(&self, name: &LockName) -> Result<Option<SqliteRow>, Error> {
@@ -89,45 +115,17 @@ impl Sqlite {
             let query = sqlx::query(self.sql.look.clone()).bind(name.as_str()).bind(&self.epoch);
             async { query.fetch_optional(pool).await }
         };
-        self.file.patiently(read).await
-    }
-
-    fn row(&self, row: &SqliteRow) -> Result<Row, Error> {
-        self.read(row).map_err(general)?
-    }
-
-    fn read(&self, row: &SqliteRow) -> Result<Result<Row, Error>, sqlx::Error> {
-        let left = match self.end(row)? {
-            Some(end) => end.saturating_sub(now()),
-            // On a clock that is not ours: held for the whole lease, as far as we can tell.
-            None => row.try_get("lease")?,
-        };
-        let kept = row.try_get("kept")?;
-        let read = Row::read(
-            row.try_get("name")?,
-            text(row, "owner")?,
-            text(row, "label")?,
-            row.try_get("token")?,
-            row.try_get("version")?,
-            Duration::from_nanos(left.max(0) as u64),
-        );
-        Ok(read.map(|read| Row { kept, ..read }))
-    }
-
-    /// When the lease of a row is over, by our clock; `None` if that has not seen it yet.
-    fn end(&self, row: &SqliteRow) -> Result<Option<i64>, sqlx::Error> {
-        let epoch: &str = row.try_get("epoch")?;
-        if epoch == self.epoch { row.try_get("expires").map(Some) } else { row.try_get("until") }
+        self.file.while_busy(read).await
     }
 
     async fn adopt(&self, row: &Row) -> Result<(), Error> {
-        let pool = self.file.pool().await?;
+        let pool = self.pool().await?;
         let write = || {
             let query = sqlx::query(self.sql.adopt.clone()).bind(row.name.as_str());
             let query = query.bind(now()).bind(&self.epoch).bind(row.version);
             async { query.execute(pool).await }
         };
-        self.file.patiently(write).await.map(drop)
+        self.file.while_busy(write).await.map(drop)
     }
 
     /// A statement that changes one owner's live grant and tells its new version.
@@ -137,7 +135,7 @@ impl Sqlite {
         grant: &Grant,
         last: Option<i64>,
     ) -> Result<Option<i64>, Error> {
-        let pool = self.file.pool().await?;
+        let pool = self.pool().await?;
         let owner = grant.owner.to_string();
         let write = || {
             let query = sqlx::query_scalar::<_, i64>(statement.clone());
@@ -148,7 +146,7 @@ impl Sqlite {
             };
             async { read_to_end(query.fetch_all(pool)).await }
         };
-        self.file.patiently(write).await
+        self.file.while_busy(write).await
     }
 
     /// A statement that takes a lock and tells the token.
@@ -158,7 +156,7 @@ impl Sqlite {
         request: &Request,
         version: Option<i64>,
     ) -> Result<Option<FencingToken>, Error> {
-        let pool = self.file.pool().await?;
+        let pool = self.pool().await?;
         let owner = request.owner.to_string();
         let write = || {
             let query = sqlx::query_scalar::<_, i64>(statement.clone())
@@ -177,7 +175,7 @@ impl Sqlite {
             };
             async { read_to_end(query.fetch_all(pool)).await }
         };
-        self.file.patiently(write).await?.map(token_of).transpose()
+        self.file.while_busy(write).await?.map(token_of).transpose()
     }
 }
 
@@ -198,16 +196,12 @@ fn json(batch: &impl serde::Serialize) -> Result<String, Error> {
     serde_json::to_string(batch).map_err(wrong)
 }
 
-fn nanos(span: Duration) -> i64 {
-    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
+fn milliseconds(stored: i64) -> Duration {
+    Duration::from_millis(u64::try_from(stored).unwrap_or(0))
 }
 
-/// A column of text, which SQLite keeps although it is no UTF-8.
-fn text<'r>(row: &'r SqliteRow, column: &str) -> Result<Option<&'r str>, sqlx::Error> {
-    match row.try_get(column) {
-        Err(sqlx::Error::ColumnDecode { .. }) => Ok(Some("\u{fffd}")),
-        read => read,
-    }
+fn nanos(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }
 
 #[async_trait]
@@ -219,23 +213,30 @@ impl Dialect for Sqlite {
     }
 
     async fn identity(&self) -> Result<String, Error> {
-        let pool = self.file.pool().await?;
+        let pool = self.pool().await?;
         let read = || async {
             sqlx::query_scalar::<_, String>(self.sql.identity.clone()).fetch_one(pool).await
         };
-        self.file.patiently(read).await
+        self.file.while_busy(read).await
     }
 
     async fn agree_once(&self) -> Result<(), Error> {
         self.agreed.get_or_try_init(|| self.agree()).await.copied()
     }
 
+    async fn check_version(&self) -> Result<(), Error> {
+        if !self.file.is_there() {
+            return Ok(());
+        }
+        check_version(self.version().await?)
+    }
+
     fn guarantees(&self) -> Arc<Guarantees> {
-        Arc::clone(&self.promised.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.promised.read())
     }
 
     fn broken(&self) -> u64 {
-        self.file.patience.broken()
+        self.file.retry.broken()
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
@@ -243,12 +244,12 @@ impl Dialect for Sqlite {
     }
 
     async fn create(&self, name: &LockName) -> Result<(), Error> {
-        let pool = self.file.pool().await?;
+        let pool = self.pool().await?;
         let write = || {
             let query = sqlx::query(self.sql.create.clone()).bind(name.as_str()).bind(&self.epoch);
             async { query.execute(pool).await }
         };
-        self.file.patiently(write).await.map(drop)
+        self.file.while_busy(write).await.map(drop)
     }
 
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
@@ -257,13 +258,13 @@ impl Dialect for Sqlite {
 
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
         let row = self.fetch(name).await?;
-        row.map(|row| self.row(&row)).transpose()
+        row.map(|row| rows::read(&row, &self.epoch)).transpose()
     }
 
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
         let Some(row) = self.fetch(&request.name).await? else { return Ok(None) };
-        let unseen = self.end(&row).map_err(general)?.is_none();
-        let row = self.row(&row)?;
+        let unseen = rows::end(&row, &self.epoch).map_err(general)?.is_none();
+        let row = rows::read(&row, &self.epoch)?;
         if unseen && row.is_held() {
             self.adopt(&row).await?;
         }
@@ -271,7 +272,7 @@ impl Dialect for Sqlite {
     }
 
     async fn free(&self, names: &[&LockName]) -> Result<Vec<bool>, Error> {
-        let pool = self.file.pool().await?;
+        let pool = self.pool().await?;
         let asked: Vec<_> = names.iter().map(|name| name.as_str()).collect();
         let asked = json(&asked)?;
         let read = || {
@@ -279,24 +280,28 @@ impl Dialect for Sqlite {
             let query = query.bind(&asked).bind(now()).bind(&self.epoch);
             async { query.fetch_all(pool).await }
         };
-        let held: HashSet<String> = self.file.patiently(read).await?.into_iter().collect();
+        let held: HashSet<String> = self.file.while_busy(read).await?.into_iter().collect();
         Ok(names.iter().map(|name| !held.contains(name.as_str())).collect())
     }
 
-    async fn renew(&self, grants: &[&Grant]) -> Result<Vec<bool>, Error> {
-        let pool = self.file.pool().await?;
+    async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {
+        let pool = self.pool().await?;
         let batch: Vec<_> = grants
             .iter()
             .map(|grant| (grant.name.as_str(), grant.owner.to_string(), nanos(grant.lease)))
             .collect();
         let batch = json(&batch)?;
         let write = || {
-            let query = sqlx::query_scalar::<_, String>(self.sql.renew.clone());
+            let query = sqlx::query_as::<_, (String, i64)>(self.sql.renew.clone());
             let query = query.bind(now()).bind(&self.epoch).bind(&batch);
             async { query.fetch_all(pool).await }
         };
-        let there: HashSet<String> = self.file.patiently(write).await?.into_iter().collect();
-        Ok(grants.iter().map(|grant| there.contains(&grant.owner.to_string())).collect())
+        let longest: HashMap<_, _> = self.file.while_busy(write).await?.into_iter().collect();
+        let set = |grant: &&Grant| {
+            let longest = milliseconds(*longest.get(&grant.owner.to_string())?);
+            Some(grant.lease.min(longest))
+        };
+        Ok(grants.iter().map(set).collect())
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
@@ -308,7 +313,7 @@ impl Dialect for Sqlite {
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        let pool = self.file.pool().await?;
+        let pool = self.pool().await?;
         let owner = request.owner.to_string();
         // First the tombstone, so that a late statement finds it, then whatever an earlier one took.
         let write = || {
@@ -316,7 +321,7 @@ impl Dialect for Sqlite {
             let query = query.bind(now()).bind(&self.epoch).bind(today());
             async { query.execute(pool).await }
         };
-        self.file.patiently(write).await?;
+        self.file.while_busy(write).await?;
         let left = Grant::new(request, FencingToken::ZERO);
         self.change(&self.sql.withdraw, &left, None).await.map(drop)
     }
@@ -333,7 +338,7 @@ impl Dialect for Sqlite {
             let query = query.bind(name.as_str()).bind(now()).bind(&self.epoch);
             async { read_to_end(query.fetch_all(pool)).await }
         };
-        Ok(self.file.patiently(write).await?.is_some())
+        Ok(self.file.while_busy(write).await?.is_some())
     }
 
     async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error> {
@@ -343,49 +348,58 @@ impl Dialect for Sqlite {
             let query = query.bind(after).bind(now()).bind(&self.epoch).bind(limit);
             async { query.fetch_all(pool).await }
         };
-        self.file.patiently(read).await?.iter().map(|row| self.row(row)).collect()
+        self.file.while_busy(read).await?.iter().map(|row| rows::read(row, &self.epoch)).collect()
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
-        let pool = self.file.pool().await?;
+        let pool = self.pool().await?;
         if rows {
             for statement in [&self.sql.raise_watermark, &self.sql.sweep] {
                 let write = || {
                     let query = sqlx::query(statement.clone()).bind(now()).bind(&self.epoch);
                     async { query.execute(pool).await }
                 };
-                self.file.patiently(write).await?;
+                self.file.while_busy(write).await?;
             }
         }
         let write = || async { sqlx::query(self.sql.forget_seen.clone()).execute(pool).await };
-        self.file.patiently(write).await?;
+        self.file.while_busy(write).await?;
         let before = now().saturating_sub(nanos(REMEMBERED));
         let write = || {
             let query = sqlx::query(self.sql.forget.clone()).bind(before);
             let query = query.bind(&self.epoch).bind(today());
             async { query.execute(pool).await }
         };
-        self.file.patiently(write).await.map(drop)
+        self.file.while_busy(write).await.map(drop)
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
         init.refuse_restored(
             "it has no quarantine; keep all clients stopped for one longest lease after a restore",
         )?;
+        if init.reset_tokens {
+            let message = "this store cannot set its tokens back, since it has no quarantine in which its \
+                           clock could pass those of before; keep all clients stopped for one longest \
+                           lease, drop the tables, or remove a file that has no others, and make them anew";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         if init.quarantine.is_some() {
             let message = "this store cannot lose grants that are still held, \
                            and has no quarantine to turn on or off";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         if let Some(longest) = init.longest_lease {
-            check_longest(longest, SqliteBuilder::SHORTEST_LEASE)?;
+            check_longest(longest, SHORTEST_LEASE)?;
+        }
+        self.upgrade().await?;
+        if let Some(longest) = init.longest_lease {
             let pool = self.file.pool().await?;
             let write = || {
                 let query = sqlx::query(self.sql.set_longest_lease.clone());
                 let query = query.bind(longest.as_millis() as i64);
                 async { query.execute(pool).await }
             };
-            self.file.patiently(write).await?;
+            self.file.while_busy(write).await?;
         }
         let longest = self.longest_lease().await?;
         self.set_promises(longest);
@@ -394,6 +408,14 @@ impl Dialect for Sqlite {
 
     async fn clock_micros(&self) -> Result<Option<i64>, Error> {
         Ok(None)
+    }
+
+    async fn highest_token(&self) -> Result<i64, Error> {
+        let Some(pool) = self.reader().await? else { return Ok(0) };
+        let read = || async {
+            sqlx::query_scalar::<_, i64>(self.sql.highest_token.clone()).fetch_one(pool).await
+        };
+        self.file.while_busy(read).await
     }
 
     async fn close(&self) {

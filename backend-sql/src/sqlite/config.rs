@@ -3,10 +3,9 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
-use lock_core::{Backend, Error, Given};
+use lock_core::{Backend, Error, SeenOptions};
 use percent_encoding::percent_decode_str;
 use sqlx::SqlitePool;
 
@@ -14,6 +13,7 @@ use super::{backend::Sqlite, open::File, statements};
 use crate::{
     backend::SqlBackend,
     settings::{Settings, refusal, setters},
+    tunables::sqlite::SHORTEST_LEASE,
 };
 
 /// Describes a store in a SQLite file.
@@ -28,9 +28,6 @@ pub struct SqliteBuilder {
 setters!(SqliteBuilder);
 
 impl SqliteBuilder {
-    /// The shortest lease.
-    pub(super) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
-
     /// The file at `path`, which is made at the first use that writes.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
@@ -67,7 +64,7 @@ impl SqliteBuilder {
 
     async fn open(self) -> Result<Arc<dyn Backend>, Error> {
         let strategy = self.settings.strategy;
-        let tables = self.settings.check(Self::SHORTEST_LEASE)?;
+        let tables = self.settings.check(SHORTEST_LEASE)?;
         let file = File::new(self.path, self.pool, self.group, tables, self.settings)?;
         let sqlite = Sqlite::new(file).await?;
         Ok(Arc::new(SqlBackend::new(sqlite, strategy)))
@@ -93,7 +90,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
 pub fn schema(url: &str) -> Result<String, Error> {
     let schema = || {
         let settings = parse(url)?.settings;
-        let tables = settings.check(SqliteBuilder::SHORTEST_LEASE)?;
+        let tables = settings.check(SHORTEST_LEASE)?;
         let longest = settings.longest_lease_of_new();
         let locks = statements::schema(&tables, longest.as_millis() as i64);
         Ok(format!("{locks}\n{}", statements::fence_schema(&tables)))
@@ -116,7 +113,7 @@ pub(crate) fn parse(url: &str) -> Result<SqliteBuilder, Error> {
         return Err(refusal(message.to_owned()));
     }
     let mut builder = SqliteBuilder::new(Path::new(&path));
-    let mut given = Given::default();
+    let mut given = SeenOptions::default();
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
         given.once(&key)?;
         if key == "access" {
@@ -125,13 +122,13 @@ pub(crate) fn parse(url: &str) -> Result<SqliteBuilder, Error> {
                 "group" => true,
                 _ => {
                     let message =
-                        format!("access={value} is not allowed; allowed are owner and group");
+                        format!("access={value} is not allowed; it must be owner or group");
                     return Err(refusal(message));
                 }
             };
         } else if !builder.settings.set(&key, &value)? {
             return Err(refusal(format!(
-                "an option in the URL of a SQLite store is not known; allowed are {}, access",
+                "an option in the URL of a SQLite store is not known; it must be one of {}, access",
                 Settings::KEYS
             )));
         }
@@ -141,6 +138,8 @@ pub(crate) fn parse(url: &str) -> Result<SqliteBuilder, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use lock_core::ErrorKind;
 
     use super::*;
@@ -165,11 +164,11 @@ mod tests {
             ("sqlite::memory:", "memory:"),
             (
                 "sqlite:a?mode=rw",
-                "an option in the URL of a SQLite store is not known; allowed are",
+                "an option in the URL of a SQLite store is not known; it must be one of",
             ),
-            ("sqlite:a?strategy=x", "allowed are primary-key and optimistic"),
+            ("sqlite:a?strategy=x", "must be primary-key or optimistic"),
             ("sqlite:a?timeout=x", "timeout=x"),
-            ("sqlite:a?access=all", "allowed are owner and group"),
+            ("sqlite:a?access=all", "must be owner or group"),
             ("sqlite:a?timeout=1s&timeout=2s", "timeout is given twice"),
         ] {
             let error = parse(url).unwrap_err();

@@ -83,7 +83,7 @@ impl SqliteFence {
             .map_err(error)?;
         let admitted =
             u64::try_from(highest).ok().and_then(FencingToken::new).unwrap_or(FencingToken::MAX);
-        Ok(Err(Stale { resource: resource.to_owned(), offered: token, admitted }))
+        Ok(Err(Stale::new(resource, token, admitted)))
     }
 }
 

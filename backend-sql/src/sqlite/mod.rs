@@ -25,9 +25,10 @@ pub(crate) mod config;
 mod epoch;
 mod error;
 mod fence;
+mod guarantees;
 mod mode;
 mod open;
-mod promises;
+mod rows;
 mod statements;
 
 pub use self::{

@@ -4,7 +4,6 @@ use std::{
     fs,
     future::Future,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use lock_core::{Error, ErrorKind};
@@ -16,15 +15,17 @@ use sqlx::{
 use tokio::sync::OnceCell;
 
 use super::{error::failure, mode, statements};
-use crate::{patience::Patience, settings::Settings, tables::Tables};
-
-/// SQLite waits this long by itself, blocking the connection's thread; after that we do.
-const OWN_WAIT: Duration = Duration::from_millis(2);
+use crate::{
+    retry::Retry,
+    settings::{Settings, check_version, is_older},
+    tables::Tables,
+    tunables::sqlite::OWN_WAIT,
+};
 
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) path: PathBuf,
-    pub(super) patience: Patience,
+    pub(super) retry: Retry,
     pub(super) tables: Tables,
     pub(super) settings: Settings,
     given: Option<SqlitePool>,
@@ -47,8 +48,8 @@ impl File {
             Err(error) if given.is_some() => tracing::warn!(%error),
             checked => checked?,
         }
-        let patience = Patience::new(settings.timeout, format!("{path:?}"));
-        Ok(Self { path, patience, tables, settings, given, group, pool: OnceCell::new() })
+        let retry = Retry::new(settings.timeout, format!("{path:?}"));
+        Ok(Self { path, retry, tables, settings, given, group, pool: OnceCell::new() })
     }
 
     /// Whether there is a database to read from yet.
@@ -73,15 +74,29 @@ impl File {
         };
         let longest = self.settings.longest_lease_of_new();
         let schema = statements::schema(&self.tables, longest.as_millis() as i64);
-        // Looked for first, so that a role that may not create tables can use those that are there. The
-        // youngest is among them: a file of before it gets it now.
-        let known = "SELECT 1 FROM {settings} WHERE EXISTS (SELECT 1 FROM {seen}) IS NOT NULL";
+        // Looked for first, so that a role that may not create tables can use those that are there. A file that lacks one,
+        // such as one that an older version made, gets it now.
+        let known = "SELECT 1 FROM {settings} WHERE EXISTS (SELECT 1 FROM {locks}) IS NOT NULL \
+            AND EXISTS (SELECT 1 FROM {seen}) IS NOT NULL \
+            AND EXISTS (SELECT 1 FROM {abandoned}) IS NOT NULL";
         let known = self.tables.fill(known, '"');
         let found = sqlx::query_scalar::<_, i64>(AssertSqlSafe(known));
         if let Ok(Some(_)) = found.fetch_optional(&pool).await {
             return Ok(pool);
         }
-        self.patiently(|| async {
+        // Nothing is made in a file of another version.
+        let version = self.tables.fill(include_str!("sql/version.sql"), '"');
+        let read = || async {
+            let version = sqlx::query_scalar::<_, Option<i64>>(AssertSqlSafe(version.clone()));
+            version.fetch_optional(&pool).await
+        };
+        // It fails where there are no settings yet.
+        if let Ok(Some(Some(stored))) = self.while_busy(read).await
+            && !is_older(stored)
+        {
+            check_version(stored)?;
+        }
+        self.while_busy(|| async {
             sqlx::raw_sql(AssertSqlSafe(schema.clone())).execute(&pool).await
         })
         .await?;
@@ -106,11 +121,11 @@ impl File {
     }
 
     /// Runs a statement, again and again while another has the database, up to the time limit.
-    pub(super) async fn patiently<T, Fut>(&self, run: impl Fn() -> Fut) -> Result<T, Error>
+    pub(super) async fn while_busy<T, Fut>(&self, run: impl Fn() -> Fut) -> Result<T, Error>
     where
         Fut: Future<Output = Result<T, sqlx::Error>>,
     {
-        self.patience.patiently(|error| failure(error, &self.path), run).await
+        self.retry.run(|error| failure(error, &self.path), run).await
     }
 
     pub(super) async fn close(&self) {

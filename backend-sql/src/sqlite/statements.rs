@@ -24,16 +24,15 @@ macro_rules! statements {
 
 statements! {
     insert create take look held adopt renew release keep raise force list abandon withdraw
-    raise_watermark sweep forget forget_seen longest_lease set_longest_lease identity
+    raise_watermark sweep forget forget_seen longest_lease set_longest_lease identity highest_token
+    version upgrade
 }
 
 /// Whether `s` of the table of sightings is that of the row `l`, as it is now, by the clock of this epoch.
-const SIGHTING: &str =
-    "s.name = l.name AND s.epoch = {epoch} AND s.token = l.token AND s.version = l.version";
+const SIGHTING: &str = include_str!("sql/sighting.sql");
 
 /// Whether the lease of the row `l` is over: by its own clock, or by ours, where that has seen it for so long.
-const OVER: &str = "((l.epoch = {epoch} AND l.expires <= {now}) OR (l.epoch <> {epoch} AND EXISTS \
-    (SELECT 1 FROM {seen} AS s WHERE {sighting} AND s.until <= {now})))";
+const OVER: &str = include_str!("sql/over.sql");
 
 /// With what stands for [`OVER`] and [`SIGHTING`], which name the arguments that are the clock and its epoch.
 fn with_clock(text: &str) -> String {

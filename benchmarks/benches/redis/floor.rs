@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use redis::{Script, aio::MultiplexedConnection};
 
-macro_rules! source {
-    ($($file:literal)+) => {
-        concat!($(include_str!(concat!("../../../backend-redis/src/scripts/", $file)), "\n"),+)
-    };
-}
+#[path = "../../../backend-redis/src/scripts/text.rs"]
+mod text;
 
 /// The very scripts of the backend, sent by the driver with texts that were made before: what they cost
 /// the server, and nothing that the backend does.
@@ -28,15 +25,10 @@ impl Scripts {
             info.lines().find_map(field).unwrap()
         };
         let epoch = format!("{} {} 30000000 on", field("run_id"), field("master_replid"));
-        let acquire = source!(
-            "open.lua" "take.lua" "acquire_fast.lua" "unpack_acquire.lua" "limits.lua" "common.lua"
-            "acquire.lua"
-        );
-        let release = source!(
-            "release_fast.lua" "open.lua" "take.lua" "release_next.lua" "limits.lua" "hand_on.lua"
-            "unpack_release.lua" "common.lua" "release.lua"
-        );
-        let [acquire, release] = [acquire, release].map(|source| Arc::new(Script::new(source)));
+        let acquire = include_str!("../../../backend-redis/src/scripts/acquire.lua");
+        let release = include_str!("../../../backend-redis/src/scripts/release.lua");
+        let [acquire, release] =
+            [acquire, release].map(|source| Arc::new(Script::new(&text::whole(source))));
         Self { connection, acquire, release, epoch }
     }
 

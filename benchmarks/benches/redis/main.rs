@@ -15,7 +15,8 @@ use std::{
 
 use conformance_tests::kit::{Redis, RedisOptions, Server as _};
 use lock_core::{
-    Backend, Env as _, Init, LockClient, LockName, OwnerId, OwnerLabel, Release, Request, SystemEnv,
+    Backend, Env as _, Init, LockClient, LockName, OwnerId, OwnerLabel, ReleaseOptions, Request,
+    SystemEnv,
 };
 use redis::{AsyncConnectionConfig, Client};
 
@@ -41,7 +42,7 @@ async fn bare_backend(store: Arc<dyn Backend>) {
     let owner = OwnerId::from_bits(SystemEnv.random());
     let request = Request::new(name, owner, label, LEASE, SystemEnv.now());
     let grant = store.try_acquire(&request).await.unwrap().granted().unwrap();
-    store.release(&grant, Release::default()).await.unwrap();
+    store.release(&grant, ReleaseOptions::default()).await.unwrap();
 }
 
 /// How many scripts the server has run.
@@ -70,7 +71,7 @@ impl Bench {
         let server = Redis::start(RedisOptions::new()).await.unwrap();
         let url = format!("redis://{}", server.address());
         let store = backend_redis::connect(&url).await.unwrap();
-        store.init(&Init { first_use: true, ..Init::default() }).await.unwrap();
+        store.init(&Init::new().with_first_use(true)).await.unwrap();
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let client = Client::open(url.as_str()).unwrap();
         let connection =

@@ -1,9 +1,8 @@
 //! A map behind a mutex.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::MutexGuard};
+
+use lock_core::Mutex;
 
 use async_trait::async_trait;
 
@@ -14,7 +13,7 @@ pub(super) struct Map(Mutex<HashMap<usize, u64>>);
 
 impl Map {
     fn entries(&self) -> MutexGuard<'_, HashMap<usize, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

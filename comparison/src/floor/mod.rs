@@ -11,13 +11,13 @@ mod sql;
 
 use async_trait::async_trait;
 use leasehold::StoreUrl;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// What a floor has to say against its store.
 pub(crate) type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
 /// A version or a setting of a store, as the store itself tells it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Setting {
     /// Its name, as the store's own documentation has it.

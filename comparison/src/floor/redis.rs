@@ -125,7 +125,7 @@ impl Floor for Node {
         // All of it ends by itself otherwise.
         let mut delete = redis::cmd("DEL");
         delete.arg(KEY).arg(MARK);
-        for task in 0..crate::measure::MANY {
+        for task in 0..crate::measurement::MANY {
             delete.arg(own(task));
         }
         let _ = delete.exec_async(&mut self.connection.clone()).await;

@@ -14,9 +14,9 @@ use tokio::{
     process::Command,
 };
 
-use super::Measure;
+use super::cut::Way;
 use crate::{
-    cut::Way,
+    measurement::Measure,
     sample::{Sample, Times},
     store::Subject,
 };
@@ -24,7 +24,7 @@ use crate::{
 /// The shortest lease that is of use.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// The `leasehold` command, which holds a lock in a process of its own, to be killed.
+/// A command with the action `hold` of `leasehold`: it holds a lock in a process of its own, to be killed.
 #[derive(Clone, Debug)]
 pub struct Holder {
     program: PathBuf,
@@ -66,8 +66,7 @@ impl Ends<'_> {
         let mut child = Command::new(&holder.program)
             // Not as an argument, which any user of the machine can read.
             .env("LEASEHOLD_STORE", subject.store.url.expose())
-            .args(["run", "--lease", &format!("{}ms", lease.as_millis()), name.as_str()])
-            .args(["--", "sh", "-c", "echo holds; exec cat"])
+            .args(["hold", "--lease", &format!("{}ms", lease.as_millis()), name.as_str()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

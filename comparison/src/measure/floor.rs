@@ -8,8 +8,8 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use super::MANY;
 use crate::{
+    measurement::MANY,
     sample::{Sample, Times},
     store::Subject,
 };

@@ -1,11 +1,11 @@
 //! From a release to the next holder.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
     time::{Duration, Instant},
 };
 
-use lock_core::{Error, ErrorKind, LockClient, LockName};
+use lock_core::{Error, ErrorKind, LockClient, LockName, Mutex};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Who held last, when that one began to release, and what was measured so far. Only holders touch
-/// it. Who takes its own lock again hands nothing over, and is not counted.
+/// it. A task that takes its own lock again hands nothing over, and is not counted.
 struct Relay {
     last: Option<(usize, Instant)>,
     times: Times,
@@ -56,7 +56,7 @@ impl Relay {
     }
 
     fn lock(relay: &Mutex<Self>) -> MutexGuard<'_, Self> {
-        relay.lock().unwrap_or_else(PoisonError::into_inner)
+        relay.lock()
     }
 }
 

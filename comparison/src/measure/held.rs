@@ -9,8 +9,11 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use lock_core::{Env as _, Error, Guard, SystemEnv};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{MANY, Measure};
-use crate::{sample::Sample, store::Subject};
+use crate::{
+    measurement::{MANY, Measure},
+    sample::Sample,
+    store::Subject,
+};
 
 /// Renewed every third of it, so that one of these thirds has one renewal of each lock.
 const LEASE: Duration = Duration::from_secs(6);
@@ -92,12 +95,12 @@ mod tests {
     use server_kit::{Etcd, EtcdOptions, Redis, RedisOptions, Server as _};
 
     use super::*;
-    use crate::Store;
+    use crate::store::Store;
 
     async fn subject(url: &str) -> Arc<Subject> {
         let url = StoreUrl::new(url).unwrap();
         let store = leasehold::open(url.clone()).await.unwrap();
-        store.init(&Init { first_use: true, ..Init::default() }).await.unwrap();
+        store.init(&Init::new().with_first_use(true)).await.unwrap();
         store.close().await;
         Arc::new(Subject::open(Store::new(url)).await.unwrap())
     }

@@ -8,8 +8,8 @@ use std::{
 use lock_core::{Error, LockClient, LockName};
 use tokio::task::JoinSet;
 
-use super::Measure;
 use crate::{
+    measurement::Measure,
     sample::{Sample, Times},
     store::{Subject, finished},
 };

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use lock_core::{LockClient, LockName, Release};
+use lock_core::{LockClient, LockName, ReleaseOptions};
 use tokio::sync::oneshot;
 
 use super::{always, cases};
@@ -246,7 +246,10 @@ async fn an_abandoned_owner_takes_nothing_any_more(setting: Setting) {
     one.abandon(&request).await.unwrap();
     // A ghost: the store reads the attempt after its client has cleaned up.
     let ghost = other.try_acquire(&request).await;
-    assert!(!matches!(ghost, Ok(lock_core::Attempt::Granted(_))), "{ghost:?}");
+    assert!(
+        !matches!(ghost, Ok(lock_core::Attempt::Granted(_))),
+        "an abandoned owner got: {ghost:?}"
+    );
     is_free(&setting, &request.name).await;
 }
 
@@ -259,6 +262,6 @@ async fn abandoning_frees_what_was_taken(setting: Setting) {
     let grant = granted(&*other, &setting.request(&request.name)).await;
     // Again, as after a lost answer: the later owner's is not touched.
     one.abandon(&request).await.unwrap();
-    let released = other.release(&grant, Release::default()).await.unwrap();
-    assert_eq!(released.outcome, lock_core::Outcome::Released);
+    let released = other.release(&grant, ReleaseOptions::default()).await.unwrap();
+    assert_eq!(released.outcome, lock_core::ReleaseOutcome::Released);
 }

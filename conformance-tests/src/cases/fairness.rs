@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lock_core::{Enqueued, Release};
+use lock_core::{Enqueued, ReleaseOptions};
 
 use super::{cases, fair};
 use crate::setting::{Setting, granted, place, refused, served};
@@ -34,10 +34,10 @@ async fn places_are_served_in_order(setting: Setting) {
         async move {
             let grant = served(&**backend, &request, &mut *turn, busy).await;
             tell.send((at, grant.token)).unwrap();
-            backend.release(&grant, Release::default()).await.unwrap();
+            backend.release(&grant, ReleaseOptions::default()).await.unwrap();
         }
     });
-    let release = async { holder.release(&grant, Release::default()).await.unwrap() };
+    let release = async { holder.release(&grant, ReleaseOptions::default()).await.unwrap() };
     tokio::join!(join_all(all), release);
     drop(tell);
     let mut last = grant.token;
@@ -56,7 +56,7 @@ async fn nobody_barges_past_a_place(setting: Setting) {
     let grant = granted(&*holder, &setting.request(&name)).await;
     let request = setting.request(&name);
     let (mut turn, busy) = place(&*waiter, &request).await;
-    holder.release(&grant, Release::default()).await.unwrap();
+    holder.release(&grant, ReleaseOptions::default()).await.unwrap();
     // The place is alive, whether or not it has heard of its luck yet.
     refused(&*third, &setting.request(&name)).await;
     served(&*waiter, &request, &mut *turn, busy).await;
@@ -72,7 +72,7 @@ async fn a_withdrawn_place_is_passed_over(setting: Setting) {
     let request = setting.request(&name);
     let (mut turn, busy) = place(&*next, &request).await;
     left.leave().await.unwrap();
-    holder.release(&grant, Release::default()).await.unwrap();
+    holder.release(&grant, ReleaseOptions::default()).await.unwrap();
     served(&*next, &request, &mut *turn, busy).await;
 }
 
@@ -88,7 +88,7 @@ async fn a_dead_place_is_passed_over_in_time(setting: Setting) {
     }
     let request = setting.request(&name);
     let (mut turn, busy) = place(&*next, &request).await;
-    holder.release(&grant, Release::default()).await.unwrap();
+    holder.release(&grant, ReleaseOptions::default()).await.unwrap();
     let promised = setting.promised();
     let limit = promised.dead_place_delay + promised.longest_poll + Duration::from_secs(10);
     let served = served(&*next, &request, &mut *turn, busy);
@@ -102,8 +102,8 @@ async fn a_request_that_a_release_carries_goes_to_the_end(setting: Setting) {
     let request = setting.request(&name);
     let (mut turn, busy) = place(&*other, &request).await;
     let next = setting.request(&name);
-    let how = Release { keep: None, next: Some(&next) };
-    let carried = match one.release(&grant, how).await.unwrap().next {
+    let options = ReleaseOptions::new().with_next(&next);
+    let carried = match one.release(&grant, options).await.unwrap().next {
         Some(enqueued) => enqueued,
         // A backend may leave it to the core to ask.
         None => one.enqueue(&next).await.unwrap(),
@@ -112,7 +112,7 @@ async fn a_request_that_a_release_carries_goes_to_the_end(setting: Setting) {
         panic!("the carried request went past a place: {carried:?}");
     };
     let theirs = served(&*other, &request, &mut *turn, busy).await;
-    other.release(&theirs, Release::default()).await.unwrap();
+    other.release(&theirs, ReleaseOptions::default()).await.unwrap();
     let ours = served(&*one, &next, &mut *carried, carried_busy).await;
     assert!(ours.token > theirs.token);
 }
@@ -122,7 +122,7 @@ async fn leaving_a_place_gives_back_what_it_was_granted(setting: Setting) {
     let (holder, gone) = (setting.connect().await, setting.connect().await);
     let grant = granted(&*holder, &setting.request(&name)).await;
     let (turn, _) = place(&*gone, &setting.request(&name)).await;
-    holder.release(&grant, Release::default()).await.unwrap();
+    holder.release(&grant, ReleaseOptions::default()).await.unwrap();
     turn.leave().await.unwrap();
     let client = setting.client().await;
     let after = client.lock(&name).wait(Duration::from_secs(10)).acquire().await;

@@ -13,6 +13,7 @@ mod names;
 mod operators;
 mod ownership;
 mod processes;
+mod several;
 mod tokens;
 mod traffic;
 mod validity;
@@ -24,6 +25,10 @@ use crate::{
     harness::{Harness, Needs},
     setting::Setting,
 };
+
+/// The requirements of the contract: safety and liveness.
+pub const REQUIREMENTS: [&str; 12] =
+    ["S1", "S2", "S3", "S4", "S5", "S6", "L1", "L2", "L3", "L4", "L5", "L6"];
 
 /// One case.
 #[derive(Clone)]
@@ -68,6 +73,7 @@ pub fn all() -> Vec<Case> {
     all.extend(names::all());
     all.extend(operators::all());
     all.extend(processes::all());
+    all.extend(several::all());
     all
 }
 
@@ -100,7 +106,7 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), all.len());
-        for wanted in ["S1", "S2", "S3", "S4", "S5", "S6", "L1", "L2", "L3", "L4", "L5", "L6"] {
+        for wanted in super::REQUIREMENTS {
             assert!(all.iter().any(|case| case.requirement == wanted), "nothing tries {wanted}");
         }
     }

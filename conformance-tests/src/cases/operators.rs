@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use lock_core::{Init, LossReason, Outcome, Release};
+use futures_util::future::join_all;
+use lock_core::{
+    Attempt, ErrorKind, Init, LossReason, QuarantineUse, ReleaseOptions, ReleaseOutcome,
+};
 
 use super::{always, cases};
 use crate::setting::{Setting, granted};
@@ -13,6 +16,7 @@ cases! {
     "operation" a_list_shows_every_held_name_once always;
     "L5" a_forced_release_is_learnt_by_the_holder always;
     "operation" init_of_a_store_in_use_changes_nothing always;
+    "S1" after_a_restore_init_holds_grants_back_or_refuses always;
 }
 
 async fn inspect_tells_the_holder_and_then_no_holder(setting: Setting) {
@@ -27,7 +31,7 @@ async fn inspect_tells_the_holder_and_then_no_holder(setting: Setting) {
     assert_eq!((holder.owner, holder.label), (request.owner, request.label));
     assert_eq!(state.token, grant.token);
     assert!(!holder.remaining.is_zero());
-    backend.release(&grant, Release::default()).await.unwrap();
+    backend.release(&grant, ReleaseOptions::default()).await.unwrap();
     let after = backend.inspect(&request.name).await.unwrap();
     assert!(after.is_none_or(|state| state.holder.is_none()));
 }
@@ -38,23 +42,25 @@ async fn what_is_kept_for_a_minimum_hold_is_told_from_what_is_held(setting: Sett
     let grant = granted(&*backend, &request).await;
     assert!(!backend.inspect(&request.name).await.unwrap().expect("a held name").kept);
     let keep = Some(setting.lease());
-    backend.release(&grant, Release { keep, next: None }).await.unwrap();
+    backend.release(&grant, ReleaseOptions::new().with_keep(keep)).await.unwrap();
     let state = backend.inspect(&request.name).await.unwrap().expect("a name that is kept");
     assert!(state.kept && state.holder.is_some_and(|holder| holder.owner == request.owner));
-    assert_eq!(backend.force_release(&request.name).await.unwrap(), Outcome::Released);
+    assert_eq!(backend.force_release(&request.name).await.unwrap(), ReleaseOutcome::Released);
     let again = granted(&*backend, &setting.request(&request.name)).await;
     assert!(!backend.inspect(&request.name).await.unwrap().expect("a held name").kept);
-    backend.release(&again, Release::default()).await.unwrap();
+    backend.release(&again, ReleaseOptions::default()).await.unwrap();
 }
 
 async fn a_list_shows_every_held_name_once(setting: Setting) {
     let backend = setting.connect().await;
     let own = setting.name("");
     let mut grants = BTreeMap::new();
-    for at in 0..450 {
-        let name = setting.name(&format!("{at}"));
-        let grant = granted(&*backend, &setting.request(&name)).await;
-        grants.insert(name, grant);
+    let requests: Vec<_> =
+        (0..450).map(|at| setting.request(&setting.name(&format!("{at}")))).collect();
+    // Several at once, so that no lease is over before all are there.
+    for some in requests.chunks(90) {
+        let some = join_all(some.iter().map(|request| granted(&*backend, request))).await;
+        grants.extend(some.into_iter().map(|grant| (grant.name.clone(), grant)));
     }
     let (free, _) = grants.pop_first().unwrap();
     backend.force_release(&free).await.unwrap();
@@ -71,7 +77,7 @@ async fn a_list_shows_every_held_name_once(setting: Setting) {
             assert_eq!(
                 seen.insert(state.name.clone(), holder.owner),
                 None,
-                "{:?} twice",
+                "{:?} is listed twice",
                 state.name
             );
         }
@@ -81,7 +87,7 @@ async fn a_list_shows_every_held_name_once(setting: Setting) {
         }
     }
     for (name, grant) in &grants {
-        assert_eq!(seen.get(name), Some(&grant.owner), "{name:?}");
+        assert_eq!(seen.get(name), Some(&grant.owner), "{name:?} is not listed with its owner");
     }
     assert!(!seen.contains_key(&free), "a free name is listed");
 }
@@ -89,11 +95,13 @@ async fn a_list_shows_every_held_name_once(setting: Setting) {
 async fn a_forced_release_is_learnt_by_the_holder(setting: Setting) {
     let client = setting.client().await;
     let name = setting.name("job");
-    let guard = client.lock(&name).lease(setting.lease()).acquire().await.unwrap();
-    assert_eq!(client.backend().force_release(&name).await.unwrap(), Outcome::Released);
-    let told = tokio::time::timeout(setting.patience(), guard.lost()).await;
+    // Longer than a busy machine stands still: the loss is to be told by a renewal.
+    let lease = setting.lease() * 5;
+    let guard = client.lock(&name).lease(lease).acquire().await.unwrap();
+    assert_eq!(client.backend().force_release(&name).await.unwrap(), ReleaseOutcome::Released);
+    let told = tokio::time::timeout(setting.patience() + lease, guard.lost()).await;
     let reason = told.expect("told in time");
-    assert!(matches!(reason, LossReason::Gone | LossReason::TakenOver), "{reason:?}");
+    assert!(matches!(reason, LossReason::Gone | LossReason::TakenOver), "lost, but as {reason:?}");
     assert!(!guard.is_valid());
 }
 
@@ -105,4 +113,29 @@ async fn init_of_a_store_in_use_changes_nothing(setting: Setting) {
     assert_eq!(settings.longest_lease, setting.promised().longest_lease);
     let state = backend.inspect(&name).await.unwrap().expect("still held");
     assert_eq!(state.holder.map(|holder| holder.owner), Some(grant.owner));
+}
+
+async fn after_a_restore_init_holds_grants_back_or_refuses(setting: Setting) {
+    let can_hold_back =
+        matches!(setting.promised().quarantine, QuarantineUse::On | QuarantineUse::Off);
+    // Other cases must not meet the quarantine.
+    let (setting, _store) = match can_hold_back {
+        true => setting.over_a_fresh_store().await,
+        false => (setting, None),
+    };
+    let backend = setting.connect().await;
+    granted(&*backend, &setting.request(&setting.name("before"))).await;
+    let restored = Init::new().with_restored(true);
+    match backend.init(&restored).await {
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}"),
+        Ok(_) if !can_hold_back => {
+            panic!("init accepted `restored`, and the store has no quarantine: it must refuse")
+        }
+        Ok(settings) => {
+            assert!(!settings.grants_in.is_zero(), "init names no quarantine: {settings:?}");
+            let attempt = backend.try_acquire(&setting.request(&setting.name("after"))).await;
+            let held_back = matches!(attempt, Ok(Attempt::Quarantined(_)));
+            assert!(held_back, "after a restore the store answered {attempt:?}");
+        }
+    }
 }

@@ -30,7 +30,7 @@ async fn a_killed_holders_lock_is_free_within_its_lease(setting: Setting) {
     let promised = setting.promised();
     let bound = lease + promised.lease_step + promised.expiry_slack + promised.longest_poll;
     let slack = std::time::Duration::from_secs(2);
-    assert!(killed.elapsed() <= bound + slack, "free after {:?}", killed.elapsed());
+    assert!(killed.elapsed() <= bound + slack, "free only after {:?}", killed.elapsed());
 }
 
 async fn a_paused_holder_learns_of_its_loss_and_is_fenced(setting: Setting) {
@@ -44,7 +44,7 @@ async fn a_paused_holder_learns_of_its_loss_and_is_fenced(setting: Setting) {
     fence.admit("data", guard.token()).unwrap();
     child.signal(Signal::CONT);
     let line = child.says().await;
-    assert!(line.starts_with("lost "), "{line:?}");
+    assert!(line.starts_with("lost "), "the holder should say that it lost the lock: {line:?}");
     let stale = fence.admit("data", token).unwrap_err();
     assert_eq!((stale.offered, stale.admitted), (token, guard.token()));
     // The late one's clean-up does not touch the new holder's lock.

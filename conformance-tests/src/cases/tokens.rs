@@ -1,6 +1,8 @@
 //! S2: tokens strictly increase over the grants of a name.
 
-use lock_core::{ErrorKind, FencingToken, Release, Request};
+use std::time::Duration;
+
+use lock_core::{Env as _, ErrorKind, FencingToken, ReleaseOptions, Request, SystemEnv};
 
 use super::{always, cases, raises};
 use crate::setting::{Setting, eventually, granted};
@@ -24,7 +26,7 @@ async fn tokens_increase_over_releases(setting: Setting) {
         let grant = granted(&**backend, &setting.request(&name)).await;
         assert!(grant.token > last, "{} after {last}", grant.token);
         last = grant.token;
-        backend.release(&grant, Release::default()).await.unwrap();
+        backend.release(&grant, ReleaseOptions::default()).await.unwrap();
     }
 }
 
@@ -52,13 +54,26 @@ async fn a_token_is_above_the_floor(setting: Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let grant = granted(&*backend, &setting.request(&name)).await;
-    backend.release(&grant, Release::default()).await.unwrap();
+    backend.release(&grant, ReleaseOptions::default()).await.unwrap();
     // Ten seconds ahead: above what the clock gives, and within every longest lease but a short one.
     let ahead = (setting.promised().longest_lease.as_micros() as u64 / 2).min(10_000_000);
     let floor = FencingToken::new(grant.token.get() + ahead).unwrap();
     let request = with_floor(setting.request(&name), floor);
     let next = granted(&*backend, &request).await;
     assert!(next.token > floor, "{} with the floor {floor}", next.token);
+    let clock = backend.clock_difference_micros().await.unwrap().unwrap_or(0);
+    let clock = SystemEnv.wall_micros().saturating_add_signed(clock);
+    let lead = Duration::from_micros(next.token.get().saturating_sub(clock));
+    // The clocks are compared only roughly.
+    let most = setting.promised().token_lead + Duration::from_secs(1);
+    assert!(
+        lead <= most,
+        "the token leads the clock by {lead:?}; token_lead promises at most {most:?}"
+    );
+    // The store remembers a token that leads its clock.
+    backend.release(&next, ReleaseOptions::default()).await.unwrap();
+    let last = granted(&*backend, &setting.request(&name)).await;
+    assert!(last.token > next.token, "{} after {}", last.token, next.token);
 }
 
 async fn a_floor_far_ahead_of_the_clock_is_refused(setting: Setting) {
@@ -66,8 +81,7 @@ async fn a_floor_far_ahead_of_the_clock_is_refused(setting: Setting) {
     let name = setting.name("job");
     let day = 24 * 3600 * 1_000_000;
     let far = setting.promised().longest_lease.as_micros() as u64 + day;
-    let now = lock_core::Env::wall_micros(&lock_core::SystemEnv);
-    let floor = FencingToken::new(now + far).unwrap();
+    let floor = FencingToken::new(SystemEnv.wall_micros() + far).unwrap();
     let error = backend.try_acquire(&with_floor(setting.request(&name), floor)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     let grant = granted(&*backend, &setting.request(&name)).await;
@@ -83,7 +97,7 @@ async fn a_raised_token_is_exceeded_by_the_next(setting: Setting) {
     backend.raise(&grant, raised).await.unwrap();
     backend.raise(&grant, grant.token).await.unwrap();
     backend.renew(&[&grant], grant.from).await;
-    backend.release(&grant, Release::default()).await.unwrap();
+    backend.release(&grant, ReleaseOptions::default()).await.unwrap();
     let next = granted(&*backend, &setting.request(&name)).await;
     assert!(next.token > raised, "{} after {raised}", next.token);
 }
@@ -92,7 +106,7 @@ async fn a_token_is_not_raised_by_who_does_not_hold(setting: Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let gone = granted(&*backend, &setting.request(&name)).await;
-    backend.release(&gone, Release::default()).await.unwrap();
+    backend.release(&gone, ReleaseOptions::default()).await.unwrap();
     let grant = granted(&*backend, &setting.request(&name)).await;
     let raised = FencingToken::new(grant.token.get() + 1_000).unwrap();
     let error = backend.raise(&gone, raised).await.unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use lock_core::{Attempt, Backend, Env as _, Release, Request, Signal, SystemEnv};
+use lock_core::{Attempt, Backend, Env as _, ReleaseOptions, Request, Signal, SystemEnv};
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +41,7 @@ async fn a_release_does_not_wake_the_whole_herd(setting: Setting) {
         }));
     }
     while signals.try_recv().is_ok() {}
-    one.release(&held, Release::default()).await.unwrap();
+    one.release(&held, ReleaseOptions::default()).await.unwrap();
 
     let mut woken = BTreeSet::new();
     let served = timeout(setting.patience(), serve(&other, &requests, &mut signals, &mut woken));
@@ -101,7 +101,7 @@ async fn who_stands_further_back_asks_more_seldom(setting: Setting) {
         again.sent = SystemEnv.now();
         pauses.push(refused(&*other, &again).await.retry_after);
     }
-    assert!(pauses.is_sorted(), "somebody asks more often than who stands before it: {pauses:?}");
+    assert!(pauses.is_sorted(), "a place asks more often than the one before it: {pauses:?}");
     let (first, last) = (pauses[0], pauses[PLACES - 1]);
     assert!(last >= first * 3 / 2, "the last of {PLACES} asks as often as the first: {pauses:?}");
     assert!(last <= setting.promised().longest_poll, "more seldom than is promised: {pauses:?}");
@@ -110,5 +110,5 @@ async fn who_stands_further_back_asks_more_seldom(setting: Setting) {
     for turn in turns {
         turn.leave().await.unwrap();
     }
-    one.release(&held, Release::default()).await.unwrap();
+    one.release(&held, ReleaseOptions::default()).await.unwrap();
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lock_core::{
-    Attempt, Backend, Env as _, ErrorKind, Grant, LossReason, Outcome, Release, Renewal, SystemEnv,
-    drift_margin,
+    Attempt, Backend, Env as _, ErrorKind, Grant, LossReason, ReleaseOptions, ReleaseOutcome,
+    Renewal, SystemEnv, drift_margin,
 };
 
 use super::{always, cases};
@@ -19,6 +19,7 @@ cases! {
     "S3" the_lease_is_at_least_the_one_that_was_asked_for always;
     "S3" a_lease_out_of_range_is_refused_with_the_range always;
     "S3" hold_at_most_ends_a_guard always;
+    "S1" a_lease_above_the_longest_is_refused_by_the_store always;
 }
 
 async fn an_unrenewed_lease_ends_and_not_before_its_time(setting: Setting) {
@@ -50,9 +51,12 @@ async fn a_renewal_does_not_bring_an_expired_grant_back(setting: Setting) {
     })
     .await;
     let answers = backend.renew(&[&gone], SystemEnv.now()).await;
-    assert!(matches!(answers[..], [Renewal::Lost(LossReason::Gone)]), "{answers:?}");
-    let released = backend.release(&gone, Release::default()).await.unwrap();
-    assert_eq!(released.outcome, Outcome::NotHeld);
+    assert!(
+        matches!(answers[..], [Renewal::Lost(LossReason::Gone)]),
+        "should be lost, since gone: {answers:?}"
+    );
+    let released = backend.release(&gone, ReleaseOptions::default()).await.unwrap();
+    assert_eq!(released.outcome, ReleaseOutcome::NotHeld);
 }
 
 async fn a_guard_is_valid_for_less_than_the_lease(setting: Setting) {
@@ -61,7 +65,11 @@ async fn a_guard_is_valid_for_less_than_the_lease(setting: Setting) {
     let guard = client.lock(setting.name("job")).lease(lease).acquire().await.unwrap();
     assert!(guard.is_valid());
     let least = drift_margin(lease);
-    assert!(guard.remaining() <= lease - least, "{:?} of {lease:?}", guard.remaining());
+    assert!(
+        guard.remaining() <= lease - least,
+        "{:?} remain of a lease of {lease:?}: no margin",
+        guard.remaining()
+    );
     guard.release().await.unwrap();
 }
 
@@ -74,7 +82,7 @@ async fn a_renewal_sets_the_lease_anew(setting: Setting) {
         if outlives_its_lease(&setting, &*one, &*other, &grant).await {
             return;
         }
-        one.release(&grant, Release::default()).await.unwrap();
+        one.release(&grant, ReleaseOptions::default()).await.unwrap();
     }
     panic!("the machine stood still for a lease, five times");
 }
@@ -92,7 +100,7 @@ async fn outlives_its_lease(
         let sent = SystemEnv.now();
         let answers = one.renew(&[grant], sent).await;
         let [Renewal::Renewed { from, lease }] = answers[..] else {
-            assert!(SystemEnv.now().since(renewed) >= grant.lease, "{answers:?}");
+            assert!(SystemEnv.now().since(renewed) >= grant.lease, "lost early: {answers:?}");
             return false;
         };
         assert!(from <= sent && lease >= grant.lease, "{from:?} {lease:?}");
@@ -122,11 +130,13 @@ async fn is_kept(setting: &Setting, one: &dyn Backend, other: &dyn Backend, buri
     let grant = granted(one, &request).await;
     let keep = setting.lease();
     let before = SystemEnv.now();
-    let released = one.release(&grant, Release { keep: Some(keep), next: None }).await.unwrap();
-    assert_eq!(released.outcome, Outcome::Released);
+    let released = one.release(&grant, ReleaseOptions::new().with_keep(keep)).await.unwrap();
+    assert_eq!(released.outcome, ReleaseOutcome::Released);
     if buried {
         one.abandon(&request).await.unwrap();
     }
+    let late = one.renew(&[&grant], SystemEnv.now()).await;
+    assert!(matches!(late[..], [Renewal::Lost(_)]), "a renewal of a kept lock: {late:?}");
     eventually("a kept lock's end", setting.patience(), || async {
         other.try_acquire(&setting.request(&name)).await.unwrap().granted()
     })
@@ -141,7 +151,11 @@ async fn the_lease_is_at_least_the_one_that_was_asked_for(setting: Setting) {
     let request = setting.short_request(&setting.name("job"));
     let grant = granted(&*backend, &request).await;
     let step = setting.promised().lease_step;
-    assert!(grant.lease >= request.lease && grant.lease <= request.lease + step, "{grant:?}");
+    assert!(
+        grant.lease >= request.lease && grant.lease <= request.lease + step,
+        "asked for {:?}: {grant:?}",
+        request.lease
+    );
     assert!(grant.from <= SystemEnv.now());
 }
 
@@ -174,4 +188,18 @@ async fn hold_at_most_ends_a_guard(setting: Setting) {
     // It is given back, and not left to its lease.
     let after = client.lock(&name).wait(setting.patience()).acquire().await;
     assert!(after.is_ok(), "the lock is left behind");
+}
+
+/// The client checks the lease too, but the store's setting may have changed since the client looked.
+async fn a_lease_above_the_longest_is_refused_by_the_store(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let mut request = setting.request(&name);
+    request.lease = setting.promised().longest_lease + Duration::from_secs(1);
+    let error = match backend.try_acquire(&request).await {
+        Err(error) => error,
+        Ok(other) => panic!("a lease of {:?} should be refused: {other:?}", request.lease),
+    };
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    granted(&*backend, &setting.request(&name)).await;
 }

@@ -101,7 +101,7 @@ pub enum What {
         /// Whether the fence admitted the write.
         admitted: bool,
     },
-    /// An operator has freed a name by force. Whoever held it may believe on until its next renewal.
+    /// An operator has freed a name by force. The former holder may believe in it until its next renewal.
     Forced {
         /// What was freed.
         name: LockName,

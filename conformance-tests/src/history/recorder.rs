@@ -1,13 +1,13 @@
 //! Writes down what one process sees.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc, MutexGuard,
     atomic::{AtomicU64, Ordering},
 };
 
 use lock_core::{
-    Blocked, Env, Error, FencingToken, Guard, Instant, LockName, LossReason, Monitor, OwnerId,
-    SystemEnv, TryAcquire,
+    Blocked, Env, Error, FencingToken, Guard, Instant, LockName, LossReason, Monitor, Mutex,
+    OwnerId, SystemEnv, TryAcquire,
 };
 
 use super::{Event, History, Op, What};
@@ -85,7 +85,7 @@ impl Recorder {
     }
 
     fn events(&self) -> MutexGuard<'_, Vec<Event>> {
-        self.shared.events.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.events.lock()
     }
 }
 

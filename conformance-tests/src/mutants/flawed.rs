@@ -2,18 +2,14 @@
 
 #![deny(clippy::missing_trait_methods)]
 
-use std::{
-    collections::HashSet,
-    future::pending,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashSet, future::pending, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, FencingToken, Grant, Guarantees,
-    Init, Instant, LockName, LockState, Outcome, OwnerId, OwnerLabel, Page, Release, Released,
-    Renewal, Request, Signal, StoreSettings, SystemEnv, Turn,
+    Init, Instant, LockName, LockState, Mutex, OwnerId, OwnerLabel, Page, QuarantineUse,
+    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, SystemEnv,
+    Waiter,
 };
 use tokio::sync::watch;
 
@@ -39,7 +35,7 @@ impl Flawed {
     }
 
     fn is_first(&self, owner: OwnerId) -> bool {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner).insert(owner)
+        self.served.lock().insert(owner)
     }
 
     fn name(&self, name: &LockName) -> LockName {
@@ -55,8 +51,13 @@ impl Flawed {
         let mut request = request.clone();
         request.name = self.name(&request.name);
         match self.flaw {
-            Some(Flaw::IgnoresTheFloor) => request.floor = FencingToken::ZERO,
+            Some(Flaw::IgnoresTheFloor | Flaw::ForgetsATokenAhead) => {
+                request.floor = FencingToken::ZERO
+            }
             Some(Flaw::HalvesTheLease) => request.lease /= 2,
+            Some(Flaw::SetsAnyLease) => {
+                request.lease = request.lease.min(self.guarantees().longest_lease);
+            }
             Some(Flaw::OutlivesTheLease) => request.lease = self.guarantees().longest_lease,
             _ => {}
         }
@@ -68,6 +69,7 @@ impl Flawed {
         grant.name = request.name.clone();
         grant.lease = request.lease;
         match self.flaw {
+            Some(Flaw::ForgetsATokenAhead) => grant.token = grant.token.max(after(request.floor)),
             Some(Flaw::TokensStandStill) => grant.token = FencingToken::new(1).unwrap(),
             Some(Flaw::CountsFromTheReply) => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -109,7 +111,11 @@ impl Backend for Flawed {
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
-        self.sound.guarantees()
+        let mut promised = self.sound.guarantees();
+        if self.has(Flaw::GrantsAfterARestore) {
+            Arc::make_mut(&mut promised).quarantine = QuarantineUse::On;
+        }
+        promised
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
@@ -118,11 +124,11 @@ impl Backend for Flawed {
             Attempt::Granted(grant) => {
                 if self.has(Flaw::RefusesItsOwner) && !self.is_first(request.owner) {
                     let retry_after = Duration::from_millis(10);
-                    return Ok(Attempt::Busy(Busy {
-                        holder: None,
-                        token: grant.token,
-                        retry_after,
-                    }));
+                    return Ok(Attempt::Busy(Busy::new(None, grant.token, retry_after)));
+                }
+                if self.has(Flaw::ShortensByARepeat) && !self.is_first(request.owner) {
+                    let shorter = ReleaseOptions::new().with_keep(request.lease);
+                    self.sound.release(&grant, shorter).await?;
                 }
                 let mut told = self.told(request, grant).await;
                 if self.has(Flaw::MintsAnewForARepeat) && !self.is_first(request.owner) {
@@ -176,7 +182,7 @@ impl Backend for Flawed {
             Some(Flaw::AbandonsNothing) => Ok(()),
             Some(Flaw::BuriesNobody) => {
                 let grant = Grant::new(&request, FencingToken::ZERO);
-                self.sound.release(&grant, Release::default()).await.map(drop)
+                self.sound.release(&grant, ReleaseOptions::default()).await.map(drop)
             }
             _ => self.sound.abandon(&request).await,
         }
@@ -225,22 +231,20 @@ impl Backend for Flawed {
         answers
     }
 
-    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+    async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
         let renamed = self.renamed(grant);
         self.herd.send_replace(());
         match self.flaw {
-            Some(Flaw::ReleasesNothing) => Ok(Released::plain(Outcome::Released)),
+            Some(Flaw::ReleasesNothing) => Ok(Released::plain(ReleaseOutcome::Released)),
             Some(Flaw::SaysReleasedToAll) => {
-                let Released { next, .. } = self.sound.release(&renamed, how).await?;
-                Ok(Released { outcome: Outcome::Released, next })
+                let Released { next, .. } = self.sound.release(&renamed, options).await?;
+                Ok(Released::new(ReleaseOutcome::Released, next))
             }
             Some(Flaw::ReleasesForAnybody) => {
                 self.sound.force_release(&renamed.name).await.map(Released::plain)
             }
-            Some(Flaw::KeepsNothing) => {
-                self.sound.release(&renamed, Release { keep: None, ..how }).await
-            }
-            _ => self.sound.release(&renamed, how).await,
+            Some(Flaw::KeepsNothing) => self.sound.release(&renamed, options.with_keep(None)).await,
+            _ => self.sound.release(&renamed, options).await,
         }
     }
 
@@ -267,15 +271,21 @@ impl Backend for Flawed {
         Ok(page)
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
+    async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
         if self.has(Flaw::ForcesNothing) {
-            return Ok(Outcome::Released);
+            return Ok(ReleaseOutcome::Released);
         }
         self.sound.force_release(&self.name(name)).await
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        self.sound.init(init).await
+        let has_flaw = self.has(Flaw::AcceptsARestore) || self.has(Flaw::GrantsAfterARestore);
+        let restored = init.restored && !has_flaw;
+        let mut settings = self.sound.init(&init.clone().with_restored(restored)).await?;
+        if init.restored {
+            settings.grants_in = settings.longest_lease;
+        }
+        Ok(settings)
     }
 
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
@@ -291,12 +301,12 @@ impl Backend for Flawed {
     }
 }
 
-/// A place that hears nothing.
+/// A place that gets no signal.
 #[derive(Debug)]
 struct Deaf;
 
 #[async_trait]
-impl Turn for Deaf {
+impl Waiter for Deaf {
     async fn next(&mut self) -> Signal {
         pending().await
     }
@@ -306,15 +316,15 @@ impl Turn for Deaf {
     }
 }
 
-/// A place that is told to ask whenever anybody releases.
+/// A place that asks again after every release.
 #[derive(Debug)]
 struct OfTheHerd {
-    turn: Box<dyn Turn>,
+    turn: Box<dyn Waiter>,
     herd: watch::Receiver<()>,
 }
 
 #[async_trait]
-impl Turn for OfTheHerd {
+impl Waiter for OfTheHerd {
     async fn next(&mut self) -> Signal {
         tokio::select! {
             signal = self.turn.next() => signal,
@@ -327,16 +337,16 @@ impl Turn for OfTheHerd {
     }
 }
 
-/// A place that somebody goes on asking for when nobody is there any more.
+/// A place whose heartbeat goes on after its process has gone.
 #[derive(Debug)]
 struct Undead {
-    turn: Option<Box<dyn Turn>>,
+    turn: Option<Box<dyn Waiter>>,
     store: Arc<dyn Backend>,
     request: Request,
 }
 
 #[async_trait]
-impl Turn for Undead {
+impl Waiter for Undead {
     async fn next(&mut self) -> Signal {
         match &mut self.turn {
             Some(turn) => turn.next().await,
@@ -360,7 +370,7 @@ impl Drop for Undead {
             let _alive = turn;
             loop {
                 request.sent = SystemEnv.now();
-                // What it is answered is nobody's affair.
+                // The answer does not matter.
                 let _ = store.try_acquire(&request).await;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

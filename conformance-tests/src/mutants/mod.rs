@@ -4,13 +4,10 @@
 
 mod flawed;
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use lock_core::{Backend, Error};
+use lock_core::{Backend, Error, Mutex};
 
 use self::flawed::Flawed;
 use crate::{
@@ -27,19 +24,23 @@ pub enum Flaw {
     GrantsToAll,
     /// Every token is the same.
     TokensStandStill,
-    /// The floor of a request is not heard.
+    /// The floor of a request is ignored.
     IgnoresTheFloor,
+    /// A token that leads the clock is granted, and the next one is lower.
+    ForgetsATokenAhead,
+    /// A repeat by the owner that asks for less shortens the lease.
+    ShortensByARepeat,
     /// A raised token is forgotten.
     RaisesNothing,
-    /// The store keeps half of the lease that it tells.
+    /// The store keeps half of the lease that it reports.
     HalvesTheLease,
     /// Validity is counted from the reply instead of from before the request.
     CountsFromTheReply,
     /// A minimum hold is freed at once.
     KeepsNothing,
-    /// A release frees the name, whoever holds it.
+    /// A release by any client frees the name.
     ReleasesForAnybody,
-    /// A renewal succeeds, whoever holds the name.
+    /// A renewal by any client succeeds.
     RenewsForAnybody,
     /// A renewal takes a lock that was lost anew.
     Resurrects,
@@ -51,7 +52,7 @@ pub enum Flaw {
     RefusesItsOwner,
     /// A lease lasts for the longest lease, whatever was asked for.
     OutlivesTheLease,
-    /// Waiters hear nothing, and are told to ask in an hour.
+    /// A waiter gets no push, and an answer that says to ask again in an hour.
     WakesNobody,
     /// There are no places, although the store calls itself fair.
     KeepsNoQueue,
@@ -69,11 +70,11 @@ pub enum Flaw {
     ListsHalf,
     /// A repeat by the owner gets a new token.
     MintsAnewForARepeat,
-    /// A refusal does not tell the token of who holds.
+    /// A refusal does not tell the holder's token.
     HidesTheToken,
     /// The answers to a batch of renewals stand in another order than its grants.
     AnswersBackwards,
-    /// A release says that it was done, whoever held the name.
+    /// A release by any client says that it was done.
     SaysReleasedToAll,
     /// A renewed lease is counted from the reply.
     CountsRenewalsFromTheReply,
@@ -83,8 +84,14 @@ pub enum Flaw {
     RenewsNothing,
     /// An operator's release says that it was done, and was not.
     ForcesNothing,
-    /// Nobody is told who holds a name.
+    /// `inspect` does not name the holder.
     TellsNoHolder,
+    /// A lease above the longest is granted.
+    SetsAnyLease,
+    /// A store without a quarantine accepts the operator's word that it was restored.
+    AcceptsARestore,
+    /// A store with a quarantine says that it begins one after a restore, and begins none.
+    GrantsAfterARestore,
 }
 
 /// Every mutant, with the requirement that it breaks and the case that is meant to catch it.
@@ -94,16 +101,19 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::ListsHalf, "operation", "a_list_shows_every_held_name_once"),
     (Flaw::TokensStandStill, "S2", "tokens_increase_over_releases"),
     (Flaw::IgnoresTheFloor, "S2", "a_token_is_above_the_floor"),
+    (Flaw::ForgetsATokenAhead, "S2", "a_token_is_above_the_floor"),
     (Flaw::RaisesNothing, "S2", "a_raised_token_is_exceeded_by_the_next"),
     (Flaw::HalvesTheLease, "S3", "an_unrenewed_lease_ends_and_not_before_its_time"),
     (Flaw::CountsFromTheReply, "S3", "an_unrenewed_lease_ends_and_not_before_its_time"),
     (Flaw::KeepsNothing, "S3", "a_release_may_keep_the_lock_for_a_while"),
     (Flaw::ReleasesForAnybody, "S4", "only_the_owner_releases"),
     (Flaw::RenewsForAnybody, "S4", "only_the_owner_renews"),
+    (Flaw::RenewsForAnybody, "S5", "a_release_may_keep_the_lock_for_a_while"),
     (Flaw::Resurrects, "S5", "a_renewal_does_not_bring_a_released_grant_back"),
     (Flaw::AbandonsNothing, "S6", "abandoning_frees_what_was_taken"),
     (Flaw::BuriesNobody, "S6", "an_abandoned_owner_takes_nothing_any_more"),
     (Flaw::RefusesItsOwner, "S6", "a_repeat_by_the_owner_is_the_same_grant"),
+    (Flaw::ShortensByARepeat, "S6", "a_repeat_by_the_owner_is_the_same_grant"),
     (Flaw::OutlivesTheLease, "L1", "an_unrenewed_lease_ends_and_not_before_its_time"),
     (Flaw::WakesNobody, "L2", "a_release_serves_a_waiter"),
     (Flaw::KeepsNoQueue, "L3", "nobody_barges_past_a_place"),
@@ -123,9 +133,12 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::MintsAnewForARepeat, "S6", "a_repeat_by_the_owner_is_the_same_grant"),
     (Flaw::ForcesNothing, "operation", "a_renewal_does_not_bring_a_forced_grant_back"),
     (Flaw::TellsNoHolder, "operation", "inspect_tells_the_holder_and_then_no_holder"),
+    (Flaw::SetsAnyLease, "S1", "a_lease_above_the_longest_is_refused_by_the_store"),
+    (Flaw::AcceptsARestore, "S1", "after_a_restore_init_holds_grants_back_or_refuses"),
+    (Flaw::GrantsAfterARestore, "S1", "after_a_restore_init_holds_grants_back_or_refuses"),
 ];
 
-/// `sound` with a flaw, for whoever wants to see whether it is caught.
+/// `sound` with a flaw, for tests of whether it is caught.
 pub fn flawed(sound: Arc<dyn Backend>, flaw: Flaw) -> Arc<dyn Backend> {
     Arc::new(Flawed::new(sound, Some(flaw)))
 }
@@ -195,7 +208,7 @@ impl Harness for MutantHarness {
 
     async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
         let sound = MemoryHarness.connect(address).await?;
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let flawed = seen.get_or_insert_with(|| Arc::new(Flawed::new(sound, self.flaw)));
         Ok(Arc::clone(flawed))
     }

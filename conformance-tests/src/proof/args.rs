@@ -2,9 +2,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{Fault, Subject, profile::Profile};
+use crate::proof::plan::fault::Fault;
+use crate::proof::plan::profile::Profile;
+use crate::proof::plan::system_under_test::SystemUnderTest;
 
-pub(super) const USAGE: &str = "\
+pub(crate) const USAGE: &str = "\
 Tries stores under faults, and prints what held.
 
 usage: cargo run -p conformance-tests -- (--store STORE… | --all | --list) [options]
@@ -27,7 +29,7 @@ with 1 if not, and with 2 for a command line that it does not understand.";
 
 /// What the command line asks for.
 #[derive(Debug)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     Run(Args),
     List,
     Help,
@@ -36,24 +38,24 @@ pub(super) enum Wanted {
 
 /// What is to be tried.
 #[derive(Debug)]
-pub(super) struct Args {
-    pub(super) stores: Vec<Subject>,
-    pub(super) faults: Vec<Fault>,
-    pub(super) profile: Profile,
-    pub(super) seed: Option<u64>,
-    pub(super) json: Option<PathBuf>,
+pub(crate) struct Args {
+    pub(crate) stores: Vec<SystemUnderTest>,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) profile: Profile,
+    pub(crate) seed: Option<u64>,
+    pub(crate) json: Option<PathBuf>,
 }
 
 impl Args {
     /// Every fault of these stores, once.
-    pub(super) fn quick(stores: Vec<Subject>) -> Self {
+    pub(crate) fn quick(stores: Vec<SystemUnderTest>) -> Self {
         Self { stores, faults: Vec::new(), profile: Profile::QUICK, seed: None, json: None }
     }
 }
 
-impl std::fmt::Debug for Subject {
+impl std::fmt::Debug for SystemUnderTest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Subject").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("SystemUnderTest").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -61,9 +63,9 @@ impl std::fmt::Debug for Subject {
 ///
 /// # Errors
 /// In words: what is not understood, and what is allowed.
-pub(super) fn parse(
+pub(crate) fn parse(
     args: impl IntoIterator<Item = String>,
-    subjects: &[Subject],
+    subjects: &[SystemUnderTest],
 ) -> Result<Wanted, String> {
     let mut parsed = Args::quick(Vec::new());
     let mut lasts = None;
@@ -81,13 +83,13 @@ pub(super) fn parse(
             "--for" => {
                 let text = value()?;
                 let span = humantime::parse_duration(&text);
-                lasts = Some(span.map_err(|_| format!("--for {text}: allowed is such as 30m"))?);
+                lasts =
+                    Some(span.map_err(|_| format!("--for {text} must be a duration such as 30m"))?);
             }
             "--seed" => {
                 let text = value()?;
                 let seed = text.parse();
-                parsed.seed =
-                    Some(seed.map_err(|_| format!("--seed {text}: allowed is a number"))?);
+                parsed.seed = Some(seed.map_err(|_| format!("--seed {text} must be a number"))?);
             }
             "--json" => parsed.json = Some(value()?.into()),
             other => return Err(format!("{other} is not understood")),
@@ -111,28 +113,28 @@ fn limit(profile: &mut Profile, lasts: Option<Duration>) -> Result<(), String> {
     }
 }
 
-fn store(text: &str, subjects: &[Subject]) -> Result<Subject, String> {
+fn store(text: &str, subjects: &[SystemUnderTest]) -> Result<SystemUnderTest, String> {
     if let Some(subject) = subjects.iter().find(|subject| subject.name == text) {
         return Ok(subject.clone());
     }
     if text.contains(':') {
-        return Ok(Subject::at(text));
+        return Ok(SystemUnderTest::at(text));
     }
     let names: Vec<_> = subjects.iter().map(|subject| subject.name.as_str()).collect();
-    Err(format!("--store {text}: allowed are a URL and {}", names.join(", ")))
+    Err(format!("--store {text} must be a URL or one of {}", names.join(", ")))
 }
 
 fn fault(text: &str) -> Result<Fault, String> {
     let same = |fault: &&Fault| fault.name() == text || fault.name().replace(' ', "-") == text;
     let names: Vec<_> = Fault::ALL.iter().map(|fault| fault.name().replace(' ', "-")).collect();
     let found = Fault::ALL.iter().find(same).copied();
-    found.ok_or_else(|| format!("--fault {text}: allowed are {}", names.join(", ")))
+    found.ok_or_else(|| format!("--fault {text} must be one of {}", names.join(", ")))
 }
 
 fn profile(text: &str) -> Result<Profile, String> {
     let known = [Profile::QUICK, Profile::SOAK];
     let found = known.into_iter().find(|profile| profile.name == text);
-    found.ok_or_else(|| format!("--profile {text}: allowed are quick and soak"))
+    found.ok_or_else(|| format!("--profile {text} must be quick or soak"))
 }
 
 #[cfg(test)]
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     fn of(line: &str) -> Result<Args, String> {
-        match parse(line.split_whitespace().map(str::to_owned), &[Subject::at("kind:")])? {
+        match parse(line.split_whitespace().map(str::to_owned), &[SystemUnderTest::at("kind:")])? {
             Wanted::Run(args) => Ok(args),
             other => Err(format!("{other:?}")),
         }

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees,
-    Init, Instant, LockName, LockState, LossReason, Outcome, Page, Quarantined, Release, Released,
-    Renewal, Request, Signal, StoreSettings, Turn,
+    Init, Instant, LockName, LockState, LossReason, Page, Quarantined, ReleaseOptions,
+    ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, Waiter,
 };
 use tokio::sync::mpsc;
 
@@ -23,7 +23,7 @@ impl Link {
     fn quarantine(&self) -> Option<Quarantined> {
         let left = self.net.state().quarantined_until.saturating_sub(self.net.world.now());
         let remaining = Duration::from_nanos(left);
-        (left > 0).then(|| Quarantined { remaining, why: "simulated".into() })
+        (left > 0).then(|| Quarantined::new(remaining, "simulated"))
     }
 
     fn attempt(&self, request: &Request, awaited: bool) -> Result<Attempt, Error> {
@@ -80,7 +80,7 @@ impl Link {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
             Attempt::Quarantined(held_back) => Enqueued::Quarantined(held_back),
             Attempt::Busy(busy) if self.net.is(Mutant::Barges) => {
-                // It keeps no place: whoever asks at the right moment is served.
+                // It keeps no place: the client that asks at the right moment is served.
                 self.net.queued(self.process, &request.name);
                 let (_, signals) = mpsc::unbounded_channel();
                 let turn = SimTurn { link: self.clone(), request: request.clone(), signals };
@@ -166,18 +166,18 @@ impl Link {
         if self.net.is(Mutant::ReleasesOthers) {
             at_once(self.net.memory.force_release(&grant.name))?;
         }
-        let how = Release { keep, next: None };
-        let Released { outcome, .. } = at_once(self.net.memory.release(grant, how))?;
+        let options = ReleaseOptions::new().with_keep(keep);
+        let Released { outcome, .. } = at_once(self.net.memory.release(grant, options))?;
         self.net.world.log(format_args!(
             "{} releases {} keeping {keep:?} -> {outcome:?}",
             self.process, grant.owner
         ));
-        Ok(Released { outcome, next: placed })
+        Ok(Released::new(outcome, placed))
     }
 }
 
 /// Carries the pushes of a place to its owner, each in its own time.
-async fn pump(link: Link, mut turn: Box<dyn Turn>, pushes: mpsc::UnboundedSender<Signal>) {
+async fn pump(link: Link, mut turn: Box<dyn Waiter>, pushes: mpsc::UnboundedSender<Signal>) {
     let world = link.net.world.clone();
     let gone = async {
         pushes.closed().await;
@@ -272,7 +272,8 @@ impl Backend for Link {
             if link.net.is(Mutant::NoTombstones) {
                 // Frees what was taken, and stops no ghost.
                 let grant = Grant::new(&request, FencingToken::ZERO);
-                return at_once(link.net.memory.release(&grant, Release::default())).map(drop);
+                return at_once(link.net.memory.release(&grant, ReleaseOptions::default()))
+                    .map(drop);
             }
             at_once(link.net.memory.abandon(&request))
         };
@@ -295,15 +296,16 @@ impl Backend for Link {
         }
     }
 
-    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
-        let (owner, keep) = (grant.owner, how.keep);
-        let (grant, next) = (grant.clone(), how.next.filter(|_| self.net.plan.carries).cloned());
+    async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
+        let (owner, keep) = (grant.owner, options.keep);
+        let (grant, next) =
+            (grant.clone(), options.next.filter(|_| self.net.plan.carries).cloned());
         self.cleaning(owner, grant.lease);
         let step =
             move |link: &Self, awaited: bool| link.give_back(&grant, keep, next.as_ref(), awaited);
         let mut answer = self.call("release", step).await;
         if self.net.is(Mutant::ReleasesOnce) {
-            answer = answer.or_else(|_| Ok(Released::plain(Outcome::Released)));
+            answer = answer.or_else(|_| Ok(Released::plain(ReleaseOutcome::Released)));
         }
         self.cleaned(owner, keep, &answer);
         let mut answer = answer?;
@@ -327,7 +329,7 @@ impl Backend for Link {
         self.net.memory.list(from).await
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
+    async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
         self.net.world.log(format_args!("{name} is freed by force"));
         self.net.memory.force_release(name).await
     }
@@ -351,7 +353,7 @@ struct SimTurn {
 }
 
 #[async_trait]
-impl Turn for SimTurn {
+impl Waiter for SimTurn {
     async fn next(&mut self) -> Signal {
         match self.signals.recv().await {
             Some(signal) => signal,

@@ -3,14 +3,15 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use futures_util::future::{Either, FutureExt as _, select};
 use lock_core::{
-    Backend as _, Error, ErrorKind, Fence, Guard, LockClient, LockName, LossReason, TryAcquire,
+    Backend as _, Error, ErrorKind, Fence, Guard, LockClient, LockName, LossReason, Mutex,
+    TryAcquire,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -259,10 +260,10 @@ impl Worker {
         if register.fence.admit(resource, token).is_err() {
             return;
         }
-        let read = register.value.lock().unwrap_or_else(PoisonError::into_inner).0;
+        let read = register.value.lock().0;
         self.nap(0, 20).await;
         let (wrote, admitted) = {
-            let mut value = register.value.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut value = register.value.lock();
             value.1 += 1;
             let admitted = register.fence.admit(resource, token).is_ok();
             if admitted {

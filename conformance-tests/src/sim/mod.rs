@@ -118,7 +118,7 @@ fn start(world: &World, net: &Arc<Net>) -> (Vec<Recorder>, Vec<Weak<Link>>) {
         // of old pushes.
         let short = world.chance(500) && !net.is(Mutant::OldPushes);
         options.call_timeout = Duration::from_millis(if short { 300 } else { 2_000 });
-        let Ok(client) = LockClient::with_options(link, Arc::new(env.clone()), options) else {
+        let Ok(client) = LockClient::with_env(link, Arc::new(env.clone()), options) else {
             unreachable!("these options are valid")
         };
         let recorder = Recorder::with_env(process, true_time.clone());

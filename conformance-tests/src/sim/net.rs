@@ -2,12 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
     time::Duration,
 };
 
 use futures_util::future::{Either, FutureExt as _, select};
-use lock_core::{Error, ErrorKind, Instant, LockName, Memory, OwnerId, Request};
+use lock_core::{Error, ErrorKind, Instant, LockName, Memory, Mutex, OwnerId, Request};
 use tokio::sync::oneshot;
 
 use super::{
@@ -120,7 +120,7 @@ impl Net {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, NetState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn is(&self, mutant: Mutant) -> bool {

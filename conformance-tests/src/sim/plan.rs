@@ -20,7 +20,7 @@ pub enum Mutant {
     ClockStops,
     /// Tokens come from a counter that forgets (S2).
     TokensForget,
-    /// A release frees the name whoever holds it (S4).
+    /// A release frees the name of any holder (S4).
     ReleasesOthers,
     /// A renewal makes a lost grant anew (S5).
     Resurrects,
@@ -32,7 +32,7 @@ pub enum Mutant {
     LosesOnSilence,
     /// A release without an answer is told as done (S6).
     ReleasesOnce,
-    /// Places never say anything and nobody is told to ask again (L2).
+    /// Places send no signal, and no answer says when to ask again (L2).
     NeverWakes,
     /// An attempt without a place goes past those that wait (L3).
     Barges,

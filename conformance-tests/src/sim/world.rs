@@ -5,12 +5,12 @@ use std::{
     fmt::{self, Write as _},
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, MutexGuard, Weak},
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
-use lock_core::BoxFuture;
+use lock_core::{BoxFuture, Mutex};
 
 /// A simulated process. The network and the store are [`NET`].
 pub type Process = u32;
@@ -283,7 +283,7 @@ impl fmt::Debug for World {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -31,7 +31,7 @@ impl OwnFence for Redis {
         match self.0.set(&format!("data {resource}"), token.to_string(), token).await {
             Ok(()) => Ok(true),
             Err(FenceError::Stale(_)) => Ok(false),
-            Err(FenceError::Store(error)) => Err(error.into()),
+            Err(error) => Err(error.into()),
         }
     }
 }

@@ -5,6 +5,7 @@ mod census;
 mod etcd;
 mod fences;
 mod mysql;
+pub mod pairs;
 mod plants;
 mod postgres;
 mod redis;
@@ -24,7 +25,7 @@ use crate::{
     kit::Proxy,
     proof::{
         Absent::{As, NotApplicable},
-        Fault, Guarantee, InQuick, Plant, Stage, Subject, Withheld,
+        Fault, Guarantee, InQuick, Plant, Stage, SystemUnderTest, Withheld,
     },
 };
 
@@ -40,13 +41,13 @@ type Begin = fn(Fault) -> BoxFuture<Result<Stage, SetUpError>>;
 
 /// Every kind of store.
 #[must_use]
-pub fn all() -> Vec<Subject> {
+pub fn all() -> Vec<SystemUnderTest> {
     let mut all = single();
     all.extend(groups());
     all
 }
 
-fn single() -> Vec<Subject> {
+fn single() -> Vec<SystemUnderTest> {
     vec![
         Row::new("sqlite", |fault| Box::pin(sqlite::start(fault)))
             .quick(Fault::OF_CLIENTS)
@@ -118,7 +119,7 @@ fn single() -> Vec<Subject> {
     ]
 }
 
-fn groups() -> Vec<Subject> {
+fn groups() -> Vec<SystemUnderTest> {
     vec![
         Row::new("redis, sentinels", |fault| Box::pin(redis_groups::sentinels(fault)))
             .soak(&but(CLIENT_FAULTS, &[]))
@@ -172,11 +173,11 @@ fn but_failover() -> Vec<(Fault, crate::proof::Absent)> {
 }
 
 /// Makes a subject.
-struct Row(Subject);
+struct Row(SystemUnderTest);
 
 impl Row {
     fn new(name: &str, start: Begin) -> Self {
-        Self(Subject {
+        Self(SystemUnderTest {
             name: name.to_owned(),
             faults: Vec::new(),
             absent: Vec::new(),
@@ -218,7 +219,7 @@ impl Row {
         self
     }
 
-    fn done(mut self) -> Subject {
+    fn done(mut self) -> SystemUnderTest {
         self.0.faults.sort_unstable_by_key(|(fault, _)| *fault);
         self.0
     }
@@ -227,7 +228,7 @@ impl Row {
 /// Makes the store at `url` ready.
 async fn made(url: &str) -> Result<(), Error> {
     let store = connect(url.to_owned()).await?;
-    store.init(&Init { first_use: true, ..Init::default() }).await?;
+    store.init(&Init::new().with_first_use(true)).await?;
     store.close().await;
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::{
 /// On a busy machine half a second is not enough: sentinels then replace the new master at once.
 const DOWN_AFTER: Duration = Duration::from_millis(1_500);
 
-/// A proxy before each of these servers and guides: whoever asks a guide or a server behind them where
+/// A proxy before each of these servers and guides: a client that asks a guide or a server behind them where
 /// another server is, is told its proxy.
 async fn guided(servers: &[SocketAddr], guides: &[SocketAddr]) -> Result<Vec<Proxy>, SetUpError> {
     let all = servers.iter().chain(guides);

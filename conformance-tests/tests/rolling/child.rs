@@ -17,7 +17,7 @@ use conformance_tests::history::Recorder;
 use leasehold::{ErrorKind, LockClient, LockName};
 use lock_core::{Env as _, SystemEnv};
 
-use super::resource;
+use crate::resource;
 
 /// The variable that tells a process that it is a child.
 const PART: &str = "LEASEHOLD_ROLLING_PART";

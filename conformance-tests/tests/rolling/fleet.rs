@@ -15,8 +15,8 @@ use tokio::{
     time::timeout,
 };
 
-use super::{child::Part, judge::judge, report::Rolled};
-use crate::pairs::{self, Kind};
+use crate::{child::Part, judge::judge, report::Rolled};
+use conformance_tests::stores::pairs::{self, Kind};
 
 const PROCESSES: usize = 12;
 /// The record of a process that was killed lives for so long, and its locks at most.

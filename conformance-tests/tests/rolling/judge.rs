@@ -4,7 +4,7 @@ use std::path::Path;
 
 use conformance_tests::history::{History, Rule, What, check};
 
-use super::{child::NAMES, resource};
+use crate::{child::NAMES, resource};
 
 /// How much was tried, and what was wrong.
 pub(crate) struct Tried {

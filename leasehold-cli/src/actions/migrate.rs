@@ -1,17 +1,20 @@
-//! `migrate`: how far a fleet is on its way from one store to another, and what may come next.
+//! `migrate`: shows how far a fleet has moved from one store to another, and the next step.
 
 use std::fmt::Write as _;
 
 use leasehold::migration::{Direction, Fleet, Member, Phase, Step};
 use serde_json::json;
 
-use crate::args::{Migrate, Way};
+use crate::args::{Migrate, MigrateAction};
+use crate::chosen_store::{ChosenStore, close};
 use crate::exit::{Failure, NOT_ACQUIRED};
-use crate::place::{Place, close};
 use crate::show::{self, print};
 
 pub(super) async fn migrate(args: &Migrate) -> Result<u8, Failure> {
-    let places = [Place::of(Some(&args.from))?, Place::of(Some(&args.to))?];
+    let places = [
+        ChosenStore::of(args.from.as_deref(), args.from_file.as_deref())?,
+        ChosenStore::of(args.to.as_deref(), args.to_file.as_deref())?,
+    ];
     // Which of the two it was, a store's own errors do not say.
     let side = |side: &str, failure: Failure| Failure {
         message: format!("{side}: {}", failure.message),
@@ -25,10 +28,10 @@ pub(super) async fn migrate(args: &Migrate) -> Result<u8, Failure> {
         close(&**store).await;
     }
     let fleet = fleet.map_err(|error| Failure::of(&error))?;
-    match args.way {
-        Way::Status => status(&fleet, args),
-        Way::Next => step(&fleet, Direction::Forward, args),
-        Way::Back => step(&fleet, Direction::Back, args),
+    match args.action {
+        MigrateAction::Status => status(&fleet, args),
+        MigrateAction::Next => step(&fleet, Direction::Forward, args),
+        MigrateAction::Back => step(&fleet, Direction::Back, args),
     }
 }
 
@@ -55,7 +58,7 @@ fn step(fleet: &Fleet, direction: Direction, args: &Migrate) -> Result<u8, Failu
     }
 }
 
-/// What the operator is to do. URLs may hold passwords, and are not repeated.
+/// The operator's next step. URLs may hold passwords, and are not repeated.
 fn words(fleet: &Fleet, step: Step, direction: Direction) -> String {
     let step = match (step, direction) {
         (Step::Enter(phase), _) => {
@@ -67,7 +70,7 @@ fn words(fleet: &Fleet, step: Step, direction: Direction) -> String {
     if !fleet.members.is_empty() {
         return step;
     }
-    // The end looks as the beginning does, and the first step taken at the end would give two holders.
+    // The end looks like the beginning. If the first step were taken at the end, there would be two holders.
     let (begin, end) = match direction {
         Direction::Forward => ("FROM", "TO"),
         Direction::Back => ("TO", "FROM"),

@@ -1,62 +1,57 @@
-//! What each action does.
+//! The actions.
 
-#[cfg(feature = "compare")]
-mod compare;
+mod hold;
+mod lock;
+#[cfg(feature = "migrate")]
 mod migrate;
 mod operate;
 mod run;
+mod shell;
 mod tell;
 
 use crate::args::{Action, Cli};
+use crate::chosen_store::ChosenStore;
 use crate::exit::{Failure, cause};
-use crate::place::Place;
+use crate::log;
 
-/// Does what the arguments say; the exit code.
+/// Carries out the arguments; returns the exit code.
 ///
 /// # Errors
 ///
 /// A failure of our own, to be reported on stderr.
 pub fn perform(cli: Cli) -> Result<u8, Failure> {
-    // A migration and a comparison name their stores themselves.
+    log::start(cli.log_format);
     let place = match &cli.action {
-        Action::Migrate(_) | Action::Compare(_) => None,
-        _ => Some(Place::of(cli.store.as_deref())?),
+        Action::Completions(args) => return shell::completions(args),
+        Action::Man(args) => return shell::man(args),
+        // A migration names its stores itself.
+        Action::Migrate(_) => None,
+        _ => Some(ChosenStore::of(cli.store.as_deref(), cli.store_file.as_deref())?),
     };
-    let runtime = runtime(&cli.action).enable_all().build().map_err(|error| {
-        Failure::unavailable(format_args!("cannot start the runtime: {}", cause(&error)))
-    })?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+            Failure::unavailable(format_args!("cannot start the runtime: {}", cause(&error)))
+        })?;
     let code = runtime.block_on(async {
         match (cli.action, place) {
+            #[cfg(feature = "migrate")]
             (Action::Migrate(args), _) => migrate::migrate(&args).await,
-            #[cfg(feature = "compare")]
-            (Action::Compare(args), _) => compare::compare(&args).await,
-            #[cfg(not(feature = "compare"))]
-            (Action::Compare(_), _) => Err(Failure::usage(
-                "this build cannot compare: add the cargo feature \"compare\" of leasehold-cli",
+            #[cfg(not(feature = "migrate"))]
+            (Action::Migrate(_), _) => Err(Failure::usage(
+                "this build cannot migrate: add the cargo feature \"migrate\" of leasehold-cli",
             )),
-            (_, None) => Err(Failure::usage("no store is named")),
             (Action::Run(args), Some(place)) => run::run(&place, args).await,
+            (Action::Hold(args), Some(place)) => hold::hold(&place, &args).await,
             (Action::Init(args), Some(place)) => operate::init(&place, &args).await,
             (Action::Inspect(args), Some(place)) => operate::inspect(&place, &args).await,
             (Action::List(output), Some(place)) => operate::list(&place, output).await,
             (Action::Release(args), Some(place)) => operate::release(&place, &args).await,
             (Action::Schema(output), Some(place)) => tell::schema(place.url(), output),
             (Action::Check(output), Some(place)) => tell::check(&place, output).await,
+            (_, _) => Err(Failure::usage("no store is named")),
         }
     });
     // A look-up of a host name that hangs must not keep us.
     runtime.shutdown_background();
     code
-}
-
-/// One thread is enough, but for a comparison, whose tasks stand for programs that have more.
-fn runtime(action: &Action) -> tokio::runtime::Builder {
-    #[cfg(feature = "compare")]
-    if matches!(action, Action::Compare(_)) {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.worker_threads(2);
-        return builder;
-    }
-    let _ = action;
-    tokio::runtime::Builder::new_current_thread()
 }

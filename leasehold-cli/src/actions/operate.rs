@@ -1,14 +1,14 @@
-//! `init`, `inspect`, `list`, `release`: what operators ask of a store.
+//! `init`, `inspect`, `list`, `release`: actions of operators.
 
-use leasehold::{LockState, Outcome, StoreSettings};
+use leasehold::{LockState, ReleaseOutcome, StoreSettings};
 use serde_json::json;
 
 use crate::args::{Init, Inspect, Output, Release, Switch};
+use crate::chosen_store::{ChosenStore, close};
 use crate::exit::Failure;
-use crate::place::{Place, close};
 use crate::show::{self, print};
 
-/// What `init` prints as JSON.
+/// The output of `init` as JSON.
 #[derive(serde::Serialize)]
 struct Shown<'a> {
     #[serde(flatten)]
@@ -18,20 +18,19 @@ struct Shown<'a> {
     warning: Option<&'a str>,
 }
 
-pub(super) async fn init(place: &Place, args: &Init) -> Result<u8, Failure> {
-    let wanted = leasehold::Init {
-        first_use: args.first_use,
-        restored: args.restored,
-        longest_lease: args.longest_lease,
-        quarantine: args.quarantine.map(|switch| switch == Switch::On),
-        reset_tokens: args.reset_tokens,
-    };
+pub(super) async fn init(place: &ChosenStore, args: &Init) -> Result<u8, Failure> {
+    let wanted = leasehold::Init::new()
+        .with_first_use(args.first_use)
+        .with_restored(args.restored)
+        .with_longest_lease(args.longest_lease)
+        .with_quarantine(args.quarantine.map(|switch| switch == Switch::On))
+        .with_reset_tokens(args.reset_tokens);
     let store = place.open().await?;
     let settings = store.init(&wanted).await;
     let exclusion = store.guarantees().exclusion.clone();
     close(&*store).await;
     let settings = settings.map_err(|error| Failure::of(&error))?;
-    // What is set may be no basis for it.
+    // With these settings the store may not promise exclusion.
     let warning = (!exclusion.holds()).then(|| exclusion.to_string());
     print(&if args.output.json {
         show::json(&Shown { settings: &settings, warning: warning.as_deref() })?
@@ -54,7 +53,7 @@ pub(super) async fn init(place: &Place, args: &Init) -> Result<u8, Failure> {
     })
 }
 
-pub(super) async fn inspect(place: &Place, args: &Inspect) -> Result<u8, Failure> {
+pub(super) async fn inspect(place: &ChosenStore, args: &Inspect) -> Result<u8, Failure> {
     let store = place.open().await?;
     let state = store.inspect(&args.name).await;
     close(&*store).await;
@@ -70,7 +69,7 @@ pub(super) async fn inspect(place: &Place, args: &Inspect) -> Result<u8, Failure
     })
 }
 
-pub(super) async fn list(place: &Place, output: Output) -> Result<u8, Failure> {
+pub(super) async fn list(place: &ChosenStore, output: Output) -> Result<u8, Failure> {
     let store = place.open().await?;
     let mut locks: Vec<LockState> = Vec::new();
     let mut from = None;
@@ -94,7 +93,7 @@ pub(super) async fn list(place: &Place, output: Output) -> Result<u8, Failure> {
     print(&if output.json { show::json(&locks)? } else { show::table(&locks) })
 }
 
-pub(super) async fn release(place: &Place, args: &Release) -> Result<u8, Failure> {
+pub(super) async fn release(place: &ChosenStore, args: &Release) -> Result<u8, Failure> {
     let store = place.open().await?;
     let before = store.inspect(&args.name).await;
     let outcome = match &before {
@@ -102,7 +101,7 @@ pub(super) async fn release(place: &Place, args: &Release) -> Result<u8, Failure
         Err(error) => Err(error.clone()),
     };
     close(&*store).await;
-    let released = outcome.map_err(|error| Failure::of(&error))? == Outcome::Released;
+    let released = outcome.map_err(|error| Failure::of(&error))? == ReleaseOutcome::Released;
     let holder = before.ok().flatten().and_then(|state| state.holder).filter(|_| released);
     print(&if args.output.json {
         show::json(&json!({ "name": args.name, "released": released, "holder": holder }))?

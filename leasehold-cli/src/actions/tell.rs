@@ -1,12 +1,12 @@
-//! `schema` and `check`: what a store is like.
+//! `schema` and `check`: describe a store.
 
 use humantime::format_duration;
-use leasehold::{Error, FencingToken, Guarantees, Link, LockName, QuarantineUse, StoreUrl};
+use leasehold::{Error, FencingToken, Guarantees, LockName, StoreUrl};
 use serde_json::json;
 
 use crate::args::Output;
+use crate::chosen_store::{ChosenStore, close};
 use crate::exit::Failure;
-use crate::place::{Place, close};
 use crate::show::{self, print};
 
 pub(super) fn schema(url: &StoreUrl, output: Output) -> Result<u8, Failure> {
@@ -18,7 +18,7 @@ pub(super) fn schema(url: &StoreUrl, output: Output) -> Result<u8, Failure> {
     })
 }
 
-pub(super) async fn check(place: &Place, output: Output) -> Result<u8, Failure> {
+pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Failure> {
     let store = place.open().await?;
     let asked = async {
         // Any name: a store that does not know it yet may lack its tables.
@@ -62,7 +62,7 @@ fn clock_line(micros: Option<i64>) -> String {
 
 fn highest_line(highest: FencingToken) -> String {
     let told = if highest == FencingToken::MAX {
-        "tokens are used up: names are granted no more; see 'leasehold init --help', --reset-tokens"
+        "tokens are used up, so nothing is granted; see 'leasehold init --help', --reset-tokens"
             .to_owned()
     } else {
         highest.to_string()
@@ -70,23 +70,8 @@ fn highest_line(highest: FencingToken) -> String {
     format!("highest token {told}\n")
 }
 
-fn link(link: Link) -> &'static str {
-    match link {
-        Link::Plain => "not encrypted, as far as this side demands",
-        Link::Unverified => "encrypted; that the other side is this host is not checked",
-        Link::Verified => "encrypted, with the host's certificate checked",
-        Link::Local => "does not leave this machine",
-    }
-}
-
 fn lines(guarantees: &Guarantees) -> String {
     let yes = |holds: bool| if holds { "yes" } else { "no" };
-    let quarantine = match guarantees.quarantine {
-        QuarantineUse::NotNeeded => "not needed",
-        QuarantineUse::On => "on: grants nothing for one longest lease after a loss of data",
-        QuarantineUse::Off => "off: a loss of data may give a lock to two holders",
-        QuarantineUse::Unavailable => "none",
-    };
     let rows = [
         ("exclusion", guarantees.exclusion.to_string()),
         ("tokens", format!("never go back: {}", guarantees.tokens)),
@@ -99,25 +84,28 @@ fn lines(guarantees: &Guarantees) -> String {
                 format_duration(guarantees.lease_step)
             ),
         ),
-        ("quarantine", quarantine.to_owned()),
+        ("quarantine", guarantees.quarantine.to_string()),
         (
             "after a crash",
             format!(
-                "the lock is free within its lease and {}",
+                "the lock is free after its lease and at most {}",
                 format_duration(guarantees.expiry_slack)
             ),
         ),
-        ("connection", link(guarantees.link).to_owned()),
+        ("connection", guarantees.connection.to_string()),
         ("fair queue", yes(guarantees.fair).to_owned()),
         (
             "waiters",
             if guarantees.push {
                 let poll = format_duration(guarantees.longest_poll);
-                format!("are woken by the release, and ask every {poll} besides")
+                format!("are woken by the release, and also ask every {poll}")
             } else {
                 format!("ask again, at least every {}", format_duration(guarantees.longest_poll))
             },
         ),
     ];
-    rows.iter().map(|(what, text)| format!("{what:<13} {text}\n")).collect()
+    let version =
+        guarantees.record_version.map(|version| ("records", format!("version {version}")));
+    let rows = rows.into_iter().chain(version);
+    rows.map(|(what, text)| format!("{what:<13} {text}\n")).collect()
 }

@@ -1,4 +1,4 @@
-//! What stands below the options.
+//! The text below the options.
 
 const STORES: &str = "\
 Stores:
@@ -6,84 +6,127 @@ Stores:
     root         /var/lib/leasehold/locks.db
     other users  $XDG_STATE_HOME/leasehold/locks.db,
                  else ~/.local/state/leasehold/locks.db
-  That file is per user, so DIFFERENT USERS DO NOT EXCLUDE EACH OTHER on the
-  default store, and different machines never do. Name a shared store for that.
+  Each user has a file of their own, so DIFFERENT USERS DO NOT EXCLUDE EACH OTHER
+  on the default store, and neither do different machines. Name a shared store for
+  that.
 ";
 
 const CODES: &str = "
 Exit codes:
-  64  bad usage: arguments, names, durations or URLs that can never work
+  64  bad usage: an argument, name, duration or URL that can never work
   69  the store cannot be reached or opened
   75  the lock was not acquired in time, or the store is in quarantine and grants
-      nothing yet (run --conflict-exit-code changes it); or a step of migrate has
-      to wait
-  79  the lock was lost, and COMMAND was ended for it
-  else COMMAND's own: its code, 128+n if signal n ended it, 126 if it cannot be
-  executed, 127 if it is not found
-  Each failure of leasehold's own is one line on stderr that starts 'leasehold:', as is the
-  note of 'run' that it waits for the end of a quarantine.
+      nothing yet (run --conflict-exit-code changes this code); or a step of
+      migrate must wait
+  79  the lock was lost, and COMMAND was ended
+  Otherwise that of COMMAND: its exit code, 128+n if signal n ended it, 126 if it
+  cannot be executed, 127 if it is not found.
+  leasehold reports each failure of its own in one line on stderr that starts with
+  'leasehold:'. 'run' also says there that it waits for the end of a quarantine. Warnings,
+  such as a renewal that failed and is tried again, are lines that start with a time.
+  --log-format json makes each of these lines a JSON object.
 
 Examples:
   leasehold run backup -- rsync -a /data host:/backup
   leasehold inspect backup
   leasehold --store sqlite:/srv/shared/locks.db list --json";
 
-/// What stands below the options: which stores there are, and what the exit codes mean.
+/// The text below the options: the stores and the exit codes.
 pub(super) fn epilogue() -> String {
     let urls: String = leasehold::store_urls().map(|url| format!("    {url}\n")).collect();
     format!("{STORES}  URLs that this build understands:\n{urls}{CODES}")
 }
 
 pub(super) const RUN: &str = "\
-COMMAND has stdin, stdout and stderr untouched, and in its environment
+COMMAND has the stdin, stdout and stderr of leasehold, and in its environment
   LEASEHOLD_NAME    the name that is locked
-  LEASEHOLD_TOKEN   the fencing token, higher with every grant of this name: give it
-                    to what you write to, and have it refuse a lower one
-  LEASEHOLD_OWNER   who holds the lock, as 'leasehold inspect' shows it
+  LEASEHOLD_TOKEN   the fencing token, higher with every grant of this name. Give it
+                    to the resource that COMMAND writes to, which should refuse a
+                    lower one
+  LEASEHOLD_OWNER   the holder's id, as 'leasehold inspect' shows it
+  LEASEHOLD_TOKENS  with --also: the tokens of NAME and of each --also, in the order
+                    given, with a space between; the variables above are of NAME
+  LEASEHOLD_PERMIT  with --permits: the permit, NAME/0 to NAME/N-1. Its token and its
+                    holder are above; the token says nothing of other permits
 
-Signals sent to leasehold are passed on to COMMAND. When the lock is lost (the
-store did not answer for a whole lease, leasehold was paused for longer than that, or
-'leasehold release --force' took it away), all processes that COMMAND started get
-SIGTERM, then SIGKILL after the grace time, and the exit code is 79. They are killed
-too if leasehold itself is killed; the lock is then free within one lease. What COMMAND
-leaves running in the background when it ends is not covered by the lock.
+With --also, leasehold takes all of the locks or none, and in the order of their names:
+two jobs that name the same locks in opposite orders do not wait for each other. --wait
+is for all of them together. If one is lost, COMMAND is ended.
 
-leasehold cannot end a process of another user. A COMMAND that becomes one, as through
-sudo or another set-user-ID program, goes on when the lock is lost, and when leasehold is
-killed. Start leasehold as that user: 'sudo leasehold run backup -- COMMAND', and not
-'leasehold run backup -- sudo COMMAND'.
+With --permits N, N jobs run at a time. All jobs of NAME must have the same N: otherwise
+the largest counts. Do not use NAME, or NAME/0 to NAME/N-1, as other locks.
 
-COMMAND does not have LEASEHOLD_STORE in its environment, since that may hold a password;
---pass-store gives it the store's URL there. Others on this machine can read a command
-line: a URL with a password belongs in LEASEHOLD_STORE and not behind --store.
+leasehold passes signals on to COMMAND. The lock is lost if the store did not answer
+for a whole lease, if leasehold was paused for longer than that, or if 'leasehold
+release --force' took it away. Then all processes that COMMAND started get SIGTERM,
+and SIGKILL after the grace time, and the exit code is 79. If leasehold itself is
+killed, they are killed too, and the lock is free within one lease. If COMMAND leaves
+processes in the background when it ends, the lock does not cover them.
+
+leasehold cannot end a process of another user. If COMMAND becomes one, for example by
+sudo or another set-user-ID program, it continues after the lock is lost and after
+leasehold is killed. So start leasehold as that user:
+'sudo leasehold run backup -- COMMAND', not 'leasehold run backup -- sudo COMMAND'.
+
+COMMAND does not have LEASEHOLD_STORE in its environment, because it may hold a
+password. --pass-store gives COMMAND the store's URL there. Other users of this machine
+can read a command line, so put a URL with a password into LEASEHOLD_STORE or into a
+file for --store-file, not after --store.
 
 A store that has lost its data grants nothing until all leases that it may have given
-are over: the quarantine, which begins with the first request after the loss. leasehold
-says so and waits for its end, --quarantine-wait at most; only then it tries, and --wait
-and --at-least begin to count. All machines that start the job meanwhile try at the
-same moment. One of them gets the lock; a job that is over before the others have tried
-needs --at-least, as it does for machines whose clocks differ.
+are over. This quarantine begins with the first request after the loss. leasehold says
+so and waits for its end, at most for --quarantine-wait. Then it asks for the lock, and
+--wait and --at-least begin. All machines that start the job during a quarantine ask at
+the same moment, and one gets the lock. If the job may end before the others have
+asked, use --at-least, as for machines whose clocks differ.
 
 Examples:
   leasehold run backup -- rsync -a /data host:/backup
   leasehold run --wait 30s --lease 20s deploy -- ./deploy.sh production
   leasehold run --conflict-exit-code 0 nightly -- ./nightly  # fine if it runs already
+  leasehold run --permits 3 exports -- ./export              # at most three at a time
+  leasehold run account/17 --also account/4 -- ./transfer
   leasehold run report -- sh -c 'echo my token is $LEASEHOLD_TOKEN'
 
 Exit codes: see 'leasehold --help'.";
 
-pub(super) const MIGRATE: &str = "\
-Processes are restarted one by one, at any pace, through these store URLs:
-  FROM                            as before
-  migrate:old?from=FROM&to=TO     uses FROM, and is seen
-  migrate:both?from=FROM&to=TO    holds each lock in both stores
-  migrate:new?from=FROM&to=TO     uses TO, and is seen
-  TO                              done
-where FROM and TO have %25 for % and %26 for &. Each step begins when all processes have
-made the one before; to go back, take the same steps the other way.
+pub(super) const HOLD: &str = "\
+For a script that cannot start its work as one COMMAND. leasehold acquires the lock,
+prints the fencing token on stdout, and holds the lock until its stdin ends. Then it
+releases the lock and exits with 0. If the script ends in any way, its end of the pipe
+is closed, so the lock is released then, too.
 
-  status  shows who is in which phase, and what may come next
-  next    tells the next step towards TO, or exits with 75 while it has to wait
+A signal that asks leasehold to end (HUP, INT, QUIT, TERM) also releases the lock; the
+exit code is 128+n. If stdin ends before the lock is acquired, leasehold stops waiting
+and exits with 75. If the lock is lost, leasehold writes why and exits with 79: its
+stdout ends. NOTHING ENDS THE SCRIPT'S WORK THEN. 'leasehold run' does that.
+
+With --also it prints the tokens of NAME and of each --also on one line, in the order
+given. With --permits it prints the token and the permit, such as '7 exports/0'.
+
+stdin must be a pipe, a socket or a terminal. A process that a script starts with '&'
+has /dev/null there, which has ended already, so it is refused: use a coprocess.
+
+Example, in bash:
+  coproc LOCK { leasehold hold nightly; }
+  read -r token <&\"${LOCK[0]}\" || exit 1    # not acquired
+  ./work --fencing-token \"$token\"
+  exec {LOCK[1]}>&-                          # releases
+
+Exit codes: see 'leasehold --help'.";
+
+pub(super) const MIGRATE: &str = "\
+Restart the processes one by one, at any pace, with these store URLs in turn:
+  FROM                            as before
+  migrate:old?from=FROM&to=TO     uses FROM, and is seen here
+  migrate:both?from=FROM&to=TO    holds each lock in both stores
+  migrate:new?from=FROM&to=TO     uses TO, and is seen here
+  TO                              done
+In FROM and TO write %25 for % and %26 for &. Begin a step when all processes have made
+the step before. To go back, take the same steps in the other order.
+
+  status  shows the phase of each process, and the next steps
+  next    tells the next step towards TO, or exits with 75 while it must wait
   back    the same towards FROM
 
-A process that uses FROM or TO itself is not seen. docs/migration.md tells more.";
+A process with the URL FROM or TO is not seen here. docs/migration.md says more.";

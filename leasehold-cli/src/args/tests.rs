@@ -40,21 +40,30 @@ fn clap_finds_no_fault_in_the_definition() {
 #[test]
 fn the_defaults_are_those_of_the_manual() {
     let run = run(&["backup", "--", "true"]);
-    assert_eq!(run.lease, Duration::from_secs(10));
-    assert_eq!(run.wait, Wait::AtMost(Duration::ZERO));
-    assert_eq!(run.quarantine_wait, None);
-    assert_eq!(run.at_least, Duration::ZERO);
+    assert_eq!(run.lock.lease, Duration::from_secs(10));
+    assert_eq!(run.lock.wait, Wait::AtMost(Duration::ZERO));
+    assert_eq!(run.lock.quarantine_wait, None);
+    assert_eq!(run.lock.at_least, Duration::ZERO);
     assert_eq!(run.grace, Duration::from_secs(10));
-    assert_eq!(run.conflict_exit_code, 75);
-    assert_eq!(run.name.as_str(), "backup");
+    assert_eq!(run.lock.conflict_exit_code, 75);
+    assert_eq!(run.lock.name.as_str(), "backup");
     assert_eq!(run.command, ["true"]);
 }
 
 #[test]
 fn what_follows_the_dashes_belongs_to_the_command() {
     let run = run(&["--wait", "forever", "n", "--", "sh", "-c", "x", "--", "--wait", "0s"]);
-    assert_eq!(run.wait, Wait::Forever);
+    assert_eq!(run.lock.wait, Wait::Forever);
     assert_eq!(run.command, ["sh", "-c", "x", "--", "--wait", "0s"]);
+}
+
+#[test]
+fn several_locks_are_named_in_their_order() {
+    let run = run(&["b", "--also", "a", "--also=c", "--", "true"]);
+    let names: Vec<_> = run.lock.names().map(|name| name.as_str()).collect();
+    assert_eq!((names, run.lock.permits), (vec!["b", "a", "c"], None));
+    let most = leasehold::Semaphore::MOST_PERMITS;
+    assert!(help(&["run", "--help"]).contains(&format!("1 to {most}")));
 }
 
 #[test]
@@ -78,8 +87,8 @@ fn bad_values_are_named_with_what_is_allowed() {
 fn a_bad_name_is_named_once_and_with_what_is_allowed() {
     let long = "x".repeat(256);
     for (name, words) in [
-        ("", ["\"\"", "1 to 255"]),
-        (&long, ["256 bytes", "1 to 255"]),
+        ("", ["\"\"", "between 1 and 255"]),
+        (&long, ["256 bytes", "between 1 and 255"]),
         ("a\n\nUsage: b", ["'\\n'", "without control characters"]),
         ("a\u{1b}[2Jb", ["'\\u{1b}'", "without control characters"]),
     ] {
@@ -96,7 +105,7 @@ fn a_bad_name_is_named_once_and_with_what_is_allowed() {
     let bytes = OsString::from_vec(vec![b'a', 0xff]);
     let args = ["leasehold".into(), "inspect".into(), bytes];
     let failure = parse(args).unwrap_err();
-    assert!(failure.message.contains("\"a\\xFF\" is not UTF-8"), "{failure}");
+    assert!(failure.message.contains("\"a\\xFF\" must be UTF-8"), "{failure}");
 }
 
 #[test]
@@ -132,7 +141,7 @@ fn what_is_missing_is_named() {
 fn the_help_says_that_users_do_not_exclude_each_other() {
     assert!(help(&["--help"]).contains("DIFFERENT USERS DO NOT EXCLUDE EACH OTHER"));
     let run = help(&["run", "--help"]);
-    assert!(run.replace('\n', " ").contains("of this user's"), "{run}");
+    assert!(run.replace('\n', " ").contains("of this user"), "{run}");
     assert!(run.contains("[default: 10s]"), "{run}");
     assert!(run.contains("sudo leasehold run backup -- COMMAND"), "{run}");
     assert!(help(&["--version"]).starts_with("leasehold "));
@@ -140,7 +149,13 @@ fn the_help_says_that_users_do_not_exclude_each_other() {
 
 #[test]
 fn no_help_line_is_wider_than_a_terminal() {
-    for args in [&["--help"][..], &["run", "--help"], &["init", "--help"], &["run", "-h"]] {
+    for args in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["init", "--help"],
+        &["run", "-h"],
+        &["hold", "--help"],
+    ] {
         for line in help(args).lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }
@@ -149,51 +164,138 @@ fn no_help_line_is_wider_than_a_terminal() {
 
 #[test]
 fn a_store_that_would_be_ignored_is_refused() {
+    let migrate = ["migrate", "status", "--from", "a:", "--to", "b:"];
     for (args, part) in [
-        (&["--store", "memory:", "compare"][..], "named behind it"),
-        (&["compare", "--store=memory:", "sqlite:x"], "named behind it"),
-        (
-            &["migrate", "status", "--from", "a:", "--to", "b:", "--store", "memory:"],
-            "--from and --to",
-        ),
+        ([&migrate[..], &["--store", "memory:"]].concat(), "--from and --to"),
+        ([&["--store-file", "f"], &migrate[..]].concat(), "--from and --to"),
+        (vec!["man", "--store", "memory:"], "no store"),
+        (vec!["--store-file=f", "completions", "bash"], "no store"),
+        (vec!["--store", "memory:", "--store-file", "f", "list"], "once"),
+        ([&migrate[..], &["--to-file", "f"]].concat(), "--to-file"),
     ] {
-        assert!(refused(args).contains(part), "{}", refused(args));
+        assert!(refused(&args).contains(part), "{}", refused(&args));
     }
 }
 
 #[test]
+fn a_migration_may_name_its_stores_in_files() {
+    let args = ["leasehold", "migrate", "next", "--from-file", "a", "--to", "memory:"];
+    assert!(parse(args).is_ok());
+    assert!(refused(&["migrate", "next", "--to-file", "b"]).contains("--from"));
+}
+
+#[test]
 fn help_does_not_offer_a_store_that_would_be_refused() {
-    for action in ["migrate", "compare"] {
+    for action in ["migrate", "completions", "man"] {
         for how in ["--help", "-h"] {
             let text = help(&[action, how]);
             assert!(!text.contains("--store"), "{text}");
         }
     }
-    assert!(help(&["list", "--help"]).contains("--store"));
+    assert!(help(&["list", "--help"]).contains("--store-file"));
 }
 
-/// What the docs have a reader type, but for what stands in brackets.
+/// What the docs have a reader type, or write into a crontab, a unit of systemd or a CronJob; but not a summary with
+/// optional parts in brackets.
 #[test]
 fn the_commands_of_the_docs_are_understood() {
     let docs = [
         include_str!("../../../README.md"),
+        include_str!("../../../docs/cli.md"),
         include_str!("../../../docs/choosing-a-backend.md"),
         include_str!("../../../docs/migration.md"),
+        include_str!("../../../docs/several-locks.md"),
     ];
     let mut understood = 0;
-    for line in docs.iter().flat_map(|doc| doc.lines()).filter(|line| !line.contains('[')) {
+    for line in docs.iter().flat_map(|doc| doc.lines()) {
         let command = line.split(" #").next().unwrap_or_default();
-        let args = match command.split_once("leasehold ") {
-            // A line of a crontab begins with its time.
-            Some((before, args)) if before.is_empty() || before.starts_with("0 2 ") => args,
-            _ if command.starts_with("cargo run") && !command.contains("conformance") => {
-                command.split_once(" -- ").map_or("", |(_, args)| args)
+        if command.starts_with("leasehold ") && command.contains('[') {
+            continue;
+        }
+        let words: Vec<String> = match command.split_once("leasehold ") {
+            // A line of a crontab begins with its time, one of a systemd unit with the path.
+            Some((before, args))
+                if before.is_empty()
+                    || before.starts_with("0 2 ")
+                    || before.starts_with("ExecStart=") =>
+            {
+                args.split_whitespace().map(str::to_owned).collect()
             }
-            _ => continue,
+            _ => match command.split_once("command: [\"leasehold\", ") {
+                Some((_, list)) => list
+                    .trim_end_matches(']')
+                    .split(", ")
+                    .map(|word| word.trim_matches('"').to_owned())
+                    .collect(),
+                None if command.starts_with("cargo run") && command.contains(" -- run ") => {
+                    let (_, args) = command.split_once(" -- ").unwrap();
+                    args.split_whitespace().map(str::to_owned).collect()
+                }
+                None => continue,
+            },
         };
-        let parsed = parse(["leasehold"].into_iter().chain(args.split_whitespace()));
+        let parsed = parse(["leasehold".to_owned()].into_iter().chain(words));
         assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
         understood += 1;
     }
-    assert_eq!(understood, 5, "where are they?");
+    assert!(understood >= 14, "only {understood} commands were found");
+}
+
+/// Words of a command line, and a URL with a password, which may stand in any place by mistake.
+const WORDS: &[&str] = &[
+    "run",
+    "init",
+    "list",
+    "inspect",
+    "release",
+    "check",
+    "schema",
+    "migrate",
+    "status",
+    "hold",
+    "man",
+    "--store-file",
+    "--store",
+    "--store=",
+    "--lease",
+    "--wait",
+    "--at-least",
+    "--permits",
+    "--also",
+    "--grace",
+    "--json",
+    "--force",
+    "--from",
+    "--to",
+    "--first-use",
+    "--longest-lease",
+    "--",
+    "-",
+    "=",
+    " ",
+    "10s",
+    "forever",
+    "nightly",
+    "sqlite:locks.db",
+    "redis://:hunter2@h",
+    "\n",
+];
+
+#[test]
+fn a_password_in_a_mistyped_option_is_not_repeated() {
+    let text = refused(&["--storeredis://:hunter2@h=", "list"]);
+    assert!(text.contains("***") && !text.contains("hunter2"), "{text}");
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_arguments_are_understood_or_refused_in_one_line_without_a_password(
+        args in proptest::collection::vec(lock_core::test_util::soup(WORDS), 0..8),
+    ) {
+        if let Err(failure) = parse(["leasehold".to_owned()].into_iter().chain(args)) {
+            assert_eq!(failure.code, USAGE);
+            assert!(!failure.message.contains('\n'), "{failure}");
+            assert!(!failure.message.contains("hunter2"), "{failure}");
+        }
+    }
 }

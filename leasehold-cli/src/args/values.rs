@@ -1,11 +1,11 @@
-//! What the values of options may be, and what is said of others.
+//! The values that options may have, and the messages for all others.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use leasehold::{ErrorKind, LockName, StoreUrl};
+use leasehold::{ErrorKind, LockName, Semaphore, StoreUrl};
 
 /// How long to wait for the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,19 +23,20 @@ pub(super) struct Refused(pub(super) String);
 
 pub(super) fn name() -> impl TypedValueParser<Value = LockName> {
     OsStringValueParser::new().try_map(|name| match name.to_str() {
-        // It would be kept in the store, and shown to all who list its locks.
+        // The store would keep it, and show it to all clients that list its locks.
         _ if is_store(name.as_os_str()) => Err(misplaced("the lock NAME")),
         Some(name) => LockName::new(name).map_err(|error| Refused(error.to_string())),
-        None => Err(Refused(format!("lock name {name:?} is not UTF-8; allowed is only UTF-8"))),
+        None => Err(Refused(format!("lock name {name:?} must be UTF-8"))),
     })
 }
 
-/// The path of a file.
-pub(super) fn file() -> impl TypedValueParser<Value = PathBuf> {
+/// A parser for the path of a file. It refuses the URL of a store.
+#[must_use]
+pub fn file() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(|file| check_path(&file, "FILE").map(|()| file.into()))
 }
 
-/// Refuses a path that is a URL; `place` is what it stands for.
+/// Refuses a path that is a URL; `place` names the option.
 pub(super) fn check_path(path: &OsStr, place: &str) -> Result<(), Refused> {
     if path.to_string_lossy().contains("://") || is_store(path) {
         return Err(misplaced(place));
@@ -43,10 +44,10 @@ pub(super) fn check_path(path: &OsStr, place: &str) -> Result<(), Refused> {
     Ok(())
 }
 
-/// What is said of a URL in a wrong place, without repeating it.
+/// The message about a URL in a wrong place, without repeating it.
 fn misplaced(place: &str) -> Refused {
     Refused(format!(
-        "{place} looks like the URL of a store, which may hold a password; the store is named by --store or \
+        "{place} looks like the URL of a store, which may hold a password; name the store with --store or \
          LEASEHOLD_STORE"
     ))
 }
@@ -54,7 +55,7 @@ fn misplaced(place: &str) -> Refused {
 /// Whether a text is the URL of a store, or has a login: names such as `mail:me@host` and `https://host/@me` are
 /// neither.
 fn is_store(text: &OsStr) -> bool {
-    // Without what a file's end of line may have left there.
+    // Without a file's end of line.
     let text = text.to_string_lossy().trim().replace(char::is_control, "");
     let Some((_, rest)) = text.split_once(':') else { return false };
     let host = rest.strip_prefix("//").and_then(|rest| rest.split(['/', '?', '#']).next());
@@ -80,10 +81,23 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| "expected a number with a unit, such as 500ms, 10s or 2min".to_owned())
 }
 
-pub(super) fn positive(text: &str) -> Result<Duration, String> {
+/// Parses a duration that is longer than zero, such as `10s`.
+///
+/// # Errors
+///
+/// What is expected.
+pub fn positive(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("must be longer than zero, such as 500ms, 10s or 2min".to_owned()),
         duration => Ok(duration),
+    }
+}
+
+pub(super) fn permits(text: &str) -> Result<u32, String> {
+    let most = Semaphore::MOST_PERMITS;
+    match text.parse() {
+        Ok(permits) if (1..=most).contains(&permits) => Ok(permits),
+        _ => Err(format!("must be between 1 and {most}")),
     }
 }
 

@@ -1,24 +1,21 @@
-//! leasehold's handle on a running job: the small parent and the socket to it.
+//! leasehold's handle on a running job: the job reaper and the socket to it.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
 
 use super::signals::Signals;
 use super::tree::{self, Process};
 use super::wire::{Order, Report, Wire, greet};
-use super::{ChildSpec, LAST_WAIT, OURSELVES, small_parent};
+use super::{ChildSpec, OURSELVES, job_reaper};
+use crate::tunables::{KILL_LOOKS, KILL_POLL};
 
-/// How often it is looked for what has outlived SIGKILL: of the end of a process that is not our child
-/// nobody is told.
-const LOOK: Duration = Duration::from_millis(5);
-
-/// A job that runs. Dropping it closes the socket, upon which the small parent kills the job.
+/// A job that runs. Dropping it closes the socket, upon which the job reaper kills the job.
 pub(super) struct Job {
     parent: Child,
     /// The same as it was at first: nothing of the job is older.
@@ -30,11 +27,11 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Starts the small parent, which starts COMMAND: in the process group `shared`, else in one
+    /// Starts the job reaper, which starts COMMAND: in the process group `shared`, else in one
     /// of its own.
     pub(super) fn start(spec: &ChildSpec, shared: Option<Pid>) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
-        // What the small parent leaves behind, should it be killed, becomes ours.
+        // If the job reaper is killed, the processes that it leaves behind become ours.
         set_child_subreaper(Some(getpid()))?;
         let mut command = Command::new(OURSELVES);
         for name in &spec.env_remove {
@@ -42,12 +39,12 @@ impl Job {
         }
         let parent = command
             .arg0("leasehold")
-            .arg(small_parent::ARG)
+            .arg(job_reaper::ARG)
             .arg(&spec.program)
             .args(&spec.args)
             .envs(spec.env.iter().map(|(key, value)| (key, value)))
             .stdin(OwnedFd::from(theirs))
-            // Out of reach of the terminal and of whoever signals our group.
+            // Out of reach of the terminal and of signals to our group.
             .process_group(0)
             .spawn()?;
         let group = shared.map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
@@ -56,7 +53,7 @@ impl Job {
         Ok(Self { parent, first, wire: Wire::new(ours)?, group: None, shared: shared.is_some() })
     }
 
-    /// The next report; `None` if the small parent is gone. Cancel safe.
+    /// The next report; `None` if the job reaper is gone. Cancel safe.
     pub(super) async fn report(&mut self) -> Option<Report> {
         let report = self.wire.receive().await;
         if let (Some(Report::Started(pid)), false) = (report, self.shared) {
@@ -89,30 +86,32 @@ impl Job {
         }
     }
 
-    /// Kills all of the job: the last resort when the small parent was killed. Tells how many processes
+    /// Kills all of the job: the last resort when the job reaper was killed. Tells how many processes
     /// outlived it.
     ///
     /// COMMAND itself has died of its parent-death signal. Its id could in theory belong to
     /// somebody else by now; that takes a wrap of all process ids within a moment.
     pub(super) async fn kill(&self) -> u64 {
-        let deadline = Instant::now() + LAST_WAIT;
+        let mut looks = 0;
         loop {
             if let Some(group) = self.group {
                 let _ = kill_process_group(group, Signal::KILL);
             }
             let left = self.first.as_ref().map(|first| tree::below_since(getpid(), first));
             let left = left.unwrap_or_default();
-            if left.is_empty() || Instant::now() >= deadline {
+            // Counted and not timed: if the machine stood still meanwhile, nobody has been signalled.
+            if left.is_empty() || looks >= KILL_LOOKS {
                 return left.len() as u64;
             }
+            looks += 1;
             for process in &left {
                 process.signal(Signal::KILL);
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(KILL_POLL).await;
         }
     }
 
-    /// Lets the small parent go, and leaves no zombie.
+    /// Lets the job reaper go, and leaves no zombie.
     pub(super) async fn finish(mut self) {
         self.wire.send(Order::Done).await;
         // It leaves at once, so this does not hold up the runtime.

@@ -1,4 +1,4 @@
-//! The last step before COMMAND: a process that ties its life to the small parent's, then becomes
+//! The last step before COMMAND: a process that ties its life to the job reaper's, then becomes
 //! COMMAND.
 
 use std::ffi::OsString;
@@ -11,10 +11,10 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::exit::{self, CANNOT_EXECUTE, NOT_FOUND};
 
-/// The hidden first argument; then the small parent's process id, COMMAND and its arguments.
+/// The hidden first argument; then the job reaper's process id, COMMAND and its arguments.
 pub(super) const ARG: &str = "__launch";
 
-/// Does not return where all is well.
+/// Does not return if COMMAND starts.
 pub(super) fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = args.next().and_then(|id| id.to_str()?.parse().ok()).and_then(Pid::from_raw);
     let (Some(parent), Some(program)) = (parent, args.next()) else {

@@ -3,27 +3,27 @@
 //! # Three processes
 //!
 //! ```text
-//! leasehold ── small parent ── COMMAND ── whatever COMMAND starts
+//! leasehold ── job reaper ── COMMAND ── whatever COMMAND starts
 //! ```
 //!
-//! *leasehold* holds the lock and its lease. The *small parent* is our own executable started once
-//! more (so that no code runs between fork and exec, which would need `unsafe`). It starts COMMAND
-//! and stays, as the one process whose only duty is to end the job:
+//! *leasehold* holds the lock and its lease. The *job reaper* is our own executable, started once
+//! more (code between fork and exec would need `unsafe`). It starts COMMAND and stays. Its only duty is
+//! to end the job:
 //!
-//! - It holds one end of a socket whose other end only leasehold holds. However leasehold ends, be
-//!   it SIGKILL, the kernel closes that socket, and the small parent then kills the whole job.
-//! - It is a *child subreaper*: what COMMAND leaves behind becomes its child and not init's. So all
-//!   that COMMAND ever started stays one tree below it, also what called `setsid` or `daemon`, and
-//!   the tree is empty exactly when `wait` says that there are no children. A parent-death signal
-//!   alone would end only COMMAND itself.
-//! - It sits in a process group of its own: neither the terminal nor a signal to a group reaches
-//!   it, and signals other than SIGKILL and SIGSTOP do nothing to it.
+//! - It holds one end of a socket whose other end only leasehold holds. If leasehold ends in any way,
+//!   also by SIGKILL, the kernel closes that socket, and the job reaper kills the whole job.
+//! - It is a *child subreaper*: a process that COMMAND leaves behind becomes its child, not init's. So
+//!   the whole job stays one tree below it, also processes that called `setsid` or `daemon`, and the
+//!   tree is empty exactly when `wait` reports no children. A parent-death signal alone would end
+//!   only COMMAND itself.
+//! - It has a process group of its own: neither the terminal nor a signal to a group reaches it, and
+//!   signals other than SIGKILL and SIGSTOP do nothing to it.
 //!
-//! In case that the small parent itself is killed, COMMAND carries a parent-death signal for it. It
-//! is set by our executable a third time, just before that *becomes* COMMAND (`launch`). The kernel
-//! drops this signal where COMMAND is set-user-id. What else the job has started becomes a child of
-//! leasehold, which is a subreaper too, and kills it before it gives the lock back. Only if somebody
-//! kills both leasehold and the small parent at the same moment may grandchildren live on.
+//! If the job reaper itself is killed, COMMAND gets a parent-death signal. A third start of our
+//! executable sets this signal, just before it *becomes* COMMAND (`launch`). The kernel drops it if
+//! COMMAND is set-user-id. The other processes of the job become children of leasehold, which is a
+//! subreaper too, and kills them before it releases the lock. Only if somebody kills both leasehold and
+//! the job reaper at the same moment may grandchildren live on.
 //!
 //! # Groups and terminals
 //!
@@ -34,18 +34,18 @@
 //!
 //! # What ends when
 //!
-//! - COMMAND ends: its status is passed on at once. What it left running in the background goes
-//!   on, as under any shell; the lock does not cover it.
+//! - COMMAND ends: its status is passed on at once. Its background processes continue, as under any
+//!   shell; the lock does not cover them.
 //! - The lock is lost: the whole job, background processes and all, gets SIGTERM (and SIGCONT, so
 //!   that a stopped one can act on it), then SIGKILL after the grace time, in which signals are passed on
 //!   as before.
 //! - leasehold dies, panics, or drops the future of [`run`]: the whole job gets SIGKILL.
 
 mod job;
+mod job_reaper;
 mod launch;
 mod shell;
 mod signals;
-mod small_parent;
 mod tree;
 mod wire;
 
@@ -58,12 +58,13 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+pub use crate::ended::Ended;
 pub use signals::Signals;
 
 use job::Job;
 use wire::Report;
 
-/// The command to run and what it is given besides its arguments.
+/// The command to run, its arguments and its environment.
 ///
 /// Standard input, output and error are those of this process, untouched; so is the working
 /// directory.
@@ -77,30 +78,6 @@ pub struct ChildSpec {
     pub env_remove: Vec<OsString>,
     /// Environment variables set besides the inherited ones.
     pub env: Vec<(OsString, OsString)>,
-}
-
-/// How the job came to its end.
-#[derive(Debug)]
-pub enum Ended {
-    /// COMMAND ended by itself with this exit code. 126 and 127 may also mean that it could not be
-    /// executed, as in a shell; the line on stderr has then been written.
-    Exited(u8),
-    /// A signal with this number ended COMMAND.
-    Signalled(i32),
-    /// The lock was lost and the job was ended for it.
-    Lost {
-        /// What the `lost` future said.
-        reason: String,
-        /// How many processes outlived SIGKILL: those of another user, or hanging in the kernel.
-        left: u64,
-    },
-    /// The small parent was killed, and the job with it.
-    Unwatched {
-        /// How many processes outlived that, as for a lost lock.
-        left: u64,
-    },
-    /// No process could be started at all; nothing has run.
-    NotStarted(io::Error),
 }
 
 /// Runs the job to its end.
@@ -151,7 +128,7 @@ pub async fn run(
     ended
 }
 
-/// Does the small parent's part, if this process was started for it.
+/// Does the job reaper's part, if this process was started for it.
 ///
 /// Must be the first thing in `main`, before any thread is started: [`run`] starts the running
 /// executable again and relies on this call. `None` means that this is an ordinary start.
@@ -159,15 +136,11 @@ pub async fn run(
 pub fn reentered() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
     match args.next()?.to_str()? {
-        small_parent::ARG => Some(small_parent::main(args)),
+        job_reaper::ARG => Some(job_reaper::main(args)),
         launch::ARG => Some(launch::main(args)),
         _ => None,
     }
 }
-
-/// How long to wait for processes that SIGKILL did not end at once. They belong to another user or
-/// hang in the kernel, and may do so for ever.
-const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// Our own executable, for starting it again.
 ///

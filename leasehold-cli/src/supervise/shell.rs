@@ -1,9 +1,9 @@
-//! Stands in for a rule of the kernel that the small parent switches off.
+//! Replaces a rule of the kernel that the job reaper switches off.
 //!
-//! When a shell dies, the kernel hangs up on its stopped jobs and continues them, or they would
-//! stay stopped for ever. It takes a process group for such a job when no member has a parent in
-//! another group of the session; the small parent is just that to the group which COMMAND shares
-//! with leasehold. So the small parent watches the shell itself.
+//! When a shell dies, the kernel sends SIGHUP to its stopped jobs and continues them. Otherwise they would
+//! stay stopped for ever. The kernel does this for a process group in which no member has a parent in
+//! another group of the session. The job reaper is such a parent for the group that COMMAND shares with
+//! leasehold, so the rule does not apply. The job reaper watches the shell instead.
 
 use std::os::fd::OwnedFd;
 use std::thread;

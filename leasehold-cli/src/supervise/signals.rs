@@ -1,21 +1,21 @@
 //! The signals that leasehold takes for its job, and which of them to pass on.
 //!
-//! Most signals come from one of two sides. A terminal gives its signals (Ctrl-C, Ctrl-\, hang-up,
-//! a new size) to every process of the foreground group, so a COMMAND in our group has them already:
-//! the kernel says so by giving itself as the sender. Whoever calls `kill` means leasehold as the
-//! stand-in for COMMAND, so that is passed on. (A `kill` to the whole *group* cannot be told from
-//! one to us alone: a COMMAND in our group then gets the signal twice.)
+//! A signal comes from the terminal or from a process. A terminal gives its signals (Ctrl-C, Ctrl-\,
+//! hang-up, a new size) to each process of the foreground group. So a COMMAND in our group has them
+//! already; the kernel then names itself as the sender. A process that calls `kill` on leasehold means
+//! COMMAND, so leasehold passes that signal on. (A `kill` to the whole *group* looks the same: a COMMAND
+//! in our group then gets the signal twice.)
 //!
-//! Two cases where the kernel is the sender and yet COMMAND has nothing: it leads a group of its
-//! own; or the terminal hangs up and we are the session's leader, who alone is told.
+//! In two cases the kernel is the sender and COMMAND has not got the signal: COMMAND leads a group of its
+//! own; or the terminal hangs up and we lead the session, since only the leader is told.
 //!
 //! Signals that were ignored when leasehold started (`nohup`; jobs that a script starts with `&`)
 //! stay ignored, for leasehold and for COMMAND.
 //!
-//! Stopping: in a terminal Ctrl-Z stops COMMAND and leasehold alike, so the lock is renewed no more;
-//! continued after the lease has run out, leasehold finds the lock lost and ends the job. Without a
-//! terminal SIGTSTP is passed on and leasehold goes on: the job is suspended, the lock stays held.
-//! Not covered: that COMMAND stops only itself, in a terminal, is not noticed by the shell.
+//! Stopping: in a terminal Ctrl-Z stops COMMAND and leasehold, so the lock is not renewed. If leasehold
+//! continues after the end of the lease, it finds the lock lost and ends the job. Without a terminal
+//! leasehold passes SIGTSTP on and continues: the job is suspended, the lock stays held. Not covered: if
+//! COMMAND stops only itself, in a terminal, the shell does not notice.
 
 use std::fs;
 use std::io;
@@ -38,10 +38,10 @@ const FORWARDED: [i32; 9] =
 /// Those that end a leasehold which has no job yet.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
-/// Wakes the small parent whenever a process has died.
+/// Wakes the job reaper whenever a process has died.
 pub(super) type Deaths = SignalsInfo<SignalOnly>;
 
-/// To whom a forwarded signal goes.
+/// The processes that get a forwarded signal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// The job as far as a terminal would reach it: COMMAND's process group.
@@ -50,9 +50,9 @@ pub(super) enum Reach {
     Command,
 }
 
-/// SIGUSR1 and SIGUSR2 mean what COMMAND says they mean, and kill its helpers that say nothing. The
-/// others are those of a terminal, and SIGTERM: if that ended only, say, a shell, then the program
-/// that this waits for would run on without the lock.
+/// SIGUSR1 and SIGUSR2 go to COMMAND alone: it defines what they mean, and they kill helpers that have
+/// no handler. The others are those of a terminal, and SIGTERM. If SIGTERM ended only a shell, say, the
+/// program that the shell waits for would continue without the lock.
 pub(super) fn reach(signal: i32) -> Reach {
     if matches!(signal, SIGUSR1 | SIGUSR2) { Reach::Command } else { Reach::Job }
 }
@@ -75,7 +75,7 @@ impl Terminal {
         Self { shared: group.filter(|_| there), leader: session == Some(getpid()) }
     }
 
-    /// What the job still has to be given for a signal that has reached us.
+    /// The signals that the job must still get for a signal that has reached us.
     fn for_job(self, signal: i32, from_kernel: bool) -> Option<i32> {
         if self.shared.is_none() || !from_kernel {
             return Some(signal);
@@ -84,7 +84,7 @@ impl Terminal {
             SIGHUP if self.leader => Some(SIGHUP),
             // It has the hang-up, but if it is stopped cannot act on it. The kernel continues
             // stopped jobs that have lost their shell; ours it does not take for one, because the
-            // small parent, in another group of the session, looks like a shell to it.
+            // job reaper, in another group of the session, looks like a shell to it.
             SIGHUP | SIGCONT => Some(SIGCONT),
             _ => None,
         }
@@ -152,7 +152,7 @@ impl Signals {
     }
 }
 
-/// The small parent's share: it wakes when a process dies, and takes all other signals without
+/// The job reaper's share: it wakes when a process dies, and takes all other signals without
 /// acting on them. A handler and not `SIG_IGN`, since COMMAND would inherit that.
 pub(super) fn deaths() -> io::Result<Deaths> {
     let ignored = Ignored::at_start();

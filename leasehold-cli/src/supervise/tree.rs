@@ -31,8 +31,8 @@ enum State {
 }
 
 impl Process {
-    /// Sends it a signal, unless its id is another's by now. Failing is no news: either it is gone,
-    /// or it is another user's and nothing can be done.
+    /// Sends it a signal, unless another process has its id now. A failure is ignored: the process is gone, or it
+    /// belongs to another user and nothing can be done.
     pub(super) fn signal(&self, signal: Signal) {
         match pidfd_open(self.pid, PidfdFlags::empty()) {
             // From here on the descriptor stands for one process; was it this one?
@@ -51,8 +51,8 @@ pub(super) fn below(root: Pid) -> Vec<Process> {
     select(root, all())
 }
 
-/// Those below `root` but for its children that are older than `child`, which it was given by whoever it
-/// was before an exec, and for what is below these.
+/// All living processes below `root`, without the children that are older than `child` and the processes below them:
+/// `root` had these before an exec.
 pub(super) fn below_since(root: Pid, child: &Process) -> Vec<Process> {
     select(root, without_older(root, child.born, all()))
 }
@@ -116,16 +116,19 @@ fn parse(stat: &str) -> Option<Process> {
     let (pid, rest) = stat.split_once(" (")?;
     let (_, rest) = rest.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
-    let state = match fields.next()? {
-        "Z" | "X" => State::Dead,
-        "T" => State::Stopped,
-        _ => State::Alive,
-    };
+    let state = fields.next()?;
     let parent = Pid::from_raw(fields.next()?.parse().ok()?);
     let group = Pid::from_raw(fields.next()?.parse().ok()?);
     let session = Pid::from_raw(fields.next()?.parse().ok()?);
-    // Field 22 of the line.
-    let born = fields.nth(15)?.parse().ok()?;
+    // Fields 20 and 22 of the line.
+    let threads: u32 = fields.nth(13)?.parse().ok()?;
+    let born = fields.nth(1)?.parse().ok()?;
+    let state = match state {
+        // If only its first thread has ended, the others go on.
+        "Z" | "X" if threads <= 1 => State::Dead,
+        "T" => State::Stopped,
+        _ => State::Alive,
+    };
     Some(Process { pid: Pid::from_raw(pid.parse().ok()?)?, parent, group, session, born, state })
 }
 
@@ -147,6 +150,22 @@ mod tests {
         assert_eq!(process.session, Some(pid(9)));
         assert_eq!(process.born, 12345);
         assert_eq!(process.state, State::Alive);
+    }
+
+    #[test]
+    fn a_process_lives_as_long_as_any_of_its_threads() {
+        for (letter, threads, state) in [
+            ("Z", 1, State::Dead),
+            ("Z", 2, State::Alive),
+            ("X", 0, State::Dead),
+            ("T", 1, State::Stopped),
+            ("S", 3, State::Alive),
+        ] {
+            let line =
+                format!("42 (a) {letter} 7 8 9 0 -1 0 1 2 3 4 5 6 7 8 20 0 {threads} 0 12345 0");
+            let process = parse(&line).unwrap();
+            assert_eq!((process.state, process.born), (state, 12345), "{line}");
+        }
     }
 
     #[test]
@@ -198,7 +217,7 @@ mod tests {
             born,
             state: State::Alive,
         };
-        // The small parent is 5; 3 was there before, and 6 is a child that 3 has had since.
+        // The job reaper is 5; 3 was there before, and 6 is a child that 3 has had since.
         let all = vec![each(3, 2, 10), each(5, 2, 20), each(6, 3, 30), each(7, 5, 30)];
         let all = [all, vec![each(8, 2, 40)]].concat();
         let found = select(pid(2), without_older(pid(2), 20, all));

@@ -1,9 +1,9 @@
-//! What leasehold and the small parent say to each other.
+//! The messages between leasehold and the job reaper.
 //!
 //! Both sides are the same executable, so the frames need neither version nor flexibility: nine
-//! bytes, a tag and a number. The very first frame carries the job's standard input as a file
-//! descriptor: the socket itself comes to the small parent as *its* standard input, because that is
-//! the one way to hand a descriptor to a child without `unsafe` and without leaking it further.
+//! bytes, a tag and a number. The first frame carries the job's standard input as a file descriptor. The
+//! socket itself is the job reaper's standard input: this is the only way to give a descriptor to a
+//! child without `unsafe` and without leaking it further.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 
 const FRAME: usize = 9;
 
-/// What leasehold tells the small parent to do.
+/// Orders of leasehold to the job reaper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// Give the job this signal.
@@ -30,7 +30,7 @@ pub(super) enum Order {
     Done,
 }
 
-/// What the small parent tells leasehold.
+/// Reports of the job reaper to leasehold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Report {
     /// COMMAND runs under this process id.
@@ -49,7 +49,7 @@ pub(super) enum Report {
 pub(super) trait Message: Sized {
     /// Tag and number.
     fn parts(self) -> (u8, u64);
-    /// The inverse; `None` for what no version of us sends.
+    /// The inverse; `None` for bytes that no version of us sends.
     fn from_parts(tag: u8, number: u64) -> Option<Self>;
 }
 

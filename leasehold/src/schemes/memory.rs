@@ -11,7 +11,7 @@ static PROCESS: LazyLock<Memory> = LazyLock::new(Memory::new);
 
 pub(super) async fn open(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     if url.expose() != "memory:" {
-        let message = format!("{url} is no store; allowed is memory: with nothing behind it");
+        let message = format!("{url} is no store; it must be memory: with nothing after it");
         return Err(Error::new(ErrorKind::InvalidInput, message).at("memory", "connect"));
     }
     Ok(Arc::new(PROCESS.clone()))

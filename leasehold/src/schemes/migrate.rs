@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use lock_core::{Backend, Error, ErrorKind, Given, Migration, Phase};
+use backend_migration::{Migration, Phase};
+use lock_core::{Backend, Error, ErrorKind, SeenOptions};
 use percent_encoding::percent_decode_str;
 
 use crate::{StoreUrl, open as open_store};
@@ -31,7 +32,7 @@ pub(super) async fn open(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     }
 }
 
-/// Opens one of the two stores. Which of them it was, its own errors do not say.
+/// Opens one of the two stores, and names it in an error: the store's own errors do not.
 async fn open_side(side: &str, url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     open_store(url).await.map_err(|error| {
         let message = format!("the store {side:?} of a migration cannot be opened");
@@ -58,9 +59,9 @@ pub(crate) fn parse(url: &str) -> Result<(Phase, [StoreUrl; 2]), Error> {
         _ => return Err(refuse(FORM)),
     };
     let (mut from, mut to) = (None, None);
-    let mut given = Given::default();
+    let mut given = SeenOptions::default();
     for pair in query.split('&') {
-        let (side, place, value) = match pair.split_once('=') {
+        let (side, store, value) = match pair.split_once('=') {
             Some((side @ "from", value)) => (side, &mut from, value),
             Some((side @ "to", value)) => (side, &mut to, value),
             // Not repeated: where a URL was not encoded, it may be a part of a password.
@@ -68,11 +69,11 @@ pub(crate) fn parse(url: &str) -> Result<(Phase, [StoreUrl; 2]), Error> {
         };
         given.once(side)?;
         let text = percent_decode_str(value).decode_utf8().map_err(|_| refuse(FORM))?;
-        let store = StoreUrl::new(&*text)?;
-        if store.scheme() == "migrate" {
+        let opened = StoreUrl::new(&*text)?;
+        if opened.scheme() == "migrate" {
             return Err(refuse(FORM));
         }
-        *place = Some(store);
+        *store = Some(opened);
     }
     match (from, to) {
         (Some(from), Some(to)) => Ok((phase, [from, to])),

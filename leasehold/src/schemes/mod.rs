@@ -1,4 +1,4 @@
-//! Which URL schemes there are, and who opens them.
+//! The URL schemes, and the function that opens each.
 //!
 //! A backend is added by one line in the table below, one file beside this one, and a feature of the
 //! same name in `Cargo.toml`.
@@ -73,7 +73,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Scheme, Error> {
     let row = SCHEMES.iter().find(|row| row.names.contains(&name));
     let row = row.ok_or_else(|| {
         let message =
-            format!("unknown scheme {name:?} in the store URL; allowed are {}", allowed());
+            format!("unknown scheme {name:?} in the store URL; it must be one of {}", allowed());
         Error::new(ErrorKind::InvalidInput, message)
     })?;
     row.opener()?;

@@ -1,46 +1,78 @@
 //! The trait that a store implements, in the store's words: no policy lives here.
 
-mod operate;
+mod admin;
+mod checks;
 mod request;
-mod turn;
+mod waiter;
 
 use std::{fmt::Debug, future::pending, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
 pub use self::{
-    operate::{Cursor, Init, LockState, Page, StoreSettings},
+    admin::{Cursor, Init, LockState, Page, StoreSettings},
+    checks::{check_lease, check_record_version, check_span, check_token, whole_millis},
     request::{
-        Attempt, Busy, Grant, Holder, LossReason, Mode, Outcome, Quarantined, Renewal, Request,
-        check_lease, check_token,
+        Attempt, Busy, Grant, Holder, LossReason, Mode, Quarantined, ReleaseOutcome, Renewal,
+        Request,
     },
-    turn::{Enqueued, Signal, Turn},
+    waiter::{Enqueued, Signal, Waiter},
 };
 use crate::{Error, ErrorKind, FencingToken, Guarantees, Instant, LockName};
 
 /// How a grant is given back.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Release<'a> {
+#[non_exhaustive]
+pub struct ReleaseOptions<'a> {
     /// Keep the grant for this long instead of freeing it at once (a minimum hold).
     pub keep: Option<Duration>,
     /// The same process's next request, to be queued last, before the lock is handed over.
     pub next: Option<&'a Request>,
 }
 
+impl<'a> ReleaseOptions<'a> {
+    /// A release at once, with no next request.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { keep: None, next: None }
+    }
+
+    /// The same, which keeps the grant for this long, or frees it at once.
+    #[must_use]
+    pub fn with_keep(mut self, keep: impl Into<Option<Duration>>) -> Self {
+        self.keep = keep.into();
+        self
+    }
+
+    /// The same with this next request, or without one.
+    #[must_use]
+    pub fn with_next(mut self, next: impl Into<Option<&'a Request>>) -> Self {
+        self.next = next.into();
+        self
+    }
+}
+
 /// The answer to a release.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Released {
     /// Whether the owner held it.
-    pub outcome: Outcome,
-    /// The answer to [`Release::next`]; `None` where none was asked for, or the backend does not
+    pub outcome: ReleaseOutcome,
+    /// The answer to [`ReleaseOptions::next`]; `None` where none was asked for, or the backend does not
     /// carry it and the core is to enqueue it itself.
     pub next: Option<Enqueued>,
 }
 
 impl Released {
+    /// An answer with that to the next request.
+    #[must_use]
+    pub const fn new(outcome: ReleaseOutcome, next: Option<Enqueued>) -> Self {
+        Self { outcome, next }
+    }
+
     /// An answer that carries no next request.
     #[must_use]
-    pub const fn plain(outcome: Outcome) -> Self {
+    pub const fn plain(outcome: ReleaseOutcome) -> Self {
         Self { outcome, next: None }
     }
 }
@@ -51,19 +83,19 @@ impl Released {
 /// protocol, one atomic step per method. Every method has a time limit of its own inside the
 /// backend, so that it ends also when the store hangs.
 ///
-/// Wrappers must forward every method (`#![deny(clippy::missing_trait_methods)]`). A default here may
+/// *Implementers*: a wrapper forwards every method (`#![deny(clippy::missing_trait_methods)]`). A default here may
 /// be slower than an own implementation, never weaker.
 #[async_trait]
 pub trait Backend: Debug + Send + Sync + 'static {
     /// A short word for the kind of store, such as `redis`.
     fn kind(&self) -> &'static str;
 
-    /// A name of the store itself, the same for every client of it and different for every other store.
+    /// A name of the store itself. A migration orders its two stores by it.
     ///
-    /// *Guarantees*: it stays the same while the store keeps its locks; two addresses of one store give
-    /// one identity. A migration orders its two stores by it.
+    /// *Guarantees*: all clients of one store get the same name, and no other store has it. It stays the same
+    /// while the store keeps its locks, also over another address.
     ///
-    /// *Errors*: `Unsupported` where the backend has none, as by default; otherwise as a call of the
+    /// *Errors*: `Unsupported` where the backend has none, as by default; otherwise as any call of the
     /// store.
     ///
     /// *Cancel safety*: it changes nothing.
@@ -72,42 +104,45 @@ pub trait Backend: Debug + Send + Sync + 'static {
         Err(refusal.at(self.kind(), "identity"))
     }
 
-    /// Whether an attempt is answered in its first poll, as by a store in this process's memory: the core then need
-    /// not know which tasks are waiting for an answer. Default: `false`.
+    /// Whether an attempt is answered in its first poll, as by a store in this process's memory. Default: `false`.
+    ///
+    /// If so, the core need not know which tasks are waiting for an answer.
     fn answers_at_once(&self) -> bool {
         false
     }
 
-    /// What holds, in the present configuration and under which assumptions.
+    /// What the store promises in its present configuration, and under which assumptions.
     fn guarantees(&self) -> Arc<Guarantees>;
 
     /// Makes one atomic attempt to acquire.
     ///
-    /// *Guarantees*: exclusion, and a token larger than every earlier one of the name and than the
-    /// request's floor, minted in the same step. While a live place waits, an attempt of an owner
-    /// without a place is `Busy` (no barging), where the store is fair. An attempt of the owner that
+    /// *Guarantees*: one holder at a time, and a token larger than every earlier one of the name and than the
+    /// request's floor, minted in the same step. Where the store is fair and a live place waits, an attempt of an
+    /// owner without a place is `Busy`. An attempt of the owner that
     /// holds the lock extends the lease like a renewal and keeps the token; it never shortens the
     /// lease, since it may be a late repeat. An attempt of an owner that was
     /// [abandoned](Backend::abandon) grants nothing.
     ///
-    /// *Durations*: the lease counts from the request's `sent`; the grant says which lease was set.
+    /// *Durations*: the lease counts from the request's `sent`. The grant says which lease was set.
     ///
-    /// *Errors*: `OutcomeUnknown` or `Timeout` when the request may have been carried out; the core
-    /// repeats the same request or abandons it. A backend that repeats a request by itself, where it does not know that
-    /// the first try was not carried out, says so: by [`Grant::doubted`], and in place of `Busy` and `Quarantined` by
-    /// `OutcomeUnknown` with [`Error::blocked_by`].
+    /// *Errors*: `OutcomeUnknown` or `Timeout` if the request may have been carried out; the core
+    /// repeats the same request or abandons it.
     ///
     /// *Cancel safety*: the core runs every call to its end.
+    ///
+    /// *Implementers*: if the backend repeats a request by itself and does not know that the first try was not
+    /// carried out, it says so: by [`Grant::doubted`], and in place of `Busy` and `Quarantined` by
+    /// `OutcomeUnknown` with [`Error::blocked_by`].
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error>;
 
     /// Makes an attempt and, if it is refused, takes a place in the queue, in one atomic step.
     ///
-    /// *Guarantees*: as [`try_acquire`](Backend::try_acquire); a repeat by the same owner keeps its
+    /// *Guarantees*: as [`try_acquire`](Backend::try_acquire). A repeat by the same owner keeps its
     /// place.
     ///
-    /// *Errors*: as there.
+    /// *Durations, errors, cancel safety*: as there.
     ///
-    /// *Implementers*: the default keeps no queue: its place is only a promise to poll.
+    /// *Implementers*: the default keeps no queue: its waiter leaves all to the core's polling.
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
         Ok(match self.try_acquire(request).await? {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
@@ -118,49 +153,60 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Makes sure that this owner holds nothing, waits for nothing, and never will.
     ///
-    /// *Guarantees*: a grant or a place of the owner's is gone, and a late *ghost* of the attempt (the
-    /// store reads it after its client has given up) finds a tombstone or its own deadline, and gets
-    /// neither the lock nor a place. After a release it changes nothing but leaves the tombstone: the
-    /// core then stops ghosts of an attempt that it had repeated.
+    /// *Guarantees*: a grant or a place of the owner is gone. A late request of the owner, which the
+    /// store reads after its client has given up, finds a tombstone or its own deadline, and gets
+    /// neither the lock nor a place. After a release the call changes nothing but leaves the tombstone: so the
+    /// core stops late requests of an attempt that it had repeated.
     ///
     /// *Errors*: the core repeats the call until the lease is over.
+    ///
+    /// *Cancel safety*: the core runs it to its end.
     async fn abandon(&self, request: &Request) -> Result<(), Error>;
 
     /// Renews a batch of grants, in one round trip where the store can.
     ///
     /// *Guarantees*: the answers stand in the order of `grants`. A grant that the store no longer has
     /// is `Lost` and stays gone. A failure to reach the store is `Unknown`, never `Lost`. A renewal
-    /// of a grant that was released with a [`keep`](Release::keep) is late, and is `Lost` too.
-    ///
-    /// *Implementers*: where a lock is kept in several places, a loss frees none of them: the holder is
-    /// told only afterwards, and the rest keeps others out until then.
+    /// of a grant that was released with a [`keep`](ReleaseOptions::keep) is late, and is `Lost` too.
     ///
     /// *Durations*: each grant asks for its own `lease` anew. `sent` is an instant before the call;
     /// an answer's `from` is `sent` or earlier.
+    ///
+    /// *Errors*: one per grant, in [`Renewal::Unknown`]; the core asks again until the validity ends.
+    ///
+    /// *Cancel safety*: the core runs it to its end.
+    ///
+    /// *Implementers*: where a lock is kept on several nodes, a loss frees none of them: the holder learns of it
+    /// only afterwards, and the other nodes keep the next holder out until then.
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal>;
 
     /// Gives a grant back, or keeps it for a last while.
     ///
-    /// *Guarantees*: only this owner's grant is touched; releasing what a later owner holds changes
+    /// *Guarantees*: only this owner's grant is touched. If a later owner holds the lock, the call changes
     /// nothing and answers `NotHeld`. A repeat is harmless.
     ///
-    /// *Errors*: `OutcomeUnknown`, `Timeout` and `Unavailable` are repeated by the core. They tell of the
-    /// grant: whether [`next`](Release::next) has got a place is not known after any error.
-    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error>;
+    /// *Durations*: a [`keep`](ReleaseOptions::keep) counts from the moment in which the store carries the release
+    /// out.
+    ///
+    /// *Errors*: the core repeats the call after `OutcomeUnknown`, `Timeout` and `Unavailable`. An error speaks of
+    /// the grant: after any error it is unknown whether [`next`](ReleaseOptions::next) has got a place.
+    ///
+    /// *Cancel safety*: the core runs it to its end.
+    async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error>;
 
     /// Lifts the stored token of a held grant to `token`, if that is larger.
     ///
     /// *Guarantees*: later grants of the name have tokens above it. Renewal keeps it.
     ///
     /// *Errors*: `NotHeld` if the grant is gone; `InvalidInput` if `token` leads the store's clock by
-    /// more than the longest lease.
+    /// more than the longest lease; `Unsupported` where the store cannot, as by default.
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         let _ = token;
         let refusal = Error::new(ErrorKind::Unsupported, "this store cannot raise a token");
         Err(refusal.at(self.kind(), "raise").on(&grant.name))
     }
 
-    /// What the store knows of a name; `None` if nothing.
+    /// Reads what the store knows of a name; `None` if nothing.
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error>;
 
     /// Lists held names in parts: `None` starts, a page's `next` goes on.
@@ -168,8 +214,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// *Guarantees*: a name that is held from the start to the end of a listing is in it.
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error>;
 
-    /// Frees a name whoever holds it. Its former holder learns of it at its next renewal.
-    async fn force_release(&self, name: &LockName) -> Result<Outcome, Error>;
+    /// Frees a name, whichever client holds it. The former holder learns of it at its next renewal.
+    async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error>;
 
     /// Creates what the store needs, or changes its settings.
     ///
@@ -186,7 +232,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// when the store is ahead); `None` where the store uses this machine's clock.
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error>;
 
-    /// The highest token that the store remembers, of all names; `None` where it does not tell. At
+    /// The highest token that the store remembers, of all names; `None` where the store does not tell. At
     /// [`FencingToken::MAX`] tokens are used up, and nothing is granted.
     async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
         Ok(None)
@@ -196,12 +242,12 @@ pub trait Backend: Debug + Send + Sync + 'static {
     async fn close(&self);
 }
 
-/// The place of a store without a queue: the core's polling does the work.
+/// The waiter of a store without a queue: the core's polling does the work.
 #[derive(Debug)]
-struct Polling;
+pub(crate) struct Polling;
 
 #[async_trait]
-impl Turn for Polling {
+impl Waiter for Polling {
     async fn next(&mut self) -> Signal {
         pending().await
     }

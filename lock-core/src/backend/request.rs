@@ -1,10 +1,10 @@
-//! What the core asks a store for, and what the store answers.
+//! The requests of the core, and the answers of a store.
 
 use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind, FencingToken, Instant, LockName, OwnerId, OwnerLabel};
+use crate::{FencingToken, Instant, LockName, OwnerId, OwnerLabel};
 
 /// What kind of lock is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -19,11 +19,11 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
-    /// What to lock.
+    /// The lock.
     pub name: LockName,
-    /// Who asks: fresh for every acquisition and every place in a queue.
+    /// The id of the owner: fresh for every acquisition and every place in a queue.
     pub owner: OwnerId,
-    /// Who that is, for operators.
+    /// Its label, for operators.
     pub label: OwnerLabel,
     /// How long the store is to keep the grant without renewal.
     pub lease: Duration,
@@ -50,47 +50,13 @@ impl Request {
     }
 }
 
-/// Refuses a lease that is longer than a store's longest: it would outlast a quarantine.
-///
-/// For backends, whose settings may have changed since the client compared the lease with what they promise.
-///
-/// # Errors
-/// `InvalidInput`, naming both.
-pub fn check_lease(lease: Duration, longest: Duration) -> Result<(), Error> {
-    if lease <= longest {
-        return Ok(());
-    }
-    let [asked, allowed] = [lease, longest].map(humantime::format_duration);
-    let message = format!("lease {asked} is longer than this store's longest lease, {allowed}");
-    Err(Error::new(ErrorKind::InvalidInput, message))
-}
-
-/// Refuses a token, such as a floor, that leads the clock, in microseconds since 1970, by more than a store's longest
-/// lease: it would outlast a loss of data.
-///
-/// For backends.
-///
-/// # Errors
-/// `InvalidInput`, naming what is allowed.
-pub fn check_token(token: FencingToken, clock: u64, longest: Duration) -> Result<(), Error> {
-    // A longest lease may be as long as a duration can be.
-    let limit = clock.saturating_add(u64::try_from(longest.as_micros()).unwrap_or(u64::MAX));
-    if token.get() <= limit {
-        return Ok(());
-    }
-    let message = format!(
-        "token {token} leads the clock by more than the longest lease; allowed is up to {limit}"
-    );
-    Err(Error::new(ErrorKind::InvalidInput, message))
-}
-
-/// What a store said yes to.
+/// A lock that the store has granted.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Grant {
-    /// What is locked.
+    /// The lock.
     pub name: LockName,
-    /// By whom.
+    /// The owner.
     pub owner: OwnerId,
     /// Minted with the grant, kept by renewals.
     pub token: FencingToken,
@@ -98,14 +64,14 @@ pub struct Grant {
     pub lease: Duration,
     /// The instant from which the holder counts the lease: before the request left, or earlier.
     pub from: Instant,
-    /// Taken off the validity besides the drift margin, for backends that know of more error.
+    /// Taken off the validity besides the drift margin, for backends with a larger error of their clocks.
     pub margin: Duration,
     /// For a grant pushed to a waiter: how long the store keeps it before a first renewal claims it.
     pub claim: Option<Duration>,
     /// Whether an earlier try of the attempt, which the backend repeated itself, may yet be carried out: the core
     /// abandons the owner after the release.
     pub doubtful: bool,
-    /// What the backend needs to know later: a lease id, votes per node.
+    /// The backend's own data for later calls: a lease id, votes per node.
     pub state: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -162,20 +128,27 @@ impl fmt::Debug for Grant {
     }
 }
 
-/// Who holds a lock, as far as the store tells.
+/// The holder of a lock, as far as the store tells.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Holder {
     /// The holder's id.
     pub owner: OwnerId,
     /// The holder's label.
     pub label: OwnerLabel,
-    /// What is left of its lease.
+    /// The rest of its lease.
     pub remaining: Duration,
 }
 
 impl Holder {
-    /// Stands for the holder of a lock whose record in the store cannot be read: somebody else wrote it, or it was
-    /// damaged. The owner is 0, which is nobody's. The lock counts as held until the record ends, or is removed
+    /// The holder with this id and label, whose lease ends after `remaining`.
+    #[must_use]
+    pub fn new(owner: OwnerId, label: OwnerLabel, remaining: Duration) -> Self {
+        Self { owner, label, remaining }
+    }
+
+    /// Stands for the holder of a lock whose record in the store cannot be read: another program wrote it, or it was
+    /// damaged. The owner is 0, which no client has. The lock counts as held until the record ends, or is removed
     /// with [`Backend::force_release`](crate::Backend::force_release).
     #[must_use]
     pub fn unreadable(remaining: Duration) -> Self {
@@ -183,7 +156,7 @@ impl Holder {
         Self { owner: OwnerId::from_bits(0), label, remaining }
     }
 
-    /// Whether this is [`unreadable`](Self::unreadable). Its label is then that of `unreadable`, whatever a peer wrote.
+    /// Whether this is [`unreadable`](Self::unreadable). Its label is then that of `unreadable`, and nothing that a peer wrote.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
         *self == Self::unreadable(self.remaining)
@@ -192,8 +165,9 @@ impl Holder {
 
 /// The answer "not now".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Busy {
-    /// Who holds the lock; `None` between a release and the claim of a live place, or where the
+    /// The holder of the lock; `None` between a release and the claim of a live place, or where the
     /// store does not tell.
     pub holder: Option<Holder>,
     /// The holder's token, or the last one granted. A later push with a token that is not larger
@@ -203,24 +177,41 @@ pub struct Busy {
     pub retry_after: Duration,
 }
 
-/// The answer "to nobody, yet": the store may have lost grants and waits until every lease that it
+impl Busy {
+    /// The answer with the holder, if the store tells, its token or the last one, and when to ask again.
+    #[must_use]
+    pub fn new(holder: Option<Holder>, token: FencingToken, retry_after: Duration) -> Self {
+        Self { holder, token, retry_after }
+    }
+}
+
+/// The store grants nothing yet: it may have lost grants, and waits until every lease that it
 /// could have given is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Quarantined {
     /// How much longer.
     pub remaining: Duration,
-    /// What the store noticed.
+    /// What happened to the store.
     pub why: String,
 }
 
-/// The answer to one attempt.
+impl Quarantined {
+    /// The answer with the rest of the quarantine, and the event that began it.
+    #[must_use]
+    pub fn new(remaining: Duration, why: impl Into<String>) -> Self {
+        Self { remaining, why: why.into() }
+    }
+}
+
+/// The answer to one attempt. There are no others: a wrapper must deal with each.
 #[derive(Clone, Debug)]
 pub enum Attempt {
     /// The lock is this owner's.
     Granted(Grant),
-    /// Somebody else holds it, or waits for it.
+    /// Another owner holds it, or waits for it.
     Busy(Busy),
-    /// Nobody gets it for now.
+    /// The store grants nothing for now.
     Quarantined(Quarantined),
 }
 
@@ -235,16 +226,16 @@ impl Attempt {
     }
 }
 
-/// The answer to a release.
+/// What a release did. There are no other outcomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ReleaseOutcome {
     /// The grant is gone, or kept for the time that was asked for.
     Released,
     /// The owner held nothing; nothing was changed.
     NotHeld,
 }
 
-/// The answer to one renewal of a batch.
+/// The answer to one renewal of a batch. There are no others: a wrapper must deal with each.
 #[derive(Debug)]
 pub enum Renewal {
     /// The lease runs anew.
@@ -266,7 +257,7 @@ pub enum Renewal {
 #[non_exhaustive]
 pub enum LossReason {
     /// Somebody else holds the lock.
-    #[error("somebody else holds the lock")]
+    #[error("another client holds the lock")]
     TakenOver,
     /// The store no longer has the grant: it expired, was removed by force, or was lost.
     #[error("the store no longer has the grant")]

@@ -1,4 +1,4 @@
-//! What the user holds.
+//! A held lock, as its user sees it.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,43 +6,43 @@ use futures_util::future::{Either, select};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    call::Call,
-    held::{End, Held},
-    inner::{Handle, Inner},
-    release,
+    calls::{Call, after_release, check, check_at, let_go, release, remaining},
+    state::{ClientState, End, Handle, Held},
 };
-use crate::{Error, ErrorKind, FencingToken, Grant, LockName, LossReason, Outcome, OwnerId};
+use crate::{Error, ErrorKind, FencingToken, Grant, LockName, LossReason, OwnerId, ReleaseOutcome};
 
 /// A held lock. It is renewed in the background until it is released, dropped, or lost.
 ///
 /// Dropping it releases the lock in the background, in any context, without blocking. A guard that
-/// has reported its loss stays lost.
+/// has reported its loss stays lost, whatever the store says later.
 #[must_use = "dropping the guard releases the lock"]
 pub struct Guard {
     handle: Arc<Handle>,
     held: Arc<Held>,
+    /// Whether it is among the guards that `held` counts.
+    counted: bool,
 }
 
 impl Guard {
     pub(crate) fn new(handle: Arc<Handle>, held: Arc<Held>) -> Self {
-        Self { handle, held }
+        Self { handle, held, counted: true }
     }
 
     pub(crate) fn held(&self) -> &Arc<Held> {
         &self.held
     }
 
-    pub(crate) fn inner(&self) -> Arc<Inner> {
+    pub(crate) fn state(&self) -> Arc<ClientState> {
         Arc::clone(&self.handle.0)
     }
 
-    /// What is locked.
+    /// The name of the lock.
     #[must_use]
     pub fn name(&self) -> &LockName {
         &self.held.grant.name
     }
 
-    /// The fencing token: hand it to whatever the lock protects.
+    /// The fencing token: hand it to the resource that the lock protects.
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.held.grant.token
@@ -54,7 +54,7 @@ impl Guard {
         self.held.grant.owner
     }
 
-    /// What the store granted, with its opaque state: for what a backend offers beyond the trait.
+    /// The store's grant with its opaque state: for functions of a backend beyond the trait.
     #[must_use]
     pub fn grant(&self) -> &Grant {
         &self.held.grant
@@ -63,19 +63,37 @@ impl Guard {
     /// Whether the lock may still be relied on. Needs only the clock: no task, no store.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.handle.check(&self.held)
+        check(&self.handle, &self.held)
     }
 
     /// How long the lock may be relied on without another renewal; zero when it is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.handle.remaining(&self.held)
+        remaining(&self.handle, &self.held)
     }
 
-    /// Waits until the lock is lost, and tells why.
+    /// One more guard of the same hold, for work that locks what its caller has locked already.
     ///
-    /// It ends at the latest when the validity ends, also if the store hangs or the task that renews
-    /// has stalled. *Cancel safety*: dropping it changes nothing.
+    /// *Guarantees*: the lock is held until the last of its guards is released or dropped. All of them have the same
+    /// token and owner, and learn of a loss together. The store is not asked.
+    ///
+    /// An acquire is never re-entrant by itself: tasks have no identity, so a second one waits like any other.
+    ///
+    /// *Errors*: `Lost` if the lock was lost.
+    pub fn reenter(&self) -> Result<Self, Error> {
+        if !self.is_valid() {
+            return Err(self.lost_error("the lock was lost before it was entered again"));
+        }
+        self.held.share();
+        Ok(Self::new(Arc::clone(&self.handle), Arc::clone(&self.held)))
+    }
+
+    /// Waits until the lock is lost, and returns the reason.
+    ///
+    /// *Durations*: it ends at the latest when the validity ends, also if the store hangs or the task that renews
+    /// has stalled.
+    ///
+    /// *Cancel safety*: dropping it changes nothing.
     pub async fn lost(&self) -> LossReason {
         wait_for_loss(&self.handle, &self.held).await
     }
@@ -86,25 +104,37 @@ impl Guard {
         self.held.cancellation()
     }
 
-    /// Releases the lock and waits for the store's answer.
+    /// Releases the lock and waits for the store's answer. Where [`reenter`](Self::reenter) has made other guards of
+    /// it, only the last one asks the store.
     ///
-    /// *Errors*: `Lost` if the lock was lost before, `NotHeld` if the store no longer had it,
-    /// `Timeout` after the client's `call_timeout`; the release is then repeated in the background
-    /// until the lease is over. *Cancel safety*: the release goes on in the background.
-    pub async fn release(self) -> Result<(), Error> {
-        let inner = &self.handle.0;
-        let _in_flight = Inner::count(&**inner);
-        // Latches an end of validity that nobody has noticed yet.
-        let now = inner.env.now();
-        if !inner.check_at(&self.held, now) || !self.held.finish(End::Released) {
-            return Err(self.lost_error());
+    /// *Durations*: it ends within the client's `call_timeout`.
+    ///
+    /// *Errors*: `Lost` if the lock was lost before; `NotHeld` if the store no longer had it;
+    /// `Timeout` after the client's `call_timeout`, and the release is then repeated in the background
+    /// until the lease is over; otherwise the error of the store, and the lock is free when its lease is over.
+    ///
+    /// *Cancel safety*: the release goes on in the background.
+    pub async fn release(mut self) -> Result<(), Error> {
+        let state = Arc::clone(&self.handle.0);
+        let state = &state;
+        let _in_flight = ClientState::count(&**state);
+        // Latches an end of validity that was not noticed before.
+        let now = state.env.now();
+        // While it is still counted, no other guard of the hold can end it.
+        let valid = check_at(state, &self.held, now);
+        let last = self.leave();
+        if !valid || (last && !self.held.finish(End::Released)) {
+            return Err(self.lost_error("the lock was lost before it was released"));
         }
-        inner.keeper.unregister(&self.held);
-        let limit = inner.options.call_timeout;
-        let work = release::release(Arc::clone(inner), Arc::clone(&self.held), now);
-        match Call::new(inner, work, release::after_release).within(limit).await {
-            Some(Ok(Outcome::Released)) => Ok(()),
-            Some(Ok(Outcome::NotHeld)) => Err(Error::new(
+        if !last {
+            return Ok(());
+        }
+        state.renewer.unregister(&self.held);
+        let limit = state.options.call_timeout;
+        let work = release(Arc::clone(state), Arc::clone(&self.held), now);
+        match Call::new(state, work, after_release).within(limit).await {
+            Some(Ok(ReleaseOutcome::Released)) => Ok(()),
+            Some(Ok(ReleaseOutcome::NotHeld)) => Err(Error::new(
                 ErrorKind::NotHeld,
                 "the store no longer had the lock when it was released",
             )
@@ -121,8 +151,13 @@ impl Guard {
         }
     }
 
-    fn lost_error(&self) -> Error {
-        let error = Error::new(ErrorKind::Lost, "the lock was lost before it was released");
+    /// Leaves the guards of the hold; `true` for the last one.
+    fn leave(&mut self) -> bool {
+        std::mem::take(&mut self.counted) && self.held.leave()
+    }
+
+    fn lost_error(&self, message: &str) -> Error {
+        let error = Error::new(ErrorKind::Lost, message);
         match self.held.end() {
             Some(End::Lost(reason)) => error.with_source(reason).on(self.name()),
             _ => error.on(self.name()),
@@ -130,15 +165,15 @@ impl Guard {
     }
 }
 
-pub(crate) async fn wait_for_loss(inner: &Arc<Inner>, held: &Arc<Held>) -> LossReason {
+pub(crate) async fn wait_for_loss(state: &Arc<ClientState>, held: &Arc<Held>) -> LossReason {
     while let Some(until) = held.valid_until() {
-        // The own timer is for the case that the keeper's runtime has stalled.
-        let alarm = inner.env.sleep_until(until);
+        // The own timer is for the case that the renewer's runtime has stalled.
+        let alarm = state.env.sleep_until(until);
         match select(std::pin::pin!(held.ended()), alarm).await {
             Either::Left((End::Lost(reason), _)) => return reason,
             Either::Left((End::Released, _)) => return std::future::pending().await,
             Either::Right(_) => {
-                inner.check(held);
+                check(state, held);
             }
         }
     }
@@ -150,14 +185,8 @@ pub(crate) async fn wait_for_loss(inner: &Arc<Inner>, held: &Arc<Held>) -> LossR
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if self.held.valid_until().is_none() {
-            return;
-        }
-        let _in_flight = Inner::count(&*self.handle.0);
-        if self.held.finish(End::Released) {
-            self.handle.keeper.unregister(&self.held);
-            let (inner, held) = (Arc::clone(&self.handle.0), Arc::clone(&self.held));
-            self.handle.adopt(Box::pin(release::finish(inner, held)));
+        if self.leave() {
+            let_go(&self.handle, &self.held);
         }
     }
 }

@@ -5,25 +5,23 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use futures_util::future::{Either, select};
 
 use super::{
-    call::Call,
+    calls::{self, Backoff, Call},
     guard::Guard,
-    inner::{Handle, Inner},
-    options::Wanted,
-    quarantine::{Limit, Patience},
-    release::{self, Backoff},
-    waiting::Waiting,
+    renewal::admit,
+    state::{ClientState, Handle, Held, Wanted},
+    waiting::{Limit, LocalWaiter, QuarantineWait},
 };
 use crate::{
     Attempt, Blocked, Busy, Error, ErrorKind, Grant, Instant, LockName, Quarantined, Request,
     env::sleep_in_slices,
 };
 
-/// The answer to [`Lock::try_acquire`].
+/// The answer to [`Lock::try_acquire`]. There are no others, so that a `match` can deal with each.
 #[derive(Debug)]
 pub enum TryAcquire {
     /// The lock is held by this guard.
     Acquired(Guard),
-    /// Somebody else holds it, or waits for it.
+    /// Another owner holds it, or waits for it.
     Busy(Busy),
     /// The store grants nothing for now.
     Quarantined(Quarantined),
@@ -58,29 +56,31 @@ impl Lock {
         Self { handle, name, wanted, wait: None, quarantine: None }
     }
 
-    /// How long the store keeps the lock without renewal. Default: the client's `lease`.
+    /// Sets how long the store keeps the lock without renewal. Default: the client's `lease`. It must be within the
+    /// store's [`Guarantees`](crate::Guarantees): `shortest_lease` to `longest_lease`.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.wanted.lease = lease;
         self
     }
 
-    /// How long [`acquire`](Lock::acquire) waits; a second longer at most where the machine was suspended.
-    /// Default: for ever.
+    /// Sets how long [`acquire`](Lock::acquire) waits. Default: for ever. Zero makes one attempt. After a suspend of
+    /// the machine the wait may last up to a second longer.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
     /// Lets [`acquire`](Lock::acquire) wait for the end of a quarantine apart from [`wait`](Lock::wait), which counts
-    /// from then. `limit` is called once, with what the store says of the quarantine, and returns for how long;
-    /// `|quarantine| quarantine.remaining` waits for its end (and up to 1% and 2 s more, since clocks differ and a store
-    /// may count whole seconds), and zero does not wait. When the limit is over, the rest counts as any wait.
+    /// from then. Default: a quarantine counts as any wait, since a caller that says `wait(2 s)` is to have its answer
+    /// by then.
+    ///
+    /// `limit` is called once, with the store's answer, and returns how long to wait for the quarantine.
+    /// `|quarantine| quarantine.remaining` waits for its end, and up to 1% and 2 s more, since clocks differ and a store
+    /// may count whole seconds. Zero does not wait. After the limit the rest of the quarantine counts as any wait.
     ///
     /// For jobs that must run once, with a `wait` of zero: a quarantine begins only with the first request after a loss
-    /// of data, so that every machine that starts the job would find it. They come back together at its end; one gets the lock,
+    /// of data, so every machine that starts the job finds it. They all come back at its end. One gets the lock,
     /// and [`at_least`](Lock::at_least) keeps it from those that come a little later.
-    ///
-    /// Default: a quarantine counts as any wait, since a caller that says `wait(2 s)` is to have its answer by then.
     pub fn wait_for_quarantine<F>(mut self, limit: F) -> Self
     where
         F: Fn(&Quarantined) -> Duration + Send + Sync + 'static,
@@ -89,35 +89,81 @@ impl Lock {
         self
     }
 
-    /// Keeps the lock for at least this long from its acquisition, also when it is released before:
-    /// for jobs that are over sooner than the clocks that start them differ. At most the store's
-    /// longest lease. Default: no minimum.
+    /// Keeps the lock for at least this long from its acquisition, also if it is released before. Default: no
+    /// minimum. It must be at most the store's longest lease.
+    ///
+    /// For jobs that end sooner than the clocks that start them differ.
     pub fn at_least(mut self, span: Duration) -> Self {
         self.wanted.at_least = Some(span);
         self
     }
 
-    /// Ends renewal, and the guard's validity, after this long. Default: no limit.
+    /// Ends renewal, and the guard's validity, this long after the acquisition. Default: no limit. It must be longer
+    /// than 0 s, and not shorter than [`at_least`](Lock::at_least).
     pub fn hold_at_most(mut self, span: Duration) -> Self {
         self.wanted.hold_at_most = Some(span);
         self
     }
 
-    fn checked(&self) -> Result<&LockName, Error> {
-        let name = self.name.as_ref().map_err(Error::clone)?;
+    pub(super) fn name(&self) -> Result<&LockName, Error> {
+        self.name.as_ref().map_err(Error::clone)
+    }
+
+    pub(super) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    pub(super) fn state(&self) -> &Arc<ClientState> {
+        &self.handle.0
+    }
+
+    /// The same options for another name.
+    pub(super) fn renamed(&self, name: Result<LockName, Error>) -> Self {
+        Self { name, ..self.clone() }
+    }
+
+    /// The same without `at_least` and `hold_at_most`.
+    pub(super) fn without_holds(mut self) -> Self {
+        self.wanted = Wanted { lease: self.wanted.lease, at_least: None, hold_at_most: None };
+        self
+    }
+
+    /// The shorter of this limit and its own.
+    pub(super) fn wait_at_most(self, limit: Option<Duration>) -> Self {
+        match limit {
+            Some(limit) => {
+                let wait = self.wait.map_or(limit, |wait| wait.min(limit));
+                self.wait(wait)
+            }
+            None => self,
+        }
+    }
+
+    fn guard(&self, held: Arc<Held>) -> Guard {
+        Guard::new(Arc::clone(&self.handle), held)
+    }
+
+    pub(super) fn checked(&self) -> Result<&LockName, Error> {
+        let name = self.name()?;
         self.wanted.check(&self.handle.backend.guarantees()).map_err(|error| error.on(name))?;
         Ok(name)
     }
 
-    /// Makes one attempt and does not wait: an attempt of its own also where other tasks of this process wait for the
-    /// lock, or are about to be answered.
+    /// Makes one attempt and does not wait.
     ///
-    /// *Errors*: `InvalidInput` before the store is touched; what the store reports; `Timeout` after
-    /// the client's `call_timeout`. Contention is not an error. *Cancel safety*: an attempt that was
-    /// dropped is finished and released in the background.
+    /// *Guarantees*: the attempt is its own, also where other tasks of this process wait for the lock. Contention is
+    /// not an error.
+    ///
+    /// *Durations*: it ends within the client's `call_timeout`, or twice that if the first answer came after its lease
+    /// had ended.
+    ///
+    /// *Errors*: `InvalidInput` before the store is touched; any error of the store; `Timeout` after
+    /// the client's `call_timeout`; `Config` once the client is closed.
+    ///
+    /// *Cancel safety*: a dropped attempt is finished and released in the background.
     pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
         let name = self.checked()?;
-        let _in_flight = Inner::begin(&***self.handle)?;
+        let _in_flight = ClientState::begin(&***self.handle)?;
         let limit = self.handle.options.call_timeout;
         for _ in 0..2 {
             let request = self.handle.request(name, &self.wanted);
@@ -126,37 +172,35 @@ impl Lock {
                 Attempt::Quarantined(quarantined) => {
                     return Ok(TryAcquire::Quarantined(quarantined));
                 }
-                Attempt::Granted(grant) => {
-                    match self.handle.admit(&self.handle, grant, &self.wanted, false) {
-                        Ok(guard) => return Ok(TryAcquire::Acquired(guard)),
-                        Err(spent) => self.refuse(spent)?,
-                    }
-                }
+                Attempt::Granted(grant) => match admit(&self.handle, grant, &self.wanted, false) {
+                    Ok(held) => return Ok(TryAcquire::Acquired(self.guard(held))),
+                    Err(spent) => self.refuse(spent)?,
+                },
             }
         }
         Err(Error::new(ErrorKind::Timeout, "the store's answer came after the lease had ended")
             .on(name))
     }
 
-    /// Gives back in the background what cannot become a guard: the caller's wait has an end, and its
+    /// Gives a grant back in the background that cannot become a guard: the caller's wait has an end, and its
     /// future may be dropped. An error if it came after the client was closed.
     fn refuse(&self, grant: Grant) -> Result<(), Error> {
-        let inner = Arc::clone(&self.handle.0);
+        let state = Arc::clone(&self.handle.0);
         let name = grant.name.clone();
-        self.handle.adopt(Box::pin(async move { release::give_back(&inner, grant, false).await }));
+        self.handle.detach(Box::pin(async move { calls::give_back(&state, grant, false).await }));
         self.handle.check_open().map_err(|error| error.on(&name))
     }
 
     /// One call, whose unknown outcome is cleaned up in the background.
     async fn attempt(&self, request: Request, limit: Duration) -> Result<Attempt, Error> {
-        let inner = &self.handle.0;
-        let work = release::attempt(Arc::clone(inner), request);
-        match Call::new(inner, work, release::after_attempt).within(limit).await {
+        let state = &self.handle.0;
+        let work = calls::attempt(Arc::clone(state), request);
+        match Call::new(state, work, calls::after_attempt).within(limit).await {
             Some((request, result)) => {
                 if result.as_ref().is_err_and(Error::is_ambiguous) {
-                    let inner = Arc::clone(inner);
+                    let state = Arc::clone(state);
                     self.handle
-                        .adopt(Box::pin(async move { release::abandon(&inner, request).await }));
+                        .detach(Box::pin(async move { calls::abandon(&state, request).await }));
                 }
                 // The answer to a repeat holds, whatever an earlier try may do.
                 match result.as_ref().map_err(Error::blocked) {
@@ -175,35 +219,43 @@ impl Lock {
 
     /// Acquires the lock, waiting in the store's queue where it has one.
     ///
-    /// Tasks of one client that wait for one lock share an attempt and a place there, and are served in the order of
-    /// their calls.
+    /// *Guarantees*: tasks of one client that wait for one lock share an attempt and a place there, and are served in
+    /// the order of their calls. While the store is unreachable, it tries again until the wait is over.
     ///
-    /// *Errors*: `InvalidInput` before the store is touched; `Timeout` when the wait is over, with what
-    /// stood in the way in [`Error::blocked`]; what the store reports and waiting cannot mend. While
-    /// the store is unreachable it tries again until the wait is over. *Cancel safety*: dropping it
-    /// gives the place up and releases what was granted meanwhile.
-    pub async fn acquire(mut self) -> Result<Guard, Error> {
-        let Some(limit) = self.quarantine.clone() else { return self.acquire_once().await };
-        let mut patience = Patience::new(limit);
+    /// *Durations*: [`wait`](Lock::wait) limits the whole call; by default it waits for ever.
+    ///
+    /// *Errors*: `InvalidInput` before the store is touched; `Timeout` when the wait is over, with the reason in
+    /// [`Error::blocked`]; errors of the store that waiting cannot mend; `Config` once the client is closed, or where
+    /// it has to wait without a tokio runtime.
+    ///
+    /// *Cancel safety*: dropping it gives the place up and releases a grant that came meanwhile.
+    pub async fn acquire(self) -> Result<Guard, Error> {
+        let mut patience = self.patience();
         loop {
-            let result = self.clone().acquire_once().await;
-            let Err(error) = &result else { return result };
-            if patience.pause(&*self.handle.env, error).await {
-                continue;
-            }
-            let held_back = matches!(error.blocked(), Some(Blocked::Quarantined(_)));
-            // What is left of the quarantine counts as any wait.
-            if !held_back || self.quarantine.take().is_none() || self.wait == Some(Duration::ZERO) {
-                return result;
+            let result = self.acquire_once(patience.is_apart()).await;
+            match &result {
+                Err(error) if patience.again(&*self.handle.env, error, self.is_at_once()).await => {
+                }
+                _ => return result,
             }
         }
     }
 
-    /// The same; where a quarantine is waited for apart, one that is found at first is an error at once.
-    async fn acquire_once(self) -> Result<Guard, Error> {
-        if self.wait == Some(Duration::ZERO) {
+    /// What it allows a quarantine.
+    pub(super) fn patience(&self) -> QuarantineWait {
+        QuarantineWait::new(self.quarantine.clone())
+    }
+
+    /// Whether it does not wait.
+    pub(super) fn is_at_once(&self) -> bool {
+        self.wait == Some(Duration::ZERO)
+    }
+
+    /// The same; where a quarantine is waited for `apart`, one that is found at first is an error at once.
+    pub(super) async fn acquire_once(&self, apart: bool) -> Result<Guard, Error> {
+        if self.is_at_once() {
             let name = self.name.clone()?;
-            return match self.try_acquire().await? {
+            return match self.clone().try_acquire().await? {
                 TryAcquire::Acquired(guard) => Ok(guard),
                 TryAcquire::Busy(busy) => Err(blocked(&name, Some(Blocked::Busy(busy)))),
                 TryAcquire::Quarantined(held_back) => {
@@ -212,31 +264,32 @@ impl Lock {
             };
         }
         let name = self.checked()?;
-        let _in_flight = Inner::begin(&***self.handle)?;
+        let _in_flight = ClientState::begin(&***self.handle)?;
         let env = &self.handle.env;
         let deadline = self.wait.map(|wait| env.now() + wait);
         // A task that finds others of this process waiting, or asking, goes behind them and asks nothing of the store.
         let mut in_the_way = None;
-        let first = Waiting::first(&self.handle, name);
+        let at_once = self.handle.backend.answers_at_once();
+        let first = self.handle.queues.first(name, at_once);
         if first.is_some() {
             match self.try_first(name, deadline).await? {
                 Ok(guard) => return Ok(guard),
-                Err(held_back @ Blocked::Quarantined(_)) if self.quarantine.is_some() => {
+                Err(held_back @ Blocked::Quarantined(_)) if apart => {
                     return Err(blocked(name, Some(held_back)));
                 }
                 Err(blocked) => in_the_way = Some(blocked),
             }
         }
-        let mut ticket = Waiting::join(&self.handle, name, self.wanted, in_the_way, first)?;
+        let mut waiter = LocalWaiter::join(&self.handle, name, self.wanted, in_the_way, first)?;
         let reply = match deadline {
-            None => (&mut ticket.reply).await,
+            None => (&mut waiter.reply).await,
             Some(at) => {
                 let alarm = pin!(sleep_in_slices(&**env, at));
-                match select(&mut ticket.reply, alarm).await {
+                match select(&mut waiter.reply, alarm).await {
                     Either::Left((reply, _)) => reply,
-                    Either::Right(_) => match ticket.reply.try_recv() {
+                    Either::Right(_) => match waiter.reply.try_recv() {
                         Ok(reply) => Ok(reply),
-                        Err(_) => return Err(blocked(name, ticket.blocked())),
+                        Err(_) => return Err(blocked(name, waiter.blocked())),
                     },
                 }
             }
@@ -245,6 +298,7 @@ impl Lock {
             .unwrap_or_else(|_| {
                 Err(Error::new(ErrorKind::Unavailable, "the runtime that waited has ended"))
             })
+            .map(|held| self.guard(held))
             .map_err(|error| error.on(name))
     }
 
@@ -254,41 +308,39 @@ impl Lock {
         name: &LockName,
         deadline: Option<Instant>,
     ) -> Result<Result<Guard, Blocked>, Error> {
-        let inner = &self.handle.0;
+        let state = &self.handle.0;
         let end = deadline.unwrap_or(Instant::from_nanos(u64::MAX));
         let mut backoff = Backoff::until(end);
         loop {
             let request = self.handle.request(name, &self.wanted);
-            let limit = inner.options.call_timeout.min(end.since(request.sent));
+            let limit = state.options.call_timeout.min(end.since(request.sent));
             match self.attempt(request, limit).await {
-                Ok(Attempt::Granted(grant)) => {
-                    match inner.admit(&self.handle, grant, &self.wanted, false) {
-                        Ok(guard) => return Ok(Ok(guard)),
-                        Err(spent) => {
-                            self.refuse(spent)?;
-                            if inner.env.now() >= end {
-                                return Err(blocked(name, None));
-                            }
+                Ok(Attempt::Granted(grant)) => match admit(state, grant, &self.wanted, false) {
+                    Ok(held) => return Ok(Ok(self.guard(held))),
+                    Err(spent) => {
+                        self.refuse(spent)?;
+                        if state.env.now() >= end {
+                            return Err(blocked(name, None));
                         }
                     }
-                }
+                },
                 Ok(Attempt::Busy(busy)) => return Ok(Err(Blocked::Busy(busy))),
                 Ok(Attempt::Quarantined(held_back)) => {
                     return Ok(Err(Blocked::Quarantined(held_back)));
                 }
                 Err(error) if !error.is_retryable() => return Err(error.on(name)),
                 Err(error) => {
-                    if !backoff.pause(inner).await {
+                    if !backoff.pause(state).await {
                         return Err(error.on(name));
                     }
-                    inner.check_open().map_err(|error| error.on(name))?;
+                    state.check_open().map_err(|error| error.on(name))?;
                 }
             }
         }
     }
 }
 
-fn blocked(name: &LockName, blocked: Option<Blocked>) -> Error {
+pub(super) fn blocked(name: &LockName, blocked: Option<Blocked>) -> Error {
     let why = match &blocked {
         Some(Blocked::Busy(busy)) => match &busy.holder {
             Some(holder) => format!("held by {:?} ({})", holder.label, holder.owner),

@@ -5,16 +5,16 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    calls::{check, remaining},
     guard::{Guard, wait_for_loss},
-    held::Held,
-    inner::Inner,
+    state::{ClientState, Held},
 };
 use crate::{FencingToken, LossReason};
 
-/// A view of a held lock: it tells, but neither keeps nor releases. Cheap to clone.
+/// A view of a held lock: it neither keeps nor releases it. Cheap to clone.
 #[derive(Clone)]
 pub struct Monitor {
-    inner: Arc<Inner>,
+    state: Arc<ClientState>,
     held: Arc<Held>,
 }
 
@@ -22,7 +22,7 @@ impl Guard {
     /// A view of this lock for tasks that work under it.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
-        Monitor { inner: self.inner(), held: Arc::clone(self.held()) }
+        Monitor { state: self.state(), held: Arc::clone(self.held()) }
     }
 }
 
@@ -36,18 +36,18 @@ impl Monitor {
     /// Whether the lock may still be relied on.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.inner.check(&self.held)
+        check(&self.state, &self.held)
     }
 
     /// How long it may be relied on without another renewal.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.inner.remaining(&self.held)
+        remaining(&self.state, &self.held)
     }
 
-    /// Waits until the lock is lost; never ends if it is released.
+    /// Waits until the lock is lost, and returns the reason; never ends if it is released.
     pub async fn lost(&self) -> LossReason {
-        wait_for_loss(&self.inner, &self.held).await
+        wait_for_loss(&self.state, &self.held).await
     }
 
     /// A token that is cancelled when the lock is lost.

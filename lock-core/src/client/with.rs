@@ -10,6 +10,7 @@ use crate::{Error, ErrorKind};
 /// Work that ended under a lock, and how the lock was given back.
 #[derive(Clone, Debug)]
 #[must_use = "the work's output is in it"]
+#[non_exhaustive]
 pub struct Finished<T> {
     /// What the work returned.
     pub output: T,
@@ -19,7 +20,7 @@ pub struct Finished<T> {
     pub release: Result<(), Error>,
 }
 
-/// Why [`Lock::try_with`] has no output.
+/// Why [`Lock::try_with`] has no output. There are no other reasons.
 #[derive(Clone, Debug)]
 pub enum WithError<E> {
     /// The work did not end: the lock was not acquired, or it was lost (`Lost`) and the work was stopped.
@@ -56,11 +57,12 @@ impl Lock {
     /// Acquires the lock, runs `work`, and releases the lock. If the lock is lost meanwhile, the
     /// future of `work` is dropped.
     ///
-    /// The output of work that has ended is always returned; how the lock was given back stands beside it.
+    /// *Guarantees*: the output of work that has ended is always returned, with the answer to the release beside it.
     ///
-    /// *Errors*: as [`acquire`](Lock::acquire), and `work` was not called; `Lost` when the lock was lost and the
-    /// work stopped before its end. *Cancel safety*: dropping it drops the work, and releases the lock in the
-    /// background.
+    /// *Errors*: as [`acquire`](Lock::acquire), and `work` was not called; `Lost` if the lock was lost and the
+    /// work stopped before its end.
+    ///
+    /// *Cancel safety*: dropping it drops the work, and releases the lock in the background.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

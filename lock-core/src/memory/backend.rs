@@ -1,44 +1,118 @@
 //! The trait, in terms of the store's steps.
 
-use std::sync::Arc;
+use std::{
+    fmt,
+    sync::{
+        Arc, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use super::{
-    Memory,
-    store::{Answer, Now},
-};
+use super::store::{Answer, Now, Store};
 use crate::{
-    Attempt, Backend, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees, Init,
-    Instant, LockName, LockState, LossReason, Outcome, Page, Release, Released, Renewal, Request,
-    Signal, StoreSettings, Turn, check_token,
+    Attempt, Backend, ConnectionSecurity, Cursor, Enqueued, Env, Error, ErrorKind, FencingToken,
+    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Page, Promise,
+    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, SystemEnv,
+    Waiter, check_lease, check_token,
+    sync::Mutex,
+    tunables::memory::{CLAIM, EXPIRY_SLACK, FAR_HEARTBEAT, SHORTEST_LEASE},
 };
+
+/// A store in memory. Clones are connections to the same store.
+#[derive(Clone)]
+pub struct Memory {
+    store: Arc<Mutex<Store>>,
+    env: Arc<dyn Env>,
+    number: u64,
+}
+
+/// The number is the identity of a store, which lives in one process only.
+static STORES: AtomicU64 = AtomicU64::new(0);
+
+impl Memory {
+    /// An empty store in the real world.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_env(Arc::new(SystemEnv))
+    }
+
+    /// An empty store with its clock from `env`.
+    #[must_use]
+    pub fn with_env(env: Arc<dyn Env>) -> Self {
+        let mut promised = Guarantees::new(SHORTEST_LEASE, StoreSettings::DEFAULT_LONGEST_LEASE);
+        promised.exclusion = Promise::Holds { assuming: Vec::new() };
+        promised.tokens = Promise::Holds { assuming: Vec::new() };
+        promised.push = true;
+        promised.fair = true;
+        promised.raise = true;
+        promised.expiry_slack = EXPIRY_SLACK;
+        promised.longest_poll = FAR_HEARTBEAT;
+        promised.dead_place_delay = CLAIM;
+        promised.token_lead = promised.longest_lease;
+        promised.connection = ConnectionSecurity::Local;
+        let number = STORES.fetch_add(1, Ordering::Relaxed);
+        Self { store: Arc::new(Mutex::new(Store::new(promised))), env, number }
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock()
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").finish_non_exhaustive()
+    }
+}
 
 impl Memory {
     fn now(&self) -> Now<'_> {
         Now { clock: self.env.now(), env: &*self.env }
     }
 
+    /// Frees a name now: whether anybody held it, and whether the lock went to a waiter.
+    #[cfg(feature = "testing")]
+    pub(crate) fn take_away(&self, name: &LockName) -> Option<(crate::OwnerId, bool)> {
+        let now = self.now();
+        let mut store = self.store();
+        let holder = store.look(name, now)?.holder?;
+        store.force(name, now);
+        Some((holder.owner, store.look(name, now).is_some_and(|state| state.holder.is_some())))
+    }
+
     fn refuse(operation: &'static str, kind: ErrorKind, message: impl Into<String>) -> Error {
         Error::new(kind, message).at("memory", operation)
     }
 
-    fn exhausted() -> Error {
-        Self::refuse("acquire", ErrorKind::Config, "the fencing tokens are used up")
+    fn attempt(store: &mut Store, request: &Request, now: Now<'_>) -> Result<Answer, Error> {
+        check_lease(request.lease, store.promised.longest_lease)
+            .map_err(|error| error.at("memory", "acquire"))?;
+        store.attempt(request, now).ok_or_else(|| {
+            Self::refuse("acquire", ErrorKind::Config, "the fencing tokens are used up")
+        })
     }
 
     /// A request is `Busy` or granted here; the quarantine of a durable store does not exist.
     fn place(&self, request: &Request) -> Result<Enqueued, Error> {
         let now = self.now();
         let mut store = self.store();
-        Ok(match store.attempt(request, now).ok_or_else(Self::exhausted)? {
+        Ok(match Self::attempt(&mut store, request, now)? {
             Answer::Granted(grant) => Enqueued::Granted(grant),
             Answer::Busy(busy) => {
                 let (wake, signals) = mpsc::unbounded_channel();
                 store.queue(request, wake, now);
-                let turn = MemoryTurn { memory: self.clone(), request: request.clone(), signals };
-                Enqueued::Waiting(Box::new(turn), busy)
+                let waiter =
+                    MemoryWaiter { memory: self.clone(), request: request.clone(), signals };
+                Enqueued::Waiting(Box::new(waiter), busy)
             }
         })
     }
@@ -73,7 +147,7 @@ impl Backend for Memory {
             self.check_floor("acquire", request.floor)?;
         }
         let now = self.now();
-        Ok(match self.store().attempt(request, now).ok_or_else(Self::exhausted)? {
+        Ok(match Self::attempt(&mut self.store(), request, now)? {
             Answer::Granted(grant) => Attempt::Granted(grant),
             Answer::Busy(busy) => Attempt::Busy(busy),
         })
@@ -96,8 +170,8 @@ impl Backend for Memory {
         let now = self.now();
         let mut store = self.store();
         let renew = |grant: &&Grant| {
-            if store.renew(grant, now) {
-                Renewal::Renewed { from: sent, lease: grant.lease }
+            if let Some(lease) = store.renew(grant, now) {
+                Renewal::Renewed { from: sent, lease }
             } else {
                 let taken =
                     store.look(&grant.name, now).is_some_and(|state| state.holder.is_some());
@@ -107,12 +181,12 @@ impl Backend for Memory {
         grants.iter().map(renew).collect()
     }
 
-    async fn release(&self, grant: &Grant, how: Release<'_>) -> Result<Released, Error> {
+    async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
         // The next request goes last into the queue before the lock is handed over.
-        let next = how.next.map(|next| self.place(next)).transpose()?;
+        let next = options.next.map(|next| self.place(next)).transpose()?;
         let now = self.now();
-        let released = self.store().release(&grant.name, grant.owner, how.keep, now);
-        let outcome = if released { Outcome::Released } else { Outcome::NotHeld };
+        let released = self.store().release(&grant.name, grant.owner, options.keep, now);
+        let outcome = if released { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld };
         Ok(Released { outcome, next })
     }
 
@@ -141,10 +215,10 @@ impl Backend for Memory {
         Ok(Page { locks, next: None })
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<Outcome, Error> {
+    async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
         let now = self.now();
         let freed = self.store().force(name, now);
-        Ok(if freed { Outcome::Released } else { Outcome::NotHeld })
+        Ok(if freed { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
@@ -153,12 +227,13 @@ impl Backend for Memory {
         init.refuse_reset_tokens().map_err(|error| error.at("memory", "init"))?;
         let mut store = self.store();
         if let Some(longest) = init.longest_lease {
-            if longest < Self::SHORTEST_LEASE {
+            if longest < SHORTEST_LEASE {
                 let message = "the longest lease is below this store's shortest, 10ms";
                 return Err(Self::refuse("init", ErrorKind::InvalidInput, message));
             }
             let mut promised = (*store.promised).clone();
             promised.longest_lease = longest;
+            promised.token_lead = longest;
             store.promised = Arc::new(promised);
         }
         Ok(StoreSettings::new(store.promised.longest_lease, None))
@@ -172,14 +247,14 @@ impl Backend for Memory {
 }
 
 #[derive(Debug)]
-struct MemoryTurn {
+struct MemoryWaiter {
     memory: Memory,
     request: Request,
     signals: mpsc::UnboundedReceiver<Signal>,
 }
 
 #[async_trait]
-impl Turn for MemoryTurn {
+impl Waiter for MemoryWaiter {
     async fn next(&mut self) -> Signal {
         // The store drops a place that it passes over.
         self.signals.recv().await.unwrap_or_else(|| Signal::Lost("passed over".into()))
@@ -187,5 +262,31 @@ impl Turn for MemoryTurn {
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
         self.memory.abandon(&self.request).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{OwnerId, OwnerLabel};
+
+    /// Minimum holds of names that nobody asks for again take no memory for ever.
+    #[tokio::test]
+    async fn memory_is_bounded_by_live_names() {
+        let memory = Memory::new();
+        let label = OwnerLabel::new("test").unwrap();
+        let lease = Duration::from_secs(10);
+        for number in 0..5_000_u32 {
+            let name = LockName::new(format!("job {number}")).unwrap();
+            let owner = OwnerId::from_bits(number.into());
+            let request = Request::new(name, owner, label.clone(), lease, memory.env.now());
+            let grant = memory.try_acquire(&request).await.unwrap().granted().unwrap();
+            let options = ReleaseOptions { keep: Some(Duration::from_nanos(1)), next: None };
+            memory.release(&grant, options).await.unwrap();
+        }
+        let names = memory.store().names().len();
+        assert!(names <= 200, "{names}");
     }
 }

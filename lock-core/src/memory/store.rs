@@ -8,10 +8,13 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use super::Memory;
 use crate::{
     Busy, Env, FencingToken, Grant, Guarantees, Holder, Instant, LockName, LockState, OwnerId,
     OwnerLabel, Request, Signal,
+    tunables::memory::{
+        CLAIM, FAR_HEARTBEAT, FEW_NAMES, HEARTBEAT, NEAR, PLACE_LIFE, SHORTEST_PAUSE,
+        TOMBSTONE_LIFE,
+    },
 };
 
 pub(super) struct Store {
@@ -22,19 +25,16 @@ pub(super) struct Store {
     watermark: FencingToken,
     /// Owners that were abandoned: a late attempt of theirs takes nothing.
     tombstones: HashSet<OwnerId>,
-    /// The same by age.
-    buried: VecDeque<(Instant, OwnerId)>,
+    /// The same, by age.
+    abandoned: VecDeque<(Instant, OwnerId)>,
     /// With how many names the expired ones among them are to be forgotten.
     sweep_at: usize,
 }
 
-/// With fewer names than this nothing is swept.
-const FEW: usize = 64;
-
 struct Entry {
     token: FencingToken,
     holder: Option<Held>,
-    queue: VecDeque<Place>,
+    queue: VecDeque<QueueEntry>,
 }
 
 struct Held {
@@ -45,7 +45,7 @@ struct Held {
     kept: bool,
 }
 
-struct Place {
+struct QueueEntry {
     request: Request,
     heard: Instant,
     wake: mpsc::UnboundedSender<Signal>,
@@ -77,8 +77,8 @@ impl Store {
             locks: HashMap::new(),
             watermark: FencingToken::ZERO,
             tombstones: HashSet::new(),
-            buried: VecDeque::new(),
-            sweep_at: FEW,
+            abandoned: VecDeque::new(),
+            sweep_at: FEW_NAMES,
         }
     }
 
@@ -108,7 +108,7 @@ impl Store {
             self.step(&request.name, now, |_| ());
             return Some(Answer::Busy(busy));
         }
-        // `pass_over` left no live place, so there is nobody to barge past.
+        // `pass_over` left no live place, so the attempt barges past no place.
         entry.token = now.mint(entry.token.max(watermark), request.floor)?;
         entry.holder = Some(Held {
             owner: request.owner,
@@ -131,9 +131,9 @@ impl Store {
             return;
         }
         if let Some(entry) = self.locks.get_mut(&request.name) {
-            match entry.queue.iter_mut().find(|place| place.request.owner == request.owner) {
-                Some(place) => place.wake = wake,
-                None => entry.queue.push_back(Place {
+            match entry.queue.iter_mut().find(|queued| queued.request.owner == request.owner) {
+                Some(queued) => queued.wake = wake,
+                None => entry.queue.push_back(QueueEntry {
                     request: request.clone(),
                     heard: now.clock,
                     wake,
@@ -142,16 +142,13 @@ impl Store {
         }
     }
 
-    /// The whole lease anew, for a grant that is still there.
-    pub(super) fn renew(&mut self, grant: &Grant, now: Now<'_>) -> bool {
-        match self.held(&grant.name, grant.owner, now) {
-            Some((held, _)) if held.kept => false,
-            Some((held, _)) => {
-                held.expires = held.expires.max(now.clock + grant.lease);
-                true
-            }
-            None => false,
-        }
+    /// The whole lease anew, for a grant that is still there; no more than the longest lease, which may have been
+    /// lowered since the grant. Returns the lease.
+    pub(super) fn renew(&mut self, grant: &Grant, now: Now<'_>) -> Option<Duration> {
+        let lease = grant.lease.min(self.promised.longest_lease);
+        let (held, _) = self.held(&grant.name, grant.owner, now).filter(|(held, _)| !held.kept)?;
+        held.expires = held.expires.max(now.clock + lease);
+        Some(lease)
     }
 
     /// Lifts the token of a held grant.
@@ -187,7 +184,7 @@ impl Store {
         .unwrap_or(false)
     }
 
-    /// Removes whoever holds the name.
+    /// Removes the holder of the name.
     pub(super) fn force(&mut self, name: &LockName, now: Now<'_>) -> bool {
         let held = self.look(name, now).is_some_and(|state| state.holder.is_some());
         if held {
@@ -196,20 +193,20 @@ impl Store {
         held
     }
 
-    /// Removes whatever an owner has: its place first, so that the lock is not handed to it. What was
-    /// released, and is kept, stays.
+    /// Removes the place and the grant of an owner: its place first, so that the lock is not handed to it. A grant
+    /// that was released, and is kept, stays.
     pub(super) fn abandon(&mut self, name: &LockName, owner: OwnerId, now: Now<'_>) {
-        while let Some((at, owner)) = self.buried.front()
-            && *at + Memory::TOMBSTONE_LIFE <= now.clock
+        while let Some((at, owner)) = self.abandoned.front()
+            && *at + TOMBSTONE_LIFE <= now.clock
         {
             self.tombstones.remove(owner);
-            self.buried.pop_front();
+            self.abandoned.pop_front();
         }
         if self.tombstones.insert(owner) {
-            self.buried.push_back((now.clock, owner));
+            self.abandoned.push_back((now.clock, owner));
         }
         self.step(name, now, |entry| {
-            entry.queue.retain(|place| place.request.owner != owner);
+            entry.queue.retain(|queued| queued.request.owner != owner);
             entry.holder.take_if(|held| held.owner == owner && !held.kept);
         });
     }
@@ -250,7 +247,7 @@ impl Store {
             live
         });
         self.watermark = raised;
-        self.sweep_at = FEW.max(2 * self.locks.len());
+        self.sweep_at = FEW_NAMES.max(2 * self.locks.len());
     }
 
     /// Changes an entry, then hands a free lock over or forgets the name.
@@ -265,7 +262,7 @@ impl Store {
         let answer = change(entry);
         entry.pass_over(now, watermark);
         if entry.holder.is_none() && entry.queue.is_empty() {
-            // Whatever forgets a name's token raises the watermark to it first.
+            // A step that forgets a name's token raises the watermark to it first.
             self.watermark = watermark.max(entry.token);
             self.locks.remove(name);
         }
@@ -287,13 +284,13 @@ impl Entry {
         }
         while self.holder.is_none() {
             let Some(place) = self.queue.pop_front() else { return };
-            if place.heard + Memory::PLACE_LIFE <= now.clock {
+            if place.heard + PLACE_LIFE <= now.clock {
                 continue;
             }
             let floor = place.request.floor;
             let last = self.token.max(watermark);
             let Some(token) = now.mint(last, floor) else { return };
-            let grant = Grant::new(&place.request, token).pushed(Memory::CLAIM);
+            let grant = Grant::new(&place.request, token).pushed(CLAIM);
             if place.wake.send(Signal::Granted(grant)).is_err() {
                 continue;
             }
@@ -301,7 +298,7 @@ impl Entry {
             self.holder = Some(Held {
                 owner: place.request.owner,
                 label: place.request.label,
-                expires: now.clock + Memory::CLAIM,
+                expires: now.clock + CLAIM,
                 kept: false,
             });
         }
@@ -318,17 +315,17 @@ impl Entry {
 
     /// The answer to an owner that has to wait; hearing of a place keeps it.
     fn busy(&mut self, request: &Request, now: Now<'_>) -> Busy {
-        let at = self.queue.iter().position(|place| place.request.owner == request.owner);
+        let at = self.queue.iter().position(|queued| queued.request.owner == request.owner);
         if let Some(place) = at.and_then(|at| self.queue.get_mut(at)) {
             place.heard = now.clock;
         }
         let holder = self.holder(now);
         let left = holder.as_ref().map_or(Duration::ZERO, |holder| holder.remaining);
         // However short the lease is, of the far ones none is the next to be served.
-        let retry_after = if at.is_some_and(|at| at >= Memory::NEAR) {
-            Memory::FAR_HEARTBEAT
+        let retry_after = if at.is_some_and(|at| at >= NEAR) {
+            FAR_HEARTBEAT
         } else {
-            left.clamp(Duration::from_millis(1), Memory::HEARTBEAT)
+            left.clamp(SHORTEST_PAUSE, HEARTBEAT)
         };
         Busy { holder, token: self.token, retry_after }
     }

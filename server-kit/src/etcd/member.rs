@@ -16,11 +16,13 @@ use tokio::{
 use super::EtcdOptions;
 use crate::{
     error::{Doing as _, KitError, Result},
-    ports::Port,
+    machine::{
+        ports::Port,
+        programs,
+        tls::{Certificates, ClientCertificates},
+    },
     process::{Process, Spec},
-    programs,
     server::{Server, process_and},
-    tls::{Certificates, ClientCertificates},
 };
 
 /// A paused member does not answer; more than this is no answer.
@@ -134,7 +136,7 @@ impl Member {
         self.certificates.as_ref()
     }
 
-    /// The flags that say who it is in which cluster.
+    /// The flags that name the member and its cluster.
     pub(super) fn identity(&self) -> &[String] {
         &self.identity
     }

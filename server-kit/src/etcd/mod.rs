@@ -1,6 +1,6 @@
 //! etcd: one member or a cluster.
 //!
-//! The clock shim has no effect on etcd: Go reads the clock past the C library.
+//! The clock shim has no effect on etcd: Go reads the clock without the C library.
 
 mod member;
 mod snapshot;
@@ -11,12 +11,14 @@ use std::{net::SocketAddr, path::Path, process::Command};
 use futures_util::future::{join_all, try_join_all};
 
 pub use self::{member::Member, streams::Streams};
-use super::{
+use crate::{
     error::Result,
-    ports, programs,
+    machine::{
+        ports, programs,
+        tls::{Certificates, ClientCertificates},
+        wait::{READY_WITHIN, until},
+    },
     server::{Server as _, options},
-    tls::{Certificates, ClientCertificates},
-    wait::{READY_WITHIN, until},
 };
 
 /// How to start an [`Etcd`].
@@ -71,7 +73,7 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// [`KitError`](super::KitError), with the end of the server's log where it has one.
+    /// [`KitError`](crate::KitError), with the end of the server's log where it has one.
     pub async fn single(options: EtcdOptions) -> Result<Self> {
         Self::start(1, options).await
     }
@@ -116,7 +118,7 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// As [`Process::ready`](super::Process::ready).
+    /// As [`Process::ready`](crate::Process::ready).
     pub async fn wait_healthy(&mut self) -> Result<()> {
         let running = self.members.iter_mut().filter(|member| member.process().pid().is_ok());
         try_join_all(running.map(Member::wait_healthy)).await.map(drop)
@@ -147,7 +149,7 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// [`KitError::TimedOut`](super::KitError::TimedOut) if none is elected.
+    /// [`KitError::TimedOut`](crate::KitError::TimedOut) if none is elected.
     pub async fn leader(&self) -> Result<usize> {
         until("an etcd leader", READY_WITHIN, || {
             let answers = join_all(self.members.iter().map(Member::is_leader));
@@ -161,7 +163,7 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// [`KitError::Command`](super::KitError::Command) with what it says.
+    /// [`KitError::Command`](crate::KitError::Command) with what it says.
     pub async fn ctl(&self, args: &[&str]) -> Result<String> {
         let mut command = self.ctl_command()?;
         command.args(args);
@@ -173,7 +175,7 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// [`KitError::MissingProgram`](super::KitError::MissingProgram).
+    /// [`KitError::MissingProgram`](crate::KitError::MissingProgram).
     pub fn ctl_command(&self) -> Result<Command> {
         let mut command = self.bare_command()?;
         if let Some(password) = &self.options.root_password {
@@ -209,7 +211,7 @@ impl Etcd {
     }
 
     /// Kills all members and starts them on the data of a snapshot, with the same names, URLs and
-    /// cluster token: what an operator does who repeats the flags of the installation. The revision
+    /// cluster token, as an operator does by the flags of the installation. The revision
     /// goes back, and leases and keys since then are gone.
     ///
     /// # Errors

@@ -1,11 +1,11 @@
-//! Putting a snapshot's data in the place of a member's.
+//! Replaces a member's data with that of a snapshot.
 
 use std::{path::Path, process::Command};
 
 use super::member::Member;
 use crate::{
     error::{Doing as _, Result},
-    programs,
+    machine::programs,
 };
 
 /// Replaces the data of a member that does not run.

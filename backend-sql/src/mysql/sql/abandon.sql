@@ -14,4 +14,7 @@ ON DUPLICATE KEY UPDATE
         IF({unburied}, RIGHT(CONCAT({locks}.buried, ?2), 32000), {locks}.buried)
     ),
     buried_at = {now},
-    expires = IF({locks}.owner = ?2 AND {locks}.kept = 0, 0, {locks}.expires)
+    expires = IF({locks}.owner = ?2
+        -- guard: abandon-kept
+        AND {locks}.kept = 0
+        , 0, {locks}.expires)

@@ -1,3 +1,3 @@
--- Frees ?1 whoever has it.
+-- Frees ?1 whatever owner has it.
 UPDATE {locks} SET expires = 0, version = LAST_INSERT_ID(version + 1)
 WHERE name = ?1 AND expires > {now}

@@ -7,7 +7,11 @@
 -- `expires` have been set. They are evaluated when the row is locked, by what it is then, its
 -- tombstones too. A repeat may come after a renewal that was sent later: it never shortens.
 INSERT INTO {locks} (name, owner, label, token, version, expires, kept)
-SELECT ?1, ?2, ?3, LAST_INSERT_ID(GREATEST({now}, s.watermark + 1, ?5)), 1, {now} + ?4, 0
+SELECT ?1, ?2, ?3, LAST_INSERT_ID(GREATEST(
+    {now},
+    -- guard: watermark
+    s.watermark + 1,
+    ?5)), 1, {now} + ?4, 0
 FROM {settings} AS s
 WHERE s.id = 1
 LOCK IN SHARE MODE

@@ -6,7 +6,10 @@
 INSERT INTO {locks} (name, token, version, expires, kept)
 SELECT l.name, l.token, l.version, l.expires, l.kept
 FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND l.owner = g.owner
-WHERE l.kept = 0 AND l.expires > {now}
+WHERE l.kept = 0
+-- guard: renew-expired
+AND l.expires > {now}
+-- guard: renew-skips
 FOR UPDATE SKIP LOCKED
 ON DUPLICATE KEY UPDATE
     expires = GREATEST({locks}.expires, LAST_INSERT_ID({now}) + g.lease),

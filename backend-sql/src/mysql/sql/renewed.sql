@@ -3,4 +3,6 @@
 -- expired grant for a held one.
 SELECT l.owner
 FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND l.owner = g.owner
-WHERE l.kept = 0 AND l.expires >= ?2 + g.lease
+WHERE l.kept = 0
+-- guard: renewed-clock
+AND l.expires >= ?2 + g.lease

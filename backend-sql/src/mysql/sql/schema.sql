@@ -6,7 +6,9 @@ CREATE TABLE IF NOT EXISTS {settings} (
     -- No row of a name that is gone had a token above the watermark.
     watermark     BIGINT NOT NULL,
     -- Which store this is: made once.
-    identity      VARBINARY(32) NOT NULL
+    identity      VARBINARY(32) NOT NULL,
+    -- Of the records, in all tables.
+    version       BIGINT NOT NULL DEFAULT 1
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS {locks} (

@@ -7,7 +7,10 @@ INSERT INTO {locks} AS l (name, token, version, expires, kept, buried, buried_at
 SELECT $1, coalesce(pg_catalog.max(m.watermark), 0), 0, {now}, false, ARRAY[$2], ARRAY[{now}]
 FROM {marker} AS m
 ON CONFLICT (name) DO UPDATE SET
-    owner = CASE WHEN l.owner = $2 AND NOT l.kept THEN NULL ELSE l.owner END,
+    owner = CASE WHEN l.owner = $2
+        -- guard: abandon-kept
+        AND NOT l.kept
+        THEN NULL ELSE l.owner END,
     turn = CASE WHEN pg_catalog.left(l.waiters[1], 32) = $2 THEN NULL ELSE l.turn END,
     (waiters, heard) = (
         SELECT pg_catalog.array_agg(p.place ORDER BY p.at), pg_catalog.array_agg(p.heard ORDER BY p.at)

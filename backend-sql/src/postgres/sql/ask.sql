@@ -32,10 +32,15 @@ UPDATE {locks} AS l SET (
             ELSE a.now + $7::interval
         END
     FROM (
-        SELECT r.*, q.*, r.grants AND q.places[1] IS NOT DISTINCT FROM $6 AS takes
+        SELECT r.*, q.*, r.grants
+            -- guard: ask-first
+            AND q.places[1] IS NOT DISTINCT FROM $6
+            AS takes
         FROM (
             SELECT t.now, f.free, NOT f.free AND l.owner = $2 AS holds,
-                f.free AND EXISTS (SELECT 1 FROM {marker} AS m WHERE {granting}) AS grants
+                -- guard: ask-held
+                f.free AND
+                EXISTS (SELECT 1 FROM {marker} AS m WHERE {granting}) AS grants
             FROM (SELECT {now} AS now) AS t
             CROSS JOIN LATERAL (SELECT l.owner IS NULL OR l.expires <= t.now AS free) AS f
         ) AS r

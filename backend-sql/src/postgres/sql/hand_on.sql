@@ -6,5 +6,7 @@ UPDATE {locks} AS l SET
     expires = {now} + $5, kept = false
 WHERE name = $1 AND owner = $2 AND expires > {now} AND l.waiters IS NULL
     AND (l.buried IS NULL OR $3 <> ALL (l.buried))
-    AND l.store = {here} AND l.itself = l.tableoid
+    -- guard: hand-on-store
+    AND l.store = {here}
+    AND l.itself = l.tableoid
 RETURNING token

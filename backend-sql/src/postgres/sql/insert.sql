@@ -7,12 +7,22 @@
 -- clock: a sweep believes a watermark after a minute (sweep.sql), and no statement that is older than half of
 -- that comes to its end.
 INSERT INTO {locks} AS l (name, owner, label, token, version, expires, kept, store, itself)
-SELECT $1, $2, $3, greatest({micros}, m.watermark + 1, $5), 1, {now} + $4, false,
+SELECT $1, $2, $3, greatest(
+    {micros},
+    -- guard: watermark
+    m.watermark + 1,
+    $5), 1, {now} + $4, false,
     m.store, '{locks}'::regclass
 FROM {marker} AS m WHERE {granting}
 ON CONFLICT (name) DO UPDATE SET
+    -- guard: token-of-the-row
     token = greatest({micros}, l.token + 1, $5),
     owner = $2, label = $3, version = l.version + 1, expires = {now} + $4, kept = false,
     store = excluded.store, itself = excluded.itself
-WHERE (l.owner IS NULL OR l.expires <= {now}) AND l.waiters IS NULL AND {unburied}
-RETURNING token / {young}
+WHERE
+    -- guard: held
+    (l.owner IS NULL OR l.expires <= {now}) AND
+    l.waiters IS NULL AND {unburied}
+RETURNING token
+    -- guard: young
+    / {young}

@@ -4,4 +4,4 @@ DO $$ BEGIN
     {fence.sql}
 EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN
     {fence.sql}
-END $$
+END $$;

@@ -8,13 +8,19 @@ WITH doubted AS (
 INSERT INTO {marker} AS m (id, store, itself, grants_from, watermark, raised)
 SELECT 1, {here}, '{marker}'::regclass, {now} + s.held_back, 0, 'epoch'
 FROM (
-    SELECT CASE WHEN quarantined THEN greatest(quarantine, $1) ELSE interval '0' END AS held_back
+    SELECT CASE WHEN quarantined THEN greatest(quarantine
+        -- guard: longest-heard-of
+        , $1
+        ) ELSE interval '0' END AS held_back
     FROM {settings}
 ) AS s
 ON CONFLICT (id) DO UPDATE SET
     store = excluded.store, itself = excluded.itself,
     grants_from = {now} + (
-        SELECT CASE WHEN quarantined THEN greatest(quarantine, $1) ELSE interval '0' END
+        SELECT CASE WHEN quarantined THEN greatest(quarantine
+            -- guard: longest-heard-of-again
+            , $1
+            ) ELSE interval '0' END
         FROM {settings}
     )
 WHERE (m.store, m.itself) <> (excluded.store, excluded.itself)

@@ -15,8 +15,11 @@ UPDATE {locks} AS l SET
 WHERE name = $1 AND owner = $2 AND expires > {now}
     AND pg_catalog.substr(l.waiters[1], 65, 1) = '+' AND l.heard[1] > {now} - $5::interval
     AND (l.buried IS NULL OR coalesce(pg_catalog.left($4, 32), '') <> ALL (l.buried))
-    AND l.store = {here} AND l.itself = l.tableoid
+    -- guard: pass-store
+    AND l.store = {here}
+    AND l.itself = l.tableoid
 RETURNING token, pg_catalog.pg_notify(
+    -- guard: pass-tells
     'leasehold_' || client,
     owner || ' ' || token::text || CASE WHEN waiters IS NULL THEN ' 0' ELSE ' 1' END
 )

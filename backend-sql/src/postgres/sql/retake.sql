@@ -6,6 +6,8 @@ UPDATE {locks} AS l SET
     token = greatest({micros}, l.token + 1, $5),
     owner = $2, label = $3, version = l.version + 1, expires = {now} + $4, kept = false
 WHERE name = $1 AND (l.owner IS NULL OR l.expires <= {now}) AND l.waiters IS NULL AND {unburied}
-    AND l.store = {here} AND l.itself = l.tableoid
+    -- guard: retake-store
+    AND l.store = {here}
+    AND l.itself = l.tableoid
     AND l.version = coalesce($6, l.version)
 RETURNING token

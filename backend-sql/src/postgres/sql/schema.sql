@@ -7,8 +7,14 @@ CREATE TABLE IF NOT EXISTS {settings} (
     longest_lease interval NOT NULL,
     -- How long nothing is granted after a loss: the longest that longest_lease ever was.
     quarantine    interval NOT NULL,
-    quarantined   boolean  NOT NULL -- whether a loss is followed by one
+    quarantined   boolean  NOT NULL, -- whether a loss is followed by one
+    version       integer  NOT NULL DEFAULT 1 -- of the records, in all tables
 );
+
+-- Whether the locks were lost, noted for below.
+DO $$ BEGIN
+    PERFORM pg_catalog.set_config('leasehold.lost', (pg_catalog.to_regclass('{locks}') IS NULL)::text, true);
+END $$;
 
 CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     name      text        COLLATE "C" NOT NULL PRIMARY KEY,
@@ -45,6 +51,11 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {marker} (
     watermark   bigint      NOT NULL, -- no row of a name that is gone had a token above it
     raised      timestamptz NOT NULL  -- when that was raised last
 );
+
+{owners}
+-- Locks that were lost may still be believed in. The next client, or `init`, finds a marker that is another store's, and
+-- begins a quarantine. A new store has no marker yet.
+UPDATE {marker} SET store = '' WHERE pg_catalog.current_setting('leasehold.lost') = 'true';
 
 -- The settings outlive what empties the marker: making them is the first use, which grants at once.
 WITH first AS (

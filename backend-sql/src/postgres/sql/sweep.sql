@@ -5,6 +5,7 @@
 -- away, stays.
 DELETE FROM {locks} AS l USING {marker} AS m
 WHERE (l.owner IS NULL OR l.expires <= {now})
+    -- guard: sweep-covered
     AND l.token <= m.watermark AND m.raised + interval '1 minute' <= {now}
     AND NOT EXISTS (
         SELECT 1 FROM pg_catalog.unnest(l.heard) AS heard WHERE heard > {now} - interval '1 minute'

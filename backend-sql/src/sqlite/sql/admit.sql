@@ -1,4 +1,6 @@
 -- ?1 resource, ?2 token. No row comes back for a stale token.
 INSERT INTO {fence} (resource, token) VALUES (?1, ?2)
-ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE excluded.token >= token
+ON CONFLICT (resource) DO UPDATE SET token = excluded.token
+-- guard: fence
+WHERE excluded.token >= token
 RETURNING token

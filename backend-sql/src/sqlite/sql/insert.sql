@@ -4,12 +4,19 @@
 -- lease end earlier and a lock look held for longer, never the other way round. A repeat may come
 -- after a renewal that was sent later: it never shortens, nor the lease, by which other clocks count.
 INSERT INTO {locks} AS l (name, owner, label, token, version, lease, expires, epoch, kept)
-SELECT ?1, ?2, ?3, max(?7, s.watermark + 1, ?8), 1, ?4, ?5 + ?4, ?6, 0
+SELECT ?1, ?2, ?3, max(
+    ?7,
+    -- guard: watermark
+    s.watermark + 1,
+    ?8), 1, ?4, ?5 + ?4, ?6, 0
 FROM {settings} AS s
-WHERE NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = ?2)
+WHERE true
+    -- guard: abandoned
+    AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = ?2)
 ON CONFLICT (name) DO UPDATE SET
     token = CASE
         WHEN l.owner = ?2 AND (l.epoch <> ?6 OR l.expires > ?5) THEN l.token
+        -- guard: token-above
         ELSE max(?7, l.token + 1, ?8)
     END,
     expires = CASE
@@ -21,5 +28,6 @@ ON CONFLICT (name) DO UPDATE SET
         ELSE ?4
     END,
     owner = ?2, label = ?3, version = l.version + 1, epoch = ?6, kept = 0
+-- guard: held
 WHERE l.owner IS NULL OR (l.owner = ?2 AND NOT l.kept) OR {over ?5 ?6}
 RETURNING token

@@ -1,4 +1,6 @@
 -- First step of a sweep: whatever forgets a token raises the watermark to it first. ?1 now, ?2 epoch.
-UPDATE {settings} SET watermark = max(watermark, (
+UPDATE {settings}
+-- guard: sweep-raises
+SET watermark = max(watermark, (
     SELECT coalesce(max(token), 0) FROM {locks} AS l WHERE owner IS NULL OR {over ?1 ?2}
 ))

@@ -33,13 +33,16 @@ CREATE TABLE IF NOT EXISTS {abandoned} (
     day   INTEGER NOT NULL  -- of the wall clock, from 1970 on
 ) STRICT, WITHOUT ROWID;
 
--- What all clients agree on. No row of a name that is gone had a token above the watermark.
+-- What all clients agree on. No row of a name that is gone had a token above the watermark. The version is that of the
+-- records in all tables. Version 0 has no such column, and SQLite cannot add it only if need be; to upgrade by hand:
+-- ALTER TABLE {settings} ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
 CREATE TABLE IF NOT EXISTS {settings} (
     id            INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     longest_lease INTEGER NOT NULL, -- milliseconds
     watermark     INTEGER NOT NULL,
     -- Tells this store from every other, also under another path.
-    identity      TEXT    NOT NULL DEFAULT (lower(hex(randomblob(16))))
+    identity      TEXT    NOT NULL DEFAULT (lower(hex(randomblob(16)))),
+    version       INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
 INSERT INTO {settings} (id, longest_lease, watermark) VALUES (1, {longest_lease}, 0)

@@ -2,4 +2,5 @@
 -- stays. ?1 now, ?2 epoch.
 DELETE FROM {locks} AS l
 WHERE (owner IS NULL OR {over ?1 ?2})
+    -- guard: sweep-covered
     AND token <= (SELECT watermark FROM {settings})

@@ -1,5 +1,8 @@
 -- Takes away what the abandoned owner ?2 has of ?1. A lock that was released, and is kept, stays. ?3 now,
 -- ?4 epoch.
 UPDATE {locks} SET owner = NULL, label = NULL, version = version + 1
-WHERE name = ?1 AND NOT kept AND owner = ?2 AND (epoch <> ?4 OR expires > ?3)
+WHERE name = ?1
+-- guard: abandon-kept
+AND NOT kept
+AND owner = ?2 AND (epoch <> ?4 OR expires > ?3)
 RETURNING version

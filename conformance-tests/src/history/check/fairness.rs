@@ -1,6 +1,6 @@
 //! L3: places are served first come, first served.
 //!
-//! Whoever asks after another surely had a place ([`What::Queued`](crate::history::What::Queued)) is
+//! A client that asks after another surely had a place ([`What::Queued`](crate::history::What::Queued)) is
 //! not served before it. Two things are no barging: an acquisition may inherit the older place of
 //! another of its process that gave up; and where processes are paused or killed, their dead places
 //! are passed over, so that such a history is not checked for this.

@@ -1,4 +1,4 @@
-//! What a test wants of the calls of each method, and what has happened to them.
+//! Per method: the faults that a test ordered for its calls, and counts of what happened to them.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 #[derive(Debug, Default)]
 pub(super) struct State(Mutex<HashMap<String, Method>>);
 
-/// What happened to the calls of one method.
+/// The fate of the calls of one method.
 #[derive(Debug, Default)]
 pub(super) struct Method {
     pub(super) opened: u64,

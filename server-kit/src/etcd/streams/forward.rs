@@ -1,4 +1,4 @@
-//! One client's connection, and each of its calls on its way to the server and back.
+//! One client's connection: forwards each call to the server and its answer back.
 
 use std::{net::SocketAddr, sync::Arc};
 

@@ -1,6 +1,6 @@
-//! A proxy that knows HTTP/2: one stream of a connection can be stuck while the others go on, without
-//! an error on either side, and one call can arrive long after its caller has gone. The kit's
-//! [`Proxy`](crate::Proxy) knows whole connections only.
+//! A proxy for HTTP/2. It can hold one stream of a connection, without an error on either side, while the
+//! others continue, and can deliver a call long after its caller has gone. [`Proxy`](crate::Proxy) sees
+//! only whole connections.
 
 mod calls;
 mod forward;
@@ -18,7 +18,7 @@ use self::{
 };
 use crate::{
     error::{Doing as _, Result},
-    ports::Port,
+    machine::ports::Port,
 };
 
 /// A proxy of gRPC calls. Dropping it closes its connections.

@@ -1,0 +1,163 @@
+//! The keys, laid out as etcd's own lock tools lay them out.
+//!
+//! An entry of a lock's queue is `<prefix><name>/<number in hex>`, and the entry with the oldest create revision below
+//! `<prefix><name>/` holds the lock. etcd's tools look for entries by the same prefix, so they and we exclude each
+//! other. Their number is the entry's lease; a client of ours uses its own numbers again and again.
+
+use lock_core::{LockName, OwnerId};
+
+/// Where the keys of a namespace stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyLayout {
+    prefix: String,
+}
+
+/// The meaning of the key of a queue entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryKey {
+    /// The name as it was before it was escaped.
+    pub name: LockName,
+    /// Which entry of the name it is. etcd's own tools put the entry's lease here.
+    pub number: i64,
+}
+
+impl KeyLayout {
+    /// A layout whose keys all start with `prefix`, which may be empty.
+    #[must_use]
+    pub fn new(prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into() }
+    }
+
+    /// The prefix of all keys.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The prefix of the keys of all entries of a name, and of no other name.
+    #[must_use]
+    pub fn entries(&self, name: &LockName) -> String {
+        format!("{}{}/", self.prefix, escape(name.as_str()))
+    }
+
+    /// The key of an entry by its number, which is positive.
+    #[must_use]
+    pub fn entry(&self, name: &LockName, number: i64) -> String {
+        // Go prints `%x` of a positive number: lower case, no padding.
+        format!("{}{number:x}", self.entries(name))
+    }
+
+    /// The key of the settings. No name is escaped to `%leasehold`, so it is among no name's entries.
+    #[must_use]
+    pub fn settings(&self) -> String {
+        format!("{}%leasehold/settings", self.prefix)
+    }
+
+    /// The key that exists while nothing is granted.
+    #[must_use]
+    pub fn quarantine(&self) -> String {
+        format!("{}%leasehold/quarantine", self.prefix)
+    }
+
+    /// The key that says that an owner was abandoned.
+    #[must_use]
+    pub fn tombstone(&self, owner: OwnerId) -> String {
+        format!("{}%leasehold/abandoned/{owner}", self.prefix)
+    }
+
+    /// The name whose entries a key stands among; `None` if there is none.
+    pub(crate) fn name_of(&self, key: &[u8]) -> Option<LockName> {
+        let rest = key.strip_prefix(self.prefix.as_bytes())?;
+        let end = rest.iter().position(|byte| *byte == b'/')?;
+        let escaped = std::str::from_utf8(&rest[..end]).ok()?;
+        let name = LockName::new(unescape(escaped)?).ok()?;
+        (escape(name.as_str()) == escaped).then_some(name)
+    }
+
+    /// Reads a key; `None` if it is no entry in this layout.
+    #[must_use]
+    pub fn read(&self, key: &str) -> Option<EntryKey> {
+        let (name, number) = key.strip_prefix(&self.prefix)?.split_once('/')?;
+        let name = LockName::new(unescape(name)?).ok()?;
+        let number = i64::from_str_radix(number, 16).ok().filter(|number| *number > 0)?;
+        let entry = EntryKey { name, number };
+        // One spelling per entry: `+1f`, `01F` or `%61` would be another key of the same meaning.
+        (self.entry(&entry.name, number) == key).then_some(entry)
+    }
+}
+
+/// Replaces `/`: otherwise the entries of `a/b` would stand among those of `a`.
+///
+/// `%` is escaped too, so that no two names share keys. All else stays, so that a name without the
+/// two is the very name to give to etcd's tools.
+fn escape(name: &str) -> String {
+    name.replace('%', "%25").replace('/', "%2F")
+}
+
+/// The reverse of [`escape`]; `None` for a text that it never writes.
+fn unescape(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut name = parts.next()?.to_owned();
+    for part in parts {
+        if let Some(rest) = part.strip_prefix("25") {
+            name.push('%');
+            name.push_str(rest);
+        } else {
+            name.push('/');
+            name.push_str(part.strip_prefix("2F")?);
+        }
+    }
+    Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_plain_name_has_the_key_of_etcds_own_tools() {
+        let layout = KeyLayout::new("");
+        assert_eq!(layout.entry(&name("job"), 0x694d_77aa_11ee), "job/694d77aa11ee");
+        let layout = KeyLayout::new("app/");
+        assert_eq!(layout.entry(&name("job"), 31), "app/job/1f");
+    }
+
+    #[test]
+    fn names_with_slashes_do_not_stand_below_each_other() {
+        let layout = KeyLayout::new("p/");
+        let names = ["a", "a/b", "a%2Fb", "a%b", "a/", "/a", "%", "/", "a%25", "ä/ö"].map(name);
+        for one in &names {
+            for other in names.iter().filter(|other| *other != one) {
+                assert!(!layout.entry(other, 1).starts_with(&layout.entries(one)), "{one} {other}");
+            }
+            let read = layout.read(&layout.entry(one, i64::MAX)).unwrap();
+            assert_eq!(read, EntryKey { name: one.clone(), number: i64::MAX });
+        }
+    }
+
+    #[test]
+    fn our_own_keys_are_no_entries() {
+        let layout = KeyLayout::new("p/");
+        let tombstone = layout.tombstone(OwnerId::from_bits(7));
+        for key in [layout.settings(), layout.quarantine(), tombstone] {
+            assert_eq!(layout.read(&key), None, "{key}");
+            assert!(!key.starts_with(&layout.entries(&name("%leasehold"))));
+        }
+    }
+
+    #[test]
+    fn what_is_no_entry_is_not_read_as_one() {
+        let layout = KeyLayout::new("p/");
+        let others =
+            ["a/1", "p/a", "p/a/", "p/a/x", "p/a/0", "p/a/-1", "p/a/01", "p/a/1F", "p/a/+1"];
+        for key in others.into_iter().chain(["p/a/b/1", "p/%/1", "p/%2f/1", "p/%61/1", "p//1"]) {
+            assert_eq!(layout.read(key), None, "{key}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Leases for grants, waiters and tombstones, from the pool or from etcd.
+
+use std::time::Duration;
+
+use lock_core::{Env as _, Error, Mutex, SystemEnv};
+
+use super::{Keepalives, pool::LeasePool};
+use crate::{
+    rpc::{Lease, Rpc, whole_seconds},
+    tunables::{OLD_AFTER, TOMBSTONE_LIFE},
+};
+
+#[derive(Debug)]
+pub(crate) struct Leases {
+    rpc: Rpc,
+    keepalives: Keepalives,
+    pub(crate) pool: LeasePool,
+    /// The shortest TTL that etcd grants.
+    shortest: Duration,
+    /// The lease of the tombstones of the present minute.
+    tombstones: Mutex<Option<Lease>>,
+}
+
+impl Leases {
+    /// With a pool of at most `limit` leases of each length. `probe` is the shortest lease that etcd grants.
+    pub(crate) fn new(rpc: Rpc, keepalives: Keepalives, limit: usize, probe: Lease) -> Self {
+        let pool = LeasePool::new(rpc.clone(), limit);
+        pool.put(probe);
+        Self { rpc, keepalives, pool, shortest: probe.ttl, tombstones: Mutex::default() }
+    }
+
+    /// A lease that no key lives by yet.
+    pub(crate) async fn take(&self, span: Duration) -> Result<Lease, Error> {
+        let ttl = Duration::from_secs(whole_seconds(span)).max(self.shortest);
+        while let Some(pooled) = self.pool.take(ttl) {
+            if SystemEnv.now().since(pooled.from) < ttl / OLD_AFTER {
+                return Ok(pooled);
+            }
+            match Box::pin(self.keepalives.extend(pooled.id)).await {
+                Ok(Some(lease)) => return Ok(lease),
+                Ok(None) => {}
+                // The others would take as long.
+                Err(_) => break,
+            }
+        }
+        Ok(Box::pin(self.rpc.grant(ttl)).await?)
+    }
+
+    /// A lease that no key lives by yet, and that lives for the whole span from now on.
+    pub(crate) async fn take_whole(&self, span: Duration) -> Result<Lease, Error> {
+        let until = SystemEnv.now() + span;
+        let lease = self.take(span).await?;
+        if lease.from + lease.ttl >= until {
+            return Ok(lease);
+        }
+        // A pooled lease, of which a part is over.
+        match self.keepalives.extend(lease.id).await {
+            Ok(Some(lease)) => Ok(lease),
+            _ => Ok(self.rpc.grant(lease.ttl).await?),
+        }
+    }
+
+    /// Returns an unused lease for the next attempt.
+    pub(crate) fn put_back(&self, lease: Lease) {
+        self.pool.put(lease);
+    }
+
+    /// The lease for a tombstone: it lives for [`TOMBSTONE_LIFE`] more at least, and for as long as the lease of a
+    /// late attempt.
+    pub(crate) async fn for_tombstone(&self, span: Duration) -> Result<Lease, Error> {
+        if span > TOMBSTONE_LIFE {
+            return Ok(self.rpc.grant(span).await?);
+        }
+        let open = *self.tombstones.lock();
+        let now = SystemEnv.now();
+        if let Some(lease) = open.filter(|lease| now.since(lease.from) < TOMBSTONE_LIFE) {
+            return Ok(lease);
+        }
+        let lease = self.rpc.grant(TOMBSTONE_LIFE * 2).await?;
+        *self.tombstones.lock() = Some(lease);
+        Ok(lease)
+    }
+
+    /// The lease for tombstones is gone.
+    pub(crate) fn forget_tombstones(&self) {
+        *self.tombstones.lock() = None;
+    }
+}

@@ -1,0 +1,314 @@
+//! The restore detector: whether the cluster still has the history that this client knows.
+//!
+//! A snapshot that is restored with the flags of the installation keeps the ids of cluster and members. The term of
+//! the election starts anew, so that it may be the same, too. But the number of requests that went through the log,
+//! less the number of those that wrote (`index - revision`, here the *lead*), falls: the revision comes with the
+//! snapshot, and the log begins anew. Within one history the lead never falls. The settings keep a lead that was
+//! seen, and so does each client. A client that finds a lower lead, or a lower revision, or no settings where some
+//! were, starts the quarantine.
+//!
+//! A restored log catches up once as many requests that write nothing were sent to it as to the lost one: those of
+//! other users, refused ones, and the ends of leases without keys. Nobody can tell the two logs apart then, and an
+//! operator must tell: `init --restored`.
+//!
+//! A transaction cannot compare the lead. But a restore replaces the server's process, and ends its connections. So a
+//! transaction belongs to an observed history if no connection was begun between the observation and the answer.
+//! Every transaction that grants is framed by a [`HistoryToken`]; if a connection was begun meanwhile, the grant is
+//! believed only after another observation.
+
+use etcd_client::{ResponseHeader, Txn, TxnResponse};
+use lock_core::{Env as _, Error, ErrorKind, Instant, Mutex, SystemEnv};
+
+use crate::{
+    keys::{layout::KeyLayout, settings::Record},
+    rpc::{Rpc, gets, revision},
+    tunables::{OBSERVATION_LIFE, OBSERVE_PAUSE, OBSERVE_TRIES},
+};
+
+/// The cluster's history as far as it is known.
+#[derive(Debug, Default)]
+pub(crate) struct History(Mutex<Option<Known>>);
+
+/// An observation that found no restore.
+#[derive(Clone, Debug)]
+struct Known {
+    token: HistoryToken,
+    lead: i64,
+    at: Instant,
+    /// Something that was seen later does not fit.
+    doubted: bool,
+}
+
+/// In which history, and by which connections, a transaction is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HistoryToken {
+    /// The settings' name for the history.
+    pub(crate) history: u64,
+    cluster: u64,
+    term: u64,
+    /// The highest revision that was answered.
+    revision: i64,
+    /// How many connections had been begun.
+    opened: u64,
+}
+
+/// The state of the cluster, as one member showed it.
+#[derive(Debug)]
+pub(crate) struct ClusterState {
+    pub(crate) cluster: u64,
+    pub(crate) term: u64,
+    /// The revision at which the settings were read.
+    pub(crate) revision: i64,
+    /// The log's index a little later, of a member that had carried out that revision: `index - revision` is no
+    /// less than the lead was then.
+    pub(crate) index: u64,
+    /// No more than the lead was at some instant until now: it may be stored.
+    pub(crate) lead: i64,
+    pub(crate) settings: Option<(Record, i64)>,
+    opened: u64,
+}
+
+impl History {
+    /// The token, if the cluster was observed not long ago, and no connection was begun since.
+    pub(crate) fn token(&self, rpc: &Rpc) -> Option<HistoryToken> {
+        self.token_at(rpc.members.opened(), SystemEnv.now())
+    }
+
+    fn token_at(&self, opened: u64, now: Instant) -> Option<HistoryToken> {
+        let known = self.0.lock();
+        let known = known.as_ref().filter(|known| !known.doubted)?;
+        let is_fresh = now.since(known.at) < OBSERVATION_LIFE;
+        (known.token.opened == opened && is_fresh).then_some(known.token)
+    }
+
+    /// Settings that are to be written, with the highest lead that is known in them.
+    pub(crate) fn keep(&self, mut record: Record) -> Record {
+        if let Some(known) =
+            self.0.lock().as_ref().filter(|known| known.token.history == record.history)
+        {
+            record.lead = record.lead.max(known.lead);
+        }
+        record
+    }
+
+    /// Whether a transaction was surely carried out in the history of its token.
+    pub(crate) fn is_same(&self, rpc: &Rpc, token: &HistoryToken, answer: &TxnResponse) -> bool {
+        let fits = answer.header().is_some_and(|header| {
+            header.cluster_id() == token.cluster
+                && header.raft_term() == token.term
+                && header.revision() >= token.revision
+        });
+        let mut known = self.0.lock();
+        let Some(known) = known.as_mut().filter(|known| known.token.history == token.history)
+        else {
+            return false;
+        };
+        if !fits {
+            known.doubted = true;
+        }
+        if !fits || known.doubted || rpc.members.opened() != token.opened {
+            return false;
+        }
+        known.token.revision = known.token.revision.max(revision(answer));
+        true
+    }
+
+    /// Something does not fit: the next token needs another observation.
+    pub(crate) fn doubt(&self) {
+        if let Some(known) = self.0.lock().as_mut() {
+            known.doubted = true;
+        }
+    }
+
+    /// What contradicts the known history; `None` if nothing does.
+    pub(crate) fn judge(&self, state: &ClusterState, since: Option<(u64, i64)>) -> Option<String> {
+        let lead = self.0.lock().as_ref().map(|known| (known.token.history, known.lead));
+        judge(state, since, lead)
+    }
+
+    /// The history and the highest revision that are known, to be compared with a later observation.
+    pub(crate) fn so_far(&self) -> Option<(u64, i64)> {
+        self.0.lock().as_ref().map(|known| (known.token.history, known.token.revision))
+    }
+
+    /// Notes a state that fits, or after which the quarantine was started.
+    pub(crate) fn settle(&self, state: &ClusterState, record: &Record, revision: i64) {
+        let mut known = self.0.lock();
+        let history = record.history;
+        let lead = match known.as_ref().filter(|known| known.token.history == history) {
+            Some(known) => known.lead.max(state.lead),
+            None => state.lead,
+        };
+        let ClusterState { cluster, term, opened, .. } = *state;
+        let token = HistoryToken { history, cluster, term, revision, opened };
+        *known = Some(Known { token, lead, at: SystemEnv.now(), doubted: false });
+    }
+}
+
+fn judge(
+    state: &ClusterState,
+    since: Option<(u64, i64)>,
+    known: Option<(u64, i64)>,
+) -> Option<String> {
+    let lead = i64::try_from(state.index).unwrap_or(i64::MAX).saturating_sub(state.revision);
+    let Some((record, _)) = &state.settings else {
+        if since.is_some() {
+            return Some("the settings in etcd are gone".into());
+        }
+        // Every revision but the first is of a request: a cluster with more of them was restored once.
+        return (lead < -1).then(|| {
+            "the cluster was once restored from a snapshot, and has no settings from before".into()
+        });
+    };
+    if record.cluster != state.cluster {
+        return Some("the settings in etcd are of another cluster".into());
+    }
+    if lead < record.lead {
+        return Some("the cluster was restored from a snapshot: its log begins anew".into());
+    }
+    // A client's observations count only within their history.
+    match since.filter(|(history, _)| *history == record.history) {
+        Some((_, revision)) if state.revision < revision => {
+            Some(format!("the cluster went back from revision {revision} to {}", state.revision))
+        }
+        Some(_) if known.is_some_and(|(of, seen)| of == record.history && lead < seen) => {
+            Some("the cluster was restored from a snapshot: its log is shorter than it was".into())
+        }
+        _ => None,
+    }
+}
+
+/// Reads the settings, and the state of the member that it reads from.
+pub(crate) async fn observe(rpc: &Rpc, layout: &KeyLayout) -> Result<ClusterState, Error> {
+    for _ in 0..OBSERVE_TRIES {
+        let opened = rpc.members.opened();
+        let read = Txn::new().and_then([layout.get_settings()]);
+        let answer = rpc.txn(read).await?;
+        let status = rpc.status().await?;
+        let (Some(header), Some(later)) = (answer.header(), status.header()) else {
+            return Err(Error::new(ErrorKind::Unavailable, "etcd answered without a header"));
+        };
+        let found = gets(&answer);
+        let settings = found.first().map(Record::found).transpose()?.flatten();
+        if fits(header, later) && opened == rpc.members.opened() {
+            // Servers before 3.4 do not tell their applied index.
+            let index = match status.raft_applied_index() {
+                0 => status.raft_index(),
+                applied => applied,
+            };
+            return Ok(ClusterState {
+                cluster: header.cluster_id(),
+                term: header.raft_term(),
+                revision: header.revision(),
+                index,
+                // The server reads its index before its revision.
+                lead: i64::try_from(index).unwrap_or(0).saturating_sub(later.revision()),
+                settings,
+                opened,
+            });
+        }
+        // Most often this observation began the connection; or another member answered.
+        if opened == rpc.members.opened() {
+            SystemEnv.sleep(OBSERVE_PAUSE).await;
+        }
+    }
+    Err(Error::new(
+        ErrorKind::Unavailable,
+        "the connections to etcd break before the cluster can be observed",
+    ))
+}
+
+/// Whether the second answer is of the same member as the first. Another one may lag, also where its
+/// revision is the same.
+fn fits(first: &ResponseHeader, later: &ResponseHeader) -> bool {
+    first.cluster_id() == later.cluster_id()
+        && first.member_id() == later.member_id()
+        && later.revision() >= first.revision()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use etcd_client::proto::PbResponseHeader;
+
+    use super::*;
+
+    fn record() -> Record {
+        Record { history: 7, cluster: 1, lead: 20, ..Record::new(None) }
+    }
+
+    fn state(index: u64, revision: i64, record: Option<Record>) -> ClusterState {
+        let settings = record.map(|record| (record, 2));
+        ClusterState { cluster: 1, term: 2, revision, index, lead: 0, settings, opened: 1 }
+    }
+
+    #[test]
+    fn a_log_that_goes_on_is_no_restore() {
+        assert_eq!(judge(&state(41, 21, Some(record())), None, None), None);
+        assert_eq!(judge(&state(90, 60, Some(record())), Some((7, 60)), Some((7, 30))), None);
+        assert_eq!(judge(&state(4, 1, None), None, None), None);
+    }
+
+    #[test]
+    fn a_log_that_began_anew_is_one() {
+        for (found, since, known) in [
+            (state(6, 25, Some(record())), None, None),
+            // Long after: many requests that wrote nothing, and yet fewer than there had been.
+            (state(60, 45, Some(record())), None, None),
+            (state(29, 10, Some(record())), None, None),
+            (state(90, 59, Some(record())), Some((7, 60)), None),
+            (state(90, 65, Some(record())), Some((7, 60)), Some((7, 26))),
+            (state(90, 60, None), Some((7, 60)), None),
+            (state(5, 90, None), None, None),
+            (ClusterState { cluster: 9, ..state(90, 60, Some(record())) }, None, None),
+        ] {
+            assert!(judge(&found, since, known).is_some(), "{found:?} {since:?} {known:?}");
+        }
+    }
+
+    #[test]
+    fn an_observation_is_of_one_member_that_does_not_lag() {
+        let header = |cluster_id, member_id, revision| {
+            let raft_term = 2;
+            ResponseHeader(PbResponseHeader { cluster_id, member_id, revision, raft_term })
+        };
+        let first = header(1, 7, 20);
+        assert!(fits(&first, &header(1, 7, 20)) && fits(&first, &header(1, 7, 25)));
+        for later in [header(1, 8, 20), header(1, 7, 19), header(2, 7, 20)] {
+            assert!(!fits(&first, &later), "{later:?}");
+        }
+    }
+
+    fn history(at: Instant) -> History {
+        let token = HistoryToken { history: 7, cluster: 1, term: 2, revision: 21, opened: 3 };
+        History(Mutex::new(Some(Known { token, lead: 30, at, doubted: false })))
+    }
+
+    #[test]
+    fn an_observation_is_good_for_its_connections_and_for_a_minute() {
+        let at = SystemEnv.now();
+        let history = history(at);
+        assert!(history.token_at(3, at).is_some());
+        assert!(history.token_at(4, at).is_none());
+        assert!(history.token_at(3, at + Duration::from_secs(59)).is_some());
+        assert!(history.token_at(3, at + Duration::from_secs(60)).is_none());
+        history.doubt();
+        assert!(history.token_at(3, at).is_none());
+    }
+
+    #[test]
+    fn what_is_kept_follows_the_log() {
+        let history = history(SystemEnv.now());
+        assert_eq!(history.keep(record()).lead, 30);
+        assert_eq!(history.keep(Record { lead: 35, ..record() }).lead, 35);
+        assert_eq!(history.keep(Record { history: 8, ..record() }).lead, 20);
+    }
+
+    #[test]
+    fn what_was_seen_in_another_history_does_not_count() {
+        assert_eq!(judge(&state(90, 60, Some(record())), Some((6, 600)), Some((6, 300))), None);
+    }
+}

@@ -1,0 +1,17 @@
+//! Calls to etcd: one connection to one member at a time, time limits, errors as ours.
+
+mod body;
+mod calls;
+mod connection;
+mod error;
+mod login;
+mod members;
+mod txn;
+
+pub(crate) use self::{
+    calls::{Lease, Rpc, whole_seconds},
+    error::{Failure, failure, incomplete, late},
+    login::Login,
+    members::Members,
+    txn::{gets, put, revision},
+};

@@ -1,0 +1,111 @@
+//! An attempt to acquire a lock without waiting.
+
+use etcd_client::Txn;
+use lock_core::{Attempt, Error, ErrorKind, FencingToken, Grant, Quarantined, Request};
+
+use super::grant::{AcquireTxn, acquire_txn, busy, confirm, is_ours, repeat};
+use crate::{
+    keys::{
+        entry::{Held, Seen},
+        settings::Record,
+    },
+    restore::held_back,
+    rpc::{Failure, Lease, gets, incomplete, revision},
+    store::Store,
+    tunables::TRIES,
+};
+
+/// Why a transaction was refused.
+enum Obstacle {
+    Ours(Seen),
+    Others(Option<Seen>),
+    Quarantine(Quarantined),
+    /// Nothing stands in the way any more.
+    Gone,
+    /// The cluster was restored meanwhile: the grant was given back, and the lease with it.
+    Restored,
+}
+
+/// The lock is free if no entry is there: then one transaction makes ours, and its revision is the token's.
+pub(crate) async fn try_acquire(store: &Store, request: &Request) -> Result<Attempt, Error> {
+    if request.floor > FencingToken::ZERO {
+        store.restore.check_token(request.floor)?;
+    }
+    store.restore.allow(request.lease, Record::longest_lease).await?;
+    let mut lease = None;
+    for _ in 0..TRIES {
+        let used = match lease.take() {
+            Some(lease) => lease,
+            None => store.leases.take(request.lease).await?,
+        };
+        let obstacle = match acquire(store, request, used).await {
+            Ok(Ok(grant)) => return Ok(Attempt::Granted(grant)),
+            Ok(Err(obstacle)) => obstacle,
+            Err(Failure::LeaseGone) => continue,
+            Err(Failure::Error(error)) => return Err(error),
+        };
+        match obstacle {
+            Obstacle::Ours(seen) => {
+                store.leases.put_back(used);
+                if let Some(grant) = repeat(store, request, seen).await? {
+                    return Ok(Attempt::Granted(grant));
+                }
+            }
+            Obstacle::Others(seen) => {
+                store.leases.put_back(used);
+                return Ok(Attempt::Busy(busy(store, seen).await?));
+            }
+            Obstacle::Quarantine(held_back) => {
+                store.leases.put_back(used);
+                return Ok(Attempt::Quarantined(held_back));
+            }
+            Obstacle::Gone => lease = Some(used),
+            Obstacle::Restored => {}
+        }
+    }
+    Err(Error::new(ErrorKind::Unavailable, "others changed the settings again and again"))
+}
+
+async fn acquire(
+    store: &Store,
+    request: &Request,
+    lease: Lease,
+) -> Result<Result<Grant, Obstacle>, Failure> {
+    let token = store.restore.history_token().await?;
+    let seat = store.seats.take(&store.layout, &request.name);
+    let AcquireTxn { txn, entry, record, .. } = acquire_txn(store, request, &seat.key, lease)?;
+    let answer = store.rpc.txn(txn).await?;
+    if answer.succeeded() {
+        let created = revision(&answer);
+        let held = Held { seat, lease, created, entry, history: token.history };
+        let grant = confirm(store, request, &token, &answer, held, record).await?;
+        return Ok(grant.ok_or(Obstacle::Restored));
+    }
+    Ok(Err(Box::pin(in_the_way(store, request)).await?))
+}
+
+/// Why a transaction was refused, as far as it can still be seen. The reads are not in the transaction: most are not
+/// refused, and each read makes an entry of the log longer, carried out or not.
+async fn in_the_way(store: &Store, request: &Request) -> Result<Obstacle, Error> {
+    let layout = &store.layout;
+    let look = [
+        layout.get_first(&request.name),
+        layout.get_settings(),
+        layout.get_quarantine(),
+        layout.get_tombstone(request.owner),
+    ];
+    let answer = store.rpc.txn(Txn::new().and_then(look)).await?;
+    let got = gets(&answer);
+    let [first, settings, quarantine, tombstone] = &got[..] else { return Err(incomplete()) };
+    store.restore.note_found(settings, revision(&answer))?;
+    if let Some(held_back) = held_back(&store.rpc, quarantine).await? {
+        return Ok(Obstacle::Quarantine(held_back));
+    }
+    let abandoned = !tombstone.kvs().is_empty();
+    Ok(match Seen::only(first) {
+        Some(seen) if !abandoned && is_ours(&seen, request) => Obstacle::Ours(seen),
+        Some(seen) => Obstacle::Others(Some(seen)),
+        None if abandoned => Obstacle::Others(None),
+        None => Obstacle::Gone,
+    })
+}

@@ -1,0 +1,10 @@
+//! The operations of the trait, a module each.
+
+pub(crate) mod acquire;
+pub(crate) mod admin;
+pub(crate) mod claim;
+pub(crate) mod enqueue;
+mod grant;
+pub(crate) mod raise;
+pub(crate) mod release;
+pub(crate) mod renew;

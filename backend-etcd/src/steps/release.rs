@@ -1,0 +1,142 @@
+//! Releasing a lock, and cleaning up after an attempt whose outcome is not known.
+
+use std::time::Duration;
+
+use etcd_client::{GetOptions, Txn, TxnOp};
+use futures_util::future::join;
+use lock_core::{Enqueued, Error, ErrorKind, ReleaseOutcome, Released, Request};
+
+use super::{
+    enqueue::{Queued, claim_or_wait, line_up},
+    grant::busy_untimed,
+};
+use crate::{
+    keys::entry::{Held, QueueEntry, Seen},
+    rpc::{Failure, Lease, gets, put},
+    store::Store,
+};
+
+/// Ends the lease, and the entry with it; or ties the entry to another lease for a minimum hold.
+pub(crate) async fn release(
+    store: &Store,
+    held: &Held,
+    keep: Option<Duration>,
+) -> Result<ReleaseOutcome, Error> {
+    let Some(keep) = keep.filter(|keep| !keep.is_zero()) else {
+        return Ok(outcome(store.rpc.revoke(held.lease.id).await?));
+    };
+    let last = store.leases.take_whole(keep).await?;
+    let kept = tie(store, held, last).await?;
+    if !kept {
+        store.leases.put_back(last);
+    }
+    // No key lives by it any more; a late renewal finds it gone.
+    store.rpc.revoke(held.lease.id).await?;
+    Ok(outcome(kept))
+}
+
+/// Ties an entry that is held to its last lease; `false` if it is held no more.
+async fn tie(store: &Store, held: &Held, last: Lease) -> Result<bool, Error> {
+    let (mut entry, mut same) = held.as_granted();
+    loop {
+        let kept = QueueEntry { kept: true, ..entry };
+        let txn = Txn::new()
+            .when(same)
+            .and_then([put(held.key(), kept.to_bytes(), last.id)])
+            .or_else([TxnOp::get(held.key(), None)]);
+        let answer = store.rpc.txn(txn).await?;
+        if answer.succeeded() {
+            return Ok(true);
+        }
+        let found = gets(&answer).first().and_then(|found| held.as_found(found));
+        let Some(found) = found else { return Ok(false) };
+        (entry, same) = found;
+    }
+}
+
+/// The same, and an entry for the next request of this process, side by side: whichever etcd carries out first, other
+/// waiters come before it.
+pub(crate) async fn release_and_enqueue(
+    store: &Store,
+    held: &Held,
+    next: &Request,
+) -> Result<Released, Error> {
+    let (outcome, queued) = join(release(store, held, None), line_up(store, next)).await;
+    let (outcome, queued) = match (outcome, queued) {
+        (Ok(outcome), Ok(queued)) => (outcome, queued),
+        // A repeat must find the entry: to give it up would be one more call that may fail, and a second
+        // entry would stand behind it.
+        (Err(error), queued) => {
+            if let Some(attempt) = queued.ok().and_then(|queued| queued.attempt()) {
+                store.attempts.note(next.owner, attempt);
+            }
+            return Err(error);
+        }
+        // It may stand in the queue: the core repeats both. A lock that a repeat then finds gone was released.
+        (Ok(ReleaseOutcome::Released), Err(error)) if error.is_ambiguous() => {
+            return Err(error);
+        }
+        (Ok(ReleaseOutcome::NotHeld), Err(error)) if error.is_ambiguous() => {
+            let message =
+                "the lock was lost, and the request that went with it may have a queue entry";
+            return Err(Error::new(ErrorKind::Unavailable, message).with_source(error));
+        }
+        (Ok(outcome), Err(_)) => return Ok(Released::plain(outcome)),
+    };
+    let next = match queued {
+        Queued::Granted(grant) => Some(Enqueued::Granted(grant)),
+        Queued::Quarantined(held_back) => Some(Enqueued::Quarantined(held_back)),
+        Queued::Refused(_) => None,
+        // The release is the end that it waited for.
+        Queued::Waiting(waiter, first) if waiter.entry.is_behind(held.created) => {
+            store.waiters.ended(held.key(), held.created + 1);
+            let first = first.filter(|first| first.created != held.created);
+            Some(claim_or_wait(store, next, waiter, first).await)
+        }
+        Queued::Waiting(waiter, first) => {
+            Some(Enqueued::Waiting(Box::new(waiter), busy_untimed(first)))
+        }
+    };
+    Ok(Released::new(outcome, next))
+}
+
+/// Leaves a tombstone first: after it no late request of this owner makes an entry. Then it ends the entries that were
+/// made before.
+pub(crate) async fn abandon(store: &Store, request: &Request) -> Result<(), Error> {
+    store.attempts.forget(request.owner);
+    let tombstone = store.layout.tombstone(request.owner);
+    let entries = store.layout.entries(&request.name);
+    let look = TxnOp::get(entries.as_str(), Some(GetOptions::new().with_prefix()));
+    let mut refused = None;
+    let answer = loop {
+        let left = match store.leases.for_tombstone(request.lease).await {
+            Ok(lease) => {
+                let leave = put(&tombstone, Vec::new(), lease.id);
+                store.rpc.txn(Txn::new().and_then([leave, look.clone()])).await
+            }
+            Err(error) => Err(error.into()),
+        };
+        match left {
+            Ok(answer) => break answer,
+            Err(Failure::LeaseGone) => store.leases.forget_tombstones(),
+            // etcd has no room for a tombstone, nor for a late request: only the entries must end.
+            Err(Failure::Error(error)) if error.kind() == ErrorKind::Config => {
+                refused = Some(error);
+                break store.rpc.txn(Txn::new().and_then([look])).await?;
+            }
+            Err(failure) => return Err(failure.into()),
+        }
+    };
+    for got in gets(&answer) {
+        for seen in got.kvs().iter().map(Seen::read) {
+            if seen.is_of(request.owner) && !seen.is_kept() {
+                store.rpc.revoke(seen.lease).await?;
+            }
+        }
+    }
+    refused.map_or(Ok(()), Err)
+}
+
+pub(super) fn outcome(done: bool) -> ReleaseOutcome {
+    if done { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld }
+}

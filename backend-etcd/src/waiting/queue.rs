@@ -1,0 +1,239 @@
+//! The entries in which tasks of this client wait.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use lock_core::{Env as _, Instant, Mutex, OwnerId, SystemEnv};
+use tokio::sync::Notify;
+
+use crate::{
+    keys::{entry::EnqueueAttempt, seats::Seat},
+    leases::Keepalives,
+    rpc::Lease,
+    tunables::{KEEPALIVE_PAUSE, KEEPALIVES_PER_LEASE, REMEMBERED_ENDS},
+};
+
+/// An entry in etcd's queue, in which a task waits.
+#[derive(Debug)]
+pub(crate) struct WaiterEntry {
+    pub(crate) owner: OwnerId,
+    pub(crate) seat: Arc<Seat>,
+    pub(crate) created: i64,
+    /// As it stands in the entry.
+    pub(crate) offset: i64,
+    /// The beginning of all keys of its name.
+    prefix: String,
+    /// As etcd last confirmed it.
+    lease: Mutex<Lease>,
+    /// The entry whose end wakes it, by key and create revision; `None` if that is not known, and any end of its name
+    /// does.
+    predecessor: Mutex<Option<(String, i64)>>,
+    /// The lease of the holder that was last seen, and how long it lives at least: renewals only lengthen it, and a
+    /// minimum hold has a lease of its own.
+    first: Mutex<Option<(i64, Instant)>>,
+    /// The predecessor is gone, so that the entry is likely to stand first.
+    pub(crate) hinted: AtomicBool,
+    lost: AtomicBool,
+    wake: Notify,
+}
+
+impl WaiterEntry {
+    pub(crate) fn new(
+        owner: OwnerId,
+        prefix: String,
+        seat: Arc<Seat>,
+        (created, offset): (i64, i64),
+        lease: Lease,
+        predecessor: Option<(String, i64)>,
+    ) -> Self {
+        Self {
+            owner,
+            seat,
+            created,
+            offset,
+            prefix,
+            lease: Mutex::new(lease),
+            predecessor: Mutex::new(predecessor),
+            first: Mutex::default(),
+            hinted: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+            wake: Notify::new(),
+        }
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.seat.key
+    }
+
+    pub(crate) fn lease(&self) -> Lease {
+        *self.lease.lock()
+    }
+
+    pub(crate) fn follow(&self, predecessor: Option<(String, i64)>) {
+        *self.predecessor.lock() = predecessor;
+    }
+
+    /// The least remaining TTL of a holder's lease, if it is known.
+    pub(crate) fn known_life(&self, lease: i64, now: Instant) -> Option<Duration> {
+        let (_, until) = self.first.lock().filter(|(known, _)| *known == lease)?;
+        Some(until.since(now)).filter(|left| !left.is_zero())
+    }
+
+    pub(crate) fn note_life(&self, lease: i64, until: Instant) {
+        *self.first.lock() = Some((lease, until));
+    }
+
+    /// For a repeat of its request.
+    pub(crate) fn attempt(&self) -> EnqueueAttempt {
+        EnqueueAttempt { lease: self.lease(), seat: Arc::clone(&self.seat) }
+    }
+
+    /// Whether it follows the entry that was created at a revision, or may follow it.
+    pub(crate) fn is_behind(&self, created: i64) -> bool {
+        self.predecessor.lock().as_ref().is_none_or(|(_, before)| *before == created)
+    }
+
+    /// The entry is gone from etcd.
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// Waits until it is woken.
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// The same as [`ended`](Self::ended) for an end that was told before the entry was known.
+    fn missed(&self, key: &str, at: i64) {
+        if self.predecessor.lock().is_some() {
+            self.ended(key, at);
+        }
+    }
+
+    /// An entry of the name is gone from etcd since a revision. One key serves one entry after the other: an end
+    /// before this entry was made is not its own.
+    fn ended(&self, key: &str, at: i64) {
+        if self.key() == key {
+            if at > self.created {
+                self.lose();
+            }
+            return;
+        }
+        let follows = match &*self.predecessor.lock() {
+            Some((predecessor, created)) => predecessor == key && at > *created,
+            None => key.starts_with(&self.prefix),
+        };
+        if follows {
+            self.hinted.store(true, Ordering::Release);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Keeps its lease alive until it is aborted or the lease is lost.
+    pub(crate) async fn keep_alive(self: Arc<Self>, keepalives: Keepalives) {
+        loop {
+            let lease = self.lease();
+            SystemEnv.sleep_until(lease.from + lease.ttl / KEEPALIVES_PER_LEASE).await;
+            match keepalives.extend(lease.id).await {
+                Ok(Some(lease)) => *self.lease.lock() = lease,
+                Ok(None) => return self.lose(),
+                Err(_) => SystemEnv.sleep(KEEPALIVE_PAUSE).await,
+            }
+        }
+    }
+}
+
+/// All waiters of a client, by owner.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiters(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    entries: HashMap<OwnerId, Arc<WaiterEntry>>,
+    /// The last ends that the watch told.
+    ended: VecDeque<(String, i64)>,
+}
+
+impl Waiters {
+    pub(crate) fn get(&self, owner: OwnerId) -> Option<Arc<WaiterEntry>> {
+        self.0.lock().entries.get(&owner).cloned()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().entries.is_empty()
+    }
+
+    /// Adds an entry that was just made.
+    pub(crate) fn add(&self, entry: &Arc<WaiterEntry>) {
+        let mut known = self.0.lock();
+        known.entries.insert(entry.owner, Arc::clone(entry));
+        known.ended.iter().for_each(|(key, at)| entry.missed(key, *at));
+    }
+
+    pub(crate) fn remove(&self, owner: OwnerId) {
+        self.0.lock().entries.remove(&owner);
+    }
+
+    /// Wakes the waiters behind `key`, which ended with revision `at`.
+    pub(crate) fn ended(&self, key: &str, at: i64) {
+        let mut known = self.0.lock();
+        if known.ended.len() >= REMEMBERED_ENDS {
+            known.ended.pop_front();
+        }
+        known.ended.push_back((key.to_owned(), at));
+        for entry in known.entries.values() {
+            entry.ended(key, at);
+        }
+    }
+
+    /// Wakes all waiters: an end may have been missed.
+    pub(crate) fn wake_all(&self) {
+        for entry in self.0.lock().entries.values() {
+            entry.wake.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{layout::KeyLayout, seats::Seats};
+
+    /// An entry that was created at revision 20, behind one of key `p/job/1` that was at 10.
+    fn waiting() -> Option<WaiterEntry> {
+        let (layout, name) = (KeyLayout::new("p/"), lock_core::LockName::new("job").ok()?);
+        let seat = Seats::new().take(&layout, &name);
+        let lease = Lease { id: 1, ttl: Duration::from_secs(9), from: SystemEnv.now() };
+        let before = Some(("p/job/1".to_owned(), 10));
+        let owner = OwnerId::from_bits(7);
+        Some(WaiterEntry::new(owner, layout.entries(&name), seat, (20, 0), lease, before))
+    }
+
+    #[test]
+    fn the_end_of_an_earlier_entry_of_the_same_key_is_no_loss() {
+        let waiting = waiting();
+        let waiting = waiting.as_ref();
+        let told = |key: &str, at| {
+            let entry = waiting?;
+            entry.ended(key, at);
+            Some((entry.is_lost(), entry.hinted.load(Ordering::Acquire)))
+        };
+        let own = waiting.map(|entry| entry.key().to_owned()).unwrap_or_default();
+        assert_eq!(told(&own, 15), Some((false, false)));
+        assert_eq!(told("p/job/1", 9), Some((false, false)));
+        assert_eq!(told("p/job/2", 30), Some((false, false)));
+        assert_eq!(told("p/job/1", 11), Some((false, true)));
+        assert_eq!(told(&own, 21), Some((true, true)));
+    }
+}

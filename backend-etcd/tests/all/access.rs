@@ -1,0 +1,132 @@
+//! TLS, client certificates, users.
+
+use std::{net::SocketAddr, path::Path};
+
+use conformance_tests::kit::{Certificates, ClientCertificates, Etcd, EtcdOptions, Mode, Proxy};
+use lock_core::{ErrorKind, LockClient};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+};
+
+use crate::support::{WAIT, request, single};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_certificate_opens_the_door_and_none_does_not() {
+    let options = EtcdOptions::new().tls(ClientCertificates::Required);
+    let etcd = Etcd::single(options).await.unwrap();
+    let files = etcd.certificates().unwrap();
+    let url = format!(
+        "etcd://{}?timeout=5s&ca={}&cert={}&key={}",
+        etcd.endpoints()[0],
+        files.ca.display(),
+        files.client_cert.display(),
+        files.client_key.display()
+    );
+    let client = LockClient::new(backend_etcd::connect(&url).await.unwrap());
+    client.lock("job").acquire().await.unwrap().release().await.unwrap();
+
+    let ca = files.ca.display();
+    let without = format!("etcd://{}?timeout=500ms&ca={ca}", etcd.endpoints()[0]);
+    assert!(backend_etcd::connect(&without).await.is_err());
+
+    // Without an authority none is trusted: a certificate of our own makes no server one that is believed.
+    let (cert, key) = (files.client_cert.display(), files.client_key.display());
+    let blind = format!("etcd://{}?timeout=500ms&cert={cert}&key={key}", etcd.endpoints()[0]);
+    let error = backend_etcd::connect(&blind).await.unwrap_err();
+    assert!(format!("{error:?}").contains("invalid peer certificate"), "{error:?}");
+    // Nor is another authority, or another name.
+    let other = Etcd::single(EtcdOptions::new().tls(ClientCertificates::Required)).await.unwrap();
+    let strange =
+        url.replace(&ca.to_string(), &other.certificates().unwrap().ca.display().to_string());
+    let error = backend_etcd::connect(&strange).await.unwrap_err();
+    assert!(format!("{error:?}").contains("invalid peer certificate"), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_opens_the_door_and_a_wrong_one_is_told_and_not_shown() {
+    let options = EtcdOptions::new().root_password("open sesame");
+    let etcd = Etcd::single(options).await.unwrap();
+    let address = etcd.endpoints()[0];
+    let url = format!("etcd://root:open%20sesame@{address}");
+    let client = LockClient::new(backend_etcd::connect(&url).await.unwrap());
+    client.lock("job").acquire().await.unwrap().release().await.unwrap();
+    assert!(!format!("{client:?}").contains("sesame"));
+
+    for user in ["root:close%20sesame@", ""] {
+        let error = backend_etcd::connect(&format!("etcd://{user}{address}")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Auth, "{error} {error:?}");
+        assert!(!format!("{error} {error:?}").contains("sesame"), "{error:?}");
+    }
+}
+
+fn url(address: SocketAddr, ca: Option<&Path>, client: &Certificates) -> String {
+    let (cert, key) = (client.client_cert.display(), client.client_key.display());
+    let ca = ca.map(|file| format!("&ca={}", file.display())).unwrap_or_default();
+    format!("etcd://{address}?timeout=5s&cert={cert}&key={key}{ca}")
+}
+
+/// The same server at an address that its certificate does not name.
+async fn unnamed(server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.2:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut server = TcpStream::connect(server).await.unwrap();
+            tokio::spawn(async move { copy_bidirectional(&mut client, &mut server).await });
+        }
+    });
+    address
+}
+
+/// A client's own certificate authenticates the client, and does not make it trust a server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_verified_by_name_and_authority() {
+    let etcd = Etcd::single(EtcdOptions::new().tls(ClientCertificates::Required)).await.unwrap();
+    let (address, files) = (etcd.endpoints()[0], etcd.certificates().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let other = Certificates::create(folder.path(), "root").unwrap();
+    backend_etcd::connect(&url(address, Some(&files.ca), files)).await.unwrap();
+    for (what, url) in [
+        ("a host that is not named", url(unnamed(address).await, Some(&files.ca), files)),
+        ("an authority that did not sign it", url(address, Some(&other.ca), files)),
+        ("a client certificate alone", url(address, None, files)),
+    ] {
+        let error = backend_etcd::connect(&url).await.expect_err(what);
+        assert!(format!("{error:#}").contains("invalid peer certificate"), "{what}: {error:#}");
+    }
+}
+
+/// A later connection is verified as the first was.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_server_behind_the_same_address_is_not_spoken_to() {
+    let options = || EtcdOptions::new().tls(ClientCertificates::Required);
+    let (etcd, fake) =
+        (Etcd::single(options()).await.unwrap(), Etcd::single(options()).await.unwrap());
+    let plain = single().await;
+    let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
+    let files = etcd.certificates().unwrap();
+    let url = url(proxy.address(), Some(&files.ca), files);
+    let client = LockClient::new(backend_etcd::connect(&url).await.unwrap());
+    client.lock("job").acquire().await.unwrap().release().await.unwrap();
+    for other in [&fake, &plain] {
+        proxy.redirect(other.endpoints()[0]);
+        proxy.set(Mode::Reset).await.unwrap();
+        let before = proxy.counters().accepted;
+        proxy.set(Mode::Pass).await.unwrap();
+        // The first may still go over the connection that was reset.
+        for _ in 0..100 {
+            client.backend().try_acquire(&request()).await.unwrap_err();
+            if proxy.counters().accepted > before {
+                break;
+            }
+        }
+        assert!(proxy.counters().accepted > before, "it did not connect");
+        let keys = other.ctl(&["get", "--prefix", "--keys-only", "leasehold/"]).await.unwrap();
+        assert_eq!(keys, "", "it was asked for a lock");
+    }
+    proxy.redirect(etcd.endpoints()[0]);
+    proxy.set(Mode::Reset).await.unwrap();
+    proxy.set(Mode::Pass).await.unwrap();
+    client.lock("job").wait(WAIT).acquire().await.unwrap().release().await.unwrap();
+}

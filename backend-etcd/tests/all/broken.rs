@@ -1,0 +1,104 @@
+//! Keys that transactions compare are left out on their way to etcd: the case meant for each must fail.
+
+use std::sync::Arc;
+
+use backend_etcd::{Fence, FenceError};
+use conformance_tests::{
+    broken::{
+        Broken, Clients, Setup, Verdict,
+        cases::{first_use, granted, not_granted, request, words},
+        try_all,
+    },
+    kit::{Change, Etcd, EtcdOptions, Proxy},
+};
+use etcd_client::{Client, TxnOp};
+use lock_core::{Backend, FencingToken, Init};
+
+use crate::support::{self, LEASE};
+
+struct OneEtcd {
+    etcd: Etcd,
+    proxy: Proxy,
+}
+
+#[async_trait::async_trait]
+impl Setup for OneEtcd {
+    async fn start(changes: &[Change<'_>]) -> Self {
+        let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
+        let proxy = Proxy::changing(etcd.endpoints()[0], changes).await.unwrap();
+        Self { etcd, proxy }
+    }
+
+    fn altered(&self) -> u64 {
+        self.proxy.counters().altered
+    }
+}
+
+#[async_trait::async_trait]
+impl Clients for OneEtcd {
+    async fn open(&self) -> Arc<dyn Backend> {
+        support::connect(self.proxy.address(), "5s").await
+    }
+}
+
+const BROKEN: &[Broken<OneEtcd>] = &[
+    Broken {
+        what: "S1: every grant compares the quarantine's key",
+        changes: &[Change::Text("%leasehold/quarantine", "%leasehold/elsewhere.")],
+        case: |setup| Box::pin(an_attempt_in_quarantine(setup)),
+    },
+    Broken {
+        what: "S6: every grant compares the tombstone of its owner",
+        changes: &[Change::Text("%leasehold/abandoned/", "%leasehold/elsewhere/")],
+        case: |setup| Box::pin(a_late_request(setup)),
+    },
+    Broken {
+        what: "S2: the fence compares the token that was admitted",
+        // A comparison as it stands in the request: the tag of its key, the key's length, the key. The
+        // write has another tag. The key that is compared instead has no value yet.
+        changes: &[Change::Text("\u{1a}\u{0b}fences/data", "\u{1a}\u{0b}fences/none")],
+        case: |setup| Box::pin(a_stale_write(setup)),
+    },
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_broken_variant_is_noticed() {
+    try_all(&[], BROKEN).await;
+}
+
+async fn an_attempt_in_quarantine(setup: &mut OneEtcd) -> Verdict {
+    let direct = support::connect(setup.etcd.endpoints()[0], "5s").await;
+    let through = first_use(setup).await;
+    granted(&*through, &request("warm", LEASE)).await?;
+    // A changed longest lease waits out the old one.
+    let init = Init::new().with_longest_lease(LEASE * 2);
+    direct.init(&init).await.map_err(words)?;
+    let key = "leasehold/%leasehold/quarantine";
+    let there = setup.etcd.ctl(&["get", key, "--keys-only"]).await.unwrap();
+    assert!(!there.is_empty(), "there is no quarantine to wait for");
+    not_granted(&*setup.open().await, &request("a", LEASE)).await
+}
+
+/// The tombstone is left directly.
+async fn a_late_request(setup: &mut OneEtcd) -> Verdict {
+    let direct = support::connect(setup.etcd.endpoints()[0], "5s").await;
+    let late = request("a", LEASE);
+    direct.abandon(&late).await.map_err(words)?;
+    not_granted(&*setup.open().await, &late).await
+}
+
+async fn a_stale_write(setup: &mut OneEtcd) -> Verdict {
+    let client = Client::connect([setup.proxy.address().to_string()], None).await.unwrap();
+    let fence = Fence::new("fences/");
+    let admit = async |token| {
+        let token = FencingToken::new(token).unwrap();
+        let guarded = fence.guard("data", token, [TxnOp::put("data", token.to_string(), None)]);
+        let answer = client.kv_client().txn(guarded).await.unwrap();
+        fence.admitted("data", token, &answer)
+    };
+    admit(2).await.map_err(words)?;
+    match admit(1).await {
+        Err(FenceError::Stale(_)) => Ok(()),
+        other => Err(format!("a stale write: {other:?}")),
+    }
+}

@@ -1,0 +1,211 @@
+//! Passwords and tokens that end while a client runs.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use backend_etcd::{
+    EtcdBuilder,
+    etcd_client::{Client, ConnectOptions},
+};
+use conformance_tests::kit::{Etcd, EtcdOptions};
+use futures_util::future::join_all;
+use lock_core::{Backend, Credentials, CredentialsProvider, Error, ErrorKind, LockClient, Mutex};
+
+use crate::support::{LEASE, WAIT, held_and_waited_for, request, served};
+
+/// A service that gives out passwords, and counts how often it is asked.
+#[derive(Clone)]
+struct Vault {
+    answer: Arc<Mutex<Answer>>,
+    asked: Arc<AtomicUsize>,
+}
+
+#[derive(Clone, Copy)]
+enum Answer {
+    Password(&'static str),
+    Fails(ErrorKind),
+    Hangs,
+}
+
+impl Vault {
+    fn new(password: &'static str) -> Self {
+        Self { answer: Arc::new(Mutex::new(Answer::Password(password))), asked: Arc::default() }
+    }
+
+    fn answers(&self, answer: Answer) {
+        *self.answer.lock() = answer;
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn provider(&self, user: &'static str) -> CredentialsProvider {
+        let vault = self.clone();
+        CredentialsProvider::new(move || {
+            vault.asked.fetch_add(1, Ordering::SeqCst);
+            let answer = *vault.answer.lock();
+            async move {
+                match answer {
+                    Answer::Password(password) => Ok(Credentials::new(user, password)),
+                    Answer::Fails(kind) => Err(Error::new(kind, "the vault is sealed").into()),
+                    Answer::Hangs => std::future::pending().await,
+                }
+            }
+        })
+    }
+}
+
+const FIRST: &str = "sesame1";
+const SECOND: &str = "sesame2";
+
+async fn start(options: EtcdOptions) -> (Etcd, SocketAddr) {
+    let etcd = Etcd::single(options.root_password(FIRST)).await.unwrap();
+    let address = etcd.endpoints()[0];
+    (etcd, address)
+}
+
+fn builder(address: SocketAddr, vault: &Vault) -> EtcdBuilder {
+    EtcdBuilder::new([address.to_string()]).credentials(vault.provider("root"))
+}
+
+async fn open(address: SocketAddr, vault: &Vault) -> Arc<dyn Backend> {
+    builder(address, vault).build().await.unwrap()
+}
+
+/// The operator, who changes users.
+async fn operator(address: SocketAddr) -> Client {
+    let options = ConnectOptions::new().with_user("root", FIRST).with_auto_token_refresh(true);
+    Client::connect([address.to_string()], Some(options)).await.unwrap()
+}
+
+/// All tokens end.
+async fn void_tokens(address: SocketAddr) {
+    let anybody = Client::connect([address.to_string()], None).await.unwrap();
+    operator(address).await.auth_disable().await.unwrap();
+    anybody.auth_client().auth_enable().await.unwrap();
+}
+
+fn shows_no_secret(shown: &dyn std::fmt::Debug) {
+    let shown = format!("{shown:?} {shown:#?}");
+    assert!(!shown.contains("sesame"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_password_is_asked_for_and_a_waiter_keeps_its_place() {
+    let (_etcd, address) = start(EtcdOptions::new()).await;
+    let vault = Vault::new(FIRST);
+    shows_no_secret(&builder(address, &vault));
+    let store = open(address, &vault).await;
+    shows_no_secret(&store);
+    let other = Vault::new(FIRST);
+    let (guard, waiting) = held_and_waited_for(store.clone(), open(address, &other).await).await;
+    let before = vault.asked();
+
+    // The waiter's provider knows of the change in time.
+    other.answers(Answer::Password(SECOND));
+    operator(address).await.user_change_password("root", SECOND).await.unwrap();
+    // The holder's still has the old one.
+    let error = store.try_acquire(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error:#}");
+    shows_no_secret(&error);
+    assert!(vault.asked() > before, "it was not asked again");
+
+    vault.answers(Answer::Password(SECOND));
+    let client = LockClient::new(store);
+    client.lock("other").wait(WAIT).acquire().await.unwrap().release().await.unwrap();
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+    served(waiting).await.release().await.unwrap();
+    assert!(other.asked() > 1, "the waiter's token did not end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_token_is_replaced_before_anybody_notices() {
+    let (_etcd, address) = start(EtcdOptions::new().flag("--auth-token-ttl=1")).await;
+    let vault = Vault::new(FIRST);
+    let client = LockClient::new(open(address, &vault).await);
+    // A token lives on while it is used, and nothing tells of its end.
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        client.lock("job").acquire().await.unwrap().release().await.unwrap();
+        if vault.asked() > 1 {
+            return;
+        }
+    }
+    panic!("the token did not expire");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_calls_with_a_token_that_ended_ask_once() {
+    let (_etcd, address) = start(EtcdOptions::new()).await;
+    let vault = Vault::new(FIRST);
+    let client = LockClient::new(open(address, &vault).await);
+    assert_eq!(vault.asked(), 1);
+    void_tokens(address).await;
+    let acquires = (0..16).map(|number| client.lock(format!("job-{number}")).acquire());
+    for guard in join_all(acquires).await {
+        guard.unwrap().release().await.unwrap();
+    }
+    assert_eq!(vault.asked(), 2);
+}
+
+/// The driver's own user is authenticated again in the same way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fixed_password_gets_a_new_token_too() {
+    let (_etcd, address) = start(EtcdOptions::new()).await;
+    let url = format!("etcd://root:{FIRST}@{address}");
+    let client = LockClient::new(backend_etcd::connect(&url).await.unwrap());
+    client.lock("job").acquire().await.unwrap().release().await.unwrap();
+    void_tokens(address).await;
+    client.lock("job").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_fails_or_hangs_is_told_and_asked_again() {
+    let (_etcd, address) = start(EtcdOptions::new()).await;
+    let vault = Vault::new(FIRST);
+    let short = Duration::from_secs(3);
+    let store = builder(address, &vault).timeout(short).build().await.unwrap();
+    void_tokens(address).await;
+    for (answer, kind, part) in [
+        (Answer::Fails(ErrorKind::Auth), ErrorKind::Auth, "the vault is sealed"),
+        (Answer::Fails(ErrorKind::Timeout), ErrorKind::Unavailable, "the vault is sealed"),
+        (Answer::Hangs, ErrorKind::Unavailable, "credentials provider did not answer"),
+    ] {
+        vault.answers(answer);
+        let at_first = builder(address, &vault).timeout(short).build().await.unwrap_err();
+        for error in [at_first, store.try_acquire(&request()).await.unwrap_err()] {
+            assert_eq!(error.kind(), kind, "{error:#}");
+            assert!(format!("{error:#}").contains(part), "{error:#}");
+        }
+    }
+    vault.answers(Answer::Password(FIRST));
+    let client = LockClient::new(store);
+    client.lock("job").lease(LEASE).wait(WAIT).acquire().await.unwrap().release().await.unwrap();
+}
+
+/// Before any server is asked, except for the last: no such host is there.
+#[tokio::test]
+async fn what_cannot_be_meant_is_refused_and_no_password_leaves_in_plain_text() {
+    let vault = Vault::new(FIRST);
+    let elsewhere = EtcdBuilder::new(["h.invalid"]).credentials(vault.provider("root"));
+    let both = elsewhere.clone().plaintext(true).user("root", SECOND);
+    for (builder, part) in [(elsewhere, "plaintext=on"), (both, "needs one of the two")] {
+        let error = builder.build().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
+        assert!(error.to_string().contains(part), "{error:#}");
+        shows_no_secret(&error);
+    }
+    assert_eq!(vault.asked(), 0);
+    let nobody = Credentials::of_default_user(FIRST).into();
+    let error = EtcdBuilder::new(["127.0.0.1:1"]).credentials(nobody).build().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error:#}");
+    shows_no_secret(&error);
+}

@@ -1,0 +1,32 @@
+//! The tests of the backend on real servers. Two programs stay apart: `conformance` has a harness of its own, and
+//! `chaos` keeps all processors busy.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod access;
+mod broken;
+mod credentials;
+mod disk;
+mod faults;
+mod fence;
+mod hostile;
+mod identity;
+mod interop;
+mod lag;
+mod late;
+mod layout;
+mod lease_times;
+mod members;
+mod minimum_hold;
+mod offset;
+mod past;
+mod queue;
+mod repeats;
+mod restore;
+mod settings;
+mod shared_lease;
+mod streams;
+mod support;
+mod tasks;
+mod tokens;
+mod traffic;
+mod versions;

@@ -1,0 +1,66 @@
+//! The keys that released locks leave behind in etcd's history.
+
+use std::collections::HashSet;
+
+use conformance_tests::kit::Etcd;
+use etcd_client::{Client, WatchOptions};
+use lock_core::LockClient;
+use tokio::time::timeout;
+
+use crate::support::{WAIT, connect, name, single};
+
+/// All keys that there ever were below a prefix.
+async fn past_keys(etcd: &Etcd, prefix: &str) -> (HashSet<String>, usize) {
+    let client = Client::connect([etcd.endpoints()[0].to_string()], None).await.unwrap();
+    let last = client.kv_client().put("the end", "", None).await.unwrap();
+    let last = last.header().unwrap().revision();
+    let options = WatchOptions::new().with_range("~").with_start_revision(1);
+    let mut watch = client.watch_client().watch("\0", Some(options)).await.unwrap();
+    let (mut keys, mut made) = (HashSet::new(), 0);
+    loop {
+        let told = timeout(WAIT, watch.message()).await.expect("the past").unwrap().unwrap();
+        for event in told.events() {
+            let pair = event.kv().unwrap();
+            if pair.mod_revision() == last {
+                return (keys, made);
+            }
+            let key = pair.key_str().unwrap();
+            if key.starts_with(prefix) && pair.create_revision() == pair.mod_revision() {
+                made += 1;
+                keys.insert(key.to_owned());
+            }
+        }
+    }
+}
+
+/// etcd walks over all keys that a name ever had, until they are compacted, to find its places.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_was_held_very_often_leaves_few_keys_behind() {
+    let etcd = single().await;
+    let clients: Vec<LockClient> = {
+        let address = etcd.endpoints()[0];
+        vec![
+            LockClient::new(connect(address, "5s").await),
+            LockClient::new(connect(address, "5s").await),
+        ]
+    };
+    for _ in 0..50 {
+        clients[0].lock(name()).acquire().await.unwrap().release().await.unwrap();
+    }
+    // In turn, in two processes, and by several tasks of each.
+    let tasks = clients.iter().cycle().take(6).map(|client| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            for _ in 0..25 {
+                client.lock(name()).wait(WAIT).acquire().await.unwrap().release().await.unwrap();
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    let (keys, made) = past_keys(&etcd, "leasehold/job/").await;
+    assert!(made >= 200, "{made} places");
+    // One that holds, one that waits, and one whose outcome was not known yet, of each client.
+    assert!(keys.len() <= 6, "{made} places had these keys: {keys:?}");
+}

@@ -1,0 +1,117 @@
+//! The queue: lost leases, compaction, and its cost for etcd.
+
+use std::{sync::Arc, time::Duration};
+
+use conformance_tests::kit::Etcd;
+use lock_core::{
+    Backend, Enqueued, Env as _, LockClient, LockName, OwnerId, OwnerLabel, Renewal, Request,
+    Signal, SystemEnv,
+};
+use tokio::time::timeout;
+
+use crate::support::{leases, single};
+
+/// Far more than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn start() -> (Etcd, Arc<dyn Backend>) {
+    let etcd = single().await;
+    let url = format!("etcd://{}", etcd.endpoints()[0]);
+    let backend = backend_etcd::connect(&url).await.unwrap();
+    (etcd, backend)
+}
+
+fn request(name: &str) -> Request {
+    let owner = OwnerId::from_bits(SystemEnv.random());
+    let label = OwnerLabel::new("queue").unwrap();
+    Request::new(LockName::new(name).unwrap(), owner, label, PATIENCE, SystemEnv.now())
+}
+
+/// The lease of the newest place of a name, in etcd's spelling.
+async fn newest_lease(etcd: &Etcd, name: &str) -> String {
+    format!("{:x}", leases(etcd, name).await[0])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_lease_is_revoked_learns_it_and_waits_anew() {
+    let (etcd, backend) = start().await;
+    let holder = backend.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    let Enqueued::Waiting(mut turn, _) = backend.enqueue(&request("job")).await.unwrap() else {
+        panic!("two holders");
+    };
+    let lease = newest_lease(&etcd, "job").await;
+    etcd.ctl(&["lease", "revoke", &lease]).await.unwrap();
+    let signal = timeout(PATIENCE, turn.next()).await.expect("it is told");
+    assert!(matches!(signal, Signal::Lost(_)), "{signal:?}");
+
+    // The core takes a new place.
+    let client = LockClient::new(Arc::clone(&backend));
+    let waiting = client.lock("job").wait(PATIENCE).acquire();
+    let free = async {
+        while backend.inspect(&holder.name).await.unwrap().unwrap().waiting != Some(1) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let lease = newest_lease(&etcd, "job").await;
+        etcd.ctl(&["lease", "revoke", &lease]).await.unwrap();
+        backend.release(&holder, lock_core::ReleaseOptions::default()).await.unwrap();
+    };
+    let (guard, ()) = tokio::join!(waiting, free);
+    assert!(guard.unwrap().token() > holder.token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compaction_during_a_wait_loses_nothing() {
+    let (etcd, backend) = start().await;
+    let client = LockClient::new(Arc::clone(&backend));
+    let guard = client.lock("job").acquire().await.unwrap();
+    let other = LockClient::new(
+        backend_etcd::connect(&format!("etcd://{}", etcd.endpoints()[0])).await.unwrap(),
+    );
+    let waiting = tokio::spawn(other.lock("job").wait(PATIENCE).acquire());
+    let name = LockName::new("job").unwrap();
+    while backend.inspect(&name).await.unwrap().unwrap().waiting != Some(1) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let status = etcd.ctl(&["endpoint", "status", "--write-out=fields"]).await.unwrap();
+    let line = status.lines().find(|line| line.starts_with("\"Revision\"")).unwrap();
+    let revision = line.rsplit(' ').next().unwrap();
+    let said = etcd.ctl(&["compact", revision]).await.unwrap();
+    assert!(said.contains("compacted"), "{said}");
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_waiters_open_one_watch_and_a_thousand_locks_one_keepalive_stream() {
+    let (etcd, backend) = start().await;
+    let member = &etcd.members()[0];
+    let watchers = "etcd_debugging_mvcc_watcher_total";
+    let before = member.metric(watchers).await.unwrap();
+    let streams = "grpc_server_started_total{grpc_method=\"LeaseKeepAlive\",\
+                   grpc_service=\"etcdserverpb.Lease\",grpc_type=\"bidi_stream\"}";
+    let (mut kept, mut held) = (Vec::new(), Vec::new());
+    for at in 0..2_000 {
+        let name = format!("job {}", at / 2);
+        match backend.enqueue(&request(&name)).await.unwrap() {
+            Enqueued::Granted(grant) => held.push(grant),
+            Enqueued::Waiting(turn, _) => kept.push(turn),
+            Enqueued::Quarantined(held_back) => panic!("{held_back:?}"),
+        }
+    }
+    assert_eq!((held.len(), kept.len()), (1_000, 1_000));
+    let grants: Vec<_> = held.iter().collect();
+    for answer in backend.renew(&grants, SystemEnv.now()).await {
+        assert!(matches!(answer, Renewal::Renewed { .. }), "{answer:?}");
+    }
+    let opened = member.metric(streams).await.unwrap();
+    assert!((opened - 1.0).abs() < 0.5, "{opened} keepalive streams");
+    // The watch is opened beside the first place.
+    let opened = async {
+        while member.metric(watchers).await.unwrap() - before < 0.5 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, opened).await.expect("a watch");
+    let opened = member.metric(watchers).await.unwrap() - before;
+    assert!((opened - 1.0).abs() < 0.5, "{opened} watches");
+}

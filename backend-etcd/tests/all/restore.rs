@@ -1,0 +1,371 @@
+//! A snapshot of etcd is restored with the same names, URLs and cluster token, as an operator does who
+//! repeats the flags of the installation: locks are lost, and the revision goes back.
+
+use std::{sync::Arc, time::Duration};
+
+use conformance_tests::kit::{Server as _, Streams};
+use lock_core::{
+    Attempt, Env as _, ErrorKind, FencingToken, Init, LockClient, Promise, QuarantineUse,
+    ReleaseOptions, Renewal, SystemEnv,
+};
+
+use crate::support::{
+    cluster::{Cluster, LONGEST, PATIENCE, attempt, held_back, request},
+    connect, leases,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn a_lock_lost_in_a_restore_is_waited_out(members: usize) {
+    let mut cluster = Cluster::start(members).await;
+    let (known, idle) = (cluster.connect().await, cluster.connect().await);
+    cluster.save().await;
+    let lost = known.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    let ended = lost.from + lost.lease;
+    cluster.restore().await;
+    // One that has seen the lock, one that has not, and one that comes later.
+    let fresh = cluster.connect().await;
+    for backend in [&idle, &fresh, &known] {
+        let held_back = held_back(&**backend, "job").await;
+        assert!(held_back.remaining <= LONGEST, "{held_back:?}");
+        assert!(held_back.why.contains("restored"), "{held_back:?}");
+    }
+    let answer = known.renew(&[&lost], SystemEnv.now()).await.pop().unwrap();
+    assert!(matches!(answer, Renewal::Lost(_)), "{answer:?}");
+    // The core waits for its end.
+    let client = LockClient::new(fresh);
+    let next = client.lock("job").lease(LONGEST).wait(PATIENCE).acquire().await.unwrap();
+    assert!(SystemEnv.now() >= ended, "granted while the lost one may be believed in");
+    assert!(next.token() > lost.token, "{} after {}", next.token(), lost.token);
+    // The others find no second restore.
+    for (backend, name) in [(&idle, "another"), (&known, "a third")] {
+        assert!(attempt(&**backend, &request(name)).await.granted().is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_lost_in_a_restore_of_one_member_is_waited_out() {
+    a_lock_lost_in_a_restore_is_waited_out(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_lost_in_a_restore_of_three_members_is_waited_out() {
+    a_lock_lost_in_a_restore_is_waited_out(3).await;
+}
+
+/// The pool of leases is in the snapshot, and the lock that was taken with one of them later is not.
+async fn a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost(proxied: bool) {
+    let mut cluster = Cluster::start(1).await;
+    let proxy = Streams::reconnecting(cluster.etcd.endpoints()[0]).await.unwrap();
+    let backend = match proxied {
+        true => connect(proxy.address(), "10s").await,
+        false => cluster.connect().await,
+    };
+    for _ in 0..10 {
+        let grant = backend.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+        backend.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+    cluster.save().await;
+    let before = cluster.etcd.ctl(&["lease", "list"]).await.unwrap();
+    let client = LockClient::new(Arc::clone(&backend));
+    let guard = client.lock("job").lease(LONGEST).acquire().await.unwrap();
+    let lease = format!("{:x}", leases(&cluster.etcd, "job").await[0]);
+    assert!(before.contains(&lease), "{lease} is not of the pool: {before}");
+    // So that the client, which soon writes settings anew, does not reach the lost revision before the test looks.
+    for _ in 0..10 {
+        cluster.etcd.ctl(&["put", "lost", ""]).await.unwrap();
+    }
+    cluster.restore().await;
+    let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("it is told");
+    let lost = SystemEnv.now();
+    let next = LockClient::new(cluster.connect().await).lock("job").lease(LONGEST);
+    let next = next.wait(PATIENCE).acquire().await.unwrap();
+    assert!(SystemEnv.now() >= lost && !guard.is_valid(), "{reason}");
+    assert!(next.token() > guard.token());
+    let left = cluster.etcd.ctl(&["lease", "list"]).await.unwrap();
+    println!("lost because {reason}; {left}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_lives_on_keeps_no_lock_that_was_lost() {
+    a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost(false).await;
+}
+
+/// The connection stands all the time, and the stream over it does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_lives_on_behind_a_proxy_keeps_no_lock_that_was_lost() {
+    a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost(true).await;
+}
+
+/// Others made the restored log as long as the lost one, so that no client can tell the two apart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_that_does_not_show_is_waited_out_when_an_operator_tells() {
+    let mut cluster = Cluster::young().await;
+    let known = cluster.connect().await;
+    let off = Init::new().with_quarantine(false);
+    known.init(&off).await.unwrap();
+    cluster.save().await;
+    let mut ahead = request("job");
+    ahead.floor = FencingToken::new(SystemEnv.wall_micros() + 3_000_000).unwrap();
+    let lost = known.try_acquire(&ahead).await.unwrap().granted().unwrap();
+    drop(known);
+    cluster.restore().await;
+    cluster.used_by_others(200).await;
+    let (operator, idle) = (cluster.connect().await, cluster.connect().await);
+    assert!(!cluster.is_quarantined().await, "it shows, so that this test tries nothing");
+    let told = Init::new().with_restored(true);
+    let both = told.clone().with_first_use(true);
+    assert_eq!(operator.init(&both).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    let settings = operator.init(&told).await.unwrap();
+    assert!(settings.grants_in + SECOND * 2 > LONGEST, "{settings:?}");
+    let fresh = cluster.connect().await;
+    for backend in [&idle, &fresh, &operator] {
+        let held_back = held_back(&**backend, "job").await;
+        assert!(held_back.why.contains("operator"), "{held_back:?}");
+    }
+    let client = LockClient::new(fresh);
+    let next = client.lock("job").lease(LONGEST).wait(PATIENCE).acquire().await.unwrap();
+    assert!(SystemEnv.now() >= lost.from + lost.lease, "the lost one may be believed in");
+    assert!(next.token() > lost.token, "{} after {}", next.token(), lost.token);
+}
+
+/// Leases that the snapshot does not know any more, or does not show.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_operator_tells_covers_the_longest_lease_that_may_be_held() {
+    let mut cluster = Cluster::start(1).await;
+    let backend = cluster.connect().await;
+    let longest = |longest, restored| {
+        let longest_lease = Some(longest);
+        Init::new().with_restored(restored).with_longest_lease(longest_lease)
+    };
+    // Locks of before go on.
+    backend.init(&longest(SECOND, false)).await.unwrap();
+    cluster.save().await;
+    cluster.connect().await.init(&longest(LONGEST * 10, false)).await.unwrap();
+    cluster.restore().await;
+    let operator = cluster.connect().await;
+    let settings = operator.init(&Init::new().with_restored(true)).await.unwrap();
+    assert_eq!(settings.longest_lease, SECOND);
+    assert!(settings.grants_in > SECOND && settings.grants_in <= LONGEST, "{settings:?}");
+    let settings = operator.init(&longest(LONGEST * 10, true)).await.unwrap();
+    assert!(settings.grants_in > LONGEST * 9, "{settings:?}");
+    // And nothing that is less cuts that short.
+    let settings = operator.init(&longest(SECOND, true)).await.unwrap();
+    assert!(settings.grants_in > LONGEST * 9, "{settings:?}");
+}
+
+/// With a lease in stock, the transaction that takes the lock is the first that a client sends over the
+/// connection to the restored cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_meets_a_restored_cluster_is_given_back() {
+    let mut cluster = Cluster::start(1).await;
+    let longest_lease = Some(Duration::from_secs(60));
+    let init = Init::new().with_first_use(true).with_longest_lease(longest_lease);
+    let (other, backend) = (cluster.connect().await, cluster.connect().await);
+    other.init(&init).await.unwrap();
+    let long = |name: &str| {
+        let mut request = request(name);
+        request.lease = Duration::from_secs(60);
+        request
+    };
+    for _ in 0..10 {
+        let grant = backend.try_acquire(&long("job")).await.unwrap().granted().unwrap();
+        backend.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+    cluster.save().await;
+    other.try_acquire(&long("job")).await.unwrap().granted().unwrap();
+    cluster.restore().await;
+    match attempt(&*backend, &long("job")).await {
+        Attempt::Quarantined(held_back) => assert!(held_back.why.contains("restored")),
+        granted => panic!("two holders: {granted:?}"),
+    }
+    let left = cluster.etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await;
+    assert_eq!(left.unwrap(), "");
+}
+
+/// Behind a proxy that connects anew the same happens after the answer, too; and the grant cannot be given back: the
+/// caller must clean up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_of_a_restored_cluster_that_is_not_given_back_is_of_unknown_outcome() {
+    let mut cluster = Cluster::start(1).await;
+    let streams = Streams::reconnecting(cluster.etcd.endpoints()[0]).await.unwrap();
+    let backend = connect(streams.address(), "10s").await;
+    cluster.save().await;
+    for _ in 0..10 {
+        let grant = backend.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+        backend.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+    cluster.restore().await;
+    streams.refuse("LeaseRevoke");
+    let unknown = request("job");
+    let asked = async {
+        loop {
+            match backend.try_acquire(&unknown).await {
+                // Until the proxy has noticed that the server is another.
+                Err(error) if streams.refused("LeaseRevoke") == 0 && error.is_retryable() => {}
+                answer => return answer,
+            }
+        }
+    };
+    let asked = tokio::time::timeout(PATIENCE, asked).await.expect("an answer");
+    assert!(streams.refused("LeaseRevoke") > 0, "the fault did not happen: {asked:?}");
+    let left =
+        async || cluster.etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await;
+    assert_ne!(left().await.unwrap(), "", "nothing was granted");
+    let error = asked.expect_err("two holders");
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "nobody cleans up: {error}");
+    streams.serve("LeaseRevoke");
+    backend.abandon(&unknown).await.unwrap();
+    assert_eq!(left().await.unwrap(), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_snapshot_has_is_kept_held_and_waited_for() {
+    let mut cluster = Cluster::start(1).await;
+    let client = LockClient::new(cluster.connect().await);
+    let guard = client.lock("job").lease(LONGEST).acquire().await.unwrap();
+    let other = LockClient::new(cluster.connect().await);
+    let waiting = tokio::spawn(other.lock("job").lease(LONGEST).wait(PATIENCE).acquire());
+    let waits = async {
+        let backend = client.backend();
+        while backend.inspect(guard.name()).await.unwrap().unwrap().waiting != Some(1) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waits).await.expect("it waits");
+    cluster.save().await;
+    // Something to be lost.
+    client.lock("other").lease(LONGEST).acquire().await.unwrap().release().await.unwrap();
+    cluster.restore().await;
+    held_back(&*cluster.connect().await, "other").await;
+    // It is renewed although nothing is granted.
+    let renewed = async {
+        let before = guard.remaining();
+        while guard.remaining() <= before {
+            assert!(guard.is_valid());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, renewed).await.expect("it is renewed");
+    assert!(cluster.is_quarantined().await);
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let next = tokio::time::timeout(PATIENCE, waiting).await.expect("it is served");
+    assert!(next.unwrap().unwrap().token() > token);
+}
+
+/// Tokens may be ahead of the clock, and what put them there may be lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_increase_over_a_restore_also_with_the_quarantine_off() {
+    let mut cluster = Cluster::start(1).await;
+    let backend = cluster.connect().await;
+    let off = Init::new().with_quarantine(false);
+    let settings = backend.init(&off).await.unwrap();
+    assert_eq!(settings.quarantine, Some(false));
+    let promised = backend.guarantees();
+    assert_eq!(promised.quarantine, QuarantineUse::Off);
+    assert!(matches!(promised.exclusion, Promise::Withheld { .. }));
+    cluster.save().await;
+    let mut ahead = request("job");
+    ahead.floor = FencingToken::new(SystemEnv.wall_micros() + 3_000_000).unwrap();
+    let lost = backend.try_acquire(&ahead).await.unwrap().granted().unwrap();
+    cluster.restore().await;
+    // The quarantine prevents this.
+    let second = attempt(&*backend, &request("job")).await.granted().expect("a second holder");
+    assert!(SystemEnv.now() < lost.from + lost.lease, "too slow to show two holders");
+    assert!(second.token > lost.token, "{} after {}", second.token, lost.token);
+    let fresh = cluster.connect().await;
+    let third = attempt(&*fresh, &request("other")).await.granted().unwrap();
+    assert!(third.token > lost.token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_are_gone_are_a_loss_to_whoever_knew_them() {
+    let cluster = Cluster::start(1).await;
+    let backend = cluster.connect().await;
+    let grant = backend.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    cluster.etcd.ctl(&["del", "leasehold/%leasehold/settings"]).await.unwrap();
+    let held_back = held_back(&*backend, "other").await;
+    assert!(held_back.why.contains("gone"), "{held_back:?}");
+    assert_eq!(backend.guarantees().longest_lease, LONGEST);
+    backend.release(&grant, ReleaseOptions::default()).await.unwrap();
+    // An operator that knows of no held lock opens at once.
+    let open = Init::new().with_first_use(true);
+    assert_eq!(backend.init(&open).await.unwrap().grants_in, Duration::ZERO);
+    assert!(backend.try_acquire(&request("other")).await.unwrap().granted().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_longest_lease_waits_the_old_one_out() {
+    let cluster = Cluster::start(1).await;
+    let (backend, other) = (cluster.connect().await, cluster.connect().await);
+    let longest_lease = Some(Duration::from_secs(7));
+    let init = Init::new().with_longest_lease(longest_lease);
+    let settings = backend.init(&init).await.unwrap();
+    assert!(!settings.grants_in.is_zero() && settings.grants_in <= LONGEST, "{settings:?}");
+    let held_back = held_back(&*other, "job").await;
+    assert!(held_back.remaining <= LONGEST && held_back.why.contains("longest lease"));
+    let began = SystemEnv.now();
+    let client = LockClient::new(other);
+    let _guard = client.lock("job").wait(PATIENCE).lease(LONGEST).acquire().await.unwrap();
+    assert!(SystemEnv.now().since(began) >= LONGEST - Duration::from_secs(2), "it did not wait");
+    assert_eq!(client.guarantees().longest_lease, Duration::from_secs(7));
+}
+
+/// Other events must not be taken for a restore.
+#[tokio::test(flavor = "multi_thread")]
+async fn crashes_elections_compactions_and_defragmentation_are_no_restore() {
+    let mut cluster = Cluster::start(3).await;
+    let clients = [cluster.connect().await, cluster.connect().await];
+    let mut last = FencingToken::ZERO;
+    for round in 0..4 {
+        match round {
+            0 => {
+                let leader = cluster.etcd.leader().await.unwrap();
+                cluster.etcd.member_mut(leader).process_mut().kill().unwrap();
+                cluster.etcd.leader().await.unwrap();
+                cluster.etcd.member_mut(leader).process_mut().start_again().unwrap();
+            }
+            1 => {
+                for member in 0..3 {
+                    cluster.etcd.member_mut(member).process_mut().kill().unwrap();
+                }
+                for member in 0..3 {
+                    cluster.etcd.member_mut(member).process_mut().start_again().unwrap();
+                }
+            }
+            2 => {
+                let revision = cluster.revision().await.to_string();
+                cluster.etcd.ctl(&["compact", &revision]).await.unwrap();
+            }
+            _ => drop(cluster.etcd.ctl(&["defrag"]).await.unwrap()),
+        }
+        cluster.etcd.wait_healthy().await.unwrap();
+        let fresh = cluster.connect().await;
+        for backend in [&clients[0], &clients[1], &fresh] {
+            let request = request("job");
+            let grant = attempt(&**backend, &request).await.granted().expect("no quarantine");
+            assert!(grant.token > last);
+            last = grant.token;
+            backend.release(&grant, ReleaseOptions::default()).await.unwrap();
+        }
+        assert!(!cluster.is_quarantined().await);
+    }
+}
+
+/// By the record alone a client that has seen nothing of the lost history notices the restore.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_is_missed_where_the_record_does_not_tell_of_it() {
+    const SETTINGS: &str = "leasehold/%leasehold/settings";
+    let mut cluster = Cluster::start(1).await;
+    let text = cluster.etcd.ctl(&["get", SETTINGS, "--print-value-only"]).await.unwrap();
+    let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
+    record["lead"] = i64::MIN.into();
+    cluster.etcd.ctl(&["put", SETTINGS, &record.to_string()]).await.unwrap();
+    cluster.save().await;
+    let lost = attempt(&*cluster.connect().await, &request("job")).await;
+    assert!(matches!(lost, Attempt::Granted(_)), "{lost:?}");
+    cluster.restore().await;
+    let second = attempt(&*cluster.connect().await, &request("job")).await;
+    assert!(matches!(second, Attempt::Granted(_)), "something else tells of it: {second:?}");
+}

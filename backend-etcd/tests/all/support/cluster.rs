@@ -1,0 +1,116 @@
+//! A snapshot of etcd is restored with the same names, URLs and cluster token, as an operator does who
+//! repeats the flags of the installation: locks are lost, and the revision goes back.
+
+use std::{sync::Arc, time::Duration};
+
+use conformance_tests::kit::{Etcd, EtcdOptions};
+use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
+use futures_util::future::try_join_all;
+use lock_core::{
+    Attempt, Backend, Env as _, Init, LockName, OwnerId, OwnerLabel, Quarantined, Request,
+    SystemEnv,
+};
+
+/// What a quarantine lasts here.
+pub(crate) const LONGEST: Duration = Duration::from_secs(4);
+/// Far more than anything here takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+
+pub(crate) struct Cluster {
+    pub(crate) etcd: Etcd,
+    folder: tempfile::TempDir,
+}
+
+/// Requests that enter the log and write nothing, as an etcd has carried out that was used for a while.
+const OTHERS: usize = 300;
+
+impl Cluster {
+    /// A cluster that others have used, so that a restore shows.
+    pub(crate) async fn start(members: usize) -> Self {
+        Self::used(members, OTHERS).await
+    }
+
+    /// The log of one that was just made is so short that a restored one soon is as long.
+    pub(crate) async fn young() -> Self {
+        Self::used(1, 0).await
+    }
+
+    async fn used(members: usize, others: usize) -> Self {
+        let options = EtcdOptions::new();
+        let etcd = match members {
+            1 => Etcd::single(options).await.unwrap(),
+            _ => Etcd::three(options).await.unwrap(),
+        };
+        let cluster = Self { etcd, folder: tempfile::tempdir().unwrap() };
+        cluster.used_by_others(others).await;
+        let longest_lease = Some(LONGEST);
+        let init = Init::new().with_first_use(true).with_longest_lease(longest_lease);
+        cluster.connect().await.init(&init).await.unwrap();
+        cluster
+    }
+
+    pub(crate) async fn connect(&self) -> Arc<dyn Backend> {
+        let members: Vec<_> = self.etcd.endpoints().iter().map(ToString::to_string).collect();
+        backend_etcd::connect(&format!("etcd://{}", members.join(","))).await.unwrap()
+    }
+
+    /// Others send so many requests that enter the log and write nothing.
+    pub(crate) async fn used_by_others(&self, times: usize) {
+        let client = Client::connect([self.etcd.endpoints()[0].to_string()], None).await.unwrap();
+        let never = Compare::version("any", CompareOp::Less, 0);
+        let txn = Txn::new().when([never]).and_then([TxnOp::put("any", "", None)]);
+        let sent = (0..times).map(|_| {
+            let (mut kv, txn) = (client.kv_client(), txn.clone());
+            async move { kv.txn(txn).await }
+        });
+        try_join_all(sent).await.unwrap();
+    }
+
+    pub(crate) async fn save(&self) {
+        self.etcd.save_snapshot(&self.folder.path().join("snapshot")).await.unwrap();
+    }
+
+    pub(crate) async fn restore(&mut self) {
+        let before = self.revision().await;
+        self.etcd.restore_snapshot(&self.folder.path().join("snapshot")).await.unwrap();
+        assert!(self.revision().await < before, "the fault did not happen");
+    }
+
+    pub(crate) async fn revision(&self) -> i64 {
+        let text = self.etcd.ctl(&["get", "k", "-w", "json"]).await.unwrap();
+        let (_, rest) = text.split_once("\"revision\":").unwrap();
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap()
+    }
+
+    pub(crate) async fn is_quarantined(&self) -> bool {
+        let key = "leasehold/%leasehold/quarantine";
+        !self.etcd.ctl(&["get", key, "--keys-only"]).await.unwrap().is_empty()
+    }
+}
+
+pub(crate) fn request(name: &str) -> Request {
+    let owner = OwnerId::from_bits(SystemEnv.random());
+    let label = OwnerLabel::new("restore").unwrap();
+    Request::new(LockName::new(name).unwrap(), owner, label, LONGEST, SystemEnv.now())
+}
+
+/// Asks until the members serve again after a restore.
+pub(crate) async fn attempt(backend: &dyn Backend, request: &Request) -> Attempt {
+    let asking = async {
+        loop {
+            match backend.try_acquire(request).await {
+                Ok(attempt) => return attempt,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.expect("an answer")
+}
+
+pub(crate) async fn held_back(backend: &dyn Backend, name: &str) -> Quarantined {
+    match attempt(backend, &request(name)).await {
+        Attempt::Quarantined(held_back) => held_back,
+        other => panic!("two holders: {other:?}"),
+    }
+}

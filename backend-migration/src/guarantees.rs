@@ -1,0 +1,170 @@
+//! The guarantees of one store or of both, with the assumptions that a migration adds.
+
+use std::sync::Arc;
+
+use lock_core::{Assumption, Backend, Guarantees, Mutex, Promise, QuarantineUse};
+
+/// The last combination, and what it was made of: guarantees seldom change, and each acquire asks for them.
+#[derive(Debug, Default)]
+pub(crate) struct GuaranteeCache(Mutex<Option<Last>>);
+
+#[derive(Debug)]
+struct Last {
+    parts: Vec<Arc<Guarantees>>,
+    together: Arc<Guarantees>,
+}
+
+impl GuaranteeCache {
+    fn of(
+        &self,
+        parts: Vec<Arc<Guarantees>>,
+        make: impl Fn(&[Arc<Guarantees>]) -> Guarantees,
+    ) -> Arc<Guarantees> {
+        let mut last = self.0.lock();
+        let same = |known: &[Arc<Guarantees>]| {
+            known.iter().zip(&parts).all(|(one, two)| Arc::ptr_eq(one, two))
+        };
+        match last.as_ref() {
+            Some(known) if same(&known.parts) => Arc::clone(&known.together),
+            _ => {
+                let together = Arc::new(make(&parts));
+                *last = Some(Last { parts, together: Arc::clone(&together) });
+                together
+            }
+        }
+    }
+}
+
+/// In phase `Old` or `New`.
+pub(crate) fn of_one(store: &dyn Backend, cache: &GuaranteeCache) -> Arc<Guarantees> {
+    cache.of(vec![store.guarantees()], |parts| {
+        let mut promised = (*parts[0]).clone();
+        promised.exclusion = both(promised.exclusion, phases());
+        promised.tokens = both(promised.tokens, phases());
+        promised
+    })
+}
+
+/// In phase `Both`.
+pub(crate) fn of_both(stores: &[Arc<dyn Backend>; 2], cache: &GuaranteeCache) -> Arc<Guarantees> {
+    cache.of(stores.iter().map(|store| store.guarantees()).collect(), |parts| {
+        let (one, two) = (&parts[0], &parts[1]);
+        let mut promised = Guarantees::new(
+            one.shortest_lease.max(two.shortest_lease),
+            one.longest_lease.min(two.longest_lease),
+        );
+        promised.exclusion = both(both(one.exclusion.clone(), two.exclusion.clone()), phases());
+        promised.tokens = both(both(one.tokens.clone(), two.tokens.clone()), phases());
+        promised.lease_step = one.lease_step.max(two.lease_step);
+        promised.quarantine = weaker(one.quarantine, two.quarantine);
+        // A waiter is woken by the first store, or by the second while it holds the first.
+        promised.push = one.push && two.push;
+        promised.fair = false;
+        promised.expiry_slack = one.expiry_slack.max(two.expiry_slack);
+        promised.longest_poll = one.longest_poll.max(two.longest_poll);
+        // A waiter that dies while it holds the first store keeps that for its lease.
+        promised.dead_place_delay = promised.longest_lease.saturating_add(
+            one.dead_place_delay.max(two.dead_place_delay).max(promised.expiry_slack),
+        );
+        promised.raise = one.raise && two.raise;
+        promised.token_lead = one.token_lead.max(two.token_lead);
+        promised.connection = one.connection.min(two.connection);
+        // Each store has its own.
+        promised.record_version =
+            one.record_version.filter(|_| one.record_version == two.record_version);
+        promised
+    })
+}
+
+fn phases() -> Promise {
+    let text = "all processes that share these locks are in neighbouring phases of one migration; \
+                each is seen by its record in both stores, unless it uses one of them by a URL of \
+                its own";
+    let kept = "the two stores do not both lose the record of one process within a third of a \
+                longest lease, or a quarantine follows";
+    Promise::Holds {
+        assuming: vec![
+            Assumption::new("neighbouring-phases", text),
+            Assumption::new("records-are-kept", kept),
+        ],
+    }
+}
+
+fn both(one: Promise, two: Promise) -> Promise {
+    match (one, two) {
+        (Promise::Holds { mut assuming }, Promise::Holds { assuming: more }) => {
+            for assumption in more {
+                if !assuming.contains(&assumption) {
+                    assuming.push(assumption);
+                }
+            }
+            Promise::Holds { assuming }
+        }
+        (withheld @ Promise::Withheld { .. }, _) | (_, withheld) => withheld,
+    }
+}
+
+fn weaker(one: QuarantineUse, two: QuarantineUse) -> QuarantineUse {
+    use QuarantineUse::{NotNeeded, Off, On, Unavailable};
+    let either = |which| one == which || two == which;
+    [Off, Unavailable, On].into_iter().find(|&which| either(which)).unwrap_or(NotNeeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lock_core::{Init, Memory};
+
+    use super::*;
+
+    fn holds(ids: &[&'static str]) -> Promise {
+        Promise::Holds { assuming: ids.iter().map(|id| Assumption::new(id, "")).collect() }
+    }
+
+    #[test]
+    fn assumptions_add_up_and_what_one_withholds_is_withheld() {
+        assert_eq!(both(holds(&["a", "b"]), holds(&["b", "c"])), holds(&["a", "b", "c"]));
+        let withheld = Promise::Withheld { why: "no fsync".into() };
+        assert_eq!(both(holds(&["a"]), withheld.clone()), withheld);
+        assert_eq!(both(withheld.clone(), holds(&["a"])), withheld);
+    }
+
+    #[test]
+    fn the_weaker_quarantine_counts() {
+        use QuarantineUse::{NotNeeded, Off, On, Unavailable};
+        let order = [NotNeeded, On, Unavailable, Off];
+        for (at, one) in order.into_iter().enumerate() {
+            for (other, two) in order.into_iter().enumerate() {
+                assert_eq!(weaker(one, two), order[at.max(other)]);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn leases_are_what_both_stores_allow_also_after_a_change() {
+        let seconds = |longest| Some(Duration::from_secs(longest));
+        let stores = [Memory::new(), Memory::new()];
+        let parts = stores.clone().map(|store| Arc::new(store) as Arc<dyn Backend>);
+        let cache = GuaranteeCache::default();
+        for (old, new, together) in [(5, 20, 5), (30, 20, 20), (30, 30, 30)] {
+            for (store, longest) in stores.iter().zip([old, new]) {
+                let init = Init::new().with_longest_lease(seconds(longest));
+                store.init(&init).await.unwrap();
+            }
+            let promised = of_both(&parts, &cache);
+            assert_eq!(Some(promised.longest_lease), seconds(together));
+            assert_eq!(
+                Some(of_one(&*parts[1], &GuaranteeCache::default()).longest_lease),
+                seconds(new)
+            );
+            assert!(promised.push && promised.raise && !promised.fair);
+            let own = parts[0].guarantees();
+            for (ours, theirs) in
+                [(&promised.exclusion, &own.exclusion), (&promised.tokens, &own.tokens)]
+            {
+                assert_eq!(*ours, both(theirs.clone(), phases()));
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Phase `Both` while one of its stores fails: nothing is left behind, nobody holds beside another, and
+//! tokens rise.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::support::faulty::Fault;
+use crate::support::two::{LEASE, Two, both, granted, name, request};
+use lock_core::{
+    Attempt, Backend, Blocked, Env as _, ErrorKind, FencingToken, LockClient, ReleaseOptions,
+    ReleaseOutcome, Renewal, SystemEnv, TryAcquire,
+};
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_second_store_that_fails_leaves_the_first_free_at_once() {
+    for fault in [Fault::Refused(ErrorKind::Unavailable), Fault::Late, Fault::Quarantined] {
+        let two = Two::new().await;
+        two.stores[1].next("acquire", fault);
+        let answer = two.both.try_acquire(&request(1)).await;
+        assert!(!matches!(answer, Ok(Attempt::Granted(_))), "{answer:?}");
+        assert_eq!(matches!(answer, Ok(Attempt::Quarantined(_))), fault == Fault::Quarantined);
+        two.all_free().await;
+        granted(&*two.both, 2).await;
+    }
+}
+
+#[tokio::test]
+async fn a_quarantine_of_either_store_is_told_and_waited_for() {
+    for side in 0..2 {
+        let two = Two::new().await;
+        let client = LockClient::new(two.both.clone());
+        two.stores[side].next("acquire", Fault::Quarantined);
+        let error = client.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
+        assert!(matches!(error.blocked(), Some(Blocked::Quarantined(_))), "{error}");
+        two.all_free().await;
+        two.stores[side].next("acquire", Fault::Quarantined);
+        two.stores[side].next("enqueue", Fault::Quarantined);
+        two.stores[side].next("enqueue", Fault::Quarantined);
+        let guard = client.lock("job").wait(LONG).acquire().await.unwrap();
+        guard.release().await.unwrap();
+        two.all_free().await;
+    }
+}
+
+#[tokio::test]
+async fn a_raise_that_fails_gives_both_back_and_says_why() {
+    for (fault, kind) in [
+        (Fault::Refused(ErrorKind::InvalidInput), ErrorKind::Config),
+        (Fault::Refused(ErrorKind::NotHeld), ErrorKind::Unavailable),
+        (Fault::Refused(ErrorKind::Unavailable), ErrorKind::Unavailable),
+        (Fault::Unheard, ErrorKind::Timeout),
+    ] {
+        let two = Two::new().await;
+        two.second_is_ahead().await;
+        two.stores[0].next("raise", fault);
+        let error = two.both.try_acquire(&request(1)).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        two.all_free().await;
+    }
+}
+
+/// Clocks that differ too much are no reason to ask again and again.
+#[tokio::test]
+async fn a_store_whose_clock_is_far_behind_is_told_at_once() {
+    let two = Two::new().await;
+    let client = LockClient::new(two.both.clone());
+    two.stores[1].next("acquire", Fault::Refused(ErrorKind::InvalidInput));
+    let error = client.lock("job").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("clock"), "{error}");
+    two.all_free().await;
+}
+
+/// The release of the first half has no answer and comes late: it must not free a later grant.
+#[tokio::test]
+async fn a_late_release_frees_no_later_grant() {
+    for waiting in [false, true] {
+        let two = Two::new().await;
+        let held = granted(&two.stores[1].memory, 9).await;
+        let client = LockClient::new(two.both.clone());
+        if waiting {
+            // The attempt before any place is refused as it should be; then the place's own fails.
+            two.stores[0].next("release", Fault::Fine);
+            two.stores[1].next("enqueue", Fault::Refused(ErrorKind::Unavailable));
+        }
+        two.stores[0].next("release", Fault::Late);
+        let lock = client.lock("job").lease(LEASE).wait(LONG);
+        let waiter = tokio::spawn(lock.acquire());
+        while !two.stores[0].spent() {
+            tokio::task::yield_now().await;
+        }
+        two.stores[1].memory.release(&held, ReleaseOptions::default()).await.unwrap();
+        let guard = waiter.await.unwrap().unwrap();
+        two.stores[0].deliver().await;
+        assert!(!two.is_free(0).await, "the late release has freed the lock");
+        let answers = two.stores[0].memory.inspect(&name()).await.unwrap().unwrap();
+        assert_eq!(answers.token, guard.token());
+        guard.release().await.unwrap();
+    }
+}
+
+/// A store repeats an attempt by itself, and its first try is carried out when all is over: also by one store alone.
+#[tokio::test]
+async fn a_late_first_try_that_a_store_has_repeated_takes_nothing() {
+    for (alone, side) in [(true, 1), (false, 0), (false, 1)] {
+        for busy in [false, true] {
+            let two = Two::new().await;
+            let theirs = match busy {
+                true => Some(granted(&two.stores[1].memory, 9).await),
+                false => None,
+            };
+            let store: Arc<dyn Backend> =
+                if alone { two.stores[side].clone() } else { two.both.clone() };
+            let client = LockClient::new(store);
+            two.stores[side].next("acquire", Fault::Repeated);
+            match (client.lock("job").lease(LEASE).try_acquire().await, busy) {
+                (Ok(TryAcquire::Acquired(guard)), false) => guard.release().await.unwrap(),
+                (Ok(TryAcquire::Busy(_)), true) => {}
+                // The first store's grant was in doubt, and is given back since the second is held.
+                (Err(error), true) if !alone && side == 0 => assert!(error.is_ambiguous()),
+                (other, _) => panic!("{alone} {side} {busy}: {other:?}"),
+            }
+            client.close().await;
+            if let Some(theirs) = theirs {
+                two.stores[1].memory.release(&theirs, ReleaseOptions::default()).await.unwrap();
+            }
+            two.stores[side].deliver().await;
+            two.all_free().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_that_are_lost_cost_time_only() {
+    for operation in ["acquire", "raise", "release", "abandon"] {
+        for side in 0..2 {
+            if operation == "raise" && side == 1 {
+                continue;
+            }
+            let two = Two::new().await;
+            two.second_is_ahead().await;
+            let client = LockClient::new(two.both.clone());
+            if operation == "abandon" {
+                two.stores[0].next("acquire", Fault::Unheard);
+            }
+            two.stores[side].next(operation, Fault::Unheard);
+            let mut last = FencingToken::ZERO;
+            for _ in 0..3 {
+                let guard = client.lock("job").lease(LEASE).wait(LONG).acquire().await.unwrap();
+                assert!(guard.token() > last, "{operation} {side}");
+                last = guard.token();
+                guard.release().await.unwrap();
+            }
+            two.all_free().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_failed_in_one_store_is_repeated_and_is_no_loss() {
+    for side in 0..2 {
+        for fault in [Fault::Refused(ErrorKind::Unavailable), Fault::Unheard] {
+            let two = Two::new().await;
+            let client = LockClient::new(two.both.clone());
+            let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
+            two.stores[side].next("release", fault);
+            guard.release().await.unwrap();
+            two.all_free().await;
+            // By hand: the repeat has released what was left, the one after that nothing.
+            let grant = granted(&*two.both, 1).await;
+            two.stores[side].next("release", Fault::Refused(ErrorKind::Unavailable));
+            two.both.release(&grant, ReleaseOptions::default()).await.unwrap_err();
+            for expected in [ReleaseOutcome::Released, ReleaseOutcome::NotHeld] {
+                let released = two.both.release(&grant, ReleaseOptions::default()).await.unwrap();
+                assert_eq!(released.outcome, expected);
+            }
+        }
+    }
+}
+
+/// Of two failures the one is told that may have given something back.
+#[tokio::test]
+async fn a_release_that_fails_in_each_store_otherwise_is_repeated_and_is_no_loss() {
+    for unheard in 0..2 {
+        let two = Two::new().await;
+        let client = LockClient::new(two.both.clone());
+        let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
+        two.stores[unheard].next("release", Fault::Unheard);
+        two.stores[1 - unheard].next("release", Fault::Refused(ErrorKind::Unavailable));
+        guard.release().await.unwrap();
+        two.all_free().await;
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_that_one_store_does_not_answer_is_no_loss() {
+    for side in 0..2 {
+        let two = Two::new().await;
+        let grants = [granted(&*two.both, 1).await];
+        let batch: Vec<_> = grants.iter().collect();
+        two.stores[side].next("renew", Fault::Late);
+        let answers = two.both.renew(&batch, SystemEnv.now()).await;
+        assert!(matches!(answers[..], [Renewal::Unknown(_)]), "{answers:?}");
+        let answers = two.both.renew(&batch, SystemEnv.now()).await;
+        assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+    }
+}
+
+/// The holder has been promised the time, and may be in the middle of its work.
+#[tokio::test]
+async fn what_is_left_of_a_lock_that_one_store_has_lost_keeps_others_out() {
+    for side in 0..2 {
+        let two = Two::new().await;
+        let ours = granted(&*two.both, 1).await;
+        two.stores[side].memory.force_release(&name()).await.unwrap();
+        let answers = two.both.renew(&[&ours], SystemEnv.now()).await;
+        assert!(matches!(answers[..], [Renewal::Lost(_)]), "{answers:?}");
+        let other = both(&two.stores).await;
+        let attempt = other.try_acquire(&request(2)).await.unwrap();
+        assert!(matches!(attempt, Attempt::Busy(_)), "{attempt:?}");
+        assert!(!two.is_free(1 - side).await);
+    }
+}
+
+/// A waiter that holds the first store renews it while the second is held by another for longer than
+/// the lease, and gives it up at its deadline.
+#[tokio::test]
+async fn the_first_store_is_kept_while_the_second_is_waited_for_and_given_up_in_time() {
+    let two = Two::new().await;
+    let held = granted(&two.stores[1].memory, 9).await;
+    let client = LockClient::new(two.both.clone());
+    let lease = Duration::from_millis(400);
+    let lock = client.lock("job").lease(lease).wait(lease * 4);
+    let began = SystemEnv.now();
+    let waiter = tokio::spawn(lock.acquire());
+    // Three leases long the first store has the same grant.
+    while two.is_free(0).await {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let token = async || two.stores[0].memory.inspect(&name()).await.unwrap().unwrap().token;
+    let first = token().await;
+    while SystemEnv.now().since(began) < lease * 3 {
+        tokio::time::sleep(lease / 4).await;
+        if SystemEnv.now().since(began) < lease * 3 {
+            assert!(!two.is_free(0).await, "the first store was not renewed");
+        }
+    }
+    assert_eq!(token().await, first);
+    waiter.await.unwrap().unwrap_err();
+    two.all_but_the_second(&held).await;
+}
+
+/// The mutant of the write-back: a store that only says that it has raised a token.
+#[tokio::test]
+async fn without_the_write_back_tokens_would_go_back() {
+    for honest in [true, false] {
+        let two = Two::new().await;
+        two.second_is_ahead().await;
+        if !honest {
+            two.stores[0].next("raise", Fault::Forgotten);
+        }
+        let grant = granted(&*two.both, 2).await;
+        two.both.release(&grant, ReleaseOptions::default()).await.unwrap();
+        let next = granted(&two.stores[0].memory, 3).await;
+        assert_eq!(next.token > grant.token, honest);
+    }
+}

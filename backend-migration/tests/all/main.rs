@@ -1,0 +1,12 @@
+//! Two stores as one: tests over stores in memory, and two models.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
+
+mod both;
+mod entry_model;
+mod faults;
+mod model;
+mod places;
+mod records;
+mod standing;
+mod support;

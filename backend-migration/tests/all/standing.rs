@@ -1,0 +1,337 @@
+//! What a process may do while its record stands, is lost, or cannot be written.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::support::faulty::{Fault, Faulty};
+use backend_migration::{Direction, Fleet, Migration, Phase};
+use lock_core::{
+    Backend, Env as _, ErrorKind, Guard, Init, LockClient, LockName, Memory, OwnerLabel, SystemEnv,
+    TryAcquire,
+};
+
+const LONG: Duration = Duration::from_secs(60);
+const ENDS: [Phase; 2] = [Phase::Old, Phase::New];
+
+/// Two stores, the old and the new one.
+struct Two([Arc<Faulty>; 2]);
+
+impl Two {
+    async fn new(longest: Duration) -> Self {
+        let memories = [Memory::new(), Memory::new()];
+        for memory in &memories {
+            let init = Init::new().with_longest_lease(longest);
+            memory.init(&init).await.unwrap();
+        }
+        Self(memories.map(|memory| Arc::new(Faulty::of(&memory))))
+    }
+
+    async fn enter(&self, phase: Phase) -> Result<Migration, lock_core::Error> {
+        let [old, new] = self.0.clone().map(|store| store as Arc<dyn Backend>);
+        let label = OwnerLabel::new(format!("process in {phase}")).unwrap();
+        Migration::with_env(old, new, phase, label, Arc::new(SystemEnv)).await
+    }
+
+    async fn client(&self, phase: Phase) -> LockClient {
+        LockClient::new(Arc::new(self.enter(phase).await.unwrap()))
+    }
+
+    /// The names of the records in one store.
+    async fn records(&self, side: usize) -> Vec<LockName> {
+        let page = self.0[side].memory.list(None).await.unwrap();
+        let names = page.locks.into_iter().map(|lock| lock.name);
+        names.filter(|name| name.as_str().starts_with("leasehold ")).collect()
+    }
+
+    /// Lets the old store go on, this long after it was held.
+    async fn let_go_after(&self, span: Duration) {
+        while !self.0[0].spent() {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::sleep(span).await;
+        self.0[0].let_go();
+    }
+
+    /// The store loses all records.
+    async fn forget_records(&self, side: usize) {
+        for record in self.records(side).await {
+            self.0[side].memory.force_release(&record).await.unwrap();
+        }
+    }
+}
+
+/// The store that a process in an end phase uses.
+fn own(phase: Phase) -> usize {
+    usize::from(phase == Phase::New)
+}
+
+fn far(phase: Phase) -> Phase {
+    if phase == Phase::Old { Phase::New } else { Phase::Old }
+}
+
+async fn acquired(client: &LockClient, name: &str, lease: Duration) -> Guard {
+    client.lock(name).lease(lease).wait(LONG).acquire().await.unwrap()
+}
+
+/// Between writing its record anew and reading those of the others a process may be beside somebody at
+/// the other end.
+#[tokio::test]
+async fn nothing_is_acquired_before_the_records_of_others_are_read() {
+    for phase in ENDS {
+        let lease = Duration::from_millis(300);
+        let two = Two::new(lease).await;
+        let client = two.client(phase).await;
+        // The first reading finds nobody; the second, behind the writing, takes its time.
+        two.0[0].next("list", Fault::Fine);
+        two.0[0].next("list", Fault::Held);
+        two.forget_records(own(phase)).await;
+        while !two.0[0].spent() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(two.records(own(phase)).await.len(), 1, "{phase}: it is written anew");
+        let error = client.lock("job").lease(lease).try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase}: {error}");
+        two.0[0].let_go();
+        acquired(&client, "job", lease).await.release().await.unwrap();
+        client.close().await;
+    }
+}
+
+/// A machine that stands still between the two tokens that are compared is not a clock that is behind.
+#[tokio::test]
+async fn time_that_passes_while_entering_is_no_difference_of_clocks() {
+    for phase in ENDS {
+        let longest = Duration::from_millis(200);
+        let two = Two::new(longest).await;
+        // The second reading, between the two.
+        two.0[0].next("list", Fault::Fine);
+        two.0[0].next("list", Fault::Held);
+        let entering = async { tokio::join!(two.enter(phase), two.let_go_after(longest * 2)).0 };
+        let migration = entering.await.unwrap_or_else(|error| panic!("{phase}: {error}"));
+        assert!(two.0[0].spent());
+        let client = LockClient::new(Arc::new(migration));
+        acquired(&client, "job", longest).await.release().await.unwrap();
+        client.close().await;
+    }
+}
+
+/// The record of one store is lost while that of the other stands: as long as this process may believe
+/// a lock, nobody enters the other end.
+#[tokio::test]
+async fn a_record_stays_in_the_other_store_while_anything_is_believed() {
+    for phase in ENDS {
+        let lease = Duration::from_millis(600);
+        let two = Two::new(lease).await;
+        let client = two.client(phase).await;
+        let guard = acquired(&client, "job", lease).await;
+        two.forget_records(own(phase)).await;
+        // It cannot be written anew at once, as in a quarantine.
+        two.0[own(phase)].next("acquire", Fault::Refused(ErrorKind::InvalidInput));
+        // Either the process has its record again, or somebody else is at the other end.
+        let entered = loop {
+            if let Ok(other) = two.enter(far(phase)).await {
+                break Some(other);
+            }
+            if !guard.is_valid() && client.lock("other").lease(lease).try_acquire().await.is_ok() {
+                break None;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert!(!guard.is_valid(), "{phase}: two may hold the lock, {:?}", guard.remaining());
+        drop(entered);
+        client.close().await;
+    }
+}
+
+/// A store that lost its data may come back as another. The records that are left name the one before: neither
+/// its own nor those of others that had it are to keep a process out.
+#[tokio::test]
+async fn a_store_that_came_back_as_another_is_used_by_all_that_used_it() {
+    for phase in ENDS {
+        let lease = Duration::from_millis(300);
+        let two = Two::new(lease).await;
+        let clients = [two.client(phase).await, two.client(phase).await];
+        let before = two.records(own(phase)).await;
+        two.0[own(phase)].rename("another");
+        two.forget_records(own(phase)).await;
+        let began = SystemEnv.now();
+        for side in 0..2 {
+            // Both are there, and neither as before.
+            let mut records = Vec::new();
+            while records.len() != 2 || records.iter().any(|record| before.contains(record)) {
+                assert!(SystemEnv.now().since(began) < LONG / 6, "{phase}, {side}: {records:?}");
+                tokio::task::yield_now().await;
+                records = two.records(side).await;
+            }
+        }
+        for client in &clients {
+            acquired(client, "job", lease).await.release().await.unwrap();
+        }
+        let error = two.enter(far(phase)).await.unwrap_err();
+        assert!(error.to_string().contains("two phases away"), "{phase}: {error}");
+        for client in clients {
+            client.close().await;
+        }
+    }
+}
+
+/// One that cannot refresh its record neither acquires nor renews, and says why.
+#[tokio::test]
+async fn who_cannot_refresh_its_record_loses_its_locks_in_time() {
+    for phase in [Phase::Old, Phase::Both, Phase::New] {
+        for side in 0..2 {
+            if phase != Phase::Both && side != own(phase) {
+                continue;
+            }
+            let lease = Duration::from_millis(500);
+            let two = Two::new(lease).await;
+            let client = two.client(phase).await;
+            let guard = acquired(&client, "job", lease).await;
+            two.0[side].set_down(true);
+            let began = SystemEnv.now();
+            assert!(guard.remaining() < lease);
+            guard.lost().await;
+            assert!(SystemEnv.now().since(began) < LONG, "{phase} {side}");
+            assert!(!guard.is_valid());
+            let error = client.lock("new").lease(lease).try_acquire().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase} {side}: {error}");
+            two.0[side].set_down(false);
+            acquired(&client, "job", lease).await.release().await.unwrap();
+            client.close().await;
+        }
+    }
+}
+
+/// The other store is only needed to begin with.
+#[tokio::test]
+async fn an_end_phase_goes_on_without_the_other_store_and_none_can_begin() {
+    for phase in ENDS {
+        let lease = Duration::from_secs(4);
+        let two = Two::new(lease).await;
+        let other = 1 - own(phase);
+        let client = two.client(phase).await;
+        let guard = acquired(&client, "job", lease).await;
+        two.0[other].set_down(true);
+        while !two.records(other).await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(guard.is_valid(), "{phase}: it was not renewed");
+        acquired(&client, "another", lease).await.release().await.unwrap();
+        let error = two.enter(phase).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase}: {error}");
+        // The one record that is left keeps the other end shut.
+        two.0[other].set_down(false);
+        two.enter(far(phase)).await.unwrap_err();
+        guard.release().await.unwrap();
+        client.close().await;
+        two.enter(far(phase)).await.unwrap();
+    }
+}
+
+/// A record that is being written anew while the migration is closed is given up with the rest.
+#[tokio::test]
+async fn no_record_is_left_behind_that_was_written_while_it_was_closed() {
+    // Which of the two comes first is not in the hands of the test.
+    for phase in [Phase::Old, Phase::Both, Phase::New].repeat(16) {
+        let two = Two::new(Duration::from_millis(100)).await;
+        let migration = two.enter(phase).await.unwrap();
+        let store = &two.0[own(phase)];
+        store.next("acquire", Fault::Held);
+        two.forget_records(own(phase)).await;
+        while !store.spent() {
+            tokio::task::yield_now().await;
+        }
+        if phase != Phase::Both {
+            // What follows the writing takes its time.
+            two.0[0].next("list", Fault::Held);
+        }
+        store.let_go();
+        migration.close().await;
+        // What is under way comes to its end.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let began = SystemEnv.now();
+        while !(two.records(0).await.is_empty() && two.records(1).await.is_empty()) {
+            assert!(SystemEnv.now().since(began) < LONG / 6, "{phase}: a record is left behind");
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// What was written to one store only keeps the other end shut.
+#[tokio::test]
+async fn one_record_is_enough_to_be_seen() {
+    for phase in ENDS {
+        for side in 0..2 {
+            let two = Two::new(Duration::from_secs(10)).await;
+            let there = two.enter(phase).await.unwrap();
+            two.forget_records(side).await;
+            let error = two.enter(far(phase)).await.unwrap_err();
+            assert!(error.to_string().contains("two phases away"), "{phase} {side}: {error}");
+            there.close().await;
+        }
+    }
+}
+
+/// Two migrations that share one store: in phase `Both` of the one and `New` of the other there would
+/// be none in common.
+#[tokio::test]
+async fn a_migration_with_a_third_store_is_refused_where_no_store_is_shared() {
+    let lease = Duration::from_secs(10);
+    let one = Two::new(lease).await;
+    let third = Arc::clone(&Two::new(lease).await.0[0]);
+    let two = Two([Arc::clone(&one.0[0]), third]);
+    for (first, second) in [(Phase::Both, Phase::New), (Phase::New, Phase::Both)] {
+        let there = one.enter(first).await.unwrap();
+        let error = two.enter(second).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("another store"), "{error}");
+        let fleet = Fleet::survey(&*two.0[0], &*two.0[1]).await.unwrap();
+        assert_eq!(fleet.members.len(), 1);
+        assert_eq!(fleet.members[0].phase, None);
+        for direction in [Direction::Forward, Direction::Back] {
+            let refusal = fleet.next(direction).unwrap_err();
+            assert_eq!(refusal.who, fleet.members);
+        }
+        // The store that both share.
+        let beside = two.enter(Phase::Old).await;
+        assert_eq!(beside.is_ok(), first == Phase::Both, "{first}");
+        there.close().await;
+        if let Ok(beside) = beside {
+            beside.close().await;
+        }
+    }
+}
+
+/// Where a store fails for good in phase `both`: no process may go back to an end, but when all have stopped,
+/// and a longest lease later, the other store goes on by its own URL.
+#[test]
+fn when_all_have_stopped_the_store_that_is_left_goes_on_alone() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for phase in ENDS {
+        let (lease, left) = (Duration::from_secs(1), own(phase));
+        let killed = runtime();
+        let (two, token) = killed.block_on(async {
+            let two = Two::new(lease).await;
+            let client = two.client(Phase::Both).await;
+            let guard = acquired(&client, "job", lease).await;
+            two.0[1 - left].set_down(true);
+            let error = two.enter(phase).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase}: {error}");
+            let token = guard.token();
+            // A process that is killed drops nothing.
+            std::mem::forget((guard, client));
+            (two, token)
+        });
+        drop(killed);
+        runtime().block_on(async {
+            let plain = LockClient::new(Arc::clone(&two.0[left]) as Arc<dyn Backend>);
+            let too_early = plain.lock("job").lease(lease).try_acquire().await.unwrap();
+            assert!(matches!(too_early, TryAcquire::Busy(_)), "{phase}: {too_early:?}");
+            let guard = acquired(&plain, "job", lease).await;
+            assert!(guard.token() > token, "{phase}");
+            guard.release().await.unwrap();
+            plain.close().await;
+        });
+    }
+}

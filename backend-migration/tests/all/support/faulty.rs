@@ -1,0 +1,259 @@
+//! A store in memory whose next answers a test may spoil.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use lock_core::{
+    Attempt, Backend, Blocked, BoxFuture, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant,
+    Guarantees, Init, Instant, LockName, LockState, Memory, Page, Quarantined, ReleaseOptions,
+    ReleaseOutcome, Released, Renewal, Request, StoreSettings,
+};
+use tokio::sync::Notify;
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// None: it goes well.
+    Fine,
+    /// It does not reach the store.
+    Refused(ErrorKind),
+    /// It is carried out, and its answer is lost.
+    Unheard,
+    /// It is carried out when the test says so; its caller has no answer.
+    Late,
+    /// The store grants nothing for now.
+    Quarantined,
+    /// It is answered as if it had been carried out.
+    Forgotten,
+    /// It stands still until the test lets it go on.
+    Held,
+    /// The store repeats an attempt by itself, and answers that; the first try is carried out when the test says so.
+    Repeated,
+}
+
+/// The memory backend with faults by operation.
+#[derive(Default)]
+pub(crate) struct Faulty {
+    pub(crate) memory: Memory,
+    /// What stands in for the store's own identity.
+    identity: Mutex<Option<&'static str>>,
+    /// The store sets no lease longer than this.
+    limit: Option<Duration>,
+    faults: Mutex<HashMap<&'static str, VecDeque<Fault>>>,
+    late: Mutex<Vec<BoxFuture>>,
+    calls: Mutex<Vec<&'static str>>,
+    down: AtomicBool,
+    held: Notify,
+}
+
+impl std::fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Faulty")
+    }
+}
+
+impl Faulty {
+    pub(crate) fn of(memory: &Memory) -> Self {
+        Self { memory: memory.clone(), ..Self::default() }
+    }
+
+    pub(crate) fn named(identity: &'static str) -> Self {
+        let faulty = Self::default();
+        faulty.rename(identity);
+        faulty
+    }
+
+    /// The same, of a store that sets no lease longer than `limit`.
+    pub(crate) fn limited(identity: &'static str, limit: Duration) -> Self {
+        Self { limit: Some(limit), ..Self::named(identity) }
+    }
+
+    /// From now on this is its identity.
+    pub(crate) fn rename(&self, identity: &'static str) {
+        *self.identity.lock().unwrap() = Some(identity);
+    }
+
+    /// The next call of `operation` fails so, after those that were told before.
+    pub(crate) fn next(&self, operation: &'static str, fault: Fault) {
+        self.faults.lock().unwrap().entry(operation).or_default().push_back(fault);
+    }
+
+    /// Whether it is unreachable from now on.
+    pub(crate) fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// Lets go on what is held, or the next that will be.
+    pub(crate) fn let_go(&self) {
+        self.held.notify_one();
+    }
+
+    /// Carries out what is late.
+    pub(crate) async fn deliver(&self) {
+        let late = std::mem::take(&mut *self.late.lock().unwrap());
+        assert!(!late.is_empty(), "nothing is late");
+        for call in late {
+            call.await;
+        }
+    }
+
+    /// Whether all faults have happened.
+    pub(crate) fn spent(&self) -> bool {
+        self.faults.lock().unwrap().values().all(VecDeque::is_empty)
+    }
+
+    /// The calls since the last question.
+    pub(crate) fn calls(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.calls.lock().unwrap())
+    }
+
+    fn fault(&self, operation: &'static str) -> Option<Fault> {
+        self.calls.lock().unwrap().push(operation);
+        if self.down.load(Ordering::SeqCst) {
+            return Some(Fault::Refused(ErrorKind::Unavailable));
+        }
+        self.faults.lock().unwrap().get_mut(operation)?.pop_front()
+    }
+
+    /// Whether the next call of an operation is to be repeated.
+    fn repeats(&self, operation: &'static str) -> bool {
+        let faults = self.faults.lock().unwrap();
+        faults.get(operation).and_then(VecDeque::front) == Some(&Fault::Repeated)
+    }
+
+    /// Applies the next fault of an operation to a call.
+    async fn call<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, Error>> + Send + 'static,
+        forgotten: Option<T>,
+        quarantined: impl FnOnce(Quarantined) -> Option<T>,
+    ) -> Result<T, Error> {
+        let failed = |kind| Err(Error::new(kind, "planted").at("faulty", operation));
+        match self.fault(operation) {
+            None | Some(Fault::Fine | Fault::Repeated) => call.await,
+            Some(Fault::Held) => {
+                self.held.notified().await;
+                call.await
+            }
+            Some(Fault::Refused(kind)) => failed(kind),
+            Some(Fault::Unheard) => {
+                call.await?;
+                failed(ErrorKind::Timeout)
+            }
+            Some(Fault::Late) => {
+                self.late.lock().unwrap().push(Box::pin(async move { drop(call.await) }));
+                failed(ErrorKind::Timeout)
+            }
+            Some(Fault::Forgotten) => Ok(forgotten.expect("an answer")),
+            Some(Fault::Quarantined) => {
+                let remaining = Duration::from_millis(1);
+                Ok(quarantined(Quarantined::new(remaining, "planted")).expect("a word"))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Faulty {
+    fn kind(&self) -> &'static str {
+        "faulty"
+    }
+
+    async fn identity(&self) -> Result<String, Error> {
+        let identity = *self.identity.lock().unwrap();
+        match identity {
+            Some(identity) => Ok(identity.into()),
+            None => self.memory.identity().await,
+        }
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.memory.guarantees()
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        let (memory, mut request) = (self.memory.clone(), request.clone());
+        request.lease = request.lease.min(self.limit.unwrap_or(request.lease));
+        let doubtful = self.repeats("acquire");
+        if doubtful {
+            let (memory, request) = (memory.clone(), request.clone());
+            let first = Box::pin(async move { drop(memory.try_acquire(&request).await) });
+            self.late.lock().unwrap().push(first);
+        }
+        let call = async move {
+            let doubt = || Error::new(ErrorKind::OutcomeUnknown, "planted");
+            match memory.try_acquire(&request).await? {
+                Attempt::Granted(grant) if doubtful => Ok(Attempt::Granted(grant.doubted())),
+                Attempt::Busy(busy) if doubtful => Err(doubt().blocked_by(Blocked::Busy(busy))),
+                answer => Ok(answer),
+            }
+        };
+        self.call("acquire", call, None, |why| Some(Attempt::Quarantined(why))).await
+    }
+
+    async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        let (memory, request) = (self.memory.clone(), request.clone());
+        let call = async move { memory.enqueue(&request).await };
+        self.call("enqueue", call, None, |why| Some(Enqueued::Quarantined(why))).await
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        let (memory, request) = (self.memory.clone(), request.clone());
+        let call = async move { memory.abandon(&request).await };
+        self.call("abandon", call, Some(()), |_| None).await
+    }
+
+    async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        match self.fault("renew") {
+            None | Some(Fault::Fine) => self.memory.renew(grants, sent).await,
+            Some(_) => {
+                let error = || Error::new(ErrorKind::Timeout, "planted");
+                grants.iter().map(|_| Renewal::Unknown(error())).collect()
+            }
+        }
+    }
+
+    async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
+        let (memory, grant, keep) = (self.memory.clone(), grant.clone(), options.keep);
+        let call =
+            async move { memory.release(&grant, ReleaseOptions::new().with_keep(keep)).await };
+        self.call("release", call, Some(Released::plain(ReleaseOutcome::Released)), |_| None).await
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
+        let (memory, grant) = (self.memory.clone(), grant.clone());
+        let call = async move { memory.raise(&grant, token).await };
+        self.call("raise", call, Some(()), |_| None).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
+        self.memory.inspect(name).await
+    }
+
+    async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
+        let memory = self.memory.clone();
+        self.call("list", async move { memory.list(from).await }, None, |_| None).await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
+        self.memory.force_release(name).await
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        self.memory.init(init).await
+    }
+
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+        Ok(None)
+    }
+
+    async fn close(&self) {}
+}

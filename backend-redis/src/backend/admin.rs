@@ -1,0 +1,254 @@
+//! The steps for operators.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use lock_core::{
+    Cursor, Env as _, Error, ErrorKind, FencingToken, Holder, Init, LockName, LockState, OwnerId,
+    OwnerLabel, Page, StoreSettings, SystemEnv,
+};
+use redis::Value;
+
+use crate::{
+    connection::error,
+    keys::Bucket,
+    scripts::{
+        self, Arguments, SetUp,
+        reply::{self, Answer, Reply, not_understood},
+    },
+    settings::{Agreed, check_longest},
+    store::Store,
+    tunables::{KEYS_MEANWHILE, LISTED_AT_ONCE, LISTING_TRIES},
+};
+
+/// The steps for operators.
+pub(crate) struct Admin<'a>(pub(crate) &'a Store);
+
+impl Admin<'_> {
+    /// The states of those among `names` that are held or waited for.
+    pub(crate) async fn look(
+        &self,
+        bucket: Bucket,
+        names: &[LockName],
+    ) -> Result<Vec<LockState>, Error> {
+        let mut keys = vec![self.0.keys.epoch(bucket)];
+        for name in names {
+            keys.extend([self.0.keys.lock(name), self.0.keys.queue(name)]);
+        }
+        let answer = self.0.run(bucket, &scripts::INSPECT, &keys, &Arguments::default()).await?;
+        let mut answers = reply::list(answer)?;
+        let mark = highest(&answers.pop().ok_or_else(not_understood)?);
+        let mut states = Vec::new();
+        for (name, answer) in names.iter().zip(answers) {
+            let parts = reply::list(answer)?;
+            let [record, left, places] = parts.as_slice() else { return Err(not_understood()) };
+            let places = reply::number(places)?;
+            if let Value::BulkString(record) = record {
+                let remaining = Duration::from_millis(reply::number(left)?);
+                let state = match read_record(record) {
+                    Some((owner, token, kept, label)) => {
+                        let holder = Some(Holder::new(owner, label, remaining));
+                        LockState::new(name.clone(), holder, token).with_kept(kept)
+                    }
+                    None => LockState::new(name.clone(), Some(Holder::unreadable(remaining)), mark),
+                };
+                states.push(state.with_waiting(places));
+            } else if places > 0 {
+                states.push(LockState::new(name.clone(), None, mark).with_waiting(places));
+            }
+        }
+        Ok(states)
+    }
+
+    pub(crate) async fn page(&self, from: Option<Cursor>) -> Result<Page, Error> {
+        let cursor = from.unwrap_or_else(|| "0".into());
+        if cursor.parse::<u64>().is_err() {
+            let message = format!("{cursor:?} is no cursor of a listing; must be a page's `next`");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        if self.0.keys.are_sharded() {
+            return self.page_of_bucket(&cursor).await;
+        }
+        let bucket = Bucket::FIRST;
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(&cursor)
+            .arg("MATCH")
+            .arg(self.0.keys.all_locks(bucket))
+            .arg("COUNT")
+            .arg(LISTED_AT_ONCE);
+        let answer = reply::list(self.0.send(bucket, &scan).await?)?;
+        let [next, found] = answer.as_slice() else { return Err(not_understood()) };
+        let next = reply::text(next)?.to_owned();
+        let locks = self.held_among(bucket, reply::list(found.clone())?).await?;
+        Ok(Page::new(locks, (next != "0").then_some(next)))
+    }
+
+    /// A page for each bucket, which is one slot. While the slot is on the move between nodes, what
+    /// has gone ahead is not in it.
+    async fn page_of_bucket(&self, cursor: &str) -> Result<Page, Error> {
+        let number: u16 = cursor.parse().unwrap_or(u16::MAX);
+        let Some(bucket) = self.0.keys.buckets().nth(number.into()) else {
+            return Ok(Page::default());
+        };
+        let slot = bucket.slot();
+        // Finds the node, which lists what it has of a slot whether it serves it or not.
+        for _ in 0..LISTING_TRIES {
+            self.look(bucket, &[]).await?;
+            let connection = self.0.connection(bucket).await?;
+            let ask = |word: &str, rest: &[u64]| {
+                let mut command = redis::cmd("CLUSTER");
+                command.arg(word).arg(slot).arg(rest);
+                command
+            };
+            let known = |answer: Result<Value, redis::RedisError>| {
+                answer.map_err(|error| error::of_command(&error))
+            };
+            let count = connection.send(&ask("COUNTKEYSINSLOT", &[])).await?;
+            let count = reply::number(&known(count)?)?;
+            let found = connection.send(&ask("GETKEYSINSLOT", &[count + KEYS_MEANWHILE])).await?;
+            let locks = self.held_among(bucket, reply::list(known(found)?)?).await?;
+            if Arc::ptr_eq(&connection, &self.0.connection(bucket).await?) {
+                let next = (usize::from(number) + 1 < self.0.keys.buckets().count())
+                    .then(|| (number + 1).to_string());
+                return Ok(Page::new(locks, next));
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "a slot moved again and again during the listing"))
+    }
+
+    /// Those of these keys that are locks and held.
+    async fn held_among(&self, bucket: Bucket, found: Vec<Value>) -> Result<Vec<LockState>, Error> {
+        let mut names = BTreeSet::new();
+        for key in found {
+            if let Value::BulkString(key) = key {
+                names.extend(self.0.keys.name_of(bucket, &key));
+            }
+        }
+        let names: Vec<_> = names.into_iter().collect();
+        // Without any, the version of the records is looked at.
+        let mut locks = self.look(bucket, &names[..names.len().min(LISTED_AT_ONCE)]).await?;
+        for part in names.chunks(LISTED_AT_ONCE).skip(1) {
+            locks.extend(self.look(bucket, part).await?);
+        }
+        locks.retain(|state| state.holder.is_some());
+        Ok(locks)
+    }
+
+    pub(crate) async fn set_up(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_restored("a restore restarts the server, which starts the quarantine")?;
+        if let Some(longest) = init.longest_lease {
+            check_longest(longest)?;
+            self.agree_with("longest_lease", self.0.settings.longest_lease, longest)?;
+        }
+        if let Some(quarantine) = init.quarantine {
+            self.agree_with("quarantine", self.0.settings.quarantine, quarantine)?;
+        }
+        if init.first_use && init.reset_tokens {
+            let message = "a first use grants at once, and tokens that are set back wait for a quarantine; \
+                           give one of the two";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        let longest = init.longest_lease.or(self.0.settings.longest_lease);
+        let quarantine = init.quarantine.or(self.0.settings.quarantine);
+        let (first_use, reset_tokens) = (init.first_use, init.reset_tokens);
+        let own = SetUp { first_use, reset_tokens, longest, quarantine }.arguments();
+        let all = self.0.keys.buckets().map(|bucket| {
+            let own = &own;
+            async move {
+                let keys = [self.0.keys.epoch(bucket)];
+                self.0.run_in_epoch(bucket, &scripts::INIT, &keys, own, Answer::plain).await
+            }
+        });
+        let mut settings = None::<StoreSettings>;
+        for answer in futures_util::future::join_all(all).await {
+            let Some(Reply::Set { longest, quarantine, grants_in }) = answer?.reply else {
+                return Err(not_understood());
+            };
+            let longest = Duration::from_micros(longest);
+            let known = settings.get_or_insert(StoreSettings::new(longest, Some(quarantine)));
+            known.grants_in = known.grants_in.max(grants_in);
+            if known.longest_lease != longest || known.quarantine != Some(quarantine) {
+                let message = "the buckets of the cluster differ in their settings; name longest_lease \
+                               and quarantine to init";
+                return Err(Error::new(ErrorKind::Config, message));
+            }
+        }
+        let settings = settings.ok_or_else(not_understood)?;
+        let quarantine = settings.quarantine == Some(true);
+        self.0.set_agreed(Agreed { longest: settings.longest_lease, quarantine });
+        Ok(settings)
+    }
+
+    /// The highest watermark of all buckets.
+    pub(crate) async fn highest_mark(&self) -> Result<FencingToken, Error> {
+        let marks = self.0.keys.buckets().map(|bucket| async move {
+            let keys = [self.0.keys.epoch(bucket)];
+            let none = Arguments::default();
+            reply::list(self.0.run(bucket, &scripts::INSPECT, &keys, &none).await?)
+        });
+        let marks = futures_util::future::try_join_all(marks).await?;
+        Ok(marks.iter().flatten().map(highest).max().unwrap_or(FencingToken::ZERO))
+    }
+
+    /// A random name that the store keeps in its epoch record.
+    pub(crate) async fn name_of_store(&self) -> Result<String, Error> {
+        let fresh = Arguments::of([&format_args!("{:032x}", SystemEnv.random())]);
+        let bucket = Bucket::FIRST;
+        let keys = [self.0.keys.epoch(bucket)];
+        let answer = self.0.run(bucket, &scripts::IDENTITY, &keys, &fresh).await?;
+        Ok(format!("redis:{}", reply::text(&answer)?))
+    }
+
+    fn agree_with<T: PartialEq + std::fmt::Debug>(
+        &self,
+        option: &str,
+        told: Option<T>,
+        wanted: T,
+    ) -> Result<(), Error> {
+        match told {
+            Some(told) if told != wanted => Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "init would set {option} to {wanted:?}, but this client is configured with {told:?}; both must be \
+                     the same, or the client must have no {option}"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Of all servers in use, that of the one which differs most.
+    pub(crate) async fn clock_difference(&self) -> Result<i64, Error> {
+        for bucket in self.0.keys.buckets() {
+            self.0.connection(bucket).await?;
+        }
+        let mut differences = Vec::new();
+        for connection in self.0.pool.alive() {
+            let before = SystemEnv.wall_micros();
+            let answer = connection.send(&redis::cmd("TIME")).await?;
+            let after = SystemEnv.wall_micros();
+            let parts = reply::list(answer.map_err(|error| error::of_command(&error))?)?;
+            let [seconds, micros] = parts.as_slice() else { return Err(not_understood()) };
+            let server = reply::number(seconds)?.saturating_mul(1_000_000);
+            let server = server.saturating_add(reply::number(micros)?).min(i64::MAX as u64);
+            differences.push(server as i64 - (before / 2 + after / 2) as i64);
+        }
+        let none = || Error::new(ErrorKind::Unavailable, "the connection broke");
+        differences.into_iter().max_by_key(|difference| difference.abs()).ok_or_else(none)
+    }
+}
+
+/// A watermark. One that no script of ours wrote, and that is no token, leaves none to be granted.
+fn highest(mark: &Value) -> FencingToken {
+    match mark {
+        Value::Nil => FencingToken::ZERO,
+        mark => reply::token(mark).unwrap_or(FencingToken::MAX),
+    }
+}
+
+pub(crate) fn read_record(record: &[u8]) -> Option<(OwnerId, FencingToken, bool, OwnerLabel)> {
+    let mut parts = std::str::from_utf8(record).ok()?.splitn(4, ' ');
+    let owner = parts.next()?.parse().ok()?;
+    let token = FencingToken::new(parts.next()?.parse().ok()?)?;
+    let state = parts.next().filter(|state| ["0", "1", "2"].contains(state))?;
+    Some((owner, token, state == "1", OwnerLabel::new(parts.next()?).ok()?))
+}

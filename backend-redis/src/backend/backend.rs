@@ -1,0 +1,330 @@
+//! The trait, in terms of scripts.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use lock_core::{
+    Attempt, Backend, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
+    Guarantees, Init, Instant, LockName, LockState, Page, ReleaseOptions, ReleaseOutcome, Released,
+    Renewal, Request, StoreSettings, SystemEnv,
+};
+
+use crate::{
+    backend::{
+        admin::Admin,
+        batch::{BatchQueue, Job, batch_queue, call_in_batch},
+        renew::renew,
+        waiter::{self, RedisWaiter},
+    },
+    connection::{Connection, PushListener as _},
+    keys::{Bucket, Keys},
+    scripts::{
+        self, Acquire, Arguments, Next, Raise, Release,
+        reply::{self, Answer, Reply},
+    },
+    settings::Settings,
+    store::Store,
+    waiting::Pushes,
+};
+
+/// A store on Redis.
+#[derive(Clone)]
+pub(crate) struct Redis {
+    pub(crate) store: Arc<Store>,
+    pushes: Arc<Pushes>,
+    /// For each bucket, the calls that may go together.
+    batches: Arc<[BatchQueue]>,
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Redis").field(&self.store.settings).finish()
+    }
+}
+
+impl Redis {
+    /// Connects.
+    pub(crate) async fn open(settings: Settings) -> Result<Self, Error> {
+        let redis = Self::new(settings, SystemEnv.random());
+        redis.store.connect_all().await?;
+        Ok(redis)
+    }
+
+    /// A store that connects when it is first asked; `client` is a random number of this client's.
+    pub(crate) fn new(settings: Settings, client: u128) -> Self {
+        let keys = Keys::in_topology(&settings.prefix, &settings.topology);
+        // Replicas have to acknowledge a pushed grant first.
+        let only_rechecks = settings.acknowledgement().is_some();
+        let pushes = Arc::new(Pushes::new(&keys, client, only_rechecks));
+        let batches = keys.buckets().map(|_| batch_queue()).collect();
+        let listener = Arc::clone(&pushes);
+        Self { store: Arc::new(Store::new(settings, keys, listener)), pushes, batches }
+    }
+
+    fn admin(&self) -> Admin<'_> {
+        Admin(&self.store)
+    }
+
+    fn batches(&self, bucket: Bucket) -> &BatchQueue {
+        &self.batches[bucket.index()]
+    }
+
+    async fn attempt(&self, request: &Request, channel: &str) -> Result<Reply, Error> {
+        let keys = self.store.keys.of(&request.name, request.owner);
+        let own = Acquire::new(request, channel).arguments();
+        let bucket = self.store.keys.bucket(&request.name);
+        let acquire = &scripts::ACQUIRE;
+        let asked = self.store.run_in_epoch_somewhere(bucket, acquire, &keys, &own, Answer::plain);
+        let (answer, connection) = asked.await?;
+        let reply = answer.reply.ok_or_else(reply::not_understood)?;
+        self.secured(&connection, request, reply).await
+    }
+
+    /// The answer to an attempt, when enough replicas have what it was granted; otherwise that is given
+    /// back.
+    async fn secured(
+        &self,
+        connection: &Connection,
+        request: &Request,
+        reply: Reply,
+    ) -> Result<Reply, Error> {
+        let (Some(wanted), Reply::Granted(token)) = (self.store.settings.acknowledgement(), &reply)
+        else {
+            return Ok(reply);
+        };
+        let Err(error) = connection.acknowledged(wanted).await else { return Ok(reply) };
+        let grant = Grant::new(request, *token);
+        // If it cannot be given back, the caller is told that it may be held.
+        Box::pin(self.free(&grant, ReleaseOptions::default())).await.map_err(|failed| {
+            let message = format!("{error}, and the grant could not be given back");
+            Error::new(ErrorKind::OutcomeUnknown, message).with_source(failed)
+        })?;
+        Err(error)
+    }
+
+    /// An attempt that wants no place: in a batch with others, if there are others.
+    async fn plain_attempt(&self, request: &Request) -> Result<Reply, Error> {
+        let bucket = self.store.keys.bucket(&request.name);
+        // A waiter with a place comes to be heard of, and finds a queue.
+        let placed = self.pushes.listens(bucket) && self.pushes.has(request.owner);
+        // WAIT covers the writes of one caller only.
+        let waits = self.store.settings.acknowledgement().is_some();
+        if placed || waits || request.floor != FencingToken::ZERO {
+            return self.attempt(request, "").await;
+        }
+        let alone = self.batches(bucket).alone();
+        if alone.is_none() {
+            let job = Job::attempt(&self.store.keys, request);
+            if let Some(token) = call_in_batch(&self.store, self.batches(bucket), job).await? {
+                let token = FencingToken::new(token).ok_or_else(reply::not_understood)?;
+                return Ok(Reply::Granted(token));
+            }
+        }
+        self.attempt(request, "").await
+    }
+
+    fn failed(&self, reply: Reply) -> Error {
+        reply.into_error(self.store.agreed().longest)
+    }
+
+    async fn place(&self, request: &Request) -> Result<Enqueued, Error> {
+        self.store.guarantees.check_policy()?;
+        // Entered first, so that no push comes too early.
+        let waiter = RedisWaiter::enter(&self.store, &self.pushes, request);
+        let bucket = self.store.keys.bucket(&request.name);
+        let reply = self.attempt(request, self.pushes.channel(bucket)).await?;
+        self.enqueued(request, waiter, reply)
+    }
+
+    fn enqueued(
+        &self,
+        request: &Request,
+        waiter: Box<RedisWaiter>,
+        reply: Reply,
+    ) -> Result<Enqueued, Error> {
+        match reply {
+            Reply::Granted(token) => Ok(Enqueued::Granted(Grant::new(request, token))),
+            Reply::Quarantined(quarantined) => Ok(Enqueued::Quarantined(quarantined)),
+            Reply::Busy { busy, placed } => {
+                if !placed {
+                    self.pushes.lost(request.owner);
+                }
+                Ok(Enqueued::Waiting(waiter, busy))
+            }
+            other => Err(self.failed(other)),
+        }
+    }
+
+    async fn free(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
+        // An error of the next request is reported when it asks for itself.
+        let next = options.next.filter(|_| self.store.guarantees.check_policy().is_ok());
+        let options = options.with_next(next);
+        let bucket = self.store.keys.bucket(&grant.name);
+        let plain = options.keep.is_none() && options.next.is_none();
+        let alone = if plain { self.batches(bucket).alone() } else { None };
+        if plain && alone.is_none() {
+            let job = Job::release(&self.store.keys, grant);
+            if let Some(held) = call_in_batch(&self.store, self.batches(bucket), job).await? {
+                return Ok(Released::plain(outcome(held == 1)));
+            }
+        }
+        let waiter = options.next.map(|next| RedisWaiter::enter(&self.store, &self.pushes, next));
+        let next_owner = options.next.map_or(grant.owner, |next| next.owner);
+        let keys = self.store.keys.of(&grant.name, next_owner);
+        // Without a next request there is no tombstone to look for.
+        let keys = if options.next.is_some() { &keys[..] } else { &keys[..4] };
+        let channel = self.pushes.channel(bucket);
+        let next = options.next.map(|request| Next { request, channel });
+        let own = Release { owner: grant.owner, keep: options.keep, next }.arguments();
+        let release = &scripts::RELEASE;
+        let read = Answer::after_number;
+        let freed = self.store.run_in_epoch_somewhere(bucket, release, keys, &own, read);
+        let (answer, connection) = freed.await?;
+        let outcome = outcome(answer.first == Some(1));
+        let next = match (options.next, waiter, answer.reply) {
+            // With what stood in its way, the core asks on its own.
+            (Some(request), Some(waiter), Some(reply)) => {
+                match self.secured(&connection, request, reply).await {
+                    // It may hold the lock: the core repeats all, and is told.
+                    Err(error) if error.is_ambiguous() => return Err(error),
+                    reply => reply.and_then(|reply| self.enqueued(request, waiter, reply)).ok(),
+                }
+            }
+            _ => None,
+        };
+        Ok(Released::new(outcome, next))
+    }
+}
+
+fn outcome(held: bool) -> ReleaseOutcome {
+    if held { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld }
+}
+
+#[async_trait]
+impl Backend for Redis {
+    fn kind(&self) -> &'static str {
+        "redis"
+    }
+
+    async fn identity(&self) -> Result<String, Error> {
+        self.admin().name_of_store().await.map_err(|error| error.at("redis", "identity"))
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.store.promised()
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        let asked = async {
+            self.store.guarantees.check_policy()?;
+            match self.plain_attempt(request).await? {
+                Reply::Granted(token) => Ok(Attempt::Granted(Grant::new(request, token))),
+                Reply::Busy { busy, placed } => {
+                    if !placed {
+                        self.pushes.lost(request.owner);
+                    }
+                    Ok(Attempt::Busy(busy))
+                }
+                Reply::Quarantined(quarantined) => Ok(Attempt::Quarantined(quarantined)),
+                other => Err(self.failed(other)),
+            }
+        };
+        asked.await.map_err(|error: Error| error.at("redis", "acquire").on(&request.name))
+    }
+
+    async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        let place = self.place(request).await;
+        place.map_err(|error| error.at("redis", "enqueue").on(&request.name))
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        waiter::abandon(&self.store, request).await
+    }
+
+    async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        renew(&self.store, grants, sent).await
+    }
+
+    async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
+        let released = self.free(grant, options).await;
+        released.map_err(|error| error.at("redis", "release").on(&grant.name))
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
+        let keys = self.store.keys.of(&grant.name, grant.owner);
+        let own = Raise { owner: grant.owner, token }.arguments();
+        let bucket = self.store.keys.bucket(&grant.name);
+        let asked = async {
+            let raise =
+                self.store.run_in_epoch(bucket, &scripts::RAISE, &keys, &own, Answer::plain);
+            let answer = raise.await?;
+            match answer.reply {
+                Some(Reply::Word(word)) if word == "raised" => Ok(()),
+                Some(other) => Err(self.failed(other)),
+                None => Err(reply::not_understood()),
+            }
+        };
+        asked.await.map_err(|error: Error| error.at("redis", "raise").on(&grant.name))
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
+        let state =
+            self.admin().look(self.store.keys.bucket(name), std::slice::from_ref(name)).await;
+        Ok(state.map_err(|error| error.at("redis", "inspect").on(name))?.pop())
+    }
+
+    async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
+        self.admin().page(from).await.map_err(|error| error.at("redis", "list"))
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
+        let keys = self.store.keys.of(name, lock_core::OwnerId::from_bits(0));
+        let bucket = self.store.keys.bucket(name);
+        let (force, own) = (&scripts::FORCE, Arguments::default());
+        let answer = self.store.run_in_epoch(bucket, force, &keys, &own, Answer::number).await;
+        let answer = answer.map_err(|error| error.at("redis", "force-release").on(name))?;
+        Ok(outcome(answer.first == Some(1)))
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        self.admin().set_up(init).await.map_err(|error| error.at("redis", "init"))
+    }
+
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        self.admin()
+            .highest_mark()
+            .await
+            .map(Some)
+            .map_err(|error| error.at("redis", "highest-token"))
+    }
+
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+        self.admin().clock_difference().await.map(Some).map_err(|error| error.at("redis", "clock"))
+    }
+
+    async fn close(&self) {
+        self.store.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lock_core::{OwnerId, OwnerLabel};
+
+    use super::*;
+    use crate::RedisBuilder;
+
+    #[test]
+    fn what_seldom_happens_does_not_make_every_call_large() {
+        let redis = Redis::new(RedisBuilder::tcp("127.0.0.1", 1).settings, 1);
+        let (name, label) = (LockName::new("a").unwrap(), OwnerLabel::new("x").unwrap());
+        let span = Duration::from_secs(1);
+        let request = Request::new(name, OwnerId::from_bits(1), label, span, Instant::default());
+        let grant = Grant::new(&request, FencingToken::ZERO);
+        let attempt = size_of_val(&redis.plain_attempt(&request));
+        let release = size_of_val(&redis.free(&grant, ReleaseOptions::default()));
+        assert!(attempt < 5_000 && release < 5_000, "{attempt} and {release} bytes");
+    }
+}

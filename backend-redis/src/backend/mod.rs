@@ -1,0 +1,9 @@
+//! The trait `Backend`, step by step.
+
+pub(crate) mod admin;
+mod backend;
+pub(crate) mod batch;
+mod renew;
+mod waiter;
+
+pub(crate) use self::backend::Redis;

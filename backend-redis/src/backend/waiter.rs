@@ -1,0 +1,58 @@
+//! A waiter's place in a queue on the server.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lock_core::{Error, Request, Signal, Waiter};
+use tokio::sync::mpsc;
+
+use crate::{
+    scripts::{self, Abandon, reply::Answer},
+    store::Store,
+    waiting::Pushes,
+};
+
+#[derive(Debug)]
+pub(crate) struct RedisWaiter {
+    store: Arc<Store>,
+    pushes: Arc<Pushes>,
+    request: Request,
+    number: u64,
+    signals: mpsc::UnboundedReceiver<Signal>,
+}
+
+impl RedisWaiter {
+    /// Enters the waiter in this process, before the server hears of it.
+    pub(crate) fn enter(store: &Arc<Store>, pushes: &Arc<Pushes>, request: &Request) -> Box<Self> {
+        let (number, signals) = pushes.enter(store.keys.bucket(&request.name), request);
+        let (store, pushes, request) = (Arc::clone(store), Arc::clone(pushes), request.clone());
+        Box::new(Self { store, pushes, request, number, signals })
+    }
+}
+
+impl Drop for RedisWaiter {
+    fn drop(&mut self) {
+        self.pushes.remove(self.request.owner, self.number);
+    }
+}
+
+#[async_trait]
+impl Waiter for RedisWaiter {
+    async fn next(&mut self) -> Signal {
+        self.signals.recv().await.unwrap_or_else(|| Signal::Lost("the place is gone".into()))
+    }
+
+    async fn leave(self: Box<Self>) -> Result<(), Error> {
+        abandon(&self.store, &self.request).await
+    }
+}
+
+/// Gives up an attempt: it leaves the queue, and a late request of it grants nothing.
+pub(crate) async fn abandon(store: &Store, request: &Request) -> Result<(), Error> {
+    let keys = store.keys.of(&request.name, request.owner);
+    let own = Abandon { owner: request.owner }.arguments();
+    let bucket = store.keys.bucket(&request.name);
+    let asked = store.run_in_epoch(bucket, &scripts::ABANDON, &keys, &own, Answer::number).await;
+    asked.map_err(|error| error.at("redis", "abandon").on(&request.name))?;
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! The options of a URL.
+
+use std::path::Path;
+
+use lock_core::{Error, ErrorKind, PLAINTEXT, SeenOptions};
+use url::Url;
+
+use crate::{
+    builder::RedisBuilder,
+    settings::{Login, Topology},
+};
+
+/// One option, its name and its value.
+struct Told<'a> {
+    option: &'a str,
+    value: &'a str,
+    /// All of the query may be a part of a password with a `?` that was not encoded.
+    secret: bool,
+}
+
+/// Those of a Redis store; where one is unknown, `also` stands in the list of those that are allowed.
+pub(super) fn options(
+    mut builder: RedisBuilder,
+    url: &Url,
+    socket: bool,
+    also: &str,
+) -> Result<RedisBuilder, Error> {
+    let (mut cert, mut key) = (None, None);
+    let mut sentinel = Login::default();
+    let watched = matches!(builder.settings.topology, Topology::Sentinel(_));
+    let secret = url.query().is_some_and(|query| query.contains('@'));
+    let mut given = SeenOptions::default();
+    for (option, value) in url.query_pairs() {
+        given.once(&option)?;
+        let (option, value) = (&*option, &*value);
+        let told = Told { option, value, secret };
+        builder = match option {
+            "prefix" => builder.prefix(value),
+            "longest_lease" => builder.longest_lease(told.span()?),
+            "timeout" => builder.timeout(told.span()?),
+            "late_after" => builder.late_after(told.span()?),
+            "failover_margin" => builder.failover_margin(told.span()?),
+            "wait_replicas" => {
+                let refused = |_| told.refused(&format!("must be between 0 and {}", u32::MAX));
+                builder.wait_replicas(value.parse().map_err(refused)?)
+            }
+            "wait_timeout" => builder.wait_timeout(told.span()?),
+            "quarantine" => builder.quarantine(told.choice(["on", "off"])?),
+            "allow_eviction" => builder.allow_eviction(told.choice(["true", "false"])?),
+            PLAINTEXT => builder.plaintext(told.choice(["on", "off"])?),
+            "ca" => builder.roots(told.file()?),
+            "cert" => {
+                cert = Some(told.file()?);
+                builder
+            }
+            "key" => {
+                key = Some(told.file()?);
+                builder
+            }
+            "sentinel_user" if watched => {
+                sentinel.username = Some(value.to_owned());
+                builder
+            }
+            "sentinel_password" if watched => {
+                sentinel.password = Some(value.to_owned());
+                builder
+            }
+            "user" if socket => builder.username(value),
+            "password" if socket => builder.password(value),
+            "db" if socket => builder.database(database(value)?),
+            // Not repeated: its value may be a secret in the wrong place, and its name a part of a password with a
+            // `?` that was not encoded.
+            _ => {
+                return Err(refuse(format!(
+                    "unknown option; it must be one of prefix, longest_lease, quarantine, \
+                     timeout, allow_eviction, failover_margin, wait_replicas, wait_timeout, \
+                     late_after, {PLAINTEXT}, ca, cert, key, {also}for a socket user, password, db, with sentinels \
+                     sentinel_user, sentinel_password"
+                )));
+            }
+        };
+    }
+    builder = builder.sentinel_login(sentinel.username, sentinel.password);
+    match (cert, key) {
+        (Some(cert), Some(key)) => Ok(builder.certificate(cert, key)),
+        (None, None) => Ok(builder),
+        _ => Err(refuse("of cert and key only one is given; give both or neither")),
+    }
+}
+
+impl Told<'_> {
+    fn refused(&self, allowed: &str) -> Error {
+        let value = if self.secret { String::new() } else { format!(" {:?}", self.value) };
+        refuse(format!("{}{value} is not allowed; {allowed}", self.option))
+    }
+
+    fn span(&self) -> Result<std::time::Duration, Error> {
+        let refused = |_| self.refused("must be a duration such as 30s");
+        humantime::parse_duration(self.value).map_err(refused)
+    }
+
+    /// `true` for the first of two words.
+    fn choice(&self, words: [&str; 2]) -> Result<bool, Error> {
+        let refused = || self.refused(&format!("must be {} or {}", words[0], words[1]));
+        Ok(words.iter().position(|word| *word == self.value).ok_or_else(refused)? == 0)
+    }
+
+    fn file(&self) -> Result<Vec<u8>, Error> {
+        std::fs::read(Path::new(self.value)).map_err(|error| {
+            let path = if self.secret { String::new() } else { format!(" {:?}", self.value) };
+            refuse(format!("the file{path} of {} cannot be read", self.option)).with_source(error)
+        })
+    }
+}
+
+pub(super) fn refuse(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidInput, message)
+}
+
+pub(super) fn database(text: &str) -> Result<u32, Error> {
+    let limit = u32::MAX;
+    // Not repeated: it may be the rest of a password.
+    let message =
+        format!("the database of the URL is not allowed; must be a number between 0 and {limit}");
+    text.parse().map_err(|_| refuse(message))
+}

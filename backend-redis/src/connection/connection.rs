@@ -1,0 +1,254 @@
+//! One connection: it is made, asks for the server's identity, and never reconnects by itself.
+
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
+use redis::{
+    AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value,
+};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    connection::{
+        PushListener, error,
+        handshake::{Handshake, Last},
+        identity::{self, Identity, Limits},
+        replicas::Replicas,
+        socket::Socket,
+        subscription::{self, Listening, PushPath},
+    },
+    settings::{Acknowledgement, Address, Settings},
+};
+use crate::{settings::check_memory_policy, tunables::CONFIRMED_WITHIN};
+
+pub(crate) struct Connection {
+    pub(crate) address: Address,
+    connection: Socket,
+    timeout: Duration,
+    handshake: Last,
+    /// A command had no answer in time, or the connection ended: the next caller makes a new one.
+    dead: Arc<AtomicBool>,
+    /// Whether the server may be replaced by a replica, also when it has none now.
+    fails_over: bool,
+    /// The user may not ask CONFIG GET, and asks no more.
+    refused_config: AtomicBool,
+    pub(crate) listening: Listening,
+    replicas: Replicas,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("dead", &self.dead).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Connects and shakes hands.
+    pub(crate) async fn open(
+        settings: &Settings,
+        address: &Address,
+        listener: Arc<dyn PushListener>,
+    ) -> Result<Self, Error> {
+        let by = Instant::now() + settings.timeout;
+        let login = settings.login(ProtocolVersion::RESP3, by).await?;
+        match timeout_at(by, Self::connect(settings, address, &login, listener)).await {
+            Ok(result) => result,
+            Err(_) => {
+                let shown = humantime::format_duration(settings.timeout);
+                let message = format!("no connection to the server within {shown}");
+                Err(Error::new(ErrorKind::Unavailable, message))
+            }
+        }
+    }
+
+    async fn connect(
+        settings: &Settings,
+        address: &Address,
+        login: &RedisConnectionInfo,
+        listener: Arc<dyn PushListener>,
+    ) -> Result<Self, Error> {
+        let dead = Arc::new(AtomicBool::new(false));
+        let connection = Self::dial(settings, address, login, &dead, &listener).await;
+        let connection = connection.map_err(|error| error::of_connecting(&error))?;
+        let way = if settings.topology.is_cluster() {
+            PushPath::Sharded(Box::new(settings.clone()), address.clone())
+        } else {
+            PushPath::Shared(connection.subscriber())
+        };
+        let timeout = settings.timeout;
+        let this = Self {
+            address: address.clone(),
+            fails_over: settings.topology.fails_over(),
+            refused_config: AtomicBool::new(false),
+            replicas: Replicas::default(),
+            listening: Listening::new(way, Arc::clone(&dead), listener, timeout),
+            connection,
+            timeout,
+            handshake: Last::default(),
+            dead,
+        };
+        let told = this.confirm().await?;
+        if told.identity.clustered && !settings.topology.is_cluster() {
+            return Err(Error::new(ErrorKind::Config, error::PART_OF_A_CLUSTER));
+        }
+        // Another server has the node's address now. It would grant everything, and never say MOVED.
+        if !told.identity.clustered && settings.topology.is_cluster() {
+            return Err(Error::new(ErrorKind::Unavailable, error::NO_PART_OF_A_CLUSTER));
+        }
+        check_memory_policy(told.identity.evicting.as_deref(), settings)?;
+        Ok(this)
+    }
+
+    async fn dial(
+        settings: &Settings,
+        address: &Address,
+        login: &RedisConnectionInfo,
+        dead: &Arc<AtomicBool>,
+        listener: &Arc<dyn PushListener>,
+    ) -> Result<Socket, RedisError> {
+        let (dead, listener) = (Arc::clone(dead), Arc::clone(listener));
+        // The driver's own limit of 500 ms would make late grants routine; ours is per command.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_push_sender(
+            move |push: PushInfo| -> Result<(), ()> {
+                subscription::received(push, &dead, &*listener);
+                Ok(())
+            },
+        );
+        Socket::open(settings, address, login, config).await
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn retire(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+    }
+
+    /// The handshake, no older than [`CONFIRMED_WITHIN`].
+    pub(crate) async fn handshake(&self) -> Result<Handshake, Error> {
+        let known = self.handshake.get();
+        if SystemEnv.now().since(known.asked) < CONFIRMED_WITHIN {
+            return Ok(known);
+        }
+        Box::pin(self.confirm()).await
+    }
+
+    /// The same, however long ago.
+    pub(crate) fn known(&self) -> Arc<Identity> {
+        self.handshake.get().identity
+    }
+
+    /// Asks for the server's identity, on this connection.
+    pub(crate) async fn confirm(&self) -> Result<Handshake, Error> {
+        let asked = SystemEnv.now();
+        let (server, replication, memory) =
+            tokio::try_join!(self.info("server"), self.info("replication"), self.info("memory"))?;
+        let clock = identity::field(&server, "server_time_usec").and_then(|time| time.parse().ok());
+        let mut identity = Identity::read(&(server + &replication + &memory))?;
+        let silent = || Error::new(ErrorKind::Config, "INFO shows no server_time_usec");
+        let clock = clock.ok_or_else(silent)?;
+        if identity.role != "master" {
+            self.retire();
+            let message = format!("the server is a {}; must be a master", identity.role);
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        if self.fails_over || identity.is_replicated() {
+            identity.limits = self.limits().await?;
+        }
+        let told = Handshake { identity: Arc::new(identity), asked, clock };
+        self.handshake.set(&told);
+        Ok(told)
+    }
+
+    /// The settings that limit the writes of a master that is cut off, if the user may ask for them.
+    async fn limits(&self) -> Result<Limits, Error> {
+        if self.refused_config.load(Ordering::Relaxed) {
+            return Ok(Limits::default());
+        }
+        let mut ask = redis::cmd("CONFIG");
+        ask.arg("GET").arg("min-replicas-*").arg("cluster-node-timeout");
+        match self.send(&ask).await? {
+            Ok(answer) => Ok(Limits::read(&redis::from_redis_value(answer).unwrap_or_default())),
+            Err(error) => {
+                let error = error::of_command(&error);
+                // A server that is busy now says nothing of what may be asked.
+                if error.is_retryable() {
+                    return Err(error);
+                }
+                self.refused_config.store(true, Ordering::Relaxed);
+                Ok(Limits::default())
+            }
+        }
+    }
+
+    async fn info(&self, section: &str) -> Result<String, Error> {
+        let answer = self.send(redis::cmd("INFO").arg(section)).await?;
+        match answer {
+            Ok(value) => redis::from_redis_value(value)
+                .map_err(|_| Error::new(ErrorKind::Config, "INFO was not answered with text")),
+            Err(error) => Err(error::of_command(&error)),
+        }
+    }
+
+    /// One command with the time limit of every command. The inner error is the server's answer.
+    pub(crate) async fn send(&self, command: &Cmd) -> Result<Result<Value, RedisError>, Error> {
+        match self.limited(self.connection.send(command)).await? {
+            Ok(value) => Ok(value.extract_error()),
+            Err(error) => {
+                if error.is_unrecoverable_error() || error.is_io_error() {
+                    self.retire();
+                }
+                Ok(Err(error))
+            }
+        }
+    }
+
+    /// The same; `asking` for keys of a slot that is on its way to this server.
+    pub(crate) async fn ask(
+        &self,
+        asking: bool,
+        command: &Cmd,
+    ) -> Result<Result<Value, RedisError>, Error> {
+        if !asking {
+            return self.send(command).await;
+        }
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(command.clone());
+        Ok(match self.limited(self.connection.send_all(&both)).await? {
+            Ok(mut answers) => answers.pop().unwrap_or(Value::Nil).extract_error(),
+            Err(error) => {
+                if error.is_unrecoverable_error() || error.is_io_error() {
+                    self.retire();
+                }
+                Err(error)
+            }
+        })
+    }
+
+    /// Waits until enough replicas have what was written on this connection before.
+    ///
+    /// # Errors
+    /// `Unavailable` if they are too few; other errors if that is not known.
+    pub(crate) async fn acknowledged(&self, wanted: Acknowledgement) -> Result<(), Error> {
+        let send = |wait: Cmd| async move { self.send(&wait).await };
+        self.replicas.acknowledge(wanted, send).await
+    }
+
+    async fn limited<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::time::timeout(self.timeout, work).await.map_err(|_| {
+            // The next command tries another connection.
+            self.retire();
+            let shown = humantime::format_duration(self.timeout);
+            Error::new(ErrorKind::OutcomeUnknown, format!("no answer within {shown}"))
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! The driver's errors as ours.
+
+use lock_core::{Error, ErrorKind};
+use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
+
+pub(crate) const PART_OF_A_CLUSTER: &str =
+    "the server is part of a cluster; use redis+cluster:// with some of its nodes";
+
+pub(crate) const NO_PART_OF_A_CLUSTER: &str =
+    "the server in a node's place is no part of a cluster";
+
+pub(crate) const CLOSED: &str = "the connection was closed";
+
+pub(crate) const NO_HOST_NAME: &str = "a node of the cluster is to announce a host name and has none; set its cluster-announce-hostname, or \
+     cluster-preferred-endpoint-type ip";
+
+/// An error of a command that may have been carried out.
+pub(crate) fn of_command(error: &RedisError) -> Error {
+    let code = error.code().unwrap_or_default();
+    let (kind, message) = match (error.kind(), code) {
+        (_, "OOM") => (ErrorKind::Unavailable, "the server has reached its maxmemory"),
+        (_, "MISCONF") => (ErrorKind::Unavailable, "the server cannot persist and takes no writes"),
+        (_, "NOREPLICAS") => (ErrorKind::Unavailable, "the server has too few good replicas"),
+        (_, "UNBLOCKED") => {
+            (ErrorKind::Unavailable, "the server became a replica while it waited for its replicas")
+        }
+        (_, "BUSY") => {
+            (ErrorKind::Unavailable, "the server is busy with a script of another client")
+        }
+        (_, "NOAUTH" | "WRONGPASS") | (Driver::AuthenticationFailed, _) => {
+            (ErrorKind::Auth, "the server refuses the user or the password")
+        }
+        (Driver::Server(Server::NoPerm), _) => {
+            (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
+        }
+        (Driver::Server(Server::ReadOnly), _) => {
+            (ErrorKind::Unavailable, "the server is a read-only replica")
+        }
+        (Driver::Server(Server::BusyLoading), _) => {
+            (ErrorKind::Unavailable, "the server is loading its data")
+        }
+        (Driver::Server(Server::MasterDown | Server::ClusterDown | Server::TryAgain), _) => {
+            (ErrorKind::Unavailable, "the server cannot answer now")
+        }
+        (Driver::Server(Server::Moved | Server::Ask | Server::CrossSlot), _) => {
+            (ErrorKind::Config, PART_OF_A_CLUSTER)
+        }
+        (Driver::Server(_), _) if says(error, "DB index is out of range") => (
+            ErrorKind::Config,
+            "the server has no database of this number; must be below its `databases`",
+        ),
+        (Driver::Server(_), _) if says(error, "unknown command 'SENTINEL'") => {
+            (ErrorKind::Config, "the server is no sentinel; use redis:// for one server")
+        }
+        (Driver::Server(_), _) if is_of_emptied_key(error) => {
+            (ErrorKind::Unavailable, "the slot is on the move between nodes")
+        }
+        // A script refused by ACL inside reports an error of its own.
+        (Driver::Server(_), _) if says_no_permission(error) => {
+            (ErrorKind::Auth, "the user lacks a permission; see the crate's list for ACLs")
+        }
+        (Driver::Server(_), _) => (ErrorKind::Config, "the server refused the command"),
+        (Driver::InvalidClientConfig, _) => {
+            (ErrorKind::Config, "the settings do not allow this connection")
+        }
+        (Driver::Io, _) => (ErrorKind::OutcomeUnknown, "the connection broke before the answer"),
+        _ => (ErrorKind::OutcomeUnknown, "the answer was not understood"),
+    };
+    Error::new(kind, message).with_source(error.clone())
+}
+
+/// The same for an error of ours: while it connects, a client has asked for nothing yet, so nothing can have
+/// been done.
+pub(crate) fn before_asking(error: Error) -> Error {
+    if !error.is_ambiguous() {
+        return error;
+    }
+    Error::new(ErrorKind::Unavailable, "no connection to the server").with_source(error)
+}
+
+/// Whether this came of a slot on the move, with some of the keys here and some there.
+pub(crate) fn is_divided(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    source.is_some_and(|source: &RedisError| source.kind() == Driver::Server(Server::TryAgain))
+}
+
+/// Whether a script was refused a key. It names all its keys, which were there when it began: so it has emptied this
+/// one, and the slot is on the move.
+pub(crate) fn is_of_emptied_key(error: &RedisError) -> bool {
+    says(error, "attempted to access a non local key")
+}
+
+fn says_no_permission(error: &RedisError) -> bool {
+    // Redis 7.0, and later ones with Valkey.
+    ["The user executing the script", "ACL failure in script"].iter().any(|text| says(error, text))
+}
+
+fn says(error: &RedisError, text: &str) -> bool {
+    error.detail().is_some_and(|detail| detail.contains(text))
+}
+
+/// An error while connecting: nothing was asked for yet.
+pub(crate) fn of_connecting(error: &RedisError) -> Error {
+    let unheard_of = says(error, "unknown command") && says(error, "HELLO");
+    if error.kind() == Driver::RESP3NotSupported || unheard_of {
+        let message = "the server speaks no RESP3; must be Redis 7.0, Valkey 7.2 or later";
+        return Error::new(ErrorKind::Config, message).with_source(error.clone());
+    }
+    let told = of_command(error);
+    match (told.kind(), error.kind()) {
+        (ErrorKind::OutcomeUnknown, _) => {
+            Error::new(ErrorKind::Unavailable, "no connection to the server")
+                .with_source(error.clone())
+        }
+        _ => told,
+    }
+}

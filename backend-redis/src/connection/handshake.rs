@@ -1,0 +1,91 @@
+//! The server's last description of itself on a connection, with the time of the question and the server's clock.
+
+use std::{sync::Arc, time::Duration};
+
+use lock_core::{Instant, Mutex};
+
+use crate::connection::identity::Identity;
+
+/// One answer of the server about its identity.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Handshake {
+    pub(crate) identity: Arc<Identity>,
+    /// An instant before it was asked.
+    pub(crate) asked: Instant,
+    /// The server's clock in µs, at that instant or later.
+    pub(crate) clock: u64,
+}
+
+impl Handshake {
+    /// The server's time, in µs, from which on an attempt sent now is too late to take effect. It is no
+    /// earlier than the server's clock says, unless that was stepped since the handshake.
+    pub(crate) fn deadline(&self, now: Instant, late_after: Duration) -> u64 {
+        let passed = now.since(self.asked) + late_after;
+        self.clock.saturating_add(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The last of a connection. It is one value: a clock beside the instant of another handshake would put
+/// deadlines off by the time between the two.
+#[derive(Debug, Default)]
+pub(crate) struct Last(Mutex<Handshake>);
+
+impl Last {
+    pub(crate) fn get(&self) -> Handshake {
+        self.0.lock().clone()
+    }
+
+    /// Takes note of one, unless a later one was answered sooner.
+    pub(crate) fn set(&self, told: &Handshake) {
+        let mut last = self.0.lock();
+        if told.asked >= last.asked {
+            *last = told.clone();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn after(seconds: u32) -> Handshake {
+        let micros = 1_000_000 * u64::from(seconds);
+        let asked = Instant::default() + SECOND * seconds;
+        Handshake { identity: Arc::default(), asked, clock: micros }
+    }
+
+    #[test]
+    fn a_deadline_is_as_far_from_now_whichever_handshake_it_counts_from() {
+        let now = Instant::default() + SECOND * 100;
+        for seconds in [1, 50, 100] {
+            assert_eq!(after(seconds).deadline(now, 30 * SECOND), 130_000_000);
+        }
+    }
+
+    #[test]
+    fn no_attempt_sees_the_clock_of_one_handshake_with_the_instant_of_another() {
+        let last = Last::default();
+        last.set(&after(0));
+        let now = Instant::default() + SECOND * 1_000_000;
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                for seconds in 0..200_000 {
+                    last.set(&after(seconds));
+                }
+            });
+            while !writing.is_finished() {
+                assert_eq!(last.get().deadline(now, SECOND), 1_000_001_000_000);
+            }
+        });
+    }
+
+    #[test]
+    fn a_late_answer_does_not_replace_a_later_question() {
+        let last = Last::default();
+        last.set(&after(5));
+        last.set(&after(4));
+        assert_eq!(last.get(), after(5));
+    }
+}

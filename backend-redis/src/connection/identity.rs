@@ -1,0 +1,135 @@
+//! The server's description of itself, by INFO and CONFIG GET.
+
+use std::{collections::HashMap, time::Duration};
+
+use lock_core::{Error, ErrorKind};
+
+/// The part of INFO that matters here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) run: String,
+    pub(crate) replid: String,
+    pub(crate) role: String,
+    /// It is a node of a cluster.
+    pub(crate) clustered: bool,
+    pub(crate) replicas: u64,
+    /// How many replicas are in touch, where the server refuses writes with too few.
+    pub(crate) good_replicas: Option<u64>,
+    /// Its `maxmemory-policy`, if that may remove held locks.
+    pub(crate) evicting: Option<String>,
+    /// The settings for failover by CONFIG GET, as far as the user may ask.
+    pub(crate) limits: Limits,
+}
+
+/// The settings that end the writes of a master that is cut off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// `min-replicas-to-write`
+    pub(crate) to_write: Option<u64>,
+    /// `min-replicas-max-lag`
+    pub(crate) max_lag: Option<Duration>,
+    /// `cluster-node-timeout`
+    pub(crate) node_timeout: Option<Duration>,
+}
+
+impl Limits {
+    /// Reads the answer to CONFIG GET.
+    pub(crate) fn read(answer: &HashMap<String, String>) -> Self {
+        let value = |name| answer.get(name)?.parse().ok();
+        Self {
+            to_write: value("min-replicas-to-write"),
+            max_lag: value("min-replicas-max-lag").map(Duration::from_secs),
+            node_timeout: value("cluster-node-timeout").map(Duration::from_millis),
+        }
+    }
+}
+
+impl Identity {
+    /// Reads the sections `server`, `replication` and `memory`.
+    pub(crate) fn read(info: &str) -> Result<Self, Error> {
+        // Valkey has called it so since 8.0.
+        let mode = field(info, "redis_mode").or_else(|| field(info, "server_mode"));
+        if mode == Some("sentinel") {
+            let message = "the server is a sentinel; use redis+sentinel:// with the master's name";
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let missing = || Error::new(ErrorKind::Config, "INFO shows no run id; is this a Redis?");
+        check_version(field(info, "redis_version").ok_or_else(missing)?)?;
+        Ok(Self {
+            run: field(info, "run_id").ok_or_else(missing)?.to_owned(),
+            replid: field(info, "master_replid").ok_or_else(missing)?.to_owned(),
+            role: field(info, "role").unwrap_or_default().to_owned(),
+            clustered: mode == Some("cluster"),
+            replicas: number(info, "connected_slaves").unwrap_or_default(),
+            good_replicas: number(info, "min_slaves_good_slaves"),
+            evicting: field(info, "maxmemory_policy")
+                .filter(|policy| *policy != "noeviction")
+                .map(str::to_owned),
+            limits: Limits::default(),
+        })
+    }
+}
+
+impl Identity {
+    /// Whether there are replicas, or there should be.
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.replicas > 0 || self.good_replicas.is_some()
+    }
+}
+
+/// Refuses a server in which a script may write although too few replicas are in touch
+/// (`min-replicas-to-write`, redis/redis#9993): one before Redis 7.0. All of Valkey says 7.2.4.
+fn check_version(version: &str) -> Result<(), Error> {
+    let major = version.split('.').next().and_then(|number| number.parse::<u32>().ok());
+    if major >= Some(7) {
+        return Ok(());
+    }
+    let message = format!(
+        "the server says redis_version {version}; must be 7.0 or later (Redis 7.0, Valkey 7.2)"
+    );
+    Err(Error::new(ErrorKind::Config, message))
+}
+
+/// One field of INFO.
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
+}
+
+fn number(info: &str, name: &str) -> Option<u64> {
+    field(info, name)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_redis_writes() {
+        let info = "# Server\r\nredis_version:7.0.0\r\nrun_id:ab\r\n# Replication\r\nrole:master\r\nconnected_slaves:1\r\nmaster_replid:cd\r\nmaster_replid2:00\r\n";
+        let identity = Identity::read(info).unwrap();
+        assert_eq!((identity.run.as_str(), identity.replid.as_str()), ("ab", "cd"));
+        assert_eq!((identity.replicas, identity.good_replicas), (1, None));
+        assert!(Identity::read("redis_version:7.0.0\r\nrun_id:ab").is_err());
+    }
+
+    #[test]
+    fn an_old_version_is_refused_and_a_mode_is_read_under_both_names() {
+        let read = |version: &str, mode: &str| {
+            Identity::read(&format!(
+                "redis_version:{version}\r\n{mode}\r\nrun_id:ab\r\nmaster_replid:cd\r\n"
+            ))
+        };
+        for version in ["6.2.14", "6.9.9", "5.0.3", "x", ""] {
+            let error = read(version, "").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{version}");
+            assert!(error.to_string().contains("must be 7.0 or later"), "{error}");
+        }
+        for version in ["7.0.0", "7.2.4", "8.6.1", "255.255.255"] {
+            assert!(!read(version, "redis_mode:standalone").unwrap().clustered);
+        }
+        for name in ["redis_mode", "server_mode"] {
+            assert!(read("7.2.4", &format!("{name}:cluster")).unwrap().clustered);
+            assert!(read("7.2.4", &format!("{name}:sentinel")).is_err());
+        }
+    }
+}

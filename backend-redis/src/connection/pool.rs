@@ -1,0 +1,101 @@
+//! Which connection serves which bucket.
+
+use std::{collections::HashMap, sync::Arc};
+
+use lock_core::{Mutex, RwLock};
+
+use crate::{
+    connection::{Connection, failure::LastFailure},
+    keys::Bucket,
+    settings::Address,
+};
+
+/// At most one connection to a server; the caller that makes one holds the lock meanwhile.
+pub(crate) type Line = Arc<tokio::sync::Mutex<Tried>>;
+
+/// The result of the last try to connect.
+#[derive(Debug, Default)]
+pub(crate) struct Tried {
+    pub(crate) connection: Option<Arc<Connection>>,
+    pub(crate) failure: LastFailure,
+}
+
+/// The last failure to find a bucket's server; the caller that looks for it holds the lock.
+pub(crate) type Search = tokio::sync::Mutex<LastFailure>;
+
+/// The connections in use: for each bucket the one to its server, and for each server its line.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    buckets: Box<[RwLock<Option<Arc<Connection>>>]>,
+    searches: Box<[Search]>,
+    lines: Mutex<HashMap<Address, Line>>,
+}
+
+impl Pool {
+    pub(crate) fn new(buckets: usize) -> Self {
+        Self {
+            buckets: (0..buckets).map(|_| RwLock::default()).collect(),
+            searches: (0..buckets).map(|_| Search::default()).collect(),
+            lines: Mutex::default(),
+        }
+    }
+
+    /// The connection of a bucket, if it is alive.
+    pub(crate) fn current(&self, bucket: Bucket) -> Option<Arc<Connection>> {
+        let connection = self.buckets[bucket.index()].read();
+        connection.as_ref().filter(|connection| !connection.is_dead()).cloned()
+    }
+
+    pub(crate) fn set(&self, bucket: Bucket, connection: Option<Arc<Connection>>) {
+        *self.buckets[bucket.index()].write() = connection;
+    }
+
+    pub(crate) fn search(&self, bucket: Bucket) -> &Search {
+        &self.searches[bucket.index()]
+    }
+
+    /// The line to a server.
+    pub(crate) fn line(&self, address: &Address) -> Line {
+        let mut lines = self.lines.lock();
+        Arc::clone(lines.entry(address.clone()).or_default())
+    }
+
+    /// Whether there is a connection to a server, or one is being made.
+    pub(crate) fn may_use(&self, address: &Address) -> bool {
+        let lines = self.lines.lock();
+        lines.get(address).is_some_and(is_used)
+    }
+
+    /// Lets go of connections that have ended, and of those that nobody is to use any more.
+    pub(crate) fn prune(&self) {
+        let mut lines = self.lines.lock();
+        lines.retain(|_, line| is_used(line));
+    }
+
+    /// All connections that are alive, each with one of the buckets that it serves.
+    pub(crate) fn alive(&self) -> Vec<Arc<Connection>> {
+        let mut connections: Vec<Arc<Connection>> = Vec::new();
+        for bucket in 0..self.buckets.len() {
+            let connection = self.current(Bucket(bucket as u16));
+            connections.extend(connection.filter(|connection| {
+                !connections.iter().any(|known| Arc::ptr_eq(known, connection))
+            }));
+        }
+        connections
+    }
+
+    /// Lets go of all connections.
+    pub(crate) fn clear(&self) {
+        for bucket in &self.buckets {
+            *bucket.write() = None;
+        }
+        self.lines.lock().clear();
+    }
+}
+
+fn is_used(line: &Line) -> bool {
+    // One that is being made has its maker.
+    line.try_lock().map_or(true, |tried| {
+        tried.connection.as_ref().is_some_and(|connection| !connection.is_dead())
+    })
+}

@@ -1,0 +1,65 @@
+//! Waiting until replicas have acknowledged what a connection has written.
+
+use std::{
+    future::Future,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use lock_core::{Error, ErrorKind};
+use redis::{Cmd, RedisError, Value};
+
+use crate::{
+    connection::error,
+    scripts::reply::{self, not_understood},
+    settings::Acknowledgement,
+};
+
+/// Writes of a connection, and those that its last WAIT covered. WAIT holds up all that is sent behind it,
+/// so that one is under way at a time. It serves all writes that were sent before it.
+#[derive(Debug, Default)]
+pub(super) struct Replicas {
+    writes: AtomicU64,
+    covered: tokio::sync::Mutex<Covered>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Covered {
+    writes: u64,
+    replicas: u64,
+}
+
+impl Replicas {
+    /// Waits until enough replicas have what was written on the connection before; `send` sends on it.
+    ///
+    /// # Errors
+    /// `Unavailable` if they are too few; other errors if that is not known.
+    pub(super) async fn acknowledge<F>(
+        &self,
+        wanted: Acknowledgement,
+        send: impl FnOnce(Cmd) -> F,
+    ) -> Result<(), Error>
+    where
+        F: Future<Output = Result<Result<Value, RedisError>, Error>>,
+    {
+        let mine = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut covered = self.covered.lock().await;
+        if covered.writes < mine {
+            let writes = self.writes.load(Ordering::SeqCst);
+            let mut wait = redis::cmd("WAIT");
+            wait.arg(wanted.replicas).arg(wanted.within.as_millis() as u64);
+            let answer = send(wait).await?.map_err(|error| error::of_command(&error))?;
+            let Value::Int(_) = answer else { return Err(not_understood()) };
+            *covered = Covered { writes, replicas: reply::number(&answer)? };
+        }
+        let replicas = covered.replicas;
+        if replicas >= u64::from(wanted.replicas) {
+            return Ok(());
+        }
+        let message = format!(
+            "{replicas} replicas acknowledged within {}; wanted are {}",
+            humantime::format_duration(wanted.within),
+            wanted.replicas
+        );
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
+}

@@ -1,0 +1,232 @@
+//! How pushes reach this process.
+//!
+//! They come on the connection of the commands. Sharded channels have a second one: a server that gives a
+//! slot away ends their subscriptions of its own accord, and the driver would take that message for the
+//! answer to the oldest command.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use lock_core::{Error, ErrorKind};
+use redis::{
+    AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisError, Value,
+    aio::MultiplexedConnection,
+};
+use tokio::time::Instant;
+
+use crate::{
+    connection::{PushListener, error, socket::Socket},
+    keys::Bucket,
+    settings::{Address, Settings},
+};
+
+/// On which connection pushes come.
+pub(crate) enum PushPath {
+    /// That of the commands.
+    Shared(MultiplexedConnection),
+    /// One of its own to this place, for sharded channels.
+    Sharded(Box<Settings>, Address),
+}
+
+/// The subscriptions beside one connection.
+pub(crate) struct Listening {
+    path: PushPath,
+    /// Set when pushes can be missed: the next caller then makes a new connection.
+    dead: Arc<AtomicBool>,
+    listener: Arc<dyn PushListener>,
+    timeout: Duration,
+    /// A bit for each bucket.
+    subscribed: Arc<AtomicU64>,
+    /// Serialises subscribing.
+    second: tokio::sync::Mutex<Option<Sharded>>,
+}
+
+/// The connection of sharded channels.
+struct Sharded {
+    connection: Socket,
+    /// The server has ended a subscription: the connection is used no more.
+    ended: Arc<AtomicBool>,
+}
+
+impl Listening {
+    pub(crate) fn new(
+        path: PushPath,
+        dead: Arc<AtomicBool>,
+        listener: Arc<dyn PushListener>,
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            path,
+            dead,
+            listener,
+            timeout,
+            subscribed: Arc::default(),
+            second: Default::default(),
+        }
+    }
+
+    fn has(&self, bucket: Bucket) -> bool {
+        self.subscribed.load(Ordering::SeqCst) & bit(bucket) != 0
+    }
+
+    async fn limited<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::time::timeout(self.timeout, work).await.map_err(|_| {
+            self.dead.store(true, Ordering::SeqCst);
+            let shown = humantime::format_duration(self.timeout);
+            Error::new(ErrorKind::Unavailable, format!("no subscription within {shown}"))
+        })
+    }
+
+    /// Makes sure that pushes of a bucket arrive.
+    pub(crate) async fn subscribe(&self, bucket: Bucket) -> Result<(), Error> {
+        if self.has(bucket) {
+            return Ok(());
+        }
+        let mut second = self.second.lock().await;
+        if self.has(bucket) {
+            return Ok(());
+        }
+        let channel = self.listener.channel(bucket);
+        match &self.path {
+            PushPath::Shared(shared) => {
+                let mut connection = shared.clone();
+                let done = self.limited(connection.subscribe(channel)).await?;
+                done.map_err(|error| self.refused(&error))?;
+            }
+            PushPath::Sharded(settings, address) => {
+                let done =
+                    self.limited(self.subscribe_sharded(settings, address, &mut second, channel));
+                match done.await?? {
+                    Ok(()) => {}
+                    // The slot is elsewhere, as the script will learn.
+                    Err(error) if error.redirect_node().is_some() => return Ok(()),
+                    Err(error) => return Err(error::of_connecting(&error)),
+                }
+            }
+        }
+        self.subscribed.fetch_or(bit(bucket), Ordering::SeqCst);
+        // One that ended before this bit was set has not cleared it, and one that ends later does.
+        if let Some(Sharded { ended, .. }) = &*second
+            && ended.load(Ordering::SeqCst)
+        {
+            self.subscribed.fetch_and(!bit(bucket), Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    async fn subscribe_sharded(
+        &self,
+        settings: &Settings,
+        address: &Address,
+        second: &mut Option<Sharded>,
+        channel: &str,
+    ) -> Result<Result<(), RedisError>, Error> {
+        second.take_if(|known| known.ended.load(Ordering::SeqCst));
+        let known = match second {
+            Some(known) => known,
+            None => second.insert(self.open_sharded(settings, address).await?),
+        };
+        let mut subscribe = redis::cmd("SSUBSCRIBE");
+        let answer = known.connection.send(subscribe.arg(channel)).await;
+        Ok(answer.and_then(Value::extract_error).map(drop))
+    }
+
+    async fn open_sharded(&self, settings: &Settings, address: &Address) -> Result<Sharded, Error> {
+        let login = settings.login(ProtocolVersion::RESP3, Instant::now() + self.timeout).await?;
+        let ended = Arc::new(AtomicBool::new(false));
+        self.subscribed.store(0, Ordering::SeqCst);
+        let (listener, subscribed) = (Arc::clone(&self.listener), Arc::clone(&self.subscribed));
+        let told = Arc::clone(&ended);
+        let end = move || {
+            if !told.swap(true, Ordering::SeqCst) {
+                subscribed.store(0, Ordering::SeqCst);
+                // A waiter that asks again subscribes again, on the slot's node of then.
+                listener.missed();
+            }
+        };
+        let listener = Arc::clone(&self.listener);
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_push_sender(
+            move |push: PushInfo| -> Result<(), ()> {
+                match push.kind {
+                    PushKind::SMessage => deliver(&push, &*listener),
+                    PushKind::SUnsubscribe | PushKind::Disconnection => end(),
+                    _ => {}
+                }
+                Ok(())
+            },
+        );
+        let connection = Socket::open(settings, address, &login, config).await;
+        let connection = connection.map_err(|error| error::of_connecting(&error))?;
+        Ok(Sharded { connection, ended })
+    }
+
+    fn refused(&self, error: &RedisError) -> Error {
+        if error.is_io_error() {
+            self.dead.store(true, Ordering::SeqCst);
+        }
+        error::of_connecting(error)
+    }
+
+    /// Drops the subscriptions that no waiter needs.
+    pub(crate) async fn unsubscribe_if_idle(&self) {
+        let subscribed = self.subscribed.load(Ordering::SeqCst);
+        if subscribed == 0 {
+            return;
+        }
+        let mut second = self.second.lock().await;
+        let buckets = || (0..64).map(Bucket).filter(|bucket| subscribed & bit(*bucket) != 0);
+        if let PushPath::Sharded(..) = self.path {
+            // One that is not needed costs nothing while another one is.
+            self.subscribed.fetch_and(!subscribed, Ordering::SeqCst);
+            if buckets().any(|bucket| self.listener.listens(bucket)) {
+                self.subscribed.fetch_or(subscribed, Ordering::SeqCst);
+            } else {
+                *second = None;
+            }
+            return;
+        }
+        for bucket in buckets() {
+            // A place is entered before the bit is read, so one of the two sees the other.
+            self.subscribed.fetch_and(!bit(bucket), Ordering::SeqCst);
+            if self.listener.listens(bucket) {
+                self.subscribed.fetch_or(bit(bucket), Ordering::SeqCst);
+                continue;
+            }
+            if let PushPath::Shared(shared) = &self.path {
+                let mut connection = shared.clone();
+                let leaving = connection.unsubscribe(self.listener.channel(bucket));
+                if !matches!(self.limited(leaving).await, Ok(Ok(()))) {
+                    self.dead.store(true, Ordering::SeqCst);
+                }
+            }
+        }
+    }
+}
+
+fn bit(bucket: Bucket) -> u64 {
+    1 << bucket.0
+}
+
+fn deliver(push: &PushInfo, listener: &dyn PushListener) {
+    if let Some(Value::BulkString(payload)) = push.data.get(1) {
+        listener.hear(payload);
+    }
+}
+
+/// Handles a push on the connection of the commands.
+pub(crate) fn received(push: PushInfo, dead: &AtomicBool, listener: &dyn PushListener) {
+    match push.kind {
+        PushKind::Message => deliver(&push, listener),
+        PushKind::Disconnection => {
+            dead.store(true, Ordering::SeqCst);
+            listener.missed();
+        }
+        _ => {}
+    }
+}

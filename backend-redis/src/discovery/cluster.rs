@@ -1,0 +1,276 @@
+//! Which node of a cluster serves which slot.
+//!
+//! The map is learned from `CLUSTER SLOTS` and corrected by MOVED. It is only where to look: a node that
+//! does not serve a slot refuses, and one that calls itself a master and is none any more stops within
+//! the margin that the quarantine waits.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::{Arc, MutexGuard},
+};
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use lock_core::{Env as _, Error, ErrorKind, Mutex, SystemEnv};
+use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, RedisConnectionInfo, RedisError, Value};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    connection::{error, failure::LastFailure, socket::Socket},
+    discovery::shards::{Owner, Shards},
+    settings::{Address, Settings},
+    tunables::{NODES_ASKED_AT_ONCE, OTHER_ANSWERS},
+};
+
+/// The known map of a cluster.
+pub(crate) struct Map {
+    settings: Settings,
+    seeds: Vec<Address>,
+    known: Mutex<Known>,
+    /// Held while the nodes are asked.
+    asking: tokio::sync::Mutex<LastFailure>,
+}
+
+#[derive(Default)]
+struct Known {
+    map: Shards,
+    /// The ids of its nodes, by the last map that named any.
+    ids: HashSet<String>,
+    /// Newer owners of single slots, by MOVED.
+    moved: HashMap<u16, Address>,
+    /// All nodes that were ever named, to be asked.
+    nodes: HashSet<Address>,
+    /// Nodes that could not be used: what a map says of them is believed only if all say so.
+    doubted: HashSet<Address>,
+}
+
+impl Known {
+    fn owner(&self, slot: u16) -> Option<&Address> {
+        let mapped = || match self.map.owner(slot) {
+            Owner::At(address) => Some(address),
+            Owner::Nobody | Owner::Unnamed => None,
+        };
+        let owner = self.moved.get(&slot).or_else(mapped);
+        owner.filter(|owner| !self.doubted.contains(owner))
+    }
+}
+
+/// The results of asking nodes.
+#[derive(Default)]
+struct Heard {
+    /// The error for another cluster at an address of the store. Where no node of the one
+    /// that was known is left to contradict, it was made anew: a client that connects now finds this one, too.
+    other: Option<(Address, Shards)>,
+    failure: Option<Error>,
+}
+
+impl Heard {
+    fn fail(&mut self, error: Error) {
+        // An error that an operator has to mend says more than a node that is down.
+        if self.failure.as_ref().is_none_or(Error::is_retryable) {
+            self.failure = Some(error);
+        }
+    }
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Map").field("seeds", &self.seeds).finish_non_exhaustive()
+    }
+}
+
+impl Map {
+    pub(crate) fn new(seeds: &[Address], settings: &Settings) -> Arc<Self> {
+        let known = Known { nodes: seeds.iter().cloned().collect(), ..Known::default() };
+        Arc::new(Self {
+            settings: settings.clone(),
+            seeds: seeds.to_vec(),
+            known: Mutex::new(known),
+            asking: tokio::sync::Mutex::default(),
+        })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock()
+    }
+
+    fn owner(&self, slot: u16) -> Option<Address> {
+        self.known().owner(slot).cloned()
+    }
+
+    /// Where a slot is served; asks the nodes if that is not known.
+    pub(crate) async fn locate(&self, slot: u16) -> Result<Address, Error> {
+        if let Some(address) = self.owner(slot) {
+            return Ok(address);
+        }
+        let asked = SystemEnv.now();
+        let mut last = self.asking.lock().await;
+        if let Some(address) = self.owner(slot) {
+            return Ok(address);
+        }
+        if let Some(error) = last.since(asked) {
+            return Err(error);
+        }
+        let refreshed = self.refresh(slot).await;
+        last.note(&refreshed, SystemEnv.now());
+        refreshed?;
+        self.owner(slot).ok_or_else(|| {
+            let message = match self.known().map.owner(slot) {
+                Owner::Unnamed => error::NO_HOST_NAME.to_owned(),
+                _ => format!("no node serves slot {slot} of the cluster"),
+            };
+            Error::new(ErrorKind::Unavailable, message)
+        })
+    }
+
+    /// A node said that another one serves this slot.
+    pub(crate) fn moved(&self, slot: u16, address: &Address) {
+        let mut known = self.known();
+        known.nodes.insert(address.clone());
+        known.doubted.remove(address);
+        known.moved.insert(slot, address.clone());
+    }
+
+    /// A node cannot be used, or is no master: all that it served is looked for anew.
+    pub(crate) fn doubt(&self, address: &Address) {
+        self.known().doubted.insert(address.clone());
+    }
+
+    async fn refresh(&self, wanted: u16) -> Result<(), Error> {
+        let nodes = {
+            let known = self.known();
+            let mut nodes: Vec<Address> = known.nodes.iter().cloned().collect();
+            nodes.sort_by_key(|node| known.doubted.contains(node));
+            nodes
+        };
+        let mut heard = Heard::default();
+        for some in nodes.chunks(NODES_ASKED_AT_ONCE) {
+            if let Some(map) = self.ask_some(some, wanted, &mut heard).await? {
+                self.learn(map);
+                return Ok(());
+            }
+        }
+        if let Some((address, map)) = heard.other {
+            tracing::warn!(node = %address, "the cluster is another than before");
+            self.learn(map);
+            return Ok(());
+        }
+        let none = || Error::new(ErrorKind::Unavailable, "no node of the cluster answered");
+        Err(heard.failure.unwrap_or_else(none))
+    }
+
+    /// The map of one of these nodes: of one that names a usable owner, if there is one.
+    async fn ask_some(
+        &self,
+        nodes: &[Address],
+        wanted: u16,
+        heard: &mut Heard,
+    ) -> Result<Option<Shards>, Error> {
+        let ours = self.known().ids.clone();
+        let ask = |node| async move { (node, self.ask(node).await) };
+        let mut asked: FuturesUnordered<_> = nodes.iter().map(ask).collect();
+        let mut best: Option<Shards> = None;
+        loop {
+            let answer = match best {
+                None => asked.next().await,
+                Some(_) => tokio::time::timeout(OTHER_ANSWERS, asked.next()).await.ok().flatten(),
+            };
+            match answer {
+                Some((address, Ok(map))) if !map.may_be_of(&ours) => {
+                    heard.fail(another_cluster(address));
+                    if self.seeds.contains(address) {
+                        differ(heard.other.as_ref().map(|(_, other)| other), &map)?;
+                        heard.other = Some((address.clone(), map));
+                    }
+                }
+                Some((_, Ok(map))) => {
+                    // Of those that were given, each might be the one that is meant.
+                    if ours.is_empty() {
+                        differ(best.as_ref(), &map)?;
+                    }
+                    let owner = map.owner(wanted);
+                    let trusted =
+                        matches!(owner, Owner::At(owner) if !self.known().doubted.contains(owner));
+                    if trusted || best.is_none() {
+                        best = Some(map);
+                    }
+                    if trusted && !ours.is_empty() {
+                        break;
+                    }
+                }
+                Some((_, Err(error))) => heard.fail(error),
+                None => break,
+            }
+        }
+        Ok(best)
+    }
+
+    fn learn(&self, map: Shards) {
+        let mut known = self.known();
+        known.doubted.clear();
+        known.moved.clear();
+        known.nodes = self.seeds.iter().cloned().collect();
+        known.nodes.extend(map.addresses.iter().cloned());
+        if !map.ids.is_empty() {
+            known.ids.clone_from(&map.ids);
+        }
+        known.map = map;
+    }
+
+    /// The question for a node on a new connection, for [`recognise`](Self::recognise).
+    pub(crate) fn question() -> Cmd {
+        let mut question = redis::cmd("CLUSTER");
+        question.arg("SLOTS");
+        question
+    }
+
+    /// Whether the node at `address` is one of this cluster. Another may have its address now: it would
+    /// grant what it knows nothing of, since it serves the same slots.
+    ///
+    /// # Errors
+    /// `Unavailable` for a node of another cluster.
+    pub(crate) fn recognise(&self, address: &Address, answer: Value) -> Result<(), Error> {
+        let told = Shards::read(answer, address)?;
+        if told.may_be_of(&self.known().ids) { Ok(()) } else { Err(another_cluster(address)) }
+    }
+
+    async fn ask(&self, node: &Address) -> Result<Shards, Error> {
+        let by = Instant::now() + self.settings.timeout;
+        let login = self.settings.login(ProtocolVersion::RESP2, by).await?;
+        let answer = timeout_at(by, self.exchange(node, &login)).await.unwrap_or_else(|_| {
+            let shown = humantime::format_duration(self.settings.timeout);
+            Err(Error::new(ErrorKind::Unavailable, format!("no answer of a node within {shown}")))
+        });
+        Shards::read(answer?, node)
+    }
+
+    async fn exchange(&self, node: &Address, login: &RedisConnectionInfo) -> Result<Value, Error> {
+        let asked = async {
+            let config = AsyncConnectionConfig::new().set_response_timeout(None);
+            let connection = Socket::open(&self.settings, node, login, config).await?;
+            connection.send(&Self::question()).await?.extract_error()
+        };
+        asked.await.map_err(|error: RedisError| {
+            if error.detail().is_some_and(|detail| detail.contains("cluster support disabled")) {
+                let message = "the server is no part of a cluster; use redis:// for one server";
+                return Error::new(ErrorKind::Config, message).with_source(error);
+            }
+            error::of_connecting(&error)
+        })
+    }
+}
+
+fn another_cluster(address: &Address) -> Error {
+    let message = format!("the node at {address} is part of another cluster now");
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// # Errors
+/// `Config` where nodes that were given tell of different clusters.
+fn differ(one: Option<&Shards>, other: &Shards) -> Result<(), Error> {
+    if one.is_none_or(|one| other.may_be_of(&one.ids)) {
+        return Ok(());
+    }
+    let message = "the nodes belong to different clusters; all must belong to one";
+    Err(Error::new(ErrorKind::Config, message))
+}

@@ -1,0 +1,7 @@
+//! The guarantees of a store, by its servers' settings.
+
+pub(crate) mod failover;
+pub(crate) mod promises;
+mod tracker;
+
+pub(crate) use self::tracker::GuaranteeTracker;

@@ -1,0 +1,148 @@
+//! The guarantees in each topology.
+
+use std::time::Duration;
+
+use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
+
+use crate::tunables::{DEAD_PLACE_DELAY, EXPIRY_SLACK, LONGEST_POLL, SHORTEST_LEASE};
+use crate::{
+    connection::identity::Identity,
+    guarantees::failover::Failover,
+    settings::{Agreed, RECORD_VERSION, Settings},
+};
+
+pub(crate) fn of(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Guarantees {
+    let mut promised = Guarantees::new(SHORTEST_LEASE, agreed.longest);
+    promised.exclusion = exclusion(agreed, settings, servers);
+    promised.tokens = Promise::Holds {
+        assuming: vec![Assumption::new(
+            "clocks-differ-little",
+            "after a loss of data or a failover the server's clock is past the last token: it differs \
+             from the one before by less than the time between the last grant and the next",
+        )],
+    };
+    promised.quarantine = if agreed.quarantine { QuarantineUse::On } else { QuarantineUse::Off };
+    promised.push = true;
+    promised.fair = true;
+    promised.raise = true;
+    promised.expiry_slack = EXPIRY_SLACK;
+    promised.longest_poll = LONGEST_POLL;
+    promised.dead_place_delay = DEAD_PLACE_DELAY;
+    promised.token_lead = agreed.longest;
+    promised.connection = settings.topology.security();
+    promised.record_version = Some(RECORD_VERSION);
+    promised
+}
+
+fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Promise {
+    let withheld = |why: &str| Promise::Withheld { why: why.into() };
+    if !agreed.quarantine {
+        return withheld(
+            "the quarantine is off: after a restart or a loss of data a second holder may be admitted \
+             while the first still believes; turn it on with init",
+        );
+    }
+    if let Some(policy) = servers.iter().find_map(|server| server.evicting.as_deref()) {
+        return withheld(&format!(
+            "the server's maxmemory-policy is {policy}, which may remove held locks; set noeviction"
+        ));
+    }
+    if let Some(why) = untold(agreed.longest, settings.first_agreed().longest) {
+        return Promise::Withheld { why };
+    }
+    let mut assuming = vec![
+        Assumption::new(
+            "clock-does-not-step",
+            "the server's clock is not stepped by more than the drift margin while a lock is held",
+        ),
+        Assumption::new(
+            "clients-agree-on-settings",
+            "all clients have the store's longest lease and quarantine in their URLs, unless they are 30s and on, \
+             and no data are lost while a changed one is waited out",
+        ),
+    ];
+    let unknown = Identity::default();
+    // A chain is as strong as its weakest link.
+    let worst = servers.iter().copied().max_by_key(|server| Failover::of(settings, server));
+    let worst = worst.unwrap_or(&unknown);
+    match Failover::of(settings, worst) {
+        Failover::None => return Promise::Holds { assuming },
+        Failover::Acknowledged => assuming.push(Assumption::new(
+            "old-master-is-not-acknowledged",
+            format!(
+                "a failover leaves the old master fewer than {} replicas, so that no grant or renewal \
+                 there is acknowledged; all clients wait for as many",
+                settings.wait_replicas
+            ),
+        )),
+        Failover::Bounded(margin) => assuming.push(old_master_stops(settings, worst, margin)),
+        Failover::Unbounded if settings.topology.is_cluster() => {
+            return withheld(
+                "how long an old master goes on writing after a failover cannot be read from the \
+                 nodes; permit CONFIG GET for cluster-node-timeout, or set failover_margin or wait_replicas",
+            );
+        }
+        Failover::Unbounded if worst.good_replicas.is_some() => {
+            return withheld(
+                "how long an old master goes on writing after a failover cannot be read from the \
+                 server; permit CONFIG GET, or set failover_margin",
+            );
+        }
+        Failover::Unbounded => {
+            return withheld(
+                "the server goes on writing without its replicas, so that after a failover an old \
+                 master may grant; set min-replicas-to-write and min-replicas-max-lag, or wait_replicas",
+            );
+        }
+    }
+    if settings.topology.is_cluster() {
+        assuming.push(Assumption::new(
+            "slots-move-whole",
+            "no node that a slot leaves or reaches is replaced or loses data while it moves, or before \
+             it comes back; otherwise HDEL of `run` in its epoch record begins a quarantine",
+        ));
+    }
+    Promise::Holds { assuming }
+}
+
+/// Why nothing is promised where the store's longest lease is above the one that this client would give to a
+/// store that has lost its settings: `clients-agree-on-settings` is not met.
+pub(crate) fn untold(stored: Duration, told: Duration) -> Option<String> {
+    let show = humantime::format_duration;
+    (stored > told).then(|| {
+        format!(
+            "the store's longest lease is {}, but this client does not have that setting: after a loss of data \
+             it would wait for only {}, while a lock may be held for longer (clients-agree-on-settings is not met); \
+             set longest_lease={} in every client's URL",
+            show(stored),
+            show(told),
+            show(stored).to_string().replace(' ', "+"),
+        )
+    })
+}
+
+fn old_master_stops(settings: &Settings, server: &Identity, margin: Duration) -> Assumption {
+    let margin = humantime::format_duration(margin);
+    let waits = format!(
+        "it has stopped writing {margin} after it, and the quarantine is longer by that; a master that \
+         hung hears of its replacement before it grants anything"
+    );
+    let text = if settings.topology.is_cluster() {
+        format!(
+            "all nodes have one cluster-node-timeout; a master that is replaced in a failover is cut \
+             off from the majority of masters or knows of it, and nobody uses CLUSTER FAILOVER \
+             TAKEOVER: so {waits}"
+        )
+    } else {
+        let fewer = match server.limits.to_write {
+            Some(replicas) if replicas > 0 => {
+                format!("fewer than {replicas} replicas (its min-replicas-to-write)")
+            }
+            _ => "fewer replicas than its min-replicas-to-write".to_owned(),
+        };
+        format!(
+            "all servers have the same settings, and a failover leaves the old master {fewer}: so {waits}"
+        )
+    };
+    Assumption::new("old-master-stops", text)
+}

@@ -1,0 +1,25 @@
+//! A fenced write.
+
+use std::sync::LazyLock;
+
+use lock_core::FencingToken;
+
+use super::{arguments::Arguments, epoch::Layout, script::Script};
+
+/// `KEYS`: the fence's record, and the user's key.
+pub(crate) static FENCE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("fence.lua"), Layout::Apart));
+
+/// The arguments of `fence.lua`.
+pub(crate) struct FencedWrite<'a> {
+    pub(crate) token: FencingToken,
+    pub(crate) value: &'a [u8],
+}
+
+impl FencedWrite<'_> {
+    pub(crate) fn arguments(&self) -> Arguments {
+        let mut arguments = Arguments::with_room(2, self.value.len() + 20);
+        arguments.add(self.token).add_bytes(self.value);
+        arguments
+    }
+}

@@ -1,0 +1,27 @@
+//! The Lua scripts. Beside each stands the Rust that writes its arguments, in the order that the script declares.
+
+mod acquire;
+mod admin;
+mod arguments;
+mod batch;
+mod epoch;
+mod fence;
+mod owned;
+mod release;
+mod renew;
+pub(crate) mod reply;
+mod script;
+mod text;
+
+pub(crate) use self::{
+    acquire::{ACQUIRE, Acquire},
+    admin::{FORCE, IDENTITY, INIT, INSPECT, SetUp},
+    arguments::Arguments,
+    batch::{BATCH, Batch, Plain, Wanted},
+    epoch::{Epoch, Layout},
+    fence::{FENCE, FencedWrite},
+    owned::{ABANDON, Abandon, RAISE, Raise},
+    release::{Next, RELEASE, Release},
+    renew::{RENEW, renewals},
+    script::{COMMON, Script},
+};

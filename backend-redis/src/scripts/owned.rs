@@ -1,0 +1,38 @@
+//! What else concerns one owner: a clean-up, and a higher token.
+
+use std::sync::LazyLock;
+
+use lock_core::{FencingToken, OwnerId};
+
+use super::{arguments::Arguments, epoch::Layout, script::Script};
+
+/// `KEYS`: those of [`Keys::of`](crate::keys::Keys::of).
+pub(crate) static ABANDON: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("abandon.lua"), Layout::Apart));
+
+/// `KEYS`: those of [`Keys::of`](crate::keys::Keys::of).
+pub(crate) static RAISE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("raise.lua"), Layout::Apart));
+
+/// The arguments of `abandon.lua`.
+pub(crate) struct Abandon {
+    pub(crate) owner: OwnerId,
+}
+
+impl Abandon {
+    pub(crate) fn arguments(&self) -> Arguments {
+        Arguments::of([&self.owner])
+    }
+}
+
+/// The arguments of `raise.lua`.
+pub(crate) struct Raise {
+    pub(crate) owner: OwnerId,
+    pub(crate) token: FencingToken,
+}
+
+impl Raise {
+    pub(crate) fn arguments(&self) -> Arguments {
+        Arguments::of([&self.owner, &self.token])
+    }
+}

@@ -1,0 +1,51 @@
+//! A release.
+
+use std::{sync::LazyLock, time::Duration};
+
+use lock_core::{OwnerId, Request};
+
+use super::{
+    arguments::{Arguments, millis},
+    epoch::Layout,
+    script::Script,
+};
+
+/// `KEYS`: those of [`Keys::of`](crate::keys::Keys::of) the owner of the next request; without one only the first four,
+/// since there is no tombstone to look for.
+pub(crate) static RELEASE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("release.lua"), Layout::Packed));
+
+/// The arguments of `release.lua`.
+pub(crate) struct Release<'a> {
+    pub(crate) owner: OwnerId,
+    /// How long the record stays.
+    pub(crate) keep: Option<Duration>,
+    pub(crate) next: Option<Next<'a>>,
+}
+
+/// The process's own next request.
+pub(crate) struct Next<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) channel: &'a str,
+}
+
+impl Release<'_> {
+    pub(crate) fn arguments(&self) -> Arguments {
+        let mut arguments = Arguments::with_room(7, 240);
+        arguments.add(self.owner);
+        if self.keep.is_none() && self.next.is_none() {
+            return arguments;
+        }
+        match self.keep {
+            Some(keep) => arguments.add(millis(keep)),
+            None => arguments.add(""),
+        };
+        if let Some(Next { request, channel }) = &self.next {
+            let Request { owner, lease, label, floor, .. } = request;
+            arguments.add(owner).add(millis(*lease)).add(label).add(floor).add(channel);
+        } else {
+            (0..5).for_each(|_| _ = arguments.add(""));
+        }
+        arguments
+    }
+}

@@ -1,0 +1,10 @@
+//! The settings that all clients of a store agree on.
+
+use std::time::Duration;
+
+/// The store's settings as the client knows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    pub(crate) longest: Duration,
+    pub(crate) quarantine: bool,
+}

@@ -1,0 +1,88 @@
+//! The background tasks of a connection.
+
+use std::sync::{Arc, Weak};
+
+use crate::{
+    connection::{Connection, PushListener, pool::Pool},
+    discovery::Discovery,
+    guarantees::GuaranteeTracker,
+    tunables::CONFIRM_EVERY,
+};
+
+/// Looks after a connection until it ends or is unused.
+pub(super) fn look_after(
+    connection: &Arc<Connection>,
+    pool: &Arc<Pool>,
+    guarantees: &Arc<GuaranteeTracker>,
+    listener: &Arc<dyn PushListener>,
+    discovery: &Discovery,
+) {
+    if discovery.may_tell_of_another() {
+        // A task of its own: a slow sentinel does not hold up the handshakes.
+        let (connection, listener) = (Arc::downgrade(connection), Arc::clone(listener));
+        tokio::spawn(keep_looking(connection, listener, discovery.clone()));
+    }
+    let behind = Behind {
+        connection: Arc::downgrade(connection),
+        pool: Arc::downgrade(pool),
+        guarantees: Arc::clone(guarantees),
+        listener: Arc::clone(listener),
+    };
+    tokio::spawn(behind.keep_confirming());
+}
+
+/// Holds nothing that would keep the connection or its store alive.
+struct Behind {
+    connection: Weak<Connection>,
+    pool: Weak<Pool>,
+    guarantees: Arc<GuaranteeTracker>,
+    listener: Arc<dyn PushListener>,
+}
+
+impl Behind {
+    /// Confirms the handshake, and guarantees what holds by it.
+    async fn keep_confirming(self) {
+        let mut last = None;
+        loop {
+            tokio::time::sleep(CONFIRM_EVERY).await;
+            let Some(connection) = alive(&self.connection) else { return };
+            match connection.confirm().await {
+                Ok(told) => {
+                    let Some(pool) = self.pool.upgrade() else { return };
+                    self.guarantees.heard(&connection, &pool);
+                    let identity = told.identity;
+                    if last.replace(Arc::clone(&identity)).is_some_and(|old| old != identity) {
+                        self.listener.missed();
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "the server did not confirm its identity"),
+            }
+            connection.listening.unsubscribe_if_idle().await;
+        }
+    }
+}
+
+/// Leaves a server that still calls itself a master and was replaced by another.
+async fn keep_looking(
+    connection: Weak<Connection>,
+    listener: Arc<dyn PushListener>,
+    discovery: Discovery,
+) {
+    loop {
+        tokio::time::sleep(CONFIRM_EVERY).await;
+        let Some(address) = alive(&connection).map(|connection| connection.address.clone()) else {
+            return;
+        };
+        if discovery.has_left(&address).await
+            && let Some(connection) = alive(&connection)
+        {
+            // Waiters ask again, and so find the new master.
+            connection.retire();
+            listener.missed();
+        }
+    }
+}
+
+fn alive(connection: &Weak<Connection>) -> Option<Arc<Connection>> {
+    connection.upgrade().filter(|connection| !connection.is_dead())
+}

@@ -1,0 +1,7 @@
+//! A store's connections in use, and scripts on the server that serves their bucket.
+
+mod background;
+mod run;
+mod store;
+
+pub(crate) use self::store::Store;

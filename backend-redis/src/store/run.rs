@@ -1,0 +1,297 @@
+//! Scripts, on the server that serves their bucket.
+
+use std::sync::Arc;
+
+use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
+use redis::{Cmd, ErrorKind as Driver, RedisError, ServerErrorKind, Value};
+
+use crate::{
+    connection::{Connection, error},
+    discovery::{Discovery, redirect::Redirect},
+    guarantees::failover::Failover,
+    keys::Bucket,
+    scripts::{
+        Arguments, Epoch, Script,
+        reply::{Answer, Reply, check_version},
+    },
+    store::Store,
+    tunables::{EPOCH_TRIES, FIRST_PAUSE, LONGEST_PAUSE, REDIRECTS},
+};
+
+/// The subject of a command, which decides where it goes.
+#[derive(Clone, Copy)]
+enum About {
+    Bucket(Bucket),
+    /// The slot of a key of the user's own.
+    Slot(u16),
+}
+
+/// The search for the server that takes a command.
+struct Way {
+    about: About,
+    /// Where this command is to be asked for, and no other.
+    ask: Option<Arc<Connection>>,
+    turns: u32,
+    /// Whether to wait while a slot on the move has some of the keys here and some there.
+    waits: bool,
+}
+
+impl Way {
+    fn to(bucket: Bucket) -> Self {
+        Self::about(About::Bucket(bucket))
+    }
+
+    fn about(about: About) -> Self {
+        Self { about, ask: None, turns: 0, waits: true }
+    }
+}
+
+impl Store {
+    async fn on(&self, way: &Way) -> Result<Arc<Connection>, Error> {
+        match (&way.ask, way.about) {
+            (Some(connection), _) => Ok(Arc::clone(connection)),
+            (None, About::Bucket(bucket)) => self.connection(bucket).await,
+            // Boxed, here and below: what seldom happens is not to make every call large.
+            (None, About::Slot(slot)) => Box::pin(self.on_slot(slot)).await,
+        }
+    }
+
+    async fn on_slot(&self, slot: u16) -> Result<Arc<Connection>, Error> {
+        let address = self.discovery.locate_slot(slot).await?;
+        match self.connection_to(&address, Bucket::FIRST).await {
+            // As in a search for a bucket.
+            Err(error) if error.is_retryable() && self.discovery.doubt(&address) => {
+                let address = self.discovery.locate_slot(slot).await?;
+                self.connection_to(&address, Bucket::FIRST).await
+            }
+            other => other,
+        }
+    }
+
+    /// Goes where a refusal points; the error itself if it points nowhere.
+    async fn turn(
+        &self,
+        way: &mut Way,
+        from: &Connection,
+        refusal: RedisError,
+    ) -> Result<(), Error> {
+        let error = error::of_command(&refusal);
+        let redirect = Redirect::of(&refusal, &from.address);
+        if let Some(Redirect::Demoted) = redirect {
+            from.retire();
+        }
+        // One server that has no others knows no way.
+        let Some(redirect) = redirect.filter(|_| self.settings.topology.fails_over()) else {
+            return Err(error);
+        };
+        way.ask = None;
+        way.turns += 1;
+        if way.turns > REDIRECTS {
+            return Err(error);
+        }
+        match redirect {
+            Redirect::Moved(address) => {
+                let slot = match way.about {
+                    About::Bucket(bucket) => bucket.slot(),
+                    About::Slot(slot) => slot,
+                };
+                self.discovery.moved(slot, &address);
+                self.leave(way.about);
+            }
+            Redirect::Ask(address) => {
+                let bucket = match way.about {
+                    About::Bucket(bucket) => bucket,
+                    About::Slot(_) => Bucket::FIRST,
+                };
+                way.ask = Some(self.connection_to(&address, bucket).await?);
+            }
+            Redirect::Unnamed => {
+                return Err(Error::new(ErrorKind::Unavailable, error::NO_HOST_NAME));
+            }
+            Redirect::Again if !way.waits => return Err(error),
+            Redirect::Again => {
+                let pause = FIRST_PAUSE * (1 << (way.turns - 1).min(8));
+                tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+            }
+            Redirect::Demoted => {
+                self.discovery.doubt(&from.address);
+            }
+            Redirect::Alone => {
+                // The next call looks for another; if there is none, it finds this one again.
+                self.discovery.doubt(&from.address);
+                self.leave(way.about);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn leave(&self, about: About) {
+        if let About::Bucket(bucket) = about {
+            self.pool.set(bucket, None);
+        }
+    }
+
+    /// One command about a bucket.
+    pub(crate) async fn send(&self, bucket: Bucket, command: &Cmd) -> Result<Value, Error> {
+        let mut way = Way::to(bucket);
+        loop {
+            let connection = self.on(&way).await?;
+            match connection.ask(way.ask.is_some(), command).await? {
+                Ok(value) => return Ok(value),
+                Err(refusal) => Box::pin(self.turn(&mut way, &connection, refusal)).await?,
+            }
+        }
+    }
+
+    /// Runs a script that asks for nothing but keys and arguments of its own.
+    pub(crate) async fn run(
+        &self,
+        bucket: Bucket,
+        script: &Script,
+        keys: &[String],
+        arguments: &Arguments,
+    ) -> Result<Value, Error> {
+        Ok(self.run_on(Way::to(bucket), script, keys, arguments).await?.0)
+    }
+
+    /// The same, and on which connection it ran. An error that is [`error::is_divided`] comes at once: the caller
+    /// does better with each key by itself.
+    pub(crate) async fn run_undivided(
+        &self,
+        bucket: Bucket,
+        script: &Script,
+        keys: &[String],
+        arguments: &Arguments,
+    ) -> Result<(Value, Arc<Connection>), Error> {
+        let way = Way { waits: false, ..Way::to(bucket) };
+        self.run_on(way, script, keys, arguments).await
+    }
+
+    /// Runs a script on keys of the user's own slot.
+    pub(crate) async fn run_in_slot(
+        &self,
+        slot: u16,
+        script: &Script,
+        keys: &[String],
+        arguments: &Arguments,
+    ) -> Result<(Value, Arc<Connection>), Error> {
+        let about = match self.discovery {
+            Discovery::Cluster(_) => About::Slot(slot),
+            Discovery::Fixed(_) | Discovery::Sentinel(_) => About::Bucket(Bucket::FIRST),
+        };
+        self.run_on(Way::about(about), script, keys, arguments).await
+    }
+
+    async fn run_on(
+        &self,
+        mut way: Way,
+        script: &Script,
+        keys: &[String],
+        arguments: &Arguments,
+    ) -> Result<(Value, Arc<Connection>), Error> {
+        loop {
+            let connection = self.on(&way).await?;
+            match call(&connection, way.ask.is_some(), script, keys, arguments).await? {
+                Ok(value) => return Ok((value, connection)),
+                Err(refusal) => Box::pin(self.turn(&mut way, &connection, refusal)).await?,
+            }
+        }
+    }
+
+    /// Runs a script that may grant, with the server's identity on this connection.
+    pub(crate) async fn run_in_epoch(
+        &self,
+        bucket: Bucket,
+        script: &Script,
+        keys: &[String],
+        own: &Arguments,
+        read: impl Fn(Value) -> Result<Answer, Error>,
+    ) -> Result<Answer, Error> {
+        Ok(self.run_in_epoch_somewhere(bucket, script, keys, own, read).await?.0)
+    }
+
+    /// The same, and on which connection it ran.
+    pub(crate) async fn run_in_epoch_somewhere(
+        &self,
+        bucket: Bucket,
+        script: &Script,
+        keys: &[String],
+        own: &Arguments,
+        read: impl Fn(Value) -> Result<Answer, Error>,
+    ) -> Result<(Answer, Arc<Connection>), Error> {
+        let waiting_for_places = self.listener.listens(bucket);
+        let (mut way, mut tries) = (Way::to(bucket), 0);
+        while tries < EPOCH_TRIES {
+            let connection = self.on(&way).await?;
+            if waiting_for_places {
+                Box::pin(connection.listening.subscribe(bucket)).await?;
+            }
+            let told = connection.handshake().await?;
+            let identity = &told.identity;
+            let agreed = self.agreed();
+            let epoch = Epoch {
+                run: &identity.run,
+                replid: &identity.replid,
+                longest: agreed.longest,
+                quarantine: agreed.quarantine,
+                deadline: told.deadline(SystemEnv.now(), self.settings.late_after),
+                margin: &Failover::of(&self.settings, identity).argument(),
+            };
+            let arguments = epoch.around(own, script.epoch);
+            let answer =
+                match call(&connection, way.ask.is_some(), script, keys, &arguments).await? {
+                    Ok(value) => read(value)?,
+                    Err(refusal) => {
+                        Box::pin(self.turn(&mut way, &connection, refusal)).await?;
+                        continue;
+                    }
+                };
+            tries += 1;
+            match answer.reply {
+                // Late by a clock that was stepped, since the answer has come in time.
+                Some(Reply::Stale | Reply::Late) if answer.first.is_none() => {
+                    Box::pin(connection.confirm()).await?;
+                    self.guarantees.heard(&connection, &self.pool);
+                }
+                Some(Reply::Settings(stored)) if answer.first.is_none() => self.adopt(stored)?,
+                _ => return Ok((answer, connection)),
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            "the server changes its role or its clock again and again",
+        ))
+    }
+}
+
+/// Runs a script on this connection.
+async fn call(
+    connection: &Connection,
+    asking: bool,
+    script: &Script,
+    keys: &[String],
+    arguments: &Arguments,
+) -> Result<Result<Value, RedisError>, Error> {
+    let command = |name: &str, script: &str| -> Cmd {
+        // As large as it becomes: that of a batch would grow many times.
+        let bytes = keys.iter().map(String::len).sum::<usize>() + arguments.size();
+        let bytes = bytes + name.len() + script.len() + 4;
+        let mut command = Cmd::with_capacity(keys.len() + arguments.len() + 3, bytes);
+        command.arg(name).arg(script).arg(keys.len()).arg(keys).arg(arguments);
+        command
+    };
+    let mut answer = connection.ask(asking, &command("EVALSHA", &script.hash)).await?;
+    if answer.as_ref().is_err_and(is_noscript) {
+        // The whole text runs it and loads it in one.
+        answer = connection.ask(asking, &command("EVAL", &script.text)).await?;
+    }
+    if let Ok(answer) = &answer {
+        check_version(answer)?;
+    }
+    Ok(answer)
+}
+
+fn is_noscript(error: &RedisError) -> bool {
+    error.kind() == Driver::Server(ServerErrorKind::NoScript)
+}

@@ -1,0 +1,236 @@
+//! The connections that are in use, and what the store is agreed to be.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use lock_core::{Env as _, Error, ErrorKind, Guarantees, SystemEnv};
+use redis::{Cmd, Value};
+
+use crate::{
+    connection::{Connection, PushListener, error, identity::Identity, pool::Pool},
+    discovery::{Discovery, redirect::Redirect},
+    guarantees::GuaranteeTracker,
+    keys::{Bucket, Keys},
+    scripts::reply,
+    settings::{Address, Agreed, Settings, version},
+    store::background::look_after,
+};
+
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) settings: Settings,
+    pub(crate) keys: Keys,
+    pub(crate) listener: Arc<dyn PushListener>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) guarantees: Arc<GuaranteeTracker>,
+    pub(crate) discovery: Discovery,
+    closed: AtomicBool,
+}
+
+impl Store {
+    /// A store that connects when it is first asked.
+    pub(crate) fn new(settings: Settings, keys: Keys, listener: Arc<dyn PushListener>) -> Self {
+        Self {
+            guarantees: Arc::new(GuaranteeTracker::new(&settings)),
+            pool: Arc::new(Pool::new(keys.buckets().count())),
+            discovery: Discovery::new(&settings),
+            settings,
+            keys,
+            listener,
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Connects to all servers.
+    pub(crate) async fn connect_all(&self) -> Result<(), Error> {
+        self.connection(Bucket::FIRST).await?;
+        // The guarantees depend on all servers; one that is down does not fail the connect.
+        let rest = self.keys.buckets().skip(1).map(|bucket| self.connection(bucket));
+        futures_util::future::join_all(rest).await;
+        Ok(())
+    }
+
+    pub(crate) fn agreed(&self) -> Agreed {
+        self.guarantees.agreed()
+    }
+
+    pub(crate) fn promised(&self) -> Arc<Guarantees> {
+        self.guarantees.promised()
+    }
+
+    /// The connection to the server of a bucket, made anew if the last one has ended.
+    pub(crate) async fn connection(&self, bucket: Bucket) -> Result<Arc<Connection>, Error> {
+        match self.pool.current(bucket) {
+            Some(connection) => Ok(connection),
+            // Boxed: what seldom happens is not to make every call large.
+            None => Box::pin(self.search(bucket)).await,
+        }
+    }
+
+    /// One task looks for the server. All tasks that ask meanwhile get its result.
+    async fn search(&self, bucket: Bucket) -> Result<Arc<Connection>, Error> {
+        let asked = SystemEnv.now();
+        let mut last = self.pool.search(bucket).lock().await;
+        if let Some(connection) = self.pool.current(bucket) {
+            return Ok(connection);
+        }
+        if let Some(error) = last.since(asked) {
+            return Err(error);
+        }
+        let found = self.find(bucket).await;
+        last.note(&found, SystemEnv.now());
+        found
+    }
+
+    async fn find(&self, bucket: Bucket) -> Result<Arc<Connection>, Error> {
+        let address = self.discovery.locate(bucket).await?;
+        let connection = match self.connection_to(&address, bucket).await {
+            // The map may be old; if it is not, the second failure says what is wrong.
+            Err(error) if error.is_retryable() && self.discovery.doubt(&address) => {
+                let address = self.discovery.locate(bucket).await?;
+                self.connection_to(&address, bucket).await?
+            }
+            other => other?,
+        };
+        self.pool.set(bucket, Some(Arc::clone(&connection)));
+        self.pool.prune();
+        if self.closed.load(Ordering::SeqCst) {
+            self.pool.clear();
+        }
+        Ok(connection)
+    }
+
+    /// The connection to a server, for this bucket first. All buckets of a node that hangs wait for it
+    /// together.
+    pub(crate) async fn connection_to(
+        &self,
+        address: &Address,
+        bucket: Bucket,
+    ) -> Result<Arc<Connection>, Error> {
+        let asked = SystemEnv.now();
+        let line = self.pool.line(address);
+        let mut tried = line.lock().await;
+        if let Some(connection) =
+            tried.connection.as_ref().filter(|connection| !connection.is_dead())
+        {
+            return Ok(Arc::clone(connection));
+        }
+        if let Some(error) = tried.failure.since(asked) {
+            return Err(error);
+        }
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable, error::CLOSED));
+        }
+        let made = self.connect(address, bucket).await.map_err(error::before_asking);
+        tried.failure.note(&made, SystemEnv.now());
+        tried.connection = made.as_ref().ok().cloned();
+        made
+    }
+
+    async fn connect(&self, address: &Address, bucket: Bucket) -> Result<Arc<Connection>, Error> {
+        let connection =
+            Connection::open(&self.settings, address, Arc::clone(&self.listener)).await?;
+        let connection = Arc::new(connection);
+        connection.handshake().await?;
+        if let Some(question) = self.discovery.question() {
+            let answer = connection.send(&question).await?;
+            self.discovery
+                .recognise(address, answer.map_err(|error| error::of_command(&error))?)?;
+        }
+        self.compare_settings(&connection, bucket).await?;
+        self.guarantees.heard(&connection, &self.pool);
+        look_after(&connection, &self.pool, &self.guarantees, &self.listener, &self.discovery);
+        Ok(connection)
+    }
+
+    /// The identity of a bucket's server on the present connection.
+    pub(crate) fn identity(&self, bucket: Bucket) -> Option<Arc<Identity>> {
+        self.pool.current(bucket).map(|connection| connection.known())
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.pool.clear();
+        self.discovery.close();
+    }
+
+    /// The settings in a bucket's epoch record, if there is one.
+    pub(crate) async fn stored(&self, bucket: Bucket) -> Result<Option<Agreed>, Error> {
+        read_settings(self.send(bucket, &self.ask_for_settings(bucket)).await?, false)
+    }
+
+    fn ask_for_settings(&self, bucket: Bucket) -> Cmd {
+        let mut ask = redis::cmd("HMGET");
+        ask.arg(self.keys.epoch(bucket)).arg("longest").arg("quarantine").arg("version");
+        ask
+    }
+
+    async fn compare_settings(&self, connection: &Connection, bucket: Bucket) -> Result<(), Error> {
+        let answer = match connection.send(&self.ask_for_settings(bucket)).await? {
+            Ok(answer) => answer,
+            // The first script learns where to go, and what the settings there are.
+            Err(error) if Redirect::of(&error, &connection.address).is_some() => return Ok(()),
+            Err(error) => return Err(error::of_command(&error)),
+        };
+        read_settings(answer, true)?.map_or(Ok(()), |stored| self.adopt(stored))
+    }
+
+    /// Takes over the store's settings, unless this client is configured with others.
+    pub(crate) fn adopt(&self, stored: Agreed) -> Result<(), Error> {
+        let Agreed { longest, quarantine } = stored;
+        let show = humantime::format_duration;
+        if let Some(told) = self.settings.longest_lease.filter(|told| *told != longest) {
+            let message = format!(
+                "this client is configured with a longest lease of {}, and the store has {}; must be \
+                 the same for all",
+                show(told),
+                show(longest)
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let word = |on: bool| if on { "on" } else { "off" };
+        if let Some(told) = self.settings.quarantine.filter(|told| *told != quarantine) {
+            let (told, has) = (word(told), word(quarantine));
+            let message = format!(
+                "this client is configured with quarantine={told}, and the store has {has}; must be \
+                 the same for all"
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        self.set_agreed(stored);
+        Ok(())
+    }
+
+    pub(crate) fn set_agreed(&self, agreed: Agreed) {
+        self.guarantees.agree(agreed);
+    }
+}
+
+/// The settings, if they are set. Records of another version are refused; older ones are not where `init` may follow.
+fn read_settings(answer: Value, older: bool) -> Result<Option<Agreed>, Error> {
+    let answer = reply::list(answer)?;
+    let [longest, quarantine, version] = answer.as_slice() else {
+        return Err(reply::not_understood());
+    };
+    // As in unknown.lua.
+    let version = match (version, longest) {
+        (Value::Nil, Value::Nil) => return Ok(None),
+        (Value::Nil, _) => "0",
+        (version, _) => reply::text(version)?,
+    };
+    if !(older && version::is_older(version)) {
+        version::check(version)?;
+    }
+    if matches!(longest, Value::Nil) {
+        return Ok(None);
+    }
+    Ok(Some(Agreed {
+        longest: Duration::from_micros(reply::number(longest)?),
+        quarantine: reply::text(quarantine)? == "on",
+    }))
+}

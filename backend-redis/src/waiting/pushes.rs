@@ -1,0 +1,138 @@
+//! The waiters of this process, by owner, and the pushes for them.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    str::FromStr,
+    sync::{
+        MutexGuard,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use lock_core::{FencingToken, Grant, Mutex, OwnerId, Request, Signal};
+use tokio::sync::mpsc;
+
+use crate::{
+    connection::PushListener,
+    keys::{Bucket, Keys},
+};
+
+/// Places of this client by owner, and the channels that those of a bucket share.
+#[derive(Debug)]
+pub(crate) struct Pushes {
+    channels: Box<[String]>,
+    places: Mutex<HashMap<OwnerId, Waiting>>,
+    /// How many of them are in each bucket; changed only while `places` is locked.
+    waiting: Box<[AtomicUsize]>,
+    /// Tells a place from the one that a repeat of its request entered later.
+    entered: AtomicU64,
+    /// A push is only a reason to ask: what it grants is to be acknowledged by replicas first.
+    only_rechecks: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    bucket: Bucket,
+    request: Request,
+    wake: mpsc::UnboundedSender<Signal>,
+}
+
+impl Pushes {
+    /// `only_rechecks`: a push is only a reason to ask.
+    pub(crate) fn new(keys: &Keys, client: u128, only_rechecks: bool) -> Self {
+        let channels = keys.buckets().map(|bucket| keys.channel(bucket, client)).collect();
+        let waiting = keys.buckets().map(|_| AtomicUsize::new(0)).collect();
+        let (places, entered) = (Mutex::default(), AtomicU64::new(0));
+        Self { channels, places, waiting, entered, only_rechecks }
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<OwnerId, Waiting>> {
+        self.places.lock()
+    }
+
+    /// Enters a place, before the server hears of it.
+    pub(crate) fn enter(
+        &self,
+        bucket: Bucket,
+        request: &Request,
+    ) -> (u64, mpsc::UnboundedReceiver<Signal>) {
+        let (wake, signals) = mpsc::unbounded_channel();
+        let number = self.entered.fetch_add(1, Ordering::Relaxed);
+        let waiting = Waiting { number, bucket, request: request.clone(), wake };
+        let mut places = self.places();
+        self.count(bucket).fetch_add(1, Ordering::SeqCst);
+        if let Some(old) = places.insert(request.owner, waiting) {
+            self.count(old.bucket).fetch_sub(1, Ordering::SeqCst);
+        }
+        drop(places);
+        (number, signals)
+    }
+
+    pub(crate) fn remove(&self, owner: OwnerId, number: u64) {
+        let mut places = self.places();
+        if let Entry::Occupied(place) = places.entry(owner)
+            && place.get().number == number
+        {
+            self.count(place.remove().bucket).fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether this owner waits.
+    pub(crate) fn has(&self, owner: OwnerId) -> bool {
+        self.places().contains_key(&owner)
+    }
+
+    fn count(&self, bucket: Bucket) -> &AtomicUsize {
+        &self.waiting[bucket.index()]
+    }
+
+    /// The server passed over this owner's place.
+    pub(crate) fn lost(&self, owner: OwnerId) {
+        let mut places = self.places();
+        if let Some(place) = places.remove(&owner) {
+            self.count(place.bucket).fetch_sub(1, Ordering::SeqCst);
+            // A turn that is gone needs no word.
+            place.wake.send(Signal::Lost("the server passed over the place".into())).ok();
+        }
+    }
+}
+
+impl PushListener for Pushes {
+    fn channel(&self, bucket: Bucket) -> &str {
+        &self.channels[bucket.index()]
+    }
+
+    fn listens(&self, bucket: Bucket) -> bool {
+        self.count(bucket).load(Ordering::SeqCst) > 0
+    }
+
+    /// A message: `owner token claim-ms`. Only our scripts write to this channel; one that is not
+    /// understood costs a poll.
+    fn hear(&self, message: &[u8]) {
+        if let Some((owner, token, claim)) = parse(message)
+            && let Some(place) = self.places().get(&owner)
+        {
+            let signal = if self.only_rechecks {
+                Signal::Recheck
+            } else {
+                Signal::Granted(Grant::new(&place.request, token).pushed(claim))
+            };
+            place.wake.send(signal).ok();
+        }
+    }
+
+    fn missed(&self) {
+        for waiting in self.places().values() {
+            waiting.wake.send(Signal::Recheck).ok();
+        }
+    }
+}
+
+pub(crate) fn parse(payload: &[u8]) -> Option<(OwnerId, FencingToken, Duration)> {
+    let mut parts = std::str::from_utf8(payload).ok()?.split(' ');
+    let owner = OwnerId::from_str(parts.next()?).ok()?;
+    let token = FencingToken::new(parts.next()?.parse().ok()?)?;
+    Some((owner, token, Duration::from_millis(parts.next()?.parse().ok()?)))
+}

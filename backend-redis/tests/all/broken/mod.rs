@@ -1,0 +1,38 @@
+//! The guards in the scripts, each left out once: on its way to a real server the text loses the guard, and the case
+//! meant for it has to fail. The same case lets the text pass as it is.
+
+mod cases;
+mod scripts;
+mod server;
+mod short_ways;
+mod store;
+#[path = "../../../src/scripts/text.rs"]
+mod text;
+
+use conformance_tests::{
+    broken::{Broken, every_marker_is_tried, try_all},
+    kit::Change::{LeaveOut, Replace},
+};
+
+const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts")];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_misses_its_guards() {
+    try_all(FOLDERS, store::VARIANTS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_scripts_miss_their_guards() {
+    try_all(FOLDERS, scripts::VARIANTS).await;
+}
+
+#[test]
+fn each_guard_is_left_out_once() {
+    let mut names = Broken::names(store::VARIANTS);
+    names.extend(Broken::names(scripts::VARIANTS));
+    names.extend(short_ways::VARIANTS.iter().filter_map(|change| match *change {
+        LeaveOut(name) | Replace(name, _) => Some(name),
+        _ => None,
+    }));
+    every_marker_is_tried(FOLDERS, &names);
+}

@@ -1,0 +1,255 @@
+//! Guards that show best in the scripts themselves: the client, or another way, mostly makes up for them. Those of
+//! the short ways and of batches are with `short_ways`.
+
+use conformance_tests::{
+    broken::Broken,
+    kit::Change::{LeaveOut, Replace},
+};
+
+use super::{
+    cases::{
+        a_buried_owner, a_changed_longest_lease, a_clean_up_by_another, a_clean_up_of_what_is_kept,
+        a_client_that_was_told_long_ago, a_clock_that_went_back, a_failover_unheard_of,
+        a_floor_far_ahead, a_held_lock, a_late_request, a_lease_above_the_longest,
+        a_longer_longest_lease, a_lower_token, a_quarantine, a_quarantine_that_is_turned_on,
+        a_raise_by_another, a_raise_far_ahead, a_raise_of_what_is_kept, a_release_by_another,
+        a_renewal_above_the_longest_lease, a_renewal_in_another_version, a_renewal_of_what_is_gone,
+        a_renewal_of_what_is_kept, a_renewal_with_a_shorter_lease, a_repeat,
+        a_repeat_above_the_longest_lease, a_repeat_after_a_release_that_keeps,
+        a_repeat_in_another_version, a_repeat_with_a_shorter_lease, a_token_above_the_floor,
+        an_init_in_another_version, another_replication, another_run, another_version,
+        other_settings, the_token_after_a_raise, tokens_that_are_set_back, without_memory,
+    },
+    server::{Server, Way},
+};
+
+pub(super) const VARIANTS: &[Broken<Server>] = &[
+    Broken {
+        what: "S6: the long way refuses a late request",
+        changes: &[LeaveOut("late")],
+        case: |server| Box::pin(a_late_request(server, Way::Long)),
+    },
+    Broken {
+        what: "S6: a release takes no late request along",
+        changes: &[LeaveOut("next_late")],
+        case: |server| Box::pin(a_late_request(server, Way::Next)),
+    },
+    Broken {
+        what: "S6: the long way looks for a tombstone",
+        changes: &[LeaveOut("tombstone")],
+        case: |server| Box::pin(a_buried_owner(server, Way::Long)),
+    },
+    Broken {
+        what: "S6: a release looks for the tombstone of the next",
+        changes: &[Replace("next_tombstone", "if next_ ~= '' then")],
+        case: |server| Box::pin(a_buried_owner(server, Way::Next)),
+    },
+    Broken {
+        what: "S6: a repeat is the same grant",
+        changes: &[Replace("repeat", "if false then")],
+        case: |server| Box::pin(a_repeat(server)),
+    },
+    Broken {
+        what: "S1: a client that finds another run begins a quarantine",
+        changes: &[Replace("new_epoch", "from = 0")],
+        case: |server| Box::pin(another_run(server, Way::Long)),
+    },
+    Broken {
+        what: "S1: the long way compares the replication id",
+        changes: &[Replace("known", "local known = last_run == run")],
+        case: |server| Box::pin(another_replication(server, Way::Long)),
+    },
+    Broken {
+        what: "S1: the long way waits for the quarantine",
+        changes: &[Replace("quarantine", "if false then")],
+        case: |server| Box::pin(a_quarantine(server, Way::Long)),
+    },
+    Broken {
+        what: "S1: the long way compares the settings",
+        changes: &[LeaveOut("settings")],
+        case: |server| Box::pin(other_settings(server, Way::Long)),
+    },
+    Broken {
+        what: "S1: the long way leaves records of another version alone",
+        changes: &[LeaveOut("version")],
+        case: |server| Box::pin(another_version(server, Way::Long)),
+    },
+    Broken {
+        what: "S1: a repeat leaves records of another version alone",
+        changes: &[LeaveOut("repeat_version")],
+        case: |server| Box::pin(a_repeat_in_another_version(server)),
+    },
+    Broken {
+        what: "S1: a repeated release lengthens no record of another version",
+        changes: &[LeaveOut("next_version")],
+        case: |server| Box::pin(another_version(server, Way::Again)),
+    },
+    Broken {
+        what: "S1: no record of another version is renewed",
+        changes: &[LeaveOut("renew_version")],
+        case: |server| Box::pin(a_renewal_in_another_version(server)),
+    },
+    Broken {
+        what: "S1: init changes no records of another version",
+        changes: &[LeaveOut("init_version")],
+        case: |server| Box::pin(an_init_in_another_version(server)),
+    },
+    Broken {
+        what: "S1: a changed longest lease is waited out",
+        changes: &[Replace("init_longest", "elseif false then")],
+        case: |server| Box::pin(a_changed_longest_lease(server)),
+    },
+    Broken {
+        what: "S1: where the old longest lease was longer, that is waited out",
+        changes: &[Replace("init_old_longest", "span = 0")],
+        case: |server| Box::pin(a_changed_longest_lease(server)),
+    },
+    Broken {
+        what: "S1: where the new one is longer, that is",
+        changes: &[Replace("init_old_longest", "lease = tonumber(old_longest)")],
+        case: |server| Box::pin(a_longer_longest_lease(server)),
+    },
+    Broken {
+        what: "S1: a quarantine that is turned on is a whole one",
+        changes: &[Replace("init_quarantine", "elseif false then")],
+        case: |server| Box::pin(a_quarantine_that_is_turned_on(server)),
+    },
+    Broken {
+        what: "S1: tokens that are set back wait for a quarantine",
+        changes: &[Replace("init_tokens", "if false then")],
+        case: |server| Box::pin(tokens_that_are_set_back(server)),
+    },
+    Broken {
+        what: "S1: a repeat keeps the longest lease of now",
+        changes: &[LeaveOut("repeat_lease")],
+        case: |server| Box::pin(a_repeat_above_the_longest_lease(server)),
+    },
+    Broken {
+        what: "S1: a renewal keeps the longest lease of now",
+        changes: &[LeaveOut("renew_longest")],
+        case: |server| Box::pin(a_renewal_above_the_longest_lease(server)),
+    },
+    Broken {
+        what: "S1: a client that was told long ago writes no record",
+        changes: &[LeaveOut("stale")],
+        case: |server| Box::pin(a_client_that_was_told_long_ago(server)),
+    },
+    Broken {
+        what: "S1: where a replica may be promoted, the long way asks who the server is",
+        changes: &[LeaveOut("failover")],
+        case: |server| Box::pin(a_failover_unheard_of(server, Way::Long)),
+    },
+    Broken {
+        what: "S1: the long way keeps the longest lease",
+        changes: &[LeaveOut("lease")],
+        case: |server| Box::pin(a_lease_above_the_longest(server, Way::Long)),
+    },
+    Broken {
+        what: "S1: a release keeps the longest lease for the next",
+        changes: &[LeaveOut("next_lease")],
+        case: |server| Box::pin(a_lease_above_the_longest(server, Way::Next)),
+    },
+    Broken {
+        what: "L2: a handover needs no memory",
+        changes: &[Replace(
+            "handover_memory",
+            "if redis.call('HSET', KEYS[4], next_, place) == 1 then",
+        )],
+        case: |server| Box::pin(without_memory(server)),
+    },
+    Broken {
+        what: "S2: the long way keeps the limit of a floor",
+        changes: &[LeaveOut("floor")],
+        case: |server| Box::pin(a_floor_far_ahead(server, Way::Long)),
+    },
+    Broken {
+        what: "S2: a release keeps the limit of a floor for the next",
+        changes: &[LeaveOut("next_floor")],
+        case: |server| Box::pin(a_floor_far_ahead(server, Way::Next)),
+    },
+    Broken {
+        what: "S2: a raise keeps the same limit",
+        changes: &[LeaveOut("raise_limit")],
+        case: |server| Box::pin(a_raise_far_ahead(server)),
+    },
+    Broken {
+        what: "S1: the long way takes only what is free",
+        changes: &[Replace("held", "local record = false")],
+        case: |server| Box::pin(a_held_lock(server, Way::Long)),
+    },
+    Broken {
+        what: "S2: the long way remembers its token",
+        changes: &[LeaveOut("mark")],
+        case: |server| Box::pin(a_clock_that_went_back(server, Way::Long, Way::Short)),
+    },
+    Broken {
+        what: "S2: the long way goes above the floor",
+        changes: &[Replace("mint", "local token = math.max(now, mark + 1)")],
+        case: |server| Box::pin(a_token_above_the_floor(server, Way::Long)),
+    },
+    Broken {
+        what: "S2: a handover goes above the floor of the place",
+        changes: &[Replace("place_floor", "local token = mint(now, mark, 0)")],
+        case: |server| Box::pin(a_token_above_the_floor(server, Way::Next)),
+    },
+    Broken {
+        what: "S2: a raise lifts the watermark",
+        changes: &[LeaveOut("raise_mark")],
+        case: |server| Box::pin(the_token_after_a_raise(server)),
+    },
+    Broken {
+        what: "S2: a token is only raised",
+        changes: &[Replace("raise_only", "if true then")],
+        case: |server| Box::pin(a_lower_token(server)),
+    },
+    Broken {
+        what: "S3: a repeat shortens no lease",
+        changes: &[Replace("repeat_shorter", "redis.call('PEXPIRE', KEYS[2], lease)")],
+        case: |server| Box::pin(a_repeat_with_a_shorter_lease(server)),
+    },
+    Broken {
+        what: "S3: a renewal shortens no lease",
+        changes: &[Replace("renew_shorter", "redis.call('PEXPIRE', KEYS[at], lease)")],
+        case: |server| Box::pin(a_renewal_with_a_shorter_lease(server)),
+    },
+    Broken {
+        what: "S4: only the owner releases",
+        changes: &[Replace("release_owner", "mine = 1")],
+        case: |server| Box::pin(a_release_by_another(server)),
+    },
+    Broken {
+        what: "S4: a clean-up frees only its owner's",
+        changes: &[LeaveOut("abandon_owner")],
+        case: |server| Box::pin(a_clean_up_by_another(server)),
+    },
+    Broken {
+        what: "S4: a clean-up leaves what is kept",
+        changes: &[LeaveOut("abandon_kept")],
+        case: |server| Box::pin(a_clean_up_of_what_is_kept(server)),
+    },
+    Broken {
+        what: "S4: only the owner raises",
+        changes: &[LeaveOut("raise_owner")],
+        case: |server| Box::pin(a_raise_by_another(server)),
+    },
+    Broken {
+        what: "S5: what is gone is not renewed",
+        changes: &[Replace("renew_gone", "local answer = 1")],
+        case: |server| Box::pin(a_renewal_of_what_is_gone(server)),
+    },
+    Broken {
+        what: "S5: what was released and is kept is not renewed",
+        changes: &[Replace("renew_kept", "elseif state then")],
+        case: |server| Box::pin(a_renewal_of_what_is_kept(server)),
+    },
+    Broken {
+        what: "S5: what was released and is kept is not raised",
+        changes: &[LeaveOut("raise_kept")],
+        case: |server| Box::pin(a_raise_of_what_is_kept(server)),
+    },
+    Broken {
+        what: "S5: what was released and is kept is not held again by a repeat",
+        changes: &[Replace("repeat_kept", "else")],
+        case: |server| Box::pin(a_repeat_after_a_release_that_keeps(server)),
+    },
+];

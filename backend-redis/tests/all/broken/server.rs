@@ -1,0 +1,248 @@
+//! Redis as its scripts are sent to it.
+
+use std::{
+    ops::{Deref, DerefMut},
+    sync::LazyLock,
+};
+
+use conformance_tests::{
+    broken::{
+        Setup, Verdict,
+        redis::{LONGEST, Raw, SECOND, evaluating, owner, parts, text},
+    },
+    kit::Change,
+};
+use redis::Value;
+
+use super::text::whole;
+
+macro_rules! script {
+    ($name:literal) => {
+        LazyLock::new(|| {
+            whole(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts/", $name, ".lua")))
+        })
+    };
+}
+
+/// The texts of the scripts, as the server gets them.
+pub(super) static ACQUIRE: LazyLock<String> = script!("acquire");
+pub(super) static RELEASE: LazyLock<String> = script!("release");
+pub(super) static BATCH: LazyLock<String> = script!("batch");
+static ABANDON: LazyLock<String> = script!("abandon");
+static RAISE: LazyLock<String> = script!("raise");
+static INIT: LazyLock<String> = script!("init");
+static RENEW: LazyLock<String> = script!("renew");
+
+/// The ways on which the server may give a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The short way of `acquire.lua`.
+    Short,
+    /// The long way, since a queue was in the way.
+    Long,
+    /// Behind the release of the same process, with a queue in the way.
+    Next,
+    /// Behind a release that is repeated: the first try has given it the lock.
+    Again,
+}
+
+/// An attempt; times are of the server's clock, in microseconds.
+#[derive(Clone)]
+pub(super) struct Attempt {
+    pub(super) owner: &'static str,
+    pub(super) lease: u64,
+    pub(super) floor: u64,
+    /// From when on it is late.
+    pub(super) late: u64,
+}
+
+pub(super) struct Server {
+    raw: Raw,
+    /// Whether a replica may be promoted, so that nobody's word is taken for who the server is.
+    pub(super) replicated: bool,
+    /// Whether it has no memory left when a release comes.
+    pub(super) short_of_memory: bool,
+}
+
+impl Deref for Server {
+    type Target = Raw;
+
+    fn deref(&self) -> &Raw {
+        &self.raw
+    }
+}
+
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut Raw {
+        &mut self.raw
+    }
+}
+
+#[async_trait::async_trait]
+impl Setup for Server {
+    async fn start(changes: &[Change<'_>]) -> Self {
+        let raw = Raw::start("leasehold:{0}:", changes).await;
+        Self { raw, replicated: false, short_of_memory: false }
+    }
+
+    fn altered(&self) -> u64 {
+        self.proxy.counters().altered
+    }
+}
+
+impl Server {
+    /// An attempt that nothing can be said against.
+    pub(super) async fn attempt(&mut self, owner: &'static str) -> Attempt {
+        let late = self.now().await + 60 * SECOND;
+        Attempt { owner, lease: 20_000, floor: 0, late }
+    }
+
+    /// Enters an owner whose place is no more.
+    pub(super) async fn queue(&mut self, letter: &str) {
+        let queue = self.key("queue", "a");
+        self.say(&["RPUSH", &queue, &owner(letter)]).await;
+    }
+
+    /// Enters an owner that waits.
+    pub(super) async fn place(&mut self, letter: &str) {
+        let until = self.now().await + 2 * SECOND;
+        let places = self.key("places", "a");
+        let place = format!("{until} 20000 0 channel label");
+        self.say(&["HSET", &places, &owner(letter), &place]).await;
+        self.queue(letter).await;
+    }
+
+    /// The token, if it is granted, and what is said otherwise.
+    pub(super) async fn ask(&mut self, way: Way, attempt: &Attempt) -> Result<u64, String> {
+        if way != Way::Short {
+            self.queue("f").await;
+        }
+        let Attempt { owner: letter, lease, floor, late } = *attempt;
+        let [lease, floor, late] = [lease, floor, late].map(|number| number.to_string());
+        let (asker, label, channel) = (owner(letter), "label".to_owned(), "channel".to_owned());
+        let margin = if self.replicated { "0" } else { "" };
+        let packed = format!("{} {margin}", self.in_epoch().join(" ")).trim_end().to_owned();
+        let [epoch, lock, queue, places, tombstone] = self.keys(letter);
+        let answer = match way {
+            Way::Short | Way::Long => {
+                let keys = [epoch, lock, queue, places, tombstone];
+                let arguments = [packed, late, asker, lease, label, floor];
+                self.eval(&ACQUIRE, &keys, &arguments).await
+            }
+            Way::Next | Way::Again => {
+                self.hold(if way == Way::Next { "e" } else { letter }).await;
+                let keys = [epoch, lock, queue, places, tombstone];
+                let (holder, keep) = (owner("e"), String::new());
+                let arguments = [packed, late, holder, keep, asker, lease, label, floor, channel];
+                if self.short_of_memory {
+                    self.say(&["CONFIG", "SET", "maxmemory", "1"]).await;
+                }
+                let release = evaluating(&RELEASE, &keys, &arguments);
+                let answer = self.link.send_packed_command(&release).await;
+                answer.and_then(Value::extract_error).map_err(|error| error.to_string())?
+            }
+        };
+        told(answer)
+    }
+
+    /// Makes an owner the holder.
+    pub(super) async fn hold(&mut self, letter: &str) {
+        let lock = self.key("lock", "a");
+        let record = format!("{} 1 0 label", owner(letter));
+        self.say(&["SET", &lock, &record, "PX", "20000"]).await;
+    }
+
+    /// Takes the lock, which is free.
+    pub(super) async fn taken(&mut self, owner: &'static str) -> Result<u64, String> {
+        let attempt = self.attempt(owner).await;
+        self.ask(Way::Short, &attempt).await
+    }
+
+    /// Gives back; with `keep`, for a last while of so many ms.
+    pub(super) async fn free(&mut self, letter: &str, keep: &str) -> bool {
+        let keys = self.keys(letter);
+        let late = (self.now().await + 60 * SECOND).to_string();
+        let mut arguments = vec![self.in_epoch().join(" "), late, owner(letter)];
+        if !keep.is_empty() {
+            arguments.extend([keep, "", "", "", "", ""].map(str::to_owned));
+        }
+        text(&self.eval(&RELEASE, &keys, &arguments).await) == "1"
+    }
+
+    /// Makes sure that an owner has nothing.
+    pub(super) async fn bury(&mut self, letter: &str) {
+        self.plain(&ABANDON, letter, &[]).await;
+    }
+
+    /// Raises a token; says what became of it.
+    pub(super) async fn raise(&mut self, letter: &str, token: u64) -> String {
+        let answer = self.plain(&RAISE, letter, &[&token.to_string()]).await;
+        text(&parts(answer)[0])
+    }
+
+    async fn plain(&mut self, script: &str, letter: &str, own: &[&str]) -> Value {
+        let mut arguments = self.in_epoch();
+        arguments.push(owner(letter));
+        arguments.extend(own.iter().map(|word| (*word).to_owned()));
+        arguments.extend([u64::MAX.to_string(), String::new()]);
+        let keys = self.keys(letter);
+        self.eval(script, &keys, &arguments).await
+    }
+
+    /// Changes the longest lease; says in how long it grants again.
+    pub(super) async fn set_longest(&mut self, micros: u64) -> u64 {
+        self.set_up("0", &micros.to_string(), "").await
+    }
+
+    /// The same for all that `init.lua` sets; `u64::MAX` where it is refused.
+    pub(super) async fn set_up(&mut self, how: &str, longest: &str, quarantine: &str) -> u64 {
+        let mut arguments = self.in_epoch();
+        arguments.extend([how, longest, quarantine].map(str::to_owned));
+        arguments.extend([u64::MAX.to_string(), String::new()]);
+        let keys = [self.epoch()];
+        let answer = parts(self.eval(&INIT, &keys, &arguments).await);
+        if text(&answer[0]) == "version" {
+            return u64::MAX;
+        }
+        assert!(longest.is_empty() || text(&answer[1]) == longest, "{answer:?}");
+        assert_eq!(text(&answer[2]), "on");
+        text(&answer[3]).parse().unwrap()
+    }
+
+    /// 1 renewed, 2 somebody else's, 0 gone; -1 refused.
+    pub(super) async fn renew(&mut self, letter: &str, lease: u64) -> i64 {
+        let keys = [self.key("lock", "a"), self.epoch()];
+        let answer = self.eval(&RENEW, &keys, &[owner(letter), lease.to_string()]).await;
+        text(&parts(answer)[0]).parse().unwrap_or(-1)
+    }
+}
+
+/// What a script that may grant says.
+fn told(answer: Value) -> Result<u64, String> {
+    match answer {
+        // Who has the lock now, if it is more than a number.
+        Value::BulkString(_) => text(&answer).parse().map_err(|_| text(&answer)),
+        // A release that granted nothing.
+        Value::Int(number) if number < 2 => Err(number.to_string()),
+        Value::Int(number) => Ok(number as u64),
+        Value::Array(mut said) => match &said[0] {
+            Value::BulkString(word) if word == b"granted" => Ok(text(&said[1]).parse().unwrap()),
+            // Of a release, and what is said to the next besides.
+            Value::Int(_) if said.len() > 1 => told(said.remove(1)),
+            Value::Int(_) => told(said.remove(0)),
+            word => Err(text(word)),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn above(token: u64, least: u64) -> Verdict {
+    match token > least {
+        true => Ok(()),
+        false => Err(format!("token {token} came after {least}")),
+    }
+}
+
+pub(super) fn far_ahead(now: u64) -> u64 {
+    now + 2 * LONGEST
+}

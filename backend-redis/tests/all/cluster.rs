@@ -1,0 +1,262 @@
+//! A Redis Cluster whose masters die. Each test asserts that its fault happened.
+
+use std::time::{Duration, Instant};
+
+use conformance_tests::{
+    history::{ALL_RULES, Recorder, Rule, assert_clean, check},
+    kit::{RedisCluster, RedisOptions, Server as _, wait::until},
+};
+use lock_core::{
+    Env as _, ErrorKind, FencingToken, LockClient, ReleaseOptions, ReleaseOutcome, Renewal, Signal,
+    SystemEnv,
+};
+
+use crate::support::{
+    belief::hold,
+    calls,
+    clusters::{BUCKET, cluster, deafen_replica, fail_over, owner, queued, taken_over, url},
+    connect, first_use, granted, name, quarantined, renewed, request,
+};
+
+const SOON: Duration = Duration::from_secs(60);
+const LEASE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder_also_where_its_slot_moved()
+ {
+    let options = "longest_lease=3s";
+    let mut cluster = cluster(1, options).await;
+    let (slot, old) = owner(&cluster, 0).await;
+    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(3));
+    let first = LockClient::new(connect(&url(&cluster, options)).await);
+    let other = connect(&url(&cluster, options)).await;
+    assert!(other.guarantees().exclusion.holds(), "{:?}", other.guarantees());
+    deafen_replica(&cluster, old).await;
+    let holder = hold(&recorder, &first, lease).await;
+    let token = holder.token;
+    let killed = Instant::now();
+    fail_over(&mut cluster, old).await;
+    let promoted = killed.elapsed();
+    let kept = cluster.nodes()[old + 3].cli(&["EXISTS", &format!("{BUCKET}lock:a")]).await.unwrap();
+    assert_eq!(kept, "0", "the last write was not lost");
+    // Before anybody has asked there, its bucket goes on to a third node.
+    let to = (old + 1) % 3;
+    cluster.wait_whole().await.unwrap();
+    cluster.move_slot(slot, to).await.unwrap();
+    let told = quarantined(&*other).await;
+    assert!(told.remaining > Duration::from_secs(3), "{told:?}");
+    let next = hold(&recorder, &LockClient::new(other), lease).await;
+    println!("promoted after {promoted:?}, first grant after {:?}", killed.elapsed());
+    assert!(next.token > token);
+    holder.lost().await;
+    next.end().await;
+    assert_clean(&recorder.history(), ALL_RULES);
+}
+
+#[tokio::test]
+async fn with_the_quarantine_off_a_failover_gives_a_second_holder_a_larger_token() {
+    let options = "quarantine=off&longest_lease=2m";
+    let mut cluster = cluster(1, options).await;
+    let (_, old) = owner(&cluster, 0).await;
+    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(120));
+    let first = LockClient::new(connect(&url(&cluster, options)).await);
+    let second = LockClient::new(connect(&url(&cluster, options)).await);
+    assert!(!first.guarantees().exclusion.holds(), "a promise that cannot be kept");
+    deafen_replica(&cluster, old).await;
+    let holder = hold(&recorder, &first, lease).await;
+    let token = holder.token;
+    fail_over(&mut cluster, old).await;
+    let next = hold(&recorder, &second, lease).await;
+    assert!(next.token > token);
+    next.end().await;
+    holder.end().await;
+    let found = check(&recorder.history(), ALL_RULES);
+    assert!(found.iter().any(|violation| violation.rule == Rule::Exclusion), "{found:?}");
+    assert!(found.iter().all(|violation| violation.rule == Rule::Exclusion), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_master_that_hung_and_was_replaced_gives_nothing_away_when_it_goes_on() {
+    let options = "longest_lease=3s&timeout=1s";
+    let cluster = cluster(1, options).await;
+    let (_, old) = owner(&cluster, 0).await;
+    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(3));
+    let first = LockClient::new(connect(&url(&cluster, options)).await);
+    let second = LockClient::new(connect(&url(&cluster, options)).await);
+    let holder = hold(&recorder, &first, lease).await;
+    let token = holder.token;
+    cluster.nodes()[old].pause().unwrap();
+    taken_over(&cluster, old).await;
+    let waiting = {
+        let recorder = recorder.clone();
+        tokio::spawn(async move { hold(&recorder, &second, lease).await })
+    };
+    cluster.nodes()[old].resume().unwrap();
+    until("the old master to follow", SOON, || async {
+        Ok((cluster.nodes()[old].info("role").await? == "slave").then_some(()))
+    })
+    .await
+    .unwrap();
+    holder.end().await;
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    assert!(next.token > token);
+    next.end().await;
+    assert_clean(&recorder.history(), ALL_RULES);
+}
+
+/// What the margin of the quarantine rests on: a master that hears of no other one stops writing.
+#[tokio::test]
+async fn an_isolated_master_stops_within_the_margin() {
+    let cluster = cluster(0, "").await;
+    let (_, at) = owner(&cluster, 0).await;
+    let store = connect(&url(&cluster, "")).await;
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    for (other, node) in cluster.nodes().iter().enumerate() {
+        if other != at {
+            node.pause().unwrap();
+        }
+    }
+    let began = Instant::now();
+    let mut last = began;
+    let refused = async {
+        loop {
+            let sent = Instant::now();
+            match store.renew(&[&grant], SystemEnv.now()).await.pop().unwrap() {
+                Renewal::Renewed { .. } => last = sent,
+                Renewal::Unknown(error) => return error,
+                other => panic!("{other:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let error = tokio::time::timeout(SOON, refused).await.unwrap();
+    assert!(error.to_string().contains("cannot answer now"), "{error}");
+    println!("the last renewal was accepted {:?} after the others fell silent", last - began);
+    // Twice the node timeout, and what else the margin has.
+    assert!(last - began < Duration::from_secs(7), "{:?}", last - began);
+    assert!(last > began, "nothing was renewed at all");
+    for node in cluster.nodes() {
+        node.resume().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn pushes_go_to_sharded_channels_and_a_listing_finds_every_bucket() {
+    let cluster = cluster(0, "").await;
+    let store = connect(&url(&cluster, "")).await;
+    let names = 200;
+    for number in 0..names {
+        granted(&*store, &request(&format!("job {number}"), LEASE)).await;
+    }
+    let (mut found, mut cursor, mut pages) = (std::collections::BTreeSet::new(), None, 0);
+    loop {
+        let page = store.list(cursor).await.unwrap();
+        found.extend(page.locks.into_iter().map(|state| state.name));
+        pages += 1;
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!((found.len(), pages), (names, 64));
+    for node in cluster.nodes() {
+        assert_ne!(node.cli(&["DBSIZE"]).await.unwrap(), "0", "a node has no bucket");
+    }
+
+    let (_, at) = owner(&cluster, 0).await;
+    let holder = LockClient::new(store);
+    let guard = holder.lock(name("a")).acquire().await.unwrap();
+    let waiter = LockClient::new(connect(&url(&cluster, "")).await);
+    let waiting = tokio::spawn(async move { waiter.lock(name("a")).wait(SOON).acquire().await });
+    queued(&cluster.nodes()[at]).await;
+    guard.release().await.unwrap();
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    assert!(next.is_valid());
+    assert_eq!(calls(&cluster.nodes()[at], "spublish").await, 1);
+    assert_eq!(calls(&cluster.nodes()[at], "publish").await, 0);
+}
+
+/// The user of a cluster of the crate's documentation, as it stands there.
+fn documented_acl() -> String {
+    let source = include_str!("../../src/lib.rs");
+    let (_, part) = source.split_once("//! In a cluster:").unwrap();
+    let lines = part.lines().skip_while(|line| !line.starts_with("//! user NAME"));
+    let lines: Vec<_> = lines
+        .take_while(|line| !line.starts_with("//! ```"))
+        .map(|line| line.trim_start_matches("//!").trim())
+        .collect();
+    let text = lines.join(" ").replace("NAME", "app").replace("PASSWORD", "hunter2");
+    text.replace("PREFIX", "leasehold")
+}
+
+#[tokio::test]
+async fn the_documented_permissions_are_enough() {
+    let options = RedisOptions::new().line(documented_acl());
+    let cluster = RedisCluster::start(3, 0, options).await.unwrap();
+    let hosts: Vec<_> = cluster.endpoints().iter().map(ToString::to_string).collect();
+    let url = format!("redis+cluster://app:hunter2@{}", hosts.join(","));
+    let store = connect(&url).await;
+    crate::support::first_use(&*store).await;
+    assert!(store.guarantees().exclusion.holds(), "{:?}", store.guarantees());
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    let asked = request("a", LEASE);
+    let (mut turn, _) = crate::support::place(&*store, &asked).await;
+    renewed(&*store, &[&grant]).await;
+    store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
+    assert!(store.inspect(&grant.name).await.unwrap().is_some());
+    assert_eq!(store.list(Some("0".into())).await.unwrap().locks.len(), 1);
+    store.clock_difference_micros().await.unwrap();
+    // Many at once go in batches.
+    let many = (0..300).map(|number| {
+        let (store, asked) = (store.clone(), request(&format!("job {number}"), LEASE));
+        async move {
+            let grant = granted(&*store, &asked).await;
+            store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        }
+    });
+    futures_util::future::join_all(many).await;
+    store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    let signal = tokio::time::timeout(SOON, turn.next()).await.unwrap();
+    assert!(matches!(signal, Signal::Granted(_)), "{signal:?}");
+    assert_eq!(store.force_release(&asked.name).await.unwrap(), ReleaseOutcome::Released);
+    store.abandon(&asked).await.unwrap();
+    for node in cluster.nodes() {
+        assert_eq!(node.cli(&["ACL", "LOG"]).await.unwrap(), "", "something was refused");
+        assert_eq!(node.cli(&["ACL", "DRYRUN", "app", "ASKING"]).await.unwrap(), "OK");
+        let refused = node.cli(&["ACL", "DRYRUN", "app", "GET", "elsewhere"]).await.unwrap();
+        assert!(refused.contains("no permissions") || refused.contains("NOPERM"), "{refused}");
+    }
+}
+
+/// A third of all buckets are there; each alone would wait two time limits.
+#[tokio::test]
+async fn a_node_that_hangs_keeps_nobody_from_the_others() {
+    // Long, so that the others go on as if nothing had happened.
+    let options = RedisOptions::new().line("cluster-node-timeout 60000");
+    let cluster = RedisCluster::start(3, 0, options).await.unwrap();
+    first_use(&*connect(&url(&cluster, "")).await).await;
+    let (_, serving) = owner(&cluster, 0).await;
+    cluster.nodes()[(serving + 1) % 3].pause().unwrap();
+    let began = Instant::now();
+    let store = connect(&url(&cluster, "timeout=2s")).await;
+    let took = began.elapsed();
+    assert!(took > Duration::from_secs(2), "the node did not hang: {took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    granted(&*store, &request("a", LEASE)).await;
+}
+
+#[tokio::test]
+async fn what_is_no_cluster_or_one_node_of_it_is_told_apart() {
+    let cluster = cluster(0, "").await;
+    // Also the node that serves the bucket of a single server: other clients spread their names.
+    for node in cluster.endpoints() {
+        let error = backend_redis::connect(&format!("redis://{node}")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("redis+cluster://"), "{error}");
+    }
+    let single = crate::support::server().await;
+    let url = format!("redis+cluster://{}", single.address());
+    let error = backend_redis::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("no part of a cluster"), "{error}");
+}

@@ -1,0 +1,370 @@
+//! Faults on real servers. Each test asserts that its fault happened.
+
+use std::time::Duration;
+
+use backend_redis::{Fence, FenceError};
+use conformance_tests::kit::{Clock, Data, Mode, Proxy, RedisOptions, Server as _};
+use lock_core::{
+    Attempt, Env as _, FencingToken, LockClient, LossReason, ReleaseOptions, ReleaseOutcome,
+    Renewal, Signal, SystemEnv,
+};
+
+use crate::support::{
+    busy, calls, connect, first_use, granted, name, place, request, server, server_with, url,
+};
+
+const LEASE: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(20);
+
+async fn quarantined(store: &dyn lock_core::Backend) -> lock_core::Quarantined {
+    match store.try_acquire(&request("other", LEASE)).await.unwrap() {
+        Attempt::Quarantined(quarantined) => quarantined,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn an_empty_restart_while_held_admits_no_second_holder() {
+    let mut server = server().await;
+    let store = connect(&url(&server)).await;
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    let before = server.info("run_id").await.unwrap();
+    server.restart(Data::Lose).await.unwrap();
+    assert_ne!(server.info("run_id").await.unwrap(), before);
+
+    let other = connect(&url(&server)).await;
+    let told = quarantined(&*other).await;
+    assert!(told.remaining > LEASE && told.remaining <= Duration::from_secs(30), "{told:?}");
+    assert!(told.why.contains("lost"), "{told:?}");
+    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+    // The first try may find the broken connection.
+    let answer = match answer {
+        Some(Renewal::Unknown(_)) => store.renew(&[&grant], SystemEnv.now()).await.pop(),
+        other => other,
+    };
+    assert!(matches!(answer, Some(Renewal::Lost(LossReason::Gone))), "{answer:?}");
+    first_use(&*other).await;
+    assert!(granted(&*other, &request("a", LEASE)).await.token > grant.token);
+}
+
+#[tokio::test]
+async fn with_the_quarantine_off_there_is_a_second_holder_and_its_token_is_larger() {
+    let mut server = conformance_tests::kit::Redis::start(RedisOptions::new()).await.unwrap();
+    let url = format!("{}?quarantine=off", url(&server));
+    let first = connect(&url).await;
+    assert!(!first.guarantees().exclusion.holds(), "a promise that cannot be kept");
+    let grant = granted(&*first, &request("a", LEASE)).await;
+    let before = server.info("run_id").await.unwrap();
+    server.restart(Data::Lose).await.unwrap();
+    assert_ne!(server.info("run_id").await.unwrap(), before);
+    let second = granted(&*connect(&url).await, &request("a", LEASE)).await;
+    assert!(SystemEnv.now() < grant.from + grant.lease, "too slow to show anything");
+    assert!(second.token > grant.token);
+}
+
+#[tokio::test]
+async fn a_restart_with_data_is_a_quarantine_and_holders_go_on() {
+    let mut server = server_with(RedisOptions::new().aof().line("appendfsync always")).await;
+    let store = connect(&url(&server)).await;
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    server.restart(Data::Keep).await.unwrap();
+    let other = connect(&url(&server)).await;
+    assert!(quarantined(&*other).await.why.contains("restarted"));
+    let answer = other.renew(&[&grant], SystemEnv.now()).await.pop();
+    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_fence_is_as_durable_as_its_server() {
+    for data in [Data::Keep, Data::Lose] {
+        let mut server = server_with(RedisOptions::new().aof().line("appendfsync always")).await;
+        let [one, two] = [1, 2].map(|token| FencingToken::new(token).unwrap());
+        Fence::connect(&url(&server)).await.unwrap().set("data", "new", two).await.unwrap();
+        let before = server.info("run_id").await.unwrap();
+        server.restart(data).await.unwrap();
+        assert_ne!(server.info("run_id").await.unwrap(), before);
+        let fence = Fence::connect(&url(&server)).await.unwrap();
+        let late = fence.set("data", "late", one).await;
+        let kept = server.cli(&["GET", "data"]).await.unwrap();
+        match data {
+            Data::Keep => {
+                assert!(matches!(late, Err(FenceError::Stale(stale)) if stale.admitted == two));
+                assert_eq!(kept, "new");
+            }
+            // What its documentation warns of.
+            Data::Lose => assert_eq!((late.is_ok(), kept.as_str()), (true, "late")),
+        }
+    }
+}
+
+#[tokio::test]
+async fn flushall_while_held_is_a_quarantine() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    assert_eq!(server.cli(&["FLUSHALL"]).await.unwrap(), "OK");
+    assert!(quarantined(&*store).await.why.contains("lost"));
+    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+    assert!(matches!(answer, Some(Renewal::Lost(LossReason::Gone))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_paused_server_hides_no_loss_and_blocks_no_close() {
+    let server = server().await;
+    let client = LockClient::new(connect(&format!("{}?timeout=1s", url(&server))).await);
+    let guard =
+        client.lock(name("a")).lease(Duration::from_secs(2)).wait(SOON).acquire().await.unwrap();
+    server.pause().unwrap();
+    let reason = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    assert!(matches!(reason, LossReason::Unreachable | LossReason::Expired), "{reason:?}");
+    tokio::time::timeout(SOON, client.close()).await.unwrap();
+    server.resume().unwrap();
+}
+
+#[tokio::test]
+async fn many_callers_of_a_server_that_hangs_wait_together_and_not_in_turn() {
+    let server = server().await;
+    let store = connect(&format!("{}?timeout=1s", url(&server))).await;
+    server.pause().unwrap();
+    // The first find the old connection dead, the others make no new one.
+    for _ in 0..2 {
+        let began = std::time::Instant::now();
+        let all = (0..100).map(|_| {
+            let asked = request("a", LEASE);
+            let store = &store;
+            async move { store.try_acquire(&asked).await.is_err() }
+        });
+        assert!(futures_util::future::join_all(all).await.into_iter().all(|failed| failed));
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+    server.resume().unwrap();
+}
+
+#[tokio::test]
+async fn lost_replies_change_nothing_but_what_was_asked() {
+    let server = server().await;
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let direct = connect(&url(&server)).await;
+    let store = connect(&format!("redis://{}?timeout=500ms", proxy.address())).await;
+
+    // The scripts are known from here on.
+    let warm = granted(&*direct, &request("warm", LEASE)).await;
+    direct.renew(&[&warm], SystemEnv.now()).await;
+    direct.release(&warm, ReleaseOptions::default()).await.unwrap();
+
+    // Acquire: taken on the server, unknown to us; the repeat is the same grant.
+    let asked = request("a", LEASE);
+    proxy.set(Mode::HalfCut).await.unwrap();
+    let error = store.try_acquire(&asked).await.unwrap_err();
+    assert!(error.is_ambiguous(), "{error}");
+    assert!(proxy.counters().to_client.swallowed > 0, "no reply was lost");
+    let taken = direct.inspect(&asked.name).await.unwrap().unwrap();
+    proxy.set(Mode::Pass).await.unwrap();
+    let grant = granted(&*store, &asked).await;
+    assert_eq!(grant.token, taken.token);
+
+    // Renew: unknown, not lost.
+    let before = proxy.counters().to_client.swallowed;
+    proxy.set(Mode::HalfCut).await.unwrap();
+    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+    assert!(matches!(answer, Some(Renewal::Unknown(_))), "{answer:?}");
+    assert!(proxy.counters().to_client.swallowed > before);
+    proxy.set(Mode::Pass).await.unwrap();
+    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+
+    // Release: done, and a repeat is harmless.
+    let before = proxy.counters().to_client.swallowed;
+    proxy.set(Mode::HalfCut).await.unwrap();
+    let error = store.release(&grant, ReleaseOptions::default()).await.unwrap_err();
+    assert!(error.is_ambiguous(), "{error}");
+    assert!(proxy.counters().to_client.swallowed > before);
+    assert_eq!(direct.inspect(&asked.name).await.unwrap(), None);
+    proxy.set(Mode::Pass).await.unwrap();
+    let again = store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    assert_eq!(again.outcome, ReleaseOutcome::NotHeld);
+}
+
+#[tokio::test]
+async fn a_ghost_of_an_abandoned_attempt_takes_nothing() {
+    let server = server().await;
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let direct = connect(&url(&server)).await;
+    let store = connect(&format!("redis://{}?timeout=500ms", proxy.address())).await;
+    granted(&*store, &request("warm", LEASE)).await; // the script is known from here on
+    let asked = request("a", LEASE);
+    proxy.set(Mode::Hold).await.unwrap();
+    assert!(store.try_acquire(&asked).await.unwrap_err().is_ambiguous());
+    direct.abandon(&asked).await.unwrap();
+    let before = calls(&server, "evalsha").await;
+    proxy.set(Mode::Pass).await.unwrap();
+    let arrived = async {
+        while calls(&server, "evalsha").await == before {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, arrived).await.expect("the late request did not come");
+    assert_eq!(direct.inspect(&asked.name).await.unwrap(), None);
+}
+
+/// Tombstones live for a minute. What comes later than that finds its own deadline.
+#[tokio::test]
+async fn a_ghost_that_outlived_its_tombstone_takes_nothing() {
+    const LATE: Duration = Duration::from_secs(6);
+    for late in [true, false] {
+        let server = server().await;
+        let proxy = Proxy::start(server.address()).await.unwrap();
+        let direct = connect(&url(&server)).await;
+        let through = format!("redis://{}?timeout=1s&late_after=6s", proxy.address());
+        let store = connect(&through).await;
+        let holder = granted(&*direct, &request("held", LEASE)).await;
+        let warm: Vec<_> = (0..9).map(|number| request(&format!("warm {number}"), LEASE)).collect();
+        let warm = warm.iter().map(|request| store.try_acquire(request));
+        futures_util::future::join_all(warm).await; // the scripts are known from here on
+
+        // With one waiting already, the subscription is there.
+        let (_turn, _) = place(&*store, &request("held", LEASE)).await;
+
+        // One alone, others in a batch, and a place.
+        let asked: Vec<_> = (0..9).map(|number| request(&format!("job {number}"), LEASE)).collect();
+        let wants_place = request("held", LEASE);
+        proxy.set(Mode::Hold).await.unwrap();
+        let attempts = asked.iter().map(|request| store.try_acquire(request));
+        let attempts = futures_util::future::join_all(attempts);
+        let (attempts, place) = tokio::join!(attempts, store.enqueue(&wants_place));
+        assert!(attempts.iter().all(|answer| answer.as_ref().is_err_and(|e| e.is_ambiguous())));
+        assert!(place.unwrap_err().is_ambiguous());
+        for request in asked.iter().chain([&wants_place]) {
+            direct.abandon(request).await.unwrap();
+            let tombstone = format!("leasehold:{{0}}:gone:{}", request.owner);
+            // As if a minute had passed.
+            assert_eq!(server.cli(&["DEL", &tombstone]).await.unwrap(), "1");
+        }
+        if late {
+            tokio::time::sleep(LATE).await;
+        }
+        let before = calls(&server, "evalsha").await;
+        proxy.set(Mode::Pass).await.unwrap();
+        let arrived = async {
+            // The one alone, a batch, the place.
+            while calls(&server, "evalsha").await < before + 3 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(SOON, arrived).await.expect("the late requests did not come");
+        let mut taken = 0;
+        for request in &asked {
+            taken += usize::from(direct.inspect(&request.name).await.unwrap().is_some());
+        }
+        let waiting = direct.inspect(&holder.name).await.unwrap().unwrap().waiting;
+        if late {
+            assert_eq!((taken, waiting), (0, Some(1)));
+        } else {
+            // Before the deadline nothing but a tombstone stops them: the deadline did it.
+            assert_eq!((taken, waiting), (asked.len(), Some(2)), "no late request was tried");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_whose_subscription_is_killed_is_served() {
+    let server = server().await;
+    let holder = connect(&url(&server)).await;
+    let grant = granted(&*holder, &request("a", LEASE)).await;
+    let client = LockClient::new(connect(&url(&server)).await);
+    let waiting = {
+        let client = client.clone();
+        tokio::spawn(async move { client.lock(name("a")).wait(SOON).acquire().await })
+    };
+    queued(&*holder, 1).await;
+    let killed = server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
+    assert_eq!(killed, "1");
+    holder.release(&grant, ReleaseOptions::default()).await.unwrap();
+    let guard = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    assert!(guard.token() > grant.token);
+}
+
+/// Waits until that many places wait for `a`.
+async fn queued(store: &dyn lock_core::Backend, places: u64) {
+    let asking = async {
+        loop {
+            let state = store.inspect(&name("a")).await.unwrap();
+            if state.is_some_and(|state| state.waiting == Some(places)) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, asking).await.expect("nobody queued");
+}
+
+#[tokio::test]
+async fn script_flush_while_held_and_while_waiting_changes_nothing() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    let client = LockClient::new(connect(&url(&server)).await);
+    let waiting =
+        tokio::spawn(
+            async move { client.lock(name("a")).wait(SOON).acquire().await.unwrap().token() },
+        );
+    queued(&*store, 1).await;
+    let evals = calls(&server, "eval").await;
+    assert_eq!(server.cli(&["SCRIPT", "FLUSH"]).await.unwrap(), "OK");
+    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+    assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+    assert_eq!(server.cli(&["SCRIPT", "FLUSH"]).await.unwrap(), "OK");
+    store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    let token = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    assert!(token > grant.token);
+    assert!(calls(&server, "eval").await > evals, "the scripts were still there");
+}
+
+#[tokio::test]
+async fn an_old_push_read_after_the_claim_window_gives_nothing() {
+    let server = server().await;
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let direct = connect(&url(&server)).await;
+    let grant = granted(&*direct, &request("a", LEASE)).await;
+    let store = connect(&format!("redis://{}", proxy.address())).await;
+    let asked = request("a", LEASE);
+    let (mut turn, _) = place(&*store, &asked).await;
+    proxy.set(Mode::Hold).await.unwrap();
+    direct.release(&grant, ReleaseOptions::default()).await.unwrap();
+    let next = request("a", LEASE);
+    let taken = tokio::time::timeout(SOON, async {
+        loop {
+            match direct.try_acquire(&next).await.unwrap() {
+                Attempt::Granted(grant) => return grant,
+                Attempt::Busy(busy) => tokio::time::sleep(busy.retry_after).await,
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+    let taken = taken.await.unwrap();
+    proxy.set(Mode::Pass).await.unwrap();
+    let old = tokio::time::timeout(SOON, turn.next()).await.unwrap();
+    let Signal::Granted(old) = old else { panic!("no push: {old:?}") };
+    assert!(old.token > grant.token && old.token < taken.token);
+    let answer = store.renew(&[&old], SystemEnv.now()).await.pop();
+    assert!(matches!(answer, Some(Renewal::Lost(LossReason::TakenOver))), "{answer:?}");
+    assert_eq!(busy(&*store, &asked).await.token, taken.token);
+}
+
+#[tokio::test]
+async fn tokens_increase_over_steps_of_the_servers_clock() {
+    let clock = Clock::new().await.unwrap();
+    let server = server_with(RedisOptions::new().clock(&clock)).await;
+    let store = connect(&url(&server)).await;
+    let mut last = granted(&*store, &request("a", LEASE)).await;
+    for step in [-3600.0, 7200.0, -60.0] {
+        let before = store.clock_difference_micros().await.unwrap().unwrap();
+        clock.step(step).unwrap();
+        let after = store.clock_difference_micros().await.unwrap().unwrap();
+        assert!((after - before).abs() > 30_000_000, "the clock did not step: {before} {after}");
+        store.release(&last, ReleaseOptions::default()).await.unwrap();
+        let next = granted(&*store, &request("a", LEASE)).await;
+        assert!(next.token > last.token, "{step}");
+        last = next;
+    }
+}

@@ -1,0 +1,169 @@
+//! A server that is there, and not what the URL says.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use backend_redis::Fence;
+use conformance_tests::kit::{Proxy, Redis, RedisCluster, RedisOptions, Sentinels, Server as _};
+use lock_core::ErrorKind;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+
+use crate::support::{connect, server, url};
+
+const SOON: Duration = Duration::from_secs(60);
+
+async fn refused(url: &str, part: &str) {
+    let error = backend_redis::connect(url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error:?}");
+    assert!(error.to_string().contains(part), "{url}: {error}");
+}
+
+#[tokio::test]
+async fn a_server_without_such_a_database_is_told() {
+    let server = server().await;
+    refused(&format!("{}/16", url(&server)), "no database of this number").await;
+}
+
+#[tokio::test]
+async fn a_server_and_a_sentinel_are_told_apart() {
+    let server = server().await;
+    let url = format!("redis+sentinel://{}/main", server.address());
+    refused(&url, "no sentinel; use redis://").await;
+    let group = Sentinels::start(0, RedisOptions::new()).await.unwrap();
+    for sentinel in group.endpoints() {
+        refused(&format!("redis://{sentinel}"), "is a sentinel; use redis+sentinel://").await;
+    }
+}
+
+/// The server, whose answers name another version. `guide` is a sentinel that names the server, if it is not the
+/// server itself; the address to connect to is that of the last proxy.
+async fn of_version(server: &Redis, version: &str, guide: Option<SocketAddr>) -> Vec<Proxy> {
+    let mut proxies = vec![Proxy::start(server.address()).await.unwrap()];
+    let (port, other) = (server.address().port(), proxies[0].address().port());
+    let real = format!("redis_version:{}", server.info("redis_version").await.unwrap());
+    let told = format!("redis_version:{version}");
+    // As a table of slots tells the address, and as a sentinel does.
+    let slots = [format!(":{port}\r\n"), format!(":{other}\r\n")];
+    let named = [format!("$5\r\n{port}\r\n"), format!("$5\r\n{other}\r\n")];
+    let texts = [(&*real, &*told), (&slots[0], &slots[1]), (&named[0], &named[1])];
+    if let Some(guide) = guide {
+        proxies.push(Proxy::start(guide).await.unwrap());
+    }
+    for proxy in &proxies {
+        proxy.alter_answers(&texts).unwrap();
+    }
+    proxies
+}
+
+/// A script of an older one writes also with too few replicas in touch.
+#[tokio::test]
+async fn a_server_that_is_too_old_is_refused_on_every_connection_that_serves_locks() {
+    let cluster = RedisCluster::start(1, 0, RedisOptions::new()).await.unwrap();
+    let group = Sentinels::start(0, RedisOptions::new()).await.unwrap();
+    let (single, node, master) = (server().await, &cluster.nodes()[0], &group.servers()[0]);
+    let sentinel = group.endpoints()[0];
+    let ways = [
+        (&single, None, "redis", String::new()),
+        (node, None, "redis+cluster", String::new()),
+        (master, Some(sentinel), "redis+sentinel", format!("/{}", Sentinels::MASTER)),
+    ];
+    for (server, guide, scheme, master) in ways {
+        for (version, allowed) in [("6.2.14", false), ("6.9.9", false), ("7.0.0", true)] {
+            let proxies = of_version(server, version, guide).await;
+            let url = format!("{scheme}://{}{master}", proxies.last().unwrap().address());
+            if allowed {
+                connect(&url).await;
+            } else {
+                refused(&url, &format!("redis_version {version}; must be 7.0 or later")).await;
+                let error = Fence::connect(&url).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Config, "{error:?}");
+            }
+            assert!(proxies[0].counters().altered > 0, "{scheme}: no version was altered");
+        }
+    }
+}
+
+/// How a server that is not Redis answers: whether it lets the client log in first, what it begins with, and with
+/// what it goes on and on.
+struct Flood {
+    logs_in: bool,
+    begin: &'static str,
+    more: String,
+    pause: Duration,
+}
+
+const LONGEST_FLOOD: usize = 200 << 20;
+
+/// How much a client took of such an answer before it went.
+async fn flooded(listener: TcpListener, flood: Flood) -> usize {
+    let (mut client, _) = listener.accept().await.unwrap();
+    let mut asked = vec![0; 4096];
+    let mut hear = async |client: &mut TcpStream, word: &str| {
+        let read = client.read(&mut asked).await.unwrap();
+        assert!(String::from_utf8_lossy(&asked[..read]).contains(word), "no {word}");
+    };
+    hear(&mut client, "HELLO").await;
+    if flood.logs_in {
+        client.write_all(b"%1\r\n+proto\r\n:3\r\n").await.unwrap();
+        hear(&mut client, "INFO").await;
+    }
+    let times = if flood.pause.is_zero() { 100_000 / flood.more.len() } else { 1 };
+    let more = flood.more.repeat(times);
+    let mut sent = client.write(flood.begin.as_bytes()).await.unwrap();
+    while sent < LONGEST_FLOOD {
+        tokio::time::sleep(flood.pause).await;
+        if client.write_all(more.as_bytes()).await.is_err() {
+            break;
+        }
+        sent += more.len();
+    }
+    sent
+}
+
+/// How much it took, and what it said.
+async fn refused_by_a_client(limit: &str, flood: Flood) -> (usize, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}?timeout={limit}", listener.local_addr().unwrap());
+    let server = tokio::spawn(flooded(listener, flood));
+    let error = backend_redis::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    let taken = tokio::time::timeout(SOON, server).await.unwrap().unwrap();
+    (taken, format!("{error:?}"))
+}
+
+/// Both before it has the password and after; sockets keep a few megabytes by themselves.
+#[tokio::test]
+async fn an_answer_without_end_uses_up_no_memory() {
+    let pause = Duration::ZERO;
+    let long_part = format!("$10000\r\n{}\r\n", "x".repeat(10_000));
+    for (logs_in, most) in [(false, 16 << 20), (true, 100 << 20)] {
+        for (begin, more) in [
+            ("$900000000\r\n", "x"),
+            ("+", "x"),
+            ("*900000\r\n", &*long_part),
+            ("*900000000\r\n", "_\r\n"),
+            (">2\r\n+message\r\n$900000000\r\n", "x"),
+        ] {
+            let flood = Flood { logs_in, begin, more: more.to_owned(), pause };
+            let (taken, said) = refused_by_a_client("60s", flood).await;
+            assert!(taken < most, "{begin:?}: {taken} bytes, logged in: {logs_in}: {said}");
+            assert!(!said.contains("within 60s"), "{begin:?}: {said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_trickles_in_ends_with_the_time_limit() {
+    for logs_in in [false, true] {
+        let (begin, more, pause) = ("+", "x".to_owned(), Duration::from_millis(20));
+        let began = Instant::now();
+        let (_, said) = refused_by_a_client("1s", Flood { logs_in, begin, more, pause }).await;
+        assert!(said.contains("within 1s"), "{said}");
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    }
+}

@@ -1,0 +1,228 @@
+//! An old master that lives on with its clients, logins, and all clients coming back at once.
+
+use std::time::{Duration, Instant};
+
+use conformance_tests::{
+    history::{ALL_RULES, Recorder, Rule, assert_clean, check},
+    kit::{Mode, Proxy, RedisOptions, Sentinels, Server as _},
+};
+use lock_core::{Attempt, ErrorKind, LockClient, LossReason};
+use redis::aio::MultiplexedConnection;
+
+use crate::support::{
+    belief::hold,
+    connect, granted, name, request,
+    sentinels::{group, url, url_through},
+    talk::{said, talk_to},
+};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// Cuts a master off from its replicas and sentinels, but not from the clients that it has.
+async fn cut_off(group: &Sentinels, old: usize) -> MultiplexedConnection {
+    let mut inside = talk_to(group.servers()[old].address()).await;
+    // It hears on no address any more: what is connected stays, and nobody comes back.
+    said(&mut inside, &["CONFIG", "SET", "bind", ""]).await;
+    let clients = said(&mut inside, &["CLIENT", "LIST"]).await;
+    let servers = clients
+        .lines()
+        .filter(|line| line.contains("name=sentinel") || line.contains("flags=S"))
+        .map(|line| line.split(' ').next().unwrap().strip_prefix("id=").unwrap());
+    let mut killed = 0;
+    for id in servers {
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("ID").arg(id);
+        killed += kill.query_async::<u32>(&mut inside).await.unwrap();
+    }
+    // Each sentinel has two connections.
+    assert!(killed >= 2 + 3, "{clients}");
+    assert!(tokio::net::TcpStream::connect(group.servers()[old].address()).await.is_err());
+    inside
+}
+
+struct Partitioned {
+    recorder: Recorder,
+    loss: Option<LossReason>,
+}
+
+/// A holder on an old master that lives on in its partition, and another on the new one.
+async fn partition(master_options: RedisOptions, options: &str, promised: bool) -> Partitioned {
+    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(3));
+    let group = group(master_options, options).await;
+    let old = group.master().await.unwrap();
+    let mut proxies = Vec::new();
+    for sentinel in group.endpoints() {
+        proxies.push(Proxy::start(sentinel).await.unwrap());
+    }
+    let through: Vec<_> = proxies.iter().map(Proxy::address).collect();
+    // Its partition has no sentinel in it.
+    let inside = LockClient::new(connect(&url_through(&through, options)).await);
+    let outside = LockClient::new(connect(&url(&group, options)).await);
+    let told = outside.guarantees().exclusion.to_string();
+    assert_eq!(outside.guarantees().exclusion.holds(), promised, "{told}");
+    let part = if promised { "fewer than 1 replicas" } else { "set min-replicas-to-write" };
+    assert!(told.contains(part), "{told}");
+    let holder = hold(&recorder, &inside, lease).await;
+    for proxy in &proxies {
+        proxy.set(Mode::Cut).await.unwrap();
+    }
+    let mut old_master = cut_off(&group, old).await;
+    let cut = Instant::now();
+    group.failed_over(old).await.unwrap();
+    let promoted = cut.elapsed();
+    let next = hold(&recorder, &outside, lease).await;
+    println!("promoted after {promoted:?}, first grant after {:?}", cut.elapsed());
+    assert!(next.token > holder.token);
+    let role = said(&mut old_master, &["INFO", "replication"]).await;
+    assert!(role.contains("role:master"), "{role}");
+    // Both write down what they believe.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let loss = holder.end().await;
+    next.end().await;
+    Partitioned { recorder, loss }
+}
+
+#[tokio::test]
+async fn an_old_master_without_replicas_stops_before_the_new_one_grants() {
+    let options =
+        RedisOptions::new().line("min-replicas-to-write 1").line("min-replicas-max-lag 1");
+    let seen = partition(options, "longest_lease=3s", true).await;
+    assert_clean(&seen.recorder.history(), ALL_RULES);
+    assert!(seen.loss.is_some(), "the holder in the partition still believes");
+}
+
+#[tokio::test]
+async fn an_old_master_whose_replicas_acknowledge_nothing_keeps_no_holder() {
+    let seen = partition(RedisOptions::new(), "longest_lease=3s&wait_replicas=1", true).await;
+    assert_clean(&seen.recorder.history(), ALL_RULES);
+    assert!(seen.loss.is_some(), "the holder in the partition still believes");
+}
+
+#[tokio::test]
+async fn an_old_master_that_goes_on_writing_has_a_holder_of_its_own() {
+    let seen = partition(RedisOptions::new(), "longest_lease=3s", false).await;
+    assert_eq!(seen.loss, None, "the holder in the partition was told");
+    let found = check(&seen.recorder.history(), ALL_RULES);
+    assert!(found.iter().any(|violation| violation.rule == Rule::Exclusion), "{found:?}");
+}
+
+/// A client that still reaches an old master leaves it when the sentinels name another.
+#[tokio::test]
+async fn a_client_leaves_an_old_master_that_still_answers() {
+    let group = group(RedisOptions::new(), "").await;
+    let old = group.master().await.unwrap();
+    let store = connect(&url(&group, "")).await;
+    granted(&*store, &request("first", Duration::from_secs(1))).await;
+    let mut inside = cut_off(&group, old).await;
+    group.failed_over(old).await.unwrap();
+    conformance_tests::kit::wait::until("the client to leave the old master", SOON, || async {
+        let answer = store.try_acquire(&request("a", Duration::from_millis(100))).await;
+        Ok(matches!(answer, Ok(Attempt::Quarantined(_))).then_some(()))
+    })
+    .await
+    .unwrap();
+    let role = said(&mut inside, &["INFO", "replication"]).await;
+    assert!(role.contains("role:master"), "{role}");
+}
+
+#[tokio::test]
+async fn logins_of_sentinels_and_master_are_used_and_their_refusal_is_told() {
+    let app = "user app on >hunter2 resetchannels &leasehold:{0}:push:* ~leasehold:{0}:* -@all +hello \
+               +auth +select +ping +info +time +eval +evalsha +scan +subscribe +unsubscribe +publish \
+               +get +mget +set +del +exists +pttl +pexpire +hget +hmget +hset +hdel +llen +lpop +lpos +lrem \
+               +rpush +config|get";
+    let group = Sentinels::start(1, RedisOptions::new().line(app)).await.unwrap();
+    for sentinel in group.endpoints() {
+        let mut sentinel = talk_to(sentinel).await;
+        let watcher = "ACL SETUSER watcher on >hunter3 -@all +hello +auth \
+                       +sentinel|get-master-addr-by-name +sentinel|master";
+        said(&mut sentinel, &watcher.split_whitespace().collect::<Vec<_>>()).await;
+        said(&mut sentinel, &["ACL", "SETUSER", "default", "off"]).await;
+    }
+    let hosts: Vec<_> = group.endpoints().iter().map(ToString::to_string).collect();
+    let connect_as = |login: &str, sentinel: &str, master: &str| {
+        let hosts = hosts.join(",");
+        let url = format!("redis+sentinel://{login}@{hosts}/{master}?sentinel_user={sentinel}");
+        async move { backend_redis::connect(&url).await }
+    };
+    let (app, watcher) = ("app:hunter2", "watcher&sentinel_password=hunter3");
+    let store = connect_as(app, watcher, Sentinels::MASTER).await.unwrap();
+    crate::support::first_use(&*store).await;
+    granted(&*store, &request("a", Duration::from_secs(10))).await;
+    // Without CONFIG GET nobody knows for how long an old master goes on.
+    for server in group.servers() {
+        for (setting, value) in [("min-replicas-to-write", "1"), ("min-replicas-max-lag", "3")] {
+            assert_eq!(server.cli(&["CONFIG", "SET", setting, value]).await.unwrap(), "OK");
+        }
+    }
+    let told = |store: &dyn lock_core::Backend| store.guarantees().exclusion.to_string();
+    let seeing = connect_as(app, watcher, Sentinels::MASTER).await.unwrap();
+    assert!(told(&*seeing).contains("has stopped writing 8s after"), "{}", told(&*seeing));
+    for server in group.servers() {
+        server.cli(&["ACL", "SETUSER", "app", "-config|get"]).await.unwrap();
+    }
+    let blind = connect_as(app, watcher, Sentinels::MASTER).await.unwrap();
+    assert!(told(&*blind).contains("permit CONFIG GET"), "{}", told(&*blind));
+    for (login, sentinel, master, kind, part) in [
+        ("app:wrong", watcher, Sentinels::MASTER, ErrorKind::Auth, "refuses the user"),
+        (app, "watcher&sentinel_password=wrong", Sentinels::MASTER, ErrorKind::Auth, "refuses"),
+        (app, watcher, "other", ErrorKind::Config, "no master named \"other\""),
+    ] {
+        let error = connect_as(login, sentinel, master).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error:?}");
+        assert!(error.to_string().contains(part), "{error}");
+        assert!(!format!("{error:?}").contains("hunter"), "{error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_clients_come_back_at_once_and_lose_nothing() {
+    const CLIENTS: usize = 100;
+    let group = group(RedisOptions::new(), "").await;
+    let mut clients = Vec::new();
+    let mut held = Vec::new();
+    for number in 0..CLIENTS {
+        let client = LockClient::new(connect(&url(&group, "")).await);
+        let own = client.lock(name(&format!("own {number}"))).lease(SOON / 3);
+        held.push(own.acquire().await.unwrap());
+        clients.push(client);
+    }
+    let first = clients[0].lock(name("a")).acquire().await.unwrap();
+    let waiting: Vec<_> = clients
+        .iter()
+        .map(|client| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let guard = client.lock(name("a")).wait(SOON).acquire().await.unwrap();
+                guard.release().await.unwrap();
+            })
+        })
+        .collect();
+    let master = &group.servers()[group.master().await.unwrap()];
+    let waiters = (CLIENTS - 1).to_string();
+    let queued = conformance_tests::kit::wait::until("all to wait", SOON, || async {
+        let length = master.cli(&["LLEN", "leasehold:{0}:queue:a"]).await?;
+        // The holder's own process waits in a place, too.
+        Ok((length == waiters || length == CLIENTS.to_string()).then_some(()))
+    });
+    queued.await.unwrap();
+    let connected = |text: String| text.parse::<u64>().unwrap();
+    let before = connected(master.info("total_connections_received").await.unwrap());
+    let killed = master.cli(&["CLIENT", "KILL", "TYPE", "normal"]).await.unwrap();
+    let subscribed = master.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
+    let began = Instant::now();
+    let killed = connected(killed) + connected(subscribed);
+    assert!(killed >= CLIENTS as u64, "{killed}");
+    first.release().await.unwrap();
+    for task in waiting {
+        tokio::time::timeout(SOON, task).await.unwrap().unwrap();
+    }
+    println!("{CLIENTS} clients cut off at once: all served after {:?}", began.elapsed());
+    let after = connected(master.info("total_connections_received").await.unwrap());
+    assert!(after - before >= CLIENTS as u64, "{before} {after}");
+    // Nothing was lost, and the next renewal finds each.
+    for guard in held {
+        assert!(guard.is_valid());
+        guard.release().await.unwrap();
+    }
+}

@@ -1,0 +1,162 @@
+//! What is changed on a server that runs shows in what is promised, with nobody asking; and what an operator
+//! changes while a lock is held admits no second holder.
+
+use std::{sync::Arc, time::Duration};
+
+use conformance_tests::kit::{Redis, RedisOptions, Server as _, wait::until};
+use lock_core::{
+    Attempt, Backend, Env as _, ErrorKind, Init, LockClient, Promise, ReleaseOptions,
+    ReleaseOutcome, Renewal, SystemEnv,
+};
+
+use crate::support::{changes, clusters, connect, granted, request, server, url};
+
+const LEASE: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
+
+async fn set(server: &Redis, option: &str, value: &str) {
+    assert_eq!(server.cli(&["CONFIG", "SET", option, value]).await.unwrap(), "OK");
+}
+
+/// Waits until what is said of exclusion has this text in it.
+async fn promised(store: &dyn Backend, part: &str) {
+    until(part, SOON, || async {
+        let said = match &store.guarantees().exclusion {
+            Promise::Holds { assuming } => format!("holds: {assuming:?}"),
+            Promise::Withheld { why } => format!("withheld: {why}"),
+        };
+        Ok(said.contains(part).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn what_limits_an_old_master_shows_when_it_is_changed() {
+    let options = RedisOptions::new().line("repl-diskless-sync-delay 0");
+    let master = Redis::start(options.clone()).await.unwrap();
+    let follow = format!("replicaof 127.0.0.1 {}", master.address().port());
+    let _replica = Redis::start(options.line(follow)).await.unwrap();
+    until("a replica", SOON, || async {
+        let known = master.cli(&["INFO", "replication"]).await?;
+        Ok(known.contains("state=online").then_some(()))
+    })
+    .await
+    .unwrap();
+    let store = connect(&url(&master)).await;
+    promised(&*store, "withheld: the server goes on writing without its replicas").await;
+    set(&master, "min-replicas-max-lag", "4").await;
+    set(&master, "min-replicas-to-write", "1").await;
+    promised(&*store, "it has stopped writing 9s after").await;
+    set(&master, "min-replicas-max-lag", "6").await;
+    promised(&*store, "it has stopped writing 11s after").await;
+    set(&master, "min-replicas-to-write", "0").await;
+    promised(&*store, "withheld: the server goes on writing without its replicas").await;
+}
+
+#[tokio::test]
+async fn a_policy_that_may_evict_shows_when_it_is_set() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    promised(&*store, "holds").await;
+    set(&server, "maxmemory-policy", "volatile-lru").await;
+    promised(&*store, "withheld: the server's maxmemory-policy is volatile-lru").await;
+    // Who allows it is not told anything better.
+    let allowing = connect(&format!("{}?allow_eviction=true", url(&server))).await;
+    assert!(!allowing.guarantees().exclusion.holds());
+    set(&server, "maxmemory-policy", "noeviction").await;
+    promised(&*store, "holds").await;
+    promised(&*allowing, "holds").await;
+}
+
+/// Whoever holds a lock then goes on, and whoever wants one is told why there is none.
+#[tokio::test]
+async fn nothing_is_granted_while_a_policy_may_evict() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    let client = LockClient::new(Arc::clone(&store));
+    let guard = client.lock("held").lease(LEASE).acquire().await.unwrap();
+    let waiter = tokio::spawn(client.lock("held").lease(LEASE).acquire());
+    let held = granted(&*store, &request("job", LEASE)).await;
+    set(&server, "maxmemory-policy", "volatile-lru").await;
+    promised(&*store, "withheld: the server's maxmemory-policy is volatile-lru").await;
+
+    let told = tokio::time::timeout(SOON, waiter).await.unwrap().unwrap().unwrap_err();
+    let next = request("job", LEASE);
+    let attempt = store.try_acquire(&request("other", LEASE)).await.unwrap_err();
+    for error in [told, attempt, store.enqueue(&next).await.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("maxmemory-policy is volatile-lru"), "{error}");
+    }
+    let answers = store.renew(&[&held], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+    let options = ReleaseOptions::new().with_next(&next);
+    let released = store.release(&held, options).await.unwrap();
+    assert_eq!(released.outcome, ReleaseOutcome::Released);
+    assert!(released.next.is_none(), "{released:?}");
+    assert!(guard.is_valid());
+    // Who allows it is granted what it asks for.
+    let allowing = connect(&format!("{}?allow_eviction=true", url(&server))).await;
+    granted(&*allowing, &request("allowed", LEASE)).await;
+
+    set(&server, "maxmemory-policy", "noeviction").await;
+    promised(&*store, "holds").await;
+    granted(&*store, &next).await;
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_timeout_of_one_node_of_a_cluster_shows_when_it_is_changed() {
+    let cluster = clusters::cluster(0, "").await;
+    let store = connect(&clusters::url(&cluster, "")).await;
+    promised(&*store, "it has stopped writing 7s after").await;
+    set(&cluster.nodes()[1], "cluster-node-timeout", "3000").await;
+    promised(&*store, "it has stopped writing 10s after").await;
+}
+
+fn one(servers: &[Redis], options: &str) -> changes::Connecting {
+    let url = format!("{}?{options}", url(&servers[0]));
+    Box::pin(async move { connect(&url).await })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_change_of_a_setting_and_no_loss_of_data_admit_two_holders() {
+    changes::try_all(1, one).await;
+}
+
+#[tokio::test]
+async fn tokens_that_are_used_up_are_told_and_set_back() {
+    changes::try_used_up_tokens(1, "leasehold:{0}:epoch", one).await;
+}
+
+/// Other places of a lock than that of its epoch record are no reason to renew for longer.
+#[tokio::test]
+async fn a_lowered_longest_lease_binds_renewals_in_each_bucket() {
+    let cluster = clusters::cluster(0, "").await;
+    let store = connect(&clusters::url(&cluster, "")).await;
+    let mut held = Vec::new();
+    for number in 0..8 {
+        held.push(granted(&*store, &request(&format!("job {number}"), LEASE)).await);
+    }
+    let short = Duration::from_secs(2);
+    let init = Init::new().with_longest_lease(short);
+    let operator = connect(&clusters::url(&cluster, "")).await;
+    assert!(operator.init(&init).await.unwrap().grants_in >= LEASE);
+    let held: Vec<_> = held.iter().collect();
+    for answer in store.renew(&held, SystemEnv.now()).await {
+        assert!(matches!(answer, Renewal::Renewed { lease, .. } if lease == short), "{answer:?}");
+    }
+}
+
+/// A try of an attempt whose answer was lost, made again with what its client still knows.
+#[tokio::test]
+async fn a_lowered_longest_lease_binds_the_repeat_of_an_attempt() {
+    let server = server().await;
+    let (store, operator) = (connect(&url(&server)).await, connect(&url(&server)).await);
+    let attempt = request("a", LEASE);
+    granted(&*store, &attempt).await;
+    let init = Init::new().with_longest_lease(Duration::from_secs(2));
+    operator.init(&init).await.unwrap();
+    let again = store.try_acquire(&attempt).await;
+    assert!(matches!(again, Ok(Attempt::Quarantined(_))), "{again:?}");
+}

@@ -1,0 +1,157 @@
+//! Records that are there, and not what they should be.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use conformance_tests::kit::{Redis, RedisOptions};
+use lock_core::{
+    Attempt, Env as _, ErrorKind, Holder, LossReason, ReleaseOptions, ReleaseOutcome, Renewal,
+    SystemEnv,
+};
+
+use crate::support::{busy, connect, first_use, granted, name, place, request, server, url};
+
+const LEASE: Duration = Duration::from_secs(20);
+const OWNER: &str = "0123456789abcdef0123456789abcdef";
+
+/// Puts something in the place of a lock's record, or of what belongs to it.
+async fn put(server: &Redis, command: &str, kind: &str, text: &str, value: &str) {
+    let key = format!("leasehold:{{0}}:{kind}:{text}");
+    server.cli(&["DEL", &key]).await.unwrap();
+    server.cli(&[command, &key, value]).await.unwrap();
+}
+
+fn unreadable(holder: Option<Holder>) {
+    let holder = holder.unwrap();
+    assert_eq!(holder.label.as_str(), "an unreadable record");
+    // That of a record that never ends, at the latest.
+    assert!(holder.remaining > Duration::ZERO && holder.remaining <= Duration::from_secs(30));
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_holds_its_lock_and_hides_no_other() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    let good = granted(&*store, &request("good", LEASE)).await;
+    let records = BTreeMap::from([
+        ("control", format!("{OWNER} 7 0 a\u{7}b")),
+        ("label", format!("{OWNER} 7 0 {}", "x".repeat(300))),
+        ("owner", "somebody 7 0 label".to_owned()),
+        ("token", format!("{OWNER} 99999999999999999999 0 label")),
+        ("state", format!("{OWNER} 7 9 label")),
+        ("empty", String::new()),
+    ]);
+    for (text, record) in &records {
+        put(&server, "SET", "lock", text, record).await;
+    }
+    put(&server, "RPUSH", "lock", "list", "x").await;
+    let names: Vec<_> = records.keys().copied().chain(["list"]).collect();
+    for text in &names {
+        unreadable(busy(&*store, &request(text, LEASE)).await.holder);
+        let (turn, busy) = place(&*store, &request(text, LEASE)).await;
+        unreadable(busy.holder);
+        turn.leave().await.unwrap();
+        unreadable(store.inspect(&name(text)).await.unwrap().unwrap().holder);
+    }
+    let mut listed = BTreeMap::new();
+    let mut from = None;
+    loop {
+        let page = store.list(from).await.unwrap();
+        listed.extend(page.locks.into_iter().map(|lock| (lock.name, lock.holder)));
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(listed.len(), names.len() + 1);
+    assert_eq!(listed.remove(&name("good")).unwrap().unwrap().owner, good.owner);
+    listed.into_values().for_each(unreadable);
+    for text in &names {
+        assert_eq!(
+            store.force_release(&name(text)).await.unwrap(),
+            ReleaseOutcome::Released,
+            "{text}"
+        );
+        granted(&*store, &request(text, LEASE)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_ends_although_it_was_to_stay_for_ever() {
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    let store = connect(&format!("{}?longest_lease=1s", url(&server))).await;
+    first_use(&*store).await;
+    for command in ["SET", "RPUSH"] {
+        put(&server, command, "lock", "a", "nonsense").await;
+        busy(&*store, &request("a", Duration::from_secs(1))).await;
+        let asking = async {
+            loop {
+                match store.try_acquire(&request("a", Duration::from_secs(1))).await.unwrap() {
+                    Attempt::Granted(grant) => break grant,
+                    Attempt::Busy(busy) => tokio::time::sleep(busy.retry_after).await,
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        let grant = tokio::time::timeout(LEASE, asking).await.expect("it stays for ever");
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_has_become_unreadable_is_lost_to_its_holder_and_to_no_other() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    let asked = request("stolen", LEASE);
+    let (good, stolen) =
+        (granted(&*store, &request("good", LEASE)).await, granted(&*store, &asked).await);
+    put(&server, "RPUSH", "lock", "stolen", "x").await;
+    let answers = store.renew(&[&stolen, &good], SystemEnv.now()).await;
+    assert!(matches!(answers[0], Renewal::Lost(LossReason::TakenOver)), "{answers:?}");
+    assert!(matches!(answers[1], Renewal::Renewed { .. }), "{answers:?}");
+    let next = request("stolen", LEASE);
+    for options in [ReleaseOptions::default(), ReleaseOptions::new().with_next(&next)] {
+        assert_eq!(store.release(&stolen, options).await.unwrap().outcome, ReleaseOutcome::NotHeld);
+    }
+    store.abandon(&asked).await.unwrap();
+    assert_eq!(store.raise(&stolen, stolen.token).await.unwrap_err().kind(), ErrorKind::NotHeld);
+}
+
+/// A queue that is none would fail every attempt and release.
+#[tokio::test]
+async fn force_removes_a_queue_and_places_that_are_none() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    for kind in ["queue", "places"] {
+        put(&server, "SET", kind, kind, "nonsense").await;
+        assert!(store.inspect(&name(kind)).await.is_ok());
+        assert_eq!(store.force_release(&name(kind)).await.unwrap(), ReleaseOutcome::Released);
+        let held = granted(&*store, &request(kind, LEASE)).await;
+        let (turn, _) = place(&*store, &request(kind, LEASE)).await;
+        turn.leave().await.unwrap();
+        store.release(&held, ReleaseOptions::default()).await.unwrap();
+    }
+}
+
+/// The label of a place, which its owner has when the lock is handed to it.
+#[tokio::test]
+async fn a_place_that_cannot_be_read_stops_no_handover() {
+    let server = server().await;
+    let store = connect(&url(&server)).await;
+    for (at, place) in ["nonsense", "1 2", ""].into_iter().enumerate() {
+        let text = format!("a{at}");
+        let held = granted(&*store, &request(&text, LEASE)).await;
+        put(&server, "RPUSH", "queue", &text, OWNER).await;
+        let places = format!("leasehold:{{0}}:places:{text}");
+        server.cli(&["HSET", &places, OWNER, place]).await.unwrap();
+        if at > 0 {
+            // The long way, since the watermark is ahead of the clock.
+            let ahead = (held.token.get() + 60_000_000).to_string();
+            server.cli(&["HSET", "leasehold:{0}:epoch", "mark", &ahead]).await.unwrap();
+        }
+        assert_eq!(
+            store.release(&held, ReleaseOptions::default()).await.unwrap().outcome,
+            ReleaseOutcome::Released
+        );
+        granted(&*store, &request(&text, LEASE)).await;
+    }
+}

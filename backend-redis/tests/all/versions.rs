@@ -1,0 +1,64 @@
+//! Stores whose records have another version.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use conformance_tests::{
+    kit::Redis,
+    versions::{Versioned, refused, upgraded},
+};
+use lock_core::{Backend, Error};
+
+use crate::support::{server, url};
+
+const EPOCH: &str = "leasehold:{0}:epoch";
+
+struct OneServer(Redis);
+
+#[async_trait]
+impl Versioned for OneServer {
+    async fn connect(&self) -> Result<Arc<dyn Backend>, Error> {
+        backend_redis::connect(&url(&self.0)).await
+    }
+
+    async fn plant(&self, version: Option<u64>) {
+        match version {
+            Some(version) => self.0.cli(&["HSET", EPOCH, "version", &version.to_string()]).await,
+            None => self.0.cli(&["HDEL", EPOCH, "version"]).await,
+        }
+        .unwrap();
+    }
+
+    async fn contents(&self) -> String {
+        let mut all = Vec::new();
+        for key in self.0.cli(&["KEYS", "*"]).await.unwrap().lines() {
+            all.push(format!("{key}: {}", self.0.cli(&["DUMP", key]).await.unwrap()));
+        }
+        all.sort();
+        all.join("\n")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_version_is_refused_in_every_step() {
+    refused(&OneServer(server().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn older_records_are_upgraded_by_init_under_load() {
+    upgraded(Arc::new(OneServer(server().await))).await;
+}
+
+/// Records that were lost come back with the version of the client that finds it first.
+#[tokio::test]
+async fn a_new_record_has_the_version() {
+    let server = OneServer(server().await);
+    let store = server.connect().await.unwrap();
+    server.0.cli(&["FLUSHALL"]).await.unwrap();
+    store
+        .try_acquire(&crate::support::request("a", std::time::Duration::from_secs(1)))
+        .await
+        .unwrap();
+    let known = store.guarantees().record_version.unwrap();
+    assert_eq!(server.0.cli(&["HGET", EPOCH, "version"]).await.unwrap(), known.to_string());
+}

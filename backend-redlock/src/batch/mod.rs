@@ -1,0 +1,125 @@
+//! Attempts and releases of many tasks, gathered into one script call per node.
+//!
+//! A task that finds no other about goes by itself, and so does what is not plain: a lock that is held, votes that
+//! split, nodes that do not answer.
+
+mod jobs;
+mod round;
+
+use std::{sync::Arc, time::Duration};
+
+use backend_redis::batching::{BatchSink, Batcher, Queued};
+use lock_core::{Attempt, Error, FencingToken, Grant, ReleaseOutcome, Request};
+use tokio::sync::oneshot;
+
+use self::jobs::ReleaseJob;
+#[cfg(test)]
+pub(crate) use self::round::read;
+pub(crate) use self::{
+    jobs::{AttemptJob, Job},
+    round::carry_out,
+};
+use crate::{
+    protocol::held::Held,
+    quorum::{nodes::Quorum, wake::QueueEntry},
+    steps::{acquire, free::take_back, release},
+};
+
+/// The calls that may go together.
+pub(crate) type BatchQueue = Batcher<Job>;
+
+impl BatchSink<Job> for Quorum {
+    async fn carry(self: Arc<Self>, jobs: Vec<Queued<Job>>) {
+        carry_out(&self, jobs.into_iter().filter_map(Queued::take).collect()).await;
+    }
+}
+
+/// Makes an attempt, with a place in the queues if `entry` is given.
+pub(crate) async fn attempt(
+    queue: &BatchQueue,
+    quorum: &Arc<Quorum>,
+    request: &Request,
+    entry: Option<&QueueEntry>,
+) -> Result<Attempt, Error> {
+    let plain = entry.is_none() && request.floor == FencingToken::ZERO;
+    let alone = if plain { queue.alone() } else { None };
+    if plain
+        && alone.is_none()
+        && let Some(grant) = gather_attempt(queue, quorum, request).await?
+    {
+        return Ok(Attempt::Granted(grant));
+    }
+    acquire::attempt(quorum, request, entry, alone.is_some()).await
+}
+
+/// Releases a grant, or keeps it for a last while; with what the next attempt of this process was
+/// given right behind.
+pub(crate) async fn release(
+    queue: &BatchQueue,
+    quorum: &Arc<Quorum>,
+    grant: &Grant,
+    keep: Option<Duration>,
+    next: Option<&Request>,
+) -> Result<(ReleaseOutcome, Option<Grant>), Error> {
+    let held = Held::of(grant);
+    let certain = held.as_ref().is_none_or(|held| held.release());
+    let plain = certain && keep.is_none();
+    let next = next.filter(|next| next.floor == FencingToken::ZERO);
+    let alone = if plain && next.is_none() { queue.alone() } else { None };
+    if plain
+        && alone.is_none()
+        && let Some(held) = held
+    {
+        return gather_release(queue, quorum, grant, held, next).await;
+    }
+    Ok((release::release(quorum, grant, keep).await?, None))
+}
+
+/// Makes an attempt without a place in the next batch; `None` where it is not plain and nothing is
+/// left of it, or soon will be.
+pub(crate) async fn gather_attempt(
+    queue: &BatchQueue,
+    quorum: &Arc<Quorum>,
+    request: &Request,
+) -> Result<Option<Grant>, Error> {
+    let (answer, answered) = oneshot::channel();
+    let job = Job::Attempt(AttemptJob { request: request.clone(), answer });
+    let answer = async { answered.await.ok() };
+    queue.call(quorum, job, quorum.options.timeout, answer).await
+}
+
+/// Releases in the next batch, and there makes an attempt of this process for the same lock right
+/// behind it, unless others wait: then it comes to nothing, as for a lock that is held.
+pub(crate) async fn gather_release(
+    queue: &BatchQueue,
+    quorum: &Arc<Quorum>,
+    grant: &Grant,
+    held: Arc<Held>,
+    next: Option<&Request>,
+) -> Result<(ReleaseOutcome, Option<Grant>), Error> {
+    let (answer, answered) = oneshot::channel();
+    let release = ReleaseJob { grant: grant.clone(), held, answer };
+    let (answer, mut granted) = oneshot::channel();
+    let next = next.map(|next| AttemptJob { request: next.clone(), answer });
+    let carries = next.is_some();
+    let heard = async {
+        let outcome = answered.await.ok()?;
+        let granted = if carries { (&mut granted).await.ok()? } else { None };
+        Some((outcome, granted))
+    };
+    let job = Job::Release(release, next);
+    let (error, granted) = match queue.call(quorum, job, quorum.options.timeout, heard).await {
+        Ok((Ok(outcome), granted)) => return Ok((outcome, granted)),
+        Ok((Err(error), granted)) => (error, granted),
+        Err(error) => {
+            // From here on the batch takes back itself what it is granted.
+            granted.close();
+            (error, granted.try_recv().ok().flatten())
+        }
+    };
+    // The caller repeats both, by the same owner: what it is given then is not meant.
+    if let Some(granted) = granted {
+        take_back(quorum, &granted);
+    }
+    Err(error)
+}

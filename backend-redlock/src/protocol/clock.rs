@@ -1,0 +1,119 @@
+//! Which nodes' clocks give them a vote.
+
+/// How far a node's clock is ahead of this process's, in microseconds: somewhere from `low` to `high`,
+/// since it was read between the request and its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// If the clock was read just before the reply came.
+    pub low: i64,
+    /// If it was read just after the request left.
+    pub high: i64,
+}
+
+impl Span {
+    /// A node's clock of `stamp`, read between `sent` and `heard` on this process's clock.
+    #[must_use]
+    pub fn new(stamp: u64, sent: u64, heard: u64) -> Self {
+        Self { low: stamp as i64 - heard as i64, high: stamp as i64 - sent as i64 }
+    }
+
+    /// The best single number.
+    #[must_use]
+    pub fn middle(self) -> i64 {
+        self.low + (self.high - self.low) / 2
+    }
+
+    /// Whether both can be true of a clock that did not step.
+    #[must_use]
+    pub fn agrees(self, other: Self) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+
+    /// How much is not known: the time that the call took.
+    #[must_use]
+    pub fn width(self) -> u64 {
+        self.high.abs_diff(self.low)
+    }
+}
+
+/// Which nodes may vote, from what is known of their clocks; `None` where nothing is.
+///
+/// A node that may be further than `bound` (µs) from the median has no vote. If only two clocks
+/// are known and may be more than `bound` apart, either may be wrong, so neither has one. A single
+/// clock has nothing to be compared with and keeps its vote, which alone is no majority. A reply that
+/// took longer than `bound` says too little.
+#[must_use]
+pub fn may_vote(clocks: &[Option<Span>], bound: u64) -> Vec<bool> {
+    let mut lows: Vec<i64> = clocks.iter().flatten().map(|span| span.low).collect();
+    let mut highs: Vec<i64> = clocks.iter().flatten().map(|span| span.high).collect();
+    if lows.is_empty() {
+        return vec![false; clocks.len()];
+    }
+    lows.sort_unstable();
+    highs.sort_unstable();
+    let bound = i64::try_from(bound).unwrap_or(i64::MAX);
+    // Of an even number both middle clocks must agree with it: the stricter reading.
+    let (low, high) = (lows[(lows.len() - 1) / 2], highs[highs.len() / 2]);
+    let fits = |span: Span| span.high - low <= bound && high - span.low <= bound;
+    clocks.iter().map(|clock| clock.is_some_and(fits)).collect()
+}
+
+/// The median of what is known: how far the nodes' clock is ahead of this process's.
+#[must_use]
+pub fn median(clocks: &[Option<Span>]) -> Option<i64> {
+    let mut known: Vec<i64> = clocks.iter().flatten().map(|span| span.middle()).collect();
+    known.sort_unstable();
+    known.get(known.len().checked_sub(1)? / 2).copied()
+}
+
+/// Whether a node's clock went back between two replies of which the later was asked for after the
+/// earlier had come.
+#[must_use]
+pub fn went_back(earlier: u64, later: u64) -> bool {
+    later < earlier
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(offset: i64) -> Option<Span> {
+        Some(Span { low: offset, high: offset })
+    }
+
+    #[test]
+    fn a_clock_off_the_median_has_no_vote() {
+        assert_eq!(may_vote(&[at(100), at(101), at(500)], 10), [true, true, false]);
+        assert_eq!(may_vote(&[at(100), None, at(105)], 10), [true, false, true]);
+    }
+
+    #[test]
+    fn two_clocks_apart_refuse_both() {
+        assert_eq!(may_vote(&[at(100), None, at(500)], 10), [false, false, false]);
+        assert_eq!(may_vote(&[None, None], 10), [false, false]);
+        assert_eq!(may_vote(&[at(-7), None], 10), [true, false]);
+    }
+
+    #[test]
+    fn a_slow_reply_says_too_little() {
+        let slow = Some(Span { low: 90, high: 115 });
+        assert_eq!(may_vote(&[at(100), at(100), slow], 10), [true, true, false]);
+        assert_eq!(may_vote(&[at(100), at(100), slow], 30), [true, true, true]);
+    }
+
+    #[test]
+    fn the_median_is_that_of_the_middles() {
+        assert_eq!(median(&[at(3), None, at(100), at(5)]), Some(5));
+        assert_eq!(median(&[None]), None);
+        let span = Span::new(1_000, 100, 120);
+        assert_eq!((span.low, span.high, span.middle(), span.width()), (880, 900, 890, 20));
+        assert!(span.agrees(Span { low: 900, high: 950 }));
+        assert!(!span.agrees(Span { low: 901, high: 950 }));
+    }
+
+    #[test]
+    fn backwards_is_seen() {
+        assert!(went_back(10, 9));
+        assert!(!went_back(10, 10));
+    }
+}

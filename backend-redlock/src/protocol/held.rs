@@ -1,0 +1,151 @@
+//! What the client keeps of a grant: a node's part in it, for each node.
+
+use std::sync::{Arc, MutexGuard};
+
+use lock_core::{Grant, Instant, LossReason, Mutex};
+
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The number of the attempt.
+    pub(crate) attempt: u64,
+    /// No other attempt of this owner is known of here, so that what a release finds is what this one was
+    /// given. (An owner whose lost attempt the core repeated is abandoned after the release.)
+    lone: bool,
+    parts: Mutex<Parts>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) nodes: Vec<Part>,
+    /// The latest end that the holder knows of: it does not rely on the grant any longer.
+    pub(crate) reported: Instant,
+    /// A majority was found without it, and its holder was told.
+    pub(crate) lost: Option<LossReason>,
+    /// It was given back: what comes late is taken back.
+    pub(crate) released: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Part {
+    /// Until when the node keeps the lock, at least, as far as counted replies tell.
+    pub(crate) until: Option<Instant>,
+    /// The attempt may have been carried out, or may yet be, and nothing tells when.
+    pub(crate) doubtful: bool,
+    /// It was asked at all.
+    pub(crate) asked: bool,
+    /// Its answer to the release: whether it held the lock.
+    freed: Option<bool>,
+    /// It was heard to have given the lock when that was given back already.
+    late: bool,
+}
+
+impl Part {
+    pub(crate) fn new(until: Option<Instant>, doubtful: bool, asked: bool) -> Self {
+        Self { until, doubtful, asked, ..Self::default() }
+    }
+}
+
+impl Held {
+    pub(crate) fn new(attempt: u64, lone: bool, nodes: Vec<Part>, reported: Instant) -> Self {
+        let parts = Mutex::new(Parts { nodes, reported, lost: None, released: false });
+        Self { attempt, lone, parts }
+    }
+
+    pub(crate) fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock()
+    }
+
+    /// Notes that it is given back; whether it is known of all nodes what they gave.
+    pub(crate) fn release(&self) -> bool {
+        let mut parts = self.parts();
+        parts.released = true;
+        parts.nodes.iter().all(|part| !part.doubtful)
+    }
+
+    pub(crate) fn of(grant: &Grant) -> Option<Arc<Self>> {
+        Arc::clone(grant.state.as_ref()?).downcast().ok()
+    }
+
+    /// Hears what a straggler said to the attempt: whether it gave the lock or may have, and whether that is
+    /// known. Whether it is to be taken back.
+    ///
+    /// A release mostly follows at once on the same connection, and what it finds is gone. So where the
+    /// node has not answered that yet, its answer decides ([`freed`](Self::freed)).
+    pub(crate) fn straggler(&self, at: usize, gave: bool, known: bool) -> bool {
+        let mut parts = self.parts();
+        let released = parts.released;
+        let part = &mut parts.nodes[at];
+        part.doubtful = !known;
+        if !released || !gave {
+            return false;
+        }
+        if !known || !self.lone {
+            return true;
+        }
+        part.late = true;
+        part.freed == Some(false)
+    }
+
+    /// Hears what a node said to the release, or that this will not be heard. Whether the node is to be
+    /// asked again.
+    pub(crate) fn freed(&self, at: usize, held: Option<bool>) -> bool {
+        let part = &mut self.parts().nodes[at];
+        // A node that is asked again may still answer the first question.
+        part.freed = Some(held == Some(true));
+        held.is_none() || part.late && held == Some(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Given back, when the only node has not been heard.
+    fn given_back(lone: bool) -> Held {
+        let reported = Instant::default();
+        let held = Held::new(1, lone, vec![Part::new(None, false, true)], reported);
+        held.parts().released = true;
+        held
+    }
+
+    #[test]
+    fn what_the_release_finds_is_not_taken_back_again() {
+        let held = given_back(true);
+        assert!(!held.straggler(0, true, true) && !held.freed(0, Some(true)));
+        let held = given_back(true);
+        assert!(!held.freed(0, Some(true)) && !held.straggler(0, true, true));
+    }
+
+    #[test]
+    fn what_is_given_behind_the_release_is_taken_back() {
+        let held = given_back(true);
+        assert!(!held.freed(0, Some(false)) && held.straggler(0, true, true));
+        let held = given_back(true);
+        assert!(held.freed(0, None) && held.straggler(0, true, true));
+    }
+
+    #[test]
+    fn so_is_what_was_heard_of_before_the_release_that_missed_it() {
+        let held = given_back(true);
+        assert!(!held.straggler(0, true, true) && held.freed(0, Some(false)));
+    }
+
+    #[test]
+    fn where_the_owner_asked_twice_the_release_may_have_found_the_other() {
+        let held = given_back(false);
+        assert!(!held.freed(0, Some(true)) && held.straggler(0, true, true));
+    }
+
+    #[test]
+    fn what_is_not_known_is_taken_back_at_once() {
+        let held = given_back(true);
+        assert!(held.straggler(0, true, false) && held.parts().nodes[0].doubtful);
+    }
+
+    #[test]
+    fn what_is_held_stays() {
+        let held = given_back(true);
+        held.parts().released = false;
+        assert!(!held.straggler(0, true, true) && !held.straggler(0, true, false));
+    }
+}

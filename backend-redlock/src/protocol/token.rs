@@ -1,0 +1,101 @@
+//! The token protocol: nodes store numbers near a proposal; a majority with one number, or a
+//! guarded write-back, makes it the token.
+
+use super::vote::{Vote, majority};
+
+/// The number that a node stores for a grant: the proposal, drawn to within `bound` of the node's
+/// clock, but never at or below its watermark. All three are in microseconds.
+///
+/// Nodes run this rule as Lua, in `acquire.lua`, `acquire_fast.lua` and `batch.lua`; here it is for the model.
+pub fn stored(proposed: u64, clock: u64, watermark: u64, bound: u64) -> u64 {
+    let near = proposed.clamp(clock.saturating_sub(bound), clock.saturating_add(bound));
+    near.max(watermark.saturating_add(1))
+}
+
+/// What follows from the numbers of a won vote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Token {
+    /// A majority stored this number: it is the token.
+    Agreed(u64),
+    /// `number` must be on a majority first: write it to `nodes`, which are counted and below it.
+    WriteBack {
+        /// The largest number among the counted votes.
+        number: u64,
+        /// Indices of the nodes to write to.
+        nodes: Vec<usize>,
+        /// How many of them must take it.
+        needed: usize,
+    },
+    /// There is no majority of votes: no token.
+    None,
+}
+
+/// Decides on the token from the votes counted.
+///
+/// The write-back goes to counted nodes only. By the model this follows from their checking that the
+/// lock is still the asker's ([`takes_write_back`]); it costs nothing, and asks nothing of a node whose
+/// clock is off.
+pub fn decide(votes: &[Vote]) -> Token {
+    let counted: Vec<(usize, u64)> = votes
+        .iter()
+        .enumerate()
+        .filter_map(|(node, vote)| match vote {
+            Vote::Ours(number) => Some((node, *number)),
+            _ => None,
+        })
+        .collect();
+    let needed = majority(votes.len());
+    let with = |number| counted.iter().filter(|(_, other)| *other == number).count();
+    if counted.len() < needed {
+        return Token::None;
+    }
+    if let Some((_, number)) = counted.iter().find(|(_, number)| with(*number) >= needed) {
+        return Token::Agreed(*number);
+    }
+    let Some(number) = counted.iter().map(|(_, number)| *number).max() else {
+        return Token::None;
+    };
+    let nodes = counted.iter().filter(|(_, own)| *own < number).map(|(node, _)| *node).collect();
+    Token::WriteBack { number, nodes, needed: needed - with(number) }
+}
+
+/// Whether a node takes a written-back number: `own` is the number of the asker's record there,
+/// `None` if the lock is not the asker's any more. Nodes run this rule in `write.lua`.
+pub fn takes_write_back(own: Option<u64>, number: u64) -> bool {
+    own.is_some_and(|own| own < number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Vote::{No, Open, Ours};
+
+    #[test]
+    fn a_proposal_is_drawn_to_the_clock_and_above_the_watermark() {
+        assert_eq!(stored(100, 105, 0, 10), 100);
+        assert_eq!(stored(10, 105, 0, 10), 95);
+        assert_eq!(stored(900, 105, 0, 10), 115);
+        assert_eq!(stored(100, 105, 100, 10), 101);
+    }
+
+    #[test]
+    fn one_number_on_a_majority_is_the_token() {
+        assert_eq!(decide(&[Ours(7), Ours(7), Open]), Token::Agreed(7));
+        assert_eq!(decide(&[Ours(7), Ours(9), Ours(7)]), Token::Agreed(7));
+        assert_eq!(decide(&[Ours(7), No, Open]), Token::None);
+    }
+
+    #[test]
+    fn else_the_maximum_goes_to_counted_nodes_below_it() {
+        let expected = Token::WriteBack { number: 9, nodes: vec![0], needed: 1 };
+        assert_eq!(decide(&[Ours(7), Ours(9), No]), expected);
+    }
+
+    #[test]
+    fn a_write_back_is_taken_only_while_ours_and_only_upwards() {
+        assert!(takes_write_back(Some(7), 9));
+        assert!(!takes_write_back(Some(9), 9));
+        assert!(!takes_write_back(None, 9));
+    }
+}

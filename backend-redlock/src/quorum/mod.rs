@@ -1,0 +1,9 @@
+//! The nodes and what this client knows of them: how to ask many at once, and who listens to them.
+
+pub(crate) mod guarantees;
+pub(crate) mod node;
+pub(crate) mod nodes;
+pub(crate) mod options;
+pub(crate) mod retained;
+pub(crate) mod round;
+pub(crate) mod wake;

@@ -1,0 +1,119 @@
+//! One question to several nodes: the answers so far, and those that come after the caller has gone.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use lock_core::{BoxFuture, Error};
+use tokio::time::Sleep;
+
+use super::{node::Answer, nodes::Quorum};
+use crate::{scripts::ScriptCall, tunables::PATIENCE};
+
+type Asking = FuturesUnordered<BoxFuture<(usize, Result<Answer, Error>)>>;
+
+/// One question to several nodes.
+pub(crate) struct Round {
+    asking: Asking,
+    pending: Vec<usize>,
+    alarm: Pin<Box<Sleep>>,
+    limit: Duration,
+    minority: usize,
+    /// How much longer it waits, once, if more than a minority was silent when the time was over.
+    patience: Duration,
+}
+
+impl Round {
+    /// Asks these nodes at once, and waits for answers for `limit`.
+    pub(crate) fn ask(
+        quorum: &Arc<Quorum>,
+        contacts: &[usize],
+        call: &Arc<ScriptCall>,
+        limit: Duration,
+    ) -> Self {
+        Self::ask_each(quorum, contacts, |_| Arc::clone(call), limit)
+    }
+
+    /// The same with a call for each.
+    pub(crate) fn ask_each(
+        quorum: &Arc<Quorum>,
+        contacts: &[usize],
+        call: impl Fn(usize) -> Arc<ScriptCall>,
+        limit: Duration,
+    ) -> Self {
+        let asking = contacts.iter().map(|&at| -> BoxFuture<_> {
+            let (quorum, call) = (Arc::clone(quorum), call(at));
+            Box::pin(async move { (at, quorum.put(at, &call).await) })
+        });
+        Self {
+            asking: asking.collect(),
+            pending: contacts.to_vec(),
+            alarm: Box::pin(tokio::time::sleep(limit)),
+            limit,
+            minority: quorum.nodes.len() - quorum.majority(),
+            // Before the connections are given up, so that what is taken back goes the same way.
+            patience: (limit * PATIENCE).min(quorum.options.timeout / 2).saturating_sub(limit),
+        }
+    }
+
+    /// The next answer; `None` when all have answered or the time is over.
+    pub(crate) async fn next(&mut self) -> Option<(usize, Result<Answer, Error>)> {
+        loop {
+            tokio::select! {
+                biased;
+                answer = self.asking.next() => {
+                    let (at, answer) = answer?;
+                    self.pending.retain(|other| *other != at);
+                    return Some((at, answer));
+                }
+                () = &mut self.alarm => {
+                    let more = std::mem::take(&mut self.patience);
+                    if more.is_zero() || self.pending.len() <= self.minority {
+                        return None;
+                    }
+                    self.alarm.as_mut().reset(tokio::time::Instant::now() + more);
+                }
+            }
+        }
+    }
+
+    /// Whether the node may still answer in time.
+    pub(crate) fn is_open(&self, at: usize) -> bool {
+        !self.alarm.is_elapsed() && self.pending.contains(&at)
+    }
+
+    /// Whether any node may.
+    pub(crate) fn any_open(&self) -> bool {
+        !self.alarm.is_elapsed() && !self.pending.is_empty()
+    }
+
+    /// The nodes that have not answered.
+    pub(crate) fn silent(&self) -> &[usize] {
+        &self.pending
+    }
+
+    /// Hears the stragglers in the background. What they answer goes to `then`. A node that is still silent when the
+    /// time is over is suspected and comes to `then` with `None`, and later again with its answer.
+    pub(crate) fn finish(
+        mut self,
+        quorum: &Arc<Quorum>,
+        mut then: impl FnMut(usize, Option<Result<Answer, Error>>) + Send + 'static,
+    ) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let stragglers = Arc::clone(quorum);
+        quorum.spawn_background(async move {
+            while let Some((at, answer)) = self.next().await {
+                then(at, Some(answer));
+            }
+            let why = format!("no answer within {}", humantime::format_duration(self.limit));
+            for at in &self.pending {
+                stragglers.suspect(*at, &why);
+                then(*at, None);
+            }
+            while let Some((at, answer)) = self.asking.next().await {
+                then(at, Some(answer));
+            }
+        });
+    }
+}

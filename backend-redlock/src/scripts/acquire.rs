@@ -1,0 +1,49 @@
+//! The arguments of `acquire.lua`: one node's vote on an attempt.
+
+use std::sync::{Arc, LazyLock};
+
+use backend_redis::node::{Node as Server, Script};
+use lock_core::Request;
+
+use super::{ScriptCall, millis, watermark};
+
+static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
+    Script::in_epoch(include_str!("acquire_fast.lua"), include_str!("acquire.lua"))
+});
+
+/// The arguments, in their order behind the four of `gate`; times are of the nodes' clock, in microseconds.
+pub(crate) struct Acquire<'a> {
+    pub(crate) request: &'a Request,
+    /// The number proposed as the token.
+    pub(crate) proposed: u64,
+    pub(crate) bound: u64,
+    /// The number of the attempt.
+    pub(crate) number: u64,
+    /// The clock past which the attempt is late.
+    pub(crate) late: u64,
+    pub(crate) clock: u64,
+    /// Channel and rank of the place that is wanted.
+    pub(crate) place: Option<(&'a str, u64)>,
+}
+
+impl Acquire<'_> {
+    pub(crate) fn call(self, server: &Server) -> Arc<ScriptCall> {
+        let Self { request, proposed, bound, number, late, clock, place } = self;
+        let (channel, rank) = place.unwrap_or_default();
+        let arguments = vec![
+            request.owner.to_string(),
+            millis(request.lease),
+            request.label.to_string(),
+            request.floor.to_string(),
+            proposed.to_string(),
+            bound.to_string(),
+            number.to_string(),
+            late.to_string(),
+            watermark(&request.name),
+            clock.to_string(),
+            channel.to_owned(),
+            rank.to_string(),
+        ];
+        ScriptCall::granting(&ACQUIRE, server.keys(&request.name, request.owner), arguments)
+    }
+}

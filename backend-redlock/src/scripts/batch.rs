@@ -1,0 +1,60 @@
+//! The arguments of `batch.lua`: plain attempts and releases of many tasks.
+
+use std::sync::{Arc, LazyLock};
+
+use backend_redis::node::{Node as Server, Script};
+use lock_core::{LockName, OwnerId, Request};
+
+use super::{ScriptCall, millis, watermark};
+
+static BATCH: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("batch.lua")));
+
+/// What all attempts of a batch have in common; times are of the nodes' clock, in microseconds.
+pub(crate) struct Batch {
+    pub(crate) bound: u64,
+    /// The clock past which the attempts are late.
+    pub(crate) late: u64,
+    pub(crate) clock: u64,
+    /// The number of the attempts.
+    pub(crate) number: u64,
+    /// The number proposed as the token of each.
+    pub(crate) proposed: u64,
+}
+
+impl Batch {
+    /// The call, with the locks and owners of releases, and with attempts that have one label.
+    pub(crate) fn call<'a>(
+        self,
+        server: &Server,
+        releases: impl ExactSizeIterator<Item = (&'a LockName, OwnerId)> + Clone,
+        attempts: impl ExactSizeIterator<Item = &'a Request> + Clone,
+    ) -> Arc<ScriptCall> {
+        let mut keys = Vec::with_capacity(1 + releases.len() + attempts.len());
+        keys.push(server.epoch_key());
+        keys.extend(releases.clone().map(|(name, _)| server.lock_key(name)));
+        keys.extend(attempts.clone().map(|request| server.lock_key(&request.name)));
+
+        let first = attempts.clone().next();
+        let lease = first.map(|request| request.lease);
+        let one_lease = attempts.clone().all(|request| Some(request.lease) == lease);
+        let mut arguments = Vec::with_capacity(8 + releases.len() + 3 * attempts.len());
+        arguments.extend([
+            self.bound.to_string(),
+            self.late.to_string(),
+            self.clock.to_string(),
+            self.number.to_string(),
+            self.proposed.to_string(),
+            first.map(|request| request.label.to_string()).unwrap_or_default(),
+            releases.len().to_string(),
+            lease.filter(|_| one_lease).map(millis).unwrap_or_default(),
+        ]);
+        arguments.extend(releases.map(|(_, owner)| owner.to_string()));
+        for request in attempts {
+            arguments.extend([request.owner.to_string(), watermark(&request.name)]);
+            if !one_lease {
+                arguments.push(millis(request.lease));
+            }
+        }
+        ScriptCall::granting(&BATCH, keys, arguments)
+    }
+}

@@ -1,0 +1,80 @@
+//! The Lua scripts that nodes run, one file each; beside them the code that puts their arguments in order.
+//!
+//! The header of each script declares its keys and arguments.
+
+pub(crate) mod acquire;
+pub(crate) mod batch;
+pub(crate) mod free;
+pub(crate) mod renew;
+pub(crate) mod write;
+
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use backend_redis::node::{Node as Server, Script};
+use lock_core::LockName;
+
+use crate::tunables::WATERMARKS;
+
+static LOOK: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("look.lua")));
+static HIGHEST: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("highest.lua")));
+static HELLO: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("hello.lua")));
+
+/// One script call, the same for every node.
+#[derive(Debug)]
+pub(crate) struct ScriptCall {
+    pub(crate) script: &'static Script,
+    /// Whether it may grant.
+    pub(crate) in_epoch: bool,
+    pub(crate) keys: Vec<String>,
+    pub(crate) arguments: Vec<String>,
+}
+
+impl ScriptCall {
+    fn plain(
+        script: &'static Script,
+        keys: impl Into<Vec<String>>,
+        arguments: Vec<String>,
+    ) -> Arc<Self> {
+        Arc::new(Self { script, in_epoch: false, keys: keys.into(), arguments })
+    }
+
+    fn granting(
+        script: &'static Script,
+        keys: impl Into<Vec<String>>,
+        arguments: Vec<String>,
+    ) -> Arc<Self> {
+        Arc::new(Self { script, in_epoch: true, keys: keys.into(), arguments })
+    }
+}
+
+/// Asks for a node's clock and settings.
+pub(crate) fn hello(server: &Server) -> Arc<ScriptCall> {
+    ScriptCall::plain(&HELLO, [server.epoch_key()], Vec::new())
+}
+
+/// Asks for a node's highest watermark.
+pub(crate) fn highest(server: &Server) -> Arc<ScriptCall> {
+    ScriptCall::plain(&HIGHEST, [server.epoch_key()], Vec::new())
+}
+
+/// Asks what a node knows of some names.
+pub(crate) fn look(server: &Server, names: &[LockName]) -> Arc<ScriptCall> {
+    let locks = names.iter().flat_map(|name| server.lock_and_queue(name));
+    let keys: Vec<_> = [server.epoch_key()].into_iter().chain(locks).collect();
+    ScriptCall::plain(&LOOK, keys, Vec::new())
+}
+
+/// Milliseconds, rounded up.
+fn millis(span: Duration) -> String {
+    lock_core::whole_millis(span).to_string()
+}
+
+/// Which of a node's watermarks is that of a name; the same for all clients (FNV-1a).
+pub(crate) fn watermark(name: &LockName) -> String {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = name.as_str().bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    format!("mark{}", hash % WATERMARKS)
+}

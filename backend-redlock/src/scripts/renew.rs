@@ -1,0 +1,20 @@
+//! The arguments of `renew.lua`: renews many grants.
+
+use std::sync::{Arc, LazyLock};
+
+use backend_redis::node::{Node as Server, Script};
+use lock_core::Grant;
+
+use super::{ScriptCall, millis};
+
+static RENEW: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("renew.lua")));
+
+/// `late`: the clock past which a node's clock is ahead.
+pub(crate) fn renew(server: &Server, late: u64, grants: &[&Grant]) -> Arc<ScriptCall> {
+    let (mut keys, mut arguments) = (vec![server.epoch_key()], vec![late.to_string()]);
+    for grant in grants {
+        keys.push(server.lock_key(&grant.name));
+        arguments.extend([grant.owner.to_string(), millis(grant.lease)]);
+    }
+    ScriptCall::plain(&RENEW, keys, arguments)
+}

@@ -1,0 +1,31 @@
+//! The arguments of `write.lua`: raises the number of a lock.
+
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use backend_redis::node::{Node as Server, Script};
+use lock_core::{LockName, OwnerId};
+
+use super::{ScriptCall, watermark};
+
+static WRITE: LazyLock<Script> = LazyLock::new(|| Script::plain(include_str!("write.lua")));
+
+/// `lead`: how far the number may lead the node's clock; `None` where it is one that a node gave.
+pub(crate) fn write(
+    server: &Server,
+    name: &LockName,
+    owner: OwnerId,
+    number: u64,
+    lead: Option<Duration>,
+) -> Arc<ScriptCall> {
+    let [epoch, lock, ..] = server.keys(name, owner);
+    let arguments = vec![
+        owner.to_string(),
+        number.to_string(),
+        watermark(name),
+        lead.map(|lead| lead.as_micros().to_string()).unwrap_or_default(),
+    ];
+    ScriptCall::plain(&WRITE, [epoch, lock], arguments)
+}

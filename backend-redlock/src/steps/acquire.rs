@@ -1,0 +1,258 @@
+//! One attempt: votes, the token, and what becomes of nodes that answer late.
+
+use std::{sync::Arc, time::Duration};
+
+use lock_core::{
+    Attempt, Env as _, Error, ErrorKind, FencingToken, Grant, Instant, Request, SystemEnv,
+};
+
+use super::{
+    free::{leave_places, undo},
+    vote_record::{NodeReply, Verdict, VoteRecord},
+};
+use crate::{
+    protocol::{
+        held::{Held, Part},
+        token::{self, Token},
+        vote::{Tally, Vote, tally},
+    },
+    quorum::{node::micros, nodes::Quorum, round::Round, wake::QueueEntry},
+    scripts::{ScriptCall, acquire::Acquire, write::write},
+    tunables::{SPLIT_DOUBLINGS, SPLIT_PAUSE, TRIES},
+};
+
+/// One try of an attempt. No two tries of one owner have the same number.
+#[derive(Clone, Copy)]
+pub(crate) struct Try<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) number: u64,
+    pub(crate) sent: Instant,
+    pub(crate) limit: Duration,
+    /// It takes a place where the lock is held.
+    pub(crate) placed: bool,
+    /// It is the first of its owner here.
+    pub(crate) first: bool,
+}
+
+/// Makes one attempt, with a place in the queues if `entry` is given; `first`: the owner has made none before.
+pub(crate) async fn attempt(
+    quorum: &Arc<Quorum>,
+    request: &Request,
+    entry: Option<&QueueEntry>,
+    first: bool,
+) -> Result<Attempt, Error> {
+    for tried in 1.. {
+        let verdict = match try_once(quorum, request, entry, first && tried == 1).await? {
+            Ok(grant) => return Ok(Attempt::Granted(grant)),
+            Err(verdict) => verdict,
+        };
+        match verdict {
+            Verdict::Busy(busy) => return Ok(Attempt::Busy(busy)),
+            Verdict::Quarantined(quarantined) => return Ok(Attempt::Quarantined(quarantined)),
+            Verdict::Error(error) => return Err(error),
+            Verdict::Split(busy) if tried == TRIES => return Ok(Attempt::Busy(busy)),
+            Verdict::Clocks(error) if tried == TRIES => return Err(error),
+            Verdict::Split(_) => {
+                tracing::debug!(name = %request.name, tried, "the votes were split");
+            }
+            Verdict::Clocks(error) => {
+                tracing::debug!(name = %request.name, tried, %error, "asked again");
+            }
+        }
+        // The first to come back finds all votes free, and nodes that answer faster.
+        let most = SPLIT_PAUSE * (1 << (tried - 1).min(SPLIT_DOUBLINGS));
+        let pause = Duration::from_micros(SystemEnv.random() as u64 % most.as_micros() as u64);
+        tokio::time::sleep(pause).await;
+    }
+    Err(backend_redis::node::not_understood())
+}
+
+async fn try_once(
+    quorum: &Arc<Quorum>,
+    request: &Request,
+    entry: Option<&QueueEntry>,
+    first: bool,
+) -> Result<Result<Grant, Verdict>, Error> {
+    quorum.settings()?;
+    let limit = quorum.options.wait(request.lease);
+    let unknown = || Error::new(ErrorKind::Unavailable, "no node's clock is known yet");
+    let clock = quorum.clock().ok_or_else(unknown)?;
+    let sent = SystemEnv.now();
+    let attempt =
+        Try { request, number: micros(sent), sent, limit, placed: entry.is_some(), first };
+    let contacts = quorum.contacts();
+    let call = vote_call(quorum, &attempt, clock, entry);
+    let mut round = Round::ask(quorum, &contacts, &call, limit);
+    let mut record = VoteRecord::new(&quorum.nodes, quorum.options.clock_bound, &contacts);
+    let decided = loop {
+        let votes = record.votes();
+        match tally(&votes) {
+            Tally::Failed if record.is_clear() => break None,
+            Tally::Failed => {}
+            Tally::Won => {
+                // A repeat is to find the token that was agreed on before, if there is one.
+                let token = token::decide(&votes);
+                let agreed = matches!(token, Token::Agreed(_));
+                if agreed || !record.repeated() || !round.any_open() {
+                    break Some(token);
+                }
+            }
+            Tally::Undecided => {}
+        }
+        match round.next().await {
+            Some((at, answer)) => record.hear(at, answer),
+            None => {
+                let why = format!("no answer within {}", humantime::format_duration(limit));
+                for at in round.silent() {
+                    record.replies[*at] = NodeReply::Silent(why.clone());
+                }
+            }
+        }
+    };
+    if let Some(entry) = entry {
+        let asked = contacts.iter().copied();
+        entry.may_be_given_by(asked.filter(|at| record.may_have_placed(*at)));
+    }
+    let token = match &decided {
+        Some(Token::Agreed(number)) => Some(*number),
+        Some(Token::WriteBack { number, nodes, needed }) => {
+            let waiting = (&mut round, &mut record);
+            let done = write_back(quorum, &attempt, *number, nodes, *needed, waiting).await;
+            done.then_some(*number)
+        }
+        _ => None,
+    };
+    if let Some(token) = token.and_then(FencingToken::new) {
+        if let Some(entry) = entry {
+            // Where the lock was not given, the place would stand in the way of the next.
+            let mut given = entry.given();
+            given.retain(|at| !record.gave(*at) && !round.is_open(*at));
+            leave_places(quorum, request, given);
+        }
+        return Ok(Ok(won(quorum, &attempt, &record, round, &contacts, token)));
+    }
+    let verdict = if decided.is_some() {
+        let message = "the token could not be written to a majority of the nodes";
+        Verdict::Clocks(Error::new(ErrorKind::Unavailable, message))
+    } else {
+        record.verdict()
+    };
+    failed(quorum, &attempt, &record, round);
+    Ok(Err(verdict))
+}
+
+fn vote_call(
+    quorum: &Quorum,
+    attempt: &Try<'_>,
+    clock: u64,
+    entry: Option<&QueueEntry>,
+) -> Arc<ScriptCall> {
+    let acquire = Acquire {
+        request: attempt.request,
+        proposed: quorum.propose(clock),
+        bound: quorum.options.bound_micros(),
+        number: attempt.number,
+        late: quorum.late(clock, attempt.limit),
+        clock,
+        place: entry.map(|entry| (entry.channel.as_str(), entry.rank)),
+    };
+    acquire.call(&quorum.nodes[0].server)
+}
+
+/// Writes the largest number back, only to nodes whose vote was counted; each takes it only while
+/// the lock is still ours there.
+async fn write_back(
+    quorum: &Arc<Quorum>,
+    attempt: &Try<'_>,
+    number: u64,
+    nodes: &[usize],
+    needed: usize,
+    (asked, record): (&mut Round, &mut VoteRecord<'_>),
+) -> bool {
+    let Request { name, owner, .. } = attempt.request;
+    let call = write(&quorum.nodes[0].server, name, *owner, number, None);
+    let mut round = Round::ask(quorum, nodes, &call, attempt.limit);
+    let mut taken = 0;
+    while taken < needed {
+        tokio::select! {
+            biased;
+            written = round.next() => match written {
+                Some((_, Ok(answer))) if answer.word == "written" => {
+                    taken += usize::from(answer.number(2).ok() == Some(1));
+                }
+                Some(_) => {}
+                None => break,
+            },
+            // Calls that are not polled could hold the connection's queue up for all.
+            Some((at, answer)) = asked.next(), if asked.any_open() => record.hear(at, answer),
+        }
+    }
+    round.finish(quorum, |_, _| {});
+    taken >= needed
+}
+
+fn won(
+    quorum: &Arc<Quorum>,
+    attempt: &Try<'_>,
+    record: &VoteRecord<'_>,
+    round: Round,
+    contacts: &[usize],
+    token: FencingToken,
+) -> Grant {
+    let (doubtful, asked) = (|at| record.doubtful(at), |at: usize| contacts.contains(&at));
+    let (held, grant) = make_grant(quorum, attempt, &record.votes(), doubtful, asked, token);
+    let (own, request) = (Arc::clone(quorum), attempt.request.clone());
+    let Try { number, placed, .. } = *attempt;
+    round.finish(quorum, move |at, answer| {
+        let given = matches!(&answer, Some(Ok(answer)) if answer.word == "ours");
+        let known = matches!(&answer, Some(Ok(_)))
+            || matches!(&answer, Some(Err(error)) if !error.is_ambiguous());
+        if held.straggler(at, given || !known, known) {
+            undo(&own, at, &request, number, !known);
+        } else if placed && !given {
+            leave_places(&own, &request, [at]);
+        }
+    });
+    grant
+}
+
+/// A grant, and what is kept of it; of each node, whether it may have given the lock unheard and
+/// whether it was asked.
+pub(crate) fn make_grant(
+    quorum: &Quorum,
+    attempt: &Try<'_>,
+    votes: &[Vote],
+    doubtful: impl Fn(usize) -> bool,
+    asked: impl Fn(usize) -> bool,
+    token: FencingToken,
+) -> (Arc<Held>, Grant) {
+    let until = attempt.sent + attempt.request.lease;
+    let ours = |at: usize| matches!(votes[at], Vote::Ours(_)).then_some(until);
+    let part = |at: usize| Part::new(ours(at), doubtful(at), asked(at));
+    let nodes = (0..quorum.nodes.len()).map(part).collect();
+    let held = Arc::new(Held::new(attempt.number, attempt.first, nodes, until));
+    let state: Arc<Held> = Arc::clone(&held);
+    let mut grant = Grant::new(attempt.request, token).with_state(state);
+    grant.margin = quorum.options.margin();
+    (held, grant)
+}
+
+/// Takes back what a failed attempt was given, also from nodes that answer later or not at all.
+fn failed(quorum: &Arc<Quorum>, attempt: &Try<'_>, record: &VoteRecord<'_>, round: Round) {
+    for at in 0..quorum.nodes.len() {
+        if record.gave(at) || record.doubtful(at) {
+            undo(quorum, at, attempt.request, attempt.number, record.doubtful(at));
+        }
+    }
+    let (own, request, number) = (Arc::clone(quorum), attempt.request.clone(), attempt.number);
+    round.finish(quorum, move |at, answer| {
+        let bury = match answer {
+            Some(Ok(answer)) if answer.word == "ours" => false,
+            Some(Err(error)) if error.is_ambiguous() => true,
+            // At once: on the connection that may yet carry the attempt.
+            None => true,
+            Some(_) => return,
+        };
+        undo(&own, at, &request, number, bury);
+    });
+}

@@ -1,0 +1,267 @@
+//! What operators ask: inspect, list, init, tokens.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use backend_redis::node::{Value, list, not_understood, number};
+use futures_util::future::join_all;
+use lock_core::{
+    Error, ErrorKind, FencingToken, Grant, Holder, Init, LockName, LockState, OwnerId, OwnerLabel,
+    Page, StoreSettings,
+};
+
+use crate::{
+    protocol::vote::majority,
+    quorum::{
+        node::{Answer, Node},
+        nodes::Quorum,
+        round::Round,
+    },
+    scripts::{self, ScriptCall, write::write},
+    tunables::NAMES_PER_CALL,
+};
+
+/// One node's record of a name.
+pub(crate) struct Record {
+    holder: Holder,
+    token: u64,
+    kept: bool,
+}
+
+#[derive(Default)]
+struct Seen {
+    records: Vec<Record>,
+    places: u64,
+}
+
+/// Asks all nodes that are waited for; a majority must answer. What they answer goes to `hear`.
+async fn ask_majority(
+    quorum: &Arc<Quorum>,
+    call: &Arc<ScriptCall>,
+    mut hear: impl FnMut(Answer) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let limit = quorum.options.admin_wait();
+    let mut round = Round::ask(quorum, &quorum.contacts(), call, limit);
+    let (mut answered, mut failure) = (0, None);
+    while let Some((_, answer)) = round.next().await {
+        match answer {
+            Ok(answer) => {
+                answered += 1;
+                hear(answer)?;
+            }
+            Err(error) => failure = Some(error),
+        }
+    }
+    round.finish(quorum, |_, _| {});
+    if answered < quorum.majority() { Err(quorum.too_few(answered, failure)) } else { Ok(()) }
+}
+
+async fn look(quorum: &Arc<Quorum>, names: &[LockName]) -> Result<Vec<Seen>, Error> {
+    let mut seen: Vec<Seen> = names.iter().map(|_| Seen::default()).collect();
+    let call = scripts::look(&quorum.nodes[0].server, names);
+    ask_majority(quorum, &call, |answer| {
+        let states = list(answer.part(2)?.clone())?;
+        seen.iter_mut().zip(states).try_for_each(|(seen, state)| seen.hear(state))
+    })
+    .await?;
+    Ok(seen)
+}
+
+pub(crate) async fn inspect(
+    quorum: &Arc<Quorum>,
+    name: &LockName,
+) -> Result<Option<LockState>, Error> {
+    let seen = look(quorum, std::slice::from_ref(name)).await?.pop().unwrap_or_default();
+    Ok(seen.state(name, quorum.nodes.len()))
+}
+
+/// All held names in one part. A held name is on a majority, and so on one of any nodes that are
+/// one more than the rest.
+pub(crate) async fn list_held(quorum: &Arc<Quorum>) -> Result<Page, Error> {
+    let nodes = quorum.nodes.len();
+    let needed = nodes - quorum.majority() + 1;
+    let contacts = quorum.contacts();
+    let scans = join_all(contacts.iter().map(|at| names_on(&quorum.nodes[*at]))).await;
+    let (mut names, mut scanned, mut failure) = (BTreeSet::new(), 0, None);
+    for scan in scans {
+        match scan {
+            Ok(found) => {
+                scanned += 1;
+                names.extend(found);
+            }
+            Err(error) => failure = Some(error),
+        }
+    }
+    if scanned < needed {
+        return Err(quorum.too_few(scanned, failure));
+    }
+    let names: Vec<_> = names.into_iter().collect();
+    let mut locks = Vec::new();
+    for part in names.chunks(NAMES_PER_CALL) {
+        let states = part.iter().zip(look(quorum, part).await?);
+        locks.extend(states.filter_map(|(name, seen)| seen.state(name, nodes)));
+    }
+    locks.retain(|state| state.holder.is_some());
+    Ok(Page::new(locks, None))
+}
+
+async fn names_on(node: &Node) -> Result<BTreeSet<LockName>, Error> {
+    let (mut cursor, mut names) = (0, BTreeSet::new());
+    loop {
+        let (next, found) = node.server.scan(cursor).await?;
+        names.extend(found);
+        if next == 0 {
+            return Ok(names);
+        }
+        cursor = next;
+    }
+}
+
+/// Sets every node up: a node that is left out would disagree with the others.
+pub(crate) async fn init(quorum: &Quorum, init: &Init) -> Result<StoreSettings, Error> {
+    init.refuse_restored("a restore restarts a node, which starts its quarantine")?;
+    if let Some(longest) = init.longest_lease {
+        quorum.options.check_longest(longest)?;
+    }
+    let set = join_all(quorum.nodes.iter().map(|node| node.server.init(init))).await;
+    let mut all: Option<StoreSettings> = None;
+    for (node, settings) in quorum.nodes.iter().zip(set) {
+        let mut settings = settings.map_err(|error| {
+            let message = format!(
+                "{} was not set up, and all nodes are needed; repeat init when it can be reached",
+                node.address
+            );
+            Error::new(error.kind(), message).with_source(error)
+        })?;
+        if let Some(all) = &all {
+            settings.grants_in = settings.grants_in.max(all.grants_in);
+        }
+        all = Some(settings);
+    }
+    all.ok_or_else(not_understood)
+}
+
+/// The highest watermark of the nodes that answer, at least a majority.
+pub(crate) async fn highest_mark(quorum: &Arc<Quorum>) -> Result<FencingToken, Error> {
+    let mut highest = FencingToken::ZERO;
+    ask_majority(quorum, &scripts::highest(&quorum.nodes[0].server), |answer| {
+        let mark = FencingToken::new(answer.number(2)?).unwrap_or(FencingToken::MAX);
+        highest = highest.max(mark);
+        Ok(())
+    })
+    .await?;
+    Ok(highest)
+}
+
+/// Reads the nodes' clocks.
+///
+/// # Errors
+/// Where no majority answers.
+pub(crate) async fn refresh_clocks(quorum: &Arc<Quorum>) -> Result<(), Error> {
+    ask_majority(quorum, &scripts::hello(&quorum.nodes[0].server), |_| Ok(())).await
+}
+
+pub(crate) async fn raise(
+    quorum: &Arc<Quorum>,
+    grant: &Grant,
+    token: FencingToken,
+) -> Result<(), Error> {
+    let lead = quorum.settings()?.longest_lease.saturating_sub(quorum.options.margin());
+    let server = &quorum.nodes[0].server;
+    let call = write(server, &grant.name, grant.owner, token.get(), Some(lead));
+    let limit = quorum.options.wait(grant.lease);
+    let mut round = Round::ask(quorum, &quorum.contacts(), &call, limit);
+    let (mut raised, mut gone, mut answered, mut failure) = (0, 0, 0, None);
+    while raised < quorum.majority() && gone < quorum.majority() {
+        match round.next().await {
+            Some((_, Ok(answer))) if answer.word == "floor" => {
+                let allowed = answer.number(2)?;
+                let message = format!(
+                    "token {token} leads the nodes' clock by more than the longest lease; it must be at \
+                     most {allowed}"
+                );
+                failure = Some(Error::new(ErrorKind::InvalidInput, message));
+            }
+            Some((_, Ok(answer))) => {
+                answered += 1;
+                let done = answer.number(2)? == 1;
+                raised += usize::from(done);
+                gone += usize::from(!done);
+            }
+            Some((_, Err(error))) => failure = Some(error),
+            None => break,
+        }
+    }
+    round.finish(quorum, |_, _| {});
+    if raised >= quorum.majority() {
+        return Ok(());
+    }
+    if gone >= quorum.majority() {
+        let message = "the grant whose token was to be raised is gone";
+        return Err(Error::new(ErrorKind::NotHeld, message));
+    }
+    match failure {
+        Some(error) if error.kind() == ErrorKind::InvalidInput => Err(error),
+        failure => Err(quorum.too_few(answered, failure)),
+    }
+}
+
+impl Seen {
+    fn hear(&mut self, state: Value) -> Result<(), Error> {
+        let parts = list(state)?;
+        let [record, left, places] = parts.as_slice() else { return Err(not_understood()) };
+        self.places = self.places.max(number(places)?);
+        if let Value::BulkString(record) = record {
+            let left = Duration::from_millis(number(left)?);
+            self.records.push(read_record(record, left).unwrap_or_else(|| Record {
+                holder: Holder::unreadable(left),
+                token: 0,
+                kept: false,
+            }));
+        }
+        Ok(())
+    }
+
+    /// What a majority of `nodes` has; `None` if no owner holds the name or waits for it.
+    fn state(&self, name: &LockName, nodes: usize) -> Option<LockState> {
+        let mut holders: BTreeMap<OwnerId, Vec<&Record>> = BTreeMap::new();
+        for record in &self.records {
+            holders.entry(record.holder.owner).or_default().push(record);
+        }
+        let highest = self.records.iter().map(|record| record.token).max().unwrap_or(0);
+        let held = holders.into_values().find(|records| records.len() >= majority(nodes));
+        if let Some(records) = held {
+            let mut tokens: BTreeMap<u64, usize> = BTreeMap::new();
+            for record in &records {
+                *tokens.entry(record.token).or_default() += 1;
+            }
+            let (token, _) = tokens.into_iter().max_by_key(|(_, count)| *count)?;
+            let mut left: Vec<_> = records.iter().map(|record| record.holder.remaining).collect();
+            left.sort_unstable_by(|a, b| b.cmp(a));
+            let remaining = left[majority(nodes) - 1];
+            let Holder { owner, label, .. } = records[0].holder.clone();
+            let holder = Holder::new(owner, label, remaining);
+            let token = FencingToken::new(token)?;
+            let kept = records.iter().filter(|record| record.kept).count() >= majority(nodes);
+            let state = LockState::new(name.clone(), Some(holder), token).with_kept(kept);
+            return Some(state.with_waiting(self.places));
+        }
+        (self.places > 0).then(|| {
+            let token = FencingToken::new(highest).unwrap_or(FencingToken::ZERO);
+            LockState::new(name.clone(), None, token).with_waiting(self.places)
+        })
+    }
+}
+
+/// `owner number state attempt label`.
+pub(crate) fn read_record(record: &[u8], left: Duration) -> Option<Record> {
+    let mut parts = std::str::from_utf8(record).ok()?.splitn(5, ' ');
+    let owner = parts.next()?.parse().ok()?;
+    let token = parts.next()?.parse().ok().filter(|token| FencingToken::new(*token).is_some())?;
+    let kept = parts.next().filter(|state| ["0", "1"].contains(state))? == "1";
+    let label = OwnerLabel::new(parts.nth(1)?).ok()?;
+    Some(Record { holder: Holder::new(owner, label, left), token, kept })
+}

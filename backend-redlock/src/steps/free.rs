@@ -1,0 +1,81 @@
+//! Freeing in the background what nodes have of an attempt or a grant.
+
+use std::{sync::Arc, time::Duration};
+
+use lock_core::{Env as _, Grant, Request, SystemEnv, jittered};
+
+use crate::{
+    protocol::held::Held,
+    quorum::nodes::Quorum,
+    scripts::{ScriptCall, free::Free},
+    tunables::{FREE_PAUSES, PLACE_LIFE},
+};
+
+/// Repeats a call on one node until it is answered, or `limit` is over and with it the lease.
+pub(crate) fn free_in_background(
+    quorum: &Arc<Quorum>,
+    at: usize,
+    call: Arc<ScriptCall>,
+    limit: Duration,
+) {
+    let own = Arc::clone(quorum);
+    quorum.spawn_background(async move {
+        let end = SystemEnv.now() + limit;
+        let [mut pause, longest] = FREE_PAUSES;
+        while own.put(at, &call).await.is_err() {
+            if SystemEnv.now() >= end || own.is_closing() {
+                return;
+            }
+            tokio::time::sleep(jittered(&SystemEnv, pause)).await;
+            pause = (pause * 2).min(longest);
+        }
+    });
+}
+
+/// Takes one node's part in an attempt back. Later attempts of the same owner keep theirs. `bury`: the attempt may
+/// yet arrive, and is to take nothing.
+pub(crate) fn undo(quorum: &Arc<Quorum>, at: usize, request: &Request, attempt: u64, bury: bool) {
+    let tombstone = bury.then_some(attempt);
+    let free = Free { up_to: Some(attempt), tombstone, ..Free::default() };
+    let call = free.call(&quorum.nodes[0].server, &request.name, request.owner);
+    free_in_background(quorum, at, call, request.lease);
+}
+
+/// Frees what nodes gave to the attempt of a grant, or may yet give, and nothing that a later attempt of the same
+/// owner was given.
+pub(crate) fn take_back(quorum: &Arc<Quorum>, grant: &Grant) {
+    let number = Some(Held::of(grant).map_or(0, |held| held.attempt));
+    let free = Free { up_to: number, tombstone: number, ..Free::default() };
+    let call = free.call(&quorum.nodes[0].server, &grant.name, grant.owner);
+    for at in 0..quorum.nodes.len() {
+        free_in_background(quorum, at, Arc::clone(&call), grant.lease);
+    }
+}
+
+/// Hears what a node said to the release of a grant, or that this will not be heard: whether the node held it.
+pub(crate) fn freed(
+    quorum: &Arc<Quorum>,
+    at: usize,
+    grant: &Grant,
+    held: &Held,
+    said: Option<bool>,
+) {
+    if held.freed(at, said) {
+        let call = Free::default().call(&quorum.nodes[0].server, &grant.name, grant.owner);
+        free_in_background(quorum, at, call, grant.lease);
+    }
+}
+
+/// Gives up places in which the owner does not wait any more. An owner that takes one again may lose it on a node until its
+/// next attempt.
+pub(crate) fn leave_places(
+    quorum: &Arc<Quorum>,
+    request: &Request,
+    nodes: impl IntoIterator<Item = usize>,
+) {
+    for at in nodes {
+        let free = Free { up_to: Some(0), leave_place: true, ..Free::default() };
+        let call = free.call(&quorum.nodes[0].server, &request.name, request.owner);
+        free_in_background(quorum, at, call, PLACE_LIFE);
+    }
+}

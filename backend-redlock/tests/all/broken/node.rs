@@ -1,0 +1,285 @@
+//! One node of a quorum, asked by the scripts themselves: what each of them refuses shows best where no
+//! other node and no client makes up for it.
+
+use std::{
+    ops::{Deref, DerefMut},
+    sync::LazyLock,
+};
+
+use backend_redis::node::Script;
+pub(super) use conformance_tests::broken::redis::{LONGEST, SECOND, owner, text};
+use conformance_tests::{
+    broken::{
+        Setup,
+        redis::{Raw, evaluating, parts},
+    },
+    kit::Change,
+};
+use redis::Value;
+
+macro_rules! file {
+    ($name:literal) => {
+        include_str!(concat!("../../../src/scripts/", $name, ".lua"))
+    };
+}
+
+macro_rules! script {
+    ($name:literal) => {
+        LazyLock::new(|| Script::plain(file!($name)))
+    };
+}
+
+pub(super) static ACQUIRE_FAST: LazyLock<Script> = script!("acquire_fast");
+pub(super) static ACQUIRE: LazyLock<Script> =
+    LazyLock::new(|| Script::in_epoch(file!("acquire_fast"), file!("acquire")));
+pub(super) static BATCH: LazyLock<Script> = script!("batch");
+pub(super) static FREE: LazyLock<Script> = script!("free");
+static RENEW: LazyLock<Script> = script!("renew");
+static WRITE: LazyLock<Script> = script!("write");
+
+const BASE: &str = "leasehold-redlock:{0}:";
+/// How far clocks may be apart, in microseconds.
+pub(super) const BOUND: u64 = 3_000_000;
+
+/// The ways on which a node may give a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// That of `acquire_fast.lua`, which leaves the rest of the script to what it refuses.
+    Short,
+    /// The rest of it, since something was in the way.
+    Long,
+    /// As one of many, in `batch.lua`.
+    Batch,
+}
+
+/// An attempt; times are of the node's clock, in microseconds.
+#[derive(Clone)]
+pub(super) struct Attempt {
+    pub(super) owner: &'static str,
+    pub(super) lease: u64,
+    pub(super) floor: u64,
+    pub(super) proposed: u64,
+    pub(super) number: u64,
+    /// From when on it is late.
+    pub(super) late: u64,
+    /// What its client takes the clock to be.
+    pub(super) estimated: u64,
+    /// Whether it wants a place.
+    pub(super) place: bool,
+}
+
+pub(super) struct Node(Raw);
+
+impl Deref for Node {
+    type Target = Raw;
+
+    fn deref(&self) -> &Raw {
+        &self.0
+    }
+}
+
+impl DerefMut for Node {
+    fn deref_mut(&mut self) -> &mut Raw {
+        &mut self.0
+    }
+}
+
+#[async_trait::async_trait]
+impl Setup for Node {
+    async fn start(changes: &[Change<'_>]) -> Self {
+        Self(Raw::start(BASE, changes).await)
+    }
+
+    fn altered(&self) -> u64 {
+        self.proxy.counters().altered
+    }
+}
+
+impl Node {
+    /// Whose turn it is, of those who wait.
+    pub(super) async fn turn(&mut self) -> String {
+        let places = self.key("places", "a");
+        let turn = text(&self.say(&["HGET", &places, "turn"]).await);
+        turn.split(' ').next().unwrap().to_owned()
+    }
+
+    /// Writes a field among the places.
+    pub(super) async fn note_place(&mut self, field: &str, value: &str) {
+        let places = self.key("places", "a");
+        self.say(&["HSET", &places, field, value]).await;
+    }
+
+    /// From now on somebody may wait, or be buried, so that no attempt goes the short way unlooked.
+    pub(super) async fn crowd(&mut self) {
+        let until = self.now().await + 60 * SECOND;
+        self.note("crowd", &until.to_string()).await;
+    }
+
+    /// Nobody waits any more.
+    pub(super) async fn scatter(&mut self) {
+        let places = self.key("places", "a");
+        self.say(&["DEL", &places]).await;
+    }
+
+    /// An attempt that nothing can be said against.
+    pub(super) async fn attempt(&mut self, owner: &'static str) -> Attempt {
+        let now = self.now().await;
+        Attempt {
+            owner,
+            lease: 20_000,
+            floor: 0,
+            proposed: now,
+            number: 5,
+            late: now + 60 * SECOND,
+            estimated: now,
+            place: false,
+        }
+    }
+
+    /// The number that the node gives, if it does, and what it says otherwise.
+    pub(super) async fn ask(&mut self, way: Way, attempt: &Attempt) -> Result<u64, String> {
+        match way {
+            Way::Short => {}
+            Way::Long => {
+                self.crowd().await;
+                self.note_place("nobody", "0 nowhere").await;
+            }
+            Way::Batch => return self.batch(&[], std::slice::from_ref(attempt)).await.1.remove(0),
+        }
+        let command = self.asking(attempt);
+        voted(&parts(self.send(&command).await))
+    }
+
+    fn asking(&self, attempt: &Attempt) -> redis::Cmd {
+        let mut arguments = self.in_epoch();
+        arguments.extend([owner(attempt.owner), attempt.lease.to_string(), "label".to_owned()]);
+        let Attempt { floor, proposed, number, late, estimated, .. } = *attempt;
+        arguments.extend([floor, proposed, BOUND, number, late].map(|part| part.to_string()));
+        arguments.extend(["mark1".to_owned(), estimated.to_string()]);
+        let channel = if attempt.place { "channel" } else { "" };
+        // A rank by the letter: those who come first stand first.
+        let rank = attempt.owner.as_bytes()[0].to_string();
+        arguments.extend([channel.to_owned(), rank, late.to_string(), String::new()]);
+        evaluating(ACQUIRE.text(), &self.keys(attempt.owner), &arguments)
+    }
+
+    /// Takes the lock, which is free.
+    pub(super) async fn taken(&mut self, owner: &'static str) -> Result<u64, String> {
+        let attempt = self.attempt(owner).await;
+        self.ask(Way::Short, &attempt).await
+    }
+
+    /// Enters a place for the lock, which is held.
+    pub(super) async fn placed(&mut self, owner: &'static str) -> Result<(), String> {
+        let attempt = Attempt { place: true, ..self.attempt(owner).await };
+        match self.ask(Way::Short, &attempt).await {
+            Err(word) if word == "busy" => Ok(()),
+            other => Err(format!("no place: {other:?}")),
+        }
+    }
+
+    /// A batch: whether each release found its lock held, and what is said to each attempt. All
+    /// have what the first attempt has, but for owner and lease.
+    pub(super) async fn batch(
+        &mut self,
+        releases: &[&str],
+        attempts: &[Attempt],
+    ) -> (Vec<i64>, Vec<Result<u64, String>>) {
+        let mut keys = vec![self.epoch()];
+        keys.extend(releases.iter().map(|_| self.key("lock", "a")));
+        keys.extend(attempts.iter().map(|_| self.key("lock", "a")));
+        let now = self.now().await;
+        let first = attempts.first().cloned().unwrap_or(Attempt {
+            owner: "",
+            lease: 0,
+            floor: 0,
+            proposed: now,
+            number: 0,
+            late: now,
+            estimated: now,
+            place: false,
+        });
+        let differ = attempts.iter().any(|attempt| attempt.lease != first.lease);
+        let mut arguments = self.in_epoch();
+        let common = [BOUND, first.late, first.estimated, first.number, first.proposed];
+        arguments.extend(common.map(|part| part.to_string()));
+        arguments.extend(["label".to_owned(), releases.len().to_string()]);
+        arguments.push(if differ { String::new() } else { first.lease.to_string() });
+        arguments.extend(releases.iter().map(|letter| owner(letter)));
+        for attempt in attempts {
+            arguments.extend([owner(attempt.owner), "mark1".to_owned()]);
+            arguments.extend(differ.then(|| attempt.lease.to_string()));
+        }
+        arguments.extend([first.late.to_string(), String::new()]);
+        let answer = parts(self.eval(BATCH.text(), &keys, &arguments).await);
+        let numbers: Vec<i64> = match &answer[2] {
+            Value::Array(numbers) => {
+                numbers.iter().map(|number| text(number).parse().unwrap()).collect()
+            }
+            // All releases found their locks held, and all attempts have this number.
+            all => {
+                let number = text(all).parse().unwrap();
+                let given = attempts.iter().map(|_| number);
+                releases.iter().map(|_| 1).chain(given).collect()
+            }
+        };
+        let (freed, given) = numbers.split_at(releases.len());
+        let given = given.iter().map(|number| match number {
+            -1 => Err("declined".to_owned()),
+            number => Ok(*number as u64),
+        });
+        (freed.to_vec(), given.collect())
+    }
+
+    fn freeing(&self, letter: &str, how: [&str; 4]) -> redis::Cmd {
+        let mut arguments = vec![owner(letter)];
+        arguments.extend(how.map(str::to_owned));
+        arguments.push("60000".to_owned());
+        evaluating(FREE.text(), &self.keys(letter), &arguments)
+    }
+
+    /// Whether the lock was held. `how`: ms to keep it, the last attempt that is meant, the last
+    /// attempt to bury, 1 to leave the place.
+    pub(super) async fn free(&mut self, owner: &str, how: [&str; 4]) -> bool {
+        let command = self.freeing(owner, how);
+        text(&parts(self.send(&command).await)[2]) == "1"
+    }
+
+    /// Frees a lock and makes an attempt, in one step: no time passes in between.
+    pub(super) async fn free_and_ask(
+        &mut self,
+        owner: &str,
+        attempt: &Attempt,
+    ) -> Result<u64, String> {
+        let mut both = redis::pipe();
+        both.atomic().add_command(self.freeing(owner, [""; 4])).add_command(self.asking(attempt));
+        let answers: Vec<Value> = both.query_async(&mut self.link).await.unwrap();
+        voted(&parts(answers[1].clone()))
+    }
+
+    /// 1 renewed, 2 somebody else's, 0 gone; -1 refused. `late`: the clock past which this one is ahead.
+    pub(super) async fn renew(&mut self, letter: &str, lease: u64, late: u64) -> i64 {
+        let keys = [self.epoch(), self.key("lock", "a")];
+        let arguments = [late.to_string(), owner(letter), lease.to_string()];
+        let answer = parts(self.eval(RENEW.text(), &keys, &arguments).await);
+        if text(&answer[0]) == "version" {
+            return -1;
+        }
+        text(&parts(answer[2].clone())[0]).parse().unwrap()
+    }
+
+    /// Writes a number back, or raises it. `lead`: how far it may lead the clock, or nothing.
+    pub(super) async fn write(&mut self, letter: &str, number: u64, lead: &str) -> String {
+        let keys = [self.epoch(), self.key("lock", "a")];
+        let arguments = [owner(letter), number.to_string(), "mark1".to_owned(), lead.to_owned()];
+        let answer = parts(self.eval(WRITE.text(), &keys, &arguments).await);
+        format!("{} {}", text(&answer[0]), text(&answer[2]))
+    }
+}
+
+fn voted(answer: &[Value]) -> Result<u64, String> {
+    match text(&answer[0]).as_str() {
+        "ours" => Ok(text(&answer[2]).parse().unwrap()),
+        word => Err(word.to_owned()),
+    }
+}

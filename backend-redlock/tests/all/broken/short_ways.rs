@@ -1,0 +1,65 @@
+//! The short ways of acquire_fast.lua and free.lua, and batch.lua, do what the long ways do. Each short way is broken
+//! once, and must then be found out.
+
+use conformance_tests::{
+    broken::Worlds,
+    kit::Change::{self, LeaveOut, Replace},
+};
+
+use super::node::{ACQUIRE, ACQUIRE_FAST, BATCH, FREE};
+
+/// The short way of free.lua begins so.
+const PLAIN: &str = "if ARGV[2] == '' and ARGV[3] == '' and ARGV[4] == '' and ARGV[5] == '' and";
+
+/// The scripts of one node, and random requests to it.
+fn worlds() -> Worlds {
+    let free = FREE.text();
+    assert_eq!(free.matches(PLAIN).count(), 1);
+    Worlds::default()
+        .script("acquire", ACQUIRE.text())
+        .script("long_acquire", ACQUIRE.text().strip_prefix(ACQUIRE_FAST.text()).unwrap())
+        .script("free", free)
+        .script("long_free", &free.replace(PLAIN, "if false and"))
+        .script("batch", BATCH.text())
+        .requests(include_str!("requests.lua"))
+}
+
+#[tokio::test]
+async fn they_do_what_the_long_ways_do() {
+    worlds().agree(&["attempt short", "attempt long", "release short", "batch short"]).await;
+}
+
+/// Guards of the short ways.
+pub(super) const VARIANTS: &[Change<'static>] = &[
+    LeaveOut("short_version"),
+    LeaveOut("short_epoch"),
+    LeaveOut("short_quarantine"),
+    LeaveOut("short_clock"),
+    LeaveOut("short_behind"),
+    LeaveOut("short_late"),
+    LeaveOut("short_floor"),
+    Replace("short_lease", "if true"),
+    LeaveOut("short_crowd"),
+    Replace("short_watermark", "local least = floor"),
+    Replace("short_held", "if redis.call('SET', KEYS[2], record, 'PX', ARGV[6]) then"),
+    Replace("short_notes", "redis.call('HSET', KEYS[1], ARGV[13], text, 'clock', stamp)"),
+    LeaveOut("short_owner"),
+    LeaveOut("short_kept"),
+    LeaveOut("short_queue"),
+    Replace("batch_crowd", "local crowded = false"),
+    Replace("batch_release_owner", "elseif record then"),
+    LeaveOut("batch_epoch"),
+    LeaveOut("batch_version"),
+    LeaveOut("batch_quarantine"),
+    LeaveOut("batch_clock"),
+    LeaveOut("batch_behind"),
+    LeaveOut("batch_late"),
+    LeaveOut("batch_lease"),
+    Replace("batch_proposal", "if false then"),
+    Replace("batch_held", "taken = call('SET', KEYS[first + at - 1], record, 'PX', lease)"),
+];
+
+#[tokio::test]
+async fn a_short_way_that_is_broken_is_found_out() {
+    worlds().find_out(VARIANTS).await;
+}

@@ -1,0 +1,383 @@
+//! Faults on real servers. Each test asserts that its fault happened.
+
+use std::time::Duration;
+
+use conformance_tests::kit::{Clock, Data, Mode, RedisOptions, Server as _};
+use lock_core::{
+    Attempt, Backend, Env as _, ErrorKind, Init, LockClient, ReleaseOptions, ReleaseOutcome,
+    Renewal, SystemEnv, drift_margin,
+};
+
+use crate::support::{
+    LEASE, Nodes, PATIENT, SOON, busy, connect, eventually, first_use, granted, name, renewed,
+    request,
+};
+
+#[tokio::test]
+async fn a_minority_killed_changes_nothing() {
+    let mut nodes = Nodes::start(5).await;
+    let (store, other) = (nodes.direct().await, nodes.direct().await);
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    for server in &mut nodes.servers[..2] {
+        server.kill().unwrap();
+        assert!(server.cli(&["PING"]).await.is_err(), "it was not killed");
+    }
+    renewed(&*store, &grant).await;
+    let refused = busy(&*other, &request("a", LEASE)).await;
+    assert_eq!(refused.holder.unwrap().owner, grant.owner);
+    let released = store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    assert_eq!(released.outcome, ReleaseOutcome::Released);
+    let next = granted(&*other, &request("a", LEASE)).await;
+    assert!(next.token > grant.token);
+    // A newcomer needs no more than a majority either.
+    let newcomer = nodes.direct().await;
+    assert_eq!(busy(&*newcomer, &request("a", LEASE)).await.token, next.token);
+}
+
+#[tokio::test]
+async fn a_majority_down_is_told_and_the_same_client_recovers() {
+    let mut nodes = Nodes::bare(vec![RedisOptions::new(); 3]).await;
+    let store = nodes.direct().await;
+    let short = Init::new().with_first_use(true).with_longest_lease(Duration::from_secs(4));
+    store.init(&short).await.unwrap();
+    let lease = Duration::from_secs(2);
+    let client = LockClient::new(store.clone());
+    let first = granted(&*store, &request("a", lease)).await;
+    for server in &mut nodes.servers[..2] {
+        server.kill().unwrap();
+    }
+    let error = store.try_acquire(&request("b", lease)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let told = error.to_string();
+    assert!(told.contains("1 of 3 nodes could vote, and 2 are needed"), "{told}");
+    assert!(told.contains(&nodes.servers[1].address().to_string()), "{told}");
+    let waiting = tokio::spawn(client.lock(name("a")).lease(lease).wait(SOON).acquire());
+    for server in &mut nodes.servers[..2] {
+        server.restart(Data::Lose).await.unwrap();
+    }
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(guard.token() > first.token, "{} after {}", guard.token(), first.token);
+}
+
+#[tokio::test]
+async fn a_paused_minority_is_waited_for_once() {
+    const LONG: &str = "timeout=30s&node_timeout=3s&clock_bound=400ms";
+    let nodes = Nodes::start(5).await;
+    let (store, other) = (connect(&nodes.url(LONG)).await, nodes.direct().await);
+    for server in &nodes.servers[..2] {
+        server.pause().unwrap();
+    }
+    // A majority is certain without them, and they are noticed.
+    let grant = granted(&*store, &request("first", LEASE)).await;
+    store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    // Of the three left one refuses: without its word on the others it would take 3 s to know.
+    let key = "leasehold-redlock:{0}:lock:split";
+    let record = format!("{:032x} 7 0 1 foreign", 1);
+    nodes.servers[4].cli(&["SET", key, &record, "PX", "20000"]).await.unwrap();
+    let start = SystemEnv.now();
+    let answer = store.try_acquire(&request("split", LEASE)).await;
+    let took = SystemEnv.now().since(start);
+    assert!(!matches!(answer, Ok(Attempt::Granted(_))), "{answer:?}");
+    assert!(took < Duration::from_millis(2500), "{took:?}: a node known to hang was waited for");
+    for server in &nodes.servers[..2] {
+        server.resume().unwrap();
+    }
+    // A probe is answered, and they are asked again.
+    eventually("all nodes to be asked again", || async {
+        let grant = granted(&*store, &request("again", LEASE)).await;
+        let all = nodes.keeping(&grant.name).await == 5;
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        all.then_some(())
+    })
+    .await;
+    // What was asked of them while they stood still has taken nothing.
+    eventually("late requests to be gone", || async {
+        (nodes.keeping(&name("first")).await == 0).then_some(())
+    })
+    .await;
+    granted(&*other, &request("first", LEASE)).await;
+}
+
+/// The classic: the holder has a bare majority, one of it restarts empty, and the rest with it would
+/// be a majority for the next. Returns the answer to the next.
+async fn restarted_empty(options: &str) -> (lock_core::Grant, Result<Attempt, lock_core::Error>) {
+    let mut nodes = Nodes::bare(vec![RedisOptions::new(); 3]).await;
+    let direct = connect(&nodes.url(&format!("{PATIENT}{options}"))).await;
+    first_use(&*direct).await;
+    nodes.proxies[2].set(Mode::Cut).await.unwrap();
+    let holder = nodes.proxied(&format!("{PATIENT}{options}")).await;
+    let grant = granted(&*holder, &request("a", LEASE)).await;
+    assert_eq!(nodes.keeping(&grant.name).await, 2, "the holder has a bare majority");
+    let before = nodes.servers[1].info("run_id").await.unwrap();
+    nodes.servers[1].restart(Data::Lose).await.unwrap();
+    assert_ne!(nodes.servers[1].info("run_id").await.unwrap(), before);
+    let next = connect(&nodes.url(&format!("{PATIENT}{options}"))).await;
+    let answer = next.try_acquire(&request("a", LEASE)).await;
+    let believed = grant.lease - grant.margin - drift_margin(grant.lease);
+    assert!(SystemEnv.now() < grant.from + believed, "too slow to show anything");
+    (grant, answer)
+}
+
+#[tokio::test]
+async fn a_minority_restarted_empty_admits_no_second_holder() {
+    let (_, answer) = restarted_empty("").await;
+    assert!(matches!(answer, Ok(Attempt::Busy(_) | Attempt::Quarantined(_))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn with_the_quarantine_off_the_same_admits_a_second_holder() {
+    let (first, answer) = restarted_empty("&quarantine=off").await;
+    let Ok(Attempt::Granted(second)) = answer else { panic!("{answer:?}") };
+    assert_ne!(first.owner, second.owner);
+}
+
+/// The holder has a bare majority, a node of it forgets, and so a renewal finds a majority without the
+/// grant. What it was promised stands all the same: until then nobody else gets in, and after it the
+/// rest is given back.
+#[tokio::test]
+async fn a_grant_that_a_majority_has_lost_admits_nobody_while_it_may_be_believed() {
+    let lease = Duration::from_secs(6);
+    let mut nodes = Nodes::start(3).await;
+    nodes.proxies[2].set(Mode::Cut).await.unwrap();
+    let holder = nodes.proxied(PATIENT).await;
+    let asked = request("a", lease);
+    let grant = granted(&*holder, &asked).await;
+    assert_eq!(nodes.keeping(&grant.name).await, 2, "the holder has a bare majority");
+    let before = nodes.servers[1].info("run_id").await.unwrap();
+    nodes.servers[1].restart(Data::Lose).await.unwrap();
+    assert_ne!(nodes.servers[1].info("run_id").await.unwrap(), before);
+    nodes.proxies[2].set(Mode::Pass).await.unwrap();
+    eventually("a renewal to tell of the loss", || async {
+        let answer = holder.renew(&[&grant], SystemEnv.now()).await.pop();
+        assert!(!matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+        matches!(answer, Some(Renewal::Lost(_))).then_some(())
+    })
+    .await;
+    // What a core does where an attempt may yet arrive.
+    holder.abandon(&asked).await.unwrap();
+    let believed = grant.from + (grant.lease - grant.margin - drift_margin(grant.lease));
+    let next = nodes.direct().await;
+    let waiting = request("a", lease);
+    let second = eventually("the lease to end", || async {
+        let answer = next.try_acquire(&waiting).await.unwrap();
+        let early = SystemEnv.now() < believed;
+        assert!(!early || !matches!(answer, Attempt::Granted(_)), "two hold it");
+        answer.granted()
+    })
+    .await;
+    assert!(second.token > grant.token);
+}
+
+/// A holder with a bare majority of three, without renewal, whose second node has a clock of its own;
+/// and a client that reaches all three.
+struct Clocked {
+    nodes: Nodes,
+    clock: Clock,
+    grant: lock_core::Grant,
+    next: std::sync::Arc<dyn Backend>,
+}
+
+async fn clocked(lease: Duration) -> Clocked {
+    let clock = Clock::new().await.unwrap();
+    let mut options = vec![RedisOptions::new(); 3];
+    options[1] = options[1].clone().clock(&clock);
+    let nodes = Nodes::bare(options).await;
+    let next = nodes.direct().await;
+    first_use(&*next).await;
+    nodes.proxies[2].set(Mode::Cut).await.unwrap();
+    let holder = nodes.proxied(PATIENT).await;
+    let grant = granted(&*holder, &request("a", lease)).await;
+    assert_eq!(nodes.keeping(&grant.name).await, 2, "the holder has a bare majority");
+    Clocked { nodes, clock, grant, next }
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_past_the_lease_admits_no_second_holder() {
+    for step in [3600.0, 25.0] {
+        let Clocked { nodes, clock, grant, next } = clocked(LEASE).await;
+        clock.step(step).unwrap();
+        eventually("the jumped node to forget", || async {
+            (nodes.keeping(&grant.name).await == 1).then_some(())
+        })
+        .await;
+        let answer = next.try_acquire(&request("a", LEASE)).await;
+        assert!(!matches!(answer, Ok(Attempt::Granted(_))), "{answer:?}");
+        let told = next.try_acquire(&request("b", LEASE)).await.unwrap();
+        assert!(matches!(told, Attempt::Granted(_)), "two nodes in line are a majority: {told:?}");
+        let believed = grant.lease - grant.margin - drift_margin(grant.lease);
+        assert!(SystemEnv.now() < grant.from + believed, "too slow to show anything");
+    }
+}
+
+#[tokio::test]
+async fn a_node_whose_clock_was_ahead_and_came_back_is_in_quarantine() {
+    let Clocked { nodes, clock, grant, next } = clocked(LEASE).await;
+    clock.step(3600.0).unwrap();
+    eventually("the jumped node to forget", || async {
+        (nodes.keeping(&grant.name).await == 1).then_some(())
+    })
+    .await;
+    // Anybody's call is enough for the node to remember.
+    let answer = next.try_acquire(&request("other", LEASE)).await;
+    assert!(matches!(answer, Ok(Attempt::Granted(_))), "{answer:?}");
+    const EPOCH: &str = "leasehold-redlock:{0}:epoch";
+    eventually("the node to have been called", || async {
+        let seen = nodes.servers[1].cli(&["HGET", EPOCH, "clock"]).await.unwrap();
+        let ahead = seen.parse::<u64>().unwrap() > grant.token.get() + 3_000_000_000;
+        ahead.then_some(())
+    })
+    .await;
+    clock.step(-3600.0).unwrap();
+    let answer = next.try_acquire(&request("a", LEASE)).await;
+    assert!(matches!(answer, Ok(Attempt::Busy(_) | Attempt::Quarantined(_))), "{answer:?}");
+    let told = nodes.servers[1].cli(&["HGET", EPOCH, "why"]).await.unwrap();
+    assert!(told.contains("came back"), "{told}");
+    let believed = grant.lease - grant.margin - drift_margin(grant.lease);
+    assert!(SystemEnv.now() < grant.from + believed, "too slow to show anything");
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_within_the_bound_is_covered_by_the_margin() {
+    let lease = Duration::from_secs(4);
+    let Clocked { nodes, clock, grant, next } = clocked(lease).await;
+    clock.step(0.35).unwrap();
+    let asked = request("a", lease);
+    let second = eventually("the lease to end", || async {
+        next.try_acquire(&asked).await.unwrap().granted()
+    })
+    .await;
+    let believed = grant.lease - grant.margin - drift_margin(grant.lease);
+    let after = second.from.max(grant.from + believed);
+    assert!(SystemEnv.now() > after && second.token > grant.token);
+    // The early node counted: without the margin, its word could have come too early.
+    assert_eq!(
+        nodes.servers[1].cli(&["EXISTS", "leasehold-redlock:{0}:lock:a"]).await.unwrap(),
+        "1"
+    );
+}
+
+#[tokio::test]
+async fn a_clock_that_goes_back_has_no_vote() {
+    let Clocked { nodes, clock, grant: _, next } = clocked(LEASE).await;
+    nodes.servers[2].pause().unwrap();
+    clock.step(-3600.0).unwrap();
+    let error = next.try_acquire(&request("b", LEASE)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("clock"), "{error}");
+    nodes.servers[2].resume().unwrap();
+    eventually("the third node to be back", || async {
+        next.try_acquire(&request("b", LEASE)).await.ok()?.granted()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lost_replies_change_nothing_but_what_was_asked() {
+    let nodes = Nodes::start(3).await;
+    let direct = nodes.direct().await;
+    let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
+    let lose = async |mode| {
+        for proxy in &nodes.proxies[..2] {
+            proxy.set(mode).await.unwrap();
+        }
+    };
+    let swallowed = || nodes.proxies[0].counters().to_client.swallowed;
+    // The scripts are known from here on.
+    let warm = granted(&*direct, &request("warm", LEASE)).await;
+    renewed(&*direct, &warm).await;
+    direct.release(&warm, ReleaseOptions::default()).await.unwrap();
+
+    // Acquire: the nodes may have taken it; nothing is left long before the lease.
+    let asked = request("a", LEASE);
+    lose(Mode::HalfCut).await;
+    let error = store.try_acquire(&asked).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    assert!(swallowed() > 0, "no reply was lost");
+    eventually("the clean-up", || async { (nodes.keeping(&asked.name).await == 0).then_some(()) })
+        .await;
+    assert!(SystemEnv.now() < asked.sent + LEASE, "the lease ended it");
+    lose(Mode::Pass).await;
+    let grant = eventually("the client to recover", || async {
+        store.try_acquire(&request("a", LEASE)).await.ok()?.granted()
+    })
+    .await;
+
+    // Renew: unknown, not lost.
+    let before = swallowed();
+    lose(Mode::HalfCut).await;
+    let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+    assert!(matches!(answer, Some(Renewal::Unknown(_))), "{answer:?}");
+    assert!(swallowed() > before);
+    lose(Mode::Pass).await;
+    eventually("a renewal", || async {
+        let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+        match answer {
+            Some(Renewal::Renewed { .. }) => Some(()),
+            Some(Renewal::Unknown(_)) => None,
+            other => panic!("{other:?}"),
+        }
+    })
+    .await;
+
+    // Release: done although nobody heard of it, and a repeat is harmless.
+    let before = swallowed();
+    lose(Mode::HalfCut).await;
+    let error = store.release(&grant, ReleaseOptions::default()).await.unwrap_err();
+    assert!(error.is_ambiguous(), "{error}");
+    assert!(swallowed() > before);
+    let next = eventually("the release", || async {
+        direct.try_acquire(&request("a", LEASE)).await.unwrap().granted()
+    })
+    .await;
+    lose(Mode::Pass).await;
+    eventually("the client to recover", || async {
+        let released = store.release(&grant, ReleaseOptions::default()).await.ok()?;
+        assert_eq!(released.outcome, ReleaseOutcome::NotHeld);
+        Some(())
+    })
+    .await;
+    renewed(&*direct, &next).await;
+}
+
+#[tokio::test]
+async fn replies_lost_on_a_minority_are_not_missed_and_leave_nothing() {
+    let nodes = Nodes::start(3).await;
+    let store = nodes.proxied("timeout=1s&node_timeout=300ms&clock_bound=400ms").await;
+    nodes.proxies[0].set(Mode::HalfCut).await.unwrap();
+    let grant = granted(&*store, &request("a", LEASE)).await;
+    renewed(&*store, &grant).await;
+    let released = store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    assert_eq!(released.outcome, ReleaseOutcome::Released);
+    assert!(nodes.proxies[0].counters().to_client.swallowed > 0, "no reply was lost");
+    nodes.proxies[0].set(Mode::Pass).await.unwrap();
+    eventually("the rest", || async { (nodes.keeping(&grant.name).await == 0).then_some(()) })
+        .await;
+    assert!(SystemEnv.now() < grant.from + LEASE, "the lease ended it");
+}
+
+#[tokio::test]
+async fn a_straggler_that_grants_after_all_is_taken_back() {
+    let nodes = Nodes::start(3).await;
+    let direct = nodes.direct().await;
+    let store = nodes.proxied(PATIENT).await;
+    // Two nodes refuse at once; the third has not been asked yet when the attempt is over.
+    let key = "leasehold-redlock:{0}:lock:a";
+    let record = format!("{:032x} 7 0 1 foreign", 1);
+    for server in &nodes.servers[..2] {
+        server.cli(&["SET", key, &record, "PX", "20000"]).await.unwrap();
+    }
+    let late = Duration::from_millis(500);
+    nodes.proxies[2].set(Mode::Delay { to_server: late, to_client: late }).await.unwrap();
+    let start = SystemEnv.now();
+    busy(&*store, &request("a", LEASE)).await;
+    assert!(SystemEnv.now() < start + 2 * late, "it did not wait for the third");
+    let given = async || nodes.servers[2].cli(&["EXISTS", key]).await.unwrap() == "1";
+    eventually("the straggler to grant", || async { given().await.then_some(()) }).await;
+    eventually("it to be taken back", || async { (!given().await).then_some(()) }).await;
+    assert!(SystemEnv.now() < start + LEASE, "the lease ended it");
+    for server in &nodes.servers[..2] {
+        server.cli(&["DEL", key]).await.unwrap();
+    }
+    granted(&*direct, &request("a", LEASE)).await;
+}

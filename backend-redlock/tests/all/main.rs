@@ -1,0 +1,11 @@
+//! All tests of the crate but those that need a program of their own: see Cargo.toml.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod batch;
+mod broken;
+mod faults;
+mod memory;
+mod quorum;
+mod support;
+mod versions;
+mod waiting;

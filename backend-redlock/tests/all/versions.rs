@@ -1,0 +1,69 @@
+//! Nodes whose records have another version.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use conformance_tests::versions::{Versioned, refused, upgraded};
+use lock_core::{Backend, Error};
+
+use crate::support::{LEASE, Nodes, PATIENT, granted, request};
+
+const EPOCH: &str = "leasehold-redlock:{0}:epoch";
+
+#[async_trait]
+impl Versioned for Nodes {
+    async fn connect(&self) -> Result<Arc<dyn Backend>, Error> {
+        backend_redlock::connect(&self.url(PATIENT)).await
+    }
+
+    async fn plant(&self, version: Option<u64>) {
+        for at in 0..self.servers.len() {
+            plant(self, at, version).await;
+        }
+    }
+
+    async fn contents(&self) -> String {
+        let mut all = Vec::new();
+        for server in &self.servers {
+            for key in server.cli(&["KEYS", "*"]).await.unwrap().lines() {
+                all.push(format!("{key}: {}", server.cli(&["DUMP", key]).await.unwrap()));
+            }
+        }
+        all.sort();
+        all.join("\n")
+    }
+}
+
+async fn plant(nodes: &Nodes, at: usize, version: Option<u64>) {
+    let server = &nodes.servers[at];
+    match version {
+        Some(version) => server.cli(&["HSET", EPOCH, "version", &version.to_string()]).await,
+        None => server.cli(&["HDEL", EPOCH, "version"]).await,
+    }
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_version_is_refused_in_every_step() {
+    refused(&Nodes::start(3).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn older_records_are_upgraded_by_init_under_load() {
+    upgraded(Arc::new(Nodes::start(3).await)).await;
+}
+
+/// A node that has another version has no vote, like one that is down.
+#[tokio::test]
+async fn a_minority_of_another_version_has_no_vote() {
+    let nodes = Nodes::start(3).await;
+    let store = nodes.connect().await.unwrap();
+    plant(&nodes, 0, Some(2)).await;
+    let name = request("a", LEASE).name;
+    granted(&*store, &request("a", LEASE)).await;
+    assert_eq!(nodes.keeping(&name).await, 2);
+    plant(&nodes, 1, Some(2)).await;
+    let error = store.try_acquire(&request("b", LEASE)).await.unwrap_err();
+    let line = format!("{error:#}");
+    assert!(line.contains("1 of 3 nodes could vote") && line.contains("version 2"), "{line}");
+}

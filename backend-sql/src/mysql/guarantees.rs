@@ -1,0 +1,134 @@
+//! What holds, by what the server's settings are.
+
+use std::time::Duration;
+
+use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
+
+use crate::{
+    settings::RECORD_VERSION,
+    tunables::{LONGEST_POLL, mysql::SHORTEST_LEASE},
+};
+
+/// What decides on whether a crash may lose what was committed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Durability {
+    /// Why locks may be lost, if so.
+    pub(super) doubt: Option<String>,
+}
+
+impl Durability {
+    /// By the server's variables, of which some are not known to each version.
+    pub(super) fn read<'a>(variables: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let (mut doubt, mut log, mut sync_log) = (None, false, true);
+        for (name, value) in variables {
+            let value = value.to_ascii_lowercase();
+            match (name.to_ascii_lowercase().as_str(), value.as_str()) {
+                // 3 is MariaDB's: it flushes twice.
+                ("innodb_flush_log_at_trx_commit", "1" | "3") => {}
+                ("innodb_flush_log_at_trx_commit", other) => {
+                    let what = if other == "2" { "of the machine" } else { "of the server" };
+                    doubt = Some(format!(
+                        "innodb_flush_log_at_trx_commit is {other}: a crash {what} may lose locks that \
+                         are still held; set it to 1"
+                    ));
+                }
+                ("innodb_flush_method", "nosync" | "littlesync") => {
+                    doubt = Some(format!(
+                        "innodb_flush_method is {value}: a crash of the machine may lose locks that are \
+                         still held; it must be one that flushes, such as O_DIRECT"
+                    ));
+                }
+                ("log_bin", "on" | "1") => log = true,
+                ("sync_binlog", "1") => {}
+                ("sync_binlog", _) => sync_log = false,
+                ("wsrep_on", "on" | "1") => {
+                    doubt = Some(
+                        "the server is a node of a Galera cluster (wsrep_on), where this was not \
+                         tried; use one server of its own"
+                            .into(),
+                    );
+                }
+                _ => {}
+            }
+        }
+        // Recovery rolls back what the binary log has lost.
+        if doubt.is_none() && log && !sync_log {
+            doubt = Some(
+                "the binary log is on and sync_binlog is not 1: a crash of the machine may lose locks \
+                 that are still held; set sync_binlog to 1"
+                    .into(),
+            );
+        }
+        Self { doubt }
+    }
+}
+
+pub(super) fn guarantees(longest_lease: Duration, durability: &Durability) -> Guarantees {
+    let mut promised = Guarantees::new(SHORTEST_LEASE, longest_lease);
+    promised.record_version = Some(RECORD_VERSION.cast_unsigned());
+    promised.exclusion = match &durability.doubt {
+        Some(why) => Promise::Withheld { why: why.clone() },
+        None => Promise::Holds {
+            assuming: vec![
+                Assumption::new(
+                    "server-clock",
+                    "the server's clock is not stepped forward while locks are held",
+                ),
+                Assumption::new(
+                    "one-server",
+                    "no replica is promoted, and no backup restored, while locks are held",
+                ),
+                Assumption::new(
+                    "flushed",
+                    "its settings of flushing stay as they were read, and its disk keeps what was \
+                     flushed",
+                ),
+            ],
+        },
+    };
+    promised.tokens = Promise::Holds {
+        assuming: vec![Assumption::new(
+            "clock-after-loss",
+            "after a failover, a restore or another loss of data the server's clock is past the \
+             tokens granted before",
+        )],
+    };
+    promised.quarantine = QuarantineUse::Unavailable;
+    promised.raise = true;
+    promised.longest_poll = LONGEST_POLL;
+    promised.expiry_slack = LONGEST_POLL;
+    promised.token_lead = longest_lease;
+    promised
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doubt(variables: &[(&str, &str)]) -> Option<String> {
+        Durability::read(variables.iter().copied()).doubt
+    }
+
+    #[test]
+    fn what_a_crash_may_lose_is_told() {
+        let flush = "innodb_flush_log_at_trx_commit";
+        for good in [
+            &[(flush, "1"), ("log_bin", "OFF"), ("sync_binlog", "0"), ("wsrep_on", "OFF")][..],
+            &[(flush, "1"), ("log_bin", "ON"), ("sync_binlog", "1")],
+            &[(flush, "3"), ("innodb_flush_method", "fsync")],
+        ] {
+            assert_eq!(doubt(good), None, "{good:?}");
+        }
+        for (bad, word) in [
+            (&[(flush, "2")][..], "of the machine"),
+            (&[(flush, "0")], "of the server"),
+            (&[(flush, "1"), ("log_bin", "ON"), ("sync_binlog", "0")], "sync_binlog"),
+            (&[("innodb_flush_method", "nosync"), (flush, "1")], "innodb_flush_method"),
+            (&[(flush, "1"), ("wsrep_on", "ON")], "Galera"),
+        ] {
+            assert!(doubt(bad).unwrap().contains(word), "{bad:?}");
+        }
+        let withheld = guarantees(Duration::from_secs(1), &Durability { doubt: Some("x".into()) });
+        assert!(!withheld.exclusion.holds() && withheld.tokens.holds());
+    }
+}

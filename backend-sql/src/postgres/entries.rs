@@ -1,0 +1,168 @@
+//! The entries that this client has in the queues of names.
+
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    sync::{
+        Arc, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use lock_core::{Env as _, FencingToken, LockName, Mutex, OwnerId, Request, SystemEnv};
+use tokio::sync::Notify;
+
+use crate::tunables::REMEMBERED_NAMES;
+
+/// All entries of a client, by owner.
+#[derive(Debug)]
+pub(super) struct QueueEntries {
+    /// Tells this client from others: 32 hexadecimal digits.
+    client: String,
+    entries: Mutex<HashMap<OwnerId, Arc<QueueEntry>>>,
+    entered: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(super) struct QueueEntry {
+    /// As it stands in the queue: the owner, the client that is to be told, `+` if it may be given the
+    /// lock or `-` if it is to be told to ask, and the owner's label.
+    pub(super) id: String,
+    /// Whether the server has put it into the queue, as far as we know.
+    pub(super) queued: AtomicBool,
+    pub(super) wake: Notify,
+    given: Mutex<Option<Given>>,
+    /// Tells it from the one that a repeat of its request entered later.
+    number: u64,
+}
+
+/// A grant that was given to an entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Given {
+    pub(super) token: FencingToken,
+    /// Whether more entries wait behind it.
+    pub(super) more: bool,
+}
+
+impl QueueEntry {
+    /// What it was given since it was looked at last.
+    pub(super) fn take_given(&self) -> Option<Given> {
+        self.given.lock().take()
+    }
+}
+
+impl QueueEntries {
+    pub(super) fn new() -> Self {
+        let client = OwnerId::from_bits(SystemEnv.random()).to_string();
+        Self { client, entries: Mutex::default(), entered: AtomicU64::new(0) }
+    }
+
+    /// Where this client is told that it is an entry's turn, by a message that is the entry's owner.
+    pub(super) fn channel(&self) -> String {
+        format!("leasehold_{}", self.client)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<OwnerId, Arc<QueueEntry>>> {
+        self.entries.lock()
+    }
+
+    /// Enters an entry here, before the server hears of it.
+    pub(super) fn enter(&self, request: &Request) -> Arc<QueueEntry> {
+        let Request { owner, label, floor, .. } = request;
+        // The client that gives the lock away knows of no floor.
+        let how = if *floor == FencingToken::ZERO { '+' } else { '-' };
+        let entry = Arc::new(QueueEntry {
+            id: format!("{owner}{}{how}{}", self.client, label.as_str()),
+            queued: AtomicBool::new(false),
+            wake: Notify::new(),
+            given: Mutex::default(),
+            number: self.entered.fetch_add(1, Ordering::Relaxed),
+        });
+        self.lock().insert(*owner, Arc::clone(&entry));
+        entry
+    }
+
+    pub(super) fn of(&self, owner: OwnerId) -> Option<Arc<QueueEntry>> {
+        self.lock().get(&owner).cloned()
+    }
+
+    pub(super) fn remove(&self, owner: OwnerId, entry: &QueueEntry) {
+        if let Entry::Occupied(known) = self.lock().entry(owner)
+            && known.get().number == entry.number
+        {
+            known.remove();
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// It is an entry's turn to ask, or it was given the lock: the message is the owner, or the owner, the
+    /// token, and whether more wait. One that is not understood, or came too late, costs nothing.
+    pub(super) fn tell(&self, message: &str) {
+        let mut words = message.split(' ');
+        let owner = words.next().and_then(|owner| owner.parse().ok());
+        let Some(entry) = owner.and_then(|owner| self.of(owner)) else { return };
+        let token = words.next().and_then(|token| token.parse().ok()).and_then(FencingToken::new);
+        if let Some(token) = token {
+            let given = Given { token, more: words.next() != Some("0") };
+            *entry.given.lock() = Some(given);
+        }
+        entry.wake.notify_one();
+    }
+
+    /// A message may have been missed.
+    pub(super) fn tell_all(&self) {
+        for entry in self.lock().values() {
+            entry.wake.notify_one();
+        }
+    }
+}
+
+/// Grants of this client for whose names others waited when they were granted.
+#[derive(Debug, Default)]
+pub(super) struct Waited(Mutex<HashSet<OwnerId>>);
+
+impl Waited {
+    pub(super) fn note(&self, owner: OwnerId) {
+        let mut owners = self.0.lock();
+        if owners.len() >= REMEMBERED_NAMES {
+            owners.clear();
+        }
+        owners.insert(owner);
+    }
+
+    pub(super) fn has(&self, owner: OwnerId) -> bool {
+        let owners = self.0.lock();
+        owners.contains(&owner)
+    }
+
+    /// Whether it was among them.
+    pub(super) fn forget(&self, owner: OwnerId) -> bool {
+        self.0.lock().remove(&owner)
+    }
+}
+
+/// Names for which others held or waited when this client last heard: a client that wants one of them looks, and
+/// queues, before it tries to take it.
+#[derive(Debug, Default)]
+pub(super) struct Crowded(Mutex<HashSet<LockName>>);
+
+impl Crowded {
+    pub(super) fn note(&self, name: &LockName, crowded: bool) {
+        let mut names = self.0.lock();
+        if !crowded {
+            names.remove(name);
+        } else if !names.contains(name) {
+            if names.len() >= REMEMBERED_NAMES {
+                names.clear();
+            }
+            names.insert(name.clone());
+        }
+    }
+
+    pub(super) fn has(&self, name: &LockName) -> bool {
+        let names = self.0.lock();
+        !names.is_empty() && names.contains(name)
+    }
+}

@@ -1,0 +1,181 @@
+//! What all parts of this store share: the server, the settings, the entries in queues, and what is promised.
+
+use std::{sync::Arc, time::Duration};
+
+use lock_core::{Error, ErrorKind, Guarantees, Mutex};
+use sqlx::{Row as _, SqlStr, postgres::PgRow};
+use tokio::sync::{OnceCell, watch};
+
+use super::{
+    arg::Arg,
+    entries::{Crowded, QueueEntries, Waited},
+    guarantees::{Terms, guarantees},
+    listen::Listening,
+    server::Server,
+};
+use crate::{
+    error::general,
+    servers::connection::span,
+    settings::{Settings, agree, check_version, is_older},
+};
+
+/// Which tables of a store are there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Found {
+    pub(super) settings: bool,
+    /// All others.
+    pub(super) others: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Postgres {
+    pub(super) server: Arc<Server>,
+    pub(super) settings: Settings,
+    listens: bool,
+    pub(super) entries: Arc<QueueEntries>,
+    pub(super) waited: Waited,
+    pub(super) crowded: Crowded,
+    pub(super) listening: OnceCell<Listening>,
+    pub(super) promised: Mutex<(Terms, Arc<Guarantees>)>,
+    agreed: OnceCell<()>,
+}
+
+impl Postgres {
+    pub(super) async fn new(
+        server: Server,
+        settings: Settings,
+        listens: bool,
+    ) -> Result<Self, Error> {
+        let longest_lease = settings.longest_lease_of_new();
+        let (longest_ever, connection) = (Duration::ZERO, settings.connection);
+        let terms =
+            Terms { longest_lease, longest_ever, quarantined: true, push: false, connection };
+        let this = Self {
+            server: Arc::new(server),
+            settings,
+            listens,
+            entries: Arc::new(QueueEntries::new()),
+            waited: Waited::default(),
+            crowded: Crowded::default(),
+            listening: OnceCell::new(),
+            promised: Mutex::new((terms, Arc::new(guarantees(terms)))),
+            agreed: OnceCell::new(),
+        };
+        // An older store is for `init` to upgrade; every other step makes sure that it is ready.
+        if this.found().await?.settings && !is_older(this.version().await?) {
+            this.ready().await?;
+        }
+        this.listening().await;
+        Ok(this)
+    }
+
+    async fn listening(&self) -> &Listening {
+        let start = || async {
+            if !self.listens {
+                return Listening::off();
+            }
+            Listening::start(&self.server, &self.entries).await
+        };
+        self.listening.get_or_init(start).await
+    }
+
+    pub(super) fn entries(&self) -> &QueueEntries {
+        &self.entries
+    }
+
+    /// Whether this client is told when it is its turn, and when that changes.
+    pub(super) fn told(&self) -> watch::Receiver<bool> {
+        self.listening.get().map_or_else(|| watch::channel(false).1, Listening::heard)
+    }
+
+    /// Takes the store's settings over, once, or refuses the store if they are not what we were told.
+    pub(super) async fn ready(&self) -> Result<(), Error> {
+        let settle = || async {
+            check_version(self.version().await?)?;
+            let (longest, _) = self.learn().await?;
+            agree(self.settings.longest_lease, longest)
+        };
+        self.agreed.get_or_try_init(settle).await.copied()
+    }
+
+    pub(super) fn set_promises(
+        &self,
+        longest_lease: Duration,
+        longest_ever: Duration,
+        quarantined: bool,
+    ) {
+        let (push, connection) = (*self.told().borrow(), self.settings.connection);
+        let mut promised = self.promised.lock();
+        let longest_ever = longest_ever.max(promised.0.longest_ever);
+        let terms = Terms { longest_lease, longest_ever, quarantined, push, connection };
+        *promised = (terms, Arc::new(guarantees(terms)));
+    }
+
+    pub(super) fn longest_ever(&self) -> Duration {
+        self.promised.lock().0.longest_ever
+    }
+
+    /// Runs a statement of a store that is ready.
+    pub(super) async fn once(
+        &self,
+        statement: &SqlStr,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<PgRow>, Error> {
+        self.ready().await?;
+        self.server.once(statement, args).await
+    }
+
+    /// The same for a statement that may be carried out twice.
+    pub(super) async fn again(
+        &self,
+        statement: &SqlStr,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<PgRow>, Error> {
+        self.ready().await?;
+        self.server.again(statement, args).await
+    }
+
+    /// Which tables are there. Refuses a search path by which another role's operators may come before the
+    /// server's own.
+    pub(super) async fn found(&self) -> Result<Found, Error> {
+        let rows = self.server.again(&self.server.sql.exists, &[]).await?;
+        let read = |row: &PgRow| {
+            let all = row.try_get::<bool, _>(1)? && row.try_get::<bool, _>(2)?;
+            let found = Found { settings: row.try_get(0)?, others: all };
+            Ok::<_, sqlx::Error>((found, row.try_get(3)?))
+        };
+        let read = rows.first().map(read).transpose().map_err(general)?;
+        let (found, path): (Found, Vec<String>) = read.unwrap_or_default();
+        // What is temporary has no operators.
+        let mut schemas = path.iter().filter(|schema| !schema.starts_with("pg_temp"));
+        match schemas.next() {
+            Some(schema) if schema != "pg_catalog" => {
+                let message = format!(
+                    "search_path names the schema {schema:?} before pg_catalog, so that a role that may create there could \
+                     replace what our statements use; leave pg_catalog out of it, and it is searched first"
+                );
+                Err(Error::new(ErrorKind::Config, message))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    /// The version of the records.
+    pub(super) async fn version(&self) -> Result<i64, Error> {
+        let stored = self.server.number(&self.server.sql.version).await?;
+        stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
+    }
+
+    /// Takes over what the store agrees on: the longest lease, and whether there is a quarantine.
+    pub(super) async fn learn(&self) -> Result<(Duration, bool), Error> {
+        let rows = self.server.again(&self.server.sql.settings, &[]).await?;
+        let Some(row) = rows.first() else {
+            return Err(Error::new(ErrorKind::Config, "the row of settings is gone"));
+        };
+        let longest = span(row.try_get(0).map_err(general)?);
+        let longest_ever = span(row.try_get(1).map_err(general)?);
+        let quarantined = row.try_get(2).map_err(general)?;
+        self.set_promises(longest, longest_ever, quarantined);
+        Ok((longest, quarantined))
+    }
+}

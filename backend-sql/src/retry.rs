@@ -1,0 +1,126 @@
+//! Statements that wait for others, and end in time.
+
+use std::{
+    future::Future,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use lock_core::{Error, ErrorKind, SystemEnv, jittered};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    error::Failure,
+    tunables::{GRACE, RETRY_PAUSE},
+};
+
+/// For how long statements are tried, and what they are sent to, for messages.
+#[derive(Debug)]
+pub(crate) struct Retry {
+    timeout: Duration,
+    whom: String,
+    broken: AtomicU64,
+}
+
+impl Retry {
+    pub(crate) fn new(timeout: Duration, whom: String) -> Self {
+        Self { timeout, whom, broken: AtomicU64::new(0) }
+    }
+
+    /// How often a statement was tried again that may have been carried out. What is answered to the next try
+    /// says nothing of that.
+    pub(crate) fn broken(&self) -> u64 {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Runs a statement, again and again while others are in its way, up to the time limit.
+    ///
+    /// A statement that writes must be read to its end: a commit that fails is told only there.
+    pub(crate) async fn run<T, E, Fut>(
+        &self,
+        judge: impl Fn(E) -> Failure,
+        run: impl Fn() -> Fut,
+    ) -> Result<T, Error>
+    where
+        Fut: Future<Output = Result<T, E>>,
+    {
+        self.until(Instant::now() + self.timeout, judge, run).await
+    }
+
+    async fn until<T, E, Fut>(
+        &self,
+        end: Instant,
+        judge: impl Fn(E) -> Failure,
+        run: impl Fn() -> Fut,
+    ) -> Result<T, Error>
+    where
+        Fut: Future<Output = Result<T, E>>,
+    {
+        loop {
+            // A statement may hang with its server or disk; it may still be carried out.
+            let Ok(answer) = timeout_at(end + GRACE, run()).await else {
+                return Err(self.over(ErrorKind::Timeout, "no answer from", "within"));
+            };
+            match answer.map_err(&judge) {
+                Ok(done) => return Ok(done),
+                Err(Failure::Busy(_)) if Instant::now() + RETRY_PAUSE < end => {
+                    tokio::time::sleep(jittered(&SystemEnv, RETRY_PAUSE)).await;
+                }
+                Err(Failure::Busy(last)) => {
+                    let over = self.over(ErrorKind::Unavailable, "others kept writing to", "for");
+                    return Err(over.with_source(last));
+                }
+                Err(Failure::Error(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// The same for a statement that may be carried out twice: where a connection turns out to be
+    /// broken, such as all of a pool are after a restart of the server, up to `connections` more are
+    /// tried.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) async fn again<T, E, Fut>(
+        &self,
+        connections: u32,
+        judge: impl Fn(E) -> Failure,
+        run: impl Fn() -> Fut,
+    ) -> Result<T, Error>
+    where
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let end = Instant::now() + self.timeout;
+        for _ in 0..connections {
+            match self.until(end, &judge, &run).await {
+                Err(error) if error.kind() == ErrorKind::OutcomeUnknown && Instant::now() < end => {
+                    self.broken.fetch_add(1, Ordering::Relaxed);
+                }
+                answer => return answer,
+            }
+        }
+        self.until(end, judge, run).await
+    }
+
+    fn over(&self, kind: ErrorKind, what: &str, how_long: &str) -> Error {
+        let shown = humantime::format_duration(self.timeout);
+        Error::new(kind, format!("{what} {} {how_long} {shown}", self.whom))
+    }
+}
+
+#[cfg(all(test, any(feature = "mysql", feature = "postgres")))]
+mod tests {
+    use super::*;
+
+    /// Each connection that turns out to be broken may have taken its time to do so.
+    #[tokio::test(start_paused = true)]
+    async fn all_tries_together_take_no_longer_than_a_call_may() {
+        let retry = Retry::new(Duration::from_secs(5), "the server".into());
+        let began = Instant::now();
+        let answer = retry.again(4, std::convert::identity, || async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let broken = Error::new(ErrorKind::OutcomeUnknown, "the connection broke");
+            Err::<(), _>(Failure::Error(broken))
+        });
+        assert!(answer.await.unwrap_err().is_ambiguous());
+        assert!(began.elapsed() <= retry.timeout + GRACE, "{:?}", began.elapsed());
+    }
+}

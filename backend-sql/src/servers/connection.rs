@@ -1,0 +1,61 @@
+//! One statement at a time on a connection of a pool, and times as statements have them.
+
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind};
+use sqlx::{Database, Pool, pool::PoolConnection};
+
+use crate::error::{Failure, general};
+
+/// A connection for the length of one statement.
+///
+/// It goes back to the pool only when the statement has come to its end. One that is given up half-way,
+/// by a time limit or since its future was dropped, takes its connection with it: the answer may never
+/// come, and the next call on the connection would wait for it.
+pub(crate) struct Lent<DB: Database>(Option<PoolConnection<DB>>);
+
+impl<DB: Database> Lent<DB> {
+    pub(crate) async fn of(
+        pool: &Pool<DB>,
+        judge: impl FnOnce(sqlx::Error) -> Failure,
+    ) -> Result<Self, Failure> {
+        match pool.acquire().await {
+            Ok(connection) => Ok(Self(Some(connection))),
+            // Nothing has been sent. What is invalid is a handshake for TLS.
+            Err(sqlx::Error::Io(error)) if error.kind() != std::io::ErrorKind::InvalidData => {
+                let unreachable = Error::new(ErrorKind::Unavailable, "the server is not reached");
+                Err(Failure::Error(unreachable.with_source(sqlx::Error::Io(error))))
+            }
+            Err(error) => Err(judge(error)),
+        }
+    }
+
+    pub(crate) fn connection(&mut self) -> Result<&mut DB::Connection, Failure> {
+        let connection = self.0.as_deref_mut();
+        connection.ok_or_else(|| Failure::Error(general(sqlx::Error::PoolClosed)))
+    }
+
+    /// After an answer of the server's, also a refusal, the connection is as good as before.
+    pub(crate) fn settle<T>(mut self, answer: &Result<T, sqlx::Error>) {
+        if matches!(answer, Ok(_) | Err(sqlx::Error::Database(_))) {
+            drop(self.0.take());
+        }
+    }
+}
+
+impl<DB: Database> Drop for Lent<DB> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            drop(connection.detach());
+        }
+    }
+}
+
+/// Microseconds, rounded up.
+pub(crate) fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn span(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}

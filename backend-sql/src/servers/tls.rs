@@ -1,0 +1,126 @@
+//! What a URL says of TLS: each word of it is used, or refused by its name. The driver passes over some: a mode
+//! that it does not try, certificates to trust in a mode that trusts all, half a pair of certificate and key.
+
+use std::{env, fs, path::PathBuf};
+
+use lock_core::{Error, ErrorKind};
+use rustls::crypto::CryptoProvider;
+
+use crate::settings::refusal;
+
+/// What the options for TLS are called in the URL of a kind of store.
+pub(crate) struct Tls {
+    pub(crate) mode: &'static str,
+    /// No TLS; TLS where the server has it, which is what holds where nothing is said; TLS.
+    pub(crate) plain: [&'static str; 3],
+    /// TLS with a certificate that is checked, not against the host and against it.
+    pub(crate) checked: [&'static str; 2],
+    /// The file of authorities to trust; of our own certificate, and its key.
+    pub(crate) authority: &'static str,
+    pub(crate) own: [&'static str; 2],
+    /// What comes before these in the names of variables of the environment that the driver reads, if it does.
+    pub(crate) variables: Option<&'static str>,
+}
+
+/// What a URL names and has to be there.
+#[derive(Clone, Debug)]
+pub(crate) enum Named {
+    /// A file, by the option.
+    File { option: &'static str, path: PathBuf },
+    /// The process's provider of cryptography, by the option and its value.
+    Provider { option: &'static str, mode: &'static str, other: &'static str },
+}
+
+impl Tls {
+    fn modes(&self) -> impl Iterator<Item = &'static str> {
+        self.plain.into_iter().chain(self.checked)
+    }
+
+    /// What an option is by the environment.
+    fn variable(&self, option: &str) -> Option<(String, String)> {
+        let name = format!("{}{}", self.variables?, option.to_uppercase());
+        env::var(&name).ok().map(|value| (name, value))
+    }
+
+    /// The mode that these options, or the environment, choose.
+    fn chosen(&self, said: Option<&str>) -> Result<&'static str, Error> {
+        let (whence, value) = match (said, self.variable(self.mode)) {
+            (Some(value), _) => (format!("{} in the URL", self.mode), value.to_owned()),
+            (None, Some((name, value))) => (format!("{name} in the environment"), value),
+            (None, None) => return Ok(self.plain[1]),
+        };
+        // A value may be anything, and is not shown.
+        self.modes().find(|mode| mode.eq_ignore_ascii_case(&value)).ok_or_else(|| {
+            let allowed: Vec<_> = self.modes().collect();
+            refusal(format!("{whence} is not understood; it must be one of {}", allowed.join(", ")))
+        })
+    }
+
+    /// Whether all that is said of TLS is used; the files that are named.
+    pub(crate) fn check(&self, options: &[(String, String)]) -> Result<Vec<Named>, Error> {
+        let said = |option: &str| {
+            options.iter().find(|(key, _)| key == option).map(|(_, value)| value.as_str())
+        };
+        let mode = self.chosen(said(self.mode))?;
+        let needs = |option: &str, allowed: &[&str]| match allowed.contains(&mode) {
+            true => Ok(()),
+            false => Err(refusal(format!(
+                "{option} in the URL is of no use with {} {mode}; the mode must be one of {}",
+                self.mode,
+                allowed.join(", ")
+            ))),
+        };
+        let mut files = Vec::new();
+        for option in [self.authority, self.own[0], self.own[1]] {
+            let Some(value) = said(option) else { continue };
+            if option == self.authority {
+                needs(option, &self.checked)?;
+            } else {
+                needs(option, &[self.plain[2], self.checked[0], self.checked[1]])?;
+                let other = self.own[usize::from(option == self.own[0])];
+                if said(other)
+                    .or(self.variable(other).as_ref().map(|(_, value)| &**value))
+                    .is_none()
+                {
+                    return Err(refusal(format!(
+                        "{option} in the URL is of no use without {other}"
+                    )));
+                }
+            }
+            // The driver takes PEM itself, too.
+            if !value.trim_start().starts_with("-----BEGIN") {
+                files.push(Named::File { option, path: value.into() });
+            }
+        }
+        let [unnamed, other] = self.checked;
+        if mode == unnamed {
+            files.push(Named::Provider { option: self.mode, mode, other });
+        }
+        Ok(files)
+    }
+}
+
+/// Whether the files can be read, before the driver tells of a server that is not reached. And whether there is a
+/// provider of cryptography: without a check of the name the driver takes the one of the process, and where there is
+/// none it installs one for all of the process, or panics if rustls was built with two.
+pub(crate) fn readable(files: &[Named]) -> Result<(), Error> {
+    for named in files {
+        match named {
+            Named::File { option, path } => {
+                fs::read(path).map_err(|error| {
+                    let message = format!("the file that {option} names cannot be read");
+                    Error::new(ErrorKind::Config, message).with_source(error)
+                })?;
+            }
+            Named::Provider { option, mode, other } if CryptoProvider::get_default().is_none() => {
+                let message = format!(
+                    "{option} {mode} needs a provider of cryptography that the application has installed \
+                     (rustls's CryptoProvider::install_default); allowed without one is {other}"
+                );
+                return Err(Error::new(ErrorKind::Config, message));
+            }
+            Named::Provider { .. } => {}
+        }
+    }
+    Ok(())
+}

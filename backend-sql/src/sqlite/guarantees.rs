@@ -1,0 +1,45 @@
+//! What a SQLite store promises.
+
+use std::{path::Path, time::Duration};
+
+use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise};
+
+use super::open::network_file_system;
+use crate::{
+    settings::RECORD_VERSION,
+    tunables::{LONGEST_POLL, sqlite::SHORTEST_LEASE},
+};
+
+pub(super) fn guarantees(longest_lease: Duration, path: &Path) -> Guarantees {
+    let mut promised = Guarantees::new(SHORTEST_LEASE, longest_lease);
+    promised.record_version = Some(RECORD_VERSION.cast_unsigned());
+    promised.exclusion = Promise::Holds {
+        assuming: vec![
+            Assumption::new("one-machine", "all clients run on one machine"),
+            Assumption::new(
+                "local-file",
+                "the file is on a local file system, and is not replaced or restored under its users",
+            ),
+        ],
+    };
+    if let Some(kind) = network_file_system(path) {
+        let why = format!(
+            "the file is on {kind}, where SQLite's locks do not exclude other machines; use a local \
+             disk, or a store with a server"
+        );
+        promised.exclusion = Promise::Withheld { why };
+    } else {
+        promised.connection = ConnectionSecurity::Local;
+    }
+    promised.tokens = Promise::Holds {
+        assuming: vec![Assumption::new(
+            "clock-after-loss",
+            "if the file or its last writes are lost, the wall clock is not set back to before the last grant",
+        )],
+    };
+    promised.raise = true;
+    promised.longest_poll = LONGEST_POLL;
+    promised.expiry_slack = LONGEST_POLL;
+    promised.token_lead = longest_lease;
+    promised
+}

@@ -1,0 +1,46 @@
+//! A row of the locks' table, as the clock of one epoch sees it.
+
+use std::time::Duration;
+
+use lock_core::Error;
+use sqlx::{Row as _, sqlite::SqliteRow};
+
+use super::epoch::now;
+use crate::{dialect::Row, error::general};
+
+/// As our clock sees it, which is that of `epoch`.
+pub(super) fn read(row: &SqliteRow, epoch: &str) -> Result<Row, Error> {
+    columns(row, epoch).map_err(general)?
+}
+
+fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Error> {
+    let left = match end(row, epoch)? {
+        Some(end) => end.saturating_sub(now()),
+        // On a clock that is not ours: held for the whole lease, as far as we can tell.
+        None => row.try_get("lease")?,
+    };
+    let kept = row.try_get("kept")?;
+    let read = Row::read(
+        row.try_get("name")?,
+        text(row, "owner")?,
+        text(row, "label")?,
+        row.try_get("token")?,
+        row.try_get("version")?,
+        Duration::from_nanos(left.max(0) as u64),
+    );
+    Ok(read.map(|read| Row { kept, ..read }))
+}
+
+/// When the lease of a row is over, by our clock; `None` if that has not seen it yet.
+pub(super) fn end(row: &SqliteRow, epoch: &str) -> Result<Option<i64>, sqlx::Error> {
+    let of: &str = row.try_get("epoch")?;
+    if of == epoch { row.try_get("expires").map(Some) } else { row.try_get("until") }
+}
+
+/// A column of text, which SQLite keeps although it is no UTF-8.
+fn text<'r>(row: &'r SqliteRow, column: &str) -> Result<Option<&'r str>, sqlx::Error> {
+    match row.try_get(column) {
+        Err(sqlx::Error::ColumnDecode { .. }) => Ok(Some("\u{fffd}")),
+        read => read,
+    }
+}

@@ -1,0 +1,101 @@
+//! All numbers of this crate that one might want to change. Those of a statement stand in its file: for how long tombstones
+//! are kept and how many (`abandon.sql`), when a watermark counts (`sweep.sql`), how late a statement may be (`{young}` in
+//! `postgres/statements.rs`).
+
+use std::time::Duration;
+
+/// How long a call may take, unless the builder or the URL says otherwise.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+/// The range of that.
+pub(crate) const TIMEOUTS: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(3600)];
+/// No store has a longer `longest_lease`: a quarantine would last as long.
+pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The longest prefix of tables, and the longest schema: with what is appended, a name stays below PostgreSQL's 63 bytes.
+pub(crate) const LONGEST_NAME: usize = 40;
+
+/// A waiter polls this often besides its looks, which tells in a queue that it lives.
+pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
+/// The same for a waiter with at least [`FAR`] others before it: it is not the next to be served.
+pub(crate) const FAR_POLL: Duration = Duration::from_secs(1);
+pub(crate) const FAR: u32 = 8;
+/// How often a waiting process looks. A look takes no write lock.
+pub(crate) const LOOK: Duration = Duration::from_millis(10);
+/// The pause after a look that failed.
+pub(crate) const LOOK_AFTER_FAILURE: Duration = Duration::from_millis(200);
+/// One look asks for so many names at most.
+pub(crate) const NAMES_PER_LOOK: usize = 100;
+
+/// A client sweeps every so many releases and clean-ups, the first time somewhere among them.
+pub(crate) const SWEEP_EVERY: u64 = 1_000;
+/// A page of a listing has so many locks.
+pub(crate) const PAGE: u32 = 200;
+/// An attempt looks so often when the row changes under it.
+pub(crate) const TRIES: usize = 3;
+/// A client remembers so many names or owners, for each purpose; one that is forgotten costs a round trip or two.
+pub(crate) const REMEMBERED_NAMES: usize = 10_000;
+
+/// What follows a batch of renewals takes no longer than this part of a lease, as the core gives an answer, or than a look
+/// needs on a busy machine.
+pub(crate) const ANSWER_IN: u32 = 6;
+pub(crate) const SHORTEST_LOOK: Duration = Duration::from_millis(100);
+/// Of that, this part of a lease is for rows that other transactions have locked.
+pub(crate) const WAIT_FOR_ROWS: u32 = 12;
+
+/// The longest pause before a statement that another transaction was in the way of is repeated.
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(4);
+/// A statement may take so much longer than the time limit before it counts as hanging: a refusal just before the end is
+/// reported as that.
+pub(crate) const GRACE: Duration = Duration::from_millis(500);
+
+/// Connections of a pool of our own, at most: three for attempts, and one each for releases and renewals. See `gate.rs`.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) const CONNECTIONS: u32 = 5;
+
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres {
+    use std::time::Duration;
+
+    /// The shortest lease: some round trips on a busy machine.
+    pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+    /// What is free waits so long for the first in the queue.
+    pub(crate) const TURN: Duration = Duration::from_secs(1);
+    /// An entry of the queue that was not heard of for this long is dead: a waiter asks every half second, a far one each
+    /// second.
+    pub(crate) const ENTRY_LIFE: Duration = Duration::from_secs(3);
+
+    /// A message to ourselves may take this long before the connection counts as deaf.
+    pub(crate) const ECHO: Duration = Duration::from_secs(1);
+    /// One is sent this often while somebody waits: a connection may be gone without a word.
+    pub(crate) const CHECK: Duration = Duration::from_secs(5);
+    /// After so long it is known whether messages arrive. A server that stands still, or a cut network, may leave any step
+    /// of it without an answer.
+    pub(crate) const BEGIN: Duration = Duration::from_secs(10);
+    /// The longest pause before a connection for messages is tried anew, and the shortest.
+    pub(crate) const RECONNECT: Duration = Duration::from_secs(10);
+    pub(crate) const RECONNECT_FIRST: Duration = Duration::from_millis(100);
+    /// `init` tries rows that others had locked this soon again.
+    pub(crate) const ROWS_AGAIN: Duration = Duration::from_millis(20);
+}
+
+#[cfg(feature = "mysql")]
+pub(crate) mod mysql {
+    use std::time::Duration;
+
+    /// The shortest lease: some round trips on a busy machine.
+    pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+    /// One statement sweeps so many names, and one sweep is so many statements.
+    pub(crate) const SWEPT: usize = 1_000;
+    pub(crate) const SWEEPS: usize = 10;
+}
+
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite {
+    use std::time::Duration;
+
+    /// The shortest lease: some writes to a slow disk.
+    pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
+    /// SQLite waits this long by itself, blocking the connection's thread; after that we do.
+    pub(crate) const OWN_WAIT: Duration = Duration::from_millis(2);
+    /// An abandoned owner is remembered for so long: far longer than a statement of its can be on its way.
+    pub(crate) const REMEMBERED: Duration = Duration::from_secs(3600);
+}

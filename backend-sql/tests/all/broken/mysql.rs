@@ -1,0 +1,188 @@
+//! MySQL: guards in its statements.
+
+use std::{sync::Arc, time::Duration};
+
+use backend_sql::mysql::{MysqlFence, connect};
+use conformance_tests::{
+    broken::{
+        Broken, Clients, Setup, Verdict,
+        cases::{
+            LONG, a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
+            above, an_abandoned_owner, first_use, granted, kept_of_an_abandoned, request, words,
+        },
+        every_marker_is_tried, try_all,
+    },
+    kit::{
+        Change::{self, LeaveOut, Replace},
+        Mariadb, MariadbOptions, Proxy, Server as _,
+    },
+};
+use lock_core::{Backend, Env as _, FencingToken, ReleaseOptions, Renewal, SystemEnv};
+use sqlx::{Connection as _, MySqlConnection};
+
+use super::{below_the_watermark, stale_write};
+
+struct OneMariadb {
+    server: Mariadb,
+    proxy: Proxy,
+}
+
+impl OneMariadb {
+    /// As the driver knows it.
+    fn plain(&self) -> String {
+        format!("mysql://root@{}/test?ssl-mode=disabled", self.proxy.address())
+    }
+
+    fn url(&self) -> String {
+        self.plain() + "&timeout=30s"
+    }
+}
+
+#[async_trait::async_trait]
+impl Setup for OneMariadb {
+    async fn start(changes: &[Change<'_>]) -> Self {
+        let server = Mariadb::start(MariadbOptions::new()).await.unwrap();
+        let proxy = Proxy::changing(server.address(), changes).await.unwrap();
+        Self { server, proxy }
+    }
+
+    fn altered(&self) -> u64 {
+        self.proxy.counters().altered
+    }
+}
+
+#[async_trait::async_trait]
+impl Clients for OneMariadb {
+    async fn open(&self) -> Arc<dyn Backend> {
+        connect(&self.url()).await.unwrap()
+    }
+}
+
+const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/mysql")];
+
+const VARIANTS: &[Broken<OneMariadb>] = &[
+    Broken {
+        what: "S1: a name that is held is granted to its holder's repeat only",
+        changes: &[Replace("held", "? <> '' AND")],
+        case: |stage| Box::pin(a_held_name(stage)),
+    },
+    Broken {
+        what: "S2: a name that is not there gets a token above the watermark",
+        changes: &[LeaveOut("watermark")],
+        case: |stage| Box::pin(a_name_below_the_watermark(stage)),
+    },
+    Broken {
+        what: "S1: exclusion is promised by what the server flushes",
+        changes: &[LeaveOut("durability")],
+        case: |stage| Box::pin(a_server_that_flushes_seldom(stage)),
+    },
+    Broken {
+        what: "S2: a sweep raises the watermark first",
+        changes: &[Replace("sweep-raises", "watermark = watermark + ? * 0")],
+        case: |stage| Box::pin(a_token_over_a_sweep(stage)),
+    },
+    Broken {
+        what: "S6: an abandoned owner finds its tombstone",
+        changes: &[Replace("unburied", "? <> ''")],
+        case: |stage| Box::pin(an_abandoned_owner(stage)),
+    },
+    Broken {
+        what: "S4: only the owner releases",
+        changes: &[Replace("release-owner", "AND ? <> ''")],
+        case: |stage| Box::pin(a_release_by_another(stage)),
+    },
+    Broken {
+        what: "S5: a renewal does not bring an expired lease back",
+        changes: &[LeaveOut("renew-expired")],
+        case: |stage| Box::pin(a_late_renewal(stage)),
+    },
+    Broken {
+        what: "S5: a renewal of many is told by the clock that it was made by",
+        changes: &[Replace("renewed-clock", "AND l.expires >= 0 * ?")],
+        case: |stage| Box::pin(a_late_renewal_among_others(stage)),
+    },
+    Broken {
+        what: "L5: a renewal does not wait for a row that another transaction has",
+        changes: &[Replace("renew-skips", "FOR UPDATE")],
+        case: |stage| Box::pin(a_batch_with_a_locked_row(stage, a_locked_row(stage))),
+    },
+    Broken {
+        what: "S6: to abandon an owner does not end what it keeps",
+        changes: &[LeaveOut("abandon-kept")],
+        case: |stage| Box::pin(kept_of_an_abandoned(stage)),
+    },
+    Broken {
+        what: "S2: the fence refuses a lower token",
+        changes: &[Replace("fence", "token = LAST_INSERT_ID(GREATEST(?, 0))")],
+        case: |stage| Box::pin(a_stale_write(stage)),
+    },
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql_misses_its_guards() {
+    try_all(FOLDERS, VARIANTS).await;
+    every_marker_is_tried(FOLDERS, &Broken::names(VARIANTS));
+}
+
+async fn a_server_that_flushes_seldom(stage: &mut OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    if !store.guarantees().exclusion.holds() {
+        return Err("a server that flushes each commit is not believed".to_owned());
+    }
+    let seldom = "SET GLOBAL innodb_flush_log_at_trx_commit = 2";
+    stage.server.sql(seldom).await.map_err(words)?;
+    match stage.open().await.guarantees().exclusion.holds() {
+        true => Err("exclusion is promised, and a crash may lose what is held".to_owned()),
+        false => Ok(()),
+    }
+}
+
+async fn a_late_renewal_among_others(stage: &mut OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    let late = granted(&*store, &request("a", Duration::from_millis(300))).await?;
+    let held = granted(&*store, &request("b", LONG)).await?;
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let answers = store.renew(&[&late, &held], SystemEnv.now()).await;
+    match answers[..] {
+        [Renewal::Lost(_), Renewal::Renewed { .. }] => Ok(()),
+        _ => Err(format!("one of two was too late: {answers:?}")),
+    }
+}
+
+/// A transaction that has the row of `a`.
+async fn a_locked_row(stage: &OneMariadb) -> Result<MySqlConnection, String> {
+    let url = format!("mysql://root@{}/test?ssl-mode=disabled", stage.server.address());
+    let mut session = MySqlConnection::connect(&url).await.map_err(words)?;
+    let lock = "BEGIN; SELECT * FROM leasehold_locks WHERE name = 'a' FOR UPDATE";
+    sqlx::raw_sql(lock).execute(&mut session).await.map_err(words)?;
+    Ok(session)
+}
+
+async fn a_name_below_the_watermark(stage: &mut OneMariadb) -> Verdict {
+    let lead = "UPDATE leasehold_settings \
+                SET watermark = ROUND(UNIX_TIMESTAMP(NOW(6)) * 1000000) + 5000000";
+    below_the_watermark!(stage, lead, "SELECT watermark FROM leasehold_settings")
+}
+
+async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    let mut asked = request("a", LONG);
+    // It leads the clock, as one of a store whose clock was ahead.
+    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 25_000_000).unwrap();
+    let first = granted(&*store, &asked).await?;
+    store.release(&first, ReleaseOptions::default()).await.map_err(words)?;
+    // A client sweeps once in a thousand releases.
+    for _ in 0..1_001 {
+        let grant = granted(&*store, &request("busy", LONG)).await?;
+        store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+    }
+    let rows = "SELECT count(*) FROM leasehold_locks WHERE name = 'a'";
+    if stage.server.sql(rows).await.map_err(words)? != "0" {
+        return Err("nothing was swept".to_owned());
+    }
+    above(&first, &granted(&*store, &request("a", LONG)).await?)
+}
+
+async fn a_stale_write(stage: &mut OneMariadb) -> Verdict {
+    stale_write!(MysqlFence, MySqlConnection, stage.plain()).await
+}

@@ -1,0 +1,129 @@
+//! What tells a loss of data: the marker, and where each row was granted.
+
+use backend_sql::postgres::connect;
+use conformance_tests::{
+    broken::{
+        Clients as _, Verdict,
+        cases::{LONG, first_use, granted, not_granted, request, words},
+    },
+    kit::{Data, Server as _},
+};
+use lock_core::{Attempt, Enqueued, Grant, ReleaseOptions};
+use sqlx::{Connection as _, PgConnection};
+
+use super::{OnePostgres, queue::place};
+
+/// `a` held, and the URL of a copy of the database. It has the marker of the database that it was made from, in
+/// a table of the same number, and the row of `a`.
+async fn a_copy(stage: &OnePostgres) -> Result<(Grant, String), String> {
+    let store = first_use(stage).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    store.close().await;
+    stage.server.sql("CREATE DATABASE copied TEMPLATE postgres").await.map_err(words)?;
+    let copied = format!("postgres://postgres@{}/copied", stage.proxy.address());
+    let mut session = PgConnection::connect(&copied).await.map_err(words)?;
+    let rows = "SELECT count(*) FROM leasehold_marker AS m, leasehold_locks AS l \
+                WHERE m.itself = m.tableoid AND l.itself = l.tableoid AND l.owner IS NOT NULL";
+    let rows: i64 = sqlx::query_scalar(rows).fetch_one(&mut session).await.map_err(words)?;
+    match rows {
+        1 => Ok((grant, copied + "?timeout=30s")),
+        _ => Err("the tables were not copied".to_owned()),
+    }
+}
+
+pub(super) async fn an_attempt_in_a_copied_database(stage: &mut OnePostgres) -> Verdict {
+    let (_, copied) = a_copy(stage).await?;
+    not_granted(&*connect(&copied).await.unwrap(), &request("b", LONG)).await
+}
+
+pub(super) async fn a_row_left_behind_in_a_copied_database(stage: &mut OnePostgres) -> Verdict {
+    let (grant, copied) = a_copy(stage).await?;
+    let store = connect(&copied).await.unwrap();
+    store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
+pub(super) async fn a_release_with_a_next_in_a_copied_database(stage: &mut OnePostgres) -> Verdict {
+    let (grant, copied) = a_copy(stage).await?;
+    let next = request("a", LONG);
+    let options = ReleaseOptions::new().with_next(&next);
+    match connect(&copied).await.unwrap().release(&grant, options).await.map_err(words)?.next {
+        Some(Enqueued::Granted(grant)) => Err(format!("handed on, with {}", grant.token)),
+        _ => Ok(()),
+    }
+}
+
+pub(super) async fn a_release_to_a_place_in_a_copied_database(stage: &mut OnePostgres) -> Verdict {
+    let (grant, copied) = a_copy(stage).await?;
+    let (store, waiter) = (connect(&copied).await.unwrap(), connect(&copied).await.unwrap());
+    let _turn = place(&*waiter, &request("a", LONG)).await?;
+    store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+    let state = store.inspect(&grant.name).await.map_err(words)?;
+    match state.and_then(|state| state.holder) {
+        Some(holder) => Err(format!("given to {}", holder.owner)),
+        None => Ok(()),
+    }
+}
+
+/// As after a crash, but that rows and places are still there.
+async fn quarantine(stage: &OnePostgres) -> Verdict {
+    let late = "UPDATE leasehold_marker SET grants_from = clock_timestamp() + interval '1 hour'";
+    stage.server.sql(late).await.map(drop).map_err(words)
+}
+
+pub(super) async fn a_row_that_was_looked_at(stage: &mut OnePostgres) -> Verdict {
+    let url = stage.url() + "&strategy=optimistic";
+    first_use(stage).await;
+    let store = connect(&url).await.unwrap();
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+    quarantine(stage).await?;
+    not_granted(&*connect(&url).await.unwrap(), &request("a", LONG)).await
+}
+
+pub(super) async fn a_place_in_quarantine(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(stage).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let waiter = stage.open().await;
+    let mut wanted = request("a", LONG);
+    // So that it is not given the lock, but is to ask.
+    wanted.floor = held.token;
+    let _turn = place(&*waiter, &wanted).await?;
+    quarantine(stage).await?;
+    store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
+    not_granted(&*waiter, &wanted).await
+}
+
+/// As by a dump that is put back, whose rows are those of another time.
+pub(super) async fn an_attempt_after_the_table_was_made_anew(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(stage).await;
+    granted(&*store, &request("a", LONG)).await?;
+    let anew = "ALTER TABLE leasehold_marker RENAME TO before;
+                CREATE UNLOGGED TABLE leasehold_marker (LIKE before INCLUDING ALL);
+                INSERT INTO leasehold_marker SELECT * FROM before";
+    stage.server.sql(anew).await.map_err(words)?;
+    not_granted(&*stage.open().await, &request("b", LONG)).await
+}
+
+pub(super) async fn an_attempt_after_a_crash(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(stage).await;
+    granted(&*store, &request("a", LONG)).await?;
+    stage.server.restart(Data::Keep).await.unwrap();
+    // The first that comes makes the marker anew; the next finds it.
+    not_granted(&*stage.open().await, &request("a", LONG)).await?;
+    not_granted(&*stage.open().await, &request("a", LONG)).await
+}
+
+/// As on a standby that was promoted and had not heard of the last raise of the longest lease.
+pub(super) async fn a_raise_that_was_not_heard_of(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(stage).await;
+    granted(&*store, &request("a", LONG)).await?;
+    let before =
+        "UPDATE leasehold_settings SET longest_lease = '1 second', quarantine = '1 second';
+                  TRUNCATE leasehold_marker, leasehold_locks";
+    stage.server.sql(before).await.map_err(words)?;
+    match store.try_acquire(&request("a", LONG)).await.map_err(words)? {
+        Attempt::Quarantined(held_back) if held_back.remaining > LONG / 2 => Ok(()),
+        other => Err(format!("no quarantine as long as the lease: {other:?}")),
+    }
+}

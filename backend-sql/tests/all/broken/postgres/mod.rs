@@ -1,0 +1,334 @@
+//! PostgreSQL: guards in its statements.
+
+mod marker;
+mod queue;
+
+use std::{sync::Arc, time::Duration};
+
+use backend_sql::postgres::{PostgresFence, connect};
+use conformance_tests::{
+    broken::{
+        Broken, Clients, Setup, Verdict,
+        cases::{
+            LONG, a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
+            a_renewal_above_the_longest_lease, above, an_abandoned_owner, first_use, granted,
+            kept_of_an_abandoned, not_granted, request, words,
+        },
+        every_marker_is_tried, try_all,
+    },
+    kit::{
+        Change::{self, LeaveOut, Replace},
+        Clock, Postgres, PostgresOptions, Proxy, Server as _,
+    },
+};
+use lock_core::{Backend, Env as _, ReleaseOptions, Renewal, SystemEnv};
+use sqlx::{Connection as _, PgConnection};
+
+use self::marker::{
+    a_place_in_quarantine, a_raise_that_was_not_heard_of,
+    a_release_to_a_place_in_a_copied_database, a_release_with_a_next_in_a_copied_database,
+    a_row_left_behind_in_a_copied_database, a_row_that_was_looked_at, an_attempt_after_a_crash,
+    an_attempt_after_the_table_was_made_anew, an_attempt_in_a_copied_database,
+};
+use self::queue::{
+    a_place_for_a_held_name, a_release_is_told, a_release_to_one_who_looks,
+    a_second_place_for_a_free_name,
+};
+use super::{below_the_watermark, stale_write};
+
+struct OnePostgres {
+    server: Postgres,
+    proxy: Proxy,
+    clock: Clock,
+}
+
+impl OnePostgres {
+    /// As the driver knows it.
+    fn plain(&self) -> String {
+        format!("postgres://postgres@{}/postgres", self.proxy.address())
+    }
+
+    fn url(&self) -> String {
+        self.plain() + "?timeout=30s"
+    }
+}
+
+#[async_trait::async_trait]
+impl Setup for OnePostgres {
+    async fn start(changes: &[Change<'_>]) -> Self {
+        let clock = Clock::new().await.unwrap();
+        let server = Postgres::start(PostgresOptions::new().clock(&clock)).await.unwrap();
+        let proxy = Proxy::changing(server.address(), changes).await.unwrap();
+        Self { server, proxy, clock }
+    }
+
+    fn altered(&self) -> u64 {
+        self.proxy.counters().altered
+    }
+}
+
+#[async_trait::async_trait]
+impl Clients for OnePostgres {
+    async fn open(&self) -> Arc<dyn Backend> {
+        connect(&self.url()).await.unwrap()
+    }
+}
+
+const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgres")];
+
+const VARIANTS: &[Broken<OnePostgres>] = &[
+    Broken {
+        what: "S1: a name that is held is not granted",
+        changes: &[LeaveOut("held")],
+        case: |stage| Box::pin(a_held_name(stage)),
+    },
+    Broken {
+        what: "S1: a name that is held is not granted to a place",
+        changes: &[LeaveOut("ask-held")],
+        case: |stage| Box::pin(a_place_for_a_held_name(stage)),
+    },
+    Broken {
+        what: "L3: a place behind another is not granted what is free",
+        changes: &[LeaveOut("ask-first")],
+        case: |stage| Box::pin(a_second_place_for_a_free_name(stage)),
+    },
+    Broken {
+        what: "S1: every grant waits for the quarantine of the marker",
+        changes: &[LeaveOut("marker-time")],
+        case: |stage| Box::pin(an_attempt_after_a_crash(stage)),
+    },
+    Broken {
+        what: "S1: so does one of a row that was looked at",
+        changes: &[LeaveOut("marker-time")],
+        case: |stage| Box::pin(a_row_that_was_looked_at(stage)),
+    },
+    Broken {
+        what: "S1: so does a place",
+        changes: &[LeaveOut("marker-time")],
+        case: |stage| Box::pin(a_place_in_quarantine(stage)),
+    },
+    Broken {
+        what: "S1: every grant finds the marker to be of this database",
+        changes: &[LeaveOut("marker-store")],
+        case: |stage| Box::pin(an_attempt_in_a_copied_database(stage)),
+    },
+    Broken {
+        what: "S1: every grant finds the marker in the table that it was made in",
+        changes: &[LeaveOut("marker-itself")],
+        case: |stage| Box::pin(an_attempt_after_the_table_was_made_anew(stage)),
+    },
+    Broken {
+        what: "S1: a quarantine is as long as its client knows a lease to have been",
+        changes: &[
+            Replace("longest-heard-of", ", least($1, interval '0')"),
+            Replace("longest-heard-of-again", ", least($1, interval '0')"),
+        ],
+        case: |stage| Box::pin(a_raise_that_was_not_heard_of(stage)),
+    },
+    Broken {
+        what: "S1: a row that was left behind is of this database",
+        changes: &[LeaveOut("retake-store")],
+        case: |stage| Box::pin(a_row_left_behind_in_a_copied_database(stage)),
+    },
+    Broken {
+        what: "S1: what a release hands to the next of its process is of this database",
+        changes: &[LeaveOut("hand-on-store")],
+        case: |stage| Box::pin(a_release_with_a_next_in_a_copied_database(stage)),
+    },
+    Broken {
+        what: "S1: what a release gives to a place is of this database",
+        changes: &[LeaveOut("pass-store")],
+        case: |stage| Box::pin(a_release_to_a_place_in_a_copied_database(stage)),
+    },
+    Broken {
+        what: "L2: a release that gives the lock to a place tells its client",
+        changes: &[Replace("pass-tells", "'elsewhere' || client,")],
+        case: |stage| Box::pin(a_release_is_told(stage, false)),
+    },
+    Broken {
+        what: "L2: a release that leaves it to a place to ask tells its client",
+        changes: &[Replace("tells-first", "'elsewhere'")],
+        case: |stage| Box::pin(a_release_is_told(stage, true)),
+    },
+    Broken {
+        what: "L2: a waiter that is told nothing and looks finds what it was given",
+        changes: &[Replace("look-sees-grants", "WHEN false THEN false")],
+        case: |stage| Box::pin(a_release_to_one_who_looks(stage)),
+    },
+    Broken {
+        what: "S2: a token is computed from the locked row, not from EXCLUDED",
+        changes: &[Replace("token-of-the-row", "token = excluded.token,")],
+        case: |stage| Box::pin(an_attempt_that_waits_for_the_row(stage)),
+    },
+    Broken {
+        what: "S2: a name that is not there gets a token above the watermark",
+        changes: &[LeaveOut("watermark")],
+        case: |stage| Box::pin(a_name_below_the_watermark(stage)),
+    },
+    Broken {
+        what: "S2: an attempt that has waited for a minute makes no row by the watermark of before",
+        changes: &[LeaveOut("young")],
+        case: |stage| Box::pin(an_attempt_that_waits_for_a_new_row(stage)),
+    },
+    Broken {
+        what: "S2: a sweep forgets only tokens that the watermark covers",
+        changes: &[LeaveOut("sweep-covered")],
+        case: |stage| Box::pin(a_token_over_a_sweep(stage)),
+    },
+    Broken {
+        what: "S4: only the owner releases",
+        changes: &[Replace("release-owner", "AND $2 <> ''")],
+        case: |stage| Box::pin(a_release_by_another(stage)),
+    },
+    Broken {
+        what: "S1: a renewal keeps the longest lease of now",
+        changes: &[LeaveOut("renew-longest")],
+        case: |stage| Box::pin(a_renewal_above_the_longest_lease(stage)),
+    },
+    Broken {
+        what: "S5: a renewal does not bring an expired lease back",
+        changes: &[LeaveOut("renew-expired")],
+        case: |stage| Box::pin(a_late_renewal(stage)),
+    },
+    Broken {
+        what: "S5: nor does one that waited for its row",
+        changes: &[LeaveOut("renew-one-expired")],
+        case: |stage| Box::pin(a_renewal_that_waits_for_the_row(stage)),
+    },
+    Broken {
+        what: "L5: a renewal does not wait for a row that another transaction has",
+        changes: &[Replace("renew-skips", "FOR UPDATE OF l")],
+        case: |stage| Box::pin(a_batch_with_a_locked_row(stage, a_locked_row(stage))),
+    },
+    Broken {
+        what: "S6: an abandoned owner finds its tombstone",
+        changes: &[LeaveOut("unburied")],
+        case: |stage| Box::pin(an_abandoned_owner(stage)),
+    },
+    Broken {
+        what: "S6: to abandon an owner does not end what it keeps",
+        changes: &[LeaveOut("abandon-kept")],
+        case: |stage| Box::pin(kept_of_an_abandoned(stage)),
+    },
+    Broken {
+        what: "S2: the fence refuses a lower token",
+        changes: &[Replace("fence", "token = $2")],
+        case: |stage| Box::pin(a_stale_write(stage)),
+    },
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_misses_its_guards() {
+    try_all(FOLDERS, VARIANTS).await;
+    every_marker_is_tried(FOLDERS, &Broken::names(VARIANTS));
+}
+
+async fn an_attempt_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(stage).await;
+    let first = granted(&*store, &request("a", LONG)).await?;
+    store.release(&first, ReleaseOptions::default()).await.map_err(words)?;
+    // Another client, which does not know the row's version.
+    let other = stage.open().await;
+    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
+    let mut session = PgConnection::connect(&address).await.map_err(words)?;
+    let mut holding = session.begin().await.map_err(words)?;
+    // As if the lock had changed hands meanwhile, with a token that leads the clock.
+    let lead =
+        "UPDATE leasehold_locks SET token = token + 5000000 WHERE name = 'a' RETURNING token";
+    let token: i64 = sqlx::query_scalar(lead).fetch_one(&mut *holding).await.map_err(words)?;
+    let asked = request("a", LONG);
+    let attempt = tokio::spawn(async move { granted(&*other, &asked).await });
+    waits_for_a_row(stage, || attempt.is_finished()).await?;
+    holding.commit().await.map_err(words)?;
+    let grant = attempt.await.map_err(words)??;
+    match grant.token.get() > token.cast_unsigned() {
+        true => Ok(()),
+        false => Err(format!("token {} came after {token}", grant.token)),
+    }
+}
+
+async fn an_attempt_that_waits_for_a_new_row(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(stage).await;
+    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
+    let mut session = PgConnection::connect(&address).await.map_err(words)?;
+    let mut holding = session.begin().await.map_err(words)?;
+    let row = "INSERT INTO leasehold_locks (name, token, version, expires, kept) \
+               VALUES ('a', 1, 1, now(), false)";
+    sqlx::query(row).execute(&mut *holding).await.map_err(words)?;
+    let attempt = tokio::spawn(async move { granted(&*store, &request("a", LONG)).await });
+    waits_for_a_row(stage, || attempt.is_finished()).await?;
+    // As after a sweep that has forgotten this token, which leads the clock.
+    let lead = "UPDATE leasehold_marker SET watermark = \
+                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 3600000000";
+    stage.server.sql(lead).await.map_err(words)?;
+    let watermark = "SELECT watermark FROM leasehold_marker";
+    let watermark = stage.server.sql(watermark).await.map_err(words)?;
+    let watermark: u64 = watermark.parse().map_err(words)?;
+    stage.clock.step(61.0).unwrap();
+    holding.rollback().await.map_err(words)?;
+    let grant = attempt.await.map_err(words)??;
+    match grant.token.get() > watermark {
+        true => Ok(()),
+        false => Err(format!("token {} came after the watermark {watermark}", grant.token)),
+    }
+}
+
+/// A transaction that has changed the row of `a`: who waits for it looks at the row anew.
+async fn a_locked_row(stage: &OnePostgres) -> Result<PgConnection, String> {
+    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
+    let mut session = PgConnection::connect(&address).await.map_err(words)?;
+    let lock = "BEGIN; UPDATE leasehold_locks SET version = version WHERE name = 'a'";
+    sqlx::raw_sql(lock).execute(&mut session).await.map_err(words)?;
+    Ok(session)
+}
+
+/// It gets its row when the lease is over.
+async fn a_renewal_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(stage).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    let mut holding = a_locked_row(stage).await?;
+    let (renewed, sent) = (grant.clone(), SystemEnv.now());
+    let renewing = tokio::spawn(async move { store.renew(&[&renewed], sent).await.pop() });
+    waits_for_a_row(stage, || renewing.is_finished()).await?;
+    stage.clock.step(LONG.as_secs_f64()).unwrap();
+    sqlx::query("COMMIT").execute(&mut holding).await.map_err(words)?;
+    match renewing.await.map_err(words)? {
+        Some(Renewal::Lost(_)) => Ok(()),
+        other => Err(format!("the lease was over, and it was answered {other:?}")),
+    }
+}
+
+/// Ends when some statement waits for a row that another transaction has.
+async fn waits_for_a_row(stage: &OnePostgres, ended: impl Fn() -> bool) -> Verdict {
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    while stage.server.sql(waits).await.map_err(words)? == "0" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        if ended() {
+            return Err("the attempt did not wait".to_owned());
+        }
+    }
+    Ok(())
+}
+
+async fn a_token_over_a_sweep(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(stage).await;
+    let first = granted(&*store, &request("a", LONG)).await?;
+    store.release(&first, ReleaseOptions::default()).await.map_err(words)?;
+    stage.clock.step(-3_600.0).unwrap();
+    // A client sweeps once in a thousand releases.
+    for _ in 0..1_001 {
+        let grant = granted(&*store, &request("busy", LONG)).await?;
+        store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+    }
+    above(&first, &granted(&*store, &request("a", LONG)).await?)
+}
+
+async fn a_name_below_the_watermark(stage: &mut OnePostgres) -> Verdict {
+    let lead = "UPDATE leasehold_marker SET watermark = \
+                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 5000000";
+    below_the_watermark!(stage, lead, "SELECT watermark FROM leasehold_marker")
+}
+
+async fn a_stale_write(stage: &mut OnePostgres) -> Verdict {
+    stale_write!(PostgresFence, PgConnection, stage.plain()).await
+}

@@ -1,0 +1,215 @@
+//! SQLite: guards in its statements.
+
+use std::{sync::Arc, time::Duration};
+
+use backend_sql::sqlite::{SqliteFence, connect};
+use conformance_tests::{
+    broken::{
+        Broken, Clients, Setup, Verdict,
+        cases::{
+            LONG, a_held_name, a_late_renewal, a_release_by_another,
+            a_renewal_above_the_longest_lease, above, an_abandoned_owner, first_use, granted,
+            kept_of_an_abandoned, not_granted, request, words,
+        },
+        every_marker_is_tried, try_all_in_copies,
+    },
+    kit::Change::{self, LeaveOut, Replace},
+};
+use lock_core::{Backend, Env as _, FencingToken, ReleaseOptions, SystemEnv};
+use sqlx::{Connection as _, SqliteConnection};
+
+use super::stale_write;
+
+struct OneFile {
+    _folder: tempfile::TempDir,
+    path: String,
+}
+
+impl OneFile {
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.path)
+    }
+
+    async fn run(&self, sql: &'static str) -> Verdict {
+        let mut session = SqliteConnection::connect(&self.url()).await.map_err(words)?;
+        sqlx::query(sql).execute(&mut session).await.map(drop).map_err(words)
+    }
+}
+
+#[async_trait::async_trait]
+impl Setup for OneFile {
+    async fn start(_: &[Change<'_>]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("locks.db").display().to_string();
+        Self { _folder: folder, path }
+    }
+
+    fn altered(&self) -> u64 {
+        0
+    }
+}
+
+#[async_trait::async_trait]
+impl Clients for OneFile {
+    async fn open(&self) -> Arc<dyn Backend> {
+        connect(&self.url()).await.unwrap()
+    }
+}
+
+const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/sqlite")];
+
+const VARIANTS: &[Broken<OneFile>] = &[
+    Broken {
+        what: "S1: a name that is held is not granted",
+        changes: &[LeaveOut("held")],
+        case: |file| Box::pin(a_held_name(file)),
+    },
+    Broken {
+        what: "S1: a row of another boot counts as held",
+        changes: &[LeaveOut("epoch")],
+        case: |file| Box::pin(a_row_of_another_boot_is_held(file)),
+    },
+    Broken {
+        what: "S1: a row of another boot counts as held for its full lease from when it is seen",
+        changes: &[LeaveOut("seen-for-a-lease")],
+        case: |file| Box::pin(a_row_of_another_boot_is_held(file)),
+    },
+    Broken {
+        what: "S1: a row of another clock that was renewed is seen anew",
+        changes: &[LeaveOut("seen-version")],
+        case: |file| Box::pin(a_row_of_another_clock_is_held_while_it_is_renewed(file)),
+    },
+    Broken {
+        what: "S2: a name that is not there gets a token above the watermark",
+        changes: &[LeaveOut("watermark")],
+        case: |file| Box::pin(a_token_over_a_sweep(file)),
+    },
+    Broken {
+        what: "S2: a sweep raises the watermark, and forgets only tokens that it covers",
+        changes: &[
+            Replace("sweep-raises", "SET watermark = min(watermark, ("),
+            LeaveOut("sweep-covered"),
+        ],
+        case: |file| Box::pin(a_token_over_a_sweep(file)),
+    },
+    Broken {
+        what: "S2: the token of a free name is above its last",
+        changes: &[Replace("token-above", "ELSE max(?7, ?8)")],
+        case: |file| Box::pin(a_token_above_the_last(file, "primary-key")),
+    },
+    Broken {
+        what: "S2: so where this client left the name behind",
+        changes: &[Replace("take-token", "token = max(?7, ?8),")],
+        case: |file| Box::pin(a_token_above_the_last(file, "optimistic")),
+    },
+    Broken {
+        what: "S4: only the owner releases",
+        changes: &[LeaveOut("release-owner")],
+        case: |file| Box::pin(a_release_by_another(file)),
+    },
+    Broken {
+        what: "S1: a renewal keeps the longest lease of now",
+        changes: &[LeaveOut("renew-longest")],
+        case: |stage| Box::pin(a_renewal_above_the_longest_lease(stage)),
+    },
+    Broken {
+        what: "S5: a renewal does not bring an expired lease back",
+        changes: &[LeaveOut("renew-expired")],
+        case: |file| Box::pin(a_late_renewal(file)),
+    },
+    Broken {
+        what: "S6: an abandoned owner finds its tombstone",
+        changes: &[LeaveOut("abandoned")],
+        case: |file| Box::pin(an_abandoned_owner(file)),
+    },
+    Broken {
+        what: "S6: also where a row was looked at",
+        changes: &[LeaveOut("take-abandoned")],
+        case: |file| Box::pin(an_abandoned_owner_of_a_row(file)),
+    },
+    Broken {
+        what: "S6: to abandon an owner does not end what it keeps",
+        changes: &[LeaveOut("abandon-kept")],
+        case: |file| Box::pin(kept_of_an_abandoned(file)),
+    },
+    Broken {
+        what: "S2: the fence refuses a lower token",
+        changes: &[LeaveOut("fence")],
+        case: |file| Box::pin(a_stale_write(file)),
+    },
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite_misses_its_guards() {
+    try_all_in_copies(FOLDERS, VARIANTS, "broken::sqlite::sqlite_misses_its_guards").await;
+    every_marker_is_tried(FOLDERS, &Broken::names(VARIANTS));
+}
+
+/// By the clock of this boot its lease is long over.
+const THEIRS: &str = "UPDATE leasehold_locks SET epoch = 'theirs', expires = 1";
+
+async fn a_row_of_another_boot_is_held(file: &OneFile) -> Verdict {
+    granted(&*first_use(file).await, &request("a", LONG)).await?;
+    file.run(THEIRS).await?;
+    let store = file.open().await;
+    not_granted(&*store, &request("a", LONG)).await?;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
+async fn a_row_of_another_clock_is_held_while_it_is_renewed(file: &OneFile) -> Verdict {
+    let lease = Duration::from_millis(300);
+    granted(&*first_use(file).await, &request("a", lease)).await?;
+    file.run(THEIRS).await?;
+    let store = file.open().await;
+    not_granted(&*store, &request("a", LONG)).await?;
+    file.run("UPDATE leasehold_locks SET version = version + 1").await?;
+    tokio::time::sleep(2 * lease).await;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
+/// A grant with a token that leads the clock, as one of a store whose clock was ahead; released.
+async fn ahead(store: &dyn Backend) -> Result<lock_core::Grant, String> {
+    let mut asked = request("a", LONG);
+    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 25_000_000).unwrap();
+    let first = granted(store, &asked).await?;
+    store.release(&first, ReleaseOptions::default()).await.map_err(words)?;
+    Ok(first)
+}
+
+async fn a_token_over_a_sweep(file: &OneFile) -> Verdict {
+    let store = first_use(file).await;
+    let first = ahead(&*store).await?;
+    // A client sweeps once in a thousand releases.
+    for number in 0..1_100 {
+        let busy = granted(&*store, &request(&format!("busy {number}"), LONG)).await?;
+        store.release(&busy, ReleaseOptions::default()).await.map_err(words)?;
+    }
+    let mut session = SqliteConnection::connect(&file.url()).await.map_err(words)?;
+    let rows = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM leasehold_locks");
+    let rows = rows.fetch_one(&mut session).await.map_err(words)?;
+    assert!(rows < 1_000, "nothing was swept");
+    above(&first, &granted(&*store, &request("a", LONG)).await?)
+}
+
+/// By another client, or by the one that left the name behind.
+async fn a_token_above_the_last(file: &OneFile, strategy: &str) -> Verdict {
+    drop(first_use(file).await);
+    let store = connect(&format!("{}?strategy={strategy}", file.url())).await.map_err(words)?;
+    let first = ahead(&*store).await?;
+    let next = if strategy == "optimistic" { store } else { file.open().await };
+    above(&first, &granted(&*next, &request("a", LONG)).await?)
+}
+
+async fn an_abandoned_owner_of_a_row(file: &OneFile) -> Verdict {
+    drop(first_use(file).await);
+    let url = format!("{}?strategy=optimistic", file.url());
+    let store = connect(&url).await.map_err(words)?;
+    let given_up = request("a", LONG);
+    store.abandon(&given_up).await.map_err(words)?;
+    not_granted(&*store, &given_up).await
+}
+
+async fn a_stale_write(file: &OneFile) -> Verdict {
+    drop(first_use(file).await);
+    stale_write!(SqliteFence, SqliteConnection, file.url()).await
+}

@@ -1,0 +1,14 @@
+//! MySQL, on MariaDB.
+
+mod access;
+mod faults;
+mod fence;
+mod foreign;
+mod looks;
+mod rows;
+mod sessions;
+mod settings;
+mod store;
+mod sweep;
+mod tls;
+mod versions;

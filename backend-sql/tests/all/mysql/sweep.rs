@@ -1,0 +1,103 @@
+//! What is forgotten in MySQL, and what is not.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::support::mariadb::{BOTH, granted, made, prefix, request, session, start};
+use backend_sql::Strategy;
+use conformance_tests::kit::{Clock, Mariadb, MariadbOptions};
+use lock_core::{Backend, Env as _, Init, ReleaseOptions, Renewal, SystemEnv};
+use sqlx::{AssertSqlSafe, Executor as _};
+
+/// As many releases as bring a sweep for sure.
+async fn sweep(store: &Arc<dyn Backend>) {
+    for _ in 0..1_000 {
+        let grant = granted(store, &request("other")).await;
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+}
+
+/// A swept name's token is remembered by the watermark, also where the clock does not help. A row that
+/// keeps a ghost away is not swept until no ghost can come.
+#[tokio::test]
+async fn a_sweep_forgets_free_names_and_no_token() {
+    let clock = Clock::new().await.unwrap();
+    let options = MariadbOptions::new().clock(&clock);
+    let quick = options.flag("--innodb-flush-log-at-trx-commit=2");
+    let server = Mariadb::start(quick).await.unwrap();
+    let store = made(&server, Strategy::PrimaryKey).await;
+    // For longer than this takes on any machine.
+    let longest = Duration::from_secs(600);
+    store.init(&Init::new().with_longest_lease(longest)).await.unwrap();
+    let mut wanted = request("held");
+    wanted.lease = longest;
+    let held = granted(&store, &wanted).await;
+    let swept = granted(&store, &request("swept")).await;
+    store.release(&swept, ReleaseOptions::default()).await.unwrap();
+    let ghost = request("ghost");
+    store.abandon(&ghost).await.unwrap();
+    sweep(&store).await;
+    let names =
+        "SELECT GROUP_CONCAT(name ORDER BY name) FROM primary_key_locks WHERE name <> 'other'";
+    assert_eq!(server.sql(names).await.unwrap(), "ghost,held");
+    assert!(store.try_acquire(&ghost).await.unwrap().granted().is_none());
+    clock.step(-3600.0).unwrap();
+    assert!(granted(&store, &request("swept")).await.token > swept.token);
+    let answers = store.renew(&[&held], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+    clock.step(3.0 * 3600.0).unwrap();
+    sweep(&store).await;
+    let names = server.sql(names).await.unwrap();
+    assert!(!names.contains("ghost"), "{names}");
+}
+
+/// However often a name is given up, its row stays small, and the last are still kept away.
+#[tokio::test]
+async fn no_more_than_a_thousand_owners_are_kept_away() {
+    let options = MariadbOptions::new().flag("--innodb-flush-log-at-trx-commit=2");
+    let server = Mariadb::start(options).await.unwrap();
+    let store = made(&server, Strategy::PrimaryKey).await;
+    let mut ghosts = Vec::new();
+    for _ in 0..1_010 {
+        ghosts.push(request("job"));
+        // Twice is once.
+        for _ in 0..2 {
+            store.abandon(&ghosts[ghosts.len() - 1]).await.unwrap();
+        }
+    }
+    let kept = "SELECT LENGTH(buried) / 32 FROM primary_key_locks";
+    assert_eq!(server.sql(kept).await.unwrap(), "1000.0000");
+    for ghost in &ghosts[10..] {
+        assert!(store.try_acquire(ghost).await.unwrap().granted().is_none());
+    }
+    granted(&store, &request("job")).await;
+}
+
+/// A client may know a name whose row another has swept.
+#[tokio::test]
+async fn a_name_is_taken_also_where_its_row_has_gone() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        for _ in 0..2 {
+            let grant = granted(&store, &request("job")).await;
+            store.release(&grant, ReleaseOptions::default()).await.unwrap();
+            let prefix = prefix(strategy);
+            server.sql(&format!("DELETE FROM {prefix}_locks")).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn rows_that_cannot_be_read_hold_their_locks_and_hide_no_other() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let table = format!("{}_locks", prefix(strategy));
+        let columns = ["label = CHAR(7)", "label = X'FF07'", "owner = 'somebody'"];
+        crate::support::damaged_rows_hold_their_locks(&store, &columns, async |name, columns| {
+            let sql = format!("UPDATE {table} SET {columns} WHERE name = '{name}'");
+            session(&server).await.execute(AssertSqlSafe(sql)).await.unwrap();
+        })
+        .await;
+    }
+}

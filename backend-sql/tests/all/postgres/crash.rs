@@ -1,0 +1,144 @@
+//! PostgreSQL after a loss of the table, and under a clock that is set back.
+
+use std::{sync::Arc, time::Duration};
+
+use backend_sql::Strategy;
+use conformance_tests::kit::{Clock, Data, Postgres, PostgresOptions, Server as _};
+use lock_core::{Attempt, Blocked, Env as _, Init, LockClient, ReleaseOptions, Request, SystemEnv};
+use sqlx::PgPool;
+
+use crate::support::postgres;
+use crate::support::postgres::{
+    BOTH, SECOND, granted, made_apart as made, open_apart as open, start, url,
+};
+
+const LEASE: Duration = Duration::from_secs(20);
+
+fn request(name: &str) -> Request {
+    postgres::request(name, LEASE)
+}
+
+/// As short as the longest lease of any store here.
+fn short(name: &str) -> Request {
+    postgres::request(name, SECOND)
+}
+
+/// A crash empties the locks: nothing is granted until every lease that may have been lost is over.
+#[tokio::test]
+async fn a_crash_is_followed_by_a_quarantine_and_a_clean_restart_is_not() {
+    let mut server = start().await;
+    for strategy in BOTH {
+        let store = open(&server, strategy).await;
+        let init = Init::new().with_longest_lease(5 * SECOND);
+        assert_eq!(store.init(&init).await.unwrap().grants_in, Duration::ZERO);
+        let mut lost = request("job");
+        lost.lease = 5 * SECOND;
+        let before = granted(&store, &lost).await;
+
+        server.restart_cleanly().await.unwrap();
+        let store = open(&server, strategy).await;
+        let Attempt::Busy(_) = store.try_acquire(&short("job")).await.unwrap() else {
+            panic!("a clean restart has lost the lock");
+        };
+
+        let crashed = SystemEnv.now();
+        server.restart(Data::Keep).await.unwrap();
+        let store = open(&server, strategy).await;
+        let rows = format!("SELECT count(*) FROM {strategy}_locks").replace('-', "_");
+        assert_eq!(server.sql(&rows).await.unwrap(), "0", "the fault did not happen");
+        let held_back = match store.try_acquire(&short("job")).await.unwrap() {
+            Attempt::Quarantined(held_back) => held_back,
+            other => panic!("not held back: {other:?}"),
+        };
+        assert!(held_back.remaining > SECOND && held_back.remaining <= 5 * SECOND);
+        let client = LockClient::new(Arc::clone(&store));
+        let error = client.lock("job").lease(SECOND).wait(SECOND).acquire().await.unwrap_err();
+        assert!(matches!(error.blocked(), Some(Blocked::Quarantined(_))), "{error:?}");
+        let guard = client.lock("job").lease(SECOND).acquire().await.unwrap();
+        assert!(SystemEnv.now().since(crashed) >= 5 * SECOND);
+        assert!(guard.token() > before.token);
+        guard.release().await.unwrap();
+    }
+}
+
+/// One session killed empties the tables while the postmaster goes on.
+#[tokio::test]
+async fn a_killed_session_is_noticed_and_an_operator_may_open_at_once() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey).await;
+    granted(&store, &request("job")).await;
+    let pool = PgPool::connect(&url(&server)).await.unwrap();
+    let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&pool).await.unwrap();
+    server.kill_backend(u32::try_from(pid).unwrap()).await.unwrap();
+    // The old connections are broken; the next ones find what is left.
+    let store = open(&server, Strategy::PrimaryKey).await;
+    let Attempt::Quarantined(_) = store.try_acquire(&request("other")).await.unwrap() else {
+        panic!("granted after a loss");
+    };
+    let init = Init::new().with_first_use(true);
+    assert_eq!(store.init(&init).await.unwrap().grants_in, Duration::ZERO);
+    granted(&store, &request("other")).await;
+}
+
+#[tokio::test]
+async fn a_promoted_replica_grants_nothing_until_the_old_leases_are_over() {
+    let mut server = start().await;
+    let store = open(&server, Strategy::PrimaryKey).await;
+    let init = Init::new().with_longest_lease(2 * SECOND);
+    store.init(&init).await.unwrap();
+    let mut wanted = request("job");
+    wanted.lease = 2 * SECOND;
+    let before = granted(&store, &wanted).await;
+    let replica = server.replica().await.unwrap();
+    server.kill().unwrap();
+    replica.promote().await.unwrap();
+    let store = open(&replica, Strategy::PrimaryKey).await;
+    let Attempt::Quarantined(_) = store.try_acquire(&short("job")).await.unwrap() else {
+        panic!("granted after a promotion");
+    };
+    let client = LockClient::new(store);
+    let guard = client.lock("job").lease(SECOND).acquire().await.unwrap();
+    assert!(guard.token() > before.token);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn tokens_rise_over_a_clock_that_is_set_back() {
+    let clock = Clock::new().await.unwrap();
+    let server = Postgres::start(PostgresOptions::new().clock(&clock)).await.unwrap();
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let first = granted(&store, &request("job")).await;
+        store.release(&first, ReleaseOptions::default()).await.unwrap();
+        clock.step(-3600.0).unwrap();
+        let second = granted(&store, &request("job")).await;
+        assert!(second.token > first.token, "{strategy}");
+        let ahead = store.clock_difference_micros().await.unwrap().unwrap();
+        assert!(ahead < -1_800_000_000, "{ahead}");
+        clock.step(3600.0).unwrap();
+    }
+}
+
+/// Where the server answers commits before they are flushed, a crash takes back what was answered last. The
+/// settings say how long nothing is granted after it: they are not among that.
+#[tokio::test]
+async fn settings_that_were_answered_outlive_a_crash() {
+    let options = PostgresOptions::new().line("synchronous_commit = off");
+    let mut server = Postgres::start(options.line("wal_writer_delay = 10s")).await.unwrap();
+    let strategy = Strategy::PrimaryKey;
+    let settings = "SELECT longest_lease || ' ' || quarantined FROM primary_key_settings";
+    for (longest, quarantine, after) in [
+        (None, None, "00:00:30 true"),
+        (Some(60 * SECOND), None, "00:01:00 true"),
+        (None, Some(false), "00:01:00 false"),
+        (None, Some(true), "00:01:00 true"),
+    ] {
+        let store = open(&server, strategy).await;
+        // Whatever else there is to be flushed is.
+        server.sql("CHECKPOINT").await.unwrap();
+        let init = Init::new().with_longest_lease(longest).with_quarantine(quarantine);
+        store.init(&init).await.unwrap();
+        server.restart(Data::Keep).await.unwrap();
+        assert_eq!(server.sql(settings).await.unwrap(), after);
+    }
+}

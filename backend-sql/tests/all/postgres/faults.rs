@@ -1,0 +1,349 @@
+//! PostgreSQL when the network, the server or the caller fails half-way.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use backend_sql::{
+    Strategy,
+    postgres::{PostgresBuilder, PostgresFence, connect},
+};
+use conformance_tests::kit::{
+    Counters, Mode, Postgres, PostgresOptions, Proxy, Server as _, wait::until,
+};
+use lock_core::{
+    Backend, Env as _, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions, Request,
+    SystemEnv,
+};
+use sqlx::{Connection as _, Executor as _, PgPool, postgres::PgPoolOptions};
+
+use crate::support::postgres;
+use crate::support::{
+    late::late_first_try,
+    postgres::{BOTH, LEASE, SECOND, cancelled, drop_acquires, granted},
+};
+
+/// Shorter than the lease: what is left behind is in the way.
+const WAIT: Duration = Duration::from_secs(20);
+
+fn request(name: &str) -> Request {
+    postgres::request(name, LEASE)
+}
+
+fn url(address: SocketAddr, strategy: Strategy, timeout: &str) -> String {
+    format!("postgres://postgres@{address}/postgres?strategy={strategy}&timeout={timeout}")
+}
+
+async fn open(address: SocketAddr, strategy: Strategy) -> Arc<dyn Backend> {
+    let store = connect(&url(address, strategy, "10s")).await.unwrap();
+    store.init(&Init::default()).await.unwrap();
+    store
+}
+
+fn address(at: SocketAddr) -> String {
+    format!("postgres://postgres@{at}/postgres")
+}
+
+async fn single(at: SocketAddr) -> PgPool {
+    let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
+    pool.connect(&address(at)).await.unwrap()
+}
+
+/// A store behind a proxy, whose one connection and statements are there before the fault.
+async fn warmed(proxy: SocketAddr, strategy: Strategy) -> Arc<dyn Backend> {
+    warmed_with(proxy, |builder| builder.strategy(strategy).timeout(2 * SECOND)).await
+}
+
+async fn warmed_with(
+    proxy: SocketAddr,
+    how: impl FnOnce(PostgresBuilder) -> PostgresBuilder,
+) -> Arc<dyn Backend> {
+    let pool = single(proxy).await;
+    let store = how(PostgresBuilder::with_pool(pool.clone())).build().await.unwrap();
+    // Twice: a name that was left behind is taken by another statement than a new one.
+    for _ in 0..2 {
+        let grant = store.try_acquire(&request("warm")).await.unwrap().granted().unwrap();
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+    // The pool looks at a connection that is given back before it lies ready.
+    let ready = || async { Ok((pool.num_idle() == 1).then_some(())) };
+    until("the connection to be idle", WAIT, ready).await.unwrap();
+    store
+}
+
+async fn start() -> Postgres {
+    Postgres::start(PostgresOptions::new()).await.unwrap()
+}
+
+/// The attempt arrives and is granted, and its answer is lost: the outcome is unknown, and the
+/// clean-up leaves nothing behind.
+#[tokio::test]
+async fn a_lost_answer_leaves_no_lock() {
+    let server = start().await;
+    for strategy in BOTH {
+        let direct = open(server.address(), strategy).await;
+        let proxy = Proxy::start(server.address()).await.unwrap();
+        let behind = warmed(proxy.address(), strategy).await;
+
+        proxy.set(Mode::HalfCut).await.unwrap();
+        let lost = request("warm");
+        let error = behind.try_acquire(&lost).await.unwrap_err();
+        assert!(error.is_ambiguous(), "{error}");
+        assert!(proxy.counters().to_client.swallowed > 0, "the fault did not happen");
+        let state = direct.inspect(&lost.name).await.unwrap().unwrap();
+        assert_eq!(state.holder.unwrap().owner, lost.owner, "the attempt was to be carried out");
+        proxy.set(Mode::Pass).await.unwrap();
+        // The pool may hand out connections that broke before it finds a good one.
+        let mut tries = 0;
+        while let Err(error) = behind.abandon(&lost).await {
+            assert!(error.is_retryable() && tries < 20, "{error}");
+            tries += 1;
+        }
+        let next = direct.try_acquire(&request("warm")).await.unwrap();
+        direct.release(&next.granted().unwrap(), ReleaseOptions::default()).await.unwrap();
+    }
+}
+
+/// The attempt arrives and is granted, its connection breaks, and no other is to be had: that the last was refused says
+/// nothing of the first.
+#[tokio::test]
+async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
+    let server = start().await;
+    for strategy in BOTH {
+        let direct = open(server.address(), strategy).await;
+        let proxy = Proxy::start(server.address()).await.unwrap();
+        let behind = warmed(proxy.address(), strategy).await;
+
+        proxy.set(Mode::HalfCut).await.unwrap();
+        let lost = request("warm");
+        let attempt = behind.try_acquire(&lost);
+        let fault = async {
+            let swallowed = |now: &Counters| now.to_client.swallowed > 0;
+            proxy.until("the answer to be lost", WAIT, swallowed).await.unwrap();
+            proxy.set(Mode::Reset).await.unwrap();
+        };
+        let (answer, ()) = futures_util::future::join(attempt, fault).await;
+        let error = answer.unwrap_err();
+        assert!(error.is_ambiguous(), "{strategy}: {error}");
+        let state = direct.inspect(&lost.name).await.unwrap().unwrap();
+        assert_eq!(state.holder.unwrap().owner, lost.owner, "the attempt was to be carried out");
+        direct.abandon(&lost).await.unwrap();
+    }
+}
+
+/// The attempt is held up on its way, its caller gives up and cleans up, and then it arrives.
+#[tokio::test]
+async fn a_ghost_takes_nothing() {
+    let options = PostgresOptions::new().line("log_statement = 'all'");
+    let server = Postgres::start(options).await.unwrap();
+    for strategy in BOTH {
+        let direct = open(server.address(), strategy).await;
+        let proxy = Proxy::start(server.address()).await.unwrap();
+        let behind = warmed(proxy.address(), strategy).await;
+
+        proxy.set(Mode::Hold).await.unwrap();
+        let ghost = request("warm");
+        let error = behind.try_acquire(&ghost).await.unwrap_err();
+        assert!(error.is_ambiguous(), "{error}");
+        direct.abandon(&ghost).await.unwrap();
+        proxy.set(Mode::Pass).await.unwrap();
+        // The server logs a statement when it begins with it.
+        let arrived = format!("$2 = '{}', $3 = 'test'", ghost.owner);
+        until("the ghost", WAIT, || async {
+            Ok(server.process().log_tail().contains(&arrived).then_some(()))
+        })
+        .await
+        .unwrap();
+        let busy = "SELECT count(*) FROM pg_stat_activity
+            WHERE state = 'active' AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
+        until("its end", WAIT, || async { Ok((server.sql(busy).await? == "0").then_some(())) })
+            .await
+            .unwrap();
+        let state = direct.inspect(&ghost.name).await.unwrap().unwrap();
+        assert!(state.holder.is_none(), "{strategy}: {state:?}");
+    }
+}
+
+/// The first try of an attempt is held up on its way, its connection breaks, and the store's own repeat is answered.
+/// When all is over, the first try arrives.
+#[tokio::test]
+async fn a_late_first_try_takes_nothing_whatever_its_repeat_was_answered() {
+    let server = start().await;
+    for strategy in BOTH {
+        let direct = open(server.address(), strategy).await;
+        let open = async |near| {
+            // Without a connection for messages: the proxies have the attempts alone.
+            warmed_with(near, |builder| builder.strategy(strategy).timeout(WAIT).listen(false))
+                .await
+        };
+        late_first_try(server.address(), direct, open).await;
+    }
+}
+
+#[tokio::test]
+async fn a_paused_server_is_an_error_in_time_and_not_a_loss() {
+    let server = start().await;
+    open(server.address(), Strategy::PrimaryKey).await;
+    let store = warmed(server.address(), Strategy::PrimaryKey).await;
+    let grant = granted(&store, &request("job")).await;
+    server.pause().unwrap();
+    let error = store.try_acquire(&request("other")).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    let answers = store.renew(&[&grant], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [lock_core::Renewal::Unknown(_)]), "{answers:?}");
+    server.resume().unwrap();
+    let mut tries = 0;
+    while !matches!(
+        store.renew(&[&grant], SystemEnv.now()).await[..],
+        [lock_core::Renewal::Renewed { .. }]
+    ) {
+        tries += 1;
+        assert!(tries < 50, "the lock was lost by a pause");
+    }
+}
+
+#[tokio::test]
+async fn an_acquire_dropped_after_any_poll_leaves_no_lock_and_no_transaction() {
+    let server = start().await;
+    for strategy in BOTH {
+        let ours = LockClient::new(open(server.address(), strategy).await);
+        let theirs = LockClient::new(open(server.address(), strategy).await);
+        drop_acquires(&ours, &theirs).await;
+        no_transaction_is_open(&server).await;
+    }
+}
+
+async fn no_transaction_is_open(server: &Postgres) {
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
+    assert_eq!(server.sql(open).await.unwrap(), "0");
+}
+
+/// The store's own future, dropped half-way (sqlx#4393 is of this kind): its connection does not come
+/// back to the pool, and no statement of the next borrower meets what is left of it.
+#[tokio::test]
+async fn a_statement_dropped_after_any_poll_leaves_its_pool_in_order() {
+    let server = start().await;
+    for strategy in BOTH {
+        open(server.address(), strategy).await;
+        let pool = single(server.address()).await;
+        let builder = PostgresBuilder::with_pool(pool.clone()).strategy(strategy);
+        let store = builder.timeout(WAIT).build().await.unwrap();
+        for polls in 0.. {
+            let wanted = request("job");
+            let attempt = cancelled(store.try_acquire(&wanted), polls).await;
+            store.abandon(&wanted).await.unwrap();
+            assert!(pool.size() <= 1);
+            let one: i32 = sqlx::query_scalar("SELECT 1").fetch_one(&pool).await.unwrap();
+            assert_eq!(one, 1);
+            if attempt.is_some_and(|attempt| attempt.is_ok()) {
+                assert!(polls > 0);
+                break;
+            }
+        }
+        no_transaction_is_open(&server).await;
+    }
+}
+
+/// A statement that hangs behind a row does not take a place in the pool for as long as it hangs.
+#[tokio::test]
+async fn a_statement_that_is_given_up_takes_its_connection_along() {
+    let server = start().await;
+    for strategy in BOTH {
+        let direct = open(server.address(), strategy).await;
+        let store = warmed(server.address(), strategy).await;
+        let mut operator = sqlx::PgConnection::connect(&address(server.address())).await.unwrap();
+        // Made anew where a sweep has just forgotten it.
+        let lock = "BEGIN; INSERT INTO leasehold_locks (name, token, version, expires, kept) \
+                    VALUES ('warm', 1, 1, now(), false) \
+                    ON CONFLICT (name) DO UPDATE SET version = leasehold_locks.version";
+        operator.execute(lock).await.unwrap();
+        let hanging = request("warm");
+        let error = store.try_acquire(&hanging).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        assert_eq!(server.sql(waits).await.unwrap(), "1", "the fault did not happen");
+        // By the pool's only place.
+        let other = granted(&store, &request("other")).await;
+        store.release(&other, ReleaseOptions::default()).await.unwrap();
+        assert_eq!(server.sql(waits).await.unwrap(), "1");
+        operator.execute("COMMIT").await.unwrap();
+        store.abandon(&hanging).await.unwrap();
+        let next = granted(&direct, &request("warm")).await;
+        direct.release(&next, ReleaseOptions::default()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_pool_whose_connections_are_all_busy_is_an_error_in_time() {
+    let server = start().await;
+    let direct = open(server.address(), Strategy::PrimaryKey).await;
+    let address = format!("postgres://postgres@{}/postgres", server.address());
+    let pool = PgPoolOptions::new().max_connections(1).connect(&address).await.unwrap();
+    let builder = PostgresBuilder::with_pool(pool.clone()).timeout(2 * SECOND);
+    let store = builder.build().await.unwrap();
+    let theirs = pool.acquire().await.unwrap();
+    let error = store.try_acquire(&request("job")).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    drop(theirs);
+    assert!(direct.try_acquire(&request("job")).await.unwrap().granted().is_some());
+}
+
+/// A role that may use the tables of locks and nothing else.
+#[tokio::test]
+async fn the_least_privilege_is_enough() {
+    let server = start().await;
+    for strategy in BOTH {
+        open(server.address(), strategy).await;
+    }
+    let fence = PostgresFence::new("leasehold").unwrap();
+    let mut operator = sqlx::PgConnection::connect(&address(server.address())).await.unwrap();
+    fence.create(&mut operator).await.unwrap();
+    server
+        .sql(
+            "CREATE ROLE worker LOGIN;
+             REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+             GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_locks, leasehold_marker TO worker;
+             GRANT SELECT ON leasehold_settings TO worker;
+             GRANT SELECT, INSERT, UPDATE ON leasehold_fence TO worker",
+        )
+        .await
+        .unwrap();
+    for strategy in BOTH {
+        let url = url(server.address(), strategy, "10s").replace("postgres@", "worker@");
+        let store = connect(&url).await.unwrap();
+        let ours = request(&strategy.to_string());
+        let grant = store.try_acquire(&ours).await.unwrap().granted().unwrap();
+        assert!(matches!(
+            store.renew(&[&grant], SystemEnv.now()).await[..],
+            [lock_core::Renewal::Renewed { .. }]
+        ));
+        // As many as bring a sweep for sure.
+        for _ in 0..1_000 {
+            let grant = store.try_acquire(&ours).await.unwrap().granted().unwrap();
+            store.raise(&grant, grant.token).await.unwrap();
+            store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        }
+        store.abandon(&ours).await.unwrap();
+        assert!(store.list(None).await.unwrap().locks.is_empty());
+        let init = Init::new().with_longest_lease(LEASE * 2);
+        assert_eq!(store.init(&init).await.unwrap_err().kind(), ErrorKind::Auth);
+    }
+    let worker = address(server.address()).replace("postgres@", "worker@");
+    let mut worker = sqlx::PgConnection::connect(&worker).await.unwrap();
+    for number in [1, 2] {
+        let token = FencingToken::new(number).unwrap();
+        fence.admit(&mut worker, "account", token).await.unwrap().unwrap();
+    }
+}
+
+/// All connections of the pool are broken by then; nobody is to hear of that.
+#[tokio::test]
+async fn a_restart_breaks_connections_and_no_attempt() {
+    let mut server = start().await;
+    let store = open(server.address(), Strategy::PrimaryKey).await;
+    let attempts = (0..4).map(|at| {
+        let (store, request) = (Arc::clone(&store), request(&format!("job {at}")));
+        async move { store.try_acquire(&request).await.unwrap() }
+    });
+    futures_util::future::join_all(attempts).await;
+    server.restart_cleanly().await.unwrap();
+    assert!(store.try_acquire(&request("job")).await.unwrap().granted().is_some());
+}

@@ -1,0 +1,82 @@
+//! A transaction that is not ours has a row of ours, on PostgreSQL.
+
+use backend_sql::{Strategy, postgres::connect};
+use conformance_tests::kit::{Mode, Postgres, Proxy, Server as _};
+use lock_core::{Env as _, Grant, LossReason, Renewal, SystemEnv};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+
+use crate::support::foreign;
+use crate::support::postgres::{BLOCKED, BOTH, SECOND, granted, made, request, says, start, url};
+
+async fn lock(server: &Postgres) -> PgConnection {
+    let mut session = PgConnection::connect(&url(server)).await.unwrap();
+    session.execute("BEGIN").await.unwrap();
+    let row = format!("SELECT FROM leasehold_locks WHERE name = '{}' FOR UPDATE", foreign::LOCKED);
+    let locked = session.execute(AssertSqlSafe(row)).await.unwrap();
+    assert_eq!(locked.rows_affected(), 1, "the fault did not happen");
+    session
+}
+
+async fn commit(mut session: PgConnection) {
+    session.execute("COMMIT").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_another_transaction_has_costs_no_lock_but_its_own() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy, 30 * SECOND).await;
+        foreign::one_of_many(store, async || lock(&server).await, commit).await;
+        says(&server, BLOCKED, "0").await;
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_answered_while_another_transaction_has_a_row_of_it() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy, 30 * SECOND).await;
+        let waits = async || says(&server, BLOCKED, "1").await;
+        foreign::what_is_answered(store, async || lock(&server).await, waits, commit).await;
+        says(&server, BLOCKED, "0").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempts_for_a_row_that_another_transaction_has_cost_no_other_lock() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey, 30 * SECOND).await;
+    let waits = "SELECT count(*) > 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    let waits = async || says(&server, waits, "t").await;
+    let lock = async || lock(&server).await;
+    foreign::attempts_cost_no_other_lock(store, lock, waits, commit).await;
+}
+
+/// Grants that are gone are looked at one by one; the others' answers do not wait for all of that.
+#[tokio::test]
+async fn a_batch_of_which_most_is_gone_is_answered_in_time() {
+    let server = start().await;
+    made(&server, Strategy::PrimaryKey, 30 * SECOND).await;
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let url = format!("postgres://postgres@{}/postgres?timeout=30s", proxy.address());
+    let store = connect(&url).await.unwrap();
+    let mut grants = Vec::new();
+    for at in 0..100 {
+        grants.push(granted(&store, &request(&format!("job {at}"), 6 * SECOND)).await);
+    }
+    for grant in &grants[1..] {
+        store.force_release(&grant.name).await.unwrap();
+    }
+    let slow = SECOND / 10;
+    proxy.set(Mode::Delay { to_server: slow, to_client: slow }).await.unwrap();
+    let all: Vec<&Grant> = grants.iter().collect();
+    let sent = SystemEnv.now();
+    let answers = store.renew(&all, sent).await;
+    let took = SystemEnv.now().since(sent);
+    assert!(took < 10 * SECOND, "{took:?} for a lease of 6s");
+    assert!(matches!(answers[0], Renewal::Renewed { .. }), "{:?}", answers[0]);
+    assert!(matches!(answers[1], Renewal::Lost(LossReason::Gone)), "{:?}", answers[1]);
+    assert!(matches!(answers[99], Renewal::Unknown(_)), "{:?}", answers[99]);
+    // What is known by then leaves the batch: the rest is told in the next ones.
+    assert_eq!(answers.len(), all.len());
+}

@@ -1,0 +1,254 @@
+//! What befalls a PostgreSQL server while its locks are held and waited for.
+
+use std::{sync::Arc, time::Duration};
+
+use backend_sql::Strategy;
+use conformance_tests::kit::{Clock, Data, Postgres, PostgresOptions, Server as _};
+use lock_core::{
+    Attempt, Env as _, Guard, Init, Instant, LockClient, LossReason, QuarantineUse, ReleaseOptions,
+    Renewal, SystemEnv,
+};
+use tokio::{task::JoinHandle, time::timeout};
+
+use crate::support::postgres::{
+    BOTH, SECOND, WAIT, WAITING, granted, is_so, made, open, request, says, start, url,
+};
+
+const LEASE: Duration = Duration::from_secs(3);
+const ROWS: &str = "SELECT count(*) FROM leasehold_locks";
+
+/// A lock that one client holds and another waits for.
+struct Scene {
+    guard: Guard,
+    /// Its guard, and when it had it.
+    waiter: JoinHandle<(Guard, Instant)>,
+}
+
+impl Scene {
+    async fn set(server: &Postgres, strategy: Strategy, lease: Duration) -> Self {
+        let ours = LockClient::new(made(server, strategy, LEASE).await);
+        let theirs = LockClient::new(open(server, strategy).await);
+        let guard = ours.lock("job").lease(lease).acquire().await.unwrap();
+        let lock = theirs.lock("job").lease(LEASE);
+        let waiter = tokio::spawn(async {
+            let guard = lock.acquire().await.unwrap();
+            (guard, SystemEnv.now())
+        });
+        says(server, WAITING, "1").await;
+        Self { guard, waiter }
+    }
+
+    /// The holder learns that it has lost, and the waiter is served, with a larger token.
+    async fn end(self) -> (LossReason, Instant) {
+        let why = timeout(WAIT, self.guard.lost()).await.unwrap();
+        assert!(!self.guard.is_valid(), "{why}");
+        let (next, at) = timeout(WAIT, self.waiter).await.unwrap().unwrap();
+        assert!(next.token() > self.guard.token());
+        next.release().await.unwrap();
+        (why, at)
+    }
+}
+
+/// Nobody was granted anything while a lost lease may have been believed in.
+fn waited_out(lost: Instant, granted: Instant) {
+    assert!(granted.since(lost) >= LEASE, "granted while a lease may have been running");
+}
+
+/// The whole server, killed while a guard is held and another client waits for it.
+#[tokio::test]
+async fn killed_while_held_and_waited_for() {
+    let mut server = start().await;
+    for strategy in BOTH {
+        let scene = Scene::set(&server, strategy, LEASE).await;
+        let killed = SystemEnv.now();
+        server.restart(Data::Keep).await.unwrap();
+        assert_eq!(server.sql(ROWS).await.unwrap(), "0", "the fault did not happen");
+        let (_, granted) = scene.end().await;
+        waited_out(killed, granted);
+    }
+}
+
+/// One session killed: the postmaster lives on, and empties the tables under a holder that has done
+/// nothing.
+#[tokio::test]
+async fn one_session_killed_while_another_holds() {
+    let server = start().await;
+    let started = server.sql("SELECT pg_postmaster_start_time()").await.unwrap();
+    for strategy in BOTH {
+        let scene = Scene::set(&server, strategy, LEASE).await;
+        let pool = sqlx::PgPool::connect(&url(&server)).await.unwrap();
+        let pid = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&pool).await;
+        let pid: i32 = pid.unwrap();
+        let killed = SystemEnv.now();
+        server.kill_backend(u32::try_from(pid).unwrap()).await.unwrap();
+        assert_eq!(server.sql(ROWS).await.unwrap(), "0", "the fault did not happen");
+        let now = server.sql("SELECT pg_postmaster_start_time()").await.unwrap();
+        assert_eq!(now, started, "the whole server has restarted");
+        let (_, granted) = scene.end().await;
+        waited_out(killed, granted);
+    }
+}
+
+/// The server stands still for longer than a lease. The holder learns by its own clock, and whoever
+/// waits is served when the server goes on.
+#[tokio::test]
+async fn paused_while_held_and_waited_for() {
+    let server = start().await;
+    for strategy in BOTH {
+        let scene = Scene::set(&server, strategy, SECOND).await;
+        server.pause().unwrap();
+        timeout(WAIT, scene.guard.lost()).await.unwrap();
+        assert!(!scene.waiter.is_finished(), "granted by a server that stands still");
+        server.resume().unwrap();
+        assert_eq!(scene.end().await.0, LossReason::Unreachable);
+    }
+}
+
+/// A replica promoted while a lock is held: no second holder before the lease is over, and larger
+/// tokens. An old primary that lives on beside it is what `Guarantees` does not cover, and names.
+#[tokio::test]
+async fn promoted_while_held() {
+    for strategy in BOTH {
+        let mut server = start().await;
+        let ours = made(&server, strategy, LEASE).await;
+        let exclusion = ours.guarantees().exclusion.to_string();
+        assert!(
+            exclusion.contains("an old primary that is cut off takes no writes"),
+            "{exclusion}"
+        );
+        let client = LockClient::new(ours);
+        let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
+        let replica = server.replica().await.unwrap();
+        assert!(guard.is_valid(), "the copy took too long for this test");
+        let cut = SystemEnv.now();
+        server.kill().unwrap();
+        replica.promote().await.unwrap();
+        assert_eq!(replica.sql("SELECT pg_is_in_recovery()").await.unwrap(), "f");
+        let store = open(&replica, strategy).await;
+        let attempt = store.try_acquire(&request("job", LEASE)).await.unwrap();
+        assert!(matches!(attempt, Attempt::Quarantined(_)), "{attempt:?}");
+        let next = LockClient::new(store).lock("job").lease(LEASE).acquire();
+        let next = timeout(WAIT, next).await.unwrap().unwrap();
+        waited_out(cut, SystemEnv.now());
+        assert!(!guard.is_valid() && next.token() > guard.token(), "{strategy}");
+        next.release().await.unwrap();
+    }
+}
+
+/// A replica that has not been promoted grants nothing.
+#[tokio::test]
+async fn a_replica_takes_no_locks() {
+    let server = start().await;
+    let store = made(&server, BOTH[0], LEASE).await;
+    granted(&store, &request("job", LEASE)).await;
+    let replica = server.replica().await.unwrap();
+    let error = match backend_sql::postgres::connect(&url(&replica)).await {
+        Ok(store) => store.try_acquire(&request("other", LEASE)).await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert!(error.is_retryable(), "{error}");
+}
+
+/// A database that was copied, as by a dump, brings rows and a marker along: neither is believed.
+#[tokio::test]
+async fn a_copied_database_is_a_loss() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy, LEASE).await;
+        let grant = granted(&store, &request("job", LEASE)).await;
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        for sql in ["DROP DATABASE IF EXISTS copy", "CREATE DATABASE copy"] {
+            server.sql(sql).await.unwrap();
+        }
+        let address = format!("postgres://postgres@{}/copy", server.address());
+        let to = format!("{address}?strategy={strategy}");
+        let copied = sqlx::PgPool::connect(&address).await.unwrap();
+        let text = backend_sql::postgres::schema(&to).unwrap();
+        sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(&copied).await.unwrap();
+        for table in ["marker", "locks"] {
+            let rows = format!("SELECT coalesce(json_agg(t), '[]') FROM leasehold_{table} AS t");
+            let rows = server.sql(&rows).await.unwrap();
+            let fill = format!(
+                "DELETE FROM leasehold_{table}; INSERT INTO leasehold_{table} \
+                 SELECT * FROM json_populate_recordset(NULL::leasehold_{table}, '{rows}')"
+            );
+            sqlx::raw_sql(sqlx::AssertSqlSafe(fill)).execute(&copied).await.unwrap();
+        }
+        let store = backend_sql::postgres::connect(&to).await.unwrap();
+        let state = store.inspect(&grant.name).await.unwrap().unwrap();
+        assert_eq!(state.token, grant.token, "the rows were to be copied");
+        let attempt = store.try_acquire(&request("job", LEASE)).await.unwrap();
+        assert!(matches!(attempt, Attempt::Quarantined(_)), "{strategy}: {attempt:?}");
+        store.close().await;
+        copied.close().await;
+    }
+}
+
+/// With the quarantine off a crash makes a second holder, as `Guarantees` says; its token is larger, so
+/// that a fence still tells the two apart.
+#[tokio::test]
+async fn with_the_quarantine_off_a_crash_makes_a_second_holder() {
+    let mut server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy, 30 * SECOND).await;
+        assert_eq!(store.guarantees().quarantine, QuarantineUse::On);
+        let init = Init::new().with_quarantine(false);
+        assert_eq!(store.init(&init).await.unwrap().quarantine, Some(false));
+        let first = granted(&store, &request("job", 30 * SECOND)).await;
+        server.restart(Data::Keep).await.unwrap();
+
+        let store = open(&server, strategy).await;
+        let promised = store.guarantees();
+        assert_eq!(promised.quarantine, QuarantineUse::Off);
+        assert!(!promised.exclusion.holds() && promised.tokens.holds());
+        is_so("a grant", || async {
+            let request = request("job", LEASE);
+            matches!(store.try_acquire(&request).await.unwrap(), Attempt::Granted(_))
+        })
+        .await;
+        let state = store.inspect(&first.name).await.unwrap().unwrap();
+        assert!(state.holder.is_some() && state.token > first.token, "{strategy}");
+        assert!(SystemEnv.now().since(first.from) < first.lease, "the first lease was over");
+
+        let init = Init::new().with_quarantine(true);
+        assert_eq!(store.init(&init).await.unwrap().quarantine, Some(true));
+        assert!(store.guarantees().exclusion.holds());
+    }
+}
+
+/// Stepped back, a lease lasts longer, and what is released is free at once all the same; stepped
+/// forward over the end of a lease, somebody else is granted, which `Guarantees` names.
+#[tokio::test]
+async fn the_clock_is_stepped_while_a_lock_is_held() {
+    let clock = Clock::new().await.unwrap();
+    let server = Postgres::start(PostgresOptions::new().clock(&clock)).await.unwrap();
+    for strategy in BOTH {
+        let store = made(&server, strategy, LEASE).await;
+        let exclusion = store.guarantees().exclusion.to_string();
+        assert!(exclusion.contains("clock is not stepped forward"), "{exclusion}");
+        let other = open(&server, strategy).await;
+        let grant = granted(&store, &request("job", LEASE)).await;
+        clock.step(-3600.0).unwrap();
+        let ahead = store.clock_difference_micros().await.unwrap().unwrap();
+        assert!(ahead < -1_800_000_000, "the fault did not happen");
+        let attempt = other.try_acquire(&request("job", LEASE)).await.unwrap();
+        assert!(matches!(attempt, Attempt::Busy(_)), "{attempt:?}");
+        let answer = store.renew(&[&grant], SystemEnv.now()).await;
+        assert!(matches!(answer[..], [Renewal::Renewed { .. }]), "{answer:?}");
+        let waiting = LockClient::new(Arc::clone(&other));
+        let waiter = tokio::spawn(waiting.lock("job").lease(LEASE).acquire());
+        says(&server, WAITING, "1").await;
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        let guard = timeout(WAIT, waiter).await.unwrap().unwrap().unwrap();
+        assert!(guard.token() > grant.token);
+        guard.release().await.unwrap();
+
+        let held = granted(&store, &request("job", LEASE)).await;
+        clock.step(7200.0).unwrap();
+        let next = granted(&other, &request("job", LEASE)).await;
+        assert!(next.token > held.token);
+        let answer = store.renew(&[&held], SystemEnv.now()).await;
+        assert!(matches!(answer[..], [Renewal::Lost(LossReason::TakenOver)]), "{answer:?}");
+        clock.step(-3600.0).unwrap();
+    }
+}

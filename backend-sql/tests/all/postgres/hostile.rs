@@ -1,0 +1,269 @@
+//! Another role may create functions and operators in a schema that our role looks into, as everybody might in
+//! `public` before PostgreSQL 15. None of them is run in our name.
+
+use std::collections::BTreeSet;
+
+use backend_sql::postgres::{PostgresFence, connect, schema};
+use conformance_tests::kit::{Postgres, PostgresOptions, Proxy, Server as _};
+use lock_core::{
+    Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome,
+    Renewal, Signal, SystemEnv,
+};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+use tokio::time::timeout;
+
+use crate::support::postgres::{
+    BLOCKED, LEASE, SECOND, WAIT, given, granted, place, request, says, url,
+};
+
+/// Types of whatever stands in our statements.
+const TYPES: [&str; 13] = [
+    "name",
+    "text",
+    "text[]",
+    "bigint",
+    "integer",
+    "double precision",
+    "boolean",
+    "interval",
+    "interval[]",
+    "timestamptz",
+    "timestamptz[]",
+    "oid",
+    "regclass",
+];
+/// The same of functions with three arguments.
+const FEWER: [&str; 5] = ["text", "text[]", "bigint", "integer", "boolean"];
+
+/// Each operator between each two types, and each function of each types: a better match than the server's own,
+/// wherever that is not an exact one.
+fn planted(functions: &[(String, usize)], operators: &BTreeSet<String>) -> String {
+    let mut sql = String::from("SET ROLE hostile; SET check_function_bodies = off;");
+    let mut plant = |name: &str, types: &[&str], returns: &str| {
+        let types = types.join(", ");
+        sql += &format!(
+            "CREATE FUNCTION public.{name}({types}) RETURNS {returns} LANGUAGE plpgsql AS \
+             $$ BEGIN PERFORM nextval('public.ran'); RAISE EXCEPTION 'hostile: {name}({types})'; END $$;"
+        );
+    };
+    for (name, arity) in functions {
+        for one in TYPES {
+            match arity {
+                1 => plant(name, &[one], "text"),
+                2 => TYPES.iter().for_each(|two| plant(name, &[one, two], "text")),
+                _ if !FEWER.contains(&one) => {}
+                _ => FEWER.iter().for_each(|two| {
+                    FEWER.iter().for_each(|three| plant(name, &[one, two, three], "text"));
+                }),
+            }
+        }
+    }
+    for (at, symbol) in operators.iter().enumerate() {
+        for left in TYPES {
+            for right in TYPES {
+                let compares = symbol.contains(['<', '>', '=']);
+                let function = format!("op_{at}");
+                plant(&function, &[left, right], if compares { "boolean" } else { left });
+            }
+        }
+    }
+    for (at, symbol) in operators.iter().enumerate() {
+        for left in TYPES {
+            for right in TYPES {
+                sql += &format!(
+                    "CREATE OPERATOR public.{symbol} \
+                     (LEFTARG = {left}, RIGHTARG = {right}, FUNCTION = public.op_{at});"
+                );
+            }
+        }
+    }
+    sql
+}
+
+/// The functions, with each number of arguments that they may have, and the operators in all statements that our role
+/// has sent.
+async fn used(server: &Postgres) -> (Vec<(String, usize)>, BTreeSet<String>) {
+    let sent = "SELECT string_agg(query, E'\\n') FROM stats.pg_stat_statements AS s \
+        JOIN pg_roles AS r ON r.oid = s.userid WHERE r.rolname = 'app'";
+    let sent = server.sql(sent).await.unwrap();
+    assert!(sent.contains("app_fence") && sent.contains("pg_notify"), "{sent}");
+    let words: BTreeSet<_> = sent
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .map(str::to_lowercase)
+        .collect();
+    let words = words.into_iter().collect::<Vec<_>>().join("','");
+    let functions = format!(
+        "SELECT DISTINCT proname || ' ' || pronargs FROM pg_proc \
+         WHERE pronamespace = 'pg_catalog'::regnamespace AND proname IN ('{words}') \
+         AND pronargs BETWEEN 1 AND 3"
+    );
+    let functions = server.sql(&functions).await.unwrap();
+    let functions: Vec<_> = functions
+        .lines()
+        .map(|line| line.split_once(' ').unwrap())
+        .map(|(name, arity)| (name.to_owned(), arity.parse().unwrap()))
+        .collect();
+    // BETWEEN is made of them.
+    let mut operators = BTreeSet::from(["<=".to_owned(), ">=".to_owned()]);
+    for symbol in sent.split(|c: char| !"+-*/<>=~!@#%^&|`?".contains(c)) {
+        // No comment, and no `->` of a cast.
+        if !symbol.is_empty() && !symbol.contains("--") && !symbol.contains("/*") {
+            operators.insert(symbol.to_owned());
+        }
+    }
+    (functions, operators)
+}
+
+/// Every statement of a store and of a fence, and the printed schema.
+async fn use_all(server: &Postgres, options: &str, pushes: bool) {
+    let url = format!("postgres://app@{}/postgres", server.address());
+    let to = format!("{url}?table_prefix=app&{options}");
+    let store = connect(&to).await.unwrap();
+    for _ in 0..2 {
+        let init = Init::new().with_longest_lease(LEASE).with_quarantine(true).with_first_use(true);
+        store.init(&init).await.unwrap();
+    }
+    let other = connect(&to).await.unwrap();
+    assert_eq!(other.guarantees().push, pushes);
+    assert_eq!(store.identity().await.unwrap(), other.identity().await.unwrap());
+    store.clock_difference_micros().await.unwrap().unwrap();
+
+    // Free; left behind; waited for, and handed over; told to ask; left; kept; forced.
+    for _ in 0..2 {
+        let grant = granted(&store, &request("job", LEASE)).await;
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+    let held = granted(&other, &request("job", LEASE)).await;
+    assert!(matches!(other.renew(&[&held], SystemEnv.now()).await[..], [Renewal::Renewed { .. }]));
+    let ahead = FencingToken::new(held.token.get() + 1_000_000).unwrap();
+    other.raise(&held, ahead).await.unwrap();
+    let (waiting, mut turn) = place(&store, "job").await;
+    assert!(store.try_acquire(&waiting).await.unwrap().granted().is_none());
+    let next = request("job", LEASE);
+    let handing_over = ReleaseOptions::new().with_next(&next);
+    let released = other.release(&held, handing_over).await.unwrap();
+    let Some(Enqueued::Waiting(mut behind, _)) = released.next else { panic!("{released:?}") };
+    match timeout(WAIT, turn.next()).await.unwrap() {
+        Signal::Granted(_) | Signal::Recheck => {}
+        other => panic!("not its turn: {other:?}"),
+    }
+    let grant = granted(&store, &waiting).await;
+    let mut floored = request("job", LEASE);
+    floored.floor = ahead;
+    let Enqueued::Waiting(mut asks, _) = store.enqueue(&floored).await.unwrap() else {
+        panic!("granted twice");
+    };
+    store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    let grant = match pushes {
+        true => given(&mut behind).await,
+        false => granted(&other, &next).await,
+    };
+    let (_, leaves) = place(&store, "job").await;
+    leaves.leave().await.unwrap();
+    other.release(&grant, ReleaseOptions::default()).await.unwrap();
+    assert!(matches!(timeout(WAIT, asks.next()).await.unwrap(), Signal::Recheck));
+    let grant = granted(&store, &floored).await;
+    let next = request("job", LEASE);
+    let released = store.release(&grant, ReleaseOptions::new().with_next(&next)).await.unwrap();
+    let grant = match released.next {
+        Some(Enqueued::Granted(grant)) => grant,
+        other => panic!("not handed on: {other:?}"),
+    };
+    assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
+    assert!(store.inspect(&grant.name).await.unwrap().is_some());
+
+    // A row that another transaction has is waited for.
+    let mut operator = PgConnection::connect(&url).await.unwrap();
+    operator.execute("BEGIN; UPDATE app_locks SET version = version").await.unwrap();
+    let renewing = {
+        let (store, grant) = (std::sync::Arc::clone(&store), grant.clone());
+        tokio::spawn(async move { store.renew(&[&grant], SystemEnv.now()).await })
+    };
+    says(server, BLOCKED, "1").await;
+    operator.execute("COMMIT").await.unwrap();
+    assert!(matches!(renewing.await.unwrap()[..], [Renewal::Renewed { .. }]));
+    store.release(&grant, ReleaseOptions::new().with_keep(SECOND / 10)).await.unwrap();
+    let held = granted(&store, &request("other", LEASE)).await;
+    assert_eq!(store.force_release(&held.name).await.unwrap(), ReleaseOutcome::Released);
+    for _ in 0..2 {
+        store.abandon(&request("other", LEASE)).await.unwrap();
+    }
+    if options.contains("primary-key") {
+        // As many as bring a sweep for sure.
+        for _ in 0..1_000 {
+            let grant = granted(&store, &request("busy", LEASE)).await;
+            store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        }
+        says(server, "SELECT raised > 'epoch' FROM app_marker", "t").await;
+    }
+    // After a loss, and after the operator's word.
+    operator.execute("DELETE FROM app_marker").await.unwrap();
+    let attempt = store.try_acquire(&request("lost", LEASE)).await.unwrap();
+    assert!(matches!(attempt, Attempt::Quarantined(_)), "{attempt:?}");
+    store.init(&Init::new().with_first_use(true)).await.unwrap();
+
+    store.init(&Init::new().with_reset_tokens(true)).await.unwrap();
+    store.highest_token().await.unwrap().unwrap();
+
+    let fence = PostgresFence::new("app").unwrap();
+    fence.create(&mut operator).await.unwrap();
+    fence.admit(&mut operator, "account", held.token).await.unwrap().unwrap();
+    let printed = schema(&format!("{url}?table_prefix=printed")).unwrap();
+    sqlx::raw_sql(AssertSqlSafe(printed)).execute(&mut operator).await.unwrap();
+    let tables = "DROP TABLE app_locks, app_marker, app_settings, app_fence, \
+        printed_locks, printed_marker, printed_settings, printed_fence";
+    operator.execute(tables).await.unwrap();
+    store.close().await;
+    other.close().await;
+}
+
+/// With the right to run them, so that they would be seen to run; and without it, which the server tells before it
+/// begins, also of what stands in a branch that is not taken.
+#[tokio::test]
+async fn functions_and_operators_of_another_role_are_not_run() {
+    let options = PostgresOptions::new().line("shared_preload_libraries = 'pg_stat_statements'");
+    let server = Postgres::start(options.line("pg_stat_statements.track = all")).await.unwrap();
+    let roles = "CREATE SCHEMA stats; CREATE EXTENSION pg_stat_statements SCHEMA stats; \
+        CREATE ROLE app LOGIN; CREATE ROLE hostile; \
+        GRANT CREATE ON SCHEMA public TO PUBLIC; CREATE SEQUENCE ran; GRANT USAGE ON ran TO PUBLIC";
+    server.sql(roles).await.unwrap();
+    let stores = [("strategy=primary-key", true), ("strategy=optimistic&prepare=off", false)];
+    for (options, pushes) in stores {
+        use_all(&server, options, pushes).await;
+    }
+    let (functions, operators) = used(&server).await;
+    println!("{functions:?} {operators:?}");
+    assert!(functions.len() > 15 && operators.len() > 8);
+    let mut hostile = PgConnection::connect(&url(&server)).await.unwrap();
+    hostile.execute(AssertSqlSafe(planted(&functions, &operators))).await.unwrap();
+    let ran = "SELECT is_called FROM ran";
+    for (options, pushes) in stores {
+        use_all(&server, options, pushes).await;
+    }
+    assert_eq!(server.sql(ran).await.unwrap(), "f");
+    let revoke = "SET ROLE hostile; REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC";
+    server.sql(revoke).await.unwrap();
+    for (options, pushes) in stores {
+        use_all(&server, options, pushes).await;
+    }
+    // The trap works: also for our own statements, where a cast is left out on the way.
+    let proxy = Proxy::altering(server.address(), &[("1000000::double precision", "1000000")]);
+    let proxy = proxy.await.unwrap();
+    let address = format!("postgres://app@{}/postgres", proxy.address());
+    let store = connect(&address).await.unwrap();
+    let error = store.init(&Init::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
+    for caught in
+        ["SELECT date_part('epoch', now()) * 1000", "SELECT array_append('{a}'::text[], 'b'::text)"]
+    {
+        let app = PgConnection::connect(&format!("postgres://app@{}/postgres", server.address()));
+        let error = app.await.unwrap().execute(caught).await.unwrap_err();
+        assert!(error.to_string().contains("permission denied"), "{caught}: {error}");
+    } // A search path by which not even an exact match would be the server's own.
+    let path = "ALTER ROLE app SET search_path = public, pg_catalog";
+    server.sql(path).await.unwrap();
+    let error =
+        connect(&format!("postgres://app@{}/postgres", server.address())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("\"public\" before pg_catalog"), "{error}");
+}

@@ -1,0 +1,150 @@
+//! What many clients cost a PostgreSQL server, and a pool.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use backend_sql::{Strategy, postgres::PostgresBuilder};
+use conformance_tests::kit::{Postgres, PostgresOptions};
+use futures_util::future::join_all;
+use lock_core::{LockClient, ReleaseOptions};
+use sqlx::postgres::PgPoolOptions;
+use tokio::time::timeout;
+
+use crate::support::postgres::{
+    BOTH, LEASE, WAIT, WAITING, granted, made, open, request, says, start, url,
+};
+
+/// A round trip for an acquire, one for a release, and one for both where a process hands over to
+/// itself; what a handoff between processes costs does not grow with those that wait.
+#[tokio::test]
+async fn statements_are_counted() {
+    let options = PostgresOptions::new().line("shared_preload_libraries = 'pg_stat_statements'");
+    let server = Postgres::start(options).await.unwrap();
+    server.sql("CREATE EXTENSION pg_stat_statements").await.unwrap();
+    let count = async || {
+        let sql = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query LIKE '%leasehold_locks%'";
+        server.sql(sql).await.unwrap().parse::<u64>().unwrap()
+    };
+    for strategy in BOTH {
+        let client = LockClient::new(made(&server, strategy, LEASE).await);
+        let turn = async |name: &str| {
+            client.lock(name).acquire().await.unwrap().release().await.unwrap();
+        };
+        for _ in 0..5 {
+            turn("job").await;
+        }
+        let before = count().await;
+        for _ in 0..100 {
+            turn("job").await;
+        }
+        let pairs = count().await - before;
+        // There may be one sweep among them.
+        assert!((200..=202).contains(&pairs), "{strategy}: {pairs} statements");
+
+        let before = count().await;
+        let tasks = (0..4).map(|_| async {
+            for _ in 0..25 {
+                turn("job").await;
+            }
+        });
+        join_all(tasks).await;
+        let local = count().await - before;
+        assert!(local < 160, "{strategy}: {local} statements for 100 turns of one process");
+
+        let mut costs = Vec::new();
+        for many in [4, 12] {
+            let mut clients = Vec::new();
+            for _ in 0..many {
+                clients.push(LockClient::new(open(&server, strategy).await));
+            }
+            let before = count().await;
+            let tasks = clients.iter().map(|client| async {
+                for _ in 0..20 {
+                    client.lock("job").acquire().await.unwrap().release().await.unwrap();
+                }
+            });
+            join_all(tasks).await;
+            let each = (count().await - before) as f64 / (20.0 * f64::from(many));
+            println!("{strategy}: {each:.2} statements per turn of {many} processes");
+            costs.push(each);
+            for client in clients {
+                client.close().await;
+            }
+        }
+        assert!(costs[1] < 6.0 && costs[1] < costs[0] * 1.5, "{strategy}: {costs:?}");
+    }
+}
+
+/// A waiter has no connection of the pool, and whoever gives up has given it back.
+#[tokio::test]
+async fn waiters_keep_no_connection() {
+    let server = start().await;
+    let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
+    let held = granted(&holder, &request("job", LEASE)).await;
+    let pool = PgPoolOptions::new().max_connections(1).connect(&url(&server)).await.unwrap();
+    let store = PostgresBuilder::with_pool(pool.clone()).build().await.unwrap();
+    let client = LockClient::new(store);
+    let waiters: Vec<_> =
+        (0..5).map(|_| tokio::spawn(client.lock("job").lease(LEASE).acquire())).collect();
+    says(&server, WAITING, "1").await;
+    for waiter in waiters {
+        // One connection: this would wait for one who keeps it.
+        drop(timeout(WAIT, pool.acquire()).await.unwrap().unwrap());
+        waiter.abort();
+        assert!(waiter.await.unwrap_err().is_cancelled());
+        drop(timeout(WAIT, pool.acquire()).await.unwrap().unwrap());
+    }
+    says(&server, WAITING, "0").await;
+    holder.release(&held, ReleaseOptions::default()).await.unwrap();
+    let guard = client.lock("job").acquire().await.unwrap();
+    guard.release().await.unwrap();
+}
+
+async fn clients(server: &Postgres, strategy: Strategy) -> Vec<LockClient> {
+    // One connection each, besides that for messages.
+    join_all((0..64).map(|_| async {
+        let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(WAIT);
+        let pool = pool.test_before_acquire(false).connect(&url(server)).await.unwrap();
+        let builder = PostgresBuilder::with_pool(pool).strategy(strategy).timeout(WAIT);
+        LockClient::new(builder.build().await.unwrap())
+    }))
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_four_clients_on_one_name_and_on_a_name_each() {
+    let server = start().await;
+    for strategy in BOTH {
+        made(&server, strategy, LEASE).await;
+        let clients = clients(&server, strategy).await;
+        // Not atomic: an overlap would lose some.
+        let counter = Arc::new(AtomicU64::new(0));
+        let tasks = clients.iter().map(|client| {
+            let (client, counter) = (client.clone(), Arc::clone(&counter));
+            tokio::spawn(async move {
+                let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
+                let value = counter.load(Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                assert!(guard.is_valid());
+                counter.store(value + 1, Ordering::SeqCst);
+                guard.release().await.unwrap();
+            })
+        });
+        for task in timeout(WAIT, join_all(tasks.collect::<Vec<_>>())).await.unwrap() {
+            task.unwrap();
+        }
+        assert_eq!(counter.load(Ordering::SeqCst), 64, "{strategy}");
+
+        let guards = join_all(clients.iter().enumerate().map(|(at, client)| async move {
+            client.lock(format!("name {at}")).lease(LEASE).acquire().await.unwrap()
+        }))
+        .await;
+        let held = "SELECT count(*) FROM leasehold_locks WHERE owner IS NOT NULL";
+        assert_eq!(server.sql(held).await.unwrap(), "64");
+        for guard in guards {
+            guard.release().await.unwrap();
+        }
+    }
+}

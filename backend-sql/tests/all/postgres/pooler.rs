@@ -1,0 +1,69 @@
+//! PostgreSQL behind a pooler that gives each transaction another session, or whose sessions lose what was prepared.
+
+use backend_sql::{
+    Strategy,
+    postgres::{PostgresBuilder, connect},
+};
+use conformance_tests::kit::{Pgbouncer, Server as _};
+use lock_core::{Env as _, LockClient, ReleaseOptions, Renewal, SystemEnv};
+use sqlx::{Executor as _, postgres::PgPoolOptions};
+
+use crate::support::postgres::{BOTH, LEASE, count, granted, made, request, start, url};
+
+/// This one does not track prepared statements, and nobody has told the clients that it is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_find_out_that_there_is_a_pooler() {
+    let server = start().await;
+    for sessions in [1, 3] {
+        let pooler = Pgbouncer::start(&server, sessions).await.unwrap();
+        for strategy in BOTH {
+            made(&server, strategy, LEASE).await;
+            let url = format!("postgres://postgres@{}/postgres", pooler.address());
+            let mut clients = Vec::new();
+            for _ in 0..4 {
+                let store = connect(&format!("{url}?strategy={strategy}")).await.unwrap();
+                assert!(!store.guarantees().push);
+                clients.push(LockClient::new(store));
+            }
+            count(clients, 5).await;
+        }
+        // No client has left a statement behind, which another could run in place of its own.
+        let pool = PgPoolOptions::new().max_connections(1);
+        let address = format!("postgres://postgres@{}/postgres", pooler.address());
+        let pool = pool.connect(&address).await.unwrap();
+        let left = sqlx::raw_sql("SELECT name FROM pg_prepared_statements");
+        assert!(left.fetch_all(&pool).await.unwrap().is_empty());
+    }
+}
+
+/// Whoever shares a pool with us, or a pooler between, may end what was prepared: nobody hears of that.
+#[tokio::test]
+async fn statements_that_are_gone_are_run_without() {
+    let server = start().await;
+    made(&server, Strategy::PrimaryKey, LEASE).await;
+    for (listens, prepares) in [(true, None), (false, Some(true))] {
+        let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
+        let pool = pool.connect(&url(&server)).await.unwrap();
+        let mut builder = PostgresBuilder::with_pool(pool.clone()).listen(listens);
+        if let Some(prepares) = prepares {
+            builder = builder.prepare(prepares);
+        }
+        let store = builder.build().await.unwrap();
+        for round in 0..3 {
+            // What is prepared for another name is there for this one.
+            for name in ["other", "job"] {
+                let grant = granted(&store, &request(name, LEASE)).await;
+                if name == "job" {
+                    let prepared =
+                        "SELECT FROM pg_prepared_statements WHERE statement LIKE '%_locks%'";
+                    let prepared = pool.fetch_all(prepared).await.unwrap().len();
+                    assert!(prepared > 0 || round > 0, "the fault did not happen");
+                    pool.execute("DEALLOCATE ALL").await.unwrap();
+                }
+                let answers = store.renew(&[&grant], SystemEnv.now()).await;
+                assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+                store.release(&grant, ReleaseOptions::default()).await.unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Waiting in PostgreSQL: the queue in the lock's row, and who is told what.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use backend_sql::Strategy;
+use conformance_tests::kit::{Postgres, PostgresOptions};
+use futures_util::future::join;
+use lock_core::{
+    Attempt, Enqueued, Env as _, FencingToken, LockClient, ReleaseOptions, ReleaseOutcome, Renewal,
+    Signal, SystemEnv,
+};
+use sqlx::{Connection as _, Executor as _, PgConnection, postgres::PgListener};
+use tokio::time::timeout;
+
+use crate::support::postgres::{
+    BLOCKED, BOTH, LEASE, SECOND, WAIT, WAITING, given, granted, made, open, place, request, says,
+    start, url,
+};
+
+/// A NOTIFY makes every commit of the server wait for it: it is sent to the first place only, and only
+/// if there is one.
+#[tokio::test]
+async fn only_the_first_who_waits_is_told() {
+    let server = start().await;
+    for strategy in BOTH {
+        let (one, other) = (made(&server, strategy, LEASE).await, open(&server, strategy).await);
+        assert!(one.guarantees().push && one.guarantees().fair);
+        let held = granted(&one, &request("job", LEASE)).await;
+        let (first, mut first_turn) = place(&other, "job").await;
+        let (_second, second_turn) = place(&other, "job").await;
+        let channel = "SELECT 'leasehold_' || substr(waiters[1], 33, 32) FROM leasehold_locks";
+        let channel = server.sql(channel).await.unwrap();
+        let mut told = PgListener::connect(&url(&server)).await.unwrap();
+        told.listen(&channel).await.unwrap();
+
+        one.release(&held, ReleaseOptions::default()).await.unwrap();
+        let message = told.recv().await.unwrap();
+        assert!(message.payload().starts_with(&first.owner.to_string()), "{message:?}");
+        let grant = given(&mut first_turn).await;
+        second_turn.leave().await.unwrap();
+        other.release(&grant, ReleaseOptions::default()).await.unwrap();
+        for _ in 0..5 {
+            let grant = granted(&one, &request("job", LEASE)).await;
+            one.release(&grant, ReleaseOptions::default()).await.unwrap();
+        }
+        // Whatever was sent before this came before it.
+        let end = format!("SELECT pg_notify('{channel}', 'end')");
+        server.sql(&end).await.unwrap();
+        assert_eq!(told.recv().await.unwrap().payload(), "end", "{strategy}");
+    }
+}
+
+/// A release gives the lock to the first place in the same statement: for the claim window, until it is
+/// confirmed, and for the whole lease from then on.
+#[tokio::test]
+async fn a_release_gives_the_lock_to_the_first_place() {
+    let server = start().await;
+    for strategy in BOTH {
+        let (one, other) = (made(&server, strategy, LEASE).await, open(&server, strategy).await);
+        let held = granted(&one, &request("job", LEASE)).await;
+        let (first, mut first_turn) = place(&other, "job").await;
+        let (second, mut second_turn) = place(&other, "job").await;
+        one.release(&held, ReleaseOptions::default()).await.unwrap();
+        let grant = given(&mut first_turn).await;
+        assert_eq!((grant.owner, &grant.name), (first.owner, &held.name));
+        assert!(grant.token > held.token);
+        let claim = grant.claim.unwrap();
+        let state = one.inspect(&held.name).await.unwrap().unwrap();
+        assert_eq!((state.token, state.waiting), (grant.token, Some(1)));
+        let holder = state.holder.unwrap();
+        assert_eq!((holder.owner, &holder.label), (first.owner, &first.label));
+        assert!(holder.remaining <= claim && claim < LEASE);
+        let Attempt::Busy(busy) = one.try_acquire(&request("job", LEASE)).await.unwrap() else {
+            panic!("granted twice");
+        };
+        assert_eq!(busy.token, grant.token);
+        let answers = other.renew(&[&grant], SystemEnv.now()).await;
+        assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+        let state = one.inspect(&held.name).await.unwrap().unwrap();
+        assert!(state.holder.unwrap().remaining > claim, "it was to be confirmed");
+
+        // It takes the next request along, which goes behind the second.
+        let next = request("job", LEASE);
+        let options = ReleaseOptions::new().with_next(&next);
+        let released = other.release(&grant, options).await.unwrap();
+        let Some(Enqueued::Waiting(mut next_turn, _)) = released.next else {
+            panic!("not queued: {released:?}");
+        };
+        let grant = given(&mut second_turn).await;
+        assert_eq!(grant.owner, second.owner);
+        other.release(&grant, ReleaseOptions::default()).await.unwrap();
+        let grant = given(&mut next_turn).await;
+        assert_eq!(grant.owner, next.owner);
+        // Nobody waits behind it: that the lock was given to it does not matter any more.
+        let released = other.release(&grant, ReleaseOptions::default()).await.unwrap();
+        assert_eq!(released.outcome, ReleaseOutcome::Released);
+        assert_eq!(server.sql(WAITING).await.unwrap(), "0");
+    }
+}
+
+/// Whoever stands far from the head tells less often that it is there.
+#[tokio::test]
+async fn heartbeats_fall_with_the_distance_from_the_head() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey, LEASE).await;
+    granted(&store, &request("job", LEASE)).await;
+    let mut polls = Vec::new();
+    let mut turns = Vec::new();
+    for _ in 0..10 {
+        match store.enqueue(&request("job", LEASE)).await.unwrap() {
+            Enqueued::Waiting(turn, busy) => {
+                polls.push(busy.retry_after);
+                turns.push(turn);
+            }
+            other => panic!("no place: {other:?}"),
+        }
+    }
+    assert_eq!(polls[..8], [SECOND / 2; 8]);
+    assert_eq!(polls[8..], [SECOND; 2]);
+    assert!(store.guarantees().longest_poll >= SECOND);
+}
+
+/// A place whose token has a floor is told to ask, since who gives the lock away does not know of it.
+#[tokio::test]
+async fn a_place_with_a_floor_asks() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy, LEASE).await;
+        let held = granted(&store, &request("job", LEASE)).await;
+        let mut wanted = request("job", LEASE);
+        wanted.floor = FencingToken::new(held.token.get() + 5_000_000).unwrap();
+        let Enqueued::Waiting(mut turn, _) = store.enqueue(&wanted).await.unwrap() else {
+            panic!("granted twice");
+        };
+        store.release(&held, ReleaseOptions::default()).await.unwrap();
+        let signal = timeout(WAIT, turn.next()).await.unwrap();
+        assert!(matches!(signal, Signal::Recheck), "{signal:?}");
+        assert!(granted(&store, &wanted).await.token > wanted.floor);
+    }
+}
+
+/// Processes that died while they waited delay the next by one turn, however many they are.
+#[tokio::test]
+async fn many_dead_places_delay_the_next_by_the_stated_bound() {
+    let server = start().await;
+    let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
+    let held = granted(&holder, &request("job", LEASE)).await;
+    let dead = "UPDATE leasehold_locks SET \
+         waiters = ARRAY(SELECT lpad(to_hex(i), 64, 'd') || '+' FROM generate_series(1, 30) AS i), \
+         heard = array_fill(clock_timestamp(), ARRAY[30])";
+    server.sql(dead).await.unwrap();
+    let promised = holder.guarantees();
+    let client = LockClient::new(open(&server, Strategy::PrimaryKey).await);
+    let waiter = tokio::spawn(client.lock("job").acquire());
+    let last = "SELECT waiters[cardinality(waiters)] LIKE 'ddd%' FROM leasehold_locks";
+    says(&server, last, "f").await;
+    holder.release(&held, ReleaseOptions::default()).await.unwrap();
+    let bound = promised.dead_place_delay + promised.longest_poll;
+    // Thirty turns one after the other would be three times as long as this.
+    let guard = timeout(bound + 8 * SECOND, waiter).await.unwrap().unwrap().unwrap();
+    guard.release().await.unwrap();
+}
+
+/// A place that is given up while it is its turn passes it on.
+#[tokio::test]
+async fn leaving_ones_turn_tells_the_next() {
+    let server = start().await;
+    for strategy in BOTH {
+        let holder = made(&server, strategy, LEASE).await;
+        let (one, other) = (open(&server, strategy).await, open(&server, strategy).await);
+        let held = granted(&holder, &request("job", LEASE)).await;
+        let (_, mut first) = place(&one, "job").await;
+        let (second, mut turn) = place(&other, "job").await;
+        holder.release(&held, ReleaseOptions::default()).await.unwrap();
+        timeout(WAIT, first.next()).await.unwrap();
+        first.leave().await.unwrap();
+        timeout(WAIT, turn.next()).await.unwrap();
+        let grant = granted(&other, &second).await;
+        let released = other.release(&grant, ReleaseOptions::default()).await.unwrap();
+        assert_eq!(released.outcome, ReleaseOutcome::Released);
+    }
+}
+
+/// The answer to a request for a place was lost, and the request is repeated: it is the same grant, and
+/// no place is left behind that would stand in the way.
+#[tokio::test]
+async fn who_holds_the_lock_already_gets_no_place() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy, LEASE).await;
+        let request = request("job", LEASE);
+        let first = granted(&store, &request).await;
+        for _ in 0..2 {
+            match store.enqueue(&request).await.unwrap() {
+                Enqueued::Granted(grant) => assert_eq!(grant.token, first.token),
+                other => panic!("{strategy}: {other:?}"),
+            }
+        }
+        assert_eq!(server.sql(WAITING).await.unwrap(), "0");
+    }
+}
+
+/// Two clients that want a lock again as soon as they have released it take turns: a client that is refused has a
+/// place from that moment on, however soon the holder releases.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_clients_in_a_loop_take_turns() {
+    const GRANTS: usize = 400;
+    let server = start().await;
+    for (strategy, hold) in
+        [(BOTH[0], Duration::ZERO), (BOTH[1], Duration::ZERO), (BOTH[0], SECOND / 5_000)]
+    {
+        made(&server, strategy, LEASE).await;
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let work = |number: usize| {
+            let order = Arc::clone(&order);
+            let store = open(&server, strategy);
+            async move {
+                let client = LockClient::new(store.await);
+                let mut longest = Duration::ZERO;
+                while order.lock().unwrap().len() < GRANTS {
+                    let asked = Instant::now();
+                    let guard = client.lock("job").acquire().await.unwrap();
+                    longest = longest.max(asked.elapsed());
+                    order.lock().unwrap().push(number);
+                    if !hold.is_zero() {
+                        let until = Instant::now() + hold;
+                        while Instant::now() < until {
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                    guard.release().await.unwrap();
+                }
+                longest
+            }
+        };
+        let (one, other) = join(work(1), work(2)).await;
+        let order = order.lock().unwrap();
+        let changes = order.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        let longest = one.max(other);
+        println!(
+            "{strategy}, hold {hold:?}: {changes} changes of hands in {} grants, longest wait {longest:?}",
+            order.len()
+        );
+        assert!(changes * 10 >= GRANTS, "{strategy}, hold {hold:?}: {changes} changes of hands");
+    }
+}
+
+/// A release, a grant, or a place of another client is being written when a client asks for a place, or releases:
+/// one statement of its waits for that, and its answer is of the row that it then finds.
+#[tokio::test]
+async fn an_attempt_and_its_place_are_one_step() {
+    let options = PostgresOptions::new().line("shared_preload_libraries = 'pg_stat_statements'");
+    let server = Postgres::start(options).await.unwrap();
+    server.sql("CREATE EXTENSION pg_stat_statements").await.unwrap();
+    let calls = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
+        WHERE query LIKE '%leasehold_locks%' AND query LIKE '%$%'";
+    let release = "UPDATE leasehold_locks SET owner = NULL";
+    let grant =
+        "UPDATE leasehold_locks SET owner = repeat('a', 32), expires = now() + interval '1 hour'";
+    for strategy in BOTH {
+        for (before, during, waits) in [(grant, release, false), (release, grant, true)] {
+            let store = made(&server, strategy, LEASE).await;
+            let held = granted(&store, &request("job", LEASE)).await;
+            // The client has heard that the name is wanted, as of its attempt before it asks for a place.
+            assert!(store.try_acquire(&request("job", LEASE)).await.unwrap().granted().is_none());
+            server.sql(before).await.unwrap();
+            let mut other = PgConnection::connect(&url(&server)).await.unwrap();
+            other.execute("BEGIN").await.unwrap();
+            other.execute(during).await.unwrap();
+            let sent: u64 = server.sql(calls).await.unwrap().parse().unwrap();
+            let asking = {
+                let store = Arc::clone(&store);
+                tokio::spawn(async move { store.enqueue(&request("job", LEASE)).await.unwrap() })
+            };
+            says(&server, BLOCKED, "1").await;
+            other.execute("COMMIT").await.unwrap();
+            let answer = asking.await.unwrap();
+            let sent = server.sql(calls).await.unwrap().parse::<u64>().unwrap() - sent;
+            assert_eq!(sent, 1, "{strategy}, {during}: statements");
+            match answer {
+                Enqueued::Granted(grant) if !waits => assert!(grant.token > held.token),
+                Enqueued::Waiting(..) if waits => {
+                    assert_eq!(server.sql(WAITING).await.unwrap(), "1");
+                }
+                other => panic!("{strategy}, {during}: {other:?}"),
+            }
+        }
+
+        // A place is being entered while the holder releases: the lock is given to it.
+        let store = made(&server, strategy, LEASE).await;
+        let held = granted(&store, &request("job", LEASE)).await;
+        let mut other = PgConnection::connect(&url(&server)).await.unwrap();
+        let enter = "BEGIN; UPDATE leasehold_locks SET \
+            waiters = ARRAY[repeat('b', 64) || '+'], heard = ARRAY[clock_timestamp()]";
+        other.execute(enter).await.unwrap();
+        let releasing = {
+            let store = Arc::clone(&store);
+            tokio::spawn(
+                async move { store.release(&held, ReleaseOptions::default()).await.unwrap() },
+            )
+        };
+        says(&server, BLOCKED, "1").await;
+        other.execute("COMMIT").await.unwrap();
+        assert_eq!(releasing.await.unwrap().outcome, ReleaseOutcome::Released);
+        let owner = "SELECT owner = repeat('b', 32) FROM leasehold_locks";
+        assert_eq!(server.sql(owner).await.unwrap(), "t", "{strategy}");
+    }
+}

@@ -1,0 +1,110 @@
+//! Who waits in PostgreSQL is told, or looks where nothing is told.
+
+use std::sync::Arc;
+
+use backend_sql::{Strategy, postgres::PostgresBuilder};
+use conformance_tests::kit::{Mode, Proxy, Server as _};
+use lock_core::{LockClient, ReleaseOptions, Signal};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::time::timeout;
+
+use crate::support::postgres::{
+    BOTH, LEASE, WAIT, WAITING, granted, is_so, made, place, request, says, start, url,
+};
+
+/// What is told while the connection is gone is lost: places look for themselves until there is a new
+/// one, and ask again when there is.
+#[tokio::test]
+async fn a_lost_connection_for_messages_costs_time_only() {
+    let server = start().await;
+    let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let address = format!("postgres://postgres@{}/postgres", proxy.address());
+    let store = backend_sql::postgres::connect(&address).await.unwrap();
+    assert!(store.guarantees().push);
+    let client = LockClient::new(Arc::clone(&store));
+    for round in 0..2 {
+        let held = granted(&holder, &request("job", LEASE)).await;
+        let waiter = tokio::spawn(client.lock("job").acquire());
+        says(&server, WAITING, "1").await;
+        if round == 0 {
+            proxy.set(Mode::Cut).await.unwrap();
+            assert!(proxy.counters().cut > 0, "the fault did not happen");
+            holder.release(&held, ReleaseOptions::default()).await.unwrap();
+            is_so("the client to notice", || async { !store.guarantees().push }).await;
+            proxy.set(Mode::Pass).await.unwrap();
+        } else {
+            is_so("the client to be told again", || async { store.guarantees().push }).await;
+            holder.release(&held, ReleaseOptions::default()).await.unwrap();
+        }
+        let guard = timeout(WAIT, waiter).await.unwrap().unwrap().unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
+/// The server, or the network, gives no answer while it is found out whether messages arrive.
+#[tokio::test]
+async fn a_connection_for_messages_that_hangs_from_the_start_holds_nobody_up() {
+    let server = start().await;
+    let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
+    let hang = [("SELECT pg_catalog.pg_backend_pid()", "SELECT pg_sleep(900)")];
+    let proxy = Proxy::altering(server.address(), &hang).await.unwrap();
+    let address = format!("postgres://postgres@{}/postgres", proxy.address());
+    let store = timeout(WAIT, backend_sql::postgres::connect(&address)).await.unwrap().unwrap();
+    assert!(proxy.counters().altered > 0, "the fault did not happen");
+    assert!(!store.guarantees().push);
+    let held = granted(&holder, &request("job", LEASE)).await;
+    let waiter = tokio::spawn(LockClient::new(store).lock("job").acquire());
+    says(&server, WAITING, "1").await;
+    holder.release(&held, ReleaseOptions::default()).await.unwrap();
+    timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
+}
+
+/// A place that was given the lock has it also while others wait behind it, and it is told nothing.
+#[tokio::test]
+async fn who_is_not_told_looks_and_finds_what_was_given_to_it() {
+    let server = start().await;
+    for strategy in BOTH {
+        let holder = made(&server, strategy, LEASE).await;
+        let address = format!("{}?strategy={strategy}&listen=off", url(&server));
+        let store = backend_sql::postgres::connect(&address).await.unwrap();
+        let held = granted(&holder, &request("job", LEASE)).await;
+        let (first, mut turn) = place(&store, "job").await;
+        let (_second, _behind) = place(&store, "job").await;
+        holder.release(&held, ReleaseOptions::default()).await.unwrap();
+        // However slow this machine is, it is not taken away before the look.
+        let keep = "UPDATE leasehold_locks SET expires = expires + interval '1 hour'";
+        server.sql(keep).await.unwrap();
+        let signal = timeout(WAIT, turn.next()).await.unwrap();
+        assert!(matches!(signal, Signal::Recheck), "{strategy}: {signal:?}");
+        assert_eq!(granted(&store, &first).await.owner, first.owner);
+    }
+}
+
+/// The connection for messages hangs, and ending it hangs as well: another is made beside it.
+#[tokio::test]
+async fn a_connection_for_messages_that_hangs_is_replaced() {
+    let server = start().await;
+    let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
+    // Its one connection for statements is there before the proxy is in the way.
+    let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
+    let pool = pool.connect(&url(&server)).await.unwrap();
+    let direct = PgConnectOptions::clone(&pool.connect_options());
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    pool.set_connect_options(direct.clone().port(proxy.address().port()));
+    let store = PostgresBuilder::with_pool(pool.clone()).build().await.unwrap();
+    assert!(store.guarantees().push && proxy.counters().open == 1, "{:?}", proxy.counters());
+
+    let held = granted(&holder, &request("job", LEASE)).await;
+    let waiter = tokio::spawn(LockClient::new(Arc::clone(&store)).lock("job").acquire());
+    says(&server, WAITING, "1").await;
+    pool.set_connect_options(direct);
+    proxy.set(Mode::Hold).await.unwrap();
+    // The holder's, the one that hangs, and the new one.
+    let listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+    says(&server, listening, "3").await;
+    is_so("the client to be told again", || async { store.guarantees().push }).await;
+    assert_eq!(proxy.counters().cut + proxy.counters().reset, 0, "it was to hang");
+    holder.release(&held, ReleaseOptions::default()).await.unwrap();
+    timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
+}

@@ -1,0 +1,77 @@
+//! The fence in a SQLite file.
+
+use crate::support::sqlite::raw;
+use backend_sql::sqlite::{SqliteBuilder, SqliteFence};
+use futures_util::future::join_all;
+use lock_core::{FencingToken, LockClient};
+use sqlx::{
+    SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode},
+};
+
+/// Processes that start at once, each of which makes the table.
+#[tokio::test]
+async fn all_who_make_the_fence_at_once_have_made_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = FencingToken::new(7).unwrap();
+    for (round, mode) in [SqliteJournalMode::Wal, SqliteJournalMode::Delete].into_iter().enumerate()
+    {
+        let path = folder.path().join(format!("{round}.db"));
+        let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+        SqlitePool::connect_with(options.journal_mode(mode)).await.unwrap().close().await;
+        let mut sessions = Vec::new();
+        for _ in 0..16 {
+            sessions.push(raw(&path).await);
+        }
+        for round in 0..10 {
+            let each = sessions.iter_mut().map(async |session| {
+                let fence = SqliteFence::new(&format!("round_{round}")).unwrap();
+                fence.create(session).await.unwrap();
+                fence.admit(session, "account", token).await.unwrap().unwrap();
+            });
+            join_all(each).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fence_refuses_a_stale_token_with_the_write_that_it_came_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data.db");
+    let options = SqliteConnectOptions::new()
+        .filename(&path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal);
+    let pool = SqlitePool::connect_with(options).await.unwrap();
+    let fence = SqliteFence::new("leasehold").unwrap();
+    fence.create(&mut pool.acquire().await.unwrap()).await.unwrap();
+    sqlx::query("CREATE TABLE account (value INTEGER)").execute(&pool).await.unwrap();
+
+    let store = SqliteBuilder::with_pool(pool.clone()).build().await.unwrap();
+    let client = LockClient::new(store);
+    let mut tokens = Vec::new();
+    for _ in 0..2 {
+        let guard = client.lock("account").acquire().await.unwrap();
+        tokens.push(guard.token());
+        guard.release().await.unwrap();
+    }
+    // The later holder writes first; the earlier one was paused.
+    for (at, token) in [(1, tokens[1]), (0, tokens[0]), (1, tokens[1])] {
+        let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        sqlx::query("INSERT INTO account VALUES (?)")
+            .bind(at)
+            .execute(&mut *transaction)
+            .await
+            .unwrap();
+        match fence.admit(&mut transaction, "account", token).await.unwrap() {
+            Ok(()) => transaction.commit().await.unwrap(),
+            Err(stale) => {
+                assert_eq!((stale.offered, stale.admitted), (tokens[0], tokens[1]));
+                transaction.rollback().await.unwrap();
+            }
+        }
+    }
+    let values: Vec<i64> =
+        sqlx::query_scalar("SELECT value FROM account").fetch_all(&pool).await.unwrap();
+    assert_eq!(values, [1, 1]);
+}

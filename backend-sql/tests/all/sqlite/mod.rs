@@ -1,0 +1,10 @@
+//! SQLite.
+
+mod cancelled;
+mod clocks;
+mod fence;
+mod looks;
+mod rows;
+mod settings;
+mod store;
+mod versions;

@@ -1,0 +1,70 @@
+//! What all clients of a SQLite file agree on.
+
+use std::time::Duration;
+
+use crate::support::{
+    settings::{change_settings, init_makes_missing_tables},
+    sqlite::{LEASE, open, raw, request},
+};
+use backend_sql::{
+    Strategy,
+    sqlite::{SqliteBuilder, connect},
+};
+use lock_core::{ErrorKind, Init, ReleaseOptions};
+use sqlx::AssertSqlSafe;
+
+#[tokio::test]
+async fn clients_agree_on_the_longest_lease_or_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let url = |query: &str| format!("sqlite:{}{query}", path.display());
+    let store = connect(&url("?longest_lease=1m")).await.unwrap();
+    let init = Init::default();
+    assert_eq!(store.init(&init).await.unwrap().longest_lease, Duration::from_secs(60));
+    let other = connect(&url("")).await.unwrap();
+    assert_eq!(other.guarantees().longest_lease, Duration::from_secs(60));
+    let error = connect(&url("?longest_lease=30s")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("30s") && error.to_string().contains("1m"), "{error}");
+    let init = Init::new().with_longest_lease(Duration::from_millis(1));
+    assert_eq!(store.init(&init).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+/// Also where another makes the file after this client was opened.
+#[tokio::test]
+async fn a_client_that_disagrees_is_refused_and_no_lease_is_longer_than_the_longest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let told = SqliteBuilder::new(&path).longest_lease(LEASE).build().await.unwrap();
+    let not_told = open(&path, Strategy::PrimaryKey).await;
+    let theirs = SqliteBuilder::new(&path).longest_lease(LEASE / 2).build().await.unwrap();
+    let mut short = request("job");
+    short.lease = LEASE / 2;
+    let grant = theirs.try_acquire(&short).await.unwrap().granted().unwrap();
+    theirs.release(&grant, ReleaseOptions::default()).await.unwrap();
+    let error = told.try_acquire(&short).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    let error = not_told.try_acquire(&request("job")).await.unwrap_err();
+    assert!(error.to_string().contains("longest lease, 5s"), "{error}");
+    not_told.try_acquire(&short).await.unwrap().granted().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_longest_lease_changes_while_locks_are_held_and_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("locks.db").display());
+    change_settings(&url, async |url| connect(&url).await).await;
+}
+
+#[tokio::test]
+async fn init_makes_whichever_table_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let url = format!("sqlite:{}", path.display());
+    let drop = async |table: &str| {
+        let drop = format!("DROP TABLE leasehold_{table}");
+        sqlx::query(AssertSqlSafe(drop)).execute(&mut raw(&path).await).await.unwrap();
+    };
+    let tables = ["settings", "locks", "seen", "abandoned"];
+    init_makes_missing_tables(&tables, async || connect(&url).await, drop, false).await;
+}

@@ -1,0 +1,224 @@
+//! SQLite, beyond what the suite asks of every store.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use crate::support::sqlite::{BOTH, LEASE, count, open, raw, request};
+use backend_sql::{Strategy, sqlite::SqliteBuilder};
+use lock_core::{
+    Attempt, Env as _, ErrorKind, FencingToken, LockClient, LockName, ReleaseOptions, SystemEnv,
+};
+
+#[tokio::test]
+async fn two_clients_of_one_file_exclude_each_other_whatever_their_strategies() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let mut last = FencingToken::ZERO;
+    for (ours, theirs) in [(0, 0), (1, 1), (0, 1), (1, 0)] {
+        let (ours, theirs) = (open(&path, BOTH[ours]).await, open(&path, BOTH[theirs]).await);
+        let mine = request("job");
+        let grant = ours.try_acquire(&mine).await.unwrap().granted().unwrap();
+        assert!(grant.token > last);
+        let Attempt::Busy(busy) = theirs.try_acquire(&request("job")).await.unwrap() else {
+            panic!("granted twice");
+        };
+        assert_eq!(busy.token, grant.token);
+        assert_eq!(busy.holder.unwrap().owner, mine.owner);
+        let again = ours.try_acquire(&mine).await.unwrap().granted().unwrap();
+        assert_eq!(again.token, grant.token, "a repeat is the same grant");
+        ours.release(&grant, ReleaseOptions::default()).await.unwrap();
+        last = grant.token;
+    }
+}
+
+#[tokio::test]
+async fn connecting_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let store = open(&path, Strategy::PrimaryKey).await;
+    let name = LockName::new("job").unwrap();
+    assert_eq!(store.inspect(&name).await.unwrap(), None);
+    assert!(store.list(None).await.unwrap().locks.is_empty());
+    assert!(!path.exists());
+    store.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    assert!(path.exists());
+}
+
+/// A file of before there was the table of sightings.
+#[tokio::test]
+async fn a_file_without_the_youngest_table_gets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let before = open(&path, Strategy::PrimaryKey).await;
+    let grant = before.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    before.close().await;
+    sqlx::query("DROP TABLE leasehold_seen").execute(&mut raw(&path).await).await.unwrap();
+    let store = open(&path, Strategy::PrimaryKey).await;
+    assert_eq!(store.inspect(&grant.name).await.unwrap().unwrap().token, grant.token);
+    store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    assert!(
+        store.try_acquire(&request("job")).await.unwrap().granted().unwrap().token > grant.token
+    );
+}
+
+#[tokio::test]
+async fn another_writer_delays_and_is_named_when_it_never_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let patient = open(&path, Strategy::PrimaryKey).await;
+    let grant = patient.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    let hasty =
+        SqliteBuilder::new(&path).timeout(Duration::from_millis(500)).build().await.unwrap();
+
+    let mut writer = raw(&path).await;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut writer).await.unwrap();
+    let error = hasty.try_acquire(&request("other")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("others kept writing"), "{error}");
+    // A read does not wait.
+    assert!(patient.inspect(&grant.name).await.unwrap().unwrap().holder.is_some());
+    let release = patient.release(&grant, ReleaseOptions::default());
+    let commit = async { sqlx::query("COMMIT").execute(&mut writer).await.unwrap() };
+    let (released, _) = tokio::join!(release, commit);
+    assert_eq!(released.unwrap().outcome, lock_core::ReleaseOutcome::Released);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text");
+    std::fs::write(&text, "this is no database, and long enough to be looked at as one").unwrap();
+    fs::set_permissions(&text, Permissions::from_mode(0o600)).unwrap();
+    for (path, part) in [
+        (folder.path().to_owned(), "is a directory"),
+        (folder.path().join("no/locks.db"), "is no folder"),
+        (text, "is no SQLite database"),
+        ("/proc/locks.db".into(), "cannot be opened"),
+        ("/dev/null".into(), "is no regular file"),
+    ] {
+        let error = match SqliteBuilder::new(&path).build().await {
+            Err(error) => error,
+            Ok(store) => store.try_acquire(&request("job")).await.unwrap_err(),
+        };
+        let unavailable = error.kind() == ErrorKind::Unavailable && part == "cannot be opened";
+        assert!(unavailable || error.kind() == ErrorKind::Config, "{error}");
+        let message = error.to_string();
+        assert!(message.contains(part) && message.contains(&*path.to_string_lossy()), "{message}");
+        assert!(!message.contains('\n'));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_clients_count_without_losing_one() {
+    for strategy in BOTH {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("locks.db");
+        // Each its own connection, as another process would have.
+        let mut clients = Vec::new();
+        for _ in 0..8 {
+            clients.push(LockClient::new(open(&path, strategy).await));
+        }
+        count(clients, 10).await;
+    }
+}
+
+/// A request that a release takes along is refused when it asks for itself, and stops no release.
+#[tokio::test]
+async fn a_release_that_carries_what_cannot_be_granted_is_a_release() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("locks.db"), Strategy::PrimaryKey).await;
+    let far = FencingToken::new(SystemEnv.wall_micros() + 3_600_000_000).unwrap();
+    for (floor, lease) in [(far, LEASE), (FencingToken::ZERO, LEASE * 100)] {
+        let grant = store.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+        let mut next = request("job");
+        (next.floor, next.lease) = (floor, lease);
+        let options = ReleaseOptions::new().with_next(&next);
+        let released = store.release(&grant, options).await.unwrap();
+        assert!(released.next.is_none(), "{released:?}");
+        let error = store.try_acquire(&next).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// The database and the two files that SQLite puts beside it.
+fn files(path: &Path) -> [PathBuf; 3] {
+    ["", "-wal", "-shm"].map(|end| PathBuf::from(format!("{}{end}", path.display())))
+}
+
+/// A user who may read them can take WAL's write lock, and keep it: every lock would end.
+#[tokio::test]
+async fn nobody_else_may_read_a_file_that_we_make() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let path = folder.path().join("locks.db");
+    let store = open(&path, Strategy::PrimaryKey).await;
+    store.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    for file in files(&path) {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("not as another user: that takes root");
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    for file in files(&path) {
+        let mut reader = Command::new("head");
+        reader.args(["-c", "1"]).arg(&file).uid(NOBODY).gid(NOBODY);
+        assert!(!reader.output().unwrap().status.success(), "{} was read", file.display());
+        // It could be read otherwise.
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        assert!(reader.output().unwrap().status.success(), "the test shows nothing");
+    }
+}
+
+#[tokio::test]
+async fn a_file_for_a_group_is_for_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let builder = SqliteBuilder::new(&path).group_access(true);
+    let store = builder.build().await.unwrap();
+    store.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    for file in files(&path) {
+        assert_eq!(mode(&file), 0o660, "{}", file.display());
+    }
+    // It stays as it was made.
+    let other = open(&path, Strategy::PrimaryKey).await;
+    assert!(other.try_acquire(&request("other")).await.unwrap().granted().is_some());
+    assert_eq!(mode(&path), 0o660);
+}
+
+/// The database or a file beside it, where others come to it.
+#[tokio::test]
+async fn a_file_that_every_user_may_read_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    let store = open(&path, Strategy::PrimaryKey).await;
+    store.try_acquire(&request("job")).await.unwrap().granted().unwrap();
+    for (at, file) in files(&path).into_iter().enumerate() {
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o604)).unwrap();
+        let error = SqliteBuilder::new(&path).build().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(
+            error.to_string().contains(&format!("{file:?} may be read by every user")),
+            "{error}"
+        );
+        if at == 0 {
+            // A pool of the application's is its own affair, and so is what nobody else reaches.
+            let theirs = sqlx::SqlitePool::connect(&format!("sqlite:{}", path.display())).await;
+            SqliteBuilder::with_pool(theirs.unwrap()).build().await.unwrap();
+        }
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+        SqliteBuilder::new(&path).build().await.unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    }
+}

@@ -1,0 +1,105 @@
+//! A store whose records have another version.
+
+use std::{path::PathBuf, sync::Arc};
+
+use async_trait::async_trait;
+use backend_sql::{Strategy, sqlite::SqliteBuilder};
+use conformance_tests::versions::{Versioned, refused, upgraded};
+use lock_core::{Backend, Error, Init};
+use sqlx::{AssertSqlSafe, Row as _, sqlite::SqliteRow};
+use tempfile::TempDir;
+
+use crate::support::sqlite::{BOTH, raw};
+
+struct Versions {
+    folder: TempDir,
+    strategy: Strategy,
+}
+
+impl Versions {
+    async fn start(strategy: Strategy) -> Self {
+        let store = Self { folder: tempfile::tempdir().unwrap(), strategy };
+        store.connect().await.unwrap().init(&Init::new()).await.unwrap();
+        store
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("locks.db")
+    }
+
+    /// The first column of the last row.
+    async fn sql(&self, text: &str) -> String {
+        let mut file = raw(&self.file()).await;
+        let rows = sqlx::query(AssertSqlSafe(text.to_owned())).fetch_all(&mut file).await.unwrap();
+        let number = |row: &SqliteRow| row.try_get(0).map(|number: i64| number.to_string());
+        let read = |row: &SqliteRow| row.try_get(0).or_else(|_| number(row)).unwrap();
+        rows.last().map_or_else(String::new, read)
+    }
+}
+
+#[async_trait]
+impl Versioned for Versions {
+    async fn connect(&self) -> Result<Arc<dyn Backend>, Error> {
+        SqliteBuilder::new(self.file()).strategy(self.strategy).build().await
+    }
+
+    async fn plant(&self, version: Option<u64>) {
+        let renamed =
+            "SELECT count(*) FROM pragma_table_info('leasehold_locks') WHERE name = 'expires_2'";
+        if self.sql(renamed).await != "0" {
+            self.sql("ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires").await;
+        }
+        match version {
+            None => self.sql("ALTER TABLE leasehold_settings DROP COLUMN version").await,
+            Some(version) => {
+                // As a step to that version does: at once, for a client looks at any time.
+                let renamed = match version {
+                    2 => "ALTER TABLE leasehold_locks RENAME COLUMN expires TO expires_2;",
+                    _ => "",
+                };
+                let number = format!("UPDATE leasehold_settings SET version = {version}");
+                self.sql(&format!("BEGIN IMMEDIATE; {renamed} {number}; COMMIT")).await
+            }
+        };
+    }
+
+    async fn contents(&self) -> String {
+        let locks = "SELECT group_concat(name || ',' || coalesce(owner, '') || ',' || token || ',' || version || ',' || lease, ';') \
+            FROM leasehold_locks";
+        let seen = "SELECT count(*) FROM leasehold_seen";
+        let settings =
+            "SELECT longest_lease || ',' || watermark || ',' || version FROM leasehold_settings";
+        let mut all = Vec::new();
+        for text in [locks, seen, settings] {
+            all.push(self.sql(text).await);
+        }
+        all.join("\n")
+    }
+}
+
+async fn each(test: impl AsyncFn(Versions)) {
+    for strategy in BOTH {
+        test(Versions::start(strategy).await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_version_is_refused_in_every_step() {
+    each(async |store| refused(&store).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn older_records_are_upgraded_by_init_under_load() {
+    each(async |store| upgraded(Arc::new(store)).await).await;
+}
+
+#[tokio::test]
+async fn nothing_is_made_in_a_file_of_another_version() {
+    let store = Versions::start(Strategy::PrimaryKey).await;
+    store.plant(Some(2)).await;
+    store.sql("DROP TABLE leasehold_seen").await;
+    let error = store.connect().await.unwrap_err();
+    assert!(error.to_string().contains("upgrade leasehold"), "{error}");
+    let made = "SELECT count(*) FROM sqlite_master WHERE name = 'leasehold_seen'";
+    assert_eq!(store.sql(made).await, "0");
+}

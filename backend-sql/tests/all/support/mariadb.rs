@@ -1,0 +1,95 @@
+//! What the tests of MySQL share: a server, stores of both strategies on it, requests.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use backend_sql::{
+    Strategy,
+    mysql::{MysqlBuilder, connect},
+};
+use conformance_tests::kit::{Mariadb, MariadbOptions, Server as _, wait::until};
+use lock_core::{Backend, Init, ReleaseOptions, Request};
+use sqlx::{Connection as _, MySqlConnection, MySqlPool, mysql::MySqlPoolOptions};
+
+pub(crate) use super::{BOTH, LEASE, SECOND, WAIT, cancelled, count, drop_acquires, granted};
+
+pub(crate) async fn start() -> Mariadb {
+    Mariadb::start(MariadbOptions::new()).await.unwrap()
+}
+
+pub(crate) fn url(address: SocketAddr) -> String {
+    format!("mysql://root@{address}/test?ssl-mode=disabled")
+}
+
+/// A client's store; each strategy has tables of its own.
+pub(crate) async fn open(server: &Mariadb, strategy: Strategy) -> Arc<dyn Backend> {
+    let prefix = prefix(strategy);
+    let url = url(server.address());
+    connect(&format!("{url}&strategy={strategy}&table_prefix={prefix}")).await.unwrap()
+}
+
+pub(crate) fn prefix(strategy: Strategy) -> String {
+    strategy.to_string().replace('-', "_")
+}
+
+pub(crate) async fn made(server: &Mariadb, strategy: Strategy) -> Arc<dyn Backend> {
+    let store = open(server, strategy).await;
+    store.init(&Init::default()).await.unwrap();
+    store
+}
+
+/// The store of [`made`] by one connection of its own pool, which is there and ready.
+pub(crate) async fn single(
+    address: SocketAddr,
+    strategy: Strategy,
+    timeout: Duration,
+) -> (Arc<dyn Backend>, MySqlPool) {
+    let pool = MySqlPoolOptions::new().max_connections(1).test_before_acquire(false);
+    let pool = pool.connect(&url(address)).await.unwrap();
+    let builder = MysqlBuilder::with_pool(pool.clone()).strategy(strategy);
+    let store = builder.table_prefix(prefix(strategy)).timeout(timeout).build().await.unwrap();
+    // A name is taken by another statement the second time; both are to be prepared.
+    for _ in 0..2 {
+        let grant = granted(&store, &request("warm")).await;
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+    // The pool looks at a connection that is given back before it lies ready.
+    let ready = || async { Ok((pool.num_idle() == 1).then_some(())) };
+    until("the connection to be idle", WAIT, ready).await.unwrap();
+    (store, pool)
+}
+
+pub(crate) async fn session(server: &Mariadb) -> MySqlConnection {
+    MySqlConnection::connect(&url(server.address())).await.unwrap()
+}
+
+pub(crate) fn request(name: &str) -> Request {
+    super::request_for(name, LEASE)
+}
+
+/// Waits until so many statements wait for a row that another transaction has.
+pub(crate) async fn waiting_for_rows(server: &Mariadb, count: usize) {
+    transactions(server, "WHERE trx_state = 'LOCK WAIT'", count).await;
+}
+
+/// No session of the server is in a transaction.
+pub(crate) async fn no_transaction_is_open(server: &Mariadb) {
+    transactions(server, "", 0).await;
+}
+
+async fn transactions(server: &Mariadb, which: &str, count: usize) {
+    let sql = format!("SELECT COUNT(*) FROM information_schema.innodb_trx {which}");
+    let reached = async || {
+        // What this table shows is only renewed when nobody has looked for 100 ms.
+        tokio::time::sleep(Duration::from_millis(120)).await;
+        Ok((server.sql(&sql).await? == count.to_string()).then_some(()))
+    };
+    until(&format!("transactions {which}: {count}"), WAIT, reached).await.unwrap();
+}
+
+/// A number that the server counts, such as how many deadlocks it has resolved.
+pub(crate) async fn counted(server: &Mariadb, what: &str) -> u64 {
+    let status = format!(
+        "SELECT variable_value FROM information_schema.global_status WHERE variable_name = '{what}'"
+    );
+    server.sql(&status).await.unwrap().parse().unwrap()
+}

@@ -1,0 +1,141 @@
+//! What the tests of all databases share.
+#![allow(dead_code)] // one database alone uses a part
+
+pub(crate) mod foreign;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod late;
+pub(crate) mod looks;
+#[cfg(feature = "mysql")]
+pub(crate) mod mariadb;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
+pub(crate) mod settings;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod tls;
+
+use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
+
+use backend_sql::Strategy;
+use futures_util::future::poll_fn;
+use lock_core::{
+    Attempt, Backend, Env as _, Grant, LockClient, LockName, LockState, OwnerId, OwnerLabel,
+    ReleaseOutcome, Request, SystemEnv,
+};
+
+pub(crate) const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+/// Longer than any test takes: what is left behind stays.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+/// Shorter than that lease: what is left behind is in the way.
+pub(crate) const WAIT: Duration = Duration::from_secs(20);
+
+pub(crate) fn request_for(name: &str, lease: Duration) -> Request {
+    let owner = OwnerId::from_bits(SystemEnv.random());
+    let label = OwnerLabel::new("test").unwrap();
+    Request::new(LockName::new(name).unwrap(), owner, label, lease, SystemEnv.now())
+}
+
+pub(crate) async fn granted(store: &Arc<dyn Backend>, request: &Request) -> Grant {
+    match store.try_acquire(request).await.unwrap() {
+        Attempt::Granted(grant) => grant,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+/// Rows that cannot be read any more hold their locks, hide no other from a listing, and go by force. `damage`
+/// gives the row of a name new columns, one of these.
+pub(crate) async fn damaged_rows_hold_their_locks(
+    store: &Arc<dyn Backend>,
+    columns: &[&str],
+    damage: impl AsyncFn(&str, &str),
+) {
+    let is_unreadable = |state: &LockState| {
+        state.unreadable && state.holder.as_ref().unwrap().remaining > Duration::ZERO
+    };
+    let good = granted(store, &request_for("good", LEASE)).await;
+    let names: Vec<_> = (0..columns.len()).map(|at| format!("damaged {at}")).collect();
+    for (name, columns) in names.iter().zip(columns) {
+        granted(store, &request_for(name, LEASE)).await;
+        damage(name, columns).await;
+        let Attempt::Busy(busy) = store.try_acquire(&request_for(name, LEASE)).await.unwrap()
+        else {
+            panic!("{columns}: granted twice");
+        };
+        assert!(busy.holder.unwrap().is_unreadable(), "{columns}");
+        let state = store.inspect(&LockName::new(name).unwrap()).await.unwrap().unwrap();
+        assert!(is_unreadable(&state), "{columns}: {state:?}");
+    }
+    let listed = store.list(None).await.unwrap().locks;
+    assert_eq!(listed.len(), names.len() + 1, "{listed:?}");
+    for state in listed {
+        assert_eq!(is_unreadable(&state), state.name != good.name, "{state:?}");
+    }
+    for name in &names {
+        let freed = store.force_release(&LockName::new(name).unwrap()).await.unwrap();
+        assert_eq!(freed, ReleaseOutcome::Released, "{name}");
+        granted(store, &request_for(name, LEASE)).await;
+    }
+}
+
+/// Polls `future` at most `polls` times and drops it; its output if it had ended.
+pub(crate) async fn cancelled<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            // Cancelled without waiting for anything when these were all.
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Drops an acquire after any number of its polls; nothing of it is ever in another's way.
+pub(crate) async fn drop_acquires(ours: &LockClient, theirs: &LockClient) {
+    let mut polls = 0;
+    loop {
+        let ended = cancelled(ours.lock("job").lease(LEASE).acquire(), polls).await;
+        let done = ended.is_some();
+        drop(ended);
+        let guard = theirs.lock("job").lease(LEASE).wait(WAIT).acquire().await.unwrap();
+        guard.release().await.unwrap();
+        if done {
+            break;
+        }
+        polls += 1;
+    }
+    println!("an acquire ends at its poll number {polls}");
+    assert!(polls > 0);
+}
+
+/// Each of these clients counts in a file, by two tasks, under a lock: an overlap would lose some.
+pub(crate) async fn count(clients: Vec<LockClient>, times: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let counter = folder.path().join("counter");
+    std::fs::write(&counter, "0").unwrap();
+    let mut tasks = Vec::new();
+    for client in clients.iter().chain(&clients) {
+        let (client, counter) = (client.clone(), counter.clone());
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..times {
+                let guard = client.lock("counter").acquire().await.unwrap();
+                let value: u64 = std::fs::read_to_string(&counter).unwrap().parse().unwrap();
+                std::fs::write(&counter, (value + 1).to_string()).unwrap();
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    let all = tasks.len() as u64 * times;
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&counter).unwrap(), all.to_string());
+}

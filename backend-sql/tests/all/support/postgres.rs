@@ -1,0 +1,90 @@
+//! What the tests on a PostgreSQL server share.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use backend_sql::{Strategy, postgres::connect};
+use conformance_tests::kit::{Postgres, PostgresOptions, Server as _, wait::until};
+use lock_core::{Backend, Enqueued, Grant, Init, Request, Signal, Waiter};
+use tokio::time::timeout;
+
+pub(crate) use super::{
+    BOTH, LEASE, SECOND, cancelled, count, drop_acquires, granted, request_for as request,
+};
+
+/// With much room for a loaded machine.
+pub(crate) const WAIT: Duration = Duration::from_secs(60);
+
+pub(crate) async fn start() -> Postgres {
+    Postgres::start(PostgresOptions::new().line("max_connections = 500")).await.unwrap()
+}
+
+pub(crate) fn url(server: &Postgres) -> String {
+    format!("postgres://postgres@{}/postgres", server.address())
+}
+
+pub(crate) async fn open(server: &Postgres, strategy: Strategy) -> Arc<dyn Backend> {
+    connect(&format!("{}?strategy={strategy}", url(server))).await.unwrap()
+}
+
+/// A fresh store with this longest lease.
+pub(crate) async fn made(
+    server: &Postgres,
+    strategy: Strategy,
+    longest: Duration,
+) -> Arc<dyn Backend> {
+    let drop = "DROP TABLE IF EXISTS leasehold_locks, leasehold_marker, leasehold_settings";
+    server.sql(drop).await.unwrap();
+    let store = open(server, strategy).await;
+    let init = Init::new().with_longest_lease(longest);
+    assert_eq!(store.init(&init).await.unwrap().grants_in, Duration::ZERO);
+    store
+}
+
+/// A client's store; each strategy has tables of its own.
+pub(crate) async fn open_apart(server: &Postgres, strategy: Strategy) -> Arc<dyn Backend> {
+    let prefix = strategy.to_string().replace('-', "_");
+    connect(&format!("{}?strategy={strategy}&table_prefix={prefix}", url(server))).await.unwrap()
+}
+
+/// The same, made ready.
+pub(crate) async fn made_apart(server: &Postgres, strategy: Strategy) -> Arc<dyn Backend> {
+    let store = open_apart(server, strategy).await;
+    store.init(&Init::default()).await.unwrap();
+    store
+}
+
+/// Asks the server until it says so.
+pub(crate) async fn says(server: &Postgres, sql: &str, answer: &str) {
+    let ask = || async { Ok((server.sql(sql).await? == answer).then_some(())) };
+    until(sql, WAIT, ask).await.unwrap();
+}
+
+/// Asks until it is so.
+pub(crate) async fn is_so<Fut: Future<Output = bool>>(what: &str, ask: impl Fn() -> Fut) {
+    until(what, WAIT, || async { Ok(ask().await.then_some(())) }).await.unwrap();
+}
+
+/// How many places wait for `job`.
+pub(crate) const WAITING: &str =
+    "SELECT coalesce(max(cardinality(waiters)), 0) FROM leasehold_locks";
+
+/// How many sessions wait for a row.
+pub(crate) const BLOCKED: &str =
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+
+/// A place in the queue of a name that another holds.
+pub(crate) async fn place(store: &Arc<dyn Backend>, name: &str) -> (Request, Box<dyn Waiter>) {
+    let request = request(name, LEASE);
+    match store.enqueue(&request).await.unwrap() {
+        Enqueued::Waiting(turn, _) => (request, turn),
+        other => panic!("no place: {other:?}"),
+    }
+}
+
+/// What a place is given.
+pub(crate) async fn given(turn: &mut Box<dyn Waiter>) -> Grant {
+    match timeout(WAIT, turn.next()).await.unwrap() {
+        Signal::Granted(grant) => grant,
+        other => panic!("not given: {other:?}"),
+    }
+}

@@ -1,0 +1,23 @@
+//! What the tests of SQLite share: stores in a file, requests.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use backend_sql::{Strategy, sqlite::SqliteBuilder};
+use lock_core::{Backend, Request};
+use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
+
+pub(crate) use super::{BOTH, count};
+
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
+
+pub(crate) fn request(name: &str) -> Request {
+    super::request_for(name, LEASE)
+}
+
+pub(crate) async fn open(path: &Path, strategy: Strategy) -> Arc<dyn Backend> {
+    SqliteBuilder::new(path).strategy(strategy).build().await.unwrap()
+}
+
+pub(crate) async fn raw(path: &Path) -> SqliteConnection {
+    SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(path)).await.unwrap()
+}

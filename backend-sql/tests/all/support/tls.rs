@@ -1,0 +1,107 @@
+//! What URLs say of TLS, and the process's provider of cryptography.
+
+use std::sync::Arc;
+
+use lock_core::{Backend, Error, ErrorKind};
+use rustls::crypto::CryptoProvider;
+use tokio::sync::OnceCell;
+
+/// For a mode that checks the certificate and not its name the driver takes the provider of the process. Where there is none
+/// it is refused, and the other modes install none; then one is installed. Once, since the tests are one process.
+pub(crate) async fn installed() {
+    static INSTALLED: OnceCell<()> = OnceCell::const_new();
+    let install = || async {
+        assert!(CryptoProvider::get_default().is_none());
+        let errors = [
+            #[cfg(feature = "mysql")]
+            backend_sql::mysql::connect("mysql://localhost:1/test?ssl-mode=verify_ca").await.err(),
+            #[cfg(feature = "postgres")]
+            backend_sql::postgres::connect("postgres://localhost:1/test?sslmode=verify-ca")
+                .await
+                .err(),
+        ];
+        for error in errors {
+            let error = error.unwrap();
+            assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+            assert!(error.to_string().contains("CryptoProvider::install_default"), "{error}");
+        }
+        assert!(CryptoProvider::get_default().is_none());
+        rustls::crypto::ring::default_provider().install_default().unwrap();
+    };
+    INSTALLED.get_or_init(install).await;
+}
+
+/// The words by which the URL of a database says it.
+pub(crate) struct Words {
+    pub(crate) scheme: &'static str,
+    pub(crate) store: &'static str,
+    pub(crate) mode: &'static str,
+    /// Those of another database, and of nobody.
+    pub(crate) not_modes: [&'static str; 2],
+    /// From none to the strictest.
+    pub(crate) modes: [&'static str; 5],
+    pub(crate) authority: &'static str,
+    pub(crate) certificate: &'static str,
+    pub(crate) key: &'static str,
+}
+
+/// A misspelt word never means no TLS, and no word is passed over.
+pub(crate) async fn words_are_used_or_refused(
+    words: &Words,
+    schema: impl Fn(&str) -> Result<String, Error>,
+    connect: impl AsyncFn(&str) -> Result<Arc<dyn Backend>, Error>,
+) {
+    let Words { scheme, store, mode, not_modes, modes, authority, certificate, key } = words;
+    let [none, prefer, require, check, full] = modes;
+    let mixed =
+        full.replace(['-', '_'], "*").replace('*', if full.contains('-') { "_" } else { "-" });
+    let all = modes.join(", ");
+    for (query, part) in [
+        (
+            format!("{mode}={mixed}"),
+            format!("{mode} in the URL is not understood; it must be one of {all}"),
+        ),
+        (format!("{mode}=secret"), all),
+        (format!("{mode}="), (*mode).to_owned()),
+        // A word of PostgreSQL's with which its driver never tries TLS.
+        (format!("{mode}=allow"), (*mode).to_owned()),
+        (
+            format!("{}={require}", not_modes[0]),
+            format!("an option in the URL of a {store} store is not known"),
+        ),
+        (format!("{}={require}", not_modes[1]), "is not known; it must be one of".to_owned()),
+        (format!("{mode}={require}&{mode}={none}"), "is given twice".to_owned()),
+        (
+            format!("{authority}=ca.pem"),
+            format!("{authority} in the URL is of no use with {mode} {prefer}"),
+        ),
+        (
+            format!("{mode}={require}&{authority}=ca.pem"),
+            format!("the mode must be one of {check}, {full}"),
+        ),
+        (format!("{mode}={prefer}&{certificate}=a.pem&{key}=a.key"), (*certificate).to_owned()),
+        (format!("{mode}={require}&{certificate}=a.pem"), format!("of no use without {key}")),
+        (format!("{mode}={require}&{key}=a.key"), format!("of no use without {certificate}")),
+        ("statement-cache-capacity=secret".to_owned(), "statement-cache-capacity".to_owned()),
+    ] {
+        let error = schema(&format!("{scheme}://me:secret@localhost/test?{query}")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(&part), "{query}: {error}");
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    }
+    for query in [
+        format!("{mode}={}&{authority}=ca.pem", check.to_uppercase()),
+        format!("{mode}={require}&{certificate}=a.pem&{key}=a.key"),
+        format!("{mode}={full}"),
+    ] {
+        schema(&format!("{scheme}://localhost/test?{query}")).unwrap();
+    }
+    for query in [
+        format!("{mode}={full}&{authority}=/no/such.pem"),
+        format!("{mode}={require}&{certificate}=/no/such.pem&{key}=/no/such.key"),
+    ] {
+        let error = connect(&format!("{scheme}://localhost:1/test?{query}")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{query}: {error}");
+        assert!(error.to_string().contains("cannot be read"), "{query}: {error}");
+    }
+}

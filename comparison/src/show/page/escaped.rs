@@ -1,0 +1,7 @@
+//! Text that stands in HTML.
+
+/// Text for an element or for an attribute in double quotes.
+pub(super) fn escaped(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;")
+}

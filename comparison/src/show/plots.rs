@@ -1,0 +1,139 @@
+//! Plots as SVG. What is black takes the colour of the page's text, light or dark.
+
+use plotters::prelude::*;
+
+use super::digits;
+use crate::{
+    measurement::Measure,
+    report::{Report, StoreReport},
+    sample::QUANTILES,
+};
+
+/// Whatever may fail while a page is made.
+pub(crate) type Failed = Box<dyn std::error::Error>;
+
+const SIZE: (u32, u32) = (820, 400);
+/// Of the stores, in their order; they read on light and on dark.
+pub(crate) const COLOURS: [RGBColor; 8] = [
+    RGBColor(31, 119, 180),
+    RGBColor(255, 127, 14),
+    RGBColor(44, 160, 44),
+    RGBColor(214, 39, 40),
+    RGBColor(148, 103, 189),
+    RGBColor(140, 86, 75),
+    RGBColor(227, 119, 194),
+    RGBColor(23, 190, 207),
+];
+
+/// How often a store hands over, by the number of waiters.
+const SCALING: [(&str, Measure); 5] = [
+    ("1 waiting", Measure::Handoff1),
+    ("4", Measure::Handoff4),
+    ("16", Measure::Handoff16),
+    ("64", Measure::Handoff64),
+    ("256", Measure::Handoff256),
+];
+
+/// All of them.
+pub(crate) fn all(report: &Report) -> Result<Vec<String>, Failed> {
+    Ok(vec![
+        distribution(report, Measure::Uncontended)?,
+        distribution(report, Measure::Handoff16)?,
+        scaling(
+            report,
+            "handoffs per second",
+            |store, measure| store.figure(measure).map_or(0.0, |figure| figure.median.per_second),
+            digits::rate,
+        )?,
+        scaling(
+            report,
+            "99 of 100 handoffs take at most",
+            |store, measure| store.figure(measure).map_or(0.0, |figure| figure.median.p99_us),
+            digits::time,
+        )?,
+    ])
+}
+
+/// How the times of a measurement are distributed.
+fn distribution(report: &Report, measure: Measure) -> Result<String, Failed> {
+    let labels = ["10%", "50%", "90%", "99%", "99.9%"];
+    let lines = report.stores.iter().map(|store| {
+        let figure = store.figure(measure);
+        let times = figure.map_or([0.0; QUANTILES.len()], |figure| figure.median.quantiles_us);
+        (store, times.to_vec())
+    });
+    let title = format!("{}: part of all that took at most", measure.title());
+    plot(&title, &labels, lines, digits::time)
+}
+
+fn scaling(
+    report: &Report,
+    title: &str,
+    value: fn(&StoreReport, Measure) -> f64,
+    show: fn(f64) -> String,
+) -> Result<String, Failed> {
+    let lines = report
+        .stores
+        .iter()
+        .map(|store| (store, SCALING.iter().map(|(_, measure)| value(store, *measure)).collect()));
+    plot(title, &SCALING.map(|(label, _)| label), lines, show)
+}
+
+/// An SVG for a page: in the page's colours, with words for screen readers.
+pub(crate) fn finish(svg: String, says: &str) -> String {
+    let named = format!("<svg role=\"img\" aria-label=\"{says}\" ");
+    svg.replace("#000000", "currentColor").replacen("<svg ", &named, 1)
+}
+
+/// One line per store over a few places; the values' scale is logarithmic. Zero is no value.
+fn plot<'a>(
+    title: &str,
+    labels: &[&str],
+    lines: impl Iterator<Item = (&'a StoreReport, Vec<f64>)>,
+    show: fn(f64) -> String,
+) -> Result<String, Failed> {
+    let lines: Vec<_> = lines.collect();
+    let values = || lines.iter().flat_map(|(_, values)| values).copied().filter(|v| *v > 0.0);
+    let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
+    if low > high {
+        return Ok(String::new());
+    }
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        // Room for the legend beside the lines.
+        let end = labels.len() as f64 + 0.3;
+        let mut chart = ChartBuilder::on(&area)
+            .caption(title, ("sans-serif", 16))
+            .margin(8)
+            .x_label_area_size(28)
+            .y_label_area_size(84)
+            .build_cartesian_2d(-0.5..end, (low / 1.5..high * 1.5).log_scale())?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_labels(labels.len() + 2)
+            .x_label_formatter(&|at| {
+                let near = (at.fract().abs() < 0.01).then_some(at.round());
+                let label = near.filter(|at| *at >= 0.0).and_then(|at| labels.get(at as usize));
+                label.map_or(String::new(), |label| (*label).to_owned())
+            })
+            .y_label_formatter(&|value| show(*value))
+            .draw()?;
+        for (at, (store, values)) in lines.iter().enumerate() {
+            let colour = COLOURS[at % COLOURS.len()];
+            let points = values.iter().enumerate().filter(|(_, value)| **value > 0.0);
+            let points: Vec<_> = points.map(|(at, value)| (at as f64, *value)).collect();
+            chart
+                .draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?
+                .label(store.name.as_str())
+                .legend(move |(x, y)| {
+                    PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2))
+                });
+        }
+        chart.configure_series_labels().border_style(TRANSPARENT).draw()?;
+        area.present()?;
+    }
+    Ok(finish(svg, title))
+}

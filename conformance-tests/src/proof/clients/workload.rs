@@ -1,0 +1,341 @@
+//! What a client process does: tasks that lock, hold and let go, as their seeds say.
+
+use std::{
+    collections::HashMap,
+    io::Write as _,
+    process::ExitCode,
+    sync::{Arc, MutexGuard},
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use lock_core::{Guard, LockClient, LockName, Mutex};
+use tokio::sync::watch;
+
+use crate::proof::clients::part::{Order, Part, Role};
+use crate::proof::clients::record::Line;
+use crate::proof::clients::registers::Update;
+use crate::proof::plan::rng::Rng;
+use crate::proof::plan::system_under_test::Connect;
+use crate::{
+    history::{Acquisition, Recorder, What},
+    observed::Observed,
+};
+
+/// How often a holder looks at its guard.
+const LOOK: Duration = Duration::from_millis(20);
+/// What a task waits after the store gave an error, so that its operations are not used up at once.
+const AFTER_ERROR: Duration = Duration::from_millis(50);
+
+/// How long tasks may take to end once the client has closed.
+const TASKS_END_WITHIN: Duration = Duration::from_secs(5);
+
+/// What has been ordered so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Orders {
+    go_on: bool,
+    enough: bool,
+}
+
+/// The `main` of a child.
+pub(crate) fn play(runtime: &tokio::runtime::Runtime, connect: Connect) -> ExitCode {
+    let mut first = String::new();
+    let read = std::io::stdin().read_line(&mut first).map(|_| serde_json::from_str(&first));
+    let Ok(Ok(part)) = read else {
+        eprintln!("a child of the proof was not told what to do");
+        return ExitCode::FAILURE;
+    };
+    let (orders, ordered) = watch::channel(Orders::default());
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        while std::io::stdin().read_line(&mut line).is_ok_and(|read| read > 0) {
+            match serde_json::from_str(&line) {
+                Ok(Order::GoOn) => orders.send_modify(|orders| orders.go_on = true),
+                Ok(Order::Enough) => orders.send_modify(|orders| orders.enough = true),
+                Err(_) => {}
+            }
+            line.clear();
+        }
+        // The parent has gone.
+        std::process::exit(1);
+    });
+    match runtime.block_on(run(part, ordered, connect)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("a client of the proof: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(
+    part: Part,
+    orders: watch::Receiver<Orders>,
+    connect: Connect,
+) -> Result<(), lock_core::Error> {
+    let waiting = Waiting::default();
+    let of = waiting.clone();
+    let store = connect(part.url.clone()).await?;
+    let store = Observed::places(store, Arc::new(move |name| of.place(name)));
+    let client = LockClient::new(store);
+    say(&Line::Ready);
+    let recorder = Recorder::with_sink(part.process, |event| say(&Line::Saw(event.clone())));
+    let part = Arc::new(part);
+    let mut tasks: Vec<_> = (0..part.tasks)
+        .map(|task| {
+            let rng = Rng::of(part.seed, part.process, task);
+            let worker = Worker {
+                part: Arc::clone(&part),
+                client: client.clone(),
+                recorder: recorder.clone(),
+                rng,
+                orders: orders.clone(),
+                waiting: waiting.clone(),
+            };
+            tokio::spawn(worker.run(task))
+        })
+        .collect();
+    for task in join_all(&mut tasks).await {
+        task.expect("a task that does not panic");
+    }
+    client.close().await;
+    drop(client);
+    // Only its own tasks count: a closed client must have nothing running. Drivers of connections end
+    // soon after the last handle.
+    let began = std::time::Instant::now();
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    while alive() > 0 && began.elapsed() < TASKS_END_WITHIN {
+        tokio::time::sleep(LOOK).await;
+    }
+    say(&Line::Closed { process: part.process, tasks: alive() });
+    Ok(())
+}
+
+/// The acquisitions of this process that wait, by name.
+#[derive(Clone, Default)]
+struct Waiting(Arc<Mutex<HashMap<LockName, Vec<Acquisition>>>>);
+
+impl Waiting {
+    fn begin(&self, name: &LockName, op: &Acquisition) {
+        self.all().entry(name.clone()).or_default().push(op.clone());
+    }
+
+    fn end(&self, name: &LockName, op: &Acquisition) {
+        if let Some(ops) = self.all().get_mut(name) {
+            ops.retain(|each| each.op() != op.op());
+        }
+    }
+
+    /// The store has made a place of this process's. It is evidence for one that waits alone: of
+    /// several it is not known here which the library calls the oldest.
+    fn place(&self, name: &LockName) {
+        let mut all = self.all();
+        if let Some(ops) = all.get_mut(name)
+            && ops.len() == 1
+        {
+            for op in ops.drain(..) {
+                op.record(What::Queued);
+            }
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<LockName, Vec<Acquisition>>> {
+        self.0.lock()
+    }
+}
+
+/// A line at a time, at once: what was said before a kill is known.
+fn say(line: &Line) {
+    let text = serde_json::to_string(line).expect("a line of plain data") + "\n";
+    let mut stdout = std::io::stdout().lock();
+    // If the parent has gone, so will this process, by its standard input.
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+struct Worker {
+    part: Arc<Part>,
+    client: LockClient,
+    recorder: Recorder,
+    rng: Rng,
+    orders: watch::Receiver<Orders>,
+    waiting: Waiting,
+}
+
+impl Worker {
+    async fn run(mut self, task: u32) {
+        // The first task has the part of its process.
+        let special = task == 0 && self.part.role != Role::Other;
+        if special && self.part.role == Role::Victim {
+            self.victim().await;
+        }
+        let heir = special && self.part.role == Role::Heir;
+        let mut made = 0;
+        loop {
+            let orders = *self.orders.borrow();
+            if orders.enough && (heir || made >= self.part.operations) {
+                return;
+            }
+            let fine = if heir { self.inherit().await } else { self.operate().await };
+            made += 1;
+            let rest = self.part.rest.as_millis() as u64;
+            let pause = if fine { self.rng.millis(rest) } else { AFTER_ERROR };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// One operation; whether the store answered.
+    async fn operate(&mut self) -> bool {
+        let names = &self.part.names;
+        let name = names[self.rng.roll(names.len() as u64) as usize].clone();
+        let long = self.rng.roll(4) == 0;
+        let hold = self.rng.millis(if long { 250 } else { 3 });
+        let cancel = self.rng.millis(60);
+        let guard = match self.rng.roll(4) {
+            0 => self.attempt(&name).await,
+            1 => self.cancelled(&name, cancel).await,
+            _ => self.wait(&name).await,
+        };
+        match guard {
+            Ok(Some((op, guard))) => {
+                self.hold(&op, &guard, hold).await;
+                self.let_go(op, guard).await;
+                true
+            }
+            Ok(None) => true,
+            Err(()) => false,
+        }
+    }
+
+    async fn inherit(&mut self) -> bool {
+        let name = self.part.names[0].clone();
+        let Ok(got) = self.wait(&name).await else { return false };
+        if let Some((op, guard)) = got {
+            self.hold(&op, &guard, Duration::ZERO).await;
+            self.let_go(op, guard).await;
+        }
+        // So that others come to it, too, where nobody is served in order.
+        tokio::time::sleep(LOOK).await;
+        true
+    }
+
+    async fn attempt(&self, name: &LockName) -> Result<Option<(Acquisition, Guard)>, ()> {
+        let op = self.recorder.ask(name);
+        let answer = self.client.lock(name).lease(self.part.lease).try_acquire().await;
+        op.tried(&answer);
+        answer.map(|answer| answer.guard().map(|guard| (op, guard))).map_err(drop)
+    }
+
+    async fn wait(&self, name: &LockName) -> Result<Option<(Acquisition, Guard)>, ()> {
+        let op = self.recorder.ask(name);
+        let lock = self.client.lock(name).lease(self.part.lease).wait(self.part.wait);
+        self.waiting.begin(name, &op);
+        let answer = lock.acquire().await;
+        self.waiting.end(name, &op);
+        match answer {
+            Ok(guard) => {
+                op.acquired(&guard);
+                Ok(Some((op, guard)))
+            }
+            Err(error) => {
+                op.failed(&error);
+                Err(())
+            }
+        }
+    }
+
+    /// A wait whose future is dropped after a while.
+    async fn cancelled(
+        &self,
+        name: &LockName,
+        after: Duration,
+    ) -> Result<Option<(Acquisition, Guard)>, ()> {
+        let op = self.recorder.ask(name);
+        let lock = self.client.lock(name).lease(self.part.lease).wait(self.part.wait);
+        self.waiting.begin(name, &op);
+        let answer = tokio::time::timeout(after, lock.acquire()).await;
+        self.waiting.end(name, &op);
+        match answer {
+            Ok(Ok(guard)) => {
+                op.acquired(&guard);
+                Ok(Some((op, guard)))
+            }
+            Ok(Err(error)) => {
+                op.failed(&error);
+                Err(())
+            }
+            Err(_) => {
+                op.cancelled();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Reads, holds, and writes.
+    async fn hold(&mut self, op: &Acquisition, guard: &Guard, span: Duration) {
+        let careless = self.part.careless && self.rng.roll(3) == 0;
+        let update = self.begin(op, guard).await;
+        self.watch(op, guard, tokio::time::sleep(span)).await;
+        if careless || op.look(guard) {
+            self.finish(op, update).await;
+        }
+    }
+
+    /// Looks at the guard again and again until `end` or its loss.
+    async fn watch(&self, op: &Acquisition, guard: &Guard, end: impl Future<Output = ()>) {
+        let mut end = std::pin::pin!(end);
+        let mut lost = std::pin::pin!(guard.lost());
+        loop {
+            tokio::select! {
+                reason = &mut lost => return op.lost(reason),
+                () = &mut end => return,
+                () = tokio::time::sleep(LOOK) => {
+                    op.look(guard);
+                }
+            }
+        }
+    }
+
+    async fn let_go(&mut self, op: Acquisition, guard: Guard) {
+        op.given_up();
+        if self.rng.roll(4) == 0 {
+            drop(guard);
+        } else {
+            op.released(&guard.release().await);
+        }
+    }
+
+    /// Holds the first name until it is lost, or until it is told to go on, and writes all the same.
+    async fn victim(&mut self) {
+        let name = self.part.names[0].clone();
+        let (op, guard) = loop {
+            match self.wait(&name).await {
+                Ok(Some(got)) => break got,
+                _ => tokio::time::sleep(AFTER_ERROR).await,
+            }
+        };
+        let update = self.begin(&op, &guard).await;
+        say(&Line::Holds(op.op(), guard.token()));
+        let mut orders = self.orders.clone();
+        let told = async {
+            // An error means that the parent has gone.
+            let _ = orders.wait_for(|orders| orders.go_on).await;
+        };
+        self.watch(&op, &guard, told).await;
+        if self.part.careless || op.look(&guard) {
+            self.finish(&op, update).await;
+        }
+        self.let_go(op, guard).await;
+    }
+
+    async fn begin(&self, op: &Acquisition, guard: &Guard) -> Update {
+        let name = guard.name().as_str();
+        let begun = Update::begin(self.part.registers, name, op.op(), guard.token());
+        begun.await.expect("the parent's registers")
+    }
+
+    async fn finish(&self, op: &Acquisition, update: Update) {
+        let op = op.op();
+        let value = (u64::from(op.process) + 1) << 40 | (op.number + 1);
+        update.finish(value).await.expect("the parent's registers");
+    }
+}

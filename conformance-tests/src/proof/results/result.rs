@@ -1,0 +1,208 @@
+//! What came of a fault over all its runs.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::proof::judging::judge::{Figures, judge};
+use crate::proof::judging::timeline::Timeline;
+use crate::proof::plan::fault::Fault;
+use crate::proof::plan::system_under_test::{Expected, Guarantee, SystemUnderTest};
+use crate::proof::trial::findings::Shown;
+
+/// How many violations of one guarantee are told in full.
+const TOLD: usize = 3;
+
+/// What a table's cell says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cell {
+    /// It held in every run.
+    Held,
+    /// It was promised, and broken.
+    Violated,
+    /// It is not promised, and was seen broken.
+    Broken,
+    /// It is not promised, must be seen broken, and was not: the fault has proved nothing.
+    NotSeen,
+    /// It is not promised, and was not seen broken.
+    Untouched,
+}
+
+impl Cell {
+    fn of(expected: Expected, broken: bool) -> Self {
+        match (expected, broken) {
+            (Expected::Holds, false) => Self::Held,
+            (Expected::Holds, true) => Self::Violated,
+            (Expected::Broken | Expected::Open, true) => Self::Broken,
+            (Expected::Broken, false) => Self::NotSeen,
+            (Expected::Open, false) => Self::Untouched,
+        }
+    }
+
+    /// Whether it is as it must be.
+    #[must_use]
+    pub fn is_right(self) -> bool {
+        !matches!(self, Self::Violated | Self::NotSeen)
+    }
+
+    /// How the table says it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Held => "holds",
+            Self::Violated => "VIOLATED",
+            Self::Broken => "broken",
+            Self::NotSeen => "NOT SEEN",
+            Self::Untouched => "-",
+        }
+    }
+}
+
+/// A fault's results.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FaultResult {
+    /// Which fault.
+    pub fault: Fault,
+    /// What came of each guarantee.
+    pub cells: BTreeMap<Guarantee, Cell>,
+    /// Violations in words, with the events around them and the seed.
+    pub violations: Vec<String>,
+    /// Why a run could not be made, if so.
+    pub failed: Option<String>,
+    /// How many runs could not be made.
+    pub runs_failed: u64,
+    /// How the fault is known to have happened, in the last run.
+    pub happened: String,
+    /// The seeds of the runs.
+    pub seeds: Vec<u64>,
+    /// Acquisitions asked for.
+    pub asked: u64,
+    /// Grants.
+    pub granted: u64,
+    /// Losses that were told.
+    pub lost: u64,
+    /// Acquisitions that ended with an error of the store, or in its quarantine.
+    #[serde(default)]
+    pub errors: u64,
+    /// Acquisitions that were seen to wait in a place of their own.
+    pub queued: u64,
+    /// Writes that a fence refused.
+    pub stale_refused: u64,
+    /// The longest time from the end of a validity to the word of it, in milliseconds.
+    pub told_after_ms: u64,
+    /// The longest time from the fault until the victim's lock was held again, where it was gone, in
+    /// milliseconds.
+    pub freed_after_ms: Option<u64>,
+    /// Who held the victim's lock around the fault, in the last run, or in one that broke something.
+    pub timeline: Option<Timeline>,
+}
+
+impl FaultResult {
+    pub(crate) fn new(fault: Fault) -> Self {
+        Self {
+            fault,
+            cells: BTreeMap::new(),
+            violations: Vec::new(),
+            failed: None,
+            runs_failed: 0,
+            happened: String::new(),
+            seeds: Vec::new(),
+            asked: 0,
+            granted: 0,
+            lost: 0,
+            errors: 0,
+            queued: 0,
+            stale_refused: 0,
+            told_after_ms: 0,
+            freed_after_ms: None,
+            timeline: None,
+        }
+    }
+
+    /// Adds a run.
+    pub(crate) fn add(&mut self, subject: &SystemUnderTest, shown: &Shown) {
+        let (findings, figures) = judge(shown);
+        self.seeds.push(shown.seed);
+        self.happened.clone_from(&shown.happened);
+        self.count(&figures, shown.freed_after);
+        let broke = |cell: &Cell| matches!(cell, Cell::Broken | Cell::Violated);
+        if !self.cells.values().any(broke) {
+            self.timeline = Timeline::of(shown).or(self.timeline.take());
+        }
+        let judged = |guarantee: &Guarantee| shown.judges(*guarantee);
+        for guarantee in Guarantee::ALL.iter().copied().filter(judged) {
+            let found: Vec<_> =
+                findings.iter().filter(|each| each.guarantee == guarantee).collect();
+            let expected = match subject.expects(shown.fault, guarantee) {
+                Expected::Holds if guarantee == Guarantee::Unfenced && shown.crowded => {
+                    Expected::Open
+                }
+                expected => expected,
+            };
+            let cell = Cell::of(expected, !found.is_empty());
+            let before = self.cells.get(&guarantee).copied();
+            // Once seen is seen.
+            let seen = before.filter(|cell| matches!(cell, Cell::Broken | Cell::Violated));
+            self.cells.insert(guarantee, seen.unwrap_or(cell));
+            if cell == Cell::Violated {
+                for finding in found.iter().take(TOLD) {
+                    self.violations.push(in_words(shown, &finding.what, &finding.ops));
+                }
+            }
+        }
+    }
+
+    /// Notes that a run could not be made.
+    pub(crate) fn fail(&mut self, why: String) {
+        self.runs_failed += 1;
+        self.failed.get_or_insert(why);
+    }
+
+    fn count(&mut self, figures: &Figures, freed_after: Option<Duration>) {
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        self.asked += figures.asked;
+        self.granted += figures.granted;
+        self.lost += figures.lost;
+        self.errors += figures.errors;
+        self.queued += figures.queued;
+        self.stale_refused += figures.stale_refused;
+        self.told_after_ms = self.told_after_ms.max(millis(figures.told_after));
+        self.freed_after_ms = self.freed_after_ms.max(freed_after.map(millis));
+    }
+
+    /// Whether something that must be seen broken was not yet.
+    pub(crate) fn waits_for_a_break(&self) -> bool {
+        self.cells.values().any(|cell| *cell == Cell::NotSeen)
+    }
+
+    /// Whether all is as it must be.
+    #[must_use]
+    pub fn is_right(&self) -> bool {
+        self.failed.is_none() && self.cells.values().all(|cell| cell.is_right())
+    }
+
+    /// What a user can build on under this fault, in a word or two.
+    #[must_use]
+    pub fn in_short(&self) -> &'static str {
+        if !self.is_right() {
+            return "FAILED";
+        }
+        let broken = |guarantee| self.cells.get(&guarantee) == Some(&Cell::Broken);
+        match (broken(Guarantee::Exclusion), broken(Guarantee::Tokens)) {
+            (false, false) => "holds",
+            (true, false) => "two holders",
+            (false, true) => "tokens repeat",
+            (true, true) => "two holders, tokens repeat",
+        }
+    }
+}
+
+/// A violation with every event of the acquisitions in it, and how to have the run again.
+fn in_words(shown: &Shown, what: &str, ops: &[crate::history::Op]) -> String {
+    let mut text = format!("seed {}, {}: {what}\n", shown.seed, shown.fault);
+    for event in shown.history.events().iter().filter(|event| ops.contains(&event.op)) {
+        text.push_str(&format!("    {event}\n"));
+    }
+    text
+}

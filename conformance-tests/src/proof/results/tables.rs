@@ -1,0 +1,89 @@
+//! Fault × store in Markdown: made only of results, and of the reasons for what has none.
+
+use std::fmt::Write as _;
+
+use crate::proof::plan::fault::Fault;
+use crate::proof::plan::system_under_test::Absent;
+use crate::proof::plan::system_under_test::SystemUnderTest;
+use crate::proof::results::report::Report;
+use crate::proof::results::result::FaultResult;
+
+/// The table of these reports; `elsewhere` stands where another profile tries a fault.
+#[must_use]
+pub fn matrix(subjects: &[SystemUnderTest], reports: &[Report], elsewhere: &str) -> String {
+    let known: Vec<_> = subjects
+        .iter()
+        .filter_map(|subject| {
+            let report = reports.iter().find(|report| report.store == subject.name);
+            // A store without a run still has its column, where the others of the list are told.
+            Some((subject, report)).filter(|(_, report)| report.is_some() || reports.len() > 1)
+        })
+        .collect();
+    let mut text = "| fault |".to_owned();
+    for (subject, _) in &known {
+        let _ = write!(text, " {} |", subject.name);
+    }
+    text += "\n|---|";
+    text += &"---|".repeat(known.len());
+    text += "\n";
+    let mut reasons: Vec<&str> = Vec::new();
+    for fault in Fault::ALL {
+        let _ =
+            write!(text, "| {} |", if *fault == Fault::None { "no fault" } else { fault.name() });
+        for (subject, report) in &known {
+            let result =
+                report.and_then(|report| report.faults.iter().find(|each| each.fault == *fault));
+            let word = match (result, subject.why_not(*fault)) {
+                (Some(result), _) => FaultResult::in_short(result).to_owned(),
+                (None, Some(why)) => reason(why, &mut reasons),
+                (None, None) => elsewhere.to_owned(),
+            };
+            let _ = write!(text, " {word} |");
+        }
+        text += "\n";
+    }
+    for (number, why) in reasons.iter().enumerate() {
+        let _ = write!(text, "\n{}. {why}", number + 1);
+    }
+    text + "\n"
+}
+
+/// Stands in a table made for [`contradictions`] where nothing was tried.
+pub const NOT_TRIED: &str = "…";
+
+/// What the table between `<!-- proof -->` and `<!-- /proof -->` in a page says otherwise than one that was made.
+/// Cells that were [`NOT_TRIED`] say nothing.
+#[must_use]
+pub fn contradictions(page: &str, made: &str) -> Vec<String> {
+    let table =
+        page.split_once("<!-- proof -->").and_then(|(_, rest)| rest.split_once("<!-- /proof -->"));
+    let Some((table, _)) = table else { return vec!["the page has no such table".to_owned()] };
+    let (shown, made): (Vec<_>, Vec<_>) =
+        (table.trim().lines().collect(), made.trim().lines().collect());
+    let differs = |(shown, made): &(&&str, &&str)| {
+        let (shown, made): (Vec<_>, Vec<_>) =
+            (shown.split('|').collect(), made.split('|').collect());
+        let same =
+            |(shown, made): (&&str, &&str)| shown.trim() == made.trim() || made.trim() == NOT_TRIED;
+        shown.len() != made.len() || !shown.iter().zip(&made).all(same)
+    };
+    let mut wrong: Vec<_> =
+        shown.iter().zip(&made).filter(differs).map(|(_, made)| (*made).to_owned()).collect();
+    if shown.len() != made.len() {
+        wrong.push(format!("{} lines, not {}", made.len(), shown.len()));
+    }
+    wrong
+}
+
+fn reason(why: Absent, reasons: &mut Vec<&'static str>) -> String {
+    let (word, why) = match why {
+        Absent::As(other) => return format!("as {other}"),
+        Absent::NotApplicable(why) => ("n/a", why),
+        Absent::NotTried(why) => ("not tried", why),
+    };
+    let at = reasons.iter().position(|each| *each == why).unwrap_or_else(|| {
+        reasons.push(why);
+        reasons.len() - 1
+    });
+    format!("{word} ({})", at + 1)
+}

@@ -1,0 +1,79 @@
+//! What a run has shown.
+
+use std::{sync::Arc, time::Duration};
+
+use lock_core::{Guarantees, Instant, LockName};
+
+use crate::{
+    SetUpError,
+    history::{History, Op, What},
+    proof::plan::{fault::Fault, system_under_test::Guarantee},
+};
+
+/// Something that was seen and should not be.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    pub(crate) guarantee: Guarantee,
+    pub(crate) what: String,
+    /// The acquisitions that took part.
+    pub(crate) ops: Vec<Op>,
+}
+
+impl Finding {
+    pub(crate) fn new(guarantee: Guarantee, what: impl Into<String>) -> Self {
+        Self { guarantee, what: what.into(), ops: Vec::new() }
+    }
+}
+
+/// What a run has shown.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) seed: u64,
+    pub(crate) fault: Fault,
+    pub(crate) history: History,
+    pub(crate) promised: Arc<Guarantees>,
+    pub(crate) wait: Duration,
+    /// When the victim's process was stopped and when it went on.
+    pub(crate) pause: Option<(Instant, Instant)>,
+    /// The victim's lock, when the fault began, and when it was over.
+    pub(crate) around: Option<(LockName, Instant, Instant)>,
+    /// The time from the fault until another held the victim's lock.
+    pub(crate) freed_after: Option<Duration>,
+    pub(crate) findings: Vec<Finding>,
+    /// How the fault is known to have happened.
+    pub(crate) happened: String,
+    /// Whether the store's own fence was tried.
+    pub(crate) has_own_fence: bool,
+    pub(crate) tolerance: Duration,
+    pub(crate) crowded: bool,
+}
+
+impl Shown {
+    /// Whether this guarantee is judged by this run.
+    pub(crate) fn judges(&self, guarantee: Guarantee) -> bool {
+        match guarantee {
+            Guarantee::OwnFence => self.has_own_fence,
+            // Whose process is stopped or cut off loses its place.
+            Guarantee::Fair => self.promised.fair && self.fault == Fault::None,
+            _ => true,
+        }
+    }
+
+    /// A fence that nobody wrote to has shown nothing, and neither has a queue that nobody stood in.
+    pub(crate) fn has_evidence(&self) -> Result<(), SetUpError> {
+        let seen = |wanted: &dyn Fn(&What) -> bool| {
+            self.history.events().iter().any(|event| wanted(&event.what))
+        };
+        let by_the_fence = |what: &What| {
+            let What::Updated { resource, admitted: true, .. } = what else { return false };
+            resource.starts_with("own ")
+        };
+        if self.has_own_fence && !seen(&by_the_fence) {
+            return Err("nobody wrote to the register behind the store's own fence".into());
+        }
+        if self.judges(Guarantee::Fair) && !seen(&|what| matches!(what, What::Queued)) {
+            return Err("nobody was seen to wait in a place, so that no order was tried".into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! One run: a store, a workload and a fault.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use lock_core::{Backend, Env as _, FencingToken, Guarantees, LockName, SystemEnv};
+
+use crate::SetUpError;
+use crate::proof::clients::part::{Client, Order, Part, Role};
+use crate::proof::clients::record::Record;
+use crate::proof::clients::registers::Registers;
+use crate::proof::plan::fault::Fault;
+use crate::proof::plan::profile::Profile;
+use crate::proof::plan::system_under_test::{
+    Connect, Guarantee, Lasting, Stage, SystemUnderTest, lease,
+};
+use crate::proof::trial::findings::{Finding, Shown};
+use crate::proof::trial::script::{self, Script};
+
+/// How long the clients may take to end once the fault is over.
+const ENDED_WITHIN: Duration = Duration::from_secs(90);
+
+/// Tries `subject` under `fault` once.
+///
+/// # Errors
+/// In words, if the run itself could not be made: a server that does not start, a fault that did not
+/// happen.
+pub(crate) async fn run(
+    subject: &SystemUnderTest,
+    fault: Fault,
+    seed: u64,
+    profile: &Profile,
+    connect: Connect,
+) -> Result<Shown, SetUpError> {
+    let mut stage = (subject.start)(fault).await?;
+    let observer = connect(stage.url.clone()).await?;
+    let promised = observer.guarantees();
+    let record = Record::new();
+    // Where the store is well, its own fence is tried in it.
+    let fence = stage.fence.take().filter(|_| fault.spares_the_store() || fault.is_on_the_way());
+    let has_own_fence = fence.is_some();
+    let registers = Registers::start(record.clone(), fence).await?;
+    let census = stage.census.take().filter(|_| fault == Fault::None);
+    let before = match &census {
+        Some(census) => census.lasting().await?,
+        None => Lasting::default(),
+    };
+    // Different from those of every other run, also in a store that is somebody's.
+    let unique = SystemEnv.random() as u32;
+    let names: Vec<LockName> = (0..profile.names)
+        .map(|number| LockName::new(format!("proof {seed} {unique:08x} {number}")))
+        .collect::<Result<_, _>>()?;
+    let part = Part {
+        process: 0,
+        url: url(&stage, fault)?,
+        registers: registers.address,
+        seed,
+        names: names.clone(),
+        lease: match fault {
+            // A server that is shut down, copied to and started takes seconds.
+            Fault::Restored => promised.longest_lease,
+            _ => lease(&promised),
+        },
+        wait: profile.wait,
+        tasks: profile.tasks,
+        operations: profile.operations,
+        rest: profile.rest,
+        careless: fault != Fault::None,
+        role: Role::Victim,
+    };
+    let mut clients = vec![Client::start(&part, &record).await?];
+    for process in 1..profile.processes {
+        let role = if process == 1 { Role::Heir } else { Role::Other };
+        let (url, lease) = (stage.url.clone(), lease(&promised));
+        let other = Part { process, role, url, lease, ..part.clone() };
+        clients.push(Client::start(&other, &record).await?);
+    }
+
+    let mut script = Script::new(&record, &names[0], part.lease, &promised, profile);
+    let played = script::play(&mut script, fault, &mut stage, &mut clients).await;
+    let Script { pause, fault: around, freed_after, mut findings, happened, .. } = script;
+    played?;
+    let around = around.map(|(began, over)| (names[0].clone(), began, over));
+    if fault == Fault::ClientKilled {
+        drop(clients.remove(0));
+    }
+    for client in &mut clients {
+        client.order(Order::Enough).await?;
+    }
+    for client in clients {
+        match client.ended(ENDED_WITHIN).await? {
+            Some(status) if status.success() => {}
+            Some(status) => return Err(format!("a client ended with {status}").into()),
+            None => {
+                let what = format!("a client had not ended {ENDED_WITHIN:?} after the fault");
+                findings.push(Finding::new(Guarantee::Served, what));
+            }
+        }
+    }
+    for (process, tasks) in record.closed().into_iter().filter(|(_, tasks)| *tasks > 0) {
+        let what = format!("process {process} had {tasks} tasks after it had closed its client");
+        findings.push(Finding::new(Guarantee::NothingLeft, what));
+    }
+    findings.extend(left_behind(&*observer, &names, fault, &promised, profile).await);
+    if let Some(census) = &census {
+        let (after, allowed) = (census.lasting().await?, census.allowed(names.len()));
+        if after.is_more_than(before, allowed) {
+            let what = format!("{before} became {after}; {allowed} may be added");
+            findings.push(Finding::new(Guarantee::NothingLeft, what));
+        }
+    }
+    observer.close().await;
+    let (history, wait) = (record.history(), profile.wait);
+    let shown = Shown {
+        seed,
+        fault,
+        history,
+        promised,
+        wait,
+        pause,
+        around,
+        freed_after,
+        findings,
+        happened,
+        has_own_fence,
+        tolerance: profile.tolerance,
+        crowded: profile.crowded,
+    };
+    shown.has_evidence()?;
+    Ok(shown)
+}
+
+/// The victim's way to the store.
+fn url(stage: &Stage, fault: Fault) -> Result<String, SetUpError> {
+    if !fault.is_on_the_way() {
+        return Ok(stage.url.clone());
+    }
+    let proxied = stage.proxies.as_ref().map(|(url, _)| url.clone());
+    proxied.ok_or_else(|| format!("{fault} needs a proxy, and this store has none").into())
+}
+
+/// Locks of the run that are left when all clients have closed.
+async fn left_behind(
+    store: &dyn Backend,
+    names: &[LockName],
+    fault: Fault,
+    promised: &Guarantees,
+    profile: &Profile,
+) -> Option<Finding> {
+    let since = SystemEnv.now();
+    // A client that could clean up has done so; after one that was killed or cut off the lease must end.
+    let bound = match fault {
+        Fault::None | Fault::ClientPaused => Duration::ZERO,
+        _ => {
+            promised.longest_lease + promised.lease_step + promised.expiry_slack + profile.tolerance
+        }
+    };
+    loop {
+        let asked = SystemEnv.now();
+        let left = match held(store, names).await {
+            Ok(left) if left.is_empty() => return None,
+            Ok(left) => format!("{left:?}"),
+            Err(error) => error.to_string(),
+        };
+        if asked.since(since) > bound {
+            let what = format!("{:?} after the last client had closed: {left}", asked.since(since));
+            return Some(Finding::new(Guarantee::NothingLeft, what));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn held(
+    store: &dyn Backend,
+    names: &[LockName],
+) -> Result<BTreeSet<(LockName, FencingToken)>, lock_core::Error> {
+    let (mut held, mut from) = (BTreeSet::new(), None);
+    loop {
+        let page = store.list(from).await?;
+        let ours = page.locks.into_iter().filter(|lock| names.contains(&lock.name));
+        held.extend(ours.map(|lock| (lock.name, lock.token)));
+        from = page.next;
+        if from.is_none() {
+            return Ok(held);
+        }
+    }
+}

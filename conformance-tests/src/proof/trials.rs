@@ -1,0 +1,111 @@
+//! Every fault of every store that is asked for, one after the other.
+
+use std::time::Instant;
+
+use lock_core::{Env as _, SystemEnv};
+
+use super::{
+    args::Args,
+    plan::{
+        fault::Fault,
+        profile::Profile,
+        system_under_test::{Connect, InQuick, SystemUnderTest},
+    },
+    results::{report::Report, result::FaultResult},
+    trial::run,
+};
+
+pub(super) async fn try_all(args: &Args, connect: Connect) -> Vec<Report> {
+    let seed = args.seed.unwrap_or_else(|| SystemEnv.random() as u64 >> 16);
+    println!("profile {}, seed {seed}", args.profile.name);
+    let mut reports = Vec::new();
+    for subject in &args.stores {
+        let report = try_one(subject, args, seed, connect).await;
+        if report.faults.is_empty() {
+            println!("{}: nothing of it is in this profile", subject.name);
+            continue;
+        }
+        println!("{}", report.table());
+        reports.push(report);
+    }
+    reports
+}
+
+async fn try_one(subject: &SystemUnderTest, args: &Args, seed: u64, connect: Connect) -> Report {
+    let began = Instant::now();
+    let wanted = |(fault, quick): &(Fault, InQuick)| match args.faults.is_empty() {
+        true => args.profile.lasts.is_some() || *quick == InQuick::Yes,
+        false => args.faults.contains(fault),
+    };
+    let faults = subject.faults.iter().copied().filter(wanted);
+    let mut report = Report::new(subject, args.profile.name);
+    report.faults = faults.map(|(fault, _)| FaultResult::new(fault)).collect();
+    let mut next = seed;
+    let mut rounds = 0;
+    loop {
+        for at in 0..report.faults.len() {
+            // Every fault has its turn, and then the time counts.
+            if rounds > 0 && args.profile.lasts.is_some_and(|lasts| began.elapsed() >= lasts) {
+                break;
+            }
+            attempt(subject, &args.profile, connect, &mut next, &mut report, at).await;
+            // What a long run has seen is not lost with it.
+            report.lasted_s = began.elapsed().as_secs();
+            if let Some(file) = args.json.as_ref().filter(|_| args.profile.lasts.is_some()) {
+                let text = serde_json::to_string_pretty(&[&report]).expect("plain data");
+                // It is written again at the end, and then it counts.
+                let _ = std::fs::write(file, text);
+            }
+        }
+        rounds += 1;
+        let more = args.profile.lasts.is_some_and(|lasts| began.elapsed() < lasts);
+        if !more || report.faults.is_empty() {
+            return report;
+        }
+    }
+}
+
+/// Runs a fault once, or until it has shown what it must.
+async fn attempt(
+    subject: &SystemUnderTest,
+    profile: &Profile,
+    connect: Connect,
+    seed: &mut u64,
+    report: &mut Report,
+    at: usize,
+) {
+    for _ in 0..profile.tries {
+        let (began, result) = (Instant::now(), &mut report.faults[at]);
+        let told = (result.runs_failed, result.violations.len());
+        match run::run(subject, result.fault, *seed, profile, connect).await {
+            Ok(shown) => {
+                result.add(subject, &shown);
+                report.promised.get_or_insert_with(|| {
+                    serde_json::to_value(&*shown.promised).expect("plain data")
+                });
+                if let Some(why) = subject.contradicts(&shown.promised) {
+                    result.fail(why);
+                }
+            }
+            Err(error) => result.fail(format!("seed {seed}: {error}")),
+        }
+        let word = match result.waits_for_a_break() && result.failed.is_none() {
+            true => "not yet seen to break",
+            false if result.runs_failed > told.0 => "NOT RUN",
+            false => result.in_short(),
+        };
+        let took = began.elapsed().as_secs_f64();
+        println!("{}, {}, seed {seed}: {word} ({took:.1} s)", subject.name, result.fault);
+        // At once: a long run may be ended before its table is printed.
+        for why in result.failed.iter().filter(|_| result.runs_failed > told.0) {
+            println!("    not run: {why}");
+        }
+        for violation in &result.violations[told.1..] {
+            println!("    VIOLATED, {violation}");
+        }
+        *seed += 1;
+        if result.runs_failed > told.0 || !result.waits_for_a_break() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The tests of the suite itself.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[cfg(feature = "redis")]
+mod broken;
+#[cfg(feature = "proof")]
+mod listing;
+#[cfg(feature = "proof")]
+mod migration_servers;
+mod mutants;
+mod simulation;

@@ -1,0 +1,69 @@
+//! Stores under faults: what comes of it is what the table of the documentation says. Then stores that are broken
+//! on purpose, each of which has to be seen.
+//!
+//! Each fault is tried on one store, and each store under one fault at least: another choice would say as much.
+//! With `LEASEHOLD_SOAK=1` every store meets every fault that is quick.
+#![allow(clippy::unwrap_used)]
+
+mod mutants;
+
+use std::{path::Path, process::ExitCode};
+
+use conformance_tests::{
+    proof::{self, Fault, InQuick, NOT_TRIED, SystemUnderTest},
+    stores,
+};
+
+const PAGES: [&str; 2] = ["../docs/fault-matrix.md", "../README.md"];
+
+fn sample(mut stores: Vec<SystemUnderTest>) -> Vec<SystemUnderTest> {
+    let quick = |store: &SystemUnderTest| {
+        let quick = store.faults.iter().filter(|(_, quick)| *quick == InQuick::Yes);
+        quick.map(|(fault, _)| *fault).collect::<Vec<_>>()
+    };
+    let mut chosen = vec![Vec::new(); stores.len()];
+    for (turn, fault) in Fault::ALL.iter().enumerate() {
+        let those = (0..stores.len()).filter(|at| quick(&stores[*at]).contains(fault));
+        let those: Vec<_> = those.collect();
+        if !those.is_empty() {
+            chosen[those[turn % those.len()]].push(*fault);
+        }
+    }
+    for (store, chosen) in stores.iter_mut().zip(chosen) {
+        let chosen = if chosen.is_empty() {
+            quick(store).into_iter().rev().take(1).collect()
+        } else {
+            chosen
+        };
+        store.faults.retain(|(fault, _)| chosen.contains(fault));
+    }
+    stores
+}
+
+fn main() -> ExitCode {
+    let stores = match std::env::var_os("LEASEHOLD_SOAK") {
+        Some(_) => stores::all(),
+        None => sample(stores::all()),
+    };
+    let broken = mutants::subjects();
+    let all: Vec<_> = stores.iter().chain(&broken).cloned().collect();
+    proof::tried(&all, mutants::connect, |reports| {
+        let of_stores = |report: &&proof::Report| stores.iter().any(|it| it.name == report.store);
+        let (sound, broken): (Vec<_>, Vec<_>) = reports.iter().partition(of_stores);
+        let (sound, broken): (Vec<_>, Vec<_>) =
+            (sound.into_iter().cloned().collect(), broken.into_iter().cloned().collect());
+        let right = sound.iter().all(proof::Report::is_right);
+        let table = proof::matrix(&stores::all(), &sound, NOT_TRIED);
+        println!("\n{table}");
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let pages =
+            PAGES.map(|page| std::fs::read_to_string(manifest.join(page)).unwrap_or_default());
+        let page = pages.iter().find(|page| page.contains("<!-- proof -->")).unwrap();
+        // One store alone has a table of its own.
+        let wrong = if sound.len() > 1 { proof::contradictions(page, &table) } else { Vec::new() };
+        wrong.iter().for_each(|line| println!("the page says otherwise: {line}"));
+        let caught = mutants::are_caught(&broken);
+        println!("\nproof: {}", if right && caught { "ok" } else { "FAILED" });
+        right && caught && wrong.is_empty()
+    })
+}

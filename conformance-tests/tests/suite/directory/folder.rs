@@ -1,0 +1,144 @@
+//! The store: one file of JSON in a folder, replaced as a whole, by one process at a time.
+
+use std::{collections::BTreeMap, fs::File, io, path::PathBuf, time::Duration};
+
+use lock_core::{
+    Busy, Env as _, Error, ErrorKind, FencingToken, Holder, Instant, LockName, LockState, OwnerId,
+    OwnerLabel, Request, SystemEnv,
+};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+/// How long an owner that was abandoned is remembered: no call takes longer.
+const REMEMBERED: Duration = Duration::from_secs(600);
+/// Nobody is woken: how often a waiter looks at most, and at least.
+pub(crate) const POLL: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
+
+#[derive(Clone, Debug)]
+pub(crate) struct Folder(PathBuf);
+
+/// What the file holds.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// At least the last token of every name that is not held.
+    watermark: FencingToken,
+    pub(crate) held: BTreeMap<LockName, Record>,
+    abandoned: BTreeMap<OwnerId, Instant>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) owner: OwnerId,
+    label: OwnerLabel,
+    pub(crate) token: FencingToken,
+    pub(crate) expires: Instant,
+    /// Released, and kept for a last while.
+    pub(crate) kept: bool,
+}
+
+impl Folder {
+    pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// One atomic step: nobody else reads or writes meanwhile. A process that is killed in it has
+    /// changed nothing, and the kernel takes its lock away.
+    pub(crate) async fn step<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&mut State, Instant) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let folder = self.0.clone();
+        let done = tokio::task::spawn_blocking(move || -> io::Result<T> {
+            let guard = File::options().create(true).append(true).open(folder.join("guard"))?;
+            flock(&guard, FlockOperation::LockExclusive)?;
+            let path = folder.join("locks.json");
+            let mut state = match std::fs::read(&path) {
+                Ok(text) => serde_json::from_slice(&text)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => State::default(),
+                Err(error) => return Err(error),
+            };
+            let now = SystemEnv.now();
+            state.forget(now);
+            let answer = work(&mut state, now);
+            let next = folder.join("next.json");
+            std::fs::write(&next, serde_json::to_vec(&state)?)?;
+            std::fs::rename(next, path)?;
+            Ok(answer)
+        });
+        let done = done.await.map_err(io::Error::from).and_then(|done| done);
+        done.map_err(|error| {
+            let error = Error::new(ErrorKind::Unavailable, "the folder failed").with_source(error);
+            error.at("directory", operation)
+        })
+    }
+}
+
+impl State {
+    fn forget(&mut self, now: Instant) {
+        let State { watermark, held, abandoned } = self;
+        held.retain(|_, record| {
+            // Whatever forgets a name's token raises the watermark to it first.
+            *watermark = (*watermark).max(record.token);
+            now < record.expires
+        });
+        abandoned.retain(|_, until| now < *until);
+    }
+
+    /// One attempt: the token of a grant, or what is in the way; `None` when the tokens are used up.
+    pub(crate) fn attempt(
+        &mut self,
+        request: &Request,
+        now: Instant,
+    ) -> Option<Result<FencingToken, Busy>> {
+        if let Some(record) = self.held.get_mut(&request.name) {
+            if record.owner == request.owner && !record.kept {
+                record.expires = record.expires.max(now + request.lease);
+                return Some(Ok(record.token));
+            }
+            let holder = record.holder(now);
+            let retry_after = holder.remaining.clamp(POLL[0], POLL[1]);
+            return Some(Err(Busy::new(Some(holder), record.token, retry_after)));
+        }
+        if self.abandoned.contains_key(&request.owner) {
+            let (holder, token, retry_after) = (None, self.watermark, POLL[1]);
+            return Some(Err(Busy::new(holder, token, retry_after)));
+        }
+        let token = FencingToken::mint(SystemEnv.wall_micros(), self.watermark, request.floor)?;
+        let (owner, label) = (request.owner, request.label.clone());
+        let record = Record { owner, label, token, expires: now + request.lease, kept: false };
+        self.held.insert(request.name.clone(), record);
+        Some(Ok(token))
+    }
+
+    /// What this owner holds, if it does.
+    pub(crate) fn of(&mut self, name: &LockName, owner: OwnerId) -> Option<&mut Record> {
+        self.held.get_mut(name).filter(|record| record.owner == owner)
+    }
+
+    pub(crate) fn free(&mut self, name: &LockName) -> bool {
+        let freed = self.held.remove(name);
+        let token = freed.as_ref().map_or(FencingToken::ZERO, |record| record.token);
+        self.watermark = self.watermark.max(token);
+        freed.is_some()
+    }
+
+    pub(crate) fn abandon(&mut self, name: &LockName, owner: OwnerId, now: Instant) {
+        self.abandoned.insert(owner, now + REMEMBERED);
+        // What was released and is kept stays.
+        if self.of(name, owner).is_some_and(|record| !record.kept) {
+            self.free(name);
+        }
+    }
+}
+
+impl Record {
+    pub(crate) fn holder(&self, now: Instant) -> Holder {
+        let remaining = self.expires.since(now);
+        Holder::new(self.owner, self.label.clone(), remaining)
+    }
+
+    pub(crate) fn state(&self, name: LockName, now: Instant) -> LockState {
+        LockState::new(name, Some(self.holder(now)), self.token).with_kept(self.kept)
+    }
+}

@@ -1,0 +1,34 @@
+//! A store of one's own, a folder on a local disk, and all that it takes to run the suite over it.
+
+mod backend;
+mod folder;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use conformance_tests::{Harness, SetUpError, Store};
+use lock_core::{Backend, Error};
+
+use self::backend::Directory;
+
+pub(crate) struct InAFolder;
+
+#[async_trait]
+impl Harness for InAFolder {
+    fn name(&self) -> &'static str {
+        "directory"
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        let folder = tempfile::tempdir()?;
+        Ok(Store::new(folder.path().display().to_string(), folder))
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        Ok(Arc::new(Directory::new(address)))
+    }
+
+    fn skips(&self) -> &'static [&'static str] {
+        backend::SKIPS
+    }
+}

@@ -1,0 +1,146 @@
+//! The suite through a migration: between two stores in memory, and between pairs of stores by their
+//! URLs.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use conformance_tests::{
+    Harness, SetUpError, Store,
+    stores::pairs::{self, Kind},
+};
+use leasehold::{
+    Backend, Error,
+    memory::Memory,
+    migration::{Migration, Phase},
+};
+
+/// Cases about order: a migration does not promise any in phase `Both`. The last is about waking,
+/// which not all pairs do.
+const UNFAIR: [&str; 8] = [
+    "places_are_served_in_order",
+    "nobody_barges_past_a_place",
+    "a_withdrawn_place_is_passed_over",
+    "a_dead_place_is_passed_over_in_time",
+    "a_request_that_a_release_carries_goes_to_the_end",
+    "leaving_a_place_gives_back_what_it_was_granted",
+    "who_stands_further_back_asks_more_seldom",
+    "a_release_does_not_wake_the_whole_herd",
+];
+
+/// Two stores by their URLs.
+struct Pair {
+    name: &'static str,
+    from: Kind,
+    to: Kind,
+    phase: Phase,
+    /// Whether both wake their waiters.
+    push: bool,
+}
+
+#[async_trait]
+impl Harness for Pair {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        let (from, to) = (self.from.start(None).await?, self.to.start(None).await?);
+        Ok(Store::new(pairs::url(self.phase, &from.0, &to.0), (from.1, to.1)))
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        leasehold::open(address).await
+    }
+
+    fn lease(&self) -> Duration {
+        match (self.from, self.to) {
+            // With the kit's fast timers, etcd's smallest.
+            (Kind::Etcd, _) | (_, Kind::Etcd) => Duration::from_secs(1),
+            // What its clocks may differ by is taken off.
+            (Kind::Redlock, _) | (_, Kind::Redlock) => Duration::from_secs(1),
+            _ => Duration::from_millis(600),
+        }
+    }
+
+    fn skips(&self) -> &'static [&'static str] {
+        match (self.phase, self.push) {
+            (Phase::Both, true) => &UNFAIR[..7],
+            (Phase::Both, false) => &UNFAIR,
+            // Those of the one store, which here are fair.
+            (Phase::Old | Phase::New, _) => &[],
+        }
+    }
+}
+
+/// Pairs of stores in memory, by address.
+static PAIRS: LazyLock<Mutex<HashMap<String, [Memory; 2]>>> = LazyLock::new(Mutex::default);
+
+struct InMemory(&'static str, Phase);
+
+#[async_trait]
+impl Harness for InMemory {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        let mut pairs = PAIRS.lock().unwrap();
+        let address = format!("{} {}", self.0, pairs.len());
+        pairs.insert(address.clone(), [Memory::new(), Memory::new()]);
+        Ok(Store::new(address, ()))
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        let [old, new] = PAIRS.lock().unwrap().get(address).unwrap().clone();
+        Ok(Arc::new(Migration::new(Arc::new(old), Arc::new(new), self.1).await?))
+    }
+
+    fn reaches_processes(&self) -> bool {
+        false
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_millis(300)
+    }
+
+    fn skips(&self) -> &'static [&'static str] {
+        // The first five need processes.
+        const SKIPS: [&str; 12] = [
+            "a_killed_holders_lock_is_free_within_its_lease",
+            "a_paused_holder_learns_of_its_loss_and_is_fenced",
+            "processes_count_without_losing_an_update",
+            "processes_share_the_permits_of_a_semaphore",
+            "a_killed_holders_permit_is_free_within_its_lease",
+            UNFAIR[0],
+            UNFAIR[1],
+            UNFAIR[2],
+            UNFAIR[3],
+            UNFAIR[4],
+            UNFAIR[5],
+            UNFAIR[6],
+        ];
+        if self.1 == Phase::Both { &SKIPS } else { &SKIPS[..5] }
+    }
+}
+
+pub(crate) fn all() -> Vec<Arc<dyn Harness>> {
+    use Kind::{Etcd, Postgres, Redis, Redlock, Sqlite};
+    use Phase::{Both, New, Old};
+    let pair = |name, from, to, phase, push| -> Arc<dyn Harness> {
+        Arc::new(Pair { name, from, to, phase, push })
+    };
+    vec![
+        Arc::new(InMemory("memory-memory/old", Old)),
+        Arc::new(InMemory("memory-memory/both", Both)),
+        Arc::new(InMemory("memory-memory/new", New)),
+        pair("redis-etcd/old", Redis, Etcd, Old, true),
+        pair("redis-etcd/both", Redis, Etcd, Both, true),
+        pair("redis-etcd/new", Redis, Etcd, New, true),
+        pair("redis-redlock/both", Redis, Redlock, Both, true),
+        pair("sqlite-postgres/both", Sqlite, Postgres, Both, false),
+    ]
+}

@@ -1,0 +1,89 @@
+//! `leasehold hold`: acquire, print the token, and hold until stdin ends.
+
+use std::io;
+use std::thread;
+
+use futures_util::FutureExt as _;
+use leasehold::Guards;
+use rustix::fs::{FileType, fstat, major, minor};
+use tokio::sync::oneshot;
+
+use super::lock::{lost, release, tokens, with_lock};
+use crate::args::{Hold, Lock};
+use crate::chosen_store::ChosenStore;
+use crate::exit::{self, Failure, LOST, cause};
+use crate::show::print;
+use crate::supervise::Signals;
+
+pub(super) async fn hold(place: &ChosenStore, args: &Hold) -> Result<u8, Failure> {
+    check_stdin()?;
+    let stdin_ended = stdin_ended()?.shared();
+    let given_up = async {
+        stdin_ended.clone().await;
+        let message = format!("lock {:?} not acquired: stdin ended before", args.lock.name);
+        Failure { code: args.lock.conflict_exit_code, message }
+    };
+    let work = async |guards: Guards, signals: &mut Signals| {
+        let code = tokio::select! {
+            biased;
+            reason = lost(&guards, &args.lock) => {
+                exit::complain(format_args!("lock lost: {reason}"));
+                return LOST;
+            }
+            signal = signals.asked_to_end() => exit::of_signal(signal),
+            code = told_and_ended(&guards, &args.lock, stdin_ended.clone()) => code,
+        };
+        release(guards, &args.lock, code, "").await
+    };
+    with_lock(place, &args.lock, given_up, work).await
+}
+
+/// Prints the tokens, and waits for the end of stdin; the exit code.
+async fn told_and_ended(guards: &Guards, args: &Lock, stdin_ended: impl Future<Output = ()>) -> u8 {
+    let permit = guards.first().filter(|_| args.permits.is_some());
+    let permit = permit.map(|permit| format!(" {}", permit.name())).unwrap_or_default();
+    match print(&format!("{}{permit}\n", tokens(guards))) {
+        Ok(code) => {
+            stdin_ended.await;
+            code
+        }
+        Err(failure) => {
+            exit::complain(&failure);
+            failure.code
+        }
+    }
+}
+
+/// Refuses a stdin that has ended from the beginning. The lock would be released at once, and the script would not
+/// notice.
+fn check_stdin() -> Result<(), Failure> {
+    let stat = fstat(io::stdin()).map_err(|error| {
+        Failure::usage(format_args!("cannot look at stdin: {}", cause(&error.into())))
+    })?;
+    let what = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => "a file",
+        // Of Linux.
+        FileType::CharacterDevice if (major(stat.st_rdev), minor(stat.st_rdev)) == (1, 3) => {
+            "/dev/null"
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(format_args!(
+        "stdin is {what}, and must be a pipe, a socket or a terminal: hold releases the lock when \
+         stdin ends; see 'leasehold hold --help'"
+    )))
+}
+
+/// Reads stdin to its end, on a thread, which ends with the process.
+fn stdin_ended() -> Result<impl Future<Output = ()>, Failure> {
+    let (tell, ended) = oneshot::channel();
+    let read = move || {
+        // A stdin that cannot be read has ended, too.
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        let _ = tell.send(());
+    };
+    thread::Builder::new().spawn(read).map_err(|error| {
+        Failure::unavailable(format_args!("cannot start a thread: {}", cause(&error)))
+    })?;
+    Ok(ended.map(|_| ()))
+}

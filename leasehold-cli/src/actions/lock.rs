@@ -1,0 +1,267 @@
+//! What `run` and `hold` share: acquiring a lock, several, or a permit, and releasing.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use humantime::format_duration;
+use leasehold::{
+    Blocked, Error, ErrorKind, Guard, Guards, LockClient, LockName, Quarantined, StoreSettings, all,
+};
+
+use crate::args::{Lock, Wait};
+use crate::chosen_store::ChosenStore;
+use crate::exit::{self, Failure, cause};
+use crate::show;
+use crate::supervise::Signals;
+use crate::tunables::CLOSE_LIMIT;
+
+/// Acquires, and does `work` under the lock, which releases it; the exit code. `given_up` ends the wait for the lock.
+pub(super) async fn with_lock(
+    place: &ChosenStore,
+    args: &Lock,
+    given_up: impl Future<Output = Failure>,
+    work: impl AsyncFnOnce(Guards, &mut Signals) -> u8,
+) -> Result<u8, Failure> {
+    if place.url().scheme() == "memory" {
+        return Err(Failure::usage(
+            "the store memory: exists in this process only, so a lock there excludes nobody; \
+             name another with --store or LEASEHOLD_STORE",
+        ));
+    }
+    let mut signals = Signals::catch().map_err(|error| {
+        Failure::unavailable(format_args!("cannot catch signals: {}", cause(&error)))
+    })?;
+    let mut client = None;
+    let acquired = tokio::select! {
+        biased;
+        signal = signals.asked_to_end() => Ok(Err(exit::of_signal(signal))),
+        failure = given_up => Err(failure),
+        acquired = acquire(place, args, &mut client) => acquired.map(Ok),
+    };
+    let code = match acquired {
+        Ok(Ok(guards)) => Ok(work(guards, &mut signals).await),
+        Ok(Err(ended_by_signal)) => Ok(ended_by_signal),
+        Err(failure) => Err(failure),
+    };
+    if let Some(client) = client {
+        // Gives up the queue entry, and a grant that it got meanwhile.
+        tokio::select! {
+            () = client.close() => {}
+            () = tokio::time::sleep(CLOSE_LIMIT) => {}
+            // A second signal means that the user does not want to wait for a store that hangs.
+            _ = signals.asked_to_end() => {}
+        }
+    }
+    code
+}
+
+/// The tokens, in the order of the names.
+pub(super) fn tokens(guards: &Guards) -> String {
+    let tokens: Vec<_> = guards.iter().map(|guard| guard.token().to_string()).collect();
+    tokens.join(" ")
+}
+
+/// Waits until one is lost; the reason, and which, where NAME alone does not tell.
+pub(super) async fn lost(guards: &Guards, args: &Lock) -> String {
+    let (which, reason) = guards.lost().await;
+    match guards.get(which) {
+        Some(guard) if *guard.name() != args.name || guards.len() > 1 => {
+            format!("{reason} (lock {:?})", guard.name())
+        }
+        _ => reason.to_string(),
+    }
+}
+
+/// Releases; the exit code, which is `code` unless a lock was lost. `ended` says what had ended before, in the line on
+/// stderr about a loss.
+pub(super) async fn release(guards: Guards, args: &Lock, code: u8, ended: &str) -> u8 {
+    let released = join_all(guards.into_vec().into_iter().map(Guard::release)).await;
+    let errors = || released.iter().filter_map(|result| result.as_ref().err());
+    // A loss is what the caller must know of, whatever became of the others.
+    match errors().find(|error| is_loss(error)).or_else(|| errors().next()) {
+        None => code,
+        Some(error) if is_loss(error) => {
+            let Failure { code: lost, message } = Failure::of(error);
+            exit::complain(format_args!("{message}{ended}"));
+            lost
+        }
+        // The work was covered to its end.
+        Some(error) => {
+            exit::complain(format_args!(
+                "{}; the lock ends with its lease, in {} at most",
+                Failure::of(error),
+                format_duration(args.lease.max(args.at_least))
+            ));
+            code
+        }
+    }
+}
+
+fn is_loss(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Lost | ErrorKind::NotHeld)
+}
+
+/// Connects, and acquires. The caller can close the client also if this future is dropped.
+async fn acquire(
+    place: &ChosenStore,
+    args: &Lock,
+    client: &mut Option<LockClient>,
+) -> Result<Guards, Failure> {
+    if place.is_new() {
+        check_for_new_store(args)?;
+    }
+    let client = client.insert(LockClient::new(place.open().await?));
+    let acquired = match args.permits {
+        Some(permits) => permit(client, args, permits).await.map(Guards::from),
+        None => {
+            let all = all(args.names().map(|name| lock(client, args, name)));
+            match args.wait {
+                Wait::AtMost(wait) => all.wait(wait),
+                Wait::Forever => all,
+            }
+            .acquire()
+            .await
+        }
+    };
+    acquired.map_err(|error| not_acquired(&error, args))
+}
+
+fn lock(client: &LockClient, args: &Lock, name: &LockName) -> leasehold::Lock {
+    let lock = client.lock(name).lease(args.lease);
+    let lock = lock.wait_for_quarantine(quarantine_wait(client, args));
+    if args.at_least.is_zero() { lock } else { lock.at_least(args.at_least) }
+}
+
+async fn permit(client: &LockClient, args: &Lock, permits: u32) -> Result<Guard, Error> {
+    let mut permit = client.semaphore(&args.name, permits).lease(args.lease);
+    if !args.at_least.is_zero() {
+        permit = permit.at_least(args.at_least);
+    }
+    if let Wait::AtMost(wait) = args.wait {
+        permit = permit.wait(wait);
+    }
+    permit.wait_for_quarantine(quarantine_wait(client, args)).acquire().await
+}
+
+/// How long to wait for a quarantine, which it tells.
+fn quarantine_wait(
+    client: &LockClient,
+    args: &Lock,
+) -> impl Fn(&Quarantined) -> Duration + Send + Sync + 'static {
+    let (longest, limit) = (client.guarantees().longest_lease, args.quarantine_wait);
+    move |quarantine| {
+        // Another loss of data begins another quarantine, which is waited for as far as the first might have lasted.
+        let limit = limit.unwrap_or(quarantine.remaining.max(longest));
+        if !limit.is_zero() {
+            exit::complain(format_args!(
+                "{}; waiting for its end, at most {} (--quarantine-wait 0s: not at all)",
+                in_quarantine(quarantine),
+                show::rounded(limit)
+            ));
+        }
+        limit
+    }
+}
+
+/// Refuses an input that a new store would refuse, before its directory is made.
+fn check_for_new_store(args: &Lock) -> Result<(), Failure> {
+    let longest = StoreSettings::DEFAULT_LONGEST_LEASE;
+    let too_long = [("lease", args.lease), ("at-least", args.at_least)]
+        .into_iter()
+        .find(|(_, span)| *span > longest);
+    too_long.map_or(Ok(()), |(option, span)| {
+        Err(Failure::usage(format_args!(
+            "--{option} {} is longer than the longest lease of a new store, {}",
+            format_duration(span),
+            format_duration(longest)
+        )))
+    })
+}
+
+fn not_acquired(error: &Error, args: &Lock) -> Failure {
+    let why = match error.blocked() {
+        Some(Blocked::Busy(busy)) => match &busy.holder {
+            Some(holder) => {
+                let by = if args.permits.is_some() { "all are held, one by" } else { "held by" };
+                format!("{by} {}", show::holder(holder))
+            }
+            None => "the store hands it to another waiter".to_owned(),
+        },
+        Some(Blocked::Quarantined(quarantined)) => format!(
+            "{}; if nobody can hold a lock, `leasehold init --first-use` ends it",
+            in_quarantine(quarantined)
+        ),
+        // While others were waited for: nothing has run.
+        _ if error.is_lost() => {
+            return Failure { code: args.conflict_exit_code, ..Failure::of(error) };
+        }
+        _ => return Failure::of(error),
+    };
+    let in_time = match args.wait {
+        Wait::AtMost(wait) if !wait.is_zero() => format!(" within {}", format_duration(wait)),
+        _ => String::new(),
+    };
+    let what = match args.permits {
+        Some(permits) => format!("none of the {permits} permits of {:?}", args.name),
+        // Of several, the one that could not be had.
+        None => format!("lock {:?} not", error.name().unwrap_or(&args.name)),
+    };
+    let message = format!("{what} acquired{in_time}: {why}");
+    Failure { code: args.conflict_exit_code, message }
+}
+
+fn in_quarantine(quarantine: &Quarantined) -> String {
+    format!(
+        "the store is in quarantine and grants nothing for another {}: {}",
+        show::rounded(quarantine.remaining),
+        quarantine.why
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold::FencingToken;
+
+    use super::*;
+    use crate::args::{Action, Parsed, Run, parse};
+    use crate::exit::{NOT_ACQUIRED, UNAVAILABLE};
+
+    fn refusal(options: &[&str], blocked: Option<Blocked>) -> Failure {
+        let args = ["leasehold", "run"].iter().chain(options).chain(&["job", "--", "true"]);
+        let Ok(Parsed::Cli(cli)) = parse(args) else { panic!("{options:?}") };
+        let Action::Run(Run { lock, .. }) = cli.action else { panic!("{options:?}") };
+        let error = Error::new(ErrorKind::Timeout, "not acquired in time");
+        let error = match blocked {
+            Some(blocked) => error.blocked_by(blocked),
+            None => error,
+        };
+        not_acquired(&error, &lock)
+    }
+
+    #[test]
+    fn a_quarantine_is_told_with_its_reason_and_its_end() {
+        let quarantined = Quarantined::new(Duration::from_secs(12), "the data was lost");
+        let failure = refusal(&["--wait", "3s"], Some(Blocked::Quarantined(quarantined)));
+        assert_eq!(failure.code, NOT_ACQUIRED);
+        for word in
+            ["\"job\"", "within 3s", "quarantine", "12s", "the data was lost", "init --first-use"]
+        {
+            assert!(failure.message.contains(word), "{word} in {failure}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_does_not_tell_the_holder_is_still_busy() {
+        let busy = leasehold::Busy::new(None, FencingToken::ZERO, Duration::from_secs(1));
+        let failure = refusal(&["--conflict-exit-code", "9"], Some(Blocked::Busy(busy)));
+        assert_eq!(failure.code, 9);
+        assert!(failure.message.contains("another waiter"), "{failure}");
+    }
+
+    #[test]
+    fn a_store_that_did_not_answer_is_unreachable_and_not_busy() {
+        assert_eq!(refusal(&["--wait", "3s"], None).code, UNAVAILABLE);
+    }
+}

@@ -1,0 +1,138 @@
+//! The store that the arguments name, and how to open it.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use leasehold::{Backend, StoreUrl};
+
+use crate::exit::{Failure, cause};
+use crate::store::{Surroundings, make_directory};
+use crate::tunables::{CLOSE_LIMIT, LONGEST_STORE_FILE};
+
+/// The store of `--store`, of `LEASEHOLD_STORE`, or the default one.
+#[derive(Debug)]
+pub(crate) struct ChosenStore {
+    url: StoreUrl,
+    /// The default store's file, whose directory is made when it is opened.
+    file: Option<PathBuf>,
+}
+
+impl ChosenStore {
+    /// Finds the store, by its URL or by a file with its URL, and touches nothing else.
+    pub(crate) fn of(named: Option<&str>, file: Option<&Path>) -> Result<Self, Failure> {
+        let read = file.map(url_in).transpose()?;
+        let (url, file) = match named.or(read.as_deref()) {
+            // Not taken for unset: an empty variable in a script would make its jobs lock each in
+            // its own user's file instead of the store that they share.
+            Some("") => {
+                return Err(Failure::usage(
+                    "the store URL in --store or LEASEHOLD_STORE is empty; \
+                     leave it out for the default store",
+                ));
+            }
+            Some(url) => (StoreUrl::new(url), None),
+            None => {
+                let file = Surroundings::here().default_store()?;
+                (StoreUrl::new(format!("sqlite:{}", encoded(&file))), Some(file))
+            }
+        };
+        Ok(Self { url: url.map_err(|error| Failure::of(&error))?, file })
+    }
+
+    pub(crate) fn url(&self) -> &StoreUrl {
+        &self.url
+    }
+
+    /// Whether this is the default store and nobody has used it yet, so that its settings are known
+    /// to be the default ones.
+    pub(crate) fn is_new(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| !file.exists())
+    }
+
+    /// Connects.
+    pub(crate) async fn open(&self) -> Result<Arc<dyn Backend>, Failure> {
+        if let Some(file) = &self.file {
+            make_directory(file)?;
+        }
+        provide_cryptography();
+        leasehold::open(&self.url).await.map_err(|error| Failure::of(&error))
+    }
+}
+
+/// The URL in a file, whose text is never shown.
+fn url_in(file: &Path) -> Result<String, Failure> {
+    let fails = |why: &str| {
+        Failure::usage(format_args!("cannot read the URL of a store from {file:?}: {why}"))
+    };
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|open| open.take(LONGEST_STORE_FILE + 1).read_to_end(&mut bytes))
+        .map_err(|error| fails(&cause(&error)))?;
+    if bytes.len() as u64 > LONGEST_STORE_FILE {
+        return Err(fails(&format!("it must have at most {LONGEST_STORE_FILE} bytes")));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| fails("it must be UTF-8"))?;
+    match text.trim() {
+        "" => Err(fails("it is empty")),
+        url if url.contains(char::is_control) => Err(fails("it must have one line")),
+        url => Ok(url.to_owned()),
+    }
+}
+
+/// A command may say what holds for its process. The library does not, and `sslmode=verify-ca` needs it.
+fn provide_cryptography() {
+    #[cfg(all(any(feature = "mysql", feature = "postgres"), feature = "tls-ring"))]
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    #[cfg(all(
+        any(feature = "mysql", feature = "postgres"),
+        feature = "tls-aws-lc",
+        not(feature = "tls-ring")
+    ))]
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+}
+
+/// Ends a connection.
+pub(crate) async fn close(store: &dyn Backend) {
+    let _ = tokio::time::timeout(CLOSE_LIMIT, store.close()).await;
+}
+
+/// A path as a part of a URL: all but the plainest characters percent-encoded.
+fn encoded(path: &Path) -> String {
+    let mut text = String::new();
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte) {
+            text.push(byte.into());
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::USAGE;
+
+    #[test]
+    fn a_path_is_safe_in_a_url() {
+        assert_eq!(encoded(Path::new("/home/ä b/l?%.db")), "/home/%C3%A4%20b/l%3F%25.db");
+    }
+
+    #[test]
+    fn an_empty_url_is_not_the_default_store() {
+        let failure = ChosenStore::of(Some(""), None).unwrap_err();
+        assert_eq!(failure.code, USAGE);
+        assert!(failure.message.contains("empty"), "{failure}");
+    }
+
+    #[test]
+    fn an_unknown_scheme_is_named_and_a_password_is_not() {
+        let failure = ChosenStore::of(Some("gopher://u:hunter2@h"), None).unwrap_err();
+        assert_eq!(failure.code, USAGE);
+        assert!(failure.message.contains("gopher") && failure.message.contains("must be one of"));
+        assert!(!failure.message.contains("hunter2"), "{failure}");
+    }
+}

@@ -1,0 +1,36 @@
+//! The library's warnings, on stderr.
+
+use std::io;
+
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::args::LogFormat;
+use crate::exit;
+
+/// Our crates. Their dependencies do not know what must not be shown, such as the text of a statement.
+const OURS: [&str; 7] = [
+    "backend_etcd",
+    "backend_migration",
+    "backend_redis",
+    "backend_redlock",
+    "backend_sql",
+    "leasehold",
+    "lock_core",
+];
+
+/// Writes warnings from now on. Only the first call of a process counts.
+pub(crate) fn start(format: LogFormat) {
+    let targets = OURS.map(|target| (target, LevelFilter::WARN));
+    let ours = Targets::new().with_targets(targets);
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false);
+    let lines = match format {
+        LogFormat::Text => lines.with_filter(ours).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_filter(ours).boxed(),
+    };
+    if tracing_subscriber::registry().with(lines).try_init().is_ok() {
+        exit::complain_as_events(format == LogFormat::Json);
+    }
+}

@@ -1,0 +1,236 @@
+//! The job reaper: a process between leasehold and COMMAND. It starts COMMAND, and ends the whole job (SIGTERM, the
+//! grace time, SIGKILL) on request or when leasehold is gone.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
+    set_child_subreaper, wait,
+};
+use tokio::time::{Instant, sleep_until};
+
+use super::shell::Shell;
+use super::signals::{self, Reach};
+use super::wire::{Order, Report, Wire, greeted};
+use super::{OURSELVES, launch, named, tree};
+use crate::exit;
+use crate::tunables::KILL_LIMIT;
+
+/// The hidden first argument; then COMMAND and its arguments.
+pub(super) const ARG: &str = "__job-reaper";
+
+pub(super) fn main(command: impl Iterator<Item = OsString>) -> ExitCode {
+    // Without this name `ps` would show "exe". It is not "leasehold", so that `killall -9
+    // leasehold` does not take away the one process that ends the job.
+    let _ = rustix::thread::set_name(c"job-reaper");
+    match start(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            exit::complain(format_args!("job reaper: {}", exit::cause(&error)));
+            exit::CANNOT_EXECUTE.into()
+        }
+    }
+}
+
+fn start(command: impl Iterator<Item = OsString>) -> io::Result<()> {
+    // Our standard input is the socket; this copy, unlike the original, is not inherited.
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    // leasehold may be gone before it has said a word; then there is nothing to do or to tell.
+    let Ok((group, stdin)) = greeted(&socket) else { return Ok(()) };
+    set_child_subreaper(Some(getpid()))?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let wire = Wire::new(socket)?;
+        // Before COMMAND starts, so that its end cannot be missed.
+        let deaths = signals::deaths()?;
+        match launch(command, group, stdin) {
+            Ok(pid) => {
+                wire.send(Report::Started(pid.as_raw_nonzero().get().unsigned_abs())).await;
+                let shared = group.and_then(pid_of);
+                let shell = shared.and_then(Shell::of);
+                let state = JobReaper { wire, deaths, command: pid, shared, shell, reaped: false };
+                state.watch().await;
+            }
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(Errno::AGAIN.raw_os_error());
+                wire.send(Report::Failed(errno)).await;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Starts the process that becomes COMMAND. On the main thread, which lives as long as we do: a
+/// parent-death signal comes when the *thread* ends that started the child.
+fn launch(
+    command: impl Iterator<Item = OsString>,
+    group: Option<u32>,
+    stdin: OwnedFd,
+) -> io::Result<Pid> {
+    let child = Command::new(OURSELVES)
+        .arg0("leasehold")
+        .arg(launch::ARG)
+        .arg(getpid().as_raw_nonzero().to_string())
+        .args(command)
+        .stdin(stdin)
+        .process_group(group.map_or(0, |group| group as i32))
+        .spawn()?;
+    pid_of(child.id()).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+struct JobReaper {
+    wire: Wire,
+    deaths: signals::Deaths,
+    command: Pid,
+    /// The group that COMMAND shares with leasehold and perhaps others; else it leads its own.
+    shared: Option<Pid>,
+    /// The process that would continue that group after a Ctrl-Z.
+    shell: Option<Shell>,
+    /// COMMAND's id may be somebody else's from here on.
+    reaped: bool,
+}
+
+impl JobReaper {
+    async fn watch(mut self) {
+        loop {
+            tokio::select! {
+                order = self.wire.receive() => match order {
+                    Some(Order::Forward(signal)) => self.forward(signal),
+                    Some(Order::End(grace)) => {
+                        let left = self.end(grace).await;
+                        self.wire.send(Report::Gone(left)).await;
+                        return;
+                    }
+                    Some(Order::Done) => return,
+                    None => {
+                        self.kill().await;
+                        return;
+                    }
+                },
+                () = Shell::watch(&mut self.shell) => {}
+                _ = self.deaths.next() => {
+                    if let (_, Some(status)) = self.reap() {
+                        self.wire.send(status).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// SIGTERM, the grace time, SIGKILL. Cut short when leasehold dies meanwhile.
+    async fn end(&mut self, grace: Duration) -> u64 {
+        self.signal_all(Signal::TERM);
+        // A stopped process acts on SIGTERM only when continued.
+        self.signal_all(Signal::CONT);
+        // A grace that the clock cannot count has no end.
+        let deadline = Instant::now().checked_add(grace);
+        loop {
+            if let (true, _) = self.reap() {
+                return 0;
+            }
+            tokio::select! {
+                _ = self.deaths.next() => {}
+                () = until(deadline) => break,
+                order = self.wire.receive() => match order {
+                    Some(Order::Forward(signal)) => self.forward(signal),
+                    Some(_) => {}
+                    None => break,
+                },
+            }
+        }
+        self.kill().await
+    }
+
+    /// SIGKILL to all, until nothing is left. A process that was born while we looked has a parent
+    /// that we killed, and each such death wakes us to look again.
+    async fn kill(&mut self) -> u64 {
+        let deadline = Instant::now().checked_add(KILL_LIMIT);
+        loop {
+            self.signal_all(Signal::KILL);
+            if let (true, _) = self.reap() {
+                return 0;
+            }
+            tokio::select! {
+                // If the machine stood still, both are ready, and some may not have been signalled yet.
+                biased;
+                _ = self.deaths.next() => {}
+                () = until(deadline) => return tree::below(getpid()).len() as u64,
+            }
+        }
+    }
+
+    /// Collects the dead, ours and those left to us. Whether there are no children any more, and
+    /// COMMAND's end if it was among them.
+    fn reap(&mut self) -> (bool, Option<Report>) {
+        let mut ended = None;
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.command && !self.reaped => {
+                    self.reaped = true;
+                    ended = Some(report_of(status));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return (false, ended),
+                Err(Errno::INTR) => {}
+                Err(_) => return (true, ended),
+            }
+        }
+    }
+
+    /// Passes a signal on, as far as a terminal would.
+    fn forward(&self, number: i32) {
+        let Some(signal) = named(number) else { return };
+        match (signals::reach(number), self.shared) {
+            _ if self.reaped => {}
+            (Reach::Command, _) => drop(kill_process(self.command, signal)),
+            (Reach::Job, None) => drop(kill_process_group(self.command, signal)),
+            (Reach::Job, Some(group)) => {
+                for process in tree::below(getpid()).iter().filter(|each| each.group == Some(group))
+                {
+                    process.signal(signal);
+                }
+            }
+        }
+    }
+
+    /// Signals every process of the job, wherever in the system it has gone.
+    ///
+    /// First COMMAND's own group in one call, which no fork can slip through; then the rest of the
+    /// tree, each once.
+    fn signal_all(&self, signal: Signal) {
+        let group = (self.shared.is_none() && !self.reaped).then_some(self.command);
+        if let Some(group) = group {
+            let _ = kill_process_group(group, signal);
+        }
+        for process in tree::below(getpid()) {
+            if group.is_none() || process.group != group {
+                process.signal(signal);
+            }
+        }
+    }
+}
+
+fn report_of(status: WaitStatus) -> Report {
+    match status.terminating_signal() {
+        Some(signal) => Report::Signalled(signal),
+        None => Report::Exited(status.exit_status().unwrap_or(0) as u8),
+    }
+}
+
+fn pid_of(raw: u32) -> Option<Pid> {
+    i32::try_from(raw).ok().and_then(Pid::from_raw)
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

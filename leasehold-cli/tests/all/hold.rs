@@ -1,0 +1,136 @@
+//! `leasehold hold` on a real store.
+
+use std::fs;
+use std::process::Stdio;
+
+use crate::support::locks::{Store, failure};
+use crate::support::{Running, command, docs, new_session, until};
+use rustix::process::Signal;
+
+/// Starts `leasehold hold OPTIONS job`.
+fn hold(store: &Store, options: &[&str]) -> Running {
+    Running::start(store.leasehold().arg("hold").args(options).arg("job"))
+}
+
+fn token(running: &Running) -> u64 {
+    running.line().parse().unwrap()
+}
+
+fn is_free(store: &Store) -> bool {
+    store.json(&["inspect", "job"])["holder"].is_null()
+}
+
+#[test]
+fn it_holds_until_stdin_ends() {
+    let store = Store::new();
+    let mut first = hold(&store, &[]);
+    let held = token(&first);
+    assert_eq!(store.json(&["inspect", "job"])["token"], held);
+    // What it reads means nothing.
+    first.say("still there");
+    let (code, line) = failure(&store.act(&["run", "job", "--", "echo", "ran"]));
+    assert_eq!(code, 75);
+    assert!(line.contains("held by"), "{line}");
+    assert_eq!(first.code(), 0);
+    assert!(first.stderr().is_empty());
+    assert!(is_free(&store), "released");
+    let mut next = hold(&store, &[]);
+    assert!(token(&next) > held);
+    assert_eq!(next.code(), 0);
+}
+
+#[test]
+fn a_minimum_hold_outlives_it() {
+    let store = Store::new();
+    let mut first = hold(&store, &["--at-least", "20s"]);
+    token(&first);
+    assert_eq!(first.code(), 0);
+    assert_eq!(store.json(&["inspect", "job"])["kept"], true);
+}
+
+#[test]
+fn a_signal_releases() {
+    let store = Store::new();
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        let mut running = hold(&store, &[]);
+        token(&running);
+        running.signal(signal);
+        // Not by the end of stdin, which is still open.
+        assert!(running.until_all_gone().is_empty());
+        assert_eq!(running.code(), code);
+        assert!(is_free(&store), "released");
+    }
+}
+
+#[test]
+fn a_loss_ends_it() {
+    let store = Store::new();
+    let mut running = hold(&store, &["--lease", "2s"]);
+    token(&running);
+    store.ok(&["release", "--force", "job"]);
+    assert!(running.until_all_gone().is_empty());
+    assert_eq!(running.code(), 79);
+    let lines = running.stderr();
+    let ours: Vec<_> = lines.iter().filter(|line| line.starts_with("leasehold:")).collect();
+    assert_eq!(ours, ["leasehold: lock lost: the store no longer has the grant"]);
+}
+
+#[test]
+fn it_gives_up_when_stdin_ends_before_the_lock_is_free() {
+    let store = Store::new();
+    let mut holder = hold(&store, &[]);
+    token(&holder);
+    let mut waiter = hold(&store, &["--wait", "forever", "--conflict-exit-code", "7"]);
+    assert_eq!(waiter.code(), 7);
+    let lines = waiter.stderr();
+    assert!(lines[0].contains("not acquired: stdin ended"), "{lines:?}");
+    assert!(waiter.until_all_gone().is_empty());
+    assert_eq!(holder.code(), 0);
+    assert!(is_free(&store));
+}
+
+/// It would release at once, and the script would take the lock for held.
+#[test]
+fn a_stdin_that_has_ended_from_the_beginning_is_refused() {
+    let store = Store::new();
+    let file = store.beside("input");
+    fs::write(&file, "").unwrap();
+    for (stdin, word) in
+        [(Stdio::null(), "/dev/null"), (fs::File::open(&file).unwrap().into(), "a file")]
+    {
+        let output = store.leasehold().args(["hold", "job"]).stdin(stdin).output().unwrap();
+        let (code, line) = failure(&output);
+        assert_eq!(code, 64);
+        assert!(line.contains(word) && line.contains("a pipe"), "{line}");
+    }
+    store.has_only_beside(&["input"]);
+}
+
+/// The script of docs/cli.md, to the letter; and one that is killed.
+#[test]
+fn a_script_holds_it_by_a_coprocess() {
+    let store = Store::new();
+    let script = docs::block("bash");
+    docs::program(&store.beside("leasehold"), &format!("exec {} \"$@\"", command()));
+    docs::program(&store.beside("work"), "echo \"$2\"; read -r _");
+    let start = || {
+        let mut command = new_session();
+        let path = format!("{}:{}", store.directory().display(), std::env::var("PATH").unwrap());
+        command.env("LEASEHOLD_STORE", store.url()).env("PATH", path);
+        Running::start(command.args(["bash", "-c", &script]).current_dir(store.directory()))
+    };
+    let free = || store.json(&["inspect", "nightly"])["holder"].is_null().then_some(());
+    let mut running = start();
+    token(&running);
+    assert_eq!(free(), None);
+    let mut second = start();
+    assert_eq!(second.code(), 75);
+    running.say("");
+    assert_eq!(running.code(), 0);
+    assert_eq!(free(), Some(()));
+    let killed = start();
+    token(&killed);
+    assert_eq!(free(), None);
+    killed.signal(Signal::KILL);
+    until("the lock to be free", free);
+}

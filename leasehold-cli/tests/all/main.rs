@@ -1,0 +1,22 @@
+//! The command on real stores and real processes.
+#![allow(clippy::unwrap_used)]
+
+mod bad_input;
+mod counter;
+#[cfg(feature = "redis")]
+mod cron;
+mod ending;
+#[cfg(feature = "redis")]
+mod failover;
+mod hold;
+mod loss;
+#[cfg(all(feature = "migrate", feature = "sqlite"))]
+mod migrate;
+mod naming_a_store;
+mod operate;
+mod passing_through;
+mod run;
+mod several;
+mod shell;
+mod signals;
+mod support;

@@ -1,0 +1,175 @@
+//! A fleet of jobs on its way from one file to another.
+
+use crate::support::Running;
+use crate::support::locks::{Store, failure};
+
+fn encoded(url: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric();
+    url.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+/// Two stores, and calls to both.
+struct Way {
+    from: Store,
+    to: Store,
+}
+
+impl Way {
+    fn new() -> Self {
+        Self { from: Store::new(), to: Store::new() }
+    }
+
+    fn url(&self, phase: &str) -> String {
+        format!("migrate:{phase}?from={}&to={}", encoded(&self.from.url()), encoded(&self.to.url()))
+    }
+
+    /// A job under the lock of its own name, in a phase, until it is told to end.
+    fn job(&self, phase: &str, name: &str) -> Running {
+        let mut command = self.from.leasehold();
+        command.args(["run", "--store", &self.url(phase), name, "--", "sh", "-c"]);
+        command.arg("echo running; read -r _ || :");
+        let job = Running::start(&mut command);
+        assert_eq!(job.line(), "running");
+        job
+    }
+
+    fn args<'a>(&'a self, way: &'a str, urls: &'a [String; 2]) -> [&'a str; 6] {
+        ["migrate", way, "--from", &urls[0], "--to", &urls[1]]
+    }
+
+    fn says(&self, way: &str) -> String {
+        self.from.ok(&self.args(way, &[self.from.url(), self.to.url()]))
+    }
+
+    fn refuses(&self, way: &str) -> String {
+        let output = self.from.act(&self.args(way, &[self.from.url(), self.to.url()]));
+        let (code, line) = failure(&output);
+        assert_eq!(code, 75, "{line}");
+        line
+    }
+}
+
+#[test]
+fn a_fleet_moves_forward_and_is_told_each_step() {
+    let way = Way::new();
+    assert!(way.says("status").contains("no process is seen"));
+    assert!(
+        way.says("next")
+            .contains("if all have the URL FROM, restart each process with migrate:old?")
+    );
+    assert!(way.says("back").contains("if all have FROM, it is done"));
+    let mut one = way.job("old", "one");
+    let mut two = way.job("old", "two");
+    assert!(way.says("next").contains("migrate:both?"));
+    assert_eq!(two.code(), 0);
+    let mut two = way.job("both", "two");
+    let told = way.refuses("next");
+    assert!(told.contains("still in phase old") && told.contains(':'), "{told}");
+    let status = way.says("status");
+    assert_eq!(status.lines().filter(|line| line.starts_with("old ")).count(), 1, "{status}");
+    assert_eq!(status.lines().filter(|line| line.starts_with("both ")).count(), 1, "{status}");
+    let [from, to] = [way.from.url(), way.to.url()];
+    let status = way.from.json(&["migrate", "status", "--from", &from, "--to", &to]);
+    assert_eq!(status["members"][1]["phase"], "both");
+    assert!(status["members"][0]["remaining_ms"].as_u64().unwrap() > 0, "{status}");
+    // Two phases at once are refused, and the job does not run.
+    let output = way.from.act(&["run", "--store", &way.url("new"), "x", "--", "echo", "ran"]);
+    let (code, line) = failure(&output);
+    assert_eq!(code, 69);
+    assert!(line.contains("phase new") && line.contains("two phases away"), "{line}");
+
+    assert_eq!(one.code(), 0);
+    assert!(way.says("next").contains("migrate:new?"));
+    assert!(way.says("back").contains("migrate:old?"));
+    let mut one = way.job("new", "one");
+    assert!(way.refuses("next").contains("still in phase both"));
+    assert_eq!(two.code(), 0);
+    assert!(way.says("next").contains("the URL TO"));
+    assert!(way.says("back").contains("migrate:both?"));
+    assert_eq!(one.code(), 0);
+}
+
+#[test]
+fn a_job_in_phase_both_shuts_out_jobs_in_every_phase() {
+    let way = Way::new();
+    let mut holder = way.job("both", "job");
+    let plain = format!("migrate:both?from={}&to={}", way.from.url(), way.to.url());
+    for store in [way.url("old"), plain, way.url("new"), way.from.url(), way.to.url()] {
+        let output = way.from.act(&["run", "--store", &store, "job", "--", "echo", "ran"]);
+        assert_eq!(failure(&output).0, 75, "{store}");
+    }
+    assert_eq!(holder.code(), 0);
+    assert_eq!(
+        way.from.ok(&["run", "--store", &way.url("old"), "job", "--", "echo", "ran"]),
+        "ran\n"
+    );
+}
+
+#[test]
+fn both_stores_are_to_be_named_and_no_password_is_repeated() {
+    let way = Way::new();
+    assert_eq!(failure(&way.from.act(&["migrate", "status"])).0, 64);
+    assert_eq!(failure(&way.from.act(&["migrate", "jump", "--from", "a:", "--to", "b:"])).0, 64);
+    let (from, to) = (way.from.url(), "nowhere://u:hunter2@h");
+    let output = way.from.act(&["migrate", "status", "--from", &from, "--to", to]);
+    let (code, line) = failure(&output);
+    assert_eq!(code, 64);
+    assert!(!line.contains("hunter2"), "{line}");
+    // One store cannot be both.
+    let output = way.from.act(&[
+        "run",
+        "--store",
+        &way.url("both").replace(&encoded(&way.to.url()), &encoded(&way.from.url())),
+        "x",
+        "--",
+        "true",
+    ]);
+    let (code, line) = failure(&output);
+    assert_eq!(code, 69);
+    assert!(line.contains("two are needed"), "{line}");
+}
+
+/// Stores that cannot be reached, in every family: none of their passwords is shown, in no spelling.
+#[test]
+#[cfg(all(
+    feature = "etcd",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "redlock"
+))]
+fn no_password_of_either_store_is_shown() {
+    let way = Way::new();
+    let password = encoded("p@ss:w/rd%");
+    let stores = [
+        format!("redis://u:{password}@127.0.0.1:1"),
+        format!("redlock://:{password}@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"),
+        format!("etcd://u:{password}@127.0.0.1:1"),
+        format!("postgres://u:{password}@127.0.0.1:1/d"),
+        format!("mysql://u:{password}@127.0.0.1:1/d"),
+    ];
+    std::thread::scope(|scope| {
+        for store in &stores {
+            let (way, from) = (&way, way.from.url());
+            scope.spawn(move || {
+                let url = format!("migrate:both?from={}&to={}", encoded(&from), encoded(store));
+                for (args, side) in [
+                    (&["migrate", "status", "--from", &from, "--to", store][..], "TO: "),
+                    (&["migrate", "next", "--json", "--from", store, "--to", &from], "FROM: "),
+                    (&["run", "--store", &url, "x", "--", "echo", "ran"], "store \"to\""),
+                    (&["list", "--store", &url], "store \"to\""),
+                ] {
+                    let output = way.from.act(args);
+                    let (code, line) = failure(&output);
+                    assert_eq!(code, 69, "{args:?}: {line}");
+                    assert!(line.contains(side), "which of the two: {line}");
+                    for part in ["ss:w", "ss%3A", "%25", "w/rd"] {
+                        assert!(!line.contains(part), "{line}");
+                    }
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,127 @@
+//! `--store-file`, and what is written on stderr in which format.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::Running;
+use crate::support::locks::{Store, failure};
+
+/// `leasehold` with a store in a file, and another in its environment.
+fn with_file(store: &Store, text: &[u8]) -> Command {
+    let file = store.beside("url");
+    fs::write(&file, text).unwrap();
+    let mut command = store.leasehold();
+    command.env("LEASEHOLD_STORE", "sqlite:/nowhere/locks.db").arg("--store-file").arg(file);
+    command
+}
+
+#[test]
+fn a_file_names_the_store_and_goes_before_the_environment() {
+    let store = Store::new();
+    for end in ["", "\n", "\r\n"] {
+        let mut command = with_file(&store, format!("{}{end}", store.url()).as_bytes());
+        command.args(["run", "--pass-store", "job", "--", "sh", "-c", "echo $LEASEHOLD_STORE"]);
+        let output = command.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), store.url(), "{output:?}");
+    }
+    // After the action, too.
+    let file = store.beside("url");
+    let args = ["list", "--store-file", file.to_str().unwrap()];
+    assert!(store.act(&args).status.success());
+}
+
+#[test]
+fn a_file_that_names_no_store_is_refused_by_its_name_and_not_by_what_is_in_it() {
+    let store = Store::new();
+    let long = [b"redis://:hunter2@h".as_slice(), &[b' '; 65_536]].concat();
+    for (text, code, word) in [
+        (&b""[..], 64, "empty"),
+        (b" \n", 64, "empty"),
+        (b"redis://:hunter2@h\nredis://:hunter2@i\n", 64, "one line"),
+        (b"redis://:hunter2@\xff", 64, "UTF-8"),
+        (&long, 64, "65536 bytes"),
+        (b"gopher://:hunter2@h", 64, "gopher"),
+    ] {
+        for action in [&["list"][..], &["run", "job", "--", "echo", "ran"]] {
+            let (given, line) = failure(&with_file(&store, text).args(action).output().unwrap());
+            assert_eq!(given, code);
+            assert!(line.contains(word) && !line.contains("hunter2"), "{line}");
+            assert!(word == "gopher" || line.contains("/url\""), "{line}");
+        }
+    }
+    let (code, line) = failure(&store.act(&["--store-file", "/nowhere/url", "list"]));
+    assert_eq!(code, 64);
+    assert!(line.contains("\"/nowhere/url\": No such file"), "{line}");
+    // A file without an end.
+    symlink("/dev/zero", store.beside("endless")).unwrap();
+    let endless = store.beside("endless");
+    let (code, line) = failure(&store.act(&["--store-file", endless.to_str().unwrap(), "list"]));
+    assert_eq!(code, 64);
+    assert!(line.contains("65536 bytes"), "{line}");
+}
+
+#[cfg(feature = "migrate")]
+#[test]
+fn a_migration_reads_its_stores_from_files() {
+    let store = Store::new();
+    for name in ["old", "new"] {
+        let url = format!("sqlite:{}\n", store.beside(&format!("{name}.db")).display());
+        fs::write(store.beside(name), url).unwrap();
+    }
+    let path = |name| store.beside(name).to_str().unwrap().to_owned();
+    let (old, new) = (path("old"), path("new"));
+    let args = ["migrate", "status", "--from-file", &old, "--to-file", &new];
+    assert!(store.ok(&args).contains("migrate:old"));
+}
+
+/// A lost lock is told by a warning of the library and by the line of the command.
+fn lost(format: &str) -> Vec<String> {
+    let store = Store::new();
+    let mut command = store.leasehold();
+    command.args(["--log-format", format, "run", "--lease", "2s", "job", "--"]);
+    let mut holder = Running::start(command.args(["sh", "-c", "echo up; exec sleep 1000"]));
+    assert_eq!(holder.line(), "up");
+    store.ok(&["release", "--force", "job"]);
+    assert!(holder.until_all_gone().is_empty());
+    assert_eq!(holder.code(), 79);
+    holder.stderr()
+}
+
+#[test]
+fn warnings_are_lines_that_do_not_look_like_failures() {
+    let lines = lost("text");
+    let (ours, warnings): (Vec<_>, Vec<_>) =
+        lines.iter().partition(|line| line.starts_with("leasehold:"));
+    assert_eq!(ours.len(), 1, "{lines:?}");
+    assert!(warnings.iter().any(|line| line.contains("WARN") && line.contains("lock lost")));
+    assert!(warnings.iter().all(|line| line.starts_with("20")), "{lines:?}");
+}
+
+#[test]
+fn each_line_is_an_object_where_json_is_asked_for() {
+    let lines = lost("json");
+    let object = |line: &String| {
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {lines:?}"))
+    };
+    let lines: Vec<Value> = lines.iter().map(object).collect();
+    let has = |level: &str, text: &str| {
+        lines.iter().any(|line| {
+            line["level"] == level && line["message"].as_str().is_some_and(|it| it.contains(text))
+        })
+    };
+    assert!(has("WARN", "lock lost"), "{lines:?}");
+    assert!(has("ERROR", "COMMAND was ended"), "{lines:?}");
+    assert!(lines.iter().all(|line| line["timestamp"].is_string()), "{lines:?}");
+    // A lock that is not acquired.
+    let store = Store::new();
+    let mut holder = store.run(&[], "echo up; read -r _ || :");
+    assert_eq!(holder.line(), "up");
+    let output = store.act(&["run", "--log-format", "json", "job", "--", "true"]);
+    let line: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert!(line["message"].as_str().unwrap().contains("not acquired"), "{line}");
+    assert_eq!(output.status.code(), Some(75));
+    assert_eq!(holder.code(), 0);
+}

@@ -1,0 +1,17 @@
+//! The facade: its API, configuration, features, the examples, and the names in the docs.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
+
+mod api;
+#[cfg(feature = "memory")]
+mod config;
+mod docs;
+mod features;
+#[cfg(feature = "sqlite")]
+mod leader;
+#[cfg(feature = "sqlite")]
+mod nightly;
+#[cfg(feature = "memory")]
+mod operators;
+#[cfg(feature = "testing")]
+mod testing;

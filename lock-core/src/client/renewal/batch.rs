@@ -1,0 +1,76 @@
+//! One batch of renewals: which locks are in it, and what its answers mean.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use super::schedule::due;
+use crate::{
+    Grant, Instant, Renewal,
+    client::{
+        calls::{expire, lose},
+        state::{ClientState, Held, validity},
+    },
+    env::jittered,
+    tunables::{LONGEST_RETRY_PAUSE, RENEWAL_RETRY_PART, SHORTEST_RETRY_PAUSE},
+};
+
+/// Returns the locks to renew. The holders of those that have ended learn of it at once.
+pub(super) fn sort_out(
+    state: &Arc<ClientState>,
+    due: Vec<Arc<Held>>,
+    now: Instant,
+) -> Vec<Arc<Held>> {
+    let mut renewals = due;
+    renewals.retain(|held| match held.valid_until() {
+        None => false,
+        Some(until) if now >= until => {
+            expire(state, held, now);
+            false
+        }
+        // The guard's own time limit ends before a renewal could matter.
+        Some(until) if until >= held.hold_until() => {
+            state.renewer.reschedule(held, until);
+            false
+        }
+        Some(_) => true,
+    });
+    renewals
+}
+
+/// Sends one batch and applies its answers.
+pub(super) async fn renew(state: Arc<ClientState>, batch: Vec<Arc<Held>>) {
+    for held in &batch {
+        held.unanswered.store(true, Ordering::Relaxed);
+    }
+    let grants: Vec<&Grant> = batch.iter().map(|held| &held.grant).collect();
+    let sent = state.env.now();
+    let answers = state.backend.renew(&grants, sent).await;
+    debug_assert_eq!(answers.len(), batch.len(), "one answer per grant");
+    for (held, answer) in batch.iter().zip(answers) {
+        apply(&state, held, answer);
+    }
+}
+
+fn apply(state: &Arc<ClientState>, held: &Arc<Held>, answer: Renewal) {
+    let now = state.env.now();
+    match answer {
+        Renewal::Renewed { from, lease } => {
+            held.unanswered.store(false, Ordering::Relaxed);
+            let renewed = Grant { from, lease, claim: None, ..held.grant.clone() };
+            if held.extend(validity(&renewed), now) {
+                state.renewer.reschedule(held, due(&renewed, from));
+            } else {
+                expire(state, held, now);
+            }
+        }
+        Renewal::Lost(reason) => lose(state, held, reason),
+        Renewal::Unknown(error) => {
+            // Not a loss: the store may still keep the lease. Try again until validity ends.
+            tracing::warn!(name = %held.grant.name, owner = %held.grant.owner, %error, "renewal failed");
+            let pause = (held.grant.lease / RENEWAL_RETRY_PART)
+                .clamp(SHORTEST_RETRY_PAUSE, LONGEST_RETRY_PAUSE);
+            let again = now + jittered(&*state.env, pause);
+            let until = held.valid_until().unwrap_or(again);
+            state.renewer.reschedule(held, again.min(until));
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Leader election: the leader is whoever holds the lock, and the token is the term.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::{Duration, SystemTime},
+};
+
+use futures_util::future::{Either, select};
+use tokio::sync::watch;
+
+use crate::{
+    Error, ErrorKind, FencingToken, Guard, Instant, Lock, LockClient, LockName, Monitor, OwnerId,
+    OwnerLabel,
+    client::{
+        Finished,
+        state::{ClientState, Handle},
+    },
+    jittered,
+    tunables::{ELECTION_PAUSE, LONGEST_SLICE, LONGEST_WATCH, SHORTEST_WATCH},
+};
+
+impl LockClient {
+    /// An election: the candidate that holds the lock `name` leads. A bad name is an error of the calls.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::Error> {
+    /// # let client = lock_core::LockClient::new(std::sync::Arc::new(lock_core::Memory::new()));
+    /// let election = client.election("scheduler");
+    /// // Waits until it leads; starts again where leadership is lost before the work is done.
+    /// let done = election.run(async |leadership| format!("term {}", leadership.token())).await?;
+    /// println!("{}", done.output);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn election<N>(&self, name: N) -> Election
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        Election { lock: self.lock(name) }
+    }
+}
+
+/// A leader election. Made by [`LockClient::election`].
+///
+/// The leader is the client that holds the lock of the election's name; its term is the fencing token, which rises
+/// with each leader. Hand the term to whatever the leader writes to: a leader that was paused may believe in
+/// itself until its validity is checked, and only the fence refuses its writes.
+#[derive(Clone)]
+#[must_use = "nothing happens until `campaign` or `run`"]
+pub struct Election {
+    lock: Lock,
+}
+
+impl Election {
+    /// Sets the lease of the leadership, as [`Lock::lease`]: a leader that crashed is replaced when it is over.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lock = self.lock.lease(lease);
+        self
+    }
+
+    /// Waits until this client leads.
+    ///
+    /// *Guarantees*: as [`Lock::acquire`]: at most one leader at a time, as far as the store promises exclusion.
+    /// [`Guard::token`] is the term, [`Guard::lost`] ends with the leadership, and [`Guard::release`]
+    /// resigns.
+    ///
+    /// *Durations*: for as long as others lead.
+    ///
+    /// *Errors, cancel safety*: as [`Lock::acquire`].
+    pub async fn campaign(&self) -> Result<Guard, Error> {
+        self.lock.clone().acquire().await
+    }
+
+    /// Leads and works, again and again, until the work ends by itself.
+    ///
+    /// *Guarantees*: `work` runs only while this client leads. If leadership is lost, the future of `work` is dropped,
+    /// and after a pause of about 1 s it campaigns again. When `work` returns, this client resigns. Work that never
+    /// returns makes it a candidate for ever.
+    ///
+    /// *Errors*: those of [`Lock::acquire`] that waiting cannot mend, such as `InvalidInput`, `Auth` and
+    /// `Config`; also `Config` once the client is closed.
+    ///
+    /// *Cancel safety*: dropping it drops the work, and resigns in the background:
+    /// [`LockClient::close`] then waits for that. So a shutdown is a `select!` of this and the signal.
+    pub async fn run<F, W>(&self, mut work: F) -> Result<Finished<W::Output>, Error>
+    where
+        F: FnMut(Monitor) -> W,
+        W: Future,
+    {
+        loop {
+            match self.lock.clone().with(&mut work).await {
+                Err(error) if error.kind() == ErrorKind::Lost || error.is_retryable() => {
+                    tracing::info!(%error, "did not lead, or leads no more; campaigning again");
+                    let env = &self.lock.state().env;
+                    env.sleep(jittered(&**env, ELECTION_PAUSE)).await;
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Watches who leads, by a look at the store every `interval`, until all receivers are dropped, the client is
+    /// closed, or its last clone and guard are gone. The receivers then see that the channel is closed.
+    ///
+    /// *Guarantees*: a change is seen with the next look. Terms shorter than the interval may be missed. What it shows
+    /// is not fit to decide by: only the leader's own guard tells whether it leads.
+    ///
+    /// *Durations*: it is stale by at most `interval` and the client's `call_timeout`; `interval` is between 10 ms
+    /// and 1 h.
+    ///
+    /// *Errors*: `InvalidInput` for a bad name or interval; `Config` without a tokio runtime, or once the client is
+    /// closed. A look that fails shows [`Leadership::Unknown`].
+    pub fn watch(&self, interval: Duration) -> Result<watch::Receiver<Leadership>, Error> {
+        let name = self.lock.name()?.clone();
+        if !(SHORTEST_WATCH..=LONGEST_WATCH).contains(&interval) {
+            let interval = humantime::format_duration(interval);
+            let message = format!("interval {interval} must be between 10ms and 1h");
+            return Err(Error::new(ErrorKind::InvalidInput, message).on(&name));
+        }
+        let handle = self.lock.handle();
+        handle.check_open().map_err(|error| error.on(&name))?;
+        let (sender, receiver) = watch::channel(Leadership::Unknown("not asked yet".to_owned()));
+        let looks = Box::pin(look_again(Arc::downgrade(handle), name.clone(), interval, sender));
+        handle.env.spawn(looks).map_err(|error| {
+            Error::new(ErrorKind::Config, "watching needs a tokio runtime")
+                .with_source(error)
+                .on(&name)
+        })?;
+        Ok(receiver)
+    }
+}
+
+/// Who leads, as of the last look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Leadership {
+    /// The store did not say, for this reason.
+    Unknown(String),
+    /// Nobody leads.
+    Vacant,
+    /// A client leads: this one.
+    Held(Leader),
+}
+
+/// A leader, as another client sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leader {
+    /// The label of its client.
+    pub label: OwnerLabel,
+    /// The id of its acquisition.
+    pub owner: OwnerId,
+    /// Its fencing token.
+    pub term: FencingToken,
+    /// When this watch first saw it without a gap since, by the wall clock of this machine.
+    pub since: SystemTime,
+}
+
+async fn look_again(
+    handle: Weak<Handle>,
+    name: LockName,
+    interval: Duration,
+    seen: watch::Sender<Leadership>,
+) {
+    let mut next = Instant::from_nanos(0);
+    // The client is held for a look only, so that it can end meanwhile.
+    while let Some(open) = handle.upgrade().filter(|handle| handle.check_open().is_ok()) {
+        let env = Arc::clone(&open.env);
+        if env.now() >= next {
+            let now = look(&open, &name).await;
+            seen.send_if_modified(|last| is_news(last, now));
+            next = env.now() + interval;
+        }
+        drop(open);
+        let pause = env.sleep(next.since(env.now()).min(LONGEST_SLICE));
+        if let Either::Right(_) = select(pause, pin!(seen.closed())).await {
+            return;
+        }
+    }
+}
+
+/// Takes the answer over, unless it is the same leader, that has led since it was first seen.
+fn is_news(last: &mut Leadership, now: Leadership) -> bool {
+    let same = match (&*last, &now) {
+        (Leadership::Held(before), Leadership::Held(now)) => {
+            (before.owner, before.term) == (now.owner, now.term)
+        }
+        (before, now) => before == now,
+    };
+    if !same {
+        *last = now;
+    }
+    !same
+}
+
+async fn look(state: &ClientState, name: &LockName) -> Leadership {
+    let limit = state.options.call_timeout;
+    let found = match select(state.backend.inspect(name), state.env.sleep(limit)).await {
+        Either::Left((found, _)) => found,
+        Either::Right(_) => {
+            let limit = humantime::format_duration(limit);
+            return Leadership::Unknown(format!("the store did not answer within {limit}"));
+        }
+    };
+    match found {
+        Ok(Some(lock)) if !lock.kept => match lock.holder {
+            Some(holder) => Leadership::Held(Leader {
+                label: holder.label,
+                owner: holder.owner,
+                term: lock.token,
+                since: SystemTime::UNIX_EPOCH + Duration::from_micros(state.env.wall_micros()),
+            }),
+            None => Leadership::Vacant,
+        },
+        Ok(_) => Leadership::Vacant,
+        Err(error) => Leadership::Unknown(error.to_string()),
+    }
+}

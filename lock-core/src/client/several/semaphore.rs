@@ -1,0 +1,236 @@
+//! A counting semaphore: as many holders as there are slots, each slot a lock of its own.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{any::first_granted, deadline, left, until};
+use crate::{
+    Blocked, Env, Error, ErrorKind, Guard, Lock, LockClient, LockName, Quarantined, TryAcquire,
+    client::{
+        lock::blocked,
+        waiting::{Limit, QuarantineWait},
+    },
+    tunables::{MOST_PERMITS, PROBES},
+};
+
+impl LockClient {
+    /// A semaphore: at most `permits` holders of `name` at a time. A bad name, or permits that are not between 1 and
+    /// 128, are an error of [`Semaphore::acquire`] and [`Semaphore::try_acquire`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::Error> {
+    /// # let client = lock_core::LockClient::new(std::sync::Arc::new(lock_core::Memory::new()));
+    /// let permit = client.semaphore("exports", 3).acquire().await?;
+    /// println!("this is {} of exports/0 to exports/2", permit.name());
+    /// permit.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn semaphore<N>(&self, name: N, permits: u32) -> Semaphore
+    where
+        N: TryInto<LockName>,
+        N::Error: Into<Error>,
+    {
+        Semaphore { slot: self.lock(name), permits, wait: None, quarantine: None }
+    }
+}
+
+/// A permit about to be acquired. Made by [`LockClient::semaphore`].
+///
+/// With N permits, the slots are the locks `name/0` to `name/N-1`. A permit is the guard of a slot: it has a
+/// lease and a fencing token of its own, which fences that slot. Clients that cannot get a slot at once wait one after
+/// the other at the *door*, the lock `name`; whoever holds the door waits for all slots. So the promises are those of
+/// plain locks, on every store.
+///
+/// All clients must agree on the number of permits: otherwise there are as many as the largest number says. Do not use the name, or the names of
+/// the slots, for other locks.
+#[derive(Clone)]
+#[must_use = "nothing happens until `acquire` or `try_acquire`"]
+pub struct Semaphore {
+    /// The options of a slot, under the semaphore's own name.
+    slot: Lock,
+    permits: u32,
+    wait: Option<Duration>,
+    quarantine: Option<Limit>,
+}
+
+impl Semaphore {
+    /// The most permits that a semaphore may have.
+    pub const MOST_PERMITS: u32 = MOST_PERMITS;
+
+    /// Sets the lease of a permit, as [`Lock::lease`].
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.slot = self.slot.lease(lease);
+        self
+    }
+
+    /// Sets how long [`acquire`](Self::acquire) waits. Default: for ever. Zero is as [`try_acquire`](Self::try_acquire).
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// Lets [`acquire`](Self::acquire) wait for the end of a quarantine apart from [`wait`](Self::wait), as
+    /// [`Lock::wait_for_quarantine`].
+    pub fn wait_for_quarantine<F>(mut self, limit: F) -> Self
+    where
+        F: Fn(&Quarantined) -> Duration + Send + Sync + 'static,
+    {
+        self.quarantine = Some(Arc::new(limit));
+        self
+    }
+
+    /// Keeps the permit for at least this long, as [`Lock::at_least`].
+    pub fn at_least(mut self, span: Duration) -> Self {
+        self.slot = self.slot.at_least(span);
+        self
+    }
+
+    /// Ends the permit this long after its acquisition, as [`Lock::hold_at_most`].
+    pub fn hold_at_most(mut self, span: Duration) -> Self {
+        self.slot = self.slot.hold_at_most(span);
+        self
+    }
+
+    /// Tries every slot once, and does not wait.
+    ///
+    /// *Guarantees*: busy only if every slot was busy when it was tried. On a store that is fair it passes clients that
+    /// wait only while the door changes hands: one that waits for all slots is in the queue of each.
+    ///
+    /// *Durations*: one call for each slot until one is free, each as [`Lock::try_acquire`].
+    ///
+    /// *Errors, cancel safety*: as [`Lock::try_acquire`].
+    pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
+        self.check()?;
+        self.probe(self.permits).await
+    }
+
+    /// Acquires a permit: tries two slots, then waits at the door, and then for all slots.
+    ///
+    /// *Guarantees*: never more than `permits` holders, as far as the store promises exclusion. Where the store is
+    /// fair, clients that wait get permits in the order in which they came to the door; a newcomer may find a slot
+    /// while the door changes hands.
+    ///
+    /// *Durations*: [`wait`](Self::wait) limits the whole call, but for what
+    /// [`wait_for_quarantine`](Self::wait_for_quarantine) adds. A permit costs one or two calls to the store while most
+    /// slots are free; a wait costs about four calls for each slot. The permit of a client that crashed is free when
+    /// its lease is over.
+    ///
+    /// *Errors*: `InvalidInput` before the store is touched; otherwise as [`Lock::acquire`].
+    ///
+    /// *Cancel safety*: dropping it gives all places up and releases what was granted meanwhile.
+    pub async fn acquire(self) -> Result<Guard, Error> {
+        self.check()?;
+        let env = &*self.slot.state().env;
+        let mut patience = QuarantineWait::new(self.quarantine.clone());
+        let at_once = self.wait == Some(Duration::ZERO);
+        loop {
+            let result = self.acquire_once(env, at_once, patience.is_apart()).await;
+            match &result {
+                Err(error) if patience.again(env, error, at_once).await => {}
+                _ => return result,
+            }
+        }
+    }
+
+    /// The same; where a quarantine is waited for `apart`, one that a slot tells of is an error at once.
+    async fn acquire_once(
+        &self,
+        env: &dyn Env,
+        at_once: bool,
+        apart: bool,
+    ) -> Result<Guard, Error> {
+        let end = deadline(env, self.wait);
+        let probes = if at_once { self.permits } else { PROBES };
+        let in_the_way = match until(env, end.filter(|_| !at_once), self.probe(probes)).await {
+            Some(Ok(TryAcquire::Acquired(guard))) => return Ok(guard),
+            Some(Ok(TryAcquire::Busy(busy))) => Some(Blocked::Busy(busy)),
+            Some(Ok(TryAcquire::Quarantined(why))) => Some(Blocked::Quarantined(why)),
+            // The door waits for a store that is away.
+            Some(Err(error)) if at_once || !error.is_retryable() => return Err(error),
+            Some(Err(_)) | None => None,
+        };
+        let name = self.slot.name()?;
+        let left = left(env, end);
+        let held_back = apart && matches!(in_the_way, Some(Blocked::Quarantined(_)));
+        if held_back || left == Some(Duration::ZERO) {
+            return Err(blocked(name, in_the_way));
+        }
+        let door = match self.door().wait_at_most(left).acquire().await {
+            // Who is at the door has no permit; the holder of a slot has.
+            Err(error) if error.is_busy() && in_the_way.is_some() => {
+                return Err(blocked(name, in_the_way));
+            }
+            door => door?,
+        };
+        let granted = until(env, end, async {
+            // One after the other, so as not to take more than one of several that are free.
+            match self.probe(self.permits).await {
+                Ok(TryAcquire::Acquired(guard)) => Ok(guard),
+                _ => first_granted(self.slots().collect()).await,
+            }
+        })
+        .await;
+        // The next one enters while this one returns.
+        drop(door);
+        granted.unwrap_or_else(|| Err(blocked(name, in_the_way)))
+    }
+
+    /// Tries so many slots one after the other, until one is free.
+    async fn probe(&self, slots: u32) -> Result<TryAcquire, Error> {
+        let mut slots = self.slots().take(slots as usize);
+        let Some(first) = slots.next() else { return Err(self.refusal()) };
+        let mut answer = first.try_acquire().await?;
+        for slot in slots {
+            if !matches!(answer, TryAcquire::Busy(_)) {
+                break;
+            }
+            answer = slot.try_acquire().await?;
+        }
+        Ok(answer)
+    }
+
+    /// The slots in a random order that has each of them once.
+    fn slots(&self) -> impl Iterator<Item = Lock> + '_ {
+        let bits = self.slot.state().env.random();
+        let first = (bits % u128::from(self.permits)) as u32;
+        let step = coprime((bits >> 64) as u32 % self.permits, self.permits);
+        (0..self.permits).map(move |at| {
+            let at = (first + at * step) % self.permits;
+            self.slot.renamed(self.slot_name(at))
+        })
+    }
+
+    fn slot_name(&self, at: u32) -> Result<LockName, Error> {
+        LockName::new(format!("{}/{at}", self.slot.name()?))
+    }
+
+    /// The lock that lets one client at a time wait for the slots.
+    fn door(&self) -> Lock {
+        self.slot.clone().without_holds()
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let name = self.slot.checked()?;
+        if !(1..=MOST_PERMITS).contains(&self.permits) {
+            return Err(self.refusal().on(name));
+        }
+        self.slot_name(self.permits - 1).map(drop)
+    }
+
+    fn refusal(&self) -> Error {
+        let message = format!("permits {} must be between 1 and {MOST_PERMITS}", self.permits);
+        Error::new(ErrorKind::InvalidInput, message)
+    }
+}
+
+/// The next number from `start` on that has no factor in common with `of`.
+fn coprime(start: u32, of: u32) -> u32 {
+    let gcd = |mut a: u32, mut b: u32| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    (start.max(1)..).find(|step| gcd(*step, of) == 1).unwrap_or(1)
+}

@@ -1,0 +1,176 @@
+//! The parts of one client, and the count of its calls in flight.
+
+use std::{
+    borrow::Borrow,
+    fmt,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::select;
+use tokio::sync::Notify;
+
+use super::{
+    held::Held,
+    local_queues::LocalQueues,
+    options::{ClientOptions, Wanted},
+    renewer_queue::RenewerQueue,
+};
+use crate::{Backend, Env, Error, ErrorKind, Instant, LockName, OwnerId, Request, env::BoxFuture};
+
+/// Makes the task that renews held locks and finishes calls whose callers have gone.
+pub(crate) type MakeRenewer = fn(Arc<ClientState>) -> BoxFuture;
+
+pub(crate) struct ClientState {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) options: ClientOptions,
+    pub(crate) renewer: RenewerQueue,
+    pub(crate) queues: LocalQueues,
+    /// Given from above: this folder knows no tasks.
+    make_renewer: MakeRenewer,
+    /// `close` writes here and then reads `in_flight`, a call does it the other way round: all four
+    /// are sequentially consistent, so that at least one of the two sees the other.
+    closing: AtomicBool,
+    in_flight: AtomicUsize,
+    landed: Notify,
+}
+
+/// The life of a client: when the last client and guard are gone, the renewer ends.
+pub(crate) struct Handle(pub(crate) Arc<ClientState>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.renewer.stop();
+    }
+}
+
+impl std::ops::Deref for Handle {
+    type Target = Arc<ClientState>;
+
+    fn deref(&self) -> &Arc<ClientState> {
+        &self.0
+    }
+}
+
+/// A call that `close` waits for.
+pub(crate) struct InFlight<S: Borrow<ClientState>>(S);
+
+impl<S: Borrow<ClientState>> Drop for InFlight<S> {
+    fn drop(&mut self) {
+        let state = self.0.borrow();
+        if state.in_flight.fetch_sub(1, Ordering::SeqCst) == 1
+            && state.closing.load(Ordering::SeqCst)
+        {
+            state.landed.notify_waiters();
+        }
+    }
+}
+
+impl ClientState {
+    pub(crate) fn new(
+        backend: Arc<dyn Backend>,
+        env: Arc<dyn Env>,
+        options: ClientOptions,
+        make_renewer: MakeRenewer,
+    ) -> Self {
+        Self {
+            backend,
+            env,
+            options,
+            renewer: RenewerQueue::default(),
+            queues: LocalQueues::default(),
+            make_renewer,
+            closing: AtomicBool::new(false),
+            in_flight: AtomicUsize::new(0),
+            landed: Notify::new(),
+        }
+    }
+
+    /// Counts a call. What takes a lock out of the renewer's care to release it counts itself before, so that `close`
+    /// finds it in one of the two places.
+    pub(crate) fn count<S: Borrow<Self>>(state: S) -> InFlight<S> {
+        state.borrow().in_flight.fetch_add(1, Ordering::SeqCst);
+        InFlight(state)
+    }
+
+    /// Counts a call, or refuses it because the client is closed.
+    pub(crate) fn begin<S: Borrow<Self>>(state: S) -> Result<InFlight<S>, Error> {
+        let call = Self::count(state);
+        call.0.borrow().check_open()?;
+        Ok(call)
+    }
+
+    /// Refuses all calls from now on.
+    pub(crate) fn refuse_calls(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+    }
+
+    /// An error once the client is closed.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.closing.load(Ordering::SeqCst) { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Waits until no call is in flight, but not longer than `limit`.
+    pub(crate) async fn landed(&self, limit: Duration) {
+        let landed = pin!(async {
+            loop {
+                let mut landed = pin!(self.landed.notified());
+                landed.as_mut().enable();
+                if self.in_flight.load(Ordering::SeqCst) == 0 {
+                    return;
+                }
+                landed.await;
+            }
+        });
+        select(landed, self.env.sleep(limit)).await;
+    }
+
+    /// A request of a fresh owner.
+    pub(crate) fn request(&self, name: &LockName, wanted: &Wanted) -> Request {
+        let owner = OwnerId::from_bits(self.env.random());
+        let label = self.options.label.clone();
+        Request::new(name.clone(), owner, label, wanted.lease, self.env.now())
+    }
+
+    /// Hands a newly held lock to the renewer; `false` when the client is closed.
+    pub(crate) fn keep(self: &Arc<Self>, held: &Arc<Held>, at: Instant) -> bool {
+        let start = self.renewer.register(held, at);
+        if start == Some(true) {
+            self.start_renewer();
+        }
+        start.is_some()
+    }
+
+    /// Hands a future to the renewer whose caller has gone; `close` waits for it. Without a runtime it is
+    /// dropped, and the lease is the bound.
+    pub(crate) fn detach(self: &Arc<Self>, call: BoxFuture) {
+        let in_flight = Self::count(Arc::clone(self));
+        let counted = Box::pin(async move {
+            let _in_flight = in_flight;
+            call.await;
+        });
+        if self.renewer.detach(counted) {
+            self.start_renewer();
+        }
+    }
+
+    fn start_renewer(self: &Arc<Self>) {
+        // If there is no runtime, the task is dropped at once, and its end marks all held locks as lost.
+        let _ = self.env.spawn((self.make_renewer)(Arc::clone(self)));
+    }
+}
+
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Config, "the client is closed")
+}
+
+impl fmt::Debug for ClientState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("backend", &self.backend).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,65 @@
+//! A task's stake in the local queue of a name.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::worker::QueueWorker;
+use crate::{
+    Blocked, Error, ErrorKind, LockName,
+    client::{
+        calls::let_go,
+        state::{ClientState, First, Handle, Held, LocalQueue, Wanted},
+    },
+};
+
+/// A task that waits; dropping it leaves the queue, and releases the lock that it was given unheard.
+pub(crate) struct LocalWaiter<'a> {
+    state: &'a Arc<ClientState>,
+    queue: Arc<LocalQueue>,
+    id: u64,
+    pub(crate) reply: oneshot::Receiver<Result<Arc<Held>, Error>>,
+}
+
+impl<'a> LocalWaiter<'a> {
+    /// Joins the queue of `name`, and starts its worker if there is none. Until the store answers the queue, what
+    /// stands in the way is `blocked`.
+    ///
+    /// # Errors
+    /// `Config` if the client is closed, or where there is no runtime.
+    pub(crate) fn join(
+        handle: &'a Arc<Handle>,
+        name: &LockName,
+        wanted: Wanted,
+        blocked: Option<Blocked>,
+        first: Option<First<'_>>,
+    ) -> Result<Self, Error> {
+        let joined = handle.queues.join(name, wanted, blocked, first, || handle.check_open())?;
+        let queue = Arc::clone(&joined.queue);
+        let waiter = Self { state: handle, queue, id: joined.id, reply: joined.reply };
+        if joined.fresh {
+            let worker = QueueWorker::new(Arc::clone(handle), joined.queue);
+            handle.env.spawn(Box::pin(worker.run())).map_err(|error| {
+                Error::new(ErrorKind::Config, "waiting needs a tokio runtime").with_source(error)
+            })?;
+        }
+        Ok(waiter)
+    }
+
+    /// What stands in the way, as last heard.
+    pub(crate) fn blocked(&self) -> Option<Blocked> {
+        self.queue.blocked()
+    }
+}
+
+impl Drop for LocalWaiter<'_> {
+    fn drop(&mut self) {
+        self.queue.leave(self.id);
+        // From here on a reply comes back to the worker.
+        self.reply.close();
+        if let Ok(Ok(held)) = self.reply.try_recv() {
+            held.set_unused();
+            let_go(self.state, &held);
+        }
+    }
+}

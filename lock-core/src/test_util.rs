@@ -1,0 +1,23 @@
+//! Text that a parser nearly understands: its own words in any order, cut, repeated, and mixed with anything.
+//!
+//! For the fuzz tests of this project's crates. `PROPTEST_CASES=1000000` makes them longer.
+
+use proptest::{collection::vec, prelude::*, sample::select};
+
+fn number() -> impl Strategy<Value = String> {
+    let edges = select(vec![0, 1, 65_535, 65_536, i64::MAX as u64, i64::MAX as u64 + 1, u64::MAX]);
+    let number = prop_oneof![edges, any::<u64>()].prop_map(|number| number.to_string());
+    prop_oneof![4 => number.clone(), 1 => number.prop_map(|number| format!("-{number}")), 1 => "[0-9]{20,40}"]
+}
+
+/// A text out of these words.
+pub fn soup(words: &'static [&'static str]) -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        8 => select(words).prop_map(str::to_owned),
+        3 => number(),
+        1 => any::<String>(),
+        1 => "[ -~]{0,4}",
+    ];
+    let times = prop_oneof![30 => Just(1), 1 => 2..2_000_usize];
+    (vec(part, 0..16), times).prop_map(|(parts, times)| parts.concat().repeat(times))
+}

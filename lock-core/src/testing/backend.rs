@@ -1,0 +1,172 @@
+//! The store in memory, with the faults that a test plants.
+
+#![deny(clippy::missing_trait_methods)]
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+
+use crate::{
+    Attempt, Backend, Busy, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees,
+    Init, Instant, LockName, LockState, Memory, Page, ReleaseOptions, ReleaseOutcome, Released,
+    Renewal, Request, StoreSettings, backend::Polling, sync::Mutex, tunables::memory::REFUSED_FOR,
+};
+
+/// What a client asks of a store while it works with locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// An attempt to take the lock, or to take a place in its queue.
+    Acquire,
+    /// The renewal of the locks that a client holds, in the background.
+    Renew,
+    /// The release of a lock.
+    Release,
+}
+
+/// What the next calls meet.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    pub(super) down: bool,
+    pub(super) delay: Duration,
+    pub(super) refusals: usize,
+    pub(super) failures: HashMap<Operation, VecDeque<ErrorKind>>,
+}
+
+#[derive(Debug)]
+pub(super) struct FaultyMemory {
+    pub(super) memory: Memory,
+    pub(super) faults: Mutex<Faults>,
+}
+
+impl FaultyMemory {
+    pub(super) fn new(memory: Memory) -> Self {
+        Self { memory, faults: Mutex::default() }
+    }
+
+    /// The fault of a call that begins now. A call that fails does not reach the store.
+    async fn begin(&self, name: &'static str, operation: Option<Operation>) -> Result<(), Error> {
+        let delay = self.faults.lock().delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let mut faults = self.faults.lock();
+        let planted = operation.and_then(|it| faults.failures.get_mut(&it)?.pop_front());
+        let (kind, message) = match planted {
+            Some(kind) => (kind, "a failure that the test has planted"),
+            None if faults.down => {
+                (ErrorKind::Unavailable, "the test has made the store unavailable")
+            }
+            None => return Ok(()),
+        };
+        Err(Error::new(kind, message).at(self.kind(), name))
+    }
+
+    /// The answer to an attempt that the test wants refused.
+    async fn refusal(&self, name: &LockName) -> Result<Option<Busy>, Error> {
+        {
+            let mut faults = self.faults.lock();
+            let Some(left) = faults.refusals.checked_sub(1) else { return Ok(None) };
+            faults.refusals = left;
+        }
+        let state = self.memory.inspect(name).await?;
+        let token = state.as_ref().map_or(FencingToken::ZERO, |state| state.token);
+        let holder = state.and_then(|state| state.holder);
+        Ok(Some(Busy { holder, token, retry_after: REFUSED_FOR }))
+    }
+}
+
+#[async_trait]
+impl Backend for FaultyMemory {
+    fn kind(&self) -> &'static str {
+        "test"
+    }
+
+    async fn identity(&self) -> Result<String, Error> {
+        self.memory.identity().await
+    }
+
+    fn answers_at_once(&self) -> bool {
+        // It may be delayed.
+        false
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.memory.guarantees()
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        self.begin("acquire", Some(Operation::Acquire)).await?;
+        match self.refusal(&request.name).await? {
+            Some(busy) => Ok(Attempt::Busy(busy)),
+            None => self.memory.try_acquire(request).await,
+        }
+    }
+
+    async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        self.begin("enqueue", Some(Operation::Acquire)).await?;
+        match self.refusal(&request.name).await? {
+            Some(busy) => Ok(Enqueued::Waiting(Box::new(Polling), busy)),
+            None => self.memory.enqueue(request).await,
+        }
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        self.begin("abandon", None).await?;
+        self.memory.abandon(request).await
+    }
+
+    async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        match self.begin("renew", Some(Operation::Renew)).await {
+            Ok(()) => self.memory.renew(grants, sent).await,
+            Err(error) => grants.iter().map(|_| Renewal::Unknown(error.clone())).collect(),
+        }
+    }
+
+    async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
+        self.begin("release", Some(Operation::Release)).await?;
+        // The next request comes by itself then, and meets the faults that are planted for it.
+        self.memory.release(grant, ReleaseOptions { next: None, ..options }).await
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
+        self.begin("raise", None).await?;
+        self.memory.raise(grant, token).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
+        self.begin("inspect", None).await?;
+        self.memory.inspect(name).await
+    }
+
+    async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
+        self.begin("list", None).await?;
+        self.memory.list(from).await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
+        self.begin("force_release", None).await?;
+        self.memory.force_release(name).await
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        self.begin("init", None).await?;
+        self.memory.init(init).await
+    }
+
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+        self.memory.clock_difference_micros().await
+    }
+
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        self.memory.highest_token().await
+    }
+
+    async fn close(&self) {
+        // Other clients of the same store go on.
+    }
+}

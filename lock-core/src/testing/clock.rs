@@ -1,0 +1,47 @@
+//! Tokio's clock, which a test can pause.
+
+use std::time::Duration;
+
+use tokio::time::Instant as TokioInstant;
+
+use crate::{BoxFuture, Env, Instant, NoRuntime, SystemEnv};
+
+/// The rest is the machine's.
+#[derive(Debug)]
+pub(super) struct TokioClock {
+    began: TokioInstant,
+    wall: u64,
+}
+
+impl TokioClock {
+    pub(super) fn new() -> Self {
+        Self { began: TokioInstant::now(), wall: SystemEnv.wall_micros() }
+    }
+}
+
+impl Env for TokioClock {
+    fn now(&self) -> Instant {
+        // An instant of 0 would mean that nothing has happened yet.
+        Instant::from_nanos(1) + self.began.elapsed()
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.wall + self.began.elapsed().as_micros() as u64
+    }
+
+    fn random(&self) -> u128 {
+        SystemEnv.random()
+    }
+
+    fn spawn(&self, task: BoxFuture) -> Result<(), NoRuntime> {
+        SystemEnv.spawn(task)
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture {
+        self.sleep(at.since(self.now()))
+    }
+
+    fn sleep(&self, span: Duration) -> BoxFuture {
+        Box::pin(tokio::time::sleep(span))
+    }
+}

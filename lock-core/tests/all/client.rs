@@ -1,0 +1,398 @@
+//! The client over the reference backend, in simulated time where time matters.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use lock_core::{
+    Backend as _, Blocked, ClientOptions, Env, ErrorKind, Lock, LockClient, LossReason, Memory,
+    Semaphore, TryAcquire, WithError, all,
+};
+
+use crate::support::{Stub, TokioEnv};
+
+fn env() -> Arc<dyn Env> {
+    Arc::new(TokioEnv::new())
+}
+
+fn client(memory: &Memory, env: &Arc<dyn Env>) -> LockClient {
+    let options = ClientOptions::default();
+    LockClient::with_env(Arc::new(memory.clone()), Arc::clone(env), options).unwrap()
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_held_lock_is_busy_and_names_its_holder() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    let guard = ours.lock("job").acquire().await.unwrap();
+    let TryAcquire::Busy(busy) = theirs.lock("job").try_acquire().await.unwrap() else {
+        panic!("two holders")
+    };
+    assert_eq!(busy.holder.unwrap().owner, guard.owner());
+    assert_eq!(busy.token, guard.token());
+    let first = guard.token();
+    guard.release().await.unwrap();
+    let again = theirs.lock("job").acquire().await.unwrap();
+    assert!(again.token() > first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_lock_is_renewed_past_its_lease() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let guard = client.lock("job").lease(SECOND).acquire().await.unwrap();
+    tokio::time::sleep(20 * SECOND).await;
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_ends_at_its_deadline_and_says_what_stood_in_the_way() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    let guard = ours.lock("job").acquire().await.unwrap();
+    let started = env.now();
+    let error = theirs.lock("job").wait(3 * SECOND).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(matches!(error.blocked(), Some(Blocked::Busy(_))), "{error:?}");
+    assert!(env.now().since(started) < 4 * SECOND);
+    // The place was given up, at the latest one clean-up after: a release leaves the lock free.
+    guard.release().await.unwrap();
+    let started = env.now();
+    let _again = ours.lock("job").wait(SECOND).acquire().await.unwrap();
+    assert_eq!(env.now().since(started), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_an_acquire_at_any_point_leaves_no_lock() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    for polls in 0..8 {
+        let guard = ours.lock("job").acquire().await.unwrap();
+        let mut waiting = Box::pin(theirs.lock("job").acquire());
+        for _ in 0..polls {
+            let _ = futures_util::poll!(&mut waiting);
+            tokio::task::yield_now().await;
+        }
+        drop(guard);
+        for _ in 0..polls {
+            tokio::task::yield_now().await;
+        }
+        drop(waiting);
+        let free = ours.lock("job").wait(5 * SECOND).acquire().await;
+        free.unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_release_is_reported_and_the_guard_stays_lost() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    let guard = ours.lock("job").lease(SECOND).acquire().await.unwrap();
+    let cancelled = guard.cancellation_token();
+    ours.backend().force_release(guard.name()).await.unwrap();
+    let other = theirs.lock("job").acquire().await.unwrap();
+    assert_eq!(guard.lost().await, LossReason::TakenOver);
+    assert!(cancelled.is_cancelled());
+    assert!(!guard.is_valid());
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert!(other.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_limit_ends_the_lock_and_frees_it() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let guard = client.lock("job").hold_at_most(15 * SECOND).acquire().await.unwrap();
+    let started = env.now();
+    assert_eq!(guard.lost().await, LossReason::HoldLimit);
+    assert!(env.now().since(started) <= 16 * SECOND);
+    assert!(client.lock("job").wait(SECOND).acquire().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minimum_hold_outlives_the_release() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let guard = client.lock("job").at_least(8 * SECOND).acquire().await.unwrap();
+    let started = env.now();
+    guard.release().await.unwrap();
+    assert!(client.lock("job").try_acquire().await.unwrap().guard().is_none());
+    let _next = client.lock("job").acquire().await.unwrap();
+    let passed = env.now().since(started);
+    assert!(passed >= 8 * SECOND && passed < 10 * SECOND, "{passed:?}");
+}
+
+/// A store that grants nothing for five seconds and a third, and a client of it.
+fn quarantined() -> (Arc<dyn Env>, Arc<Stub>, LockClient) {
+    let stub = Stub::new();
+    let end = tokio::time::Instant::now() + SECOND * 16 / 3;
+    stub.quarantine.set(end).unwrap();
+    let (env, client) = (Arc::clone(&stub.env), stub.client());
+    (env, stub, client)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantine_is_waited_for_apart_from_the_lock_and_to_its_end_precisely() {
+    let (env, stub, client) = quarantined();
+    let started = env.now();
+    let told = Arc::new(AtomicU64::new(0));
+    let whole = |lock: Lock| {
+        let told = Arc::clone(&told);
+        lock.wait_for_quarantine(move |quarantine| {
+            told.fetch_add(1, Ordering::SeqCst);
+            quarantine.remaining
+        })
+    };
+    // One gets the lock in the moment in which the quarantine ends, whatever the wait for the lock.
+    let locks = [Duration::ZERO, Duration::ZERO, 2 * SECOND].map(|wait| {
+        let lock = whole(client.lock("job")).at_least(8 * SECOND).wait(wait);
+        async {
+            let result = lock.acquire().await;
+            (result, env.now().since(started))
+        }
+    });
+    let answers = futures_util::future::join_all(locks).await;
+    let end = SECOND * 16 / 3;
+    for (at, (result, when)) in answers.iter().enumerate() {
+        let wait = if at == 2 { 2 * SECOND } else { Duration::ZERO };
+        let late = when.saturating_sub(end + if result.is_ok() { Duration::ZERO } else { wait });
+        assert!(*when >= end && late <= Duration::from_millis(5), "{at}: {when:?}");
+        if let Err(error) = result {
+            assert!(matches!(error.blocked(), Some(Blocked::Busy(_))), "{error}");
+        }
+    }
+    assert_eq!(answers.iter().filter(|(result, _)| result.is_ok()).count(), 1);
+    assert_eq!(told.load(Ordering::SeqCst), 3, "once for each");
+    // Once a second, since an operator may end it.
+    assert!(stub.calls("acquire") <= 3 * 9, "{stub:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantine_counts_as_any_wait_past_its_limit_and_where_none_is_given() {
+    type Told = fn(Lock) -> Lock;
+    let cases: [(Told, u32); 5] = [
+        (|lock| lock.wait(Duration::ZERO), 0),
+        (|lock| lock.wait(SECOND), 1),
+        (|lock| lock.wait(Duration::ZERO).wait_for_quarantine(|_| Duration::ZERO), 0),
+        (|lock| lock.wait(Duration::ZERO).wait_for_quarantine(|_| 2 * SECOND), 2),
+        (|lock| lock.wait(SECOND).wait_for_quarantine(|_| 2 * SECOND), 3),
+    ];
+    for (told, seconds) in cases {
+        let (env, _stub, client) = quarantined();
+        let started = env.now();
+        let error = told(client.lock("job")).acquire().await.unwrap_err();
+        assert!(matches!(error.blocked(), Some(Blocked::Quarantined(_))), "{error}");
+        let late = env.now().since(started).checked_sub(seconds * SECOND).unwrap();
+        assert!(late <= Duration::from_millis(5), "{seconds}: {late:?}");
+        let lock = told(client.lock("job")).try_acquire().await.unwrap();
+        assert!(matches!(lock, TryAcquire::Quarantined(_)), "{lock:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_for_a_moment_of_its_quarantine_is_asked_again() {
+    let (_env, stub, client) = quarantined();
+    let lock = client.lock("job").wait(Duration::ZERO);
+    let acquire = tokio::spawn(lock.wait_for_quarantine(|told| told.remaining).acquire());
+    stub.next_attempt().await;
+    stub.down.store(true, Ordering::SeqCst);
+    stub.next_attempt().await;
+    stub.down.store(false, Ordering::SeqCst);
+    let _held = acquire.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_releases_what_is_held_and_refuses_new_work() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    let guard = ours.lock("job").acquire().await.unwrap();
+    ours.close().await;
+    assert_eq!(guard.lost().await, LossReason::Closed);
+    assert!(ours.lock("job").try_acquire().await.is_err());
+    assert!(theirs.lock("job").try_acquire().await.unwrap().guard().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_waits_for_what_callers_left_behind() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let (ours, theirs) = (client(&memory, &env), client(&memory, &env));
+    drop(ours.lock("job").acquire().await.unwrap());
+    ours.close().await;
+    let state = theirs.backend().inspect(&"job".try_into().unwrap()).await.unwrap();
+    assert_eq!(state, None, "released, and nobody waits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_under_a_lost_lock_is_stopped() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let lock = client.lock("job").hold_at_most(SECOND);
+    let error = lock.with(|_| std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    let done = client.lock("job").with(async |lock| lock.token()).await.unwrap();
+    assert!(done.output.get() > 0);
+    done.release.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_has_ended_is_returned_whatever_becomes_of_the_release() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let robbed = async |_| {
+        memory.force_release(&"job".try_into().unwrap()).await.unwrap();
+        "done"
+    };
+    let done = client.lock("job").with(robbed).await.unwrap();
+    assert_eq!(done.output, "done");
+    assert_eq!(done.release.unwrap_err().kind(), ErrorKind::NotHeld);
+    // Lost in the instant in which the work ends.
+    let late = async |_| {
+        tokio::time::sleep(SECOND).await;
+        "late"
+    };
+    let done = client.lock("job").hold_at_most(SECOND).with(late).await.unwrap();
+    assert_eq!(done.output, "late");
+    assert_eq!(done.release.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_returns_a_result_is_told_from_a_lock_that_fails() {
+    let env = env();
+    let memory = Memory::with_env(Arc::clone(&env));
+    let client = client(&memory, &env);
+    let done = client.lock("job").try_with(async |_| "7".parse::<u8>()).await.unwrap();
+    assert_eq!((done.output, done.release.is_ok()), (7, true));
+    let robbed = async |_| {
+        memory.force_release(&"job".try_into().unwrap()).await.unwrap();
+        "seven".parse::<u8>()
+    };
+    let error = client.lock("job").try_with(robbed).await.unwrap_err();
+    assert_eq!(error.to_string(), "invalid digit found in string");
+    let WithError::Work(failed) = error else { panic!("{error:?}") };
+    assert_eq!(failed.release.unwrap_err().kind(), ErrorKind::NotHeld);
+    let endless = async |_| std::future::pending::<Result<u8, std::num::ParseIntError>>().await;
+    let error = client.lock("job").hold_at_most(SECOND).try_with(endless).await.unwrap_err();
+    let WithError::Lock(error) = error else { panic!("{error:?}") };
+    assert_eq!(error.kind(), ErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn bad_input_is_refused_before_the_store_is_touched() {
+    let client = LockClient::new(Arc::new(Memory::new()));
+    for lock in [
+        client.lock(""),
+        client.lock("a\nb"),
+        client.lock("job").lease(Duration::ZERO),
+        client.lock("job").lease(31 * SECOND),
+        client.lock("job").at_least(31 * SECOND),
+    ] {
+        let error = lock.acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    }
+    assert!(client.backend().list(None).await.unwrap().locks.is_empty());
+}
+
+#[test]
+fn a_guard_can_be_dropped_with_no_runtime_left() {
+    let memory = Memory::new();
+    let client = LockClient::new(Arc::new(memory.clone()));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let guard = runtime.block_on(client.lock("job").acquire()).unwrap();
+    drop(runtime);
+    assert!(!guard.is_valid(), "nobody renews it any more");
+    drop(guard);
+    drop(client);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tasks_of_many_clients_exclude_each_other_with_rising_tokens() {
+    let memory = Memory::new();
+    let last = Arc::new(AtomicU64::new(0));
+    let inside = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..16)
+        .map(|task| task % 4)
+        .scan(Vec::new(), |clients: &mut Vec<LockClient>, at: usize| {
+            if clients.len() <= at {
+                clients.push(LockClient::new(Arc::new(memory.clone())));
+            }
+            Some(clients[at].clone())
+        })
+        .map(|client| {
+            let (last, inside) = (Arc::clone(&last), Arc::clone(&inside));
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    let guard = client.lock("job").acquire().await.unwrap();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
+                    let token = guard.token().get();
+                    assert!(last.swap(token, Ordering::SeqCst) < token, "token went back");
+                    tokio::task::yield_now().await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_semaphore_waits_for_a_quarantine_as_a_lock_does() {
+    type Told = fn(Semaphore) -> Semaphore;
+    let cases: [(Told, u32); 5] = [
+        (|pool| pool.wait(Duration::ZERO), 0),
+        (|pool| pool.wait(SECOND), 1),
+        (|pool| pool.wait(Duration::ZERO).wait_for_quarantine(|_| Duration::ZERO), 0),
+        (|pool| pool.wait(Duration::ZERO).wait_for_quarantine(|_| 2 * SECOND), 2),
+        (|pool| pool.wait(SECOND).wait_for_quarantine(|_| 2 * SECOND), 3),
+    ];
+    for (told, seconds) in cases {
+        let (env, _stub, client) = quarantined();
+        let started = env.now();
+        let error = told(client.semaphore("pool", 2)).acquire().await.unwrap_err();
+        assert!(matches!(error.blocked(), Some(Blocked::Quarantined(_))), "{error}");
+        let late = env.now().since(started).checked_sub(seconds * SECOND).unwrap();
+        assert!(late <= Duration::from_millis(5), "{seconds}: {late:?}");
+    }
+    for wait in [Duration::ZERO, 2 * SECOND] {
+        let (env, stub, client) = quarantined();
+        let started = env.now();
+        let pool = client.semaphore("pool", 2).wait(wait);
+        let _permit = pool.wait_for_quarantine(|told| told.remaining).acquire().await.unwrap();
+        let late = env.now().since(started).checked_sub(SECOND * 16 / 3).unwrap();
+        assert!(late <= Duration::from_millis(5), "{late:?}");
+        assert!(stub.holder("pool").await.is_none(), "it is not at the door");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_all_counts_from_the_end_of_a_quarantine() {
+    let stub = Stub::new();
+    let other = stub.other().lock("b").acquire().await.unwrap();
+    stub.quarantine.set(tokio::time::Instant::now() + 5 * SECOND).unwrap();
+    let client = stub.client();
+    let lock = |name| client.lock(name).wait_for_quarantine(|told| told.remaining);
+    let acquire = tokio::spawn(all([lock("a"), lock("b")]).wait(2 * SECOND).acquire());
+    tokio::time::sleep(6 * SECOND).await;
+    other.release().await.unwrap();
+    assert_eq!(acquire.await.unwrap().unwrap().len(), 2);
+}

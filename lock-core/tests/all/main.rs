@@ -1,0 +1,13 @@
+//! The client over the reference backend, and that backend itself.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
+
+mod client;
+mod endings;
+mod guards;
+mod memory;
+mod operators;
+mod places;
+mod runtimes;
+mod several;
+mod support;

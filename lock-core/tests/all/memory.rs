@@ -1,0 +1,172 @@
+//! What the reference backend answers to late, repeated and crossed requests.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use lock_core::{
+    Attempt, Backend, BoxFuture, Enqueued, Env, FencingToken, Grant, Init, Instant, LockName,
+    Memory, NoRuntime, OwnerId, OwnerLabel, ReleaseOptions, Renewal, Request,
+};
+
+/// A clock that moves when told.
+#[derive(Debug, Default)]
+struct Clock(AtomicU64);
+
+impl Clock {
+    fn pass(&self, span: Duration) {
+        self.0.fetch_add(span.as_nanos() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Env for Clock {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    fn wall_micros(&self) -> u64 {
+        1_800_000_000_000_000 + self.0.load(Ordering::Relaxed) / 1_000
+    }
+
+    fn random(&self) -> u128 {
+        4
+    }
+
+    fn spawn(&self, _: BoxFuture) -> Result<(), NoRuntime> {
+        Err(NoRuntime)
+    }
+
+    fn sleep_until(&self, _: Instant) -> BoxFuture {
+        unreachable!("the memory backend does not sleep")
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn store() -> (Memory, Arc<Clock>) {
+    let clock = Arc::new(Clock::default());
+    (Memory::with_env(clock.clone()), clock)
+}
+
+fn request(owner: u128, lease: Duration) -> Request {
+    let name = LockName::new("job").unwrap();
+    let label = OwnerLabel::new("test").unwrap();
+    Request::new(name, OwnerId::from_bits(owner), label, lease, Instant::default())
+}
+
+async fn grant(memory: &Memory, request: &Request) -> Grant {
+    memory.try_acquire(request).await.unwrap().granted().unwrap()
+}
+
+async fn holder(memory: &Memory) -> Option<u128> {
+    let state = memory.inspect(&LockName::new("job").unwrap()).await.unwrap()?;
+    state.holder.map(|holder| holder.owner.to_bits())
+}
+
+#[tokio::test]
+async fn a_late_repeat_never_shortens_the_lease() {
+    let (memory, clock) = store();
+    let held = grant(&memory, &request(1, 10 * SECOND)).await;
+    let again = grant(&memory, &request(1, SECOND)).await;
+    assert_eq!(again.token, held.token);
+    let mut short = held.clone();
+    short.lease = SECOND;
+    let renewed = memory.renew(&[&short], clock.now()).await;
+    assert!(matches!(renewed[..], [Renewal::Renewed { .. }]));
+    clock.pass(9 * SECOND);
+    assert_eq!(holder(&memory).await, Some(1));
+    clock.pass(SECOND);
+    assert_eq!(holder(&memory).await, None);
+}
+
+#[tokio::test]
+async fn an_abandoned_place_is_not_handed_the_lock() {
+    let (memory, clock) = store();
+    grant(&memory, &request(1, SECOND)).await;
+    let place = request(2, SECOND);
+    let Enqueued::Waiting(_turn, _) = memory.enqueue(&place).await.unwrap() else {
+        panic!("two holders")
+    };
+    // The holder's lease ends in the very step of the clean-up.
+    clock.pass(SECOND);
+    memory.abandon(&place).await.unwrap();
+    assert_eq!(holder(&memory).await, None);
+    let Attempt::Granted(_) = memory.try_acquire(&request(3, SECOND)).await.unwrap() else {
+        panic!("something was left behind")
+    };
+}
+
+#[tokio::test]
+async fn a_late_request_does_not_lengthen_a_minimum_hold() {
+    let (memory, clock) = store();
+    let held = grant(&memory, &request(1, 10 * SECOND)).await;
+    let keep = ReleaseOptions::new().with_keep(SECOND);
+    memory.release(&held, keep).await.unwrap();
+    let renewed = memory.renew(&[&held], clock.now()).await;
+    assert!(matches!(renewed[..], [Renewal::Lost(_)]));
+    let Attempt::Busy(_) = memory.try_acquire(&request(1, 10 * SECOND)).await.unwrap() else {
+        panic!("a released owner was served again")
+    };
+    clock.pass(SECOND);
+    assert_eq!(holder(&memory).await, None);
+}
+
+/// The core abandons an owner that asked twice when its lock was released, also with a minimum hold.
+#[tokio::test]
+async fn an_owner_that_is_abandoned_after_its_release_keeps_its_minimum_hold() {
+    let (memory, clock) = store();
+    let held = grant(&memory, &request(1, 10 * SECOND)).await;
+    let keep = ReleaseOptions::new().with_keep(SECOND);
+    memory.release(&held, keep).await.unwrap();
+    memory.abandon(&request(1, 10 * SECOND)).await.unwrap();
+    assert_eq!(holder(&memory).await, Some(1));
+    clock.pass(SECOND);
+    assert_eq!(holder(&memory).await, None);
+}
+
+#[tokio::test]
+async fn a_late_request_of_an_abandoned_owner_gets_no_place() {
+    let (memory, _clock) = store();
+    let held = grant(&memory, &request(1, SECOND)).await;
+    let late = request(2, SECOND);
+    memory.abandon(&late).await.unwrap();
+    let _turn = memory.enqueue(&late).await.unwrap();
+    memory.release(&held, ReleaseOptions::default()).await.unwrap();
+    assert_eq!(holder(&memory).await, None);
+}
+
+#[tokio::test]
+async fn a_floor_is_checked_also_where_leases_may_be_of_any_length() {
+    let (store, _) = store();
+    for longest in [Duration::from_micros(u64::MAX), Duration::MAX] {
+        let init = Init::new().with_longest_lease(longest);
+        store.init(&init).await.unwrap();
+        // An hour ahead of the clock.
+        let floor = FencingToken::new(1_800_003_600_000_000).unwrap();
+        let mut asked = request(1, SECOND);
+        asked.floor = floor;
+        let grant = store.try_acquire(&asked).await.unwrap().granted().unwrap();
+        assert!(grant.token > floor);
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_sets_no_more_than_a_longest_lease_that_was_lowered() {
+    let (memory, clock) = store();
+    let mut held = grant(&memory, &request(1, SECOND)).await;
+    let init = Init::new().with_longest_lease(2 * SECOND);
+    memory.init(&init).await.unwrap();
+    held.lease = 60 * SECOND;
+    let renewed = memory.renew(&[&held], clock.now()).await;
+    assert!(
+        matches!(renewed[..], [Renewal::Renewed { lease, .. }] if lease == 2 * SECOND),
+        "{renewed:?}"
+    );
+    clock.pass(2 * SECOND);
+    assert_eq!(holder(&memory).await, None);
+}

@@ -1,0 +1,193 @@
+//! Places in the store's queue, and what is pushed to them, in simulated time.
+
+use std::time::Duration;
+
+use lock_core::{
+    Backend as _, ErrorKind, FencingToken, Grant, LockName, OwnerId, OwnerLabel, Request, Signal,
+};
+
+use crate::support::{Lost, Stub, Suspended, held, soon};
+
+const SECOND: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(3_600);
+
+/// A grant of another time, pushed to a place.
+fn pushed(owner: OwnerId, token: FencingToken, stub: &Stub) -> Signal {
+    let label = OwnerLabel::new("case").unwrap();
+    let name = LockName::new("job").unwrap();
+    let request = Request::new(name, owner, label, 10 * SECOND, stub.env.now());
+    Signal::Granted(Grant::new(&request, token).pushed(SECOND))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_push_is_discarded() {
+    let stub = Stub::new();
+    let holder = held(&stub, "job").await;
+    let say = stub.script();
+    let waiter = tokio::spawn(stub.client().lock("job").wait(5 * SECOND).acquire());
+    stub.reached("enqueue", 1).await;
+    // With the token of who holds now: from before.
+    say.send(pushed(OwnerId::from_bits(1), holder.token(), &stub)).unwrap();
+    let error = waiter.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(holder.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_is_spent_is_asked_for_before_anybody_gets_it() {
+    let stub = Stub::new();
+    let holder = held(&stub, "job").await;
+    let say = stub.script();
+    *stub.retry_after.lock().unwrap() = Some(LONG);
+    let waiter = tokio::spawn(stub.client().lock("job").acquire());
+    stub.reached("enqueue", 1).await;
+    // The claim window is over when the push is read, counted from the last refusal.
+    tokio::time::sleep(5 * SECOND).await;
+    let above = FencingToken::new(holder.token().get() + 1).unwrap();
+    let before = stub.calls("acquire");
+    say.send(pushed(OwnerId::from_bits(1), above, &stub)).unwrap();
+    // The attempt finds out that nothing of it is there.
+    stub.reached("acquire", before + 1).await;
+    holder.release().await.unwrap();
+    say.send(Signal::Recheck).unwrap();
+    let guard = soon("the place is served", waiter).await.unwrap().unwrap();
+    assert_ne!(guard.owner(), OwnerId::from_bits(1));
+    assert_eq!(stub.holder("job").await, Some(guard.owner()));
+}
+
+/// A place was granted the lock, did not hear of it, and lost it to others; then its poll was granted it again, and
+/// before the answer comes it hears of the first time.
+#[tokio::test(start_paused = true)]
+async fn an_old_push_of_a_place_that_was_granted_again_gives_no_old_token() {
+    let stub = Stub::new();
+    let holder = held(&stub, "job").await;
+    let say = stub.script();
+    *stub.retry_after.lock().unwrap() = Some(10 * SECOND);
+    let waiter = tokio::spawn(stub.client().lock("job").acquire());
+    stub.reached("enqueue", 1).await;
+    holder.release().await.unwrap();
+    let name = LockName::new("job").unwrap();
+    let first = stub.memory.inspect(&name).await.unwrap().unwrap();
+    tokio::time::sleep(5 * SECOND).await;
+    let other = held(&stub, "job").await;
+    let between = other.token();
+    other.release().await.unwrap();
+    stub.hold("acquire");
+    stub.lose("acquire", Lost::Answer);
+    let before = stub.calls("acquire");
+    tokio::time::sleep(6 * SECOND).await;
+    assert_eq!(stub.calls("acquire"), before + 1, "the poll");
+    assert_eq!(stub.holder("job").await, first.holder.as_ref().map(|holder| holder.owner));
+    say.send(pushed(first.holder.unwrap().owner, first.token, &stub)).unwrap();
+    stub.let_go("acquire");
+    let guard = soon("the waiter is served", waiter).await.unwrap().unwrap();
+    assert!(guard.token() > between, "{} after {between}", guard.token());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_request_of_a_place_takes_nothing() {
+    let stub = Stub::new();
+    let holder = held(&stub, "job").await;
+    stub.lose("enqueue", Lost::Answer);
+    let waiter = tokio::spawn(stub.client().lock("job").acquire());
+    tokio::time::sleep(SECOND / 2).await;
+    assert!(stub.calls("enqueue") > 1, "nothing was lost");
+    holder.release().await.unwrap();
+    let guard = soon("the waiter is served", waiter).await.unwrap().unwrap();
+    let owner = guard.owner();
+    guard.release().await.unwrap();
+    // What was sent first is read once more, when all is over.
+    let label = OwnerLabel::new("late").unwrap();
+    let name = LockName::new("job").unwrap();
+    let late = Request::new(name, owner, label, SECOND, stub.env.now());
+    let _ = stub.memory.try_acquire(&late).await.unwrap();
+    assert_eq!(stub.holder("job").await, None, "a late request holds the lock");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_hears_nothing_is_served_all_the_same() {
+    let stub = Stub::new();
+    let holder = held(&stub, "job").await;
+    let _silent = stub.script();
+    let waiter = tokio::spawn(stub.client().lock("job").acquire());
+    stub.reached("enqueue", 1).await;
+    holder.release().await.unwrap();
+    drop(soon("the waiter is served", waiter).await.unwrap().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_process_has_one_place_and_asks_no_more_with_more_waiters() {
+    let stub = Stub::new();
+    let holder = held(&stub, "job").await;
+    let client = stub.client();
+    let first = tokio::spawn(client.lock("job").acquire());
+    stub.reached("enqueue", 1).await;
+    let before = stub.calls("acquire");
+    let waiters: Vec<_> = (0..10).map(|_| tokio::spawn(client.lock("job").acquire())).collect();
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(stub.calls("enqueue"), 1, "more than one place");
+    assert_eq!(stub.calls("acquire"), before, "a newcomer has asked");
+    drop((first, waiters, holder));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_asks_as_seldom_as_the_store_tells_it() {
+    let stub = Stub::new();
+    let _holder = held(&stub, "job").await;
+    *stub.retry_after.lock().unwrap() = Some(SECOND);
+    let waiter = tokio::spawn(stub.client().lock("job").acquire());
+    stub.reached("enqueue", 1).await;
+    let before = stub.calls("acquire");
+    tokio::time::sleep(20 * SECOND).await;
+    let asked = stub.calls("acquire") - before;
+    assert!((19..=21).contains(&asked), "{asked} times in 20 s");
+    waiter.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_place_asks_when_it_was_told_to_and_not_when_the_last_one_was() {
+    let stub = Stub::new();
+    let _holder = held(&stub, "job").await;
+    *stub.retry_after.lock().unwrap() = Some(SECOND);
+    let say = stub.script();
+    let waiter = tokio::spawn(stub.client().lock("job").acquire());
+    stub.reached("enqueue", 1).await;
+    let before = stub.calls("acquire");
+    tokio::time::sleep(SECOND / 2).await;
+    say.send(Signal::Lost("this is a case".into())).unwrap();
+    tokio::time::sleep(SECOND * 9 / 10).await;
+    assert_eq!(stub.calls("enqueue"), 2, "a new place");
+    assert_eq!(stub.calls("acquire"), before, "it was told to come after a second");
+    tokio::time::sleep(SECOND / 5).await;
+    assert_eq!(stub.calls("acquire"), before + 1, "it comes after a second");
+    waiter.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_is_heard_of_soon_after_a_suspend() {
+    let machine = Suspended::new();
+    let stub = Stub::over(machine.clone());
+    *stub.retry_after.lock().unwrap() = Some(SECOND);
+    let holder = held(&stub, "job").await;
+    let client = stub.client();
+    let waiting = || tokio::spawn(client.lock("job").lease(30 * SECOND).acquire());
+    let first = waiting();
+    stub.reached("enqueue", 1).await;
+    let _second = waiting();
+    tokio::time::sleep(SECOND / 2).await;
+    holder.release().await.unwrap();
+    let first = soon("the first is served", first).await.unwrap().unwrap();
+    // Until it is renewed. Were the alarm of the first poll that of the looks, too, it would ring after half a
+    // second, and be set to 30 s from there.
+    tokio::time::sleep(12 * SECOND).await;
+    machine.suspend(18 * SECOND + SECOND / 5);
+    let other = tokio::spawn(stub.other().lock("job").acquire());
+    tokio::time::sleep(SECOND / 50).await;
+    first.release().await.unwrap();
+    let _other = soon("the other is served", other).await.unwrap().unwrap();
+    let before = stub.calls("acquire");
+    tokio::time::sleep(3 * SECOND).await;
+    assert!(stub.calls("acquire") > before, "the second is not heard of");
+}

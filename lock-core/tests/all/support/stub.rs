@@ -1,0 +1,347 @@
+//! The one stub: the memory backend, with answers that a test holds back, loses, or makes up, in simulated or real
+//! time.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use lock_core::{
+    Attempt, Backend, ClientOptions, Cursor, Enqueued, Env, Error, ErrorKind, FencingToken, Grant,
+    Guarantees, Init, Instant, LockClient, LockName, LockState, Memory, Page, Quarantined,
+    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, SystemEnv,
+    Waiter,
+};
+use tokio::sync::{Notify, mpsc, watch};
+
+use super::envs::TokioEnv;
+
+/// What becomes of one call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lost {
+    Request,
+    Answer,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stub {
+    pub(crate) memory: Memory,
+    pub(crate) env: Arc<dyn Env>,
+    /// Operations whose answers are held back.
+    held: watch::Sender<HashSet<&'static str>>,
+    lost: Mutex<HashMap<&'static str, VecDeque<Lost>>>,
+    calls: Mutex<HashMap<&'static str, usize>>,
+    /// What the next place hears, in the place of what the store says to it.
+    script: Mutex<Option<mpsc::UnboundedReceiver<Signal>>>,
+    /// What all places are told of when to ask.
+    pub(crate) retry_after: Mutex<Option<Duration>>,
+    /// Attempts fail, as with a store that is down.
+    pub(crate) down: AtomicBool,
+    /// Attempts are carried out, and each answer waits for one `open`.
+    pub(crate) shut: AtomicBool,
+    pub(crate) open: Notify,
+    /// Attempts wait for `open` and are refused.
+    pub(crate) broken: AtomicBool,
+    /// Releases wait for `open`, and are carried out then unless the store was closed meanwhile.
+    pub(crate) slow: AtomicBool,
+    closed: AtomicBool,
+    /// Requests for a place are never answered.
+    pub(crate) mute: AtomicBool,
+    /// Places hear nothing and are to ask at once.
+    pub(crate) deaf: AtomicBool,
+    /// The next release that carries a request takes a place for it, and is refused; the one after it
+    /// carries nothing.
+    pub(crate) halves: AtomicBool,
+    refused: AtomicBool,
+    /// Until when nothing is granted.
+    pub(crate) quarantine: OnceLock<tokio::time::Instant>,
+    attempted: Notify,
+}
+
+impl Stub {
+    pub(crate) fn new() -> Arc<Self> {
+        Self::over(Arc::new(TokioEnv::new()))
+    }
+
+    /// In real time.
+    pub(crate) fn real() -> Arc<Self> {
+        Self::over(Arc::new(SystemEnv))
+    }
+
+    pub(crate) fn over(env: Arc<dyn Env>) -> Arc<Self> {
+        Arc::new(Self {
+            memory: Memory::with_env(Arc::clone(&env)),
+            env,
+            held: watch::Sender::default(),
+            lost: Mutex::default(),
+            calls: Mutex::default(),
+            script: Mutex::default(),
+            retry_after: Mutex::default(),
+            down: AtomicBool::default(),
+            shut: AtomicBool::default(),
+            open: Notify::new(),
+            broken: AtomicBool::default(),
+            slow: AtomicBool::default(),
+            closed: AtomicBool::default(),
+            mute: AtomicBool::default(),
+            deaf: AtomicBool::default(),
+            halves: AtomicBool::default(),
+            refused: AtomicBool::default(),
+            quarantine: OnceLock::new(),
+            attempted: Notify::new(),
+        })
+    }
+
+    pub(crate) fn client(self: &Arc<Self>) -> LockClient {
+        self.client_with(ClientOptions::default())
+    }
+
+    pub(crate) fn client_with(self: &Arc<Self>, options: ClientOptions) -> LockClient {
+        LockClient::with_env(self.clone(), Arc::clone(&self.env), options).unwrap()
+    }
+
+    /// Another client of the same store, with nothing in its way.
+    pub(crate) fn other(&self) -> LockClient {
+        let store = Arc::new(self.memory.clone());
+        LockClient::with_env(store, Arc::clone(&self.env), ClientOptions::default()).unwrap()
+    }
+
+    /// Answers to `operation` are held back from now on.
+    pub(crate) fn hold(&self, operation: &'static str) {
+        self.held.send_modify(|held| {
+            held.insert(operation);
+        });
+    }
+
+    pub(crate) fn let_go(&self, operation: &'static str) {
+        self.held.send_modify(|held| {
+            held.remove(operation);
+        });
+    }
+
+    /// The next call of `operation` is lost.
+    pub(crate) fn lose(&self, operation: &'static str, lost: Lost) {
+        self.lost.lock().unwrap().entry(operation).or_default().push_back(lost);
+    }
+
+    /// The next place hears this.
+    pub(crate) fn script(&self) -> mpsc::UnboundedSender<Signal> {
+        let (say, hear) = mpsc::unbounded_channel();
+        *self.script.lock().unwrap() = Some(hear);
+        say
+    }
+
+    pub(crate) fn calls(&self, operation: &'static str) -> usize {
+        self.calls.lock().unwrap().get(operation).copied().unwrap_or(0)
+    }
+
+    /// Waits for the next attempt to reach the store.
+    pub(crate) async fn next_attempt(&self) {
+        self.attempted.notified().await;
+    }
+
+    fn quarantined(&self) -> Option<Quarantined> {
+        let remaining = self.quarantine.get()?.duration_since(tokio::time::Instant::now());
+        (!remaining.is_zero()).then(|| Quarantined::new(remaining, "planted"))
+    }
+
+    /// Waits, without time passing, until so many calls were made.
+    pub(crate) async fn reached(&self, operation: &'static str, count: usize) {
+        for _ in 0..100_000 {
+            if self.calls(operation) >= count {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("{operation} was not called {count} times");
+    }
+
+    pub(crate) async fn holder(&self, name: &str) -> Option<lock_core::OwnerId> {
+        let name = LockName::new(name).unwrap();
+        let state = self.memory.inspect(&name).await.unwrap();
+        state.and_then(|state| state.holder).map(|holder| holder.owner)
+    }
+
+    /// Whether the name is free before any time has passed.
+    pub(crate) async fn becomes_free(&self, name: &str) -> bool {
+        for _ in 0..10_000 {
+            if self.holder(name).await.is_none() {
+                return true;
+            }
+            tokio::task::yield_now().await;
+        }
+        false
+    }
+
+    async fn call<T>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        *self.calls.lock().unwrap().entry(operation).or_default() += 1;
+        let lost = self.lost.lock().unwrap().get_mut(operation).and_then(VecDeque::pop_front);
+        let answer = match lost {
+            Some(Lost::Request) => Err(Error::new(ErrorKind::Timeout, "the request was lost")),
+            Some(Lost::Answer) => {
+                call.await?;
+                Err(Error::new(ErrorKind::Timeout, "the answer was lost"))
+            }
+            None => call.await,
+        };
+        let mut held = self.held.subscribe();
+        held.wait_for(|held| !held.contains(operation)).await.unwrap();
+        answer
+    }
+}
+
+#[derive(Debug)]
+struct Scripted {
+    waiter: Box<dyn Waiter>,
+    hears: mpsc::UnboundedReceiver<Signal>,
+}
+
+#[async_trait]
+impl Waiter for Scripted {
+    async fn next(&mut self) -> Signal {
+        match self.hears.recv().await {
+            Some(signal) => signal,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn leave(self: Box<Self>) -> Result<(), Error> {
+        self.waiter.leave().await
+    }
+}
+
+#[async_trait]
+impl Backend for Stub {
+    fn kind(&self) -> &'static str {
+        "stub"
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        self.memory.guarantees()
+    }
+
+    async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        let attempt = async {
+            self.attempted.notify_one();
+            if self.down.load(Ordering::SeqCst) {
+                return Err(Error::new(ErrorKind::Unavailable, "down"));
+            }
+            if let Some(quarantined) = self.quarantined() {
+                return Ok(Attempt::Quarantined(quarantined));
+            }
+            if self.broken.load(Ordering::SeqCst) {
+                self.open.notified().await;
+                return Err(Error::new(ErrorKind::Auth, "refused"));
+            }
+            let answer = self.memory.try_acquire(request).await;
+            if self.shut.load(Ordering::SeqCst) {
+                self.open.notified().await;
+            }
+            answer
+        };
+        let answer = self.call("acquire", attempt).await?;
+        Ok(match (answer, *self.retry_after.lock().unwrap()) {
+            (Attempt::Busy(mut busy), Some(retry_after)) => {
+                busy.retry_after = retry_after;
+                Attempt::Busy(busy)
+            }
+            (answer, _) => answer,
+        })
+    }
+
+    async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        if self.mute.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        if let Some(quarantined) = self.quarantined() {
+            return Ok(Enqueued::Quarantined(quarantined));
+        }
+        let answer = self.call("enqueue", self.memory.enqueue(request)).await?;
+        let Enqueued::Waiting(waiter, mut busy) = answer else { return Ok(answer) };
+        if self.deaf.load(Ordering::SeqCst) {
+            busy.retry_after = Duration::ZERO;
+            // Nobody speaks.
+            let (_, hears) = mpsc::unbounded_channel();
+            return Ok(Enqueued::Waiting(Box::new(Scripted { waiter, hears }), busy));
+        }
+        busy.retry_after = self.retry_after.lock().unwrap().unwrap_or(busy.retry_after);
+        Ok(match self.script.lock().unwrap().take() {
+            Some(hears) => Enqueued::Waiting(Box::new(Scripted { waiter, hears }), busy),
+            None => Enqueued::Waiting(waiter, busy),
+        })
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        self.call("abandon", self.memory.abandon(request)).await
+    }
+
+    async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
+        let renewing = async { Ok(self.memory.renew(grants, sent).await) };
+        match self.call("renew", renewing).await {
+            Ok(answers) => answers,
+            Err(error) => grants.iter().map(|_| Renewal::Unknown(error.clone())).collect(),
+        }
+    }
+
+    async fn release(
+        &self,
+        grant: &Grant,
+        mut options: ReleaseOptions<'_>,
+    ) -> Result<Released, Error> {
+        if self.slow.load(Ordering::SeqCst) {
+            self.open.notified().await;
+            if self.closed.load(Ordering::SeqCst) {
+                return Err(Error::new(ErrorKind::Config, "the store is closed"));
+            }
+        }
+        if let Some(next) = options.next.filter(|_| self.halves.swap(false, Ordering::SeqCst)) {
+            self.memory.enqueue(next).await?;
+            self.refused.store(true, Ordering::SeqCst);
+            return Err(Error::new(ErrorKind::Unavailable, "only the place was taken"));
+        }
+        if self.refused.swap(false, Ordering::SeqCst) {
+            options.next = None;
+        }
+        self.call("release", self.memory.release(grant, options)).await
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
+        self.memory.raise(grant, token).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
+        self.call("inspect", self.memory.inspect(name)).await
+    }
+
+    /// In two parts with the same names, as if all had moved between them.
+    async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
+        let again = from.is_none().then(|| Cursor::from("again"));
+        let page = self.call("list", self.memory.list(None)).await?;
+        Ok(Page::new(page.locks, again))
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
+        self.memory.force_release(name).await
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        self.memory.init(init).await
+    }
+
+    async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
+        Ok(None)
+    }
+
+    async fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,312 @@
+//! The model: what may happen to three nodes and some attempts.
+
+use backend_redlock::protocol::{
+    token::{Token, decide},
+    validity::expiry,
+    vote::{Tally, Vote, majority, tally},
+};
+use stateright::{Model, Property};
+
+use crate::{
+    node::Node,
+    state::{NOTHING, Part, Phase, State, Try, canonical, forget},
+};
+
+pub(crate) const NODES: usize = 3;
+
+/// Which guards are in force.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guards {
+    pub(crate) write_back: bool,
+    pub(crate) counted_only: bool,
+    pub(crate) still_ours: bool,
+    pub(crate) quarantine: bool,
+    pub(crate) clock_floor: bool,
+    pub(crate) clock_votes: bool,
+    /// What is left of a lost grant stays while its holder may believe in it.
+    pub(crate) rest_kept: bool,
+    /// Validity is the majority-th largest of the nodes' expiries, not the largest.
+    pub(crate) majority_th: bool,
+    /// A renewal gives no node the lock again.
+    pub(crate) reacquires_nothing: bool,
+}
+
+/// When a record may expire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Time {
+    /// At any instant: only tokens are judged, for exclusion then rests on nothing.
+    Any,
+    /// Once the lease is over that was last set there.
+    Lease,
+}
+
+pub(crate) struct Quorum {
+    pub(crate) guards: Guards,
+    pub(crate) time: Time,
+    pub(crate) tries: usize,
+    /// The numbers that an attempt may propose are those from 1 to this one.
+    pub(crate) proposals: u64,
+    pub(crate) crashes: u8,
+    /// How many clocks may jump ahead for good.
+    pub(crate) jumps: u8,
+    /// How many renewals there are; each holder sends one at most.
+    pub(crate) renewals: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Begin(usize, u64),
+    /// The request is read; the reply is heard in time, or not.
+    Ask(usize, usize, bool),
+    Write(usize, usize, bool),
+    Renew(usize),
+    Renewal(usize, usize, bool),
+    Free(usize, usize),
+    /// A period of an attempt is over.
+    Spend(usize),
+    Expire(usize),
+    Crash(usize),
+    Jump(usize),
+    Open(usize),
+}
+
+impl Quorum {
+    fn grant(&self, own: &mut Try, token: u64) {
+        let late = own.spent() && self.time == Time::Lease;
+        own.phase = if late { Phase::Over(None) } else { Phase::Holding(token) };
+        for part in &mut own.parts {
+            part.keeps = matches!(part.vote, Vote::Ours(_)).then_some(0);
+        }
+    }
+
+    fn decide(&self, own: &mut Try) {
+        let votes = own.votes();
+        if tally(&votes) == Tally::Failed {
+            own.phase = Phase::Over(None);
+            return;
+        }
+        match decide(&votes) {
+            Token::Agreed(token) => self.grant(own, token),
+            Token::WriteBack { number, .. } if !self.guards.write_back => self.grant(own, number),
+            Token::WriteBack { number, nodes, needed } => {
+                own.phase = Phase::Writing { number, needed };
+                for (at, part) in own.parts.iter_mut().enumerate() {
+                    let stray = !matches!(part.vote, Vote::Ours(_));
+                    if nodes.contains(&at) || (stray && !self.guards.counted_only) {
+                        part.written = number;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What a holder makes of a node's answer to its renewal.
+    fn renewed(&self, own: &mut Try, at: usize, there: bool, in_line: bool) {
+        let part = &mut own.parts[at];
+        if !there {
+            (part.gone, part.keeps) = (true, None);
+        } else if in_line {
+            part.keeps = Some(1);
+        }
+        if own.parts.iter().filter(|part| part.gone).count() >= majority(NODES) {
+            own.lost = true;
+            for part in &mut own.parts {
+                part.freeing = true;
+            }
+            return;
+        }
+        let known: Vec<_> = own.parts.iter().map(|part| part.keeps).collect();
+        let largest = known.iter().copied().max().flatten();
+        let until = if self.guards.majority_th { expiry(&known) } else { largest };
+        own.until = own.until.max(until.unwrap_or(0));
+    }
+}
+
+impl Model for Quorum {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        let one = Try {
+            phase: Phase::Idle,
+            proposed: 0,
+            ended: 0,
+            until: 0,
+            renewed: false,
+            lost: false,
+            after: 0,
+            parts: [NOTHING; NODES],
+        };
+        let nodes = std::array::from_fn(|_| Node::new());
+        let Self { crashes, jumps, renewals, .. } = *self;
+        vec![State { tries: vec![one; self.tries], nodes, crashes, jumps, renewals }]
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+        for (me, own) in state.tries.iter().enumerate() {
+            let holding = matches!(own.phase, Phase::Holding(_));
+            if own.phase == Phase::Idle {
+                steps.extend((1..=self.proposals).map(|number| Step::Begin(me, number)));
+            }
+            if self.time == Time::Lease && own.ended < own.owed() {
+                steps.push(Step::Spend(me));
+            }
+            if state.renewals > 0 && holding && !own.renewed {
+                steps.push(Step::Renew(me));
+            }
+            for (at, part) in own.parts.iter().enumerate() {
+                // Whether the reply is heard matters only to who waits for it.
+                if part.asked {
+                    steps.push(Step::Ask(me, at, false));
+                    if own.phase == Phase::Asking {
+                        steps.push(Step::Ask(me, at, true));
+                    }
+                }
+                if part.written > 0 {
+                    steps.push(Step::Write(me, at, false));
+                    if matches!(own.phase, Phase::Writing { .. }) {
+                        steps.push(Step::Write(me, at, true));
+                    }
+                }
+                if part.renewing {
+                    steps.push(Step::Renewal(me, at, false));
+                    if holding && !own.lost {
+                        steps.push(Step::Renewal(me, at, true));
+                    }
+                }
+                if part.freeing && (own.spent() || !self.guards.rest_kept) {
+                    steps.push(Step::Free(me, at));
+                }
+            }
+        }
+        // A record stays for its lease, and a node in quarantine until every lease is over that was
+        // asked for before its crash.
+        for (at, node) in state.nodes.iter().enumerate() {
+            if let Some(record) = &node.record
+                && (self.time == Time::Any
+                    || node.ahead
+                    || state.tries[record.owner].ended > record.period)
+            {
+                steps.push(Step::Expire(at));
+            }
+            let over =
+                |owed: &[u8]| state.tries.iter().zip(owed).all(|(own, owed)| own.ended >= *owed);
+            if node.quarantine.as_deref().is_some_and(over) {
+                steps.push(Step::Open(at));
+            }
+            if state.crashes > 0 {
+                steps.push(Step::Crash(at));
+            }
+            if state.jumps > 0 {
+                steps.push(Step::Jump(at));
+            }
+        }
+    }
+
+    fn next_state(&self, last: &State, step: Step) -> Option<State> {
+        let mut state = last.clone();
+        let highest = state.tries.iter().filter_map(Try::token).max().unwrap_or(0);
+        match step {
+            Step::Begin(me, proposed) => {
+                let own = &mut state.tries[me];
+                own.phase = Phase::Asking;
+                own.proposed = proposed;
+                own.after = highest;
+                own.parts = [Part { asked: true, ..NOTHING }; NODES];
+            }
+            Step::Ask(me, at, heard) => {
+                let own = &mut state.tries[me];
+                let vote = state.nodes[at].ask(&self.guards, me, own.proposed);
+                own.parts[at].asked = false;
+                if heard {
+                    own.parts[at].vote = vote;
+                    if tally(&own.votes()) != Tally::Undecided {
+                        self.decide(own);
+                    }
+                }
+            }
+            Step::Write(me, at, heard) => {
+                let own = &mut state.tries[me];
+                let number = std::mem::take(&mut own.parts[at].written);
+                let taken = state.nodes[at].write(&self.guards, me, number);
+                own.parts[at].taken = heard && taken;
+                let count = own.parts.iter().filter(|part| part.taken).count();
+                if let Phase::Writing { number, needed } = own.phase
+                    && count >= needed
+                {
+                    self.grant(own, number);
+                }
+            }
+            Step::Renew(me) => {
+                state.renewals -= 1;
+                let own = &mut state.tries[me];
+                own.renewed = true;
+                for part in &mut own.parts {
+                    part.renewing = true;
+                }
+            }
+            Step::Renewal(me, at, heard) => {
+                let own = &mut state.tries[me];
+                own.parts[at].renewing = false;
+                let there = state.nodes[at].renew(&self.guards, me);
+                if heard {
+                    let in_line = !(state.nodes[at].ahead && self.guards.clock_votes);
+                    self.renewed(own, at, there, in_line);
+                }
+            }
+            Step::Free(me, at) => {
+                state.tries[me].parts[at].freeing = false;
+                let node = &mut state.nodes[at];
+                if node.record.as_ref().is_some_and(|record| record.owner == me) {
+                    node.record = None;
+                }
+            }
+            Step::Spend(me) => {
+                let own = &mut state.tries[me];
+                own.ended += 1;
+                if let Phase::Holding(token) = own.phase
+                    && own.spent()
+                {
+                    own.phase = Phase::Over(Some(token));
+                }
+            }
+            Step::Expire(at) => state.nodes[at].record = None,
+            Step::Crash(at) => {
+                state.crashes -= 1;
+                let owed: Vec<_> = state.tries.iter().map(Try::owed).collect();
+                state.nodes[at].crash(self.guards.quarantine.then_some(owed));
+            }
+            Step::Jump(at) => {
+                state.jumps -= 1;
+                state.nodes[at].ahead = true;
+            }
+            // The clock has passed every token stored before the crash.
+            Step::Open(at) => {
+                let passed = state.nodes.iter().map(|node| node.watermark).max().unwrap_or(0);
+                state.nodes[at].quarantine = None;
+                state.nodes[at].clock = passed.max(highest) + 1;
+            }
+        }
+        state.tries.iter_mut().for_each(forget);
+        canonical(&mut state);
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("one holder", |model: &Self, state: &State| {
+                let holders = |own: &&Try| matches!(own.phase, Phase::Holding(_));
+                model.time == Time::Any || state.tries.iter().filter(holders).count() < 2
+            }),
+            Property::always("tokens rise", |_, state: &State| {
+                let mut tokens: Vec<_> = state.tries.iter().filter_map(Try::token).collect();
+                let count = tokens.len();
+                tokens.sort_unstable();
+                tokens.dedup();
+                let above = |own: &Try| own.token().is_none_or(|token| token > own.after);
+                tokens.len() == count && state.tries.iter().all(above)
+            }),
+        ]
+    }
+}

@@ -1,0 +1,11 @@
+//! The kit's servers and faults, on real servers.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
+
+mod clock;
+mod etcd;
+mod mariadb;
+mod postgres;
+mod process;
+mod proxy;
+mod redis;
+mod redis_groups;
