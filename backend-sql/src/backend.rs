@@ -134,6 +134,7 @@ impl<D: Dialect> SqlBackend<D> {
                 let busy = Busy::new(None, token, LONGEST_POLL);
                 Enqueued::Waiting(waiter, busy)
             }
+            Handed::Passed => return Ok(Some(Released::plain(ReleaseOutcome::Released))),
         };
         Ok(Some(Released::new(ReleaseOutcome::Released, Some(next))))
     }
@@ -204,12 +205,19 @@ impl<D: Dialect> SqlBackend<D> {
     }
 }
 
+/// How often a waiter polls that has so many others before it: the more, the more seldom, so that the rate of all together
+/// hardly grows with their number.
+pub(crate) fn poll_behind(others: u32) -> Duration {
+    (LONGEST_POLL * (1 + others / FAR)).min(FAR_POLL)
+}
+
 fn busy(row: Option<Row>) -> Busy {
     let holder = row.as_ref().and_then(Row::holder);
     let left = row.as_ref().map_or(Duration::ZERO, |row| row.remaining.max(row.others_first));
-    let far = row.as_ref().is_some_and(|row| row.before_us >= FAR);
+    let before_us = row.as_ref().map_or(0, |row| row.before_us);
+    let longest = poll_behind(before_us);
     // However short the lease is, of the far ones none is the next to be served.
-    let (left, longest) = if far { (FAR_POLL, FAR_POLL) } else { (left, LONGEST_POLL) };
+    let left = if before_us >= FAR { longest } else { left };
     Busy::new(
         holder,
         row.map_or(FencingToken::ZERO, |row| row.token),

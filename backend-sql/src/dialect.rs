@@ -61,6 +61,8 @@ pub(crate) enum Handed {
     Granted(FencingToken),
     /// It is at the end of the queue, behind the one that was granted this token.
     Queued(FencingToken, Box<dyn Waiter>),
+    /// Nothing: the lock was given to the first waiter, and the request is to ask for itself.
+    Passed,
 }
 
 /// That of [`Holder::unreadable`], which is nobody's.

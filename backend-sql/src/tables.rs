@@ -37,10 +37,13 @@ impl Tables {
         let mut text = text.to_owned();
         let schema = self.schema.as_ref();
         let schema = schema.map(|schema| format!("{quote}{schema}{quote}.")).unwrap_or_default();
-        for table in ["locks", "seen", "abandoned", "settings", "marker", "fence"] {
+        for table in ["locks", "places", "seen", "abandoned", "settings", "marker", "fence"] {
             let name = format!("{schema}{quote}{}_{table}{quote}", self.prefix);
             text = text.replace(&format!("{{{table}}}"), &name);
         }
+        // An index is in the schema of its table.
+        let index = format!("{quote}{}_places_in_order{quote}", self.prefix);
+        text = text.replace("{places_in_order}", &index);
         text
     }
 }

@@ -15,9 +15,11 @@ pub(crate) const LONGEST_NAME: usize = 40;
 
 /// A waiter polls this often besides its looks, which tells in a queue that it lives.
 pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
-/// The same for a waiter with at least [`FAR`] others before it: it is not the next to be served.
-pub(crate) const FAR_POLL: Duration = Duration::from_secs(1);
+/// With each [`FAR`] others before it a waiter polls by that much more seldom: it is not the next to be served. A thousand
+/// waiters then poll 140 times a second.
 pub(crate) const FAR: u32 = 8;
+/// The longest pause of that.
+pub(crate) const FAR_POLL: Duration = Duration::from_secs(10);
 /// How often a waiting process looks. A look takes no write lock.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 /// The pause after a look that failed.
@@ -59,9 +61,10 @@ pub(crate) mod postgres {
     pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
     /// What is free waits so long for the first in the queue.
     pub(crate) const TURN: Duration = Duration::from_secs(1);
-    /// An entry of the queue that was not heard of for this long is dead: a waiter asks every half second, a far one each
-    /// second.
-    pub(crate) const ENTRY_LIFE: Duration = Duration::from_secs(3);
+    /// The longest pause between looks of a waiter with others before it, where it is told nothing: half a turn.
+    pub(crate) const LONGEST_LOOK: Duration = Duration::from_millis(500);
+    /// An entry of the queue is dead so long after its next poll is due, and one more pause between polls.
+    pub(crate) const ENTRY_LIFE: Duration = Duration::from_secs(2);
 
     /// A message to ourselves may take this long before the connection counts as deaf.
     pub(crate) const ECHO: Duration = Duration::from_secs(1);

@@ -136,10 +136,18 @@ pub async fn refused(world: &dyn Versioned) {
 /// # Panics
 /// Where it is not so.
 pub async fn upgraded(world: Arc<dyn Versioned>) {
+    upgraded_from(world, None).await;
+}
+
+/// The same for records of this version, or from before there were versions.
+///
+/// # Panics
+/// Where it is not so.
+pub async fn upgraded_from(world: Arc<dyn Versioned>, version: Option<u64>) {
     let older = world.connect().await.unwrap();
     let own = request("held");
     let held = granted(&*older, &own).await;
-    world.plant(None).await;
+    world.plant(version).await;
 
     let recorder = Recorder::new(1);
     let (mut clients, mut refusals) = (Vec::new(), Vec::new());
@@ -153,7 +161,8 @@ pub async fn upgraded(world: Arc<dyn Versioned>) {
         told.expect("each client is refused").unwrap().forget();
     }
     let newer = world.connect().await.unwrap();
-    all_refused(&*newer, (&own, &held), 0, "`leasehold init` upgrades them").await;
+    let stored = version.unwrap_or(0);
+    all_refused(&*newer, (&own, &held), stored, "`leasehold init` upgrades them").await;
     let acquired = |event: &&Event| matches!(event.what, What::Acquired { .. });
     let grants = || recorder.history().events().iter().filter(acquired).count();
     assert_eq!(grants(), 0);

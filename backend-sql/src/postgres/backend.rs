@@ -18,6 +18,7 @@ use super::{
     guarantees::{Terms, guarantees},
     queue::wanted,
     server::first,
+    statements::check_version,
     store::Postgres,
     waiter::QueueWaiter,
 };
@@ -26,7 +27,6 @@ use crate::{
     error::general,
     gate::Gate,
     servers::connection::span,
-    settings::check_version,
 };
 
 impl Postgres {
@@ -44,14 +44,21 @@ impl Postgres {
         first(&self.again(statement, args).await?)?.map(token_of).transpose()
     }
 
-    /// What is known of a name. A request with an entry asks for it, and so does one that finds it free, where those
-    /// who go first may be gone.
+    /// What is known of a name. A request with an entry asks for it, unless its entry has only to wait; and so does one
+    /// that finds it free, where those who go first may be gone.
     async fn look_or_ask(&self, request: &Request) -> Result<Option<Row>, Error> {
         let entry = self.entries.of(request.owner);
-        if entry.is_none() {
-            let row = self.look(&request.name).await?;
-            if row.as_ref().is_none_or(|row| row.is_held() || !row.is_taken()) {
-                return Ok(row);
+        match &entry {
+            None => {
+                let row = self.look(&request.name).await?;
+                if row.as_ref().is_none_or(|row| row.is_held() || !row.is_taken()) {
+                    return Ok(row);
+                }
+            }
+            Some(entry) => {
+                if let Some(row) = self.heartbeat(request, entry).await? {
+                    return Ok(Some(row));
+                }
             }
         }
         match self.ask(request, entry.as_deref()).await? {
@@ -123,7 +130,7 @@ impl Dialect for Postgres {
 
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
         let rows = self.again(&self.server.sql.look, &[Text(name.as_str())]).await?;
-        rows.first().map(|row| Self::row(row, None)).transpose()
+        rows.first().map(Self::shown).transpose()
     }
 
     fn looks_first(&self, request: &Request) -> bool {
@@ -192,7 +199,9 @@ impl Dialect for Postgres {
         if self.pass(grant, None).await?.is_some() {
             return Ok(Left::Taken);
         }
-        Ok(first(&self.once(&sql.release_and_tell, &whose).await?)?.into())
+        let rows = self.once(&sql.release_and_tell, &whose).await?;
+        self.refill_if(&grant.name, &rows, 1).await;
+        Ok(first(&rows)?.into())
     }
 
     async fn hand_on(
@@ -218,8 +227,11 @@ impl Dialect for Postgres {
         }
         let waiter = QueueWaiter::new(Arc::clone(&self), next);
         let entry = waiter.entry();
-        let Some(token) = self.pass(grant, Some(&entry)).await? else { return Ok(None) };
+        let Some((token, queued)) = self.pass(grant, Some(&entry)).await? else { return Ok(None) };
         self.waited.forget(grant.owner);
+        if !queued {
+            return Ok(Some(Handed::Passed));
+        }
         entry.queued.store(true, Ordering::Relaxed);
         Ok(Some(Handed::Queued(token, Box::new(waiter))))
     }
@@ -227,7 +239,9 @@ impl Dialect for Postgres {
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let owner = request.owner.to_string();
         let args = [Text(request.name.as_str()), Text(&owner)];
-        self.again(&self.server.sql.abandon, &args).await.map(drop)
+        let rows = self.again(&self.server.sql.abandon, &args).await?;
+        self.refill_if(&request.name, &rows, 0).await;
+        Ok(())
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
@@ -243,7 +257,7 @@ impl Dialect for Postgres {
 
     async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error> {
         let rows = self.again(&self.server.sql.list, &[Text(after), Number(limit.into())]).await?;
-        rows.iter().map(|row| Self::row(row, None)).collect()
+        rows.iter().map(Self::shown).collect()
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
@@ -251,6 +265,7 @@ impl Dialect for Postgres {
             // In this order: what is deleted was below the watermark before this raise.
             self.once(&self.server.sql.sweep, &[]).await?;
             self.once(&self.server.sql.raise_watermark, &[]).await?;
+            self.once(&self.server.sql.sweep_places, &[]).await?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     sync::{
         Arc, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -29,24 +29,33 @@ pub(super) struct QueueEntry {
     pub(super) id: String,
     /// Whether the server has put it into the queue, as far as we know.
     pub(super) queued: AtomicBool,
+    /// How many were before it when the server last told.
+    pub(super) others: AtomicU32,
     pub(super) wake: Notify,
-    given: Mutex<Option<Given>>,
+    told: Mutex<Option<Told>>,
     /// Tells it from the one that a repeat of its request entered later.
     number: u64,
 }
 
-/// A grant that was given to an entry.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Given {
-    pub(super) token: FencingToken,
-    /// Whether more entries wait behind it.
-    pub(super) more: bool,
+/// What is worth doing for an entry. Each role of the database may send such a message, so it is no grant: the statement
+/// that it brings about finds out what is so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// To ask: it may be its turn.
+    Ask,
+    /// To confirm what it may have been given.
+    Given,
 }
 
 impl QueueEntry {
-    /// What it was given since it was looked at last.
-    pub(super) fn take_given(&self) -> Option<Given> {
-        self.given.lock().take()
+    /// What it was told since it was looked at last.
+    pub(super) fn take_told(&self) -> Option<Told> {
+        self.told.lock().take()
+    }
+
+    pub(super) fn tell(&self, told: Told) {
+        *self.told.lock() = Some(told);
+        self.wake.notify_one();
     }
 }
 
@@ -73,8 +82,9 @@ impl QueueEntries {
         let entry = Arc::new(QueueEntry {
             id: format!("{owner}{}{how}{}", self.client, label.as_str()),
             queued: AtomicBool::new(false),
+            others: AtomicU32::new(0),
             wake: Notify::new(),
-            given: Mutex::default(),
+            told: Mutex::default(),
             number: self.entered.fetch_add(1, Ordering::Relaxed),
         });
         self.lock().insert(*owner, Arc::clone(&entry));
@@ -97,18 +107,16 @@ impl QueueEntries {
         self.lock().is_empty()
     }
 
-    /// It is an entry's turn to ask, or it was given the lock: the message is the owner, or the owner, the
-    /// token, and whether more wait. One that is not understood, or came too late, costs nothing.
+    /// It is an entry's turn to ask, or it was given the lock: the message is the owner, or the owner and `+`. One that is
+    /// not understood, or came too late, costs nothing.
     pub(super) fn tell(&self, message: &str) {
-        let mut words = message.split(' ');
-        let owner = words.next().and_then(|owner| owner.parse().ok());
-        let Some(entry) = owner.and_then(|owner| self.of(owner)) else { return };
-        let token = words.next().and_then(|token| token.parse().ok()).and_then(FencingToken::new);
-        if let Some(token) = token {
-            let given = Given { token, more: words.next() != Some("0") };
-            *entry.given.lock() = Some(given);
+        let (owner, told) = match message.strip_suffix('+') {
+            Some(owner) => (owner, Told::Given),
+            None => (message, Told::Ask),
+        };
+        if let Some(entry) = owner.parse().ok().and_then(|owner| self.of(owner)) {
+            entry.tell(told);
         }
-        entry.wake.notify_one();
     }
 
     /// A message may have been missed.

@@ -3,15 +3,16 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use lock_core::{Error, FencingToken, Grant, LockName, Request};
-use sqlx::{Row as _, postgres::PgRow};
+use sqlx::{Column as _, Row as _, postgres::PgRow};
 
 use super::{
     arg::Arg::{self, MaybeText, Number, Span, Text},
-    entries::QueueEntry,
+    entries::{QueueEntry, Told},
     server::first,
     store::Postgres,
 };
 use crate::{
+    backend::poll_behind,
     dialect::{Dialect as _, Row, token_of},
     error::general,
     servers::connection::span,
@@ -29,26 +30,47 @@ pub(super) fn wanted<'a>(request: &'a Request, owner: &'a str) -> [Arg<'a>; 5] {
     ]
 }
 
+/// For how long an entry counts as alive with so many others before it: it may miss one of its heartbeats.
+fn life(others: u32) -> Duration {
+    ENTRY_LIFE + poll_behind(others) * 2
+}
+
 impl Postgres {
-    /// Releases a grant. The first waiter gets the lock, if its entry allows that. `entry` goes to the end of the queue.
-    /// Returns the new token, or `None` if nothing was done.
+    /// Releases a grant. The first waiter gets the lock, if its entry allows that. `entry` goes to the end of the queue, if
+    /// that is near the head. Returns the new token, and whether the entry is in the queue, or `None` if nothing was done.
     pub(super) async fn pass(
         &self,
         grant: &Grant,
         entry: Option<&QueueEntry>,
-    ) -> Result<Option<FencingToken>, Error> {
+    ) -> Result<Option<(FencingToken, bool)>, Error> {
         let owner = grant.owner.to_string();
         let args = [
             Text(grant.name.as_str()),
             Text(&owner),
             Span(TURN),
             MaybeText(entry.map(|entry| entry.id.as_str())),
-            Span(ENTRY_LIFE),
+            Span(life(0)),
         ];
         let rows = self.once(&self.server.sql.pass, &args).await?;
-        let Some(token) = first(&rows)? else { return Ok(None) };
+        let Some(row) = rows.first() else { return Ok(None) };
+        let (token, queued) = (row.try_get(0).map_err(general)?, row.try_get(1).map_err(general)?);
         self.crowded.note(&grant.name, true);
-        token_of(token).map(Some)
+        self.refill_if(&grant.name, &rows, 2).await;
+        Ok(Some((token_of(token)?, queued)))
+    }
+
+    /// Brings entries that are behind near the head, if the answer to a statement says in this column that it is time. The
+    /// statement was carried out: where this fails the next one does it.
+    pub(super) async fn refill_if(&self, name: &LockName, rows: &[PgRow], column: usize) {
+        if rows.first().is_some_and(|row| row.try_get(column).unwrap_or(false))
+            && let Err(error) = self.refill(name).await
+        {
+            tracing::debug!(%name, %error, "the queue was not moved on; the next heartbeat will do");
+        }
+    }
+
+    async fn refill(&self, name: &LockName) -> Result<(), Error> {
+        self.again(&self.server.sql.refill, &[Text(name.as_str())]).await.map(drop)
     }
 
     /// One step of a request: it is granted what is free for it, or its entry, if it has one, is in the queue then. `None`
@@ -60,22 +82,91 @@ impl Postgres {
     ) -> Result<Option<Row>, Error> {
         let (owner, id) = (request.owner.to_string(), entry.map(|entry| entry.id.as_str()));
         let [name, owner, label, lease, floor] = wanted(request, &owner);
-        let waits = [MaybeText(id), Span(TURN), Span(ENTRY_LIFE)];
-        let args = [name, owner, label, lease, floor, waits[0], waits[1], waits[2]];
-        let rows = self.again(&self.server.sql.ask, &args).await?;
-        let at = rows.first().map(|row| row.try_get("place")).transpose().map_err(general)?;
-        let at: Option<i32> = at.flatten();
-        if let Some(entry) = entry {
-            entry.queued.store(at.is_some(), Ordering::Relaxed);
+        let [waits, turn, near, far] =
+            [MaybeText(id), Span(TURN), Span(life(0)), Span(life(u32::MAX))];
+        let args = [name, owner, label, lease, floor, waits, turn, near, far];
+        for again in [true, false] {
+            let rows = self.again(&self.server.sql.ask, &args).await?;
+            let Some(row) = rows.first() else {
+                entry.inspect(|entry| entry.queued.store(false, Ordering::Relaxed));
+                return Ok(None);
+            };
+            let asked = self.entered(row, request, entry)?;
+            let short = row.try_get("short").map_err(general)?;
+            if short {
+                self.refill(&request.name).await?;
+            }
+            // All near the head were dead.
+            if !(again && short && !asked.granted && !asked.is_held()) {
+                return Ok(Some(asked));
+            }
         }
-        let Some(row) = rows.first() else { return Ok(None) };
-        let before_us = at.map_or(0, |at| at.unsigned_abs().saturating_sub(1));
+        Ok(None)
+    }
+
+    /// Where an entry stands by the row that a statement of its has read.
+    fn entered(
+        &self,
+        row: &PgRow,
+        request: &Request,
+        entry: Option<&QueueEntry>,
+    ) -> Result<Row, Error> {
+        let at: Option<i32> = row.try_get("place").map_err(general)?;
+        let behind: bool = row.try_get("behind").map_err(general)?;
         let granted = row.try_get("granted").map_err(general)?;
-        let row = Row { before_us, granted, ..Self::row(row, id)? };
-        if granted && row.waiting > Some(0) {
+        let mut read = Self::row(row, entry.map(|entry| entry.id.as_str()))?;
+        read.granted = granted;
+        read.before_us = match at {
+            Some(at) => at.unsigned_abs().saturating_sub(1),
+            // Those near the head, and those behind that are before it, where the statement has counted them.
+            None if behind => {
+                let near = read.waiting.map_or(0, |near| near.saturating_sub(1));
+                let before: i64 = row.try_get("before").unwrap_or(0);
+                u32::try_from(near + before.unsigned_abs()).unwrap_or(u32::MAX)
+            }
+            None => 0,
+        };
+        if let Some(entry) = entry {
+            entry.queued.store(at.is_some() || behind, Ordering::Relaxed);
+            entry.others.store(read.before_us, Ordering::Relaxed);
+        }
+        if granted && read.waiting > Some(0) {
             self.waited.note(request.owner);
         }
-        Ok(Some(row))
+        Ok(read)
+    }
+
+    /// Says of an entry in the queue that it is alive, if that is all that is to be done for it. `None`: it is to ask.
+    pub(super) async fn heartbeat(
+        &self,
+        request: &Request,
+        entry: &QueueEntry,
+    ) -> Result<Option<Row>, Error> {
+        let (owner, name) = (request.owner.to_string(), Text(request.name.as_str()));
+        match entry.take_told() {
+            Some(Told::Given) => {
+                let args = [name, Text(&owner), Span(request.lease)];
+                let rows = self.again(&self.server.sql.confirm, &args).await?;
+                let Some(row) = rows.first() else { return Ok(None) };
+                let confirmed = Row { granted: true, ..Self::row(row, Some(&entry.id))? };
+                if confirmed.waiting > Some(0) {
+                    self.waited.note(request.owner);
+                }
+                Ok(Some(confirmed))
+            }
+            Some(Told::Ask) => Ok(None),
+            None if !entry.queued.load(Ordering::Relaxed) => Ok(None),
+            None => {
+                let alive = Span(life(entry.others.load(Ordering::Relaxed)));
+                let args = [name, Text(&owner), Text(&entry.id), alive];
+                let rows = self.again(&self.server.sql.heartbeat, &args).await?;
+                let Some(row) = rows.first() else { return Ok(None) };
+                let read = self.entered(row, request, Some(entry))?;
+                self.refill_if(&request.name, &rows, row.column("short").ordinal()).await;
+                let waits = read.is_held() && read.owner != Some(request.owner);
+                Ok((waits && entry.queued.load(Ordering::Relaxed)).then_some(read))
+            }
+        }
     }
 
     /// Whether it is the turn of the entry with this id.
@@ -89,7 +180,16 @@ impl Postgres {
         let owner = request.owner.to_string();
         let args = [Text(request.name.as_str()), Text(&owner), Text(id)];
         let left = self.again(&self.server.sql.leave, &args).await;
-        left.map(drop).map_err(|error| error.at(Self::KIND, "leave"))
+        let rows = left.map_err(|error| error.at(Self::KIND, "leave"))?;
+        self.refill_if(&request.name, &rows, 0).await;
+        Ok(())
+    }
+
+    /// Reads a row for people, with all who wait.
+    pub(super) fn shown(row: &PgRow) -> Result<Row, Error> {
+        let waiting: Option<i64> = row.try_get("waiting_all").map_err(general)?;
+        let waiting = Some(waiting.unwrap_or(0).unsigned_abs());
+        Ok(Row { waiting, ..Self::row(row, None)? })
     }
 
     /// Reads a row for a client, which may have this entry in the queue.
@@ -106,12 +206,12 @@ impl Postgres {
             row.try_get("version")?,
             span(row.try_get("remaining")?),
         );
-        let waiting: Option<i32> = row.try_get("waiting")?;
+        let waiting: Option<i64> = row.try_get("waiting")?;
         let first: Option<&str> = row.try_get("first")?;
         let (turn, kept) = (span(row.try_get("turn")?), row.try_get("kept")?);
         Ok(read.map(|mut read| {
             read.kept = kept;
-            read.waiting = Some(waiting.unwrap_or(0).unsigned_abs().into());
+            read.waiting = Some(waiting.unwrap_or(0).unsigned_abs());
             if first.is_some() && first != entry {
                 read.others_first = turn.max(Duration::from_millis(1));
             }

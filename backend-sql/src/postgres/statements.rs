@@ -2,15 +2,33 @@
 
 use std::sync::Arc;
 
+use lock_core::{Error, check_record_version};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::tables::{Tables, is_sent};
 
+/// The version of the tables, their contents and these statements. A step to another version renames a column of the
+/// locks that every statement of an older client names: see [`Dialect::check_version`](crate::dialect::Dialect::check_version).
+pub(super) const RECORD_VERSION: i64 = 2;
+
+/// Refuses tables of another version.
+pub(super) fn check_version(stored: i64) -> Result<(), Error> {
+    check_record_version(&stored.to_string(), RECORD_VERSION.cast_unsigned())
+}
+
+/// Whether `init` upgrades tables of this version.
+pub(super) fn is_older(stored: i64) -> bool {
+    stored < RECORD_VERSION
+}
+
 /// That of the tables, where none is named.
 pub(super) const DEFAULT_SCHEMA: &str = "public";
 
+/// All tables of a store but that of the fence.
+const TABLES: [&str; 4] = ["{settings}", "{locks}", "{places}", "{marker}"];
+
 /// What stands in braces in the statements; the later may stand in the earlier.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 14] = [
     // Whether the marker is this store's, and its time has come.
     ("{granting}", include_str!("sql/granting.sql")),
     // Whether the owner was not abandoned.
@@ -18,10 +36,27 @@ const PARTS: [(&str, &str); 9] = [
     (
         "{columns}",
         "name, owner, label, token, version, kept, \
-         greatest((pg_catalog.date_part('epoch', expires - {now}) * 1000000::double precision)::bigint, 0) AS remaining, \
+         greatest((pg_catalog.date_part('epoch', expires_2 - {now}) * 1000000::double precision)::bigint, 0) AS remaining, \
          greatest((pg_catalog.date_part('epoch', turn - {now}) * 1000000::double precision)::bigint, 0) AS turn, \
-         pg_catalog.cardinality(waiters) AS waiting, waiters[1] AS first",
+         pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting, \
+         coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first",
     ),
+    // How many wait, for people.
+    (
+        "{waiting}",
+        "pg_catalog.cardinality(waiters)::bigint + CASE WHEN far IS NULL THEN 0::bigint ELSE ( \
+         SELECT pg_catalog.count(*) FROM {places} AS b \
+         WHERE b.name = l.name AND b.entered > coalesce(l.moved, 0::bigint)) END AS waiting_all",
+    ),
+    // Whether $2 has a place behind those near the head.
+    ("{is_behind}", include_str!("sql/is_behind.sql")),
+    // What is left of the places near the head without $2, and of until when they are alive.
+    ("{without}", include_str!("sql/without.sql")),
+    // Whether places behind are to come near the head, where half of the room is free.
+    ("{short}", "(far IS NOT NULL AND coalesce(pg_catalog.cardinality(waiters), 0) < {near} / 2)"),
+    // So many places stand in the row of the lock: few enough for a page to keep several versions of it, and so many that
+    // the table of places is hardly needed where a lock changes hands fast.
+    ("{near}", "16"),
     // A place begins with its owner's 32 digits and its client's.
     ("{tell_first}", include_str!("sql/tell_first.sql")),
     // The cluster and the database. A table that was made anew has another oid; a replica has its
@@ -80,8 +115,8 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take retake ask look free renew renew_one release release_and_tell hand_on pass keep raise force leave abandon list
-    raise_watermark sweep settings set_longest_lease set_quarantine doubt open_at_once mark quarantine clock
+    insert create take retake ask confirm heartbeat refill look free renew renew_one release release_and_tell hand_on pass keep raise force leave abandon list
+    raise_watermark sweep sweep_places settings set_longest_lease set_quarantine doubt open_at_once mark quarantine clock
     exists version writers notify identity highest_token reset_watermark reset_tokens
 }
 
@@ -100,7 +135,7 @@ pub(super) fn shared(tables: &Tables, text: &str) -> SqlStr {
 /// The SQL that makes the tables.
 pub(super) fn schema(tables: &Tables, longest_lease: i64) -> String {
     let text = include_str!("sql/schema.sql")
-        .replace("{owners}", &owners(&["{settings}", "{locks}", "{marker}"]))
+        .replace("{owners}", &owners(&TABLES))
         .replace("{longest_lease}", &longest_lease.to_string());
     filled(tables, &text)
 }
@@ -123,7 +158,7 @@ fn owners(names: &[&str]) -> String {
 
 /// The same for the tables of a store that is there.
 pub(super) fn check_owners(tables: &Tables) -> String {
-    filled(tables, &owners(&["{settings}", "{locks}", "{marker}"]))
+    filled(tables, &owners(&TABLES))
 }
 
 /// The SQL that makes the table of the fence.

@@ -3,16 +3,16 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use async_trait::async_trait;
-use lock_core::{Error, Grant, Request, Signal, SystemEnv, Waiter, jittered};
+use lock_core::{Error, Request, Signal, SystemEnv, Waiter, jittered};
 use tokio::sync::watch;
 
 use super::{
-    entries::{Given, QueueEntry},
+    entries::{QueueEntry, Told},
     store::Postgres,
 };
 use crate::{
     gate,
-    tunables::{LOOK, LOOK_AFTER_FAILURE, postgres::TURN},
+    tunables::{LOOK, LOOK_AFTER_FAILURE, postgres::LONGEST_LOOK},
 };
 
 #[derive(Debug)]
@@ -35,17 +35,13 @@ impl QueueWaiter {
         Arc::clone(&self.entry)
     }
 
-    fn given(&self, given: Given) -> Grant {
-        if given.more {
-            self.store.waited.note(self.request.owner);
-        }
-        Grant::new(&self.request, given.token).pushed(TURN)
-    }
-
     /// Ends when it is this entry's turn, by looking now and then.
     async fn look(&self) {
         loop {
-            tokio::time::sleep(jittered(&SystemEnv, LOOK)).await;
+            // One with others before it comes to its turn no sooner than they look.
+            let others = self.entry.others.load(Ordering::Relaxed);
+            let pause = LOOK.saturating_mul(others.saturating_add(1)).min(LONGEST_LOOK);
+            tokio::time::sleep(jittered(&SystemEnv, pause)).await;
             let look = async {
                 let _pass = gate::attempt(Some(&self.store.server.gate)).await?;
                 self.store.is_turn(&self.request.name, &self.entry.id).await
@@ -76,11 +72,11 @@ impl Waiter for QueueWaiter {
             let told = *self.told.borrow_and_update();
             let mut changes = self.told.clone();
             tokio::select! {
-                () = self.entry.wake.notified() => return match self.entry.take_given() {
-                    Some(given) => Signal::Granted(self.given(given)),
-                    None => Signal::Recheck,
-                },
-                () = self.look(), if !told => return Signal::Recheck,
+                () = self.entry.wake.notified() => return Signal::Recheck,
+                () = self.look(), if !told => {
+                    self.entry.tell(Told::Ask);
+                    return Signal::Recheck;
+                }
                 Ok(()) = changes.changed() => {}
             }
         }

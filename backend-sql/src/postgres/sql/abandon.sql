@@ -2,33 +2,35 @@
 -- attempt that was read before this statement holds the row's lock, and this one waits for it; a later
 -- one finds the tombstone in the row itself. A lock that was released, and is kept, stays. Those of an hour
 -- ago are forgotten: no statement of theirs is under way. No more than a thousand are kept. No row is made with
--- an old watermark: see insert.sql.
-INSERT INTO {locks} AS l (name, token, version, expires, kept, buried, buried_at)
-SELECT $1, coalesce(pg_catalog.max(m.watermark), 0), 0, {now}, false, ARRAY[$2], ARRAY[{now}]
-FROM {marker} AS m
-ON CONFLICT (name) DO UPDATE SET
-    owner = CASE WHEN l.owner = $2
-        -- guard: abandon-kept
-        AND NOT l.kept
-        THEN NULL ELSE l.owner END,
-    turn = CASE WHEN pg_catalog.left(l.waiters[1], 32) = $2 THEN NULL ELSE l.turn END,
-    (waiters, heard) = (
-        SELECT pg_catalog.array_agg(p.place ORDER BY p.at), pg_catalog.array_agg(p.heard ORDER BY p.at)
-        FROM unnest(l.waiters, l.heard) WITH ORDINALITY AS p (place, heard, at)
-        WHERE pg_catalog.left(p.place, 32) <> $2
-    ),
-    (buried, buried_at) = (
-        SELECT pg_catalog.array_agg(b.owner), pg_catalog.array_agg(b.at)
-        FROM (
-            SELECT $2 AS owner, {now} AS at
-            UNION ALL
-            (
-                SELECT o.owner, o.at FROM unnest(l.buried, l.buried_at) AS o (owner, at)
-                WHERE o.owner <> $2 AND o.at > {now} - interval '1 hour'
-                ORDER BY o.at DESC LIMIT 999
-            )
-        ) AS b
-    )
-RETURNING CASE
-    WHEN (owner IS NULL OR expires <= {now}) AND waiters IS NOT NULL THEN {tell_first}
-END, 1 / {young}
+-- an old watermark: see insert.sql. Answers whether places behind are to be brought near the head.
+WITH gone AS (
+    INSERT INTO {locks} AS l (name, token, version, expires_2, kept, buried, buried_at)
+    SELECT $1, coalesce(pg_catalog.max(m.watermark), 0), 0, {now}, false, ARRAY[$2], ARRAY[{now}]
+    FROM {marker} AS m
+    ON CONFLICT (name) DO UPDATE SET
+        owner = CASE WHEN l.owner = $2
+            -- guard: abandon-kept
+            AND NOT l.kept
+            THEN NULL ELSE l.owner END,
+        turn = CASE WHEN pg_catalog.left(l.waiters[1], 32) = $2 THEN NULL ELSE l.turn END,
+        (waiters, alive) = {without},
+        (buried, buried_at) = (
+            SELECT pg_catalog.array_agg(b.owner), pg_catalog.array_agg(b.at)
+            FROM (
+                SELECT $2 AS owner, {now} AS at
+                UNION ALL
+                (
+                    SELECT o.owner, o.at FROM unnest(l.buried, l.buried_at) AS o (owner, at)
+                    WHERE o.owner <> $2 AND o.at > {now} - interval '1 hour'
+                    ORDER BY o.at DESC LIMIT 999
+                )
+            ) AS b
+        )
+    RETURNING {short} AS short, CASE
+        WHEN (owner IS NULL OR expires_2 <= {now}) AND waiters[1] IS NOT NULL THEN {tell_first}
+    END AS told, 1 / {young} AS young
+),
+forgotten AS (
+    DELETE FROM {places} WHERE name = $1 AND owner = $2
+)
+SELECT * FROM gone

@@ -3,7 +3,7 @@
 SELECT NOT EXISTS (
     SELECT 1 FROM {locks} WHERE name = $1 AND CASE
         -- guard: look-sees-grants
-        WHEN owner IS NOT NULL AND expires > {now} THEN owner <> pg_catalog.left($2, 32)
+        WHEN owner IS NOT NULL AND expires_2 > {now} THEN owner <> pg_catalog.left($2, 32)
         ELSE waiters IS NOT NULL AND waiters[1] <> $2 AND coalesce(turn > {now}, true)
     END
 )

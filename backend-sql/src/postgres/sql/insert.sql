@@ -6,7 +6,7 @@
 -- be older, too, and a sweep that came meanwhile may have forgotten a token above both, where tokens lead the
 -- clock: a sweep believes a watermark after a minute (sweep.sql), and no statement that is older than half of
 -- that comes to its end.
-INSERT INTO {locks} AS l (name, owner, label, token, version, expires, kept, store, itself)
+INSERT INTO {locks} AS l (name, owner, label, token, version, expires_2, kept, store, itself)
 SELECT $1, $2, $3, greatest(
     {micros},
     -- guard: watermark
@@ -17,11 +17,11 @@ FROM {marker} AS m WHERE {granting}
 ON CONFLICT (name) DO UPDATE SET
     -- guard: token-of-the-row
     token = greatest({micros}, l.token + 1, $5),
-    owner = $2, label = $3, version = l.version + 1, expires = {now} + $4, kept = false,
+    owner = $2, label = $3, version = l.version + 1, expires_2 = {now} + $4, kept = false,
     store = excluded.store, itself = excluded.itself
 WHERE
     -- guard: held
-    (l.owner IS NULL OR l.expires <= {now}) AND
+    (l.owner IS NULL OR l.expires_2 <= {now}) AND
     l.waiters IS NULL AND {unburied}
 RETURNING token
     -- guard: young

@@ -1,2 +1,2 @@
 -- What is known of $1.
-SELECT {columns} FROM {locks} WHERE name = $1
+SELECT {columns}, {waiting} FROM {locks} AS l WHERE name = $1

@@ -1,25 +1,37 @@
--- Gives $1 back if it is $2's, and grants it to the first who waits: it is told so, and has $3 to renew
--- what it was granted. The place $4 of the same process, if any, goes to the end of the queue before
--- that. Nothing is done for a first place that was not heard of for $5, or that wants to be asked. That
--- the row was granted in this very store shows that nothing was lost since: see retake.sql.
+-- Gives $1 back if it is $2's, and grants it to the first who waits: it is told so, and has $3 to confirm
+-- what it was granted (confirm.sql). The place $4 of the same process, if any, goes to the end of the queue before
+-- that, if it has room near the head. Nothing is done for a first place that is not alive, or that wants to be asked.
+-- That the row was granted in this very store shows that nothing was lost since: see retake.sql. A place that is entered
+-- counts as alive for $5. Answers the token, whether the place was entered, and whether places behind are to be brought
+-- near the head.
 UPDATE {locks} AS l SET
     owner = pg_catalog.left(l.waiters[1], 32), label = pg_catalog.substr(l.waiters[1], 66),
     client = pg_catalog.substr(l.waiters[1], 33, 32),
     token = greatest({micros}, l.token + 1), version = l.version + 1,
-    expires = {now} + $3::interval, kept = false,
-    waiters = CASE WHEN $4::text IS NOT NULL THEN pg_catalog.array_append(l.waiters[2:], $4)
-        WHEN pg_catalog.cardinality(l.waiters) > 1 THEN l.waiters[2:] END,
-    heard = CASE WHEN $4 IS NOT NULL THEN pg_catalog.array_append(l.heard[2:], {now})
-        WHEN pg_catalog.cardinality(l.heard) > 1 THEN l.heard[2:] END,
+    expires_2 = {now} + $3::interval, kept = false,
+    waiters = CASE
+        WHEN $4::text IS NOT NULL AND l.far IS NULL AND pg_catalog.cardinality(l.waiters) <= {near}
+            THEN pg_catalog.array_append(l.waiters[2:], $4)
+        WHEN pg_catalog.cardinality(l.waiters) > 1 OR l.far IS NOT NULL THEN l.waiters[2:] END,
+    alive = CASE
+        WHEN $4 IS NOT NULL AND l.far IS NULL AND pg_catalog.cardinality(l.waiters) <= {near}
+            THEN pg_catalog.array_append(l.alive[2:], {now} + $5::interval)
+        WHEN pg_catalog.cardinality(l.waiters) > 1 OR l.far IS NOT NULL THEN l.alive[2:] END,
     turn = NULL
-WHERE name = $1 AND owner = $2 AND expires > {now}
-    AND pg_catalog.substr(l.waiters[1], 65, 1) = '+' AND l.heard[1] > {now} - $5::interval
+WHERE name = $1 AND owner = $2 AND expires_2 > {now}
+    AND pg_catalog.substr(l.waiters[1], 65, 1) = '+' AND (
+        -- guard: pass-alive
+        l.alive[1] > {now} OR
+        -- guard: pass-heartbeat
+        EXISTS (SELECT 1 FROM {places} AS b WHERE b.name = $1 AND b.owner = pg_catalog.left(l.waiters[1], 32) AND b.alive > {now}) OR
+        false
+    )
     AND (l.buried IS NULL OR coalesce(pg_catalog.left($4, 32), '') <> ALL (l.buried))
     -- guard: pass-store
     AND l.store = {here}
     AND l.itself = l.tableoid
-RETURNING token, pg_catalog.pg_notify(
+RETURNING token, coalesce($4 = ANY (waiters), false), {short}, pg_catalog.pg_notify(
     -- guard: pass-tells
     'leasehold_' || client,
-    owner || ' ' || token::text || CASE WHEN waiters IS NULL THEN ' 0' ELSE ' 1' END
+    owner || '+'
 )

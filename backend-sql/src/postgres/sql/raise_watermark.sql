@@ -3,7 +3,7 @@
 -- would otherwise end all sweeping until it is again where it was.
 UPDATE {marker} SET
     watermark = greatest(watermark, (
-        SELECT coalesce(pg_catalog.max(token), 0) FROM {locks} WHERE owner IS NULL OR expires <= {now}
+        SELECT coalesce(pg_catalog.max(token), 0) FROM {locks} WHERE owner IS NULL OR expires_2 <= {now}
     )),
     raised = {now}
 WHERE raised + interval '1 minute' <= {now} OR raised > {now}

@@ -4,8 +4,8 @@
 -- made anew beside a row like this. So the marker is not read.
 UPDATE {locks} AS l SET
     token = greatest({micros}, l.token + 1, $5),
-    owner = $2, label = $3, version = l.version + 1, expires = {now} + $4, kept = false
-WHERE name = $1 AND (l.owner IS NULL OR l.expires <= {now}) AND l.waiters IS NULL AND {unburied}
+    owner = $2, label = $3, version = l.version + 1, expires_2 = {now} + $4, kept = false
+WHERE name = $1 AND (l.owner IS NULL OR l.expires_2 <= {now}) AND l.waiters IS NULL AND {unburied}
     -- guard: retake-store
     AND l.store = {here}
     AND l.itself = l.tableoid

@@ -251,7 +251,7 @@ async fn a_statement_that_is_given_up_takes_its_connection_along() {
         let store = warmed(server.address(), strategy).await;
         let mut operator = sqlx::PgConnection::connect(&address(server.address())).await.unwrap();
         // Made anew where a sweep has just forgotten it.
-        let lock = "BEGIN; INSERT INTO leasehold_locks (name, token, version, expires, kept) \
+        let lock = "BEGIN; INSERT INTO leasehold_locks (name, token, version, expires_2, kept) \
                     VALUES ('warm', 1, 1, now(), false) \
                     ON CONFLICT (name) DO UPDATE SET version = leasehold_locks.version";
         operator.execute(lock).await.unwrap();
@@ -300,7 +300,7 @@ async fn the_least_privilege_is_enough() {
         .sql(
             "CREATE ROLE worker LOGIN;
              REVOKE CREATE ON SCHEMA public FROM PUBLIC;
-             GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_locks, leasehold_marker TO worker;
+             GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_locks, leasehold_places, leasehold_marker TO worker;
              GRANT SELECT ON leasehold_settings TO worker;
              GRANT SELECT, INSERT, UPDATE ON leasehold_fence TO worker",
         )

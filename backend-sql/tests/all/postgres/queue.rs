@@ -9,8 +9,7 @@ use backend_sql::Strategy;
 use conformance_tests::kit::{Postgres, PostgresOptions};
 use futures_util::future::join;
 use lock_core::{
-    Attempt, Enqueued, Env as _, FencingToken, LockClient, ReleaseOptions, ReleaseOutcome, Renewal,
-    Signal, SystemEnv,
+    Attempt, Enqueued, FencingToken, LockClient, ReleaseOptions, ReleaseOutcome, Signal,
 };
 use sqlx::{Connection as _, Executor as _, PgConnection, postgres::PgListener};
 use tokio::time::timeout;
@@ -39,7 +38,7 @@ async fn only_the_first_who_waits_is_told() {
         one.release(&held, ReleaseOptions::default()).await.unwrap();
         let message = told.recv().await.unwrap();
         assert!(message.payload().starts_with(&first.owner.to_string()), "{message:?}");
-        let grant = given(&mut first_turn).await;
+        let grant = given(&other, &first, &mut first_turn).await;
         second_turn.leave().await.unwrap();
         other.release(&grant, ReleaseOptions::default()).await.unwrap();
         for _ in 0..5 {
@@ -53,8 +52,8 @@ async fn only_the_first_who_waits_is_told() {
     }
 }
 
-/// A release gives the lock to the first place in the same statement: for the claim window, until it is
-/// confirmed, and for the whole lease from then on.
+/// A release gives the lock to the first place in the same statement: for its turn, until it is confirmed, and for the
+/// whole lease from then on.
 #[tokio::test]
 async fn a_release_gives_the_lock_to_the_first_place() {
     let server = start().await;
@@ -64,23 +63,21 @@ async fn a_release_gives_the_lock_to_the_first_place() {
         let (first, mut first_turn) = place(&other, "job").await;
         let (second, mut second_turn) = place(&other, "job").await;
         one.release(&held, ReleaseOptions::default()).await.unwrap();
-        let grant = given(&mut first_turn).await;
-        assert_eq!((grant.owner, &grant.name), (first.owner, &held.name));
-        assert!(grant.token > held.token);
-        let claim = grant.claim.unwrap();
         let state = one.inspect(&held.name).await.unwrap().unwrap();
-        assert_eq!((state.token, state.waiting), (grant.token, Some(1)));
+        assert_eq!(state.waiting, Some(1));
         let holder = state.holder.unwrap();
         assert_eq!((holder.owner, &holder.label), (first.owner, &first.label));
-        assert!(holder.remaining <= claim && claim < LEASE);
+        let turn = one.guarantees().dead_place_delay;
+        assert!(holder.remaining <= turn && turn < LEASE);
+        let grant = given(&other, &first, &mut first_turn).await;
+        assert_eq!((grant.owner, &grant.name), (first.owner, &held.name));
+        assert!(grant.token == state.token && grant.token > held.token);
         let Attempt::Busy(busy) = one.try_acquire(&request("job", LEASE)).await.unwrap() else {
             panic!("granted twice");
         };
         assert_eq!(busy.token, grant.token);
-        let answers = other.renew(&[&grant], SystemEnv.now()).await;
-        assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
         let state = one.inspect(&held.name).await.unwrap().unwrap();
-        assert!(state.holder.unwrap().remaining > claim, "it was to be confirmed");
+        assert!(state.holder.unwrap().remaining > turn, "it was to be confirmed");
 
         // It takes the next request along, which goes behind the second.
         let next = request("job", LEASE);
@@ -89,10 +86,10 @@ async fn a_release_gives_the_lock_to_the_first_place() {
         let Some(Enqueued::Waiting(mut next_turn, _)) = released.next else {
             panic!("not queued: {released:?}");
         };
-        let grant = given(&mut second_turn).await;
+        let grant = given(&other, &second, &mut second_turn).await;
         assert_eq!(grant.owner, second.owner);
         other.release(&grant, ReleaseOptions::default()).await.unwrap();
-        let grant = given(&mut next_turn).await;
+        let grant = given(&other, &next, &mut next_turn).await;
         assert_eq!(grant.owner, next.owner);
         // Nobody waits behind it: that the lock was given to it does not matter any more.
         let released = other.release(&grant, ReleaseOptions::default()).await.unwrap();
@@ -149,17 +146,18 @@ async fn many_dead_places_delay_the_next_by_the_stated_bound() {
     let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
     let held = granted(&holder, &request("job", LEASE)).await;
     let dead = "UPDATE leasehold_locks SET \
-         waiters = ARRAY(SELECT lpad(to_hex(i), 64, 'd') || '+' FROM generate_series(1, 30) AS i), \
-         heard = array_fill(clock_timestamp(), ARRAY[30])";
+         waiters = ARRAY(SELECT lpad(to_hex(i), 64, 'd') || '+' FROM generate_series(1, 16) AS i), \
+         alive = array_fill(clock_timestamp() + interval '3 s', ARRAY[16]), far = 46; \
+         INSERT INTO leasehold_places SELECT 'job', lpad(to_hex(i), 32, 'd'), i, lpad(to_hex(i), 64, 'd') || '+', \
+         clock_timestamp() + interval '5 s' FROM generate_series(17, 46) AS i";
     server.sql(dead).await.unwrap();
     let promised = holder.guarantees();
     let client = LockClient::new(open(&server, Strategy::PrimaryKey).await);
     let waiter = tokio::spawn(client.lock("job").acquire());
-    let last = "SELECT waiters[cardinality(waiters)] LIKE 'ddd%' FROM leasehold_locks";
-    says(&server, last, "f").await;
+    says(&server, WAITING, "47").await;
     holder.release(&held, ReleaseOptions::default()).await.unwrap();
     let bound = promised.dead_place_delay + promised.longest_poll;
-    // Thirty turns one after the other would be three times as long as this.
+    // So many turns one after the other would be three times as long as this.
     let guard = timeout(bound + 8 * SECOND, waiter).await.unwrap().unwrap().unwrap();
     guard.release().await.unwrap();
 }
@@ -259,7 +257,7 @@ async fn an_attempt_and_its_place_are_one_step() {
         WHERE query LIKE '%leasehold_locks%' AND query LIKE '%$%'";
     let release = "UPDATE leasehold_locks SET owner = NULL";
     let grant =
-        "UPDATE leasehold_locks SET owner = repeat('a', 32), expires = now() + interval '1 hour'";
+        "UPDATE leasehold_locks SET owner = repeat('a', 32), expires_2 = now() + interval '1 hour'";
     for strategy in BOTH {
         for (before, during, waits) in [(grant, release, false), (release, grant, true)] {
             let store = made(&server, strategy, LEASE).await;
@@ -294,7 +292,7 @@ async fn an_attempt_and_its_place_are_one_step() {
         let held = granted(&store, &request("job", LEASE)).await;
         let mut other = PgConnection::connect(&url(&server)).await.unwrap();
         let enter = "BEGIN; UPDATE leasehold_locks SET \
-            waiters = ARRAY[repeat('b', 64) || '+'], heard = ARRAY[clock_timestamp()]";
+            waiters = ARRAY[repeat('b', 64) || '+'], alive = ARRAY[clock_timestamp() + interval '1 minute']";
         other.execute(enter).await.unwrap();
         let releasing = {
             let store = Arc::clone(&store);

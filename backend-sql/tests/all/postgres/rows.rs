@@ -39,8 +39,10 @@ async fn tables_are_named_as_they_are_told_and_what_guards_data_is_logged() {
             "SELECT string_agg(relname || ' ' || relpersistence::text, ', ' ORDER BY relname) \
              FROM pg_class WHERE relkind = 'r' AND relname LIKE '{prefix}%'"
         );
-        let expected =
-            format!("{prefix}_fence p, {prefix}_locks u, {prefix}_marker u, {prefix}_settings p");
+        let expected = format!(
+            "{prefix}_fence p, {prefix}_locks u, {prefix}_marker u, \
+             {prefix}_places u, {prefix}_settings p"
+        );
         assert_eq!(server.sql(&kinds).await.unwrap(), expected);
     }
 }
@@ -173,7 +175,7 @@ async fn what_waited_for_too_long_makes_no_row_with_an_old_watermark() {
         for (name, abandons) in [("taken", false), ("abandoned", true)] {
             let mut operator = PgConnection::connect(&postgres::url(&server)).await.unwrap();
             let insert = format!(
-                "BEGIN; INSERT INTO {prefix}_locks (name, token, version, expires, kept) \
+                "BEGIN; INSERT INTO {prefix}_locks (name, token, version, expires_2, kept) \
                  VALUES ('{name}', 1, 1, now(), false)"
             );
             operator.execute(AssertSqlSafe(insert)).await.unwrap();

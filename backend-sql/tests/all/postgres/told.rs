@@ -73,7 +73,7 @@ async fn who_is_not_told_looks_and_finds_what_was_given_to_it() {
         let (_second, _behind) = place(&store, "job").await;
         holder.release(&held, ReleaseOptions::default()).await.unwrap();
         // However slow this machine is, it is not taken away before the look.
-        let keep = "UPDATE leasehold_locks SET expires = expires + interval '1 hour'";
+        let keep = "UPDATE leasehold_locks SET expires_2 = expires_2 + interval '1 hour'";
         server.sql(keep).await.unwrap();
         let signal = timeout(WAIT, turn.next()).await.unwrap();
         assert!(matches!(signal, Signal::Recheck), "{strategy}: {signal:?}");

@@ -9,10 +9,11 @@ use backend_sql::{
 };
 use conformance_tests::{
     kit::Postgres,
-    versions::{Versioned, refused, upgraded},
+    versions::{Versioned, refused, upgraded_from},
 };
 use lock_core::{Backend, Error, ErrorKind, Init, LockClient};
 use sqlx::{Connection as _, PgConnection};
+use tokio::time::sleep;
 
 use crate::support::postgres::{BOTH, SECOND, made, start, url};
 
@@ -40,23 +41,22 @@ impl Versioned for Versions {
     }
 
     async fn plant(&self, version: Option<u64>) {
-        let renamed = "SELECT count(*) FROM information_schema.columns \
-            WHERE table_name = 'leasehold_locks' AND column_name = 'expires_2'";
-        if self.sql(renamed).await != "0" {
-            self.sql("ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires").await;
-        }
-        match version {
-            None => self.sql("ALTER TABLE leasehold_settings DROP COLUMN version").await,
-            Some(version) => {
-                // As a step to that version does: at once, for a client looks at any time.
-                let renamed = match version {
-                    2 => "ALTER TABLE leasehold_locks RENAME COLUMN expires TO expires_2;",
-                    _ => "",
-                };
-                let number = format!("UPDATE leasehold_settings SET version = {version}");
-                self.sql(&format!("BEGIN; {renamed} {number}; COMMIT")).await
+        // Each as a step to that version does: at once, for a client looks at any time.
+        let tables = match version {
+            None | Some(1) => {
+                "DROP TABLE leasehold_places; ALTER TABLE leasehold_locks DROP COLUMN far, DROP COLUMN moved; \
+                 ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires; \
+                 ALTER TABLE leasehold_locks RENAME COLUMN alive TO heard"
             }
+            Some(2) => "ALTER TABLE leasehold_locks RENAME COLUMN expires_3 TO expires_2",
+            Some(3) => "ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires_3",
+            Some(other) => panic!("no records of version {other}"),
         };
+        let number = match version {
+            None => "ALTER TABLE leasehold_settings DROP COLUMN version".to_owned(),
+            Some(version) => format!("UPDATE leasehold_settings SET version = {version}"),
+        };
+        self.sql(&format!("BEGIN; {tables}; {number}; COMMIT")).await;
     }
 
     async fn contents(&self) -> String {
@@ -82,30 +82,50 @@ async fn another_version_is_refused_in_every_step() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn older_records_are_upgraded_by_init_under_load() {
-    each(async |store| upgraded(Arc::new(store)).await).await;
+    for before in [None, Some(1)] {
+        each(async |store| upgraded_from(Arc::new(store), before).await).await;
+    }
 }
 
-/// Renewals read the settings, and wait behind an upgrade that waits for another's transaction.
+/// What older clients renew waits behind an upgrade that waits for another's transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_that_others_are_in_the_way_of_loses_nobody_a_lock() {
     let store = Versions::start(Strategy::PrimaryKey).await;
     let url = url(&store.server);
     let client = LockClient::new(store.connect().await.unwrap());
     let guard = client.lock("job").lease(2 * SECOND).acquire().await.unwrap();
-    store.plant(None).await;
+    store.plant(Some(1)).await;
+    let mut older = PgConnection::connect(&url).await.unwrap();
+    let renewing = tokio::spawn(async move {
+        let renew = "UPDATE leasehold_locks SET expires = clock_timestamp() + interval '2 s' \
+            WHERE expires > clock_timestamp()";
+        let mut renewals = 0;
+        loop {
+            match sqlx::raw_sql(renew).execute(&mut older).await {
+                Ok(done) => assert_eq!(done.rows_affected(), 1, "lost after {renewals} renewals"),
+                // The upgrade was made.
+                Err(error) => break (renewals, error.to_string()),
+            }
+            renewals += 1;
+            sleep(SECOND / 10).await;
+        }
+    });
     let mut foreign = PgConnection::connect(&url).await.unwrap();
     let read = "BEGIN; SELECT longest_lease FROM leasehold_settings";
     sqlx::raw_sql(read).execute(&mut foreign).await.unwrap();
     let operator = store.connect().await.unwrap();
     let error = operator.init(&Init::new()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(guard.is_valid());
+    assert!(!renewing.is_finished());
     sqlx::raw_sql("ROLLBACK").execute(&mut foreign).await.unwrap();
     operator.init(&Init::new()).await.unwrap();
+    let (renewals, refused) = renewing.await.unwrap();
+    assert!(renewals > 0 && refused.contains("expires"), "{renewals} renewals, then {refused}");
+    let held = "SELECT owner IS NOT NULL AND expires_2 > clock_timestamp() FROM leasehold_locks";
+    assert_eq!(store.sql(held).await, "t");
 
     // Nothing is to be upgraded any more, and nothing is locked.
     sqlx::raw_sql(read).execute(&mut foreign).await.unwrap();
     store.sql(&schema(&url).unwrap()).await;
-    assert!(guard.is_valid());
-    guard.release().await.unwrap();
+    drop(guard);
 }

@@ -32,7 +32,7 @@ pub(crate) async fn made(
     strategy: Strategy,
     longest: Duration,
 ) -> Arc<dyn Backend> {
-    let drop = "DROP TABLE IF EXISTS leasehold_locks, leasehold_marker, leasehold_settings";
+    let drop = "DROP TABLE IF EXISTS leasehold_locks, leasehold_places, leasehold_marker, leasehold_settings";
     server.sql(drop).await.unwrap();
     let store = open(server, strategy).await;
     let init = Init::new().with_longest_lease(longest);
@@ -65,8 +65,8 @@ pub(crate) async fn is_so<Fut: Future<Output = bool>>(what: &str, ask: impl Fn()
 }
 
 /// How many places wait for `job`.
-pub(crate) const WAITING: &str =
-    "SELECT coalesce(max(cardinality(waiters)), 0) FROM leasehold_locks";
+pub(crate) const WAITING: &str = "SELECT coalesce(max(cardinality(waiters)), 0) + (SELECT count(*) FROM leasehold_places AS p JOIN leasehold_locks AS l \
+     ON l.name = p.name WHERE p.entered > coalesce(l.moved, 0) AND l.far IS NOT NULL) FROM leasehold_locks";
 
 /// How many sessions wait for a row.
 pub(crate) const BLOCKED: &str =
@@ -81,10 +81,14 @@ pub(crate) async fn place(store: &Arc<dyn Backend>, name: &str) -> (Request, Box
     }
 }
 
-/// What a place is given.
-pub(crate) async fn given(turn: &mut Box<dyn Waiter>) -> Grant {
+/// What a place is told of and then confirms.
+pub(crate) async fn given(
+    store: &Arc<dyn Backend>,
+    wanted: &Request,
+    turn: &mut Box<dyn Waiter>,
+) -> Grant {
     match timeout(WAIT, turn.next()).await.unwrap() {
-        Signal::Granted(grant) => grant,
-        other => panic!("not given: {other:?}"),
+        Signal::Recheck => granted(store, wanted).await,
+        other => panic!("not told: {other:?}"),
     }
 }

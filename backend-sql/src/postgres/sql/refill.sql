@@ -1,0 +1,42 @@
+-- Brings places of $1 that are behind near the head, where there is room for half of those that have room there; and
+-- forgets what is written of places that were brought there before and are gone since. If that leaves the lock free for
+-- the next, it is told.
+-- Places enter behind one after the other, each under the row's lock. So this sees the first of them, in their order,
+-- also where it has waited for the row: the last may be missing. That nobody is behind any more is believed only if
+-- nobody has entered there since this statement began. One that left meanwhile counts as one that died.
+WITH gone AS (
+    DELETE FROM {places} AS p USING {locks} AS s
+    WHERE s.name = $1 AND p.name = $1 AND p.entered <= s.moved AND p.place <> ALL (s.waiters)
+)
+UPDATE {locks} AS l SET (waiters, alive, moved, far) = (
+    SELECT
+        CASE WHEN e.some THEN pg_catalog.array_cat(l.waiters, coalesce(n.places, ARRAY[]::text[])) END,
+        CASE WHEN e.some THEN pg_catalog.array_cat(l.alive, coalesce(n.alive, ARRAY[]::timestamptz[])) END,
+        e.moved,
+        CASE WHEN coalesce(e.moved < l.far, true) THEN l.far END
+    FROM (
+        SELECT pg_catalog.array_agg(p.place ORDER BY p.entered) AS places, pg_catalog.array_agg(p.alive ORDER BY p.entered) AS alive,
+            pg_catalog.count(*) AS taken, pg_catalog.max(p.entered) AS last
+        FROM (
+            SELECT b.place, b.alive, b.entered FROM {places} AS b
+            WHERE b.name = $1 AND b.alive > {now}
+                -- guard: refill-moved
+                AND b.entered > coalesce(l.moved, 0::bigint)
+            ORDER BY b.entered LIMIT {near} - pg_catalog.cardinality(l.waiters)
+        ) AS p
+    ) AS n
+    CROSS JOIN LATERAL (
+        SELECT CASE
+            WHEN n.taken < {near} - pg_catalog.cardinality(l.waiters)
+                -- guard: refill-newest
+                AND l.far = (SELECT s.far FROM {locks} AS s WHERE s.name = $1)
+                THEN l.far
+            ELSE coalesce(n.last, l.moved)
+        END AS moved
+    ) AS m
+    CROSS JOIN LATERAL (
+        SELECT m.moved, n.taken > 0 OR pg_catalog.cardinality(l.waiters) > 0 OR coalesce(m.moved < l.far, true) AS some
+    ) AS e
+)
+WHERE name = $1 AND {short}
+RETURNING CASE WHEN (owner IS NULL OR expires_2 <= {now}) AND waiters[1] IS NOT NULL THEN {tell_first} END

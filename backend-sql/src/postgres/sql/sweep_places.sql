@@ -1,0 +1,6 @@
+-- Third step of a sweep: forgets what is written of places that are long gone. Rows that others have locked are left to the
+-- next sweep.
+DELETE FROM {places} AS p USING (
+    SELECT b.name, b.owner FROM {places} AS b WHERE b.alive < {now} - interval '1 minute' FOR UPDATE SKIP LOCKED
+) AS dead
+WHERE p.name = dead.name AND p.owner = dead.owner
