@@ -49,7 +49,11 @@ const PARTS: [(&str, &str); 14] = [
          WHERE b.name = l.name AND b.entered > coalesce(l.moved, 0::bigint)) END AS waiting_all",
     ),
     // Whether $2 has a place behind those near the head.
-    ("{is_behind}", include_str!("sql/is_behind.sql")),
+    (
+        "{is_behind}",
+        "(l.far IS NOT NULL AND EXISTS (SELECT 1 FROM {places} AS b \
+         WHERE b.name = $1 AND b.owner = $2 AND b.entered > coalesce(l.moved, 0::bigint)))",
+    ),
     // What is left of the places near the head without $2, and of until when they are alive.
     ("{without}", include_str!("sql/without.sql")),
     // Whether places behind are to come near the head, where half of the room is free.

@@ -1,6 +1,7 @@
 //! PostgreSQL: guards in its statements.
 
 mod marker;
+mod places;
 mod queue;
 
 use std::{sync::Arc, time::Duration};
@@ -29,6 +30,11 @@ use self::marker::{
     a_release_to_a_place_in_a_copied_database, a_release_with_a_next_in_a_copied_database,
     a_row_left_behind_in_a_copied_database, a_row_that_was_looked_at, an_attempt_after_a_crash,
     an_attempt_after_the_table_was_made_anew, an_attempt_in_a_copied_database,
+};
+use self::places::{
+    a_forged_message, a_late_confirmation, a_place_behind_that_asks_again, a_queue_that_moves_on,
+    a_queue_that_moves_on_while_one_enters, a_release_to_a_new_place, a_release_to_an_old_place,
+    an_attempt_before_places_behind, an_attempt_behind_an_old_place, one_of_two_behind_leaves,
 };
 use self::queue::{
     a_place_for_a_held_name, a_release_is_told, a_release_to_one_who_looks,
@@ -154,6 +160,56 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         what: "L2: a waiter that is told nothing and looks finds what it was given",
         changes: &[Replace("look-sees-grants", "WHEN false THEN false")],
         case: |stage| Box::pin(a_release_to_one_who_looks(stage)),
+    },
+    Broken {
+        what: "L3: an attempt does not barge past places behind",
+        changes: &[LeaveOut("ask-behind")],
+        case: |stage| Box::pin(an_attempt_before_places_behind(stage)),
+    },
+    Broken {
+        what: "L3: a place behind enters once",
+        changes: &[LeaveOut("ask-once")],
+        case: |stage| Box::pin(a_place_behind_that_asks_again(stage)),
+    },
+    Broken {
+        what: "L3: a place near the head lives by its heartbeats",
+        changes: &[LeaveOut("ask-heartbeat")],
+        case: |stage| Box::pin(an_attempt_behind_an_old_place(stage)),
+    },
+    Broken {
+        what: "L2: a release gives the lock to a place that lives by its heartbeats",
+        changes: &[LeaveOut("pass-heartbeat")],
+        case: |stage| Box::pin(a_release_to_an_old_place(stage)),
+    },
+    Broken {
+        what: "L2: a release gives the lock to a place that had none yet",
+        changes: &[LeaveOut("pass-alive")],
+        case: |stage| Box::pin(a_release_to_a_new_place(stage)),
+    },
+    Broken {
+        what: "L3: what came near the head does so once",
+        changes: &[LeaveOut("refill-moved")],
+        case: |stage| Box::pin(a_queue_that_moves_on(stage)),
+    },
+    Broken {
+        what: "L3: who enters behind while the queue moves on is not forgotten",
+        changes: &[LeaveOut("refill-newest")],
+        case: |stage| Box::pin(a_queue_that_moves_on_while_one_enters(stage)),
+    },
+    Broken {
+        what: "L3: who leaves takes no other place along",
+        changes: &[LeaveOut("leave-behind")],
+        case: |stage| Box::pin(one_of_two_behind_leaves(stage)),
+    },
+    Broken {
+        what: "S1: a message alone is no grant",
+        changes: &[LeaveOut("confirm-owner")],
+        case: |stage| Box::pin(a_forged_message(stage)),
+    },
+    Broken {
+        what: "S5: what was given and not confirmed in time is over",
+        changes: &[LeaveOut("confirm-expired")],
+        case: |stage| Box::pin(a_late_confirmation(stage)),
     },
     Broken {
         what: "S2: a token is computed from the locked row, not from EXCLUDED",

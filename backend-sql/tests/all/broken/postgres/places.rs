@@ -1,0 +1,172 @@
+//! Places that are not near the head, and heartbeats.
+
+use conformance_tests::kit::{Server as _, wait::until};
+use lock_core::{Grant, ReleaseOptions, Signal};
+use sqlx::{Connection as _, PgConnection};
+
+use super::{
+    Clients as _, LONG, OnePostgres, Verdict, first_use, granted, not_granted, queue::place,
+    request, words,
+};
+
+/// `a` held, by a client whose store this is.
+async fn held(
+    stage: &mut OnePostgres,
+) -> Result<(std::sync::Arc<dyn lock_core::Backend>, Grant), String> {
+    let store = first_use(stage).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    Ok((store, grant))
+}
+
+async fn says(stage: &OnePostgres, sql: &str, expected: &str) -> Verdict {
+    let told = stage.server.sql(sql).await.map_err(words)?;
+    match told == expected {
+        true => Ok(()),
+        false => Err(format!("{sql}: {told}, not {expected}")),
+    }
+}
+
+/// SQL that makes the queue of `a` near the head: places of owners that nobody is, that count as alive for an hour.
+fn near(count: u32, how: char) -> String {
+    format!(
+        "UPDATE leasehold_locks SET \
+         waiters = ARRAY(SELECT lpad(i::text, 64, '0') || '{how}' FROM generate_series(1, {count}) AS i), \
+         alive = array_fill(now() + interval '1 hour', ARRAY[{count}])"
+    )
+}
+
+/// SQL that writes a row of such a place of this owner, where it entered.
+fn written(owner: char, entered: &str) -> String {
+    format!(
+        "INSERT INTO leasehold_places VALUES \
+         ('a', repeat('{owner}', 32), {entered}, repeat('{owner}', 64) || '+', now() + interval '1 hour')"
+    )
+}
+
+/// Somebody waits behind, and nobody near the head.
+pub(super) async fn an_attempt_before_places_behind(stage: &mut OnePostgres) -> Verdict {
+    let (store, _) = held(stage).await?;
+    let behind = "UPDATE leasehold_locks SET owner = NULL, waiters = '{}', alive = '{}', far = 5; ";
+    stage.server.sql(&(behind.to_owned() + &written('b', "5"))).await.map_err(words)?;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
+/// As after an answer that was lost.
+pub(super) async fn a_place_behind_that_asks_again(stage: &mut OnePostgres) -> Verdict {
+    let (store, _) = held(stage).await?;
+    stage.server.sql(&near(16, '+')).await.map_err(words)?;
+    let wanted = request("a", LONG);
+    let _turn = place(&*store, &wanted).await?;
+    let far = stage.server.sql("SELECT far FROM leasehold_locks").await.map_err(words)?;
+    let _again = place(&*store, &wanted).await?;
+    says(stage, "SELECT far FROM leasehold_locks", &far).await
+}
+
+/// The first place was entered long ago, and has a heartbeat of now.
+fn an_old_place(how: char) -> String {
+    near(1, how)
+        + "; UPDATE leasehold_locks SET alive = ARRAY[now() - interval '1 hour'], \
+           waiters = ARRAY[repeat('b', 64) || substr(waiters[1], 65)]; "
+        + &written('b', "NULL")
+}
+
+pub(super) async fn an_attempt_behind_an_old_place(stage: &mut OnePostgres) -> Verdict {
+    let (store, _) = held(stage).await?;
+    let free = an_old_place('-') + "; UPDATE leasehold_locks SET owner = NULL";
+    stage.server.sql(&free).await.map_err(words)?;
+    place(&*store, &request("a", LONG)).await.map(drop)
+}
+
+const OF_B: &str = "SELECT owner = repeat('b', 32) FROM leasehold_locks";
+
+pub(super) async fn a_release_to_an_old_place(stage: &mut OnePostgres) -> Verdict {
+    let (store, held) = held(stage).await?;
+    stage.server.sql(&an_old_place('+')).await.map_err(words)?;
+    store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
+    says(stage, OF_B, "t").await
+}
+
+/// It has had no heartbeat yet.
+pub(super) async fn a_release_to_a_new_place(stage: &mut OnePostgres) -> Verdict {
+    let (store, held) = held(stage).await?;
+    let new = "UPDATE leasehold_locks SET waiters = ARRAY[repeat('b', 64) || '+'], \
+               alive = ARRAY[now() + interval '1 hour']";
+    stage.server.sql(new).await.map_err(words)?;
+    store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
+    says(stage, OF_B, "t").await
+}
+
+/// One that came near the head before has gone since, and is still written.
+pub(super) async fn a_queue_that_moves_on(stage: &mut OnePostgres) -> Verdict {
+    let (store, held) = held(stage).await?;
+    let queue = near(3, '+') + "; UPDATE leasehold_locks SET far = 20, moved = 10; ";
+    let queue = queue + &written('b', "5") + "; " + &written('c', "20");
+    stage.server.sql(&queue).await.map_err(words)?;
+    store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
+    let last = "SELECT waiters[3] LIKE 'ccc%' AND cardinality(waiters) = 3 AND far IS NULL \
+                FROM leasehold_locks";
+    says(stage, last, "t").await
+}
+
+/// It waits for the row while another place enters behind.
+pub(super) async fn a_queue_that_moves_on_while_one_enters(stage: &mut OnePostgres) -> Verdict {
+    let (store, _held) = held(stage).await?;
+    let wanted = request("a", LONG);
+    let _turn = place(&*store, &wanted).await?;
+    stage.server.sql("UPDATE leasehold_locks SET far = 5, moved = 5").await.map_err(words)?;
+    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
+    let mut session = PgConnection::connect(&address).await.map_err(words)?;
+    let enters = format!("BEGIN; UPDATE leasehold_locks SET far = 6; {}", written('b', "6"));
+    let enters = sqlx::raw_sql(sqlx::AssertSqlSafe(enters));
+    enters.execute(&mut session).await.map_err(words)?;
+    let asking = tokio::spawn(async move { store.try_acquire(&wanted).await.map(drop) });
+    let blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    let blocked = || async { Ok((stage.server.sql(blocked).await? == "1").then_some(())) };
+    until("the queue to be moved on", LONG, blocked).await.map_err(words)?;
+    sqlx::raw_sql("COMMIT").execute(&mut session).await.map_err(words)?;
+    asking.await.map_err(words)?.map_err(words)?;
+    says(stage, "SELECT far FROM leasehold_locks", "6").await
+}
+
+pub(super) async fn one_of_two_behind_leaves(stage: &mut OnePostgres) -> Verdict {
+    let (store, _) = held(stage).await?;
+    stage.server.sql(&near(16, '+')).await.map_err(words)?;
+    let one = place(&*store, &request("a", LONG)).await?;
+    let _other = place(&*store, &request("a", LONG)).await?;
+    one.leave().await.map_err(words)?;
+    says(stage, "SELECT count(*) FROM leasehold_places", "1").await
+}
+
+/// Any role of the database may send this.
+pub(super) async fn a_forged_message(stage: &mut OnePostgres) -> Verdict {
+    let (_, _held) = held(stage).await?;
+    let waiter = stage.open().await;
+    let wanted = request("a", LONG);
+    let mut turn = place(&*waiter, &wanted).await?;
+    let forge = format!(
+        "SELECT pg_notify('leasehold_' || substr(waiters[1], 33, 32), '{}+') FROM leasehold_locks",
+        wanted.owner
+    );
+    stage.server.sql(&forge).await.map_err(words)?;
+    match tokio::time::timeout(LONG, turn.next()).await.map_err(words)? {
+        Signal::Recheck => not_granted(&*waiter, &wanted).await,
+        other => Err(format!("it was told {other:?}")),
+    }
+}
+
+/// What was given was not confirmed in time.
+pub(super) async fn a_late_confirmation(stage: &mut OnePostgres) -> Verdict {
+    let (store, held) = held(stage).await?;
+    let wanted = request("a", LONG);
+    let waiter = stage.open().await;
+    let mut turn = place(&*waiter, &wanted).await?;
+    store.release(&held, ReleaseOptions::default()).await.map_err(words)?;
+    tokio::time::timeout(LONG, turn.next()).await.map_err(words)?;
+    let given = store.inspect(&held.name).await.map_err(words)?.ok_or("no row")?;
+    stage.clock.step(LONG.as_secs_f64()).unwrap();
+    let grant = granted(&*waiter, &wanted).await?;
+    match grant.token > given.token {
+        true => Ok(()),
+        false => Err("what was over was renewed".to_owned()),
+    }
+}
