@@ -193,6 +193,10 @@ impl Backend for Migration {
         self.backend().highest_token().await
     }
 
+    async fn warnings(&self) -> Result<Vec<String>, Error> {
+        self.backend().warnings().await
+    }
+
     async fn close(&self) {
         self.record.close().await;
         for store in &self.stores {

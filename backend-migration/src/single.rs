@@ -147,6 +147,10 @@ impl Backend for Single {
         self.store.highest_token().await
     }
 
+    async fn warnings(&self) -> Result<Vec<String>, Error> {
+        self.store.warnings().await
+    }
+
     async fn close(&self) {
         self.store.close().await;
     }

@@ -370,6 +370,10 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         Ok(Some(FencingToken::new(highest).unwrap_or(FencingToken::MAX)))
     }
 
+    async fn warnings(&self) -> Result<Vec<String>, Error> {
+        self.dialect.warnings().await.during::<D>("check")
+    }
+
     async fn close(&self) {
         self.dialect.close().await;
     }

@@ -270,6 +270,11 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// The highest token of all rows, and of what was forgotten.
     async fn highest_token(&self) -> Result<i64, Error>;
 
+    /// What an operator should know of the database as it is now.
+    async fn warnings(&self) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
+    }
+
     /// Ends connections.
     async fn close(&self);
 }

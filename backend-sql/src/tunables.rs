@@ -52,6 +52,9 @@ pub(crate) const GRACE: Duration = Duration::from_millis(500);
 /// Connections of a pool of our own, at most: three for attempts, and one each for releases and renewals. See `gate.rs`.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const CONNECTIONS: u32 = 5;
+/// A connection of such a pool that is not used for so long is closed: a waiter near the head uses one more often.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) const IDLE: Duration = Duration::from_secs(2);
 
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres {
@@ -65,6 +68,15 @@ pub(crate) mod postgres {
     pub(crate) const LONGEST_LOOK: Duration = Duration::from_millis(500);
     /// An entry of the queue is dead so long after its next poll is due, and one more pause between polls.
     pub(crate) const ENTRY_LIFE: Duration = Duration::from_secs(2);
+
+    /// A snapshot this old is told by `check`: grants of a hot name are noticeably slower then.
+    pub(crate) const OLD_SNAPSHOT: Duration = Duration::from_secs(10);
+    /// So few sessions that are left are told: one more busy client has no place.
+    pub(crate) const FEW_SESSIONS: i64 = 10;
+
+    /// A client listens only while so many of the server's sessions are free (the first of the second): where they are few,
+    /// each client is to have one for its statements first. 64 clients that all wait fit 97 sessions so.
+    pub(crate) const FREE_TO_LISTEN: (i64, i64) = (2, 5);
 
     /// A message to ourselves may take this long before the connection counts as deaf.
     pub(crate) const ECHO: Duration = Duration::from_secs(1);

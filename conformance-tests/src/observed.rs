@@ -179,6 +179,10 @@ impl Backend for Observed {
         self.inner.highest_token().await
     }
 
+    async fn warnings(&self) -> Result<Vec<String>, Error> {
+        self.inner.warnings().await
+    }
+
     async fn close(&self) {
         self.inner.close().await;
     }

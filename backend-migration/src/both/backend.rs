@@ -145,6 +145,12 @@ impl Backend for Both {
         Ok(first.max(self.stores[1].highest_token().await?))
     }
 
+    async fn warnings(&self) -> Result<Vec<String>, Error> {
+        let mut all = self.stores[0].warnings().await?;
+        all.extend(self.stores[1].warnings().await?);
+        Ok(all)
+    }
+
     async fn close(&self) {
         self.stores[1].close().await;
         self.stores[0].close().await;

@@ -16,6 +16,7 @@ use sqlx::{Row as _, SqlStr, postgres::PgRow};
 use super::{
     arg::Arg::{self, MaybeNumber, Number, Span, Spans, Text, Texts},
     guarantees::{Terms, guarantees},
+    health::Health,
     queue::wanted,
     server::first,
     statements::check_version,
@@ -95,7 +96,7 @@ impl Dialect for Postgres {
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
-        let push = *self.told().borrow();
+        let push = self.told().borrow().arrives;
         let mut promised = self.promised.lock();
         if promised.0.push != push {
             let terms = Terms { push, ..promised.0 };
@@ -281,6 +282,10 @@ impl Dialect for Postgres {
     async fn highest_token(&self) -> Result<i64, Error> {
         self.ready().await?;
         Ok(self.server.number(&self.server.sql.highest_token).await?.unwrap_or(0))
+    }
+
+    async fn warnings(&self) -> Result<Vec<String>, Error> {
+        Ok(Health::of(&self.server).await?.warnings())
     }
 
     async fn close(&self) {

@@ -20,6 +20,8 @@ pub(super) struct QueueEntries {
     client: String,
     entries: Mutex<HashMap<OwnerId, Arc<QueueEntry>>>,
     entered: AtomicU64,
+    /// That there is one, for whom messages are listened for.
+    pub(super) wanted: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -62,7 +64,8 @@ impl QueueEntry {
 impl QueueEntries {
     pub(super) fn new() -> Self {
         let client = OwnerId::from_bits(SystemEnv.random()).to_string();
-        Self { client, entries: Mutex::default(), entered: AtomicU64::new(0) }
+        let wanted = Arc::new(Notify::new());
+        Self { client, entries: Mutex::default(), entered: AtomicU64::new(0), wanted }
     }
 
     /// Where this client is told that it is an entry's turn, by a message that is the entry's owner.
@@ -88,6 +91,7 @@ impl QueueEntries {
             number: self.entered.fetch_add(1, Ordering::Relaxed),
         });
         self.lock().insert(*owner, Arc::clone(&entry));
+        self.wanted.notify_one();
         entry
     }
 

@@ -4,7 +4,15 @@ use lock_core::{Error, ErrorKind};
 
 use crate::error::{Failure, USED_UP, general};
 
+/// A client that waits needs two sessions, any other one; more while it is busy.
+const NO_SESSION: &str = "no session of the server in time: it has none left (raise max_connections, run fewer clients, or put a \
+     pooler between), or all of the pool are in use";
+
 pub(super) fn failure(error: sqlx::Error) -> Failure {
+    // The driver tries anew for as long as the server has no session left, and then tells only that.
+    if matches!(error, sqlx::Error::PoolTimedOut) {
+        return Failure::Error(Error::new(ErrorKind::Unavailable, NO_SESSION).with_source(error));
+    }
     let state = error.as_database_error().and_then(|error| error.code());
     let Some(state) = state.map(std::borrow::Cow::into_owned) else {
         return Failure::Error(general(error));
@@ -40,6 +48,7 @@ pub(super) fn failure(error: sqlx::Error) -> Failure {
         "57P01" | "57P02" | "57P05" => (ErrorKind::OutcomeUnknown, "the server ended the session"),
         "57P03" => (ErrorKind::Unavailable, "the server is starting or stopping"),
         state if state.starts_with("08") => (ErrorKind::OutcomeUnknown, "the connection broke"),
+        "53300" => (ErrorKind::Unavailable, NO_SESSION),
         state if state.starts_with("53") => {
             (ErrorKind::Unavailable, "the server has run out of something")
         }

@@ -8,23 +8,32 @@ use sqlx::{
     postgres::{PgListener, PgPoolOptions},
 };
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     task::AbortHandle,
     time::{Instant, sleep, timeout},
 };
 
-use super::{arg::Arg::Text, entries::QueueEntries, server::Server};
+use super::{arg::Arg::Text, entries::QueueEntries, health::Health, server::Server};
 use crate::{
     error::general,
-    tunables::postgres::{BEGIN, CHECK, ECHO, RECONNECT, RECONNECT_FIRST},
+    tunables::postgres::{BEGIN, CHECK, ECHO, FREE_TO_LISTEN, RECONNECT, RECONNECT_FIRST},
 };
 
 const SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
 
-/// Keeps the connection until it is dropped.
+/// What is known of messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Heard {
+    /// Whether they arrive at this client when it listens.
+    pub(super) arrives: bool,
+    /// Whether it listens. It does while it has entries, and needs no connection for it otherwise.
+    pub(super) now: bool,
+}
+
+/// Listens, while there are entries, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Listening {
-    heard: watch::Receiver<bool>,
+    heard: watch::Receiver<Heard>,
     task: Option<AbortHandle>,
 }
 
@@ -37,17 +46,18 @@ impl Drop for Listening {
 impl Listening {
     /// Never listens.
     pub(super) fn off() -> Self {
-        Self { heard: watch::channel(false).1, task: None }
+        Self { heard: watch::channel(Heard::default()).1, task: None }
     }
 
     /// Begins, and waits until it is known whether messages arrive: a pooler that gives each
     /// transaction another session passes none on.
     pub(super) async fn start(server: &Arc<Server>, entries: &Arc<QueueEntries>) -> Self {
-        let (tell, mut heard) = watch::channel(false);
+        let (tell, mut heard) = watch::channel(Heard::default());
         let listener = Listener {
             server: Arc::clone(server),
             channel: entries.channel(),
             entries: Arc::downgrade(entries),
+            wanted: Arc::clone(&entries.wanted),
             tell,
         };
         heard.mark_unchanged();
@@ -63,16 +73,23 @@ impl Listening {
         }
     }
 
-    pub(super) fn heard(&self) -> watch::Receiver<bool> {
+    pub(super) fn heard(&self) -> watch::Receiver<Heard> {
         self.heard.clone()
     }
+}
+
+/// Why a client listens no more.
+enum End {
+    Lost,
+    Idle,
 }
 
 struct Listener {
     server: Arc<Server>,
     channel: String,
     entries: Weak<QueueEntries>,
-    tell: watch::Sender<bool>,
+    wanted: Arc<Notify>,
+    tell: watch::Sender<Heard>,
 }
 
 impl Listener {
@@ -81,8 +98,14 @@ impl Listener {
         while self.entries.strong_count() > 0 {
             let began = Instant::now();
             let ended = self.listen().await;
+            if matches!(ended, Ok(End::Idle)) {
+                self.tell.send_replace(Heard { arrives: true, now: false });
+                // A word of one that is there no more costs a connection for a moment.
+                self.wanted.notified().await;
+                continue;
+            }
             self.server.sessions_are_ours(false);
-            self.tell.send_replace(false);
+            self.tell.send_replace(Heard::default());
             if let Err(error) = &ended {
                 tracing::debug!(%error, "not told of turns; entries are looked after instead");
             }
@@ -93,8 +116,8 @@ impl Listener {
         }
     }
 
-    /// Listens until the connection is lost or deaf.
-    async fn listen(&self) -> Result<(), Error> {
+    /// Listens until the connection is lost or deaf, or there are no entries for a while.
+    async fn listen(&self) -> Result<End, Error> {
         let mut listener = timeout(BEGIN, self.begin()).await.unwrap_or_else(|_| {
             Err(Error::new(
                 ErrorKind::Timeout,
@@ -102,18 +125,18 @@ impl Listener {
             ))
         })?;
         self.server.sessions_are_ours(true);
-        self.tell.send_replace(true);
+        self.tell.send_replace(Heard { arrives: true, now: true });
         if let Some(entries) = self.entries.upgrade() {
             entries.tell_all();
         }
         loop {
             let message = timeout(CHECK, listener.try_recv()).await;
-            let Some(entries) = self.entries.upgrade() else { return Ok(()) };
+            let Some(entries) = self.entries.upgrade() else { return Ok(End::Lost) };
             match message {
                 Ok(Ok(Some(message))) => entries.tell(message.payload()),
-                Ok(Ok(None)) => return Ok(()),
+                Ok(Ok(None)) => return Ok(End::Lost),
                 Ok(Err(error)) => return Err(general(error)),
-                Err(_) if entries.is_empty() => {}
+                Err(_) if entries.is_empty() => return Ok(End::Idle),
                 Err(_) => self.echo(&mut listener).await?,
             }
         }
@@ -121,6 +144,11 @@ impl Listener {
 
     /// A connection on which messages arrive.
     async fn begin(&self) -> Result<PgListener, Error> {
+        let health = Health::of(&self.server).await?;
+        if health.left() * FREE_TO_LISTEN.1 < health.most * FREE_TO_LISTEN.0 {
+            let why = "too many of the server's sessions are in use for one more to be told on";
+            return Err(Error::new(ErrorKind::Unavailable, why));
+        }
         // A pool for one connection, since that is what the driver listens on; a new one each time. Of the last
         // one the connection may hang for as long as the kernel believes in it, and it has no place for another.
         let own = PgPoolOptions::new()
@@ -207,7 +235,7 @@ mod tests {
             let server = Server::new(pool, true, Some(false), tables, ECHO * 10);
             let listening =
                 Listening::start(&Arc::new(server), &Arc::new(QueueEntries::new())).await;
-            *listening.heard().borrow()
+            listening.heard().borrow().arrives
         };
         assert!(listens(postgres.address()).await);
         let commands = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";

@@ -16,11 +16,11 @@
 //! could not do without: poolers in transaction mode are fine. Statements are prepared only where a client has seen
 //! that its sessions are its own; `prepare=on` and `prepare=off` in the URL say that there is no need to see.
 //!
-//! Waiters stand in a queue in the lock's row. A release gives the lock to the first of them in the same
-//! statement, which tells it by NOTIFY, on one connection per client besides the pool's. Where NOTIFY does not arrive, as behind a pooler in
+//! Waiters stand in a queue. A release gives the lock to the first of them in the same statement, which tells it by NOTIFY, on one
+//! connection besides the pool's, for each client that waits. Where NOTIFY does not arrive, as behind a pooler in
 //! transaction mode, they look every 10 ms; `Guarantees::push` says which it is.
 //!
-//! A role needs SELECT, INSERT, UPDATE and DELETE on `leasehold_locks` and `leasehold_marker`, and SELECT on
+//! A role needs SELECT, INSERT, UPDATE and DELETE on `leasehold_locks`, `leasehold_places` and `leasehold_marker`, and SELECT on
 //! `leasehold_settings`; for [`PostgresFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. `init` needs the
 //! tables' owner, and so does changing a setting.
 //!
@@ -60,6 +60,7 @@ mod entries;
 mod error;
 mod fence;
 mod guarantees;
+mod health;
 mod init;
 mod listen;
 mod queue;

@@ -10,12 +10,15 @@ use std::{
 };
 
 use lock_core::Error;
-use sqlx::{AssertSqlSafe, Decode, PgPool, Postgres, Row as _, SqlStr, Type, postgres::PgRow};
+use sqlx::{
+    AssertSqlSafe, Connection as _, Decode, PgPool, Postgres, Row as _, SqlStr, Type,
+    postgres::PgRow,
+};
 
 use super::{
     arg::{Arg, inline},
     error::failure,
-    statements::Statements,
+    statements::{Statements, own_session},
 };
 use crate::{
     error::{Failure, general},
@@ -34,6 +37,7 @@ pub(super) struct Server {
     prepares: Option<bool>,
     /// Whether a session of ours is nobody else's, as far as was seen: see `listen.rs`.
     alone: AtomicBool,
+    own_session: SqlStr,
     pub(super) sql: Statements,
     pub(super) tables: Tables,
     pub(super) retry: Retry,
@@ -52,7 +56,8 @@ impl Server {
         let retry = Retry::new(timeout, "the server".into());
         let (sql, alone) = (Statements::new(&tables), AtomicBool::new(false));
         let gate = Gate::new(pool.options().get_max_connections(), timeout);
-        Self { pool, given, prepares, alone, sql, tables, retry, gate, timeout }
+        let own_session = own_session(timeout);
+        Self { pool, given, prepares, alone, own_session, sql, tables, retry, gate, timeout }
     }
 
     /// Behind a pooler that gives each transaction another session, what was prepared is in another session when it
@@ -84,6 +89,14 @@ impl Server {
     async fn send(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Failure> {
         if self.prepares.unwrap_or_else(|| self.alone.load(Ordering::Relaxed)) {
             let mut lent = Lent::of(&self.pool, failure).await?;
+            if !self.given && lent.connection()?.cached_statements_size() == 0 {
+                // The first statement of this session.
+                let answer =
+                    sqlx::raw_sql(self.own_session.clone()).execute(lent.connection()?).await;
+                if let Err(error) = answer {
+                    return Err(failure(error));
+                }
+            }
             let query = sqlx::query(statement.clone());
             let query = args.iter().fold(query, |query, arg| arg.bind(query));
             let answer = query.fetch_all(lent.connection()?).await;
@@ -98,7 +111,9 @@ impl Server {
         let mut lent = Lent::of(&self.pool, failure).await?;
         // In one message: the driver sends a statement and its arguments in two, between which a
         // pooler may change the session.
-        let text = AssertSqlSafe(inline(statement.as_str(), args));
+        let limit = self.timeout.as_millis();
+        let statement = inline(statement.as_str(), args);
+        let text = AssertSqlSafe(format!("SET LOCAL lock_timeout = {limit}; {statement}"));
         let answer = sqlx::raw_sql(text).fetch_all(lent.connection()?).await;
         lent.settle(&answer);
         answer.map_err(failure)

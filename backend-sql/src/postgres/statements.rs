@@ -1,6 +1,6 @@
 //! The statements, with the tables' names in them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use lock_core::{Error, check_record_version};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
@@ -121,7 +121,14 @@ macro_rules! statements {
 statements! {
     insert create take retake ask confirm heartbeat refill look free renew renew_one release release_and_tell hand_on pass keep raise force leave abandon list
     raise_watermark sweep sweep_places settings set_longest_lease set_quarantine doubt open_at_once mark quarantine clock
-    exists version writers notify identity highest_token reset_watermark reset_tokens
+    exists version writers notify health identity highest_token reset_watermark reset_tokens
+}
+
+/// What a session of our own pool is told first.
+pub(super) fn own_session(timeout: Duration) -> SqlStr {
+    let limit = timeout.as_millis().to_string();
+    let lines = include_str!("sql/own_session.sql").lines().filter(|line| is_sent(line));
+    AssertSqlSafe(lines.collect::<String>().replace("{limit}", &limit)).into_sql_str()
 }
 
 fn filled(tables: &Tables, text: &str) -> String {

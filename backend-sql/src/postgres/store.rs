@@ -10,7 +10,7 @@ use super::{
     arg::Arg,
     entries::{Crowded, QueueEntries, Waited},
     guarantees::{Terms, guarantees},
-    listen::Listening,
+    listen::{Heard, Listening},
     server::Server,
     statements::{check_version, is_older},
 };
@@ -85,8 +85,9 @@ impl Postgres {
     }
 
     /// Whether this client is told when it is its turn, and when that changes.
-    pub(super) fn told(&self) -> watch::Receiver<bool> {
-        self.listening.get().map_or_else(|| watch::channel(false).1, Listening::heard)
+    pub(super) fn told(&self) -> watch::Receiver<Heard> {
+        let never = || watch::channel(Heard::default()).1;
+        self.listening.get().map_or_else(never, Listening::heard)
     }
 
     /// Takes the store's settings over, once, or refuses the store if they are not what we were told.
@@ -105,7 +106,7 @@ impl Postgres {
         longest_ever: Duration,
         quarantined: bool,
     ) {
-        let (push, connection) = (*self.told().borrow(), self.settings.connection);
+        let (push, connection) = (self.told().borrow().arrives, self.settings.connection);
         let mut promised = self.promised.lock();
         let longest_ever = longest_ever.max(promised.0.longest_ever);
         let terms = Terms { longest_lease, longest_ever, quarantined, push, connection };

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::{
     entries::{QueueEntry, Told},
+    listen::Heard,
     store::Postgres,
 };
 use crate::{
@@ -21,7 +22,7 @@ pub(super) struct QueueWaiter {
     request: Request,
     entry: Arc<QueueEntry>,
     /// Whether this client is told when it is its turn; where not, it looks.
-    told: watch::Receiver<bool>,
+    told: watch::Receiver<Heard>,
 }
 
 impl QueueWaiter {
@@ -69,7 +70,7 @@ impl Drop for QueueWaiter {
 impl Waiter for QueueWaiter {
     async fn next(&mut self) -> Signal {
         loop {
-            let told = *self.told.borrow_and_update();
+            let told = self.told.borrow_and_update().now;
             let mut changes = self.told.clone();
             tokio::select! {
                 () = self.entry.wake.notified() => return Signal::Recheck,

@@ -9,7 +9,7 @@ use url::Url;
 use crate::{
     servers::tls::{Named, Tls},
     settings::{Settings, refusal},
-    tunables::CONNECTIONS,
+    tunables::{CONNECTIONS, IDLE},
 };
 
 type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
@@ -56,6 +56,8 @@ impl<DB: Database> Reached<DB> {
                 let pool = PoolOptions::new()
                     .max_connections(CONNECTIONS)
                     .acquire_timeout(timeout)
+                    // What a busy moment has opened is closed again: servers have few sessions.
+                    .idle_timeout(IDLE)
                     // A test would cost each statement a second round trip. One that meets a broken
                     // connection is repeated on another, where that is harmless.
                     .test_before_acquire(false)

@@ -296,6 +296,10 @@ impl Backend for Flawed {
         self.sound.highest_token().await
     }
 
+    async fn warnings(&self) -> Result<Vec<String>, Error> {
+        self.sound.warnings().await
+    }
+
     async fn close(&self) {
         self.sound.close().await;
     }

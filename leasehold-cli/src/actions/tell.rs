@@ -23,12 +23,13 @@ pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Fai
     let asked = async {
         // Any name: a store that does not know it yet may lack its tables.
         store.inspect(&LockName::new("leasehold check")?).await?;
-        Ok((store.clock_difference_micros().await?, store.highest_token().await?))
+        let clock = store.clock_difference_micros().await?;
+        Ok((clock, store.highest_token().await?, store.warnings().await?))
     };
     let asked: Result<_, Error> = asked.await;
     let guarantees = store.guarantees();
     close(&*store).await;
-    let (clock, highest) = asked.map_err(|error| Failure::of(&error))?;
+    let (clock, highest, warnings) = asked.map_err(|error| Failure::of(&error))?;
     print(&if output.json {
         show::json(&json!({
             "store": place.url().to_string(),
@@ -36,15 +37,17 @@ pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Fai
             "clock_difference_micros": clock,
             "highest_token": highest,
             "tokens_used_up": highest == Some(FencingToken::MAX),
+            "warnings": warnings,
             "guarantees": *guarantees,
         }))?
     } else {
         format!(
-            "store         {}\n{}{}{}",
+            "store         {}\n{}{}{}{}",
             place.url(),
             lines(&guarantees),
             clock_line(clock),
-            highest.map(highest_line).unwrap_or_default()
+            highest.map(highest_line).unwrap_or_default(),
+            warnings.iter().map(|text| format!("warning       {text}\n")).collect::<String>()
         )
     })
 }

@@ -238,6 +238,12 @@ pub trait Backend: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// What an operator should know of the store as it is now: a sentence each, of what slows it down or will soon stop it.
+    /// Asked by `leasehold check`. By default there is nothing.
+    async fn warnings(&self) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
+    }
+
     /// Ends connections and background work, after all guards are gone.
     async fn close(&self);
 }

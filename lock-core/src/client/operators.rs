@@ -22,6 +22,8 @@ pub struct StoreCheck {
     pub clock_difference_micros: Option<i64>,
     /// The highest token that the store remembers, of all names; `None` where the store does not tell.
     pub highest_token: Option<FencingToken>,
+    /// What slows the store down or will soon stop it, as it is now.
+    pub warnings: Vec<String>,
     /// What the store promises in its present configuration.
     pub guarantees: Arc<Guarantees>,
 }
@@ -89,11 +91,12 @@ impl LockClient {
         let asked = async {
             // Any name: a store that does not know it yet may lack its tables.
             backend.inspect(&LockName::new("leasehold check")?).await?;
-            Ok((backend.clock_difference_micros().await?, backend.highest_token().await?))
+            let clock = backend.clock_difference_micros().await?;
+            Ok((clock, backend.highest_token().await?, backend.warnings().await?))
         };
-        let (clock_difference_micros, highest_token) = self.within(asked).await?;
+        let (clock_difference_micros, highest_token, warnings) = self.within(asked).await?;
         let (backend, guarantees) = (backend.kind(), self.guarantees());
-        Ok(StoreCheck { backend, clock_difference_micros, highest_token, guarantees })
+        Ok(StoreCheck { backend, clock_difference_micros, highest_token, warnings, guarantees })
     }
 
     /// Frees a name, whichever client holds it. The former holder learns of it at its next renewal, and may write until

@@ -166,6 +166,10 @@ impl Backend for FaultyMemory {
         self.memory.highest_token().await
     }
 
+    async fn warnings(&self) -> Result<Vec<String>, Error> {
+        self.memory.warnings().await
+    }
+
     async fn close(&self) {
         // Other clients of the same store go on.
     }

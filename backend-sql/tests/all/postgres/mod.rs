@@ -10,6 +10,7 @@ mod load;
 mod pooler;
 mod queue;
 mod rows;
+mod scale;
 mod settings;
 mod shadows;
 mod store;

@@ -1,0 +1,248 @@
+//! Many waiting clients, few sessions, large tables.
+
+use std::sync::{Arc, Mutex};
+
+use backend_sql::{
+    Strategy,
+    postgres::{PostgresBuilder, connect},
+};
+use conformance_tests::kit::{Postgres, PostgresOptions};
+use futures_util::future::join_all;
+use lock_core::{
+    Backend, ClientOptions, Env as _, LockClient, OwnerLabel, ReleaseOptions, Renewal, SystemEnv,
+};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, postgres::PgPoolOptions};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::postgres::{
+    BLOCKED, BOTH, LEASE, SECOND, WAIT, WAITING, granted, made, open, request, says, start, url,
+};
+
+/// In the order in which the server has them.
+const ORDER: &str = "SELECT string_agg(label, ' ' ORDER BY near, at) FROM ( \
+     SELECT 0 AS near, at, substr(place, 66) AS label FROM leasehold_locks, unnest(waiters) WITH ORDINALITY AS w (place, at) \
+     UNION ALL \
+     SELECT 1, entered, substr(place, 66) FROM leasehold_places AS p JOIN leasehold_locks AS l ON l.name = p.name \
+     WHERE p.entered > coalesce(l.moved, 0)) AS q";
+
+/// Many clients wait, near the head and behind. None loses its place, no heartbeat of theirs writes to the row of the
+/// lock, and they are served in order. A thousand of them in the soak, for longer than a place lives without a heartbeat.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_waiting_clients_keep_their_places() {
+    let (many, long) = match std::env::var_os("LEASEHOLD_SOAK") {
+        Some(_) => (1_000, SECOND * 40),
+        None => (60, SECOND * 5),
+    };
+    let server = start().await;
+    let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
+    let held = granted(&holder, &request("job", LEASE)).await;
+    // One process, which shares its connections and looks: a thousand sessions would be another test.
+    let pool = PgPoolOptions::new().max_connections(20).test_before_acquire(false);
+    let pool = pool.acquire_timeout(WAIT).connect(&url(&server)).await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for number in 0..many {
+        let builder = PostgresBuilder::with_pool(pool.clone()).listen(false).prepare(true);
+        let mut options = ClientOptions::default();
+        options.label = OwnerLabel::new(number.to_string()).unwrap();
+        let store = builder.timeout(WAIT).build().await.unwrap();
+        let client = LockClient::with_options(store, options).unwrap();
+        let order = Arc::clone(&order);
+        waiters.push(tokio::spawn(async move {
+            let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
+            order.lock().unwrap().push(number.to_string());
+            guard.release().await.unwrap();
+        }));
+    }
+    says(&server, WAITING, &many.to_string()).await;
+    let entered = server.sql(ORDER).await.unwrap();
+    let row = "SELECT ctid::text || ' ' || xmin::text FROM leasehold_locks";
+    let beats = "SELECT sum(n_tup_upd + n_tup_ins) FROM pg_stat_user_tables WHERE relname = 'leasehold_places'";
+    let hot = "SELECT n_tup_upd - n_tup_hot_upd < n_tup_upd / 10 FROM pg_stat_user_tables \
+               WHERE relname = 'leasehold_places'";
+    let (before, until) = (server.sql(row).await.unwrap(), Instant::now() + long);
+    let beaten: u64 = server.sql(beats).await.unwrap().parse().unwrap();
+    sleep(long / 2).await;
+    assert_eq!(server.sql(row).await.unwrap(), before, "the row was written");
+    let mut took = Vec::new();
+    while Instant::now() < until {
+        let sent = Instant::now();
+        let answers = holder.renew(&[&held], SystemEnv.now()).await;
+        took.push(sent.elapsed());
+        assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+        sleep(SECOND / 100).await;
+    }
+    took.sort();
+    let beaten = server.sql(beats).await.unwrap().parse::<u64>().unwrap() - beaten;
+    println!(
+        "{many} wait: {beaten} heartbeats in {long:?}; a renewal took {:?}, {:?} for 99 of 100",
+        took[took.len() / 2],
+        took[took.len() * 99 / 100]
+    );
+    assert!(beaten > 20, "{beaten} heartbeats");
+    println!("heartbeats in their page: {}", server.sql(hot).await.unwrap());
+    assert_eq!(server.sql(ORDER).await.unwrap(), entered);
+    holder.release(&held, ReleaseOptions::default()).await.unwrap();
+    for waiter in waiters {
+        timeout(WAIT * 10, waiter).await.unwrap().unwrap();
+    }
+    assert_eq!(order.lock().unwrap().join(" "), entered);
+}
+
+/// How many sessions a client with this name has.
+fn sessions(name: &str) -> String {
+    format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = '{name}'")
+}
+
+#[tokio::test]
+async fn a_client_that_waits_needs_two_sessions_and_another_one() {
+    let server = start().await;
+    let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
+    let named = |name: &str| format!("{}?application_name={name}", url(&server));
+    let busy = LockClient::new(connect(&named("busy")).await.unwrap());
+    let locks = join_all((0..20).map(|at| busy.lock(format!("name {at}")).acquire())).await;
+    assert_ne!(server.sql(&sessions("busy")).await.unwrap(), "0");
+    let held = granted(&holder, &request("job", LEASE)).await;
+    let client = LockClient::new(connect(&named("waits")).await.unwrap());
+    let waiter = tokio::spawn(client.lock("job").acquire());
+    says(&server, WAITING, "1").await;
+    says(&server, &sessions("waits"), "2").await;
+    // It renews what it holds.
+    let one = format!("SELECT ({}) <= 1", sessions("busy"));
+    says(&server, &one, "t").await;
+    assert!(locks.iter().all(|guard| guard.as_ref().unwrap().is_valid()));
+    holder.release(&held, ReleaseOptions::default()).await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    says(&server, &format!("SELECT ({}) <= 1", sessions("waits")), "t").await;
+    assert!(client.guarantees().push, "it listens again when it waits");
+}
+
+/// A client for each, by its URL, on a server as it comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_four_clients_fit_a_server_with_a_hundred_sessions() {
+    let options = PostgresOptions::new().line("max_connections = 100");
+    let server = Postgres::start(options).await.unwrap();
+    let store = connect(&url(&server)).await.unwrap();
+    store.init(&lock_core::Init::default()).await.unwrap();
+    store.close().await;
+    let tasks = (0..64).map(|_| {
+        let url = format!("{}?timeout=30s", url(&server));
+        tokio::spawn(async move {
+            let client = LockClient::new(connect(&url).await.unwrap());
+            let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
+            guard.release().await.unwrap();
+            client
+        })
+    });
+    let clients = timeout(WAIT * 2, join_all(tasks.collect::<Vec<_>>())).await.unwrap();
+    assert_eq!(clients.iter().filter(|client| client.is_ok()).count(), 64);
+}
+
+#[tokio::test]
+async fn a_server_without_a_session_left_says_what_helps() {
+    let options = PostgresOptions::new().line("max_connections = 12");
+    let server = Postgres::start(options).await.unwrap();
+    let store = connect(&format!("{}?listen=off", url(&server))).await.unwrap();
+    store.init(&lock_core::Init::default()).await.unwrap();
+    let warnings = store.warnings().await.unwrap();
+    assert!(warnings.iter().any(|text| text.contains("of 12 sessions left")), "{warnings:?}");
+    let mut others = Vec::new();
+    while let Ok(other) = PgConnection::connect(&url(&server)).await {
+        others.push(other);
+    }
+    let late = connect(&format!("{}?listen=off&timeout=500ms", url(&server))).await;
+    let error = match late {
+        Ok(late) => late.try_acquire(&request("job", LEASE)).await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert!(error.to_string().contains("max_connections"), "{error}");
+    drop(others);
+}
+
+/// A statement that a client has given up does not keep its session until another's transaction ends.
+#[tokio::test]
+async fn attempts_on_a_locked_row_leave_no_sessions_behind() {
+    let server = start().await;
+    for options in ["", "&prepare=off"] {
+        let name = format!("tries{}", options.len());
+        let to = format!("{}?timeout=300ms&application_name={name}{options}", url(&server));
+        made(&server, Strategy::PrimaryKey, LEASE).await.close().await;
+        let store = connect(&to).await.unwrap();
+        granted(&store, &request("job", LEASE)).await;
+        let mut foreign = PgConnection::connect(&url(&server)).await.unwrap();
+        foreign.execute("BEGIN; UPDATE leasehold_locks SET owner = NULL").await.unwrap();
+        for _ in 0..8 {
+            let wanted = [0; 3].map(|_| request("job", LEASE));
+            let attempts = wanted.iter().map(|wanted| store.abandon(wanted));
+            for answer in join_all(attempts).await {
+                answer.unwrap_err();
+            }
+        }
+        let left: u64 = server.sql(&sessions(&name)).await.unwrap().parse().unwrap();
+        assert!(left <= 7, "{options}: {left} sessions");
+        says(&server, BLOCKED, "0").await;
+        foreign.execute("ROLLBACK").await.unwrap();
+        granted(&store, &request("other", LEASE)).await;
+    }
+}
+
+/// Statements are planned while the table is small, as its last analysis says, too; then it grows.
+#[tokio::test]
+async fn a_table_that_grew_is_not_scanned() {
+    let server = start().await;
+    let scans = "SELECT pg_stat_force_next_flush(), sum(seq_scan) FROM pg_stat_user_tables \
+                 WHERE relname IN ('leasehold_locks', 'leasehold_places')";
+    for strategy in BOTH {
+        let store = made(&server, strategy, LEASE).await;
+        let off = "ALTER TABLE leasehold_locks SET (autovacuum_enabled = off)";
+        server.sql(off).await.unwrap();
+        let other = open(&server, strategy).await;
+        let turn = async |store: &Arc<dyn Backend>| {
+            let grant = granted(store, &request("job", LEASE)).await;
+            let answers = store.renew(&[&grant], SystemEnv.now()).await;
+            assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+            assert!(other.try_acquire(&request("job", LEASE)).await.unwrap().granted().is_none());
+            let (_, waiter) = crate::support::postgres::place(&other, "job").await;
+            waiter.leave().await.unwrap();
+            store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        };
+        turn(&store).await;
+        server.sql("ANALYZE leasehold_locks; ANALYZE leasehold_places").await.unwrap();
+        // A plan that serves all arguments is made at the sixth time, on each connection.
+        for _ in 0..40 {
+            turn(&store).await;
+        }
+        let rows = "INSERT INTO leasehold_locks (name, token, version, expires_2, kept) \
+            SELECT 'name ' || i, 1, 1, now() + interval '1 hour', false FROM generate_series(1, 20000) AS i";
+        server.sql(rows).await.unwrap();
+        sleep(SECOND * 2).await;
+        let before = server.sql(scans).await.unwrap();
+        for _ in 0..20 {
+            turn(&store).await;
+        }
+        // Sessions tell of their scans when they are idle for a second, or end.
+        store.close().await;
+        other.close().await;
+        sleep(SECOND * 2).await;
+        let after = server.sql(scans).await.unwrap();
+        assert_eq!(after, before, "{strategy}: scans");
+    }
+}
+
+/// As of a dump, or of a session that is idle in its transaction.
+#[tokio::test]
+async fn an_old_snapshot_is_told() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey, LEASE).await;
+    assert!(store.warnings().await.unwrap().is_empty());
+    let mut dump = PgConnection::connect(&url(&server)).await.unwrap();
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM leasehold_locks";
+    sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut dump).await.unwrap();
+    let told = async || {
+        let warnings = store.warnings().await.unwrap();
+        warnings.iter().any(|text| text.contains("a database of their own"))
+    };
+    crate::support::postgres::is_so("a warning", told).await;
+    dump.execute("ROLLBACK").await.unwrap();
+    crate::support::postgres::is_so("no warning", async || !told().await).await;
+}
