@@ -52,7 +52,7 @@ pub(crate) const GRACE: Duration = Duration::from_millis(500);
 /// Connections of a pool of our own, at most: three for attempts, and one each for releases and renewals. See `gate.rs`.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const CONNECTIONS: u32 = 5;
-/// A connection of such a pool that is not used for so long is closed: a waiter near the head uses one more often.
+/// A connection of such a pool that is not used for so long is closed, but for the last one.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const IDLE: Duration = Duration::from_secs(2);
 
@@ -77,6 +77,8 @@ pub(crate) mod postgres {
     /// A client listens only while so many of the server's sessions are free (the first of the second): where they are few,
     /// each client is to have one for its statements first. 64 clients that all wait fit 97 sessions so.
     pub(crate) const FREE_TO_LISTEN: (i64, i64) = (2, 5);
+    /// And it goes on only while so many are.
+    pub(crate) const FREE_TO_GO_ON: (i64, i64) = (1, 5);
 
     /// A message to ourselves may take this long before the connection counts as deaf.
     pub(crate) const ECHO: Duration = Duration::from_secs(1);

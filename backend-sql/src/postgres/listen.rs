@@ -16,7 +16,9 @@ use tokio::{
 use super::{arg::Arg::Text, entries::QueueEntries, health::Health, server::Server};
 use crate::{
     error::general,
-    tunables::postgres::{BEGIN, CHECK, ECHO, FREE_TO_LISTEN, RECONNECT, RECONNECT_FIRST},
+    tunables::postgres::{
+        BEGIN, CHECK, ECHO, FREE_TO_GO_ON, FREE_TO_LISTEN, RECONNECT, RECONNECT_FIRST,
+    },
 };
 
 const SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
@@ -137,18 +139,28 @@ impl Listener {
                 Ok(Ok(None)) => return Ok(End::Lost),
                 Ok(Err(error)) => return Err(general(error)),
                 Err(_) if entries.is_empty() => return Ok(End::Idle),
-                Err(_) => self.echo(&mut listener).await?,
+                Err(_) => {
+                    // Many may have begun to listen at once.
+                    self.has_room(FREE_TO_GO_ON).await?;
+                    self.echo(&mut listener).await?;
+                }
             }
         }
     }
 
-    /// A connection on which messages arrive.
-    async fn begin(&self) -> Result<PgListener, Error> {
+    /// Fails where less than this part of the server's sessions is free.
+    async fn has_room(&self, (part, all): (i64, i64)) -> Result<(), Error> {
         let health = Health::of(&self.server).await?;
-        if health.left() * FREE_TO_LISTEN.1 < health.most * FREE_TO_LISTEN.0 {
-            let why = "too many of the server's sessions are in use for one more to be told on";
+        if health.left() * all < health.most * part {
+            let why = "too many of the server's sessions are in use to be told of turns on one";
             return Err(Error::new(ErrorKind::Unavailable, why));
         }
+        Ok(())
+    }
+
+    /// A connection on which messages arrive.
+    async fn begin(&self) -> Result<PgListener, Error> {
+        self.has_room(FREE_TO_LISTEN).await?;
         // A pool for one connection, since that is what the driver listens on; a new one each time. Of the last
         // one the connection may hang for as long as the kernel believes in it, and it has no place for another.
         let own = PgPoolOptions::new()

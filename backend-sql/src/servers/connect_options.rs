@@ -58,6 +58,8 @@ impl<DB: Database> Reached<DB> {
                     .acquire_timeout(timeout)
                     // What a busy moment has opened is closed again: servers have few sessions.
                     .idle_timeout(IDLE)
+                    // But for one: a holder must be able to renew and release.
+                    .min_connections(1)
                     // A test would cost each statement a second round trip. One that meets a broken
                     // connection is repeated on another, where that is harmless.
                     .test_before_acquire(false)
