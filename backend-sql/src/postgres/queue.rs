@@ -96,8 +96,8 @@ impl Postgres {
             if short {
                 self.refill(&request.name).await?;
             }
-            // All near the head were dead.
-            if !(again && short && !asked.granted && !asked.is_held()) {
+            // Otherwise all near the head were dead, and others came there.
+            if !again || !short || asked.granted || asked.is_held() {
                 return Ok(Some(asked));
             }
         }
