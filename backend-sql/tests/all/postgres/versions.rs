@@ -1,6 +1,9 @@
 //! A store whose records have another version.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use async_trait::async_trait;
 use backend_sql::{
@@ -15,7 +18,7 @@ use lock_core::{Backend, Error, ErrorKind, Init, LockClient};
 use sqlx::{Connection as _, PgConnection};
 use tokio::time::sleep;
 
-use crate::support::postgres::{BOTH, SECOND, made, start, url};
+use crate::support::postgres::{BOTH, SECOND, is_so, made, start, url};
 
 struct Versions {
     server: Postgres,
@@ -96,17 +99,18 @@ async fn an_upgrade_that_others_are_in_the_way_of_loses_nobody_a_lock() {
     let guard = client.lock("job").lease(2 * SECOND).acquire().await.unwrap();
     store.plant(Some(1)).await;
     let mut older = PgConnection::connect(&url).await.unwrap();
+    let renewals = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&renewals);
     let renewing = tokio::spawn(async move {
-        let renew = "UPDATE leasehold_locks SET expires = clock_timestamp() + interval '2 s' \
+        let renew = "UPDATE leasehold_locks SET expires = clock_timestamp() + interval '1 hour' \
             WHERE expires > clock_timestamp()";
-        let mut renewals = 0;
         loop {
             match sqlx::raw_sql(renew).execute(&mut older).await {
-                Ok(done) => assert_eq!(done.rows_affected(), 1, "lost after {renewals} renewals"),
+                Ok(done) => assert_eq!(done.rows_affected(), 1),
                 // The upgrade was made.
-                Err(error) => break (renewals, error.to_string()),
+                Err(error) => break error.to_string(),
             }
-            renewals += 1;
+            counted.fetch_add(1, Ordering::Relaxed);
             sleep(SECOND / 10).await;
         }
     });
@@ -114,13 +118,18 @@ async fn an_upgrade_that_others_are_in_the_way_of_loses_nobody_a_lock() {
     let read = "BEGIN; SELECT longest_lease FROM leasehold_settings";
     sqlx::raw_sql(read).execute(&mut foreign).await.unwrap();
     let operator = store.connect().await.unwrap();
+    is_so("a renewal", async || renewals.load(Ordering::Relaxed) > 0).await;
+    let before = renewals.load(Ordering::Relaxed);
     let error = operator.init(&Init::new()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    // More than the one that may have been under way when it began.
+    let meanwhile = renewals.load(Ordering::Relaxed) - before;
+    assert!(meanwhile > 1, "{meanwhile} renewals while the upgrade waited");
     assert!(!renewing.is_finished());
     sqlx::raw_sql("ROLLBACK").execute(&mut foreign).await.unwrap();
     operator.init(&Init::new()).await.unwrap();
-    let (renewals, refused) = renewing.await.unwrap();
-    assert!(renewals > 0 && refused.contains("expires"), "{renewals} renewals, then {refused}");
+    let refused = renewing.await.unwrap();
+    assert!(refused.contains("expires"), "{refused}");
     let held = "SELECT owner IS NOT NULL AND expires_2 > clock_timestamp() FROM leasehold_locks";
     assert_eq!(store.sql(held).await, "t");
 
