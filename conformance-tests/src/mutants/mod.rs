@@ -46,7 +46,7 @@ pub enum Flaw {
     Resurrects,
     /// A clean-up leaves what was taken.
     AbandonsNothing,
-    /// A clean-up frees what was taken, and stops no ghost.
+    /// A clean-up frees what was taken, and stops no late request.
     BuriesNobody,
     /// A repeat by the owner is refused.
     RefusesItsOwner,

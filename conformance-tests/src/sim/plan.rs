@@ -24,7 +24,7 @@ pub enum Mutant {
     ReleasesOthers,
     /// A renewal makes a lost grant anew (S5).
     Resurrects,
-    /// A ghost of an abandoned attempt is served (S6).
+    /// A late request of an abandoned attempt is served (S6).
     NoTombstones,
     /// A clean-up does nothing and says that it did (S6).
     AbandonsNothing,

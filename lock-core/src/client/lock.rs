@@ -70,9 +70,8 @@ impl Lock {
         self
     }
 
-    /// Lets [`acquire`](Lock::acquire) wait for the end of a quarantine apart from [`wait`](Lock::wait), which counts
-    /// from then. Default: a quarantine counts as any wait, since a caller that says `wait(2 s)` is to have its answer
-    /// by then.
+    /// Sets how long [`acquire`](Lock::acquire) waits for a quarantine to end; [`wait`](Lock::wait) starts afterwards.
+    /// Default: a quarantine counts as any wait, so that a caller of `wait(2 s)` has its answer after 2 s.
     ///
     /// `limit` is called once, with the store's answer, and returns how long to wait for the quarantine.
     /// `|quarantine| quarantine.remaining` waits for its end, and up to 1% and 2 s more, since clocks differ and a store
