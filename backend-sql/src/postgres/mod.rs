@@ -27,7 +27,8 @@
 //! Other roles may create what they like in the schemas of the search path: our statements name the schema of the tables
 //! (`schema` in the URL, `public` if it is left out) and run no function or operator of another role. A search path that
 //! names a schema before `pg_catalog` is refused. The owners of the tables and of their schema are trusted, since they
-//! can run code in the name of each role that uses the tables; `init` and [`PostgresFence::create`] refuse tables that
+//! can run code in the name of each role that uses the tables. So can a role with the privilege TRIGGER on them, which
+//! `GRANT ALL` has in it: grant what is named above. Before a client or a [`PostgresFence`] first names a table, it refuses those that
 //! belong to another role (see [`PostgresBuilder::schema`]).
 //!
 //! # TLS
@@ -59,6 +60,7 @@ pub(crate) mod config;
 mod entries;
 mod error;
 mod fence;
+mod found;
 mod guarantees;
 mod init;
 mod listen;
