@@ -34,8 +34,8 @@
 //! # TLS
 //!
 //! A server that is not verified can use up this process's memory: the driver reads messages of up to 4 GiB, also
-//! before the login, and has no limit of its own to set. The time limit ends it. Small notices without end keep a thread
-//! of the runtime busy for as long as they arrive faster than the driver reads them, also beyond the time limit.
+//! before the login, and has no limit of its own to set. The time limit ends it. While notices arrive faster than
+//! the driver reads them, it keeps its thread of the runtime, so that no time limit ends it.
 //!
 //! `sslmode` in the URL says which: `disable`; `prefer`, the default, which is TLS only where the server has it;
 //! `require`; `verify-ca`, and `verify-full`. Before `verify-ca` no certificate is checked, and only `verify-full`

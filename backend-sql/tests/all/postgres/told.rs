@@ -128,3 +128,23 @@ async fn a_token_that_nobody_can_have_is_not_taken_from_a_message() {
     };
     assert_eq!(busy.token, held.token);
 }
+
+/// The view that the documentation gives to readers.
+#[tokio::test]
+async fn a_reader_by_the_documented_view_does_not_see_where_waiters_are_told() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey, LEASE).await;
+    let held = granted(&store, &request("job", LEASE)).await;
+    let (_, _turn) = place(&store, "job").await;
+    says(&server, WAITING, "1").await;
+    let page = include_str!("../../../../docs/backends/postgres.md");
+    let view = page.split("```sql\n").find(|part| part.starts_with("CREATE VIEW")).unwrap();
+    let view = view.split("```").next().unwrap();
+    server.sql(&format!("CREATE ROLE reader LOGIN; {view}")).await.unwrap();
+    let seen = server.sql("SET ROLE reader; SELECT row_to_json(held) FROM held").await.unwrap();
+    assert!(seen.contains("\"job\"") && seen.contains(&held.token.to_string()), "{seen}");
+    let channel =
+        server.sql("SELECT substr(waiters[1], 33, 32) FROM leasehold_locks").await.unwrap();
+    assert!(channel.len() == 32 && !seen.contains(&channel), "{seen}");
+    server.sql("SET ROLE reader; SELECT waiters FROM leasehold_locks").await.unwrap_err();
+}
