@@ -38,7 +38,7 @@ impl EtcdBuilder {
     pub const DEFAULT_SPARE_LEASES: usize = tunables::POOL;
     const FORM: &'static str = "the URL of an etcd store is etcd://HOST:PORT,HOST:PORT?options";
 
-    /// The cluster with these members, such as `10.0.0.1:2379`.
+    /// The cluster with these members, such as `10.0.0.1:2379`. None has a user or a password in it: see [`user`](Self::user).
     #[must_use]
     pub fn new<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
         Self {
@@ -160,6 +160,11 @@ impl EtcdBuilder {
         if self.endpoints.is_empty() {
             return refuse("no endpoint of etcd is given; at least one is needed".to_owned());
         }
+        if self.endpoints.iter().any(|endpoint| endpoint.contains('@')) {
+            let message = "an endpoint of etcd has an @ in it, and is not shown, since a password may stand before it; allowed is \
+                           HOST:PORT, and the user in `user` or `credentials`";
+            return refuse(message.to_owned());
+        }
         if let Some(longest) = self.longest_lease {
             check_longest(longest)?;
         }
@@ -221,8 +226,13 @@ impl EtcdBuilder {
 
 impl fmt::Debug for EtcdBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // One with a password in it is refused, but not before `build`.
+        let shown = |endpoint: &String| match endpoint.rsplit_once('@') {
+            Some((_, host)) => format!("…@{host}"),
+            None => endpoint.clone(),
+        };
         f.debug_struct("EtcdBuilder")
-            .field("endpoints", &self.endpoints)
+            .field("endpoints", &self.endpoints.iter().map(shown).collect::<Vec<_>>())
             .field("user", &self.user.as_ref().map(|(name, _)| name))
             .field("tls", &self.tls.is_some())
             .field("prefix", &self.prefix)
@@ -348,6 +358,19 @@ mod tests {
         let builder = parse("etcd://me:se%40cret@h1").unwrap();
         assert_eq!(builder.user.as_ref().unwrap().1, "se@cret");
         assert!(!format!("{builder:?}").contains("cret"));
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_with_a_password_is_refused_and_not_shown() {
+        for endpoint in ["https://u:sesame@h:2379", "u:sesame@127.0.0.1:2379", "u:se@same@h"] {
+            let builder = EtcdBuilder::new(["h1:2379", endpoint]).plaintext(true);
+            let shown = format!("{builder:?}");
+            let error = builder.build().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+            let told = format!("{shown} {error} {error:?}");
+            assert!(!told.contains("sesame") && !told.contains("se@"), "{told}");
+            assert!(shown.contains("h1:2379"), "{shown}");
+        }
     }
 
     /// Refused before anything is sent: no such host is there.

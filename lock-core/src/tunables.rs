@@ -14,6 +14,9 @@ pub(crate) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest lease of a store where none was set: a quarantine after a loss of data lasts as long.
 pub(crate) const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(30);
 
+/// How many held names are listed at most, since a list is kept in memory: some 200 bytes each.
+pub(crate) const MOST_LISTED: usize = 1_000_000;
+
 // Validity.
 
 /// A holder believes a lease for this part less: its clock and the store's may run at rates 1% apart.

@@ -303,7 +303,7 @@ fn a_password_in_a_mistyped_option_is_not_repeated() {
 
 proptest::proptest! {
     #[test]
-    fn any_arguments_are_understood_or_refused_in_one_line_without_a_password(
+    fn fuzz_of_arguments_is_understood_or_refused_in_one_line_without_a_password(
         args in proptest::collection::vec(lock_core::test_util::soup(WORDS), 0..8),
     ) {
         if let Err(failure) = parse(["leasehold".to_owned()].into_iter().chain(args)) {

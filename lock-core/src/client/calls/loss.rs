@@ -58,7 +58,7 @@ pub(crate) fn lose(state: &Arc<ClientState>, held: &Arc<Held>, reason: LossReaso
     }
     state.renewer.unregister(held);
     let grant = &held.grant;
-    tracing::warn!(name = %grant.name, owner = %grant.owner, token = %grant.token, %reason, "lock lost");
+    tracing::warn!(name = grant.name.as_str(), owner = %grant.owner, token = %grant.token, %reason, "lock lost");
     match reason {
         LossReason::TakenOver | LossReason::Gone => {
             state.queues.forget_carry(grant);

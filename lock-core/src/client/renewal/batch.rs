@@ -65,7 +65,7 @@ fn apply(state: &Arc<ClientState>, held: &Arc<Held>, answer: Renewal) {
         Renewal::Lost(reason) => lose(state, held, reason),
         Renewal::Unknown(error) => {
             // Not a loss: the store may still keep the lease. Try again until validity ends.
-            tracing::warn!(name = %held.grant.name, owner = %held.grant.owner, %error, "renewal failed");
+            tracing::warn!(name = held.grant.name.as_str(), owner = %held.grant.owner, %error, "renewal failed");
             let pause = (held.grant.lease / RENEWAL_RETRY_PART)
                 .clamp(SHORTEST_RETRY_PAUSE, LONGEST_RETRY_PAUSE);
             let again = now + jittered(&*state.env, pause);
