@@ -6,7 +6,7 @@ use futures_util::future::{Either, join_all, select, select_all};
 
 use super::{deadline, left, until};
 use crate::{
-    Env, Error, ErrorKind, Guard, Instant, Lock, LockName, LossReason,
+    Blocked, Env, Error, ErrorKind, Guard, Instant, Lock, LockName, LossReason,
     client::{lock::blocked, state::ClientState},
 };
 
@@ -70,22 +70,41 @@ impl All {
         let mut end = deadline(env, self.wait);
         let ordered = in_order(&self.locks, end.filter(|_| !at_once)).await?;
         let mut taken = Taken(Guards(Vec::with_capacity(ordered.len())));
+        // Why there was no time left to ask the next one.
+        let mut delayed: Option<Error> = None;
         for &at in &ordered {
-            if left(env, end) == Some(Duration::ZERO) && !at_once {
-                return Err(blocked(self.locks[at].name()?, None));
+            let (lock, name) = (&self.locks[at], self.locks[at].name()?);
+            let left = left(env, end).filter(|_| !at_once);
+            if left == Some(Duration::ZERO) {
+                return Err(delayed.unwrap_or_else(|| blocked(name, None)));
             }
-            let acquire = self.acquire_one(&self.locks[at], env, &mut end);
-            let guard = if taken.0.is_empty() {
-                acquire.await?
+            let mut in_the_way = None;
+            let acquire = self.acquire_one(lock, env, &mut end, &mut in_the_way);
+            let result = if taken.0.is_empty() {
+                acquire.await
             } else {
                 match select(pin!(acquire), pin!(taken.0.lost())).await {
-                    Either::Left((guard, _)) => guard?,
+                    Either::Left((result, _)) => result,
                     Either::Right(((lost, why), _)) => {
                         return Err(lost_meanwhile(&taken.0[lost], why));
                     }
                 }
             };
-            taken.0.0.push(guard);
+            match result {
+                Ok(guard) => taken.0.0.push(guard),
+                // The store had less time than any call is given.
+                Err(error)
+                    if left.is_some_and(|left| left < lock.state().options.call_timeout)
+                        && error.kind() == ErrorKind::Timeout
+                        && !error.is_not_acquired() =>
+                {
+                    return Err(delayed.unwrap_or(error));
+                }
+                Err(error) => return Err(error),
+            }
+            if in_the_way.is_some() {
+                delayed = Some(blocked(name, in_the_way));
+            }
         }
         // The last answer may have taken longer than an earlier lock was valid.
         if let Some(lost) = taken.0.iter().find(|guard| !guard.is_valid()) {
@@ -103,11 +122,12 @@ impl All {
         lock: &Lock,
         env: &dyn Env,
         end: &mut Option<Instant>,
+        in_the_way: &mut Option<Blocked>,
     ) -> Result<Guard, Error> {
         let mut patience = lock.patience();
         loop {
             let lock = lock.clone().wait_at_most(left(env, *end));
-            let result = lock.acquire_once(patience.is_apart()).await;
+            let result = lock.acquire_once(patience.is_apart(), in_the_way).await;
             match &result {
                 Err(error) if patience.again(env, error, lock.is_at_once()).await => {
                     *end = deadline(env, self.wait);
