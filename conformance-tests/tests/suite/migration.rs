@@ -109,7 +109,7 @@ impl Harness for InMemory {
 
     fn skips(&self) -> &'static [&'static str] {
         // The first five need processes.
-        const SKIPS: [&str; 12] = [
+        const SKIPS: [&str; 17] = [
             "a_killed_holders_lock_is_free_within_its_lease",
             "a_paused_holder_learns_of_its_loss_and_is_fenced",
             "processes_count_without_losing_an_update",
