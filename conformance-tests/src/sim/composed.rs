@@ -176,9 +176,8 @@ impl Worker {
                 }
             }
         };
-        match self.give_up_on(election.run(work)).await {
-            Some(Err(error)) => self.expected(&error),
-            Some(Ok(_)) | None => {}
+        if let Some(Err(error)) = self.give_up_on(election.run(work)).await {
+            self.expected(&error);
         }
     }
 }

@@ -108,7 +108,7 @@ impl Harness for InMemory {
     }
 
     fn skips(&self) -> &'static [&'static str] {
-        // The first five need processes.
+        // The first ten need processes.
         const SKIPS: [&str; 17] = [
             "a_killed_holders_lock_is_free_within_its_lease",
             "a_paused_holder_learns_of_its_loss_and_is_fenced",
@@ -128,7 +128,7 @@ impl Harness for InMemory {
             UNFAIR[5],
             UNFAIR[6],
         ];
-        if self.1 == Phase::Both { &SKIPS } else { &SKIPS[..5] }
+        if self.1 == Phase::Both { &SKIPS } else { &SKIPS[..10] }
     }
 }
 

@@ -73,7 +73,7 @@ mod tests {
             spans in proptest::collection::vec((0_u64..40, 1_u64..10), 0..12), permits in 1_u32..4
         ) {
             let spans: Vec<_> = spans.iter().map(|(from, length)| (*from, from + length)).collect();
-            let inside = |at: u64| spans.iter().filter(|(from, until)| (*from..*until).contains(&at));
+            let inside = |at: u64| spans.iter().filter(move |(from, until)| (*from..*until).contains(&at));
             let most = spans.iter().map(|(from, _)| inside(*from).count()).max().unwrap_or(0);
             prop_assert_eq!(broken(&holders(permits, &spans)) > 0, most > permits as usize);
         }
