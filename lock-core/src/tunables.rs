@@ -76,6 +76,10 @@ pub(crate) const MOST_PERMITS: u32 = 128;
 /// So many slots are tried before a client waits: with half of them free, three of four clients find one.
 pub(crate) const PROBES: u32 = 2;
 
+/// The longest lease of a semaphore's door: so long a client that crashed there delays those behind it. Shorter, and
+/// one that waits there for long would renew it more often.
+pub(crate) const DOOR_LEASE: Duration = Duration::from_secs(3);
+
 /// The pause after leadership was lost, or the store failed, before the next candidacy: others go first.
 pub(crate) const ELECTION_PAUSE: Duration = Duration::from_secs(1);
 
