@@ -39,6 +39,10 @@ pub(crate) const LOOK_AGAIN_PART: u32 = 6;
 /// The pause after a renewal that failed.
 pub(crate) const RENEWAL_RETRY_PART: u32 = 20;
 
+/// When so little of the validity is left, renewal counts as failing: two thirds of it are over, so that at least one
+/// renewal has failed, and the holder has a third of it to stop in.
+pub(crate) const FAILING_PART: u32 = 3;
+
 /// A pushed grant is confirmed after this part of its validity: early, but not before a lock that is held for a
 /// moment is released.
 pub(crate) const CONFIRM_PART: u32 = 16;

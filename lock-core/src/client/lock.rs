@@ -7,6 +7,7 @@ use futures_util::future::{Either, select};
 use super::{
     calls::{self, Backoff, Call},
     guard::Guard,
+    observed::observed,
     renewal::admit,
     state::{ClientState, Handle, Held, Wanted},
     waiting::{Limit, LocalWaiter, QuarantineWait},
@@ -162,6 +163,10 @@ impl Lock {
     ///
     /// *Cancel safety*: a dropped attempt is finished and released in the background.
     pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
+        observed(&self, self.try_once()).await
+    }
+
+    async fn try_once(&self) -> Result<TryAcquire, Error> {
         let name = self.checked()?;
         let _in_flight = ClientState::begin(&***self.handle)?;
         let limit = self.handle.options.call_timeout;
@@ -172,10 +177,12 @@ impl Lock {
                 Attempt::Quarantined(quarantined) => {
                     return Ok(TryAcquire::Quarantined(quarantined));
                 }
-                Attempt::Granted(grant) => match admit(&self.handle, grant, &self.wanted, false) {
-                    Ok(held) => return Ok(TryAcquire::Acquired(self.guard(held))),
-                    Err(spent) => self.refuse(spent)?,
-                },
+                Attempt::Granted(grant) => {
+                    match admit(&self.handle, grant, &self.wanted, false, true) {
+                        Ok(held) => return Ok(TryAcquire::Acquired(self.guard(held))),
+                        Err(spent) => self.refuse(spent)?,
+                    }
+                }
             }
         }
         Err(Error::new(ErrorKind::Timeout, "the store's answer came after the lease had ended")
@@ -197,6 +204,9 @@ impl Lock {
         let work = calls::attempt(Arc::clone(state), request);
         match Call::new(state, work, calls::after_attempt).within(limit).await {
             Some((request, result)) => {
+                if let Ok(Attempt::Quarantined(why)) = &result {
+                    state.tell_quarantined(&request.name, why);
+                }
                 if result.as_ref().is_err_and(Error::is_ambiguous) {
                     let state = Arc::clone(state);
                     self.handle
@@ -230,15 +240,18 @@ impl Lock {
     ///
     /// *Cancel safety*: dropping it gives the place up and releases a grant that came meanwhile.
     pub async fn acquire(self) -> Result<Guard, Error> {
-        let mut patience = self.patience();
-        loop {
-            let result = self.acquire_once(patience.is_apart()).await;
-            match &result {
-                Err(error) if patience.again(&*self.handle.env, error, self.is_at_once()).await => {
+        let acquire = async {
+            let mut patience = self.patience();
+            loop {
+                let result = self.acquire_once(patience.is_apart()).await;
+                match &result {
+                    Err(error)
+                        if patience.again(&*self.handle.env, error, self.is_at_once()).await => {}
+                    _ => return result,
                 }
-                _ => return result,
             }
-        }
+        };
+        observed(&self, acquire).await
     }
 
     /// What it allows a quarantine.
@@ -251,11 +264,12 @@ impl Lock {
         self.wait == Some(Duration::ZERO)
     }
 
-    /// The same; where a quarantine is waited for `apart`, one that is found at first is an error at once.
+    /// The same, of which nobody is told; where a quarantine is waited for `apart`, one that is found at first is an
+    /// error at once.
     pub(super) async fn acquire_once(&self, apart: bool) -> Result<Guard, Error> {
         if self.is_at_once() {
             let name = self.name.clone()?;
-            return match self.clone().try_acquire().await? {
+            return match self.try_once().await? {
                 TryAcquire::Acquired(guard) => Ok(guard),
                 TryAcquire::Busy(busy) => Err(blocked(&name, Some(Blocked::Busy(busy)))),
                 TryAcquire::Quarantined(held_back) => {
@@ -315,7 +329,8 @@ impl Lock {
             let request = self.handle.request(name, &self.wanted);
             let limit = state.options.call_timeout.min(end.since(request.sent));
             match self.attempt(request, limit).await {
-                Ok(Attempt::Granted(grant)) => match admit(state, grant, &self.wanted, false) {
+                Ok(Attempt::Granted(grant)) => match admit(state, grant, &self.wanted, false, true)
+                {
                     Ok(held) => return Ok(Ok(self.guard(held))),
                     Err(spent) => {
                         self.refuse(spent)?;

@@ -7,7 +7,7 @@ use futures_util::future::{Either, join_all, select, select_all};
 use super::{deadline, left, until};
 use crate::{
     Env, Error, ErrorKind, Guard, Instant, Lock, LockName, LossReason,
-    client::{lock::blocked, state::ClientState},
+    client::{lock::blocked, observed::observed, state::ClientState},
 };
 
 /// Acquires all of several locks, or none. They may be in different stores.
@@ -104,17 +104,20 @@ impl All {
         env: &dyn Env,
         end: &mut Option<Instant>,
     ) -> Result<Guard, Error> {
-        let mut patience = lock.patience();
-        loop {
-            let lock = lock.clone().wait_at_most(left(env, *end));
-            let result = lock.acquire_once(patience.is_apart()).await;
-            match &result {
-                Err(error) if patience.again(env, error, lock.is_at_once()).await => {
-                    *end = deadline(env, self.wait);
+        let acquire = async {
+            let mut patience = lock.patience();
+            loop {
+                let lock = lock.clone().wait_at_most(left(env, *end));
+                let result = lock.acquire_once(patience.is_apart()).await;
+                match &result {
+                    Err(error) if patience.again(env, error, lock.is_at_once()).await => {
+                        *end = deadline(env, self.wait);
+                    }
+                    _ => return result,
                 }
-                _ => return result,
             }
-        }
+        };
+        observed(lock, acquire).await
     }
 }
 
