@@ -158,7 +158,10 @@ impl Event<'_> {
 }
 
 impl NotAcquired<'_> {
-    /// A short, stable word for it: `busy`, `quarantined`, `failed` or `cancelled`.
+    /// All that [`word`](Self::word) returns.
+    pub const WORDS: [&'static str; 4] = ["busy", "quarantined", "failed", "cancelled"];
+
+    /// A short, stable word for it: one of [`WORDS`](Self::WORDS).
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {

@@ -11,6 +11,8 @@ mod features;
 mod leader;
 #[cfg(feature = "sqlite")]
 mod nightly;
+#[cfg(feature = "testing")]
+mod observed;
 #[cfg(feature = "memory")]
 mod operators;
 #[cfg(feature = "testing")]
