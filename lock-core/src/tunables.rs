@@ -69,6 +69,17 @@ pub(crate) const SHORTEST_QUARANTINE_PAUSE: Duration = Duration::from_millis(10)
 /// A quarantine may last longer than the store said by this: etcd counts whole seconds, and ends a lease late.
 pub(crate) const QUARANTINE_COARSENESS: Duration = Duration::from_secs(2);
 
+// The check of a store.
+
+/// How often it is asked: a first call may have to connect, and one may be late by chance.
+pub(crate) const ROUND_TRIPS: usize = 5;
+
+/// A store that takes longer is told to be slow: renewals of the default lease then have a few tries only.
+pub(crate) const SLOW_ROUND_TRIP: Duration = Duration::from_millis(500);
+
+/// A clock that is off by more is told: after a loss of data tokens rely on the clocks.
+pub(crate) const LARGE_CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
+
 // Semaphores and elections.
 
 /// The most permits of a semaphore: a wait asks for each slot, and more holders than this are a rate limiter's job.

@@ -1,6 +1,8 @@
 //! `init`, `inspect`, `list`, `release`: actions of operators.
 
-use leasehold::{LockState, ReleaseOutcome, StoreSettings};
+use std::sync::Arc;
+
+use leasehold::{LockClient, ReleaseOutcome, StoreSettings};
 use serde_json::json;
 
 use crate::args::{Init, Inspect, Output, Release, Switch};
@@ -71,25 +73,9 @@ pub(super) async fn inspect(place: &ChosenStore, args: &Inspect) -> Result<u8, F
 
 pub(super) async fn list(place: &ChosenStore, output: Output) -> Result<u8, Failure> {
     let store = place.open().await?;
-    let mut locks: Vec<LockState> = Vec::new();
-    let mut from = None;
-    let result = loop {
-        match store.list(from).await {
-            Ok(page) => {
-                locks.extend(page.locks);
-                from = page.next;
-                if from.is_none() {
-                    break Ok(());
-                }
-            }
-            Err(error) => break Err(Failure::of(&error)),
-        }
-    };
+    let locks = LockClient::new(Arc::clone(&store)).list().await;
     close(&*store).await;
-    result?;
-    // A name that moved between two parts of the listing is in both.
-    locks.sort_by(|a, b| a.name.cmp(&b.name));
-    locks.dedup_by(|a, b| a.name == b.name);
+    let locks = locks.map_err(|error| Failure::of(&error))?;
     print(&if output.json { show::json(&locks)? } else { show::table(&locks) })
 }
 

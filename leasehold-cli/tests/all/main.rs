@@ -20,3 +20,4 @@ mod several;
 mod shell;
 mod signals;
 mod support;
+mod watch;
