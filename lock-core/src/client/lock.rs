@@ -7,14 +7,14 @@ use futures_util::future::{Either, select};
 use super::{
     calls::{self, Backoff, Call},
     guard::Guard,
-    observed::observed,
+    observed::{Answer, observed},
     renewal::admit,
     state::{ClientState, Handle, Held, Wanted},
     waiting::{Limit, LocalWaiter, QuarantineWait},
 };
 use crate::{
-    Attempt, Blocked, Busy, Error, ErrorKind, Grant, Instant, LockName, Quarantined, Request,
-    env::sleep_in_slices,
+    Attempt, Blocked, Busy, Error, ErrorKind, Grant, Instant, LockName, NotAcquired, Quarantined,
+    Request, env::sleep_in_slices,
 };
 
 /// The answer to [`Lock::try_acquire`]. There are no others, so that a `match` can deal with each.
@@ -35,6 +35,16 @@ impl TryAcquire {
         match self {
             Self::Acquired(guard) => Some(guard),
             _ => None,
+        }
+    }
+}
+
+impl Answer for TryAcquire {
+    fn held(&self) -> Result<&Held, NotAcquired<'_>> {
+        match self {
+            Self::Acquired(guard) => Ok(guard.held()),
+            Self::Busy(_) => Err(NotAcquired::Busy),
+            Self::Quarantined(_) => Err(NotAcquired::Quarantined),
         }
     }
 }
@@ -163,7 +173,7 @@ impl Lock {
     ///
     /// *Cancel safety*: a dropped attempt is finished and released in the background.
     pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
-        observed(&self, self.try_once()).await
+        observed(self.state(), self.name(), self.try_once()).await
     }
 
     async fn try_once(&self) -> Result<TryAcquire, Error> {
@@ -251,7 +261,7 @@ impl Lock {
                 }
             }
         };
-        observed(&self, acquire).await
+        observed(self.state(), self.name(), acquire).await
     }
 
     /// What it allows a quarantine.

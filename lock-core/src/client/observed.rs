@@ -6,7 +6,6 @@ use tracing::{Instrument as _, Span, field};
 
 use super::{
     guard::Guard,
-    lock::{Lock, TryAcquire},
     state::{ClientState, Held, TARGET, ms},
 };
 use crate::{Blocked, Error, EventKind, Instant, LockName, NotAcquired};
@@ -22,16 +21,6 @@ impl Answer for Guard {
     }
 }
 
-impl Answer for TryAcquire {
-    fn held(&self) -> Result<&Held, NotAcquired<'_>> {
-        match self {
-            Self::Acquired(guard) => Ok(guard.held()),
-            Self::Busy(_) => Err(NotAcquired::Busy),
-            Self::Quarantined(_) => Err(NotAcquired::Quarantined),
-        }
-    }
-}
-
 fn outcome<T: Answer>(result: &Result<T, Error>) -> Result<&Held, NotAcquired<'_>> {
     match result {
         Ok(answer) => answer.held(),
@@ -43,15 +32,14 @@ fn outcome<T: Answer>(result: &Result<T, Error>) -> Result<&Held, NotAcquired<'_
     }
 }
 
-/// Does the work of an acquire, and tells of its begin and its end.
+/// Does the work of an acquire, and tells of its begin and its end. A bad name is no lock, and is not told.
 pub(super) async fn observed<T: Answer>(
-    lock: &Lock,
+    state: &ClientState,
+    name: Result<&LockName, Error>,
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let state = &***lock.handle();
     let mut work = pin!(work);
-    let result = match lock.name().ok().filter(|_| state.is_observed()) {
-        // A bad name is no lock.
+    let result = match name.ok().filter(|_| state.is_observed()) {
         None => work.await,
         Some(name) => {
             let mut acquiring = Acquiring::begin(state, name);

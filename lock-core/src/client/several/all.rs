@@ -117,7 +117,7 @@ impl All {
                 }
             }
         };
-        observed(lock, acquire).await
+        observed(lock.state(), lock.name(), acquire).await
     }
 }
 
