@@ -33,13 +33,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .with_lock_label(|name| name.as_str().split_once('/').map(|(group, _)| group.to_owned()));
     let client = leasehold::connect(&url).await?.observed_by(Arc::new(metrics))?;
 
-    // Four locks that are held for a while, by four tasks each that wait for two seconds.
-    for task in 0..16 {
-        let (client, name) = (client.clone(), format!("report/{}", task % 4));
+    // Four locks that are held for long, and four that are held for a moment, by four tasks each that wait for two seconds.
+    let (moment, long) = (Duration::from_millis(2_500), Duration::from_secs(3_600));
+    let workers = (0..4).map(|task| (format!("worker/{task}"), long));
+    let reports = (0..16).map(|task| (format!("report/{}", task % 4), moment));
+    for (name, span) in workers.chain(reports) {
+        let client = client.clone();
         tokio::spawn(async move {
             loop {
                 let lock = client.lock(&*name).lease(Duration::from_secs(3));
-                let work = async |_| sleep(Duration::from_millis(2_500)).await;
+                let work = async |_| sleep(span).await;
                 if let Err(error) = lock.wait(Duration::from_secs(2)).with(work).await {
                     eprintln!("{error}");
                     sleep(Duration::from_millis(500)).await;

@@ -59,8 +59,11 @@ pub const RATIO: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.
 #[derive(Default)]
 pub struct Metrics {
     label: Option<LockLabel>,
-    series: RwLock<HashMap<(&'static str, Option<String>), Arc<Series>>>,
+    series: RwLock<HashMap<Labels, Arc<Series>>>,
 }
+
+/// The kind of store, and what the function made of the lock's name.
+type Labels = (&'static str, Option<String>);
 
 type LockLabel = Box<dyn Fn(&LockName) -> Option<String> + Send + Sync>;
 
