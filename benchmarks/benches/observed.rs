@@ -21,19 +21,19 @@ use tracing_subscriber::filter::LevelFilter;
 
 /// The first is what the others are measured by; the second is the same again, and shows what a ratio means here.
 const KINDS: [&str; 6] = ["nothing", "nothing again", "observer", "metrics", "info", "debug"];
-const ROUNDS: usize = 100;
+const ROUNDS: usize = 300;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     match &args[..] {
         [_, flag, kind, url] if flag == "--child" => child(kind, url),
         _ => tokio::runtime::Runtime::new().unwrap().block_on(async {
-            compare("memory", "memory:", Duration::from_millis(40));
+            compare("memory", "memory:", Duration::from_millis(20));
             let server = Redis::start(RedisOptions::new()).await.unwrap();
             let url = format!("redis://{}", server.address());
             let init = Init::new().with_first_use(true);
             leasehold::open(&*url).await.unwrap().init(&init).await.unwrap();
-            compare("Redis", &url, Duration::from_millis(100));
+            compare("Redis", &url, Duration::from_millis(40));
         }),
     }
 }

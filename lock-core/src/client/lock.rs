@@ -173,7 +173,7 @@ impl Lock {
     ///
     /// *Cancel safety*: a dropped attempt is finished and released in the background.
     pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
-        observed(self.state(), self.name(), self.try_once()).await
+        observed(self.state(), self.name(), pin!(self.try_once())).await
     }
 
     async fn try_once(&self) -> Result<TryAcquire, Error> {
@@ -250,7 +250,7 @@ impl Lock {
     ///
     /// *Cancel safety*: dropping it gives the place up and releases a grant that came meanwhile.
     pub async fn acquire(self) -> Result<Guard, Error> {
-        let acquire = async {
+        let acquire = pin!(async {
             let mut patience = self.patience();
             loop {
                 let result = self.acquire_once(patience.is_apart()).await;
@@ -260,7 +260,7 @@ impl Lock {
                     _ => return result,
                 }
             }
-        };
+        });
         observed(self.state(), self.name(), acquire).await
     }
 

@@ -1,6 +1,6 @@
 //! One acquire, as observers and `tracing` see it.
 
-use std::{future::Future, pin::pin};
+use std::{future::Future, pin::Pin};
 
 use tracing::{Instrument as _, Span, field};
 
@@ -32,18 +32,18 @@ fn outcome<T: Answer>(result: &Result<T, Error>) -> Result<&Held, NotAcquired<'_
     }
 }
 
-/// Does the work of an acquire, and tells of its begin and its end. A bad name is no lock, and is not told.
+/// Does the work of an acquire, and tells of its begin and its end. A bad name is no lock, and is not told. The work is
+/// borrowed: a future that is moved costs more than all else here.
 pub(super) async fn observed<T: Answer>(
     state: &ClientState,
     name: Result<&LockName, Error>,
-    work: impl Future<Output = Result<T, Error>>,
+    work: Pin<&mut impl Future<Output = Result<T, Error>>>,
 ) -> Result<T, Error> {
-    let mut work = pin!(work);
     let result = match name.ok().filter(|_| state.is_observed()) {
         None => work.await,
         Some(name) => {
             let mut acquiring = Acquiring::begin(state, name);
-            let result = work.as_mut().instrument(acquiring.span.clone()).await;
+            let result = work.instrument(acquiring.span.clone()).await;
             acquiring.end(outcome(&result));
             result
         }

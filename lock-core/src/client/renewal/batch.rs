@@ -65,9 +65,10 @@ fn apply(state: &Arc<ClientState>, held: &Arc<Held>, answer: Renewal, sent: Inst
             let renewed = Grant { from, lease, claim: None, ..held.grant.clone() };
             if held.extend(validity(&renewed), now) {
                 state.renewer.reschedule(held, due(&renewed, from));
-                let took = now.since(sent);
-                let event = EventKind::Renewed { took, slack, lease };
-                state.tell(&held.grant.name, Some(held), event);
+                if state.is_observed() {
+                    let event = EventKind::Renewed { took: now.since(sent), slack, lease };
+                    state.tell(&held.grant.name, Some(held), event);
+                }
             } else {
                 expire(state, held, now);
             }

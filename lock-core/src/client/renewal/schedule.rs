@@ -34,8 +34,10 @@ pub(crate) fn admit(
 ) -> Result<Arc<Held>, Grant> {
     let now = state.env.now();
     let (pushed, shorter) = (grant.claim.is_some(), grant.lease < wanted.lease);
-    let held = Held::new(grant, state.renewer.next_id(), wanted, doubtful, now)?;
-    let held = Arc::new(if heard { held } else { held.unheard() });
+    let held = Arc::new(Held::new(grant, state.renewer.next_id(), wanted, doubtful, now)?);
+    if !heard {
+        held.set_unheard();
+    }
     let at = if pushed {
         // Confirmed by a renewal, off the caller's path and early in its claim window; not at once,
         // since a lock that is held for a moment is given back before and needs none.

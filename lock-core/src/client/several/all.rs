@@ -104,7 +104,7 @@ impl All {
         env: &dyn Env,
         end: &mut Option<Instant>,
     ) -> Result<Guard, Error> {
-        let acquire = async {
+        let acquire = pin!(async {
             let mut patience = lock.patience();
             loop {
                 let lock = lock.clone().wait_at_most(left(env, *end));
@@ -116,7 +116,7 @@ impl All {
                     _ => return result,
                 }
             }
-        };
+        });
         observed(lock.state(), lock.name(), acquire).await
     }
 }

@@ -135,10 +135,9 @@ impl Held {
         self.since
     }
 
-    /// The same, where the acquire that waits for it may end before it hears of it.
-    pub(crate) fn unheard(mut self) -> Self {
-        self.telling = AtomicU8::new(UNHEARD);
-        self
+    /// Says that the acquire that waits for it may end before it hears of it.
+    pub(crate) fn set_unheard(&self) {
+        self.telling.store(UNHEARD, Ordering::Relaxed);
     }
 
     /// An acquire has ended with it and was told; `false` if it was lost before, and nobody was told.

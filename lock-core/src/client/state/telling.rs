@@ -70,7 +70,7 @@ impl ClientState {
         outcome: Result<ReleaseOutcome, &Error>,
     ) {
         // What follows a loss, or nobody has heard of, is clean-up.
-        if held.end() == Some(End::Released) && held.is_heard() {
+        if self.is_observed() && held.end() == Some(End::Released) && held.is_heard() {
             let event = EventKind::Released { held: span, outcome };
             self.tell(&held.grant.name, Some(held), event);
         }
