@@ -79,7 +79,7 @@ impl LockClient {
     }
 
     /// The same client, whose events `observer` hears from now on. Call it before the client is used: of what is acquired
-    /// already, only the rest is heard. A client without an observer costs nothing more.
+    /// already, only the rest is heard.
     ///
     /// One observer may serve several clients: [`Event::store`](crate::Event::store) tells them apart.
     ///
