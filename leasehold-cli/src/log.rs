@@ -21,15 +21,23 @@ const OURS: [&str; 7] = [
     "lock_core",
 ];
 
-/// Writes warnings from now on. Only the first call of a process counts.
+/// The events of locks, which `lock_core` writes.
+const EVENTS: &str = "leasehold";
+
+/// Writes warnings from now on; as JSON, for programs, also each event of a lock. Only the first call of a process
+/// counts.
 pub(crate) fn start(format: LogFormat) {
     let targets = OURS.map(|target| (target, LevelFilter::WARN));
     let ours = Targets::new().with_targets(targets);
+    let events = ours.clone().with_target(EVENTS, LevelFilter::DEBUG);
     let lines = tracing_subscriber::fmt::layer().with_ansi(false);
     let lines = lines.with_writer(move || Escaping(format));
     let lines = match format {
         LogFormat::Text => lines.with_filter(ours).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).with_filter(ours).boxed(),
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true);
+            lines.with_current_span(false).with_span_list(false).with_filter(events).boxed()
+        }
     };
     if tracing_subscriber::registry().with(lines).try_init().is_ok() {
         exit::complain_as_events(format == LogFormat::Json);

@@ -42,6 +42,10 @@ pub(crate) const LOOK_AGAIN_PART: u32 = 6;
 /// The pause after a renewal that failed.
 pub(crate) const RENEWAL_RETRY_PART: u32 = 20;
 
+/// When so little of the validity is left, renewal counts as failing: two thirds of it are over, so that at least one
+/// renewal has failed, and the holder has a third of it to stop in.
+pub(crate) const FAILING_PART: u32 = 3;
+
 /// A pushed grant is confirmed after this part of its validity: early, but not before a lock that is held for a
 /// moment is released.
 pub(crate) const CONFIRM_PART: u32 = 16;
@@ -67,6 +71,17 @@ pub(crate) const SHORTEST_QUARANTINE_PAUSE: Duration = Duration::from_millis(10)
 
 /// A quarantine may last longer than the store said by this: etcd counts whole seconds, and ends a lease late.
 pub(crate) const QUARANTINE_COARSENESS: Duration = Duration::from_secs(2);
+
+// The check of a store.
+
+/// How often it is asked: a first call may have to connect, and one may be late by chance.
+pub(crate) const ROUND_TRIPS: usize = 5;
+
+/// A store that takes longer is told to be slow: renewals of the default lease then have a few tries only.
+pub(crate) const SLOW_ROUND_TRIP: Duration = Duration::from_millis(500);
+
+/// A clock that is off by more is told: after a loss of data tokens rely on the clocks.
+pub(crate) const LARGE_CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
 
 // Semaphores and elections.
 

@@ -23,3 +23,4 @@ mod several;
 mod shell;
 mod signals;
 mod support;
+mod watch;

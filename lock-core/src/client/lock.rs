@@ -7,13 +7,14 @@ use futures_util::future::{Either, select};
 use super::{
     calls::{self, Backoff, Call},
     guard::Guard,
+    observed::{Answer, observed},
     renewal::admit,
     state::{ClientState, Handle, Held, Wanted},
     waiting::{Limit, LocalWaiter, QuarantineWait},
 };
 use crate::{
-    Attempt, Blocked, Busy, Error, ErrorKind, Grant, Instant, LockName, Quarantined, Request,
-    env::sleep_in_slices,
+    Attempt, Blocked, Busy, Error, ErrorKind, Grant, Instant, LockName, NotAcquired, Quarantined,
+    Request, env::sleep_in_slices,
 };
 
 /// The answer to [`Lock::try_acquire`]. There are no others, so that a `match` can deal with each.
@@ -34,6 +35,16 @@ impl TryAcquire {
         match self {
             Self::Acquired(guard) => Some(guard),
             _ => None,
+        }
+    }
+}
+
+impl Answer for TryAcquire {
+    fn held(&self) -> Result<&Held, NotAcquired<'_>> {
+        match self {
+            Self::Acquired(guard) => Ok(guard.held()),
+            Self::Busy(_) => Err(NotAcquired::Busy),
+            Self::Quarantined(_) => Err(NotAcquired::Quarantined),
         }
     }
 }
@@ -161,6 +172,10 @@ impl Lock {
     ///
     /// *Cancel safety*: a dropped attempt is finished and released in the background.
     pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
+        observed(self.state(), self.name(), pin!(self.try_once())).await
+    }
+
+    async fn try_once(&self) -> Result<TryAcquire, Error> {
         let name = self.checked()?;
         let _in_flight = ClientState::begin(&***self.handle)?;
         let limit = self.handle.options.call_timeout;
@@ -171,10 +186,12 @@ impl Lock {
                 Attempt::Quarantined(quarantined) => {
                     return Ok(TryAcquire::Quarantined(quarantined));
                 }
-                Attempt::Granted(grant) => match admit(&self.handle, grant, &self.wanted, false) {
-                    Ok(held) => return Ok(TryAcquire::Acquired(self.guard(held))),
-                    Err(spent) => self.refuse(spent)?,
-                },
+                Attempt::Granted(grant) => {
+                    match admit(&self.handle, grant, &self.wanted, false, true) {
+                        Ok(held) => return Ok(TryAcquire::Acquired(self.guard(held))),
+                        Err(spent) => self.refuse(spent)?,
+                    }
+                }
             }
         }
         Err(Error::new(ErrorKind::Timeout, "the store's answer came after the lease had ended")
@@ -196,6 +213,9 @@ impl Lock {
         let work = calls::attempt(Arc::clone(state), request);
         match Call::new(state, work, calls::after_attempt).within(limit).await {
             Some((request, result)) => {
+                if let Ok(Attempt::Quarantined(why)) = &result {
+                    state.tell_quarantined(&request.name, why);
+                }
                 if result.as_ref().is_err_and(Error::is_ambiguous) {
                     let state = Arc::clone(state);
                     self.handle
@@ -229,15 +249,18 @@ impl Lock {
     ///
     /// *Cancel safety*: dropping it gives the place up and releases a grant that came meanwhile.
     pub async fn acquire(self) -> Result<Guard, Error> {
-        let mut patience = self.patience();
-        loop {
-            let result = self.acquire_once(patience.is_apart(), &mut None).await;
-            match &result {
-                Err(error) if patience.again(&*self.handle.env, error, self.is_at_once()).await => {
+        let acquire = pin!(async {
+            let mut patience = self.patience();
+            loop {
+                let result = self.acquire_once(patience.is_apart(), &mut None).await;
+                match &result {
+                    Err(error)
+                        if patience.again(&*self.handle.env, error, self.is_at_once()).await => {}
+                    _ => return result,
                 }
-                _ => return result,
             }
-        }
+        });
+        observed(self.state(), self.name(), acquire).await
     }
 
     /// What it allows a quarantine.
@@ -250,8 +273,8 @@ impl Lock {
         self.wait == Some(Duration::ZERO)
     }
 
-    /// The same; where a quarantine is waited for `apart`, one that is found at first is an error at once. What stood
-    /// `in_the_way` for a while is told there, also of a lock that was acquired in the end.
+    /// The same, of which nobody is told; where a quarantine is waited for `apart`, one that is found at first is an
+    /// error at once. What stood `in_the_way` for a while is told there, also of a lock that was acquired in the end.
     pub(super) async fn acquire_once(
         &self,
         apart: bool,
@@ -259,7 +282,7 @@ impl Lock {
     ) -> Result<Guard, Error> {
         if self.is_at_once() {
             let name = self.name.clone()?;
-            return match self.clone().try_acquire().await? {
+            return match self.try_once().await? {
                 TryAcquire::Acquired(guard) => Ok(guard),
                 TryAcquire::Busy(busy) => Err(blocked(&name, Some(Blocked::Busy(busy)))),
                 TryAcquire::Quarantined(held_back) => {
@@ -320,7 +343,8 @@ impl Lock {
             let request = self.handle.request(name, &self.wanted);
             let limit = state.options.call_timeout.min(end.since(request.sent));
             match self.attempt(request, limit).await {
-                Ok(Attempt::Granted(grant)) => match admit(state, grant, &self.wanted, false) {
+                Ok(Attempt::Granted(grant)) => match admit(state, grant, &self.wanted, false, true)
+                {
                     Ok(held) => return Ok(Ok(self.guard(held))),
                     Err(spent) => {
                         self.refuse(spent)?;

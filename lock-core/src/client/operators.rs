@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use super::{lock_client::LockClient, state::ClientState};
 use crate::{
-    Error, ErrorKind, FencingToken, Guarantees, Init, Listing, LockName, LockState, ReleaseOutcome,
-    StoreSettings,
+    Error, ErrorKind, FencingToken, Guarantees, Init, Listing, LockName, LockState, Promise,
+    ReleaseOutcome, StoreSettings,
+    tunables::{LARGE_CLOCK_DIFFERENCE, ROUND_TRIPS, SLOW_ROUND_TRIP},
 };
 
 /// The answer to [`LockClient::check`].
@@ -17,6 +18,8 @@ use crate::{
 pub struct StoreCheck {
     /// A short word for the kind of store, such as `redis`.
     pub backend: &'static str,
+    /// How long the store takes to answer: the median of a few calls that read.
+    pub round_trip: Duration,
     /// The difference between the store's wall clock and this process's, in microseconds (positive when the store is
     /// ahead); `None` where the store uses this machine's clock.
     pub clock_difference_micros: Option<i64>,
@@ -27,6 +30,35 @@ pub struct StoreCheck {
 }
 
 impl StoreCheck {
+    /// What an operator should look at, a sentence each: promises that are withheld, tokens that are used up, a store
+    /// that is slow, a clock that is off.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let show = humantime::format_duration;
+        let mut warnings = Vec::new();
+        let Guarantees { exclusion, tokens, .. } = &*self.guarantees;
+        for (what, promise) in [("exclusion", exclusion), ("that tokens never go back", tokens)] {
+            if let Promise::Withheld { why } = promise {
+                warnings.push(format!("the store does not promise {what}: {why}"));
+            }
+        }
+        if self.tokens_used_up() {
+            warnings.push("the fencing tokens are used up, so the store grants nothing".to_owned());
+        }
+        if self.round_trip > SLOW_ROUND_TRIP {
+            warnings.push(format!(
+                "an answer takes {}: a lease should be at least {}, 20 times as long",
+                show(self.round_trip),
+                show(self.round_trip * 20)
+            ));
+        }
+        let off = Duration::from_micros(self.clock_difference_micros.unwrap_or(0).unsigned_abs());
+        if off > LARGE_CLOCK_DIFFERENCE {
+            warnings.push(format!("the store's clock and this machine's differ by {}", show(off)));
+        }
+        warnings
+    }
+
     /// Whether the fencing tokens are used up, so that the store grants nothing: see [`Init::reset_tokens`].
     #[must_use]
     pub fn tokens_used_up(&self) -> bool {
@@ -78,20 +110,28 @@ impl LockClient {
         Ok(locks)
     }
 
-    /// Asks the store whether it answers, and for its clock and highest token. It changes nothing.
+    /// Asks the store how fast it answers, and for its clock and highest token. It changes nothing.
     ///
     /// # Errors
     /// As [all of these calls](#calls-of-operators); `Config` also where the store lacks its tables.
     pub async fn check(&self) -> Result<StoreCheck, Error> {
-        let backend = self.backend();
+        let (backend, env) = (self.backend(), &self.handle.env);
+        // Any name: a store that does not know it yet may lack its tables.
+        let name = LockName::new("leasehold check")?;
         let asked = async {
-            // Any name: a store that does not know it yet may lack its tables.
-            backend.inspect(&LockName::new("leasehold check")?).await?;
-            Ok((backend.clock_difference_micros().await?, backend.highest_token().await?))
+            let mut took = [Duration::ZERO; ROUND_TRIPS];
+            for took in &mut took {
+                let began = env.now();
+                backend.inspect(&name).await?;
+                *took = env.now().since(began);
+            }
+            took.sort_unstable();
+            let clock = backend.clock_difference_micros().await?;
+            Ok((took[ROUND_TRIPS / 2], clock, backend.highest_token().await?))
         };
-        let (clock_difference_micros, highest_token) = self.within(asked).await?;
+        let (round_trip, clock_difference_micros, highest_token) = self.within(asked).await?;
         let (backend, guarantees) = (backend.kind(), self.guarantees());
-        Ok(StoreCheck { backend, clock_difference_micros, highest_token, guarantees })
+        Ok(StoreCheck { backend, round_trip, clock_difference_micros, highest_token, guarantees })
     }
 
     /// Frees a name, whichever client holds it. The former holder learns of it at its next renewal, and may write until

@@ -40,7 +40,11 @@ pub(crate) fn release(
         .queues
         .carry(&held.grant)
         .map(|(wanted, reply)| Carry { request: state.request(&held.grant.name, &wanted), reply });
-    async move { repeat(&state, &held, now, carry).await }
+    async move {
+        let result = repeat(&state, &held, now, carry).await;
+        state.tell_released(&held, now.since(held.since()), result.as_ref().copied());
+        result
+    }
 }
 
 async fn repeat(

@@ -7,7 +7,7 @@ use futures_util::future::{Either, select};
 use super::{Guards, deadline, left, until};
 use crate::{
     Blocked, Env, Error, ErrorKind, Guard, Instant, Lock, LockName, LossReason,
-    client::{lock::blocked, state::ClientState},
+    client::{lock::blocked, observed::observed, state::ClientState},
 };
 
 /// Acquires all of several locks, or none. They may be in different stores.
@@ -124,17 +124,20 @@ impl All {
         end: &mut Option<Instant>,
         in_the_way: &mut Option<Blocked>,
     ) -> Result<Guard, Error> {
-        let mut patience = lock.patience();
-        loop {
-            let lock = lock.clone().wait_at_most(left(env, *end));
-            let result = lock.acquire_once(patience.is_apart(), in_the_way).await;
-            match &result {
-                Err(error) if patience.again(env, error, lock.is_at_once()).await => {
-                    *end = deadline(env, self.wait);
+        let acquire = pin!(async {
+            let mut patience = lock.patience();
+            loop {
+                let lock = lock.clone().wait_at_most(left(env, *end));
+                let result = lock.acquire_once(patience.is_apart(), in_the_way).await;
+                match &result {
+                    Err(error) if patience.again(env, error, lock.is_at_once()).await => {
+                        *end = deadline(env, self.wait);
+                    }
+                    _ => return result,
                 }
-                _ => return result,
             }
-        }
+        });
+        observed(lock.state(), lock.name(), acquire).await
     }
 }
 

@@ -186,6 +186,7 @@ impl QueueWorker {
             }
             Enqueued::Quarantined(quarantined) => {
                 let pause = quarantined.remaining.clamp(SHORTEST_POLL_PAUSE, LONGEST_RETRY_PAUSE);
+                self.handle.tell_quarantined(&self.queue.name, &quarantined);
                 self.queue.block(Blocked::Quarantined(quarantined));
                 Step::Pause(pause, asked.doubtful.then_some(asked))
             }
@@ -245,6 +246,7 @@ impl QueueWorker {
             Ok(Attempt::Quarantined(quarantined)) => {
                 let pause = quarantined.remaining.clamp(SHORTEST_POLL_PAUSE, LONGEST_RETRY_PAUSE);
                 place.ask_at = state.env.now() + pause;
+                state.tell_quarantined(&self.queue.name, &quarantined);
                 self.queue.block(Blocked::Quarantined(quarantined));
                 Step::Wait(place)
             }
@@ -291,7 +293,7 @@ impl QueueWorker {
             calls::give_back(&state, grant, doubtful).await;
             return Step::Enqueue(None);
         };
-        let held = match admit(&state, grant, &entry.wanted, doubtful) {
+        let held = match admit(&state, grant, &entry.wanted, doubtful, false) {
             Ok(held) => {
                 // If the waiter has just gone, the lock is released, with the carry.
                 if entry.reply.send(Ok(Arc::clone(&held))).is_err() {
