@@ -13,7 +13,7 @@ use lock_core::{
 use tokio::time::{Instant as TokioInstant, timeout, timeout_at};
 
 use crate::{
-    dialect::{Dialect, Handed, Left, Row},
+    dialect::{Dialect, Handed, Left, Listed, Row},
     gate,
     polling::{PollQueues, Polling},
     strategy::{self, Strategy, Taken, Versions},
@@ -368,21 +368,24 @@ impl<D: Dialect> Backend for SqlBackend<D> {
 }
 
 /// A page of held names, made of what was read with this limit.
-fn page(rows: Vec<Row>, limit: usize) -> Page {
+fn page(rows: Vec<Listed>, limit: usize) -> Page {
     let full = rows.len() == limit;
-    let next = rows.last().filter(|_| full).map(|row| row.name.as_str().to_owned());
+    let next = rows.last().filter(|_| full).map(|(at, _)| at.clone());
+    let read = |(at, row): Listed| {
+        row.inspect_err(|error| tracing::warn!(?at, %error, "a row of a lock is left out")).ok()
+    };
     // A lease may have ended since the rows were read.
-    let held = rows.into_iter().map(Row::into_state).filter(|state| state.holder.is_some());
-    Page::new(held.collect(), next)
+    let states = rows.into_iter().filter_map(read).map(Row::into_state);
+    Page::new(states.filter(|state| state.holder.is_some()).collect(), next)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(name: &str, remaining: Duration) -> Row {
+    fn row(name: &str, remaining: Duration) -> Listed {
         let owner = "0123456789abcdef0123456789abcdef";
-        Row::read(name, Some(owner), Some("label"), 7, 1, remaining).unwrap()
+        (name.to_owned(), Row::read(name, Some(owner), Some("label"), 7, 1, remaining))
     }
 
     #[test]

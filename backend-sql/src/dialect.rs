@@ -66,8 +66,14 @@ pub(crate) enum Handed {
 /// That of [`Holder::unreadable`], which is nobody's.
 const UNREADABLE: OwnerId = OwnerId::from_bits(0);
 
+/// Where a row stands in a listing, and the row.
+pub(crate) type Listed = (String, Result<Row, Error>);
+
 impl Row {
     /// A row of its columns; `remaining` is read as zero where nobody is the owner.
+    ///
+    /// # Errors
+    /// `Config` for what is no name, which no client of ours has locked.
     pub(crate) fn read(
         name: &str,
         owner: Option<&str>,
@@ -80,12 +86,15 @@ impl Row {
             let message = "a row of the locks' table is not as this version writes it";
             Error::new(ErrorKind::Config, message).with_source(error)
         };
+        let known = u64::try_from(token).ok().and_then(FencingToken::new);
+        // What cannot be read is nobody's, and holds the lock until its lease ends.
+        let read = |owner: &str| owner.parse().ok().filter(|_| known.is_some());
+        let nearest = if token < 0 { FencingToken::ZERO } else { FencingToken::MAX };
         Ok(Self {
             name: LockName::new(name).map_err(wrong)?,
-            // An owner that cannot be read is nobody's, and holds the lock until its lease ends.
-            owner: owner.map(|owner| owner.parse().unwrap_or(UNREADABLE)),
+            owner: owner.map(|owner| read(owner).unwrap_or(UNREADABLE)),
             label: OwnerLabel::new(label.unwrap_or_default()).ok(),
-            token: token_of(token)?,
+            token: known.unwrap_or(nearest),
             version,
             kept: false,
             remaining: if owner.is_some() { remaining } else { Duration::ZERO },
@@ -250,11 +259,13 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// Lifts the token of a grant; `false` if the grant is gone.
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error>;
 
-    /// Frees a name; `false` if nobody had it.
+    /// Frees a name; `false` if nobody had it. A token that is negative, or at the limit so that none is above it, becomes
+    /// the highest that a grant of ours may have: the clock and the longest lease. So does a version begin anew that is out of
+    /// that range. Both would keep all grants away.
     async fn force(&self, name: &LockName) -> Result<bool, Error>;
 
-    /// Held names after `after`, at most `limit`, in order.
-    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error>;
+    /// Held names after the place `after`, at most `limit`, in order: the place of each, and its row if that has a name.
+    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error>;
 
     /// Forgets what may be forgotten: free rows if `rows`, and abandoned owners of long ago.
     async fn sweep(&self, rows: bool) -> Result<(), Error>;

@@ -156,7 +156,7 @@ fn renewal(criterion: &mut Criterion) {
     drop(guards);
 }
 
-/// The grant behind a guard, as the keeper has it.
+/// The grant behind a guard, as the renewer has it.
 fn grant_of(guard: &Guard) -> lock_core::Grant {
     let request = lock_core::Request::new(
         guard.name().clone(),

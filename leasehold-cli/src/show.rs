@@ -45,7 +45,11 @@ fn json_text(
     let text = serde_json::to_value(record)
         .and_then(|value| write(&plain(value)))
         .map_err(|error| Failure::unavailable(format_args!("cannot print JSON: {error}")))?;
-    // Only strings have such characters.
+    Ok(seen_in_json(&text) + "\n")
+}
+
+/// JSON with the characters escaped that are not seen. Only its strings have such.
+pub(crate) fn seen_in_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len() + 1);
     for each in text.chars() {
         if each != '\n' && is_unseen(each) {
@@ -56,21 +60,26 @@ fn json_text(
             shown.push(each);
         }
     }
-    Ok(shown + "\n")
+    shown
+}
+
+/// A line with the characters escaped that are not seen.
+pub(crate) fn seen(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    for each in line.chars() {
+        if is_unseen(each) {
+            shown.extend(each.escape_unicode());
+        } else {
+            shown.push(each);
+        }
+    }
+    shown
 }
 
 /// A text of another program, such as a name. Characters that are not seen are escaped, so that no two texts look
 /// alike, and none continues in another line or direction.
 pub(crate) fn escaped(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for each in text.chars() {
-        match each {
-            '\\' => shown.push_str("\\\\"),
-            _ if is_unseen(each) => shown.extend(each.escape_unicode()),
-            _ => shown.push(each),
-        }
-    }
-    shown
+    seen(&text.replace('\\', "\\\\"))
 }
 
 /// The same in quotes: for a label, which stands between other things and may hold spaces.

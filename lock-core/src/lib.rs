@@ -32,8 +32,8 @@ mod url_options;
 // `Backend` and `Waiter` are implemented with it.
 pub use async_trait::async_trait;
 pub use backend::{
-    Attempt, Backend, Busy, Cursor, Enqueued, Grant, Holder, Init, LockState, LossReason, Mode,
-    Page, Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal,
+    Attempt, Backend, Busy, Cursor, Enqueued, Grant, Holder, Init, Listing, LockState, LossReason,
+    Mode, Page, Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal,
     StoreSettings, Waiter, check_lease, check_record_version, check_span, check_token,
     whole_millis,
 };

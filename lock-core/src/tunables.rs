@@ -14,6 +14,9 @@ pub(crate) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest lease of a store where none was set: a quarantine after a loss of data lasts as long.
 pub(crate) const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(30);
 
+/// How many held names are listed at most, since a list is kept in memory: some 200 bytes each.
+pub(crate) const MOST_LISTED: usize = 1_000_000;
+
 // Validity.
 
 /// A holder believes a lease for this part less: its clock and the store's may run at rates 1% apart.
@@ -87,6 +90,10 @@ pub(crate) const MOST_PERMITS: u32 = 128;
 
 /// So many slots are tried before a client waits: with half of them free, three of four clients find one.
 pub(crate) const PROBES: u32 = 2;
+
+/// The longest lease of a semaphore's door: so long a client that crashed there delays those behind it. Shorter, and
+/// one that waits there for long would renew it more often.
+pub(crate) const DOOR_LEASE: Duration = Duration::from_secs(3);
 
 /// The pause after leadership was lost, or the store failed, before the next candidacy: others go first.
 pub(crate) const ELECTION_PAUSE: Duration = Duration::from_secs(1);

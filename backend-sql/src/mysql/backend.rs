@@ -19,11 +19,11 @@ use super::{
     statements::{
         self,
         Argument::{self, Bytes, Number, Text},
-        Statement, Statements,
+        Statement, Statements, refuse_view,
     },
 };
 use crate::{
-    dialect::{Dialect, Left, Row, token_of},
+    dialect::{Dialect, Left, Listed, Row, token_of},
     error::general,
     gate::Gate,
     servers::connection::{micros, span},
@@ -60,10 +60,12 @@ impl Mysql {
         Ok(this)
     }
 
+    /// Whether a table is there: before any statement names it.
     async fn is_there(&self, table: &str) -> Result<bool, Error> {
         let table = self.tables.fill(table, '`');
-        let table = Bytes(table.trim_matches('`').as_bytes());
-        Ok(self.number(&self.sql.exists, &[table]).await? > Some(0))
+        let name = table.trim_matches('`');
+        let found = self.number(&self.sql.exists, &[Bytes(name.as_bytes())]).await?;
+        refuse_view(name, found)
     }
 
     /// Takes the store's longest lease over, once, or refuses the store if it is not what we were
@@ -75,13 +77,16 @@ impl Mysql {
 
     async fn agree(&self) -> Result<(), Error> {
         check_version(self.version().await?)?;
+        self.is_there("{locks}").await?;
         let longest = self.longest_lease().await?;
         agree(self.settings.longest_lease, longest)?;
         self.promise(longest).await
     }
 
-    /// The version of the records.
+    /// The version of the records. Before it is read, since the tables may have been made since we connected, a view is
+    /// refused.
     async fn version(&self) -> Result<i64, Error> {
+        self.is_there("{settings}").await?;
         let stored = self.number(&self.sql.version, &[]).await?;
         stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
     }
@@ -196,7 +201,8 @@ fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
         Ok::<_, sqlx::Error>(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     };
     let remaining = span(row.try_get("remaining")?);
-    let (name, owner, label) = (text("name")?, text("owner")?, text("label")?);
+    let name = row.try_get("name").map(String::from_utf8)?;
+    let (owner, label) = (text("owner")?, text("label")?);
     let (token, version) = (row.try_get("token")?, row.try_get("version")?);
     let (name, kept) = (name.unwrap_or_default(), row.try_get::<i8, _>("kept")? != 0);
     let read = Row::read(&name, owner.as_deref(), label.as_deref(), token, version, remaining);
@@ -327,12 +333,13 @@ impl Dialect for Mysql {
         Ok(told(&answer).is_some())
     }
 
-    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error> {
+    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
         // No name is before this; MariaDB can be told to take what is empty for null.
-        let after = if after.is_empty() { "\0" } else { after };
-        let arguments = [Bytes(after.as_bytes()), Number(limit.into())];
+        let after = if after.is_empty() { "00" } else { after };
+        let arguments = [Text(after), Number(limit.into())];
         let rows = self.ready().await?.rows(&self.sql.list, &arguments).await?;
-        rows.iter().map(row).collect()
+        let listed = |found: &MySqlRow| Ok((found.try_get("place")?, row(found)));
+        rows.iter().map(listed).collect::<Result<_, _>>().map_err(general)
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
@@ -341,11 +348,14 @@ impl Dialect for Mysql {
         self.promise(self.guarantees().longest_lease).await?;
         for _ in 0..if rows { SWEEPS } else { 0 } {
             let dead = server.rows(&self.sql.dead, &[Number(SWEPT as i64)]).await?;
-            let dead: Vec<Row> = dead.iter().map(row).collect::<Result<_, _>>()?;
-            let Some(highest) = dead.iter().map(|row| row.token).max() else { break };
-            let highest = Number(highest.get().cast_signed());
+            let read = |row: &MySqlRow| Ok((row.try_get(0)?, row.try_get(1)?));
+            let dead: Result<Vec<(String, i64)>, sqlx::Error> = dead.iter().map(read).collect();
+            let dead = dead.map_err(general)?;
+            let Some(highest) = dead.iter().map(|(_, token)| *token).max() else { break };
+            let highest = Number(highest);
             server.execute_again(&self.sql.raise_watermark, &[highest]).await?;
-            let names = batch(dead.iter().map(|row| (&row.name, None)));
+            let names: Vec<_> = dead.iter().map(|(name, _)| format!("[\"{name}\"]")).collect();
+            let names = format!("[{}]", names.join(","));
             server.execute_again(&self.sql.sweep, &[Text(&names), highest]).await?;
             if dead.len() < SWEPT {
                 break;
@@ -372,13 +382,13 @@ impl Dialect for Mysql {
         if let Some(longest) = init.longest_lease {
             check_longest(longest, SHORTEST_LEASE)?;
         }
-        let known = self.is_there("{settings}").await?;
+        let (known, locks) = (self.is_there("{settings}").await?, self.is_there("{locks}").await?);
         let stored = if known { self.version().await? } else { RECORD_VERSION };
         let older = is_older(stored);
         if !older {
             check_version(stored)?;
         }
-        if !known || older || !self.is_there("{locks}").await? {
+        if !known || older || !locks {
             let longest = init.longest_lease.unwrap_or(self.settings.longest_lease_of_new());
             let schema = statements::schema(&self.tables, micros(longest));
             let schema: Arc<str> = (schema + &statements::upgrade(&self.tables)).into();

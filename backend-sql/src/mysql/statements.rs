@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lock_core::{Error, ErrorKind};
 use sqlx::{
     AssertSqlSafe, MySql, SqlSafeStr as _, SqlStr, mysql::MySqlArguments, query, query::Query,
 };
@@ -43,7 +44,7 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    fn new(tables: &Tables, text: &str) -> Self {
+    pub(super) fn new(tables: &Tables, text: &str) -> Self {
         let (text, order) = unnumbered(&filled(tables, text));
         // Our own text but for the tables' names, which were checked. Shared: a clone copies nothing.
         Self { text: AssertSqlSafe(Arc::<str>::from(text)).into_sql_str(), order }
@@ -131,6 +132,19 @@ pub(super) fn upgrade(tables: &Tables) -> String {
 /// The SQL that makes the table of the fence.
 pub(super) fn fence_schema(tables: &Tables) -> String {
     format!("{};\n", tables.fill(include_str!("sql/fence.sql"), '`').trim_end())
+}
+
+/// Whether a table is there, by the answer to `exists.sql`. Refuses a view: with SQL SECURITY INVOKER it runs functions of the user
+/// who made it with the rights of whoever reads it. A trigger runs with those of the user who made it.
+pub(super) fn refuse_view(table: &str, found: Option<i64>) -> Result<bool, Error> {
+    if found == Some(0) {
+        let message = format!(
+            "{table:?} is no table, but may be a view, which could run the code of another user with the rights of this one; \
+             remove it, and let nobody else have CREATE VIEW and DROP in this database"
+        );
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    Ok(found.is_some())
 }
 
 #[cfg(test)]

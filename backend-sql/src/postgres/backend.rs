@@ -22,7 +22,7 @@ use super::{
     waiter::QueueWaiter,
 };
 use crate::{
-    dialect::{Dialect, Handed, Left, Row, token_of},
+    dialect::{Dialect, Handed, Left, Listed, Row, token_of},
     error::general,
     gate::Gate,
     servers::connection::span,
@@ -241,9 +241,10 @@ impl Dialect for Postgres {
         Ok(!self.once(&self.server.sql.force, &[Text(name.as_str())]).await?.is_empty())
     }
 
-    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error> {
+    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
         let rows = self.again(&self.server.sql.list, &[Text(after), Number(limit.into())]).await?;
-        rows.iter().map(|row| Self::row(row, None)).collect()
+        let listed = |row: &PgRow| Ok((row.try_get("name")?, Self::row(row, None)));
+        rows.iter().map(listed).collect::<Result<_, _>>().map_err(general)
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {

@@ -71,6 +71,9 @@ impl Postgres {
         let Some(row) = rows.first() else { return Ok(None) };
         let before_us = at.map_or(0, |at| at.unsigned_abs().saturating_sub(1));
         let granted = row.try_get("granted").map_err(general)?;
+        if granted {
+            token_of(row.try_get("token").map_err(general)?)?;
+        }
         let row = Row { before_us, granted, ..Self::row(row, id)? };
         if granted && row.waiting > Some(0) {
             self.waited.note(request.owner);

@@ -15,7 +15,7 @@ use sqlx::{AssertSqlSafe, Decode, PgPool, Postgres, Row as _, SqlStr, Type, post
 use super::{
     arg::{Arg, inline},
     error::failure,
-    statements::Statements,
+    statements::{self, STORE, Statements},
 };
 use crate::{
     error::{Failure, general},
@@ -34,6 +34,8 @@ pub(super) struct Server {
     prepares: Option<bool>,
     /// Whether a session of ours is nobody else's, as far as was seen: see `listen.rs`.
     alone: AtomicBool,
+    /// What is asked before any other statement.
+    pub(super) exists: SqlStr,
     pub(super) sql: Statements,
     pub(super) tables: Tables,
     pub(super) retry: Retry,
@@ -51,8 +53,9 @@ impl Server {
     ) -> Self {
         let retry = Retry::new(timeout, "the server".into());
         let (sql, alone) = (Statements::new(&tables), AtomicBool::new(false));
+        let exists = statements::exists(&tables, &STORE);
         let gate = Gate::new(pool.options().get_max_connections(), timeout);
-        Self { pool, given, prepares, alone, sql, tables, retry, gate, timeout }
+        Self { pool, given, prepares, alone, exists, sql, tables, retry, gate, timeout }
     }
 
     /// Behind a pooler that gives each transaction another session, what was prepared is in another session when it

@@ -9,8 +9,19 @@ use crate::tables::{Tables, is_sent};
 /// That of the tables, where none is named.
 pub(super) const DEFAULT_SCHEMA: &str = "public";
 
+/// The microseconds until a column's time.
+macro_rules! left {
+    ($column:literal) => {
+        concat!(
+            "greatest((pg_catalog.date_part('epoch', greatest(least(",
+            $column,
+            ", {now} + interval '1000 years'), {now}) - {now}) * 1000000::double precision)::bigint, 0)"
+        )
+    };
+}
+
 /// What stands in braces in the statements; the later may stand in the earlier.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 12] = [
     // Whether the marker is this store's, and its time has come.
     ("{granting}", include_str!("sql/granting.sql")),
     // Whether the owner was not abandoned.
@@ -18,10 +29,13 @@ const PARTS: [(&str, &str); 9] = [
     (
         "{columns}",
         "name, owner, label, token, version, kept, \
-         greatest((pg_catalog.date_part('epoch', expires - {now}) * 1000000::double precision)::bigint, 0) AS remaining, \
-         greatest((pg_catalog.date_part('epoch', turn - {now}) * 1000000::double precision)::bigint, 0) AS turn, \
+         {left of expires} AS remaining, {left of turn} AS turn, \
          pg_catalog.cardinality(waiters) AS waiting, waiters[1] AS first",
     ),
+    // 'infinity' is no number of microseconds: it counts as a thousand years.
+    ("{left of expires}", left!("expires")),
+    ("{left of turn}", left!("turn")),
+    ("{left of grants_from}", left!("m.grants_from")),
     // A place begins with its owner's 32 digits and its client's.
     ("{tell_first}", include_str!("sql/tell_first.sql")),
     // The cluster and the database. A table that was made anew has another oid; a replica has its
@@ -82,7 +96,7 @@ macro_rules! statements {
 statements! {
     insert create take retake ask look free renew renew_one release release_and_tell hand_on pass keep raise force leave abandon list
     raise_watermark sweep settings set_longest_lease set_quarantine doubt open_at_once mark quarantine clock
-    exists version writers notify identity highest_token reset_watermark reset_tokens
+    version writers notify identity highest_token reset_watermark reset_tokens
 }
 
 fn filled(tables: &Tables, text: &str) -> String {
@@ -97,10 +111,13 @@ pub(super) fn shared(tables: &Tables, text: &str) -> SqlStr {
     AssertSqlSafe(text).into_sql_str()
 }
 
+/// The tables of a store.
+pub(super) const STORE: [&str; 3] = ["{settings}", "{locks}", "{marker}"];
+
 /// The SQL that makes the tables.
 pub(super) fn schema(tables: &Tables, longest_lease: i64) -> String {
     let text = include_str!("sql/schema.sql")
-        .replace("{owners}", &owners(&["{settings}", "{locks}", "{marker}"]))
+        .replace("{owners}", &owners(&STORE))
         .replace("{longest_lease}", &longest_lease.to_string());
     filled(tables, &text)
 }
@@ -112,18 +129,24 @@ pub(super) fn upgrade(tables: &Tables) -> String {
 
 /// Why tables of another role's are refused.
 fn theirs(names: &[&str]) -> String {
-    let tables: Vec<_> = names.iter().map(|name| format!("'{name}'::regclass::oid")).collect();
+    let oid = |name: &&str| format!("pg_catalog.to_regclass('{name}')::pg_catalog.oid");
+    let tables: Vec<_> = names.iter().map(oid).collect();
     include_str!("sql/theirs.sql").replace("{tables}", &tables.join(", "))
+}
+
+/// What is known of these tables before a statement names one: see `found.rs`.
+pub(super) fn exists(tables: &Tables, names: &[&str]) -> SqlStr {
+    let is_there = |name: &&str| format!("pg_catalog.to_regclass('{name}') IS NOT NULL");
+    let found: Vec<_> = names.iter().map(is_there).collect();
+    let text = include_str!("sql/exists.sql")
+        .replace("{found}", &format!("ARRAY[{}]", found.join(", ")))
+        .replace("{theirs}", theirs(names).trim_end());
+    shared(tables, &text)
 }
 
 /// Refuses them.
 fn owners(names: &[&str]) -> String {
     include_str!("sql/owners.sql").replace("{theirs}", theirs(names).trim_end())
-}
-
-/// The same for the tables of a store that is there.
-pub(super) fn check_owners(tables: &Tables) -> String {
-    filled(tables, &owners(&["{settings}", "{locks}", "{marker}"]))
 }
 
 /// The SQL that makes the table of the fence.

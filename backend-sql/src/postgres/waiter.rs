@@ -55,7 +55,7 @@ impl QueueWaiter {
                 Ok(false) => {}
                 // The core's own poll is behind this, and reports what it meets.
                 Err(error) => {
-                    tracing::debug!(name = %self.request.name, %error, "look failed");
+                    tracing::debug!(name = self.request.name.as_str(), %error, "look failed");
                     tokio::time::sleep(LOOK_AFTER_FAILURE).await;
                 }
             }
@@ -77,8 +77,10 @@ impl Waiter for QueueWaiter {
             let mut changes = self.told.clone();
             tokio::select! {
                 () = self.entry.wake.notified() => return match self.entry.take_given() {
-                    Some(given) => Signal::Granted(self.given(given)),
-                    None => Signal::Recheck,
+                    Some(given) if self.store.may_be_ours(given.token) => {
+                        Signal::Granted(self.given(given))
+                    }
+                    _ => Signal::Recheck,
                 },
                 () = self.look(), if !told => return Signal::Recheck,
                 Ok(()) = changes.changed() => {}

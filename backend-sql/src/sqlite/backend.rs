@@ -11,7 +11,7 @@ use lock_core::{
     Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, RwLock,
     StoreSettings,
 };
-use sqlx::{SqlitePool, sqlite::SqliteRow};
+use sqlx::{Row as _, SqlitePool, sqlite::SqliteRow};
 use tokio::sync::OnceCell;
 
 use super::{
@@ -22,7 +22,7 @@ use super::{
     statements::Statements,
 };
 use crate::{
-    dialect::{Dialect, Left, Row, token_of},
+    dialect::{Dialect, Left, Listed, Row, token_of},
     error::general,
     settings::{agree, check_longest, check_version, is_older},
     tunables::sqlite::{REMEMBERED, SHORTEST_LEASE},
@@ -336,19 +336,22 @@ impl Dialect for Sqlite {
         let write = || {
             let query = sqlx::query_scalar::<_, i64>(self.sql.force.clone());
             let query = query.bind(name.as_str()).bind(now()).bind(&self.epoch);
+            let query = query.bind(wall_micros());
             async { read_to_end(query.fetch_all(pool)).await }
         };
         Ok(self.file.while_busy(write).await?.is_some())
     }
 
-    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error> {
+    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
         let Some(pool) = self.reader().await? else { return Ok(Vec::new()) };
         let read = || {
             let query = sqlx::query(self.sql.list.clone());
             let query = query.bind(after).bind(now()).bind(&self.epoch).bind(limit);
             async { query.fetch_all(pool).await }
         };
-        self.file.while_busy(read).await?.iter().map(|row| rows::read(row, &self.epoch)).collect()
+        let rows = self.file.while_busy(read).await?;
+        let listed = |row: &SqliteRow| Ok((row.try_get("place")?, rows::read(row, &self.epoch)));
+        rows.iter().map(listed).collect::<Result<_, _>>().map_err(general)
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {

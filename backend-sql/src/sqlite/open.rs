@@ -43,13 +43,21 @@ impl File {
         settings: Settings,
     ) -> Result<Self, Error> {
         let path = if given.is_none() { checked(&path)? } else { path };
-        match mode::check(&path) {
-            // The file of an application that has other data in it has a mode of the application's.
-            Err(error) if given.is_some() => tracing::warn!(%error),
-            checked => checked?,
-        }
         let retry = Retry::new(settings.timeout, format!("{path:?}"));
-        Ok(Self { path, retry, tables, settings, given, group, pool: OnceCell::new() })
+        let this = Self { path, retry, tables, settings, given, group, pool: OnceCell::new() };
+        this.check_mode()?;
+        Ok(this)
+    }
+
+    fn check_mode(&self) -> Result<(), Error> {
+        match mode::check(&self.path) {
+            // The file of an application that has other data in it has a mode of the application's.
+            Err(error) if self.given.is_some() => {
+                tracing::warn!(%error);
+                Ok(())
+            }
+            checked => checked,
+        }
     }
 
     /// Whether there is a database to read from yet.
@@ -67,11 +75,11 @@ impl File {
             Some(pool) => pool.clone(),
             None => {
                 mode::make(&self.path, self.group)?;
-                // Another may have made it since it was looked for.
-                mode::check(&self.path)?;
                 self.connect()
             }
         };
+        // It may have been made since it was looked for: by another, or by the pool.
+        self.check_mode()?;
         let longest = self.settings.longest_lease_of_new();
         let schema = statements::schema(&self.tables, longest.as_millis() as i64);
         // Looked for first, so that a role that may not create tables can use those that are there. A file that lacks one,

@@ -21,7 +21,8 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
     };
     let kept = row.try_get("kept")?;
     let read = Row::read(
-        row.try_get("name")?,
+        // Not as it looks, which would be another name.
+        row.try_get("name").unwrap_or_default(),
         text(row, "owner")?,
         text(row, "label")?,
         row.try_get("token")?,
@@ -33,8 +34,11 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
 
 /// When the lease of a row is over, by our clock; `None` if that has not seen it yet.
 pub(super) fn end(row: &SqliteRow, epoch: &str) -> Result<Option<i64>, sqlx::Error> {
-    let of: &str = row.try_get("epoch")?;
-    if of == epoch { row.try_get("expires").map(Some) } else { row.try_get("until") }
+    if text(row, "epoch")? == Some(epoch) {
+        row.try_get("expires").map(Some)
+    } else {
+        row.try_get("until")
+    }
 }
 
 /// A column of text, which SQLite keeps although it is no UTF-8.

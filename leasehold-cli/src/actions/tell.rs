@@ -46,7 +46,7 @@ pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Fai
             lines(guarantees),
             format_args!("round trip    {:.3} ms\n", micros as f64 / 1000.0),
             clock_line(clock),
-            highest.map(highest_line).unwrap_or_default(),
+            highest.map(|token| highest_line(store.kind(), token)).unwrap_or_default(),
             warnings.iter().map(|text| format!("warning       {text}\n")).collect::<String>()
         )
     })?;
@@ -64,14 +64,22 @@ fn clock_line(micros: Option<i64>) -> String {
     format!("store clock   {told}\n")
 }
 
-fn highest_line(highest: FencingToken) -> String {
-    let told = if highest == FencingToken::MAX {
-        "tokens are used up, so nothing is granted; see 'leasehold init --help', --reset-tokens"
-            .to_owned()
-    } else {
-        highest.to_string()
+fn highest_line(kind: &str, highest: FencingToken) -> String {
+    if highest != FencingToken::MAX {
+        return format!("highest token {highest}\n");
+    }
+    let helps = match kind {
+        "redis" | "redlock" | "postgres" => {
+            "'leasehold init --reset-tokens' sets them back; see 'leasehold init --help'"
+        }
+        "etcd" => "'leasehold init --restored' starts them anew; see 'leasehold init --help'",
+        "mysql" | "sqlite" => {
+            "stop all clients for one longest lease, drop the tables (or remove a SQLite file that has no others), and run \
+             'leasehold init'; or, if it is one name's, 'leasehold release --force NAME'"
+        }
+        _ => "see what helps in the store that it is in",
     };
-    format!("highest token {told}\n")
+    format!("highest token at the limit: tokens are used up, and nothing is granted. {helps}\n")
 }
 
 fn lines(guarantees: &Guarantees) -> String {
@@ -111,5 +119,6 @@ fn lines(guarantees: &Guarantees) -> String {
     let version =
         guarantees.record_version.map(|version| ("records", format!("version {version}")));
     let rows = rows.into_iter().chain(version);
-    rows.map(|(what, text)| format!("{what:<13} {text}\n")).collect()
+    // A server's answer may stand in it.
+    rows.map(|(what, text)| format!("{what:<13} {}\n", show::escaped(&text))).collect()
 }

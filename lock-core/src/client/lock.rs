@@ -81,9 +81,8 @@ impl Lock {
         self
     }
 
-    /// Lets [`acquire`](Lock::acquire) wait for the end of a quarantine apart from [`wait`](Lock::wait), which counts
-    /// from then. Default: a quarantine counts as any wait, since a caller that says `wait(2 s)` is to have its answer
-    /// by then.
+    /// Sets how long [`acquire`](Lock::acquire) waits for a quarantine to end; [`wait`](Lock::wait) starts afterwards.
+    /// Default: a quarantine counts as any wait, so that a caller of `wait(2 s)` has its answer after 2 s.
     ///
     /// `limit` is called once, with the store's answer, and returns how long to wait for the quarantine.
     /// `|quarantine| quarantine.remaining` waits for its end, and up to 1% and 2 s more, since clocks differ and a store
@@ -133,10 +132,10 @@ impl Lock {
         Self { name, ..self.clone() }
     }
 
-    /// The same without `at_least` and `hold_at_most`.
-    pub(super) fn without_holds(mut self) -> Self {
-        self.wanted = Wanted { lease: self.wanted.lease, at_least: None, hold_at_most: None };
-        self
+    /// The same with no longer a lease than this, and without `at_least` and `hold_at_most`.
+    pub(super) fn for_a_door(&self, longest: Duration) -> Self {
+        let lease = self.wanted.lease.min(longest);
+        Self { wanted: Wanted { lease, at_least: None, hold_at_most: None }, ..self.clone() }
     }
 
     /// The shorter of this limit and its own.
@@ -253,7 +252,7 @@ impl Lock {
         let acquire = pin!(async {
             let mut patience = self.patience();
             loop {
-                let result = self.acquire_once(patience.is_apart()).await;
+                let result = self.acquire_once(patience.is_apart(), &mut None).await;
                 match &result {
                     Err(error)
                         if patience.again(&*self.handle.env, error, self.is_at_once()).await => {}
@@ -274,9 +273,13 @@ impl Lock {
         self.wait == Some(Duration::ZERO)
     }
 
-    /// The same, of which nobody is told; where a quarantine is waited for `apart`, one that is found at first is an
-    /// error at once.
-    pub(super) async fn acquire_once(&self, apart: bool) -> Result<Guard, Error> {
+    /// The same, of which nobody is told; where a quarantine is waited for `apart`, one that is found at first is an error at once. What stood
+    /// `in_the_way` for a while is told there, also of a lock that was acquired in the end.
+    pub(super) async fn acquire_once(
+        &self,
+        apart: bool,
+        in_the_way: &mut Option<Blocked>,
+    ) -> Result<Guard, Error> {
         if self.is_at_once() {
             let name = self.name.clone()?;
             return match self.try_once().await? {
@@ -292,7 +295,6 @@ impl Lock {
         let env = &self.handle.env;
         let deadline = self.wait.map(|wait| env.now() + wait);
         // A task that finds others of this process waiting, or asking, goes behind them and asks nothing of the store.
-        let mut in_the_way = None;
         let at_once = self.handle.backend.answers_at_once();
         let first = self.handle.queues.first(name, at_once);
         if first.is_some() {
@@ -301,10 +303,11 @@ impl Lock {
                 Err(held_back @ Blocked::Quarantined(_)) if apart => {
                     return Err(blocked(name, Some(held_back)));
                 }
-                Err(blocked) => in_the_way = Some(blocked),
+                Err(blocked) => *in_the_way = Some(blocked),
             }
         }
-        let mut waiter = LocalWaiter::join(&self.handle, name, self.wanted, in_the_way, first)?;
+        let found = in_the_way.clone();
+        let mut waiter = LocalWaiter::join(&self.handle, name, self.wanted, found, first)?;
         let reply = match deadline {
             None => (&mut waiter.reply).await,
             Some(at) => {
@@ -318,6 +321,7 @@ impl Lock {
                 }
             }
         };
+        *in_the_way = waiter.blocked();
         reply
             .unwrap_or_else(|_| {
                 Err(Error::new(ErrorKind::Unavailable, "the runtime that waited has ended"))

@@ -68,7 +68,7 @@ impl<'a> Acquiring<'a> {
         let span = tracing::debug_span!(
             target: TARGET,
             "acquire",
-            name = %name,
+            name = name.as_str(),
             store = state.backend.kind(),
             waited_ms = field::Empty,
             token = field::Empty,

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::{lock_client::LockClient, state::ClientState};
 use crate::{
-    Error, ErrorKind, FencingToken, Guarantees, Init, LockName, LockState, Promise, ReleaseOutcome,
-    StoreSettings,
+    Error, ErrorKind, FencingToken, Guarantees, Init, Listing, LockName, LockState, Promise,
+    ReleaseOutcome, StoreSettings,
     tunables::{LARGE_CLOCK_DIFFERENCE, ROUND_TRIPS, SLOW_ROUND_TRIP},
 };
 
@@ -95,16 +95,14 @@ impl LockClient {
     /// parts of it see [`Backend::list`](crate::Backend::list). The time limit holds for each part.
     ///
     /// # Errors
-    /// As [all of these calls](#calls-of-operators).
+    /// As [all of these calls](#calls-of-operators); `Config` for more than a million held names, and for a store whose
+    /// listing leads to where it was.
     pub async fn list(&self) -> Result<Vec<LockState>, Error> {
-        let (mut locks, mut from) = (Vec::new(), None);
-        loop {
-            let page = self.within(self.backend().list(from)).await?;
+        let (mut locks, mut listing, mut goes_on) = (Vec::new(), Listing::new(), true);
+        while goes_on {
+            let page = self.within(self.backend().list(listing.cursor())).await?;
+            goes_on = listing.goes_on(&page)?;
             locks.extend(page.locks);
-            from = page.next;
-            if from.is_none() {
-                break;
-            }
         }
         // A name that moved between two parts of the listing is in both.
         locks.sort_by(|a, b| a.name.cmp(&b.name));

@@ -21,7 +21,7 @@ ON DUPLICATE KEY UPDATE
         LAST_INSERT_ID(
             IF({locks}.expires <= {now}, GREATEST({now}, {locks}.token + 1, ?5), {locks}.token)
         ),
-        {locks}.token + LAST_INSERT_ID(0)
+        {locks}.token + CAST(LAST_INSERT_ID(0) AS SIGNED)
     ),
     owner = IF({takes}, ?2, {locks}.owner),
     label = IF({takes}, ?3, {locks}.label),

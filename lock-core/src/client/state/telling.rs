@@ -107,7 +107,7 @@ fn trace(event: &Event<'_>) {
         ($level:ident, $($fields:tt)*) => {
             tracing::$level!(
                 target: TARGET,
-                name = %event.name,
+                name = event.name.as_str(),
                 owner = event.holder.map(|(owner, _)| tracing::field::display(owner)),
                 token = event.holder.map(|(_, token)| token.get()),
                 $($fields)*

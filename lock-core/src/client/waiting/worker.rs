@@ -202,7 +202,7 @@ impl QueueWorker {
                 Signal::Granted(grant) => self.pushed(grant, place).await,
                 Signal::Recheck => self.ask(place).await,
                 Signal::Lost(why) => {
-                    tracing::debug!(name = %self.queue.name, %why, "place lost");
+                    tracing::debug!(name = self.queue.name.as_str(), %why, "place lost");
                     self.forget(place.asked.request);
                     Step::Pause(self.next_pause(), None)
                 }
@@ -251,7 +251,7 @@ impl QueueWorker {
                 Step::Wait(place)
             }
             Err(error) if error.is_retryable() => {
-                tracing::warn!(name = %self.queue.name, %error, "attempt failed");
+                tracing::warn!(name = self.queue.name.as_str(), %error, "attempt failed");
                 place.asked.doubtful |= error.is_ambiguous();
                 place.ask_at = state.env.now() + self.next_pause();
                 Step::Wait(place)
@@ -348,7 +348,7 @@ impl QueueWorker {
             self.queue.fail(error);
             return Step::Enqueue(asked);
         }
-        tracing::warn!(name = %self.queue.name, %error, "attempt failed");
+        tracing::warn!(name = self.queue.name.as_str(), %error, "attempt failed");
         Step::Pause(self.next_pause(), asked)
     }
 
