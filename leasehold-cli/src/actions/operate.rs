@@ -1,8 +1,7 @@
 //! `init`, `inspect`, `list`, `release`: actions of operators.
 
-use std::sync::Arc;
-
-use leasehold::{LockClient, ReleaseOutcome, StoreSettings};
+use leasehold::backend::Listing;
+use leasehold::{Backend, Error, LockState, ReleaseOutcome, StoreSettings};
 use serde_json::json;
 
 use crate::args::{Init, Inspect, Output, Release, Switch};
@@ -75,10 +74,23 @@ pub(super) async fn inspect(place: &ChosenStore, args: &Inspect) -> Result<u8, F
 
 pub(super) async fn list(place: &ChosenStore, output: Output) -> Result<u8, Failure> {
     let store = place.open().await?;
-    let locks = LockClient::new(Arc::clone(&store)).list().await;
+    let locks = all(&*store).await;
     close(&*store).await;
-    let locks = locks.map_err(|error| Failure::of(&error))?;
+    let mut locks = locks.map_err(|error| Failure::of(&error))?;
+    // A name that moved between two parts of the listing is in both.
+    locks.sort_by(|a, b| a.name.cmp(&b.name));
+    locks.dedup_by(|a, b| a.name == b.name);
     print(&if output.json { show::json(&locks)? } else { show::table(&locks) })
+}
+
+async fn all(store: &dyn Backend) -> Result<Vec<LockState>, Error> {
+    let (mut locks, mut listing, mut goes_on) = (Vec::new(), Listing::new(), true);
+    while goes_on {
+        let page = store.list(listing.cursor()).await?;
+        goes_on = listing.goes_on(&page)?;
+        locks.extend(page.locks);
+    }
+    Ok(locks)
 }
 
 pub(super) async fn release(place: &ChosenStore, args: &Release) -> Result<u8, Failure> {
