@@ -252,6 +252,16 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         // Before the attempt, which then queues if it is refused.
         let waiter = Arc::clone(&self.dialect).waiter(request);
         let attempt = self.explained(self.attempt(request).await).await;
+        let (attempt, waiter) = match (attempt, waiter) {
+            (Err(error), Some(waiter)) if !error.is_ambiguous() => {
+                // The next request is another owner's: a place of this one would only be in its way.
+                if let Err(error) = waiter.leave().await {
+                    tracing::debug!(name = %request.name, %error, "a place is left behind");
+                }
+                (Err(error), None)
+            }
+            answered => answered,
+        };
         Ok(match attempt.during::<D>("enqueue")? {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
             Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),

@@ -42,7 +42,10 @@ pub(crate) enum Left {
     /// A row with this version, free or kept for a last while.
     Free(i64),
     /// The lock was given to the first waiter.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only it hands over"))]
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "sqlite")),
+        expect(dead_code, reason = "they hand over")
+    )]
     Taken,
 }
 
@@ -55,7 +58,10 @@ impl From<Option<i64>> for Left {
 
 /// What became of the process's next request, which a release took along.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only it hands over"))]
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "sqlite")),
+    expect(dead_code, reason = "they hand over")
+)]
 pub(crate) enum Handed {
     /// It holds the lock, with this token.
     Granted(FencingToken),

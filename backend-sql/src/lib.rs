@@ -31,6 +31,8 @@ mod settings;
 mod strategy;
 mod tables;
 mod tunables;
+#[cfg(feature = "sqlite")]
+mod waiting;
 
 #[cfg(feature = "mysql")]
 pub mod mysql;

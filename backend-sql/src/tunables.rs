@@ -18,7 +18,7 @@ pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
 /// The same for a waiter with at least [`FAR`] others before it: it is not the next to be served.
 pub(crate) const FAR_POLL: Duration = Duration::from_secs(1);
 pub(crate) const FAR: u32 = 8;
-/// How often a waiting process looks. A look takes no write lock.
+/// How often a waiting process looks that is not woken, if it is the next to be served. A look takes no write lock.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 /// The pause after a look that failed.
 pub(crate) const LOOK_AFTER_FAILURE: Duration = Duration::from_millis(200);
@@ -96,6 +96,12 @@ pub(crate) mod sqlite {
     pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
     /// SQLite waits this long by itself, blocking the connection's thread; after that we do.
     pub(crate) const OWN_WAIT: Duration = Duration::from_millis(2);
+    /// What was given to a waiter is its own for so long, unless it renews it: it may have died.
+    pub(crate) const TURN: Duration = Duration::from_secs(1);
+    /// A place that was not heard of for this long is dead: three heartbeats of a far one.
+    pub(crate) const PLACE_LIFE: Duration = Duration::from_secs(3);
+    /// A pipe that nobody reads is removed when it is this old: one that was just made may be about to be read.
+    pub(crate) const OLD_BELL: Duration = Duration::from_secs(60);
     /// An abandoned owner is remembered for so long: far longer than a statement of its can be on its way.
     pub(crate) const REMEMBERED: Duration = Duration::from_secs(3600);
 }

@@ -83,8 +83,8 @@ impl Harness for OnSql {
         backend.init(&Init::default()).await?;
         let promised = backend.guarantees();
         let (push, fair) = match self.database {
-            Database::Sqlite | Database::Mysql => (false, false),
-            Database::Postgres => (true, true),
+            Database::Mysql => (false, false),
+            Database::Sqlite | Database::Postgres => (true, true),
             Database::Pooled => (false, true),
         };
         if (promised.push, promised.fair) != (push, fair) {
@@ -103,8 +103,8 @@ impl Harness for OnSql {
 
     fn skips(&self) -> &'static [&'static str] {
         match self.database {
-            Database::Sqlite | Database::Mysql => NO_QUEUE,
-            Database::Postgres => &[],
+            Database::Mysql => NO_QUEUE,
+            Database::Sqlite | Database::Postgres => &[],
             // Nothing is told through a pooler.
             Database::Pooled => &["a_release_does_not_wake_the_whole_herd"],
         }

@@ -86,22 +86,24 @@ impl File {
         // such as one that an older version made, gets it now.
         let known = "SELECT 1 FROM {settings} WHERE EXISTS (SELECT 1 FROM {locks}) IS NOT NULL \
             AND EXISTS (SELECT 1 FROM {seen}) IS NOT NULL \
-            AND EXISTS (SELECT 1 FROM {abandoned}) IS NOT NULL";
+            AND EXISTS (SELECT 1 FROM {abandoned}) IS NOT NULL \
+            AND EXISTS (SELECT 1 FROM {queue}) IS NOT NULL";
         let known = self.tables.fill(known, '"');
         let found = sqlx::query_scalar::<_, i64>(AssertSqlSafe(known));
         if let Ok(Some(_)) = found.fetch_optional(&pool).await {
             return Ok(pool);
         }
-        // Nothing is made in a file of another version.
+        // Nothing is made in a file of another version: an older one is for `init` to upgrade.
         let version = self.tables.fill(include_str!("sql/version.sql"), '"');
         let read = || async {
             let version = sqlx::query_scalar::<_, Option<i64>>(AssertSqlSafe(version.clone()));
             version.fetch_optional(&pool).await
         };
         // It fails where there are no settings yet.
-        if let Ok(Some(Some(stored))) = self.while_busy(read).await
-            && !is_older(stored)
-        {
+        if let Ok(Some(Some(stored))) = self.while_busy(read).await {
+            if is_older(stored) {
+                return Ok(pool);
+            }
             check_version(stored)?;
         }
         self.while_busy(|| async {

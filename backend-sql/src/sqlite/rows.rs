@@ -6,7 +6,7 @@ use lock_core::Error;
 use sqlx::{Row as _, sqlite::SqliteRow};
 
 use super::epoch::now;
-use crate::{dialect::Row, error::general};
+use crate::{dialect::Row, error::general, tunables::LONGEST_POLL};
 
 /// As our clock sees it, which is that of `epoch`.
 pub(super) fn read(row: &SqliteRow, epoch: &str) -> Result<Row, Error> {
@@ -20,6 +20,8 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
         None => row.try_get("lease")?,
     };
     let kept = row.try_get("kept")?;
+    let waiting: Option<u32> = row.try_get("waiting")?;
+    let before_us: u32 = row.try_get("before")?;
     let read = Row::read(
         // Not as it looks, which would be another name.
         row.try_get("name").unwrap_or_default(),
@@ -29,13 +31,20 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
         row.try_get("version")?,
         Duration::from_nanos(left.max(0) as u64),
     );
-    Ok(read.map(|read| Row { kept, ..read }))
+    Ok(read.map(|mut read| {
+        (read.kept, read.before_us, read.waiting) = (kept, before_us, waiting.map(u64::from));
+        if before_us > 0 {
+            // The first of them takes it, or is dead and will be passed over.
+            read.others_first = LONGEST_POLL;
+        }
+        read
+    }))
 }
 
 /// When the lease of a row is over, by our clock; `None` if that has not seen it yet.
 pub(super) fn end(row: &SqliteRow, epoch: &str) -> Result<Option<i64>, sqlx::Error> {
     if text(row, "epoch")? == Some(epoch) {
-        row.try_get("expires").map(Some)
+        row.try_get("expires_2").map(Some)
     } else {
         row.try_get("until")
     }

@@ -219,7 +219,7 @@ mod tests {
         let url = format!("sqlite:{}", folder.path().join("locks.db").display());
         made(&url).await.unwrap();
         let pool = SqlitePool::connect(&url).await.unwrap();
-        let row = "INSERT INTO leasehold_locks (name, token, version, lease, expires, epoch, kept) \
+        let row = "INSERT INTO leasehold_locks (name, token, version, lease, expires_2, epoch, kept) \
                    VALUES ('a', 1, 1, 0, 0, '', 0)";
         pool.execute(row).await.unwrap();
         let grow = "UPDATE leasehold_locks SET epoch = hex(zeroblob(500))";

@@ -11,12 +11,12 @@ use tokio::{
 use super::{LEASE, WAIT, granted, request_for};
 
 /// More than one look can ask for.
-const NAMES: usize = 250;
+pub(crate) const NAMES: usize = 250;
 /// No client looks more often.
 const SHORTEST: Duration = Duration::from_millis(7);
 
 /// One place in each of these names, which wait for a signal.
-async fn wait_for(store: &Arc<dyn Backend>, names: &[String]) -> JoinSet<Request> {
+pub(crate) async fn wait_for(store: &Arc<dyn Backend>, names: &[String]) -> JoinSet<Request> {
     let mut waiting = JoinSet::new();
     for name in names {
         let request = request_for(name, LEASE);
@@ -25,7 +25,7 @@ async fn wait_for(store: &Arc<dyn Backend>, names: &[String]) -> JoinSet<Request
         };
         waiting.spawn(async move {
             let signal = turn.next().await;
-            assert!(matches!(signal, Signal::Recheck), "{signal:?}");
+            assert!(matches!(signal, Signal::Recheck | Signal::Granted(_)), "{signal:?}");
             turn.leave().await.unwrap();
             request
         });
@@ -34,7 +34,7 @@ async fn wait_for(store: &Arc<dyn Backend>, names: &[String]) -> JoinSet<Request
 }
 
 /// How many statements there are in a while, and how many looks of one statement fit into it.
-async fn rate<Count: AsyncFn() -> u64>(count: &Count) -> (u64, u64) {
+pub(crate) async fn rate<Count: AsyncFn() -> u64>(count: &Count) -> (u64, u64) {
     let (before, began) = (count().await, Instant::now());
     tokio::time::sleep(Duration::from_millis(500)).await;
     let seen = count().await - before;
