@@ -23,7 +23,6 @@ mod error;
 #[cfg(test)]
 mod fuzz;
 mod gate;
-mod polling;
 mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod servers;
@@ -31,7 +30,7 @@ mod settings;
 mod strategy;
 mod tables;
 mod tunables;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
 mod waiting;
 
 #[cfg(feature = "mysql")]

@@ -22,8 +22,11 @@ use crate::{
     dialect::{Dialect, Handed, Left, Listed, Row, token_of},
     error::general,
     settings::{agree, check_longest, check_version, is_older},
-    tunables::sqlite::{REMEMBERED, SHORTEST_LEASE, TURN},
-    waiting::{Places, Queue, QueueWaiter, Turn},
+    tunables::{
+        TURN,
+        sqlite::{REMEMBERED, SHORTEST_LEASE},
+    },
+    waiting::{Place, Places, Queue, QueueWaiter, Turn},
 };
 
 #[derive(Debug)]
@@ -152,7 +155,7 @@ impl Sqlite {
     }
 
     /// Enters the place of a request, or says that it is alive.
-    async fn enter(&self, request: &Request) -> Result<(), Error> {
+    async fn enter(&self, request: &Request, place: &Place) -> Result<(), Error> {
         let pool = self.pool().await?;
         let (owner, bell) = (request.owner.to_string(), self.bells.own());
         let write = || {
@@ -167,7 +170,7 @@ impl Sqlite {
                 .bind(wall_micros());
             async { query.execute(pool).await }
         };
-        self.file.while_busy(write).await.map(drop)
+        self.file.while_busy(write).await.inspect_err(|_| place.doubt()).map(drop)
     }
 
     /// Gives a grant back: to the first place, which is told; or to `next`, if nobody waits. `None`: nothing was done.
@@ -374,7 +377,7 @@ impl Dialect for Sqlite {
     }
 
     fn looks_first(&self, request: &Request) -> bool {
-        self.places.of(request.owner).is_some()
+        self.places.looks_first(request)
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
@@ -383,24 +386,25 @@ impl Dialect for Sqlite {
     }
 
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        if let Some(place) = self.places.of(request.owner) {
-            // Before the look: what is released after it is given to a place.
-            place.enter();
-            self.enter(request).await?;
+        // Before the look: what is released after it is given to a place.
+        if let Some(place) = self.places.of(request.owner)
+            && place.enter()
+        {
+            self.enter(request, &place).await?;
         }
-        let Some(row) = self.fetch(&request.name, Some(request.owner)).await? else {
-            return Ok(None);
-        };
-        let unseen = rows::end(&row, &self.epoch).map_err(general)?.is_none();
-        let row = rows::read(&row, &self.epoch)?;
+        let found = self.fetch(&request.name, Some(request.owner)).await?;
+        let read = found.as_ref().map(|row| rows::read(row, &self.epoch)).transpose()?;
+        self.places.note(request.owner, &request.name, read.as_ref());
+        let (Some(found), Some(row)) = (found, read) else { return Ok(None) };
+        let unseen = rows::end(&found, &self.epoch).map_err(general)?.is_none();
         if unseen && row.is_held() {
             self.adopt(&row).await?;
         }
         Ok(Some(row))
     }
 
-    fn waiter(self: Arc<Self>, request: &Request) -> Option<Box<dyn Waiter>> {
-        Some(Box::new(QueueWaiter::new(self, request)))
+    fn waiter(self: Arc<Self>, request: &Request) -> Box<dyn Waiter> {
+        Box::new(QueueWaiter::new(self, request))
     }
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {
@@ -446,7 +450,7 @@ impl Dialect for Sqlite {
         let waiter = QueueWaiter::new(Arc::clone(&self), next);
         if let Some(place) = self.places.of(next.owner) {
             place.enter();
-            if let Err(error) = self.enter(next).await {
+            if let Err(error) = self.enter(next, &place).await {
                 // Its first poll enters it.
                 tracing::debug!(name = %next.name, %error, "no place yet");
             }

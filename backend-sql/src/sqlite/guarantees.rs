@@ -7,10 +7,7 @@ use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise};
 use super::open::network_file_system;
 use crate::{
     settings::RECORD_VERSION,
-    tunables::{
-        FAR_POLL, LONGEST_POLL,
-        sqlite::{PLACE_LIFE, SHORTEST_LEASE},
-    },
+    tunables::{FAR_POLL, LONGEST_POLL, PLACE_LIFE, sqlite::SHORTEST_LEASE},
 };
 
 /// `push`: whether this client is woken.

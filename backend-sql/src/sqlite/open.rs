@@ -1,6 +1,7 @@
 //! The file: found or made, and statements on it that wait for others without blocking a thread.
 
 use std::{
+    convert::identity,
     fs,
     future::Future,
     path::{Path, PathBuf},
@@ -16,10 +17,11 @@ use tokio::sync::OnceCell;
 
 use super::{error::failure, mode, statements};
 use crate::{
+    error::Failure,
     retry::Retry,
     settings::{Settings, check_version, is_older},
     tables::Tables,
-    tunables::sqlite::OWN_WAIT,
+    tunables::sqlite::{OWN_WAIT, TRIES_AT_ONCE},
 };
 
 #[derive(Debug)]
@@ -135,7 +137,17 @@ impl File {
     where
         Fut: Future<Output = Result<T, sqlx::Error>>,
     {
-        self.retry.run(|error| failure(error, &self.path), run).await
+        let judge = |error| failure(error, &self.path);
+        let tries = || async {
+            for _ in 1..TRIES_AT_ONCE {
+                match run().await.map_err(judge) {
+                    Err(Failure::Busy(_)) => tokio::task::yield_now().await,
+                    answer => return answer,
+                }
+            }
+            run().await.map_err(judge)
+        };
+        self.retry.run(identity, tries).await
     }
 
     pub(super) async fn close(&self) {

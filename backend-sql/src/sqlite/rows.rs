@@ -6,7 +6,7 @@ use lock_core::Error;
 use sqlx::{Row as _, sqlite::SqliteRow};
 
 use super::epoch::now;
-use crate::{dialect::Row, error::general, tunables::LONGEST_POLL};
+use crate::{dialect::Row, error::general};
 
 /// As our clock sees it, which is that of `epoch`.
 pub(super) fn read(row: &SqliteRow, epoch: &str) -> Result<Row, Error> {
@@ -32,11 +32,8 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
         Duration::from_nanos(left.max(0) as u64),
     );
     Ok(read.map(|mut read| {
-        (read.kept, read.before_us, read.waiting) = (kept, before_us, waiting.map(u64::from));
-        if before_us > 0 {
-            // The first of them takes it, or is dead and will be passed over.
-            read.others_first = LONGEST_POLL;
-        }
+        (read.kept, read.waiting) = (kept, waiting.map(u64::from));
+        read.set_before(before_us);
         read
     }))
 }

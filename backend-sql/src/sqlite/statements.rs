@@ -4,10 +4,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::{
     tables::Tables,
-    tunables::{
-        FAR,
-        sqlite::{PLACE_LIFE, TURN},
-    },
+    tunables::{FAR, PLACE_LIFE, TURN},
 };
 
 /// The statements of one store. Their text is ours but for the tables' names, which were checked.

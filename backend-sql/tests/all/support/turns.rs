@@ -13,8 +13,8 @@ use lock_core::{
 
 use super::{LEASE, request_for};
 
-/// A client that was not heard of for this long may have lost its place, as on a machine that stands still.
-const HEARD: Duration = Duration::from_millis(2_500);
+/// A client that has not asked for this long may have lost its place, as on a machine that stands still.
+const HEARD: Duration = Duration::from_secs(2);
 
 /// Which client was served, in order.
 type Order = Mutex<Vec<usize>>;
