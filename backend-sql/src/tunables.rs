@@ -23,9 +23,10 @@ pub(crate) const FAR: u32 = 8;
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 /// The pause after a look that failed.
 pub(crate) const LOOK_AFTER_FAILURE: Duration = Duration::from_millis(200);
-/// What was given to a waiter is its own for so long, unless it renews it: it may have died.
+/// What was given to a waiter is its own for so long, unless it renews it: it may have died. Twice the longest poll, since the
+/// waiter counts from its last answer.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) const TURN: Duration = Duration::from_secs(1);
+pub(crate) const TURN: Duration = Duration::from_secs(2);
 /// A poll tells the store of a place that it has not been told of for this long: with every second poll of a far one.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) const HEARD_FOR: Duration = Duration::from_millis(1_500);
