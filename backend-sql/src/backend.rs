@@ -6,8 +6,7 @@ use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
     Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Page, ReleaseOptions,
-    ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv, Waiter, check_lease,
-    check_token,
+    ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv, check_lease, check_token,
 };
 
 use tokio::time::{Instant as TokioInstant, timeout, timeout_at};
@@ -15,10 +14,9 @@ use tokio::time::{Instant as TokioInstant, timeout, timeout_at};
 use crate::{
     dialect::{Dialect, Handed, Left, Listed, Row},
     gate,
-    polling::{PollQueues, Polling},
     strategy::{self, Strategy, Taken, Versions},
     tunables::{
-        ANSWER_IN, FAR, FAR_POLL, GRACE, LONGEST_POLL, PAGE, SHORTEST_LOOK, SWEEP_EVERY,
+        ANSWER_IN, FAR, FAR_POLL, GRACE, LONGEST_POLL, PAGE, SHORTEST_CHECK, SWEEP_EVERY,
         WAIT_FOR_ROWS,
     },
 };
@@ -29,16 +27,13 @@ pub(crate) struct SqlBackend<D> {
     dialect: Arc<D>,
     strategy: Strategy,
     versions: Versions,
-    queues: Arc<PollQueues<D>>,
     releases: AtomicU64,
 }
 
 impl<D: Dialect> SqlBackend<D> {
     pub(crate) fn new(dialect: D, strategy: Strategy) -> Self {
-        let dialect = Arc::new(dialect);
         Self {
-            queues: Arc::new(PollQueues::new(Arc::clone(&dialect))),
-            dialect,
+            dialect: Arc::new(dialect),
             strategy,
             versions: Versions::default(),
             // Not 0 each time, so that processes that release once and end sweep now and then.
@@ -252,16 +247,21 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         // Before the attempt, which then queues if it is refused.
         let waiter = Arc::clone(&self.dialect).waiter(request);
         let attempt = self.explained(self.attempt(request).await).await;
-        Ok(match attempt.during::<D>("enqueue")? {
-            Attempt::Granted(grant) => Enqueued::Granted(grant),
-            Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
-            Attempt::Busy(busy) => {
-                let look = || -> Box<dyn Waiter> {
-                    Box::new(Polling::new(Arc::clone(&self.queues), request.clone()))
-                };
-                Enqueued::Waiting(waiter.unwrap_or_else(look), busy)
+        match attempt.during::<D>("enqueue") {
+            Ok(Attempt::Granted(grant)) => Ok(Enqueued::Granted(grant)),
+            Ok(Attempt::Quarantined(quarantined)) => Ok(Enqueued::Quarantined(quarantined)),
+            Ok(Attempt::Busy(busy)) => Ok(Enqueued::Waiting(waiter, busy)),
+            Err(error) => {
+                // Where the outcome is known, the next request is another owner's: a place of this one would only be in
+                // its way.
+                if !error.is_ambiguous()
+                    && let Err(error) = waiter.leave().await
+                {
+                    tracing::debug!(name = %request.name, %error, "a place is left behind");
+                }
+                Err(error)
             }
-        })
+        }
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -285,7 +285,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         };
         // The others' answers wait for what is looked at, and for those whose rows others have.
         let shortest = grants.iter().map(|grant| grant.lease).min().unwrap_or_default();
-        let end = TokioInstant::now() + (shortest / ANSWER_IN).max(SHORTEST_LOOK);
+        let end = TokioInstant::now() + (shortest / ANSWER_IN).max(SHORTEST_CHECK);
         let mut answers = Vec::with_capacity(grants.len());
         for (grant, lease) in grants.iter().zip(leases) {
             answers.push(match lease {

@@ -8,7 +8,7 @@ use lock_core::{
     OwnerLabel, Quarantined, Request, StoreSettings, Waiter,
 };
 
-use crate::{error::USED_UP, gate::Gate};
+use crate::{error::USED_UP, gate::Gate, tunables::LONGEST_POLL};
 
 /// One name's row.
 #[derive(Clone, Debug)]
@@ -42,7 +42,10 @@ pub(crate) enum Left {
     /// A row with this version, free or kept for a last while.
     Free(i64),
     /// The lock was given to the first waiter.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only it hands over"))]
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "sqlite")),
+        expect(dead_code, reason = "they hand over")
+    )]
     Taken,
 }
 
@@ -55,7 +58,10 @@ impl From<Option<i64>> for Left {
 
 /// What became of the process's next request, which a release took along.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only it hands over"))]
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "sqlite")),
+    expect(dead_code, reason = "they hand over")
+)]
 pub(crate) enum Handed {
     /// It holds the lock, with this token.
     Granted(FencingToken),
@@ -103,6 +109,15 @@ impl Row {
             before_us: 0,
             granted: false,
         })
+    }
+
+    /// Others wait before the entry that this was read for. The first of them takes what is free, or is dead and will be
+    /// passed over.
+    pub(crate) fn set_before(&mut self, others: u32) {
+        self.before_us = others;
+        if others > 0 {
+            self.others_first = LONGEST_POLL;
+        }
     }
 
     pub(crate) fn is_held(&self) -> bool {
@@ -208,21 +223,8 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
         self.look(&request.name).await
     }
 
-    /// The handle by which a request waits in the store's queue: its refused attempts then enter it. `None` where
-    /// waiters have to look for themselves.
-    fn waiter(self: Arc<Self>, _request: &Request) -> Option<Box<dyn Waiter>> {
-        None
-    }
-
-    /// For each of these names, of which there are not too many for one statement, whether it is worth asking for;
-    /// cheap. Asked where there is no [`waiter`](Dialect::waiter).
-    async fn free(&self, names: &[&LockName]) -> Result<Vec<bool>, Error> {
-        let mut free = Vec::with_capacity(names.len());
-        for name in names {
-            free.push(!self.look(name).await?.is_some_and(|row| row.is_taken()));
-        }
-        Ok(free)
-    }
+    /// The handle by which a request waits in the store's queue: its refused attempts then enter it.
+    fn waiter(self: Arc<Self>, request: &Request) -> Box<dyn Waiter>;
 
     /// Renews a batch. For each, the lease that was set: what the grant asks for, or the store's longest lease where that is
     /// shorter now; `None` if it was not there. One whose row another transaction has counts as not there: a statement that

@@ -14,7 +14,7 @@ use crate::{
 
 /// The version of the tables, their contents and the statements. A step to another version renames a column
 /// that every statement of an older client names: see [`Dialect::check_version`](crate::dialect::Dialect::check_version).
-pub(crate) const RECORD_VERSION: i64 = 1;
+pub(crate) const RECORD_VERSION: i64 = 2;
 
 /// Refuses tables of another version.
 pub(crate) fn check_version(stored: i64) -> Result<(), Error> {

@@ -18,12 +18,30 @@ pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
 /// The same for a waiter with at least [`FAR`] others before it: it is not the next to be served.
 pub(crate) const FAR_POLL: Duration = Duration::from_secs(1);
 pub(crate) const FAR: u32 = 8;
-/// How often a waiting process looks. A look takes no write lock.
+/// How often a waiting process looks that is not told, in PostgreSQL. A look takes no write lock.
+#[cfg(feature = "postgres")]
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 /// The pause after a look that failed.
 pub(crate) const LOOK_AFTER_FAILURE: Duration = Duration::from_millis(200);
-/// One look asks for so many names at most.
-pub(crate) const NAMES_PER_LOOK: usize = 100;
+/// What was given to a waiter is its own for so long, unless it renews it: it may have died. Twice the longest poll, since the
+/// waiter counts from its last answer.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const TURN: Duration = Duration::from_secs(2);
+/// A poll tells the store of a place that it has not been told of for this long: with every second poll of a far one.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const HEARD_FOR: Duration = Duration::from_millis(1_500);
+/// A place that was not heard of for this long is dead: that of a far one with two polls more.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const PLACE_LIFE: Duration = Duration::from_secs(4);
+/// A waiter that is not woken, and is the next to be served, looks after this part of the time that a turn has taken so far:
+/// it is late by no more than that part.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const LOOK_PART: u32 = 4;
+/// The shortest pause between such looks, and the longest. With each that goes before it, a waiter looks by as much more seldom.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const SHORTEST_LOOK: Duration = Duration::from_millis(1);
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const LONGEST_LOOK: Duration = Duration::from_millis(50);
 
 /// A client sweeps every so many releases and clean-ups, the first time somewhere among them.
 pub(crate) const SWEEP_EVERY: u64 = 1_000;
@@ -37,7 +55,7 @@ pub(crate) const REMEMBERED_NAMES: usize = 10_000;
 /// What follows a batch of renewals takes no longer than this part of a lease, as the core gives an answer, or than a look
 /// needs on a busy machine.
 pub(crate) const ANSWER_IN: u32 = 6;
-pub(crate) const SHORTEST_LOOK: Duration = Duration::from_millis(100);
+pub(crate) const SHORTEST_CHECK: Duration = Duration::from_millis(100);
 /// Of that, this part of a lease is for rows that other transactions have locked.
 pub(crate) const WAIT_FOR_ROWS: u32 = 12;
 
@@ -94,8 +112,12 @@ pub(crate) mod sqlite {
 
     /// The shortest lease: some writes to a slow disk.
     pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
-    /// SQLite waits this long by itself, blocking the connection's thread; after that we do.
-    pub(crate) const OWN_WAIT: Duration = Duration::from_millis(2);
+    /// SQLite waits for other writers no shorter than 1 ms, and blocks its thread: so it does not, and we do.
+    pub(crate) const OWN_WAIT: Duration = Duration::ZERO;
+    /// So often a statement is tried again at once where another writes, which takes some 50 µs, before it pauses.
+    pub(crate) const TRIES_AT_ONCE: usize = 10;
+    /// A pipe that nobody reads is removed when it is this old: one that was just made may be about to be read.
+    pub(crate) const OLD_BELL: Duration = Duration::from_secs(60);
     /// An abandoned owner is remembered for so long: far longer than a statement of its can be on its way.
     pub(crate) const REMEMBERED: Duration = Duration::from_secs(3600);
 }

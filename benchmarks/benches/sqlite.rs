@@ -139,7 +139,7 @@ fn renewal(criterion: &mut Criterion) {
     let bare = runtime.block_on(pool(&path));
     group.bench_function("floor: one bare update", |bencher| {
         bencher.to_async(&runtime).iter(async || {
-            let sql = "UPDATE leasehold_locks SET expires = expires + 1";
+            let sql = "UPDATE leasehold_locks SET expires_2 = expires_2 + 1";
             sqlx::query(sql).execute(&bare).await.unwrap();
         });
     });

@@ -7,7 +7,10 @@ use sqlx::{
     AssertSqlSafe, MySql, SqlSafeStr as _, SqlStr, mysql::MySqlArguments, query, query::Query,
 };
 
-use crate::tables::{Tables, is_sent};
+use crate::{
+    tables::{Tables, is_sent},
+    tunables::{FAR, PLACE_LIFE},
+};
 
 /// The server's clock when it began with the statement, whatever the session's time zone. It is the
 /// same all through a statement. One that had to wait for a row therefore counts from before its wait,
@@ -22,6 +25,12 @@ const UNBURIED: &str = include_str!("sql/unburied.sql");
 
 /// Whether the row's tombstones, if any, are so old that no statement of theirs is under way.
 const NO_GHOSTS: &str = "({locks}.buried_at IS NULL OR {locks}.buried_at < {now} - 3600000000)";
+
+/// Whether live places go before the owner ?2.
+const BEHIND: &str = include_str!("sql/behind.sql");
+
+/// Whether the place `q` is alive.
+const ALIVE: &str = include_str!("sql/alive.sql");
 
 /// A batch of locks in one argument.
 const BATCH: &str = "JSON_TABLE(?1, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', \
@@ -99,15 +108,20 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take look held renew renewed renew_one release keep raise force list abandon dead
-    raise_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
+    insert create take look renew renewed renew_one release keep raise force list abandon dead
+    enter bury leave dead_places forget_places raise_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
 }
 
 /// Without comments, which would be sent each time and hold marks of arguments.
 fn filled(tables: &Tables, text: &str) -> String {
     let lines = text.lines().filter(|line| is_sent(line));
     let text = lines.collect::<Vec<_>>().join("\n");
+    let (life, far) = (PLACE_LIFE.as_micros().to_string(), FAR.to_string());
     let parts = [
+        ("{behind}", BEHIND),
+        ("{alive}", ALIVE),
+        ("{life}", &life),
+        ("{far}", &far),
         ("{takes}", TAKES),
         ("{unburied}", UNBURIED),
         ("{no_ghosts}", NO_GHOSTS),

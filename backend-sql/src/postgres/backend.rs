@@ -137,8 +137,8 @@ impl Dialect for Postgres {
         Ok(row)
     }
 
-    fn waiter(self: Arc<Self>, request: &Request) -> Option<Box<dyn Waiter>> {
-        Some(Box::new(QueueWaiter::new(self, request)))
+    fn waiter(self: Arc<Self>, request: &Request) -> Box<dyn Waiter> {
+        Box::new(QueueWaiter::new(self, request))
     }
 
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {

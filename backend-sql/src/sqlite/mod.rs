@@ -21,6 +21,7 @@
 //! users besides its owner and its group may read is refused. A user who may read it can stop its locks: a lock of SQLite's for reading is enough.
 
 mod backend;
+mod bell;
 pub(crate) mod config;
 mod epoch;
 mod error;

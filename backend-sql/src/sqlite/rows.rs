@@ -20,6 +20,8 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
         None => row.try_get("lease")?,
     };
     let kept = row.try_get("kept")?;
+    let waiting: Option<u32> = row.try_get("waiting")?;
+    let before_us: u32 = row.try_get("before")?;
     let read = Row::read(
         // Not as it looks, which would be another name.
         row.try_get("name").unwrap_or_default(),
@@ -29,13 +31,17 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
         row.try_get("version")?,
         Duration::from_nanos(left.max(0) as u64),
     );
-    Ok(read.map(|read| Row { kept, ..read }))
+    Ok(read.map(|mut read| {
+        (read.kept, read.waiting) = (kept, waiting.map(u64::from));
+        read.set_before(before_us);
+        read
+    }))
 }
 
 /// When the lease of a row is over, by our clock; `None` if that has not seen it yet.
 pub(super) fn end(row: &SqliteRow, epoch: &str) -> Result<Option<i64>, sqlx::Error> {
     if text(row, "epoch")? == Some(epoch) {
-        row.try_get("expires").map(Some)
+        row.try_get("expires_2").map(Some)
     } else {
         row.try_get("until")
     }

@@ -129,14 +129,14 @@ fn check_prints_what_the_store_guarantees() {
         "30s",
         "not leave this machine",
         "clock",
-        "version 1",
+        "version 2",
     ];
     for word in words.into_iter().chain([&store.url()[..]]) {
         assert!(text.contains(word), "{word} in {text}");
     }
     let json = store.json(&["check"]);
     assert_eq!(json["guarantees"]["longest_lease_ms"], 30_000);
-    assert_eq!(json["guarantees"]["record_version"], 1);
+    assert_eq!(json["guarantees"]["record_version"], 2);
     assert_eq!(json["clock_difference_micros"], serde_json::Value::Null);
     assert!(json["round_trip_micros"].is_u64(), "{json}");
     assert_eq!(json["warnings"], serde_json::json!([]));
@@ -231,7 +231,8 @@ async fn each_store_waits_as_the_readme_says() {
         let expected = match promised {
             [true, true] => "in order, woken by push",
             [true, false] => "woken by push, order not guaranteed",
-            _ => "polls every 10 ms, no order",
+            [false, true] => "in order, by polling",
+            [false, false] => "polls, no order",
         };
         assert!(told.starts_with(expected), "{kind}: {told}");
     }

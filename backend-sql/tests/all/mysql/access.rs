@@ -38,6 +38,7 @@ async fn the_least_privilege_is_enough() {
         let grants = format!(
             "CREATE USER IF NOT EXISTS worker@'127.0.0.1';
              GRANT SELECT, INSERT, UPDATE, DELETE ON test.{prefix}_locks TO worker@'127.0.0.1';
+             GRANT SELECT, INSERT, UPDATE, DELETE ON test.{prefix}_queue TO worker@'127.0.0.1';
              GRANT SELECT, UPDATE (watermark) ON test.{prefix}_settings TO worker@'127.0.0.1'"
         );
         server.sql(&grants).await.unwrap();

@@ -123,7 +123,7 @@ async fn a_row_of_another_boot_is_held_for_its_lease_from_when_it_is_first_seen(
         theirs.lease = Duration::from_millis(400);
         let grant = store.try_acquire(&theirs).await.unwrap().granted().unwrap();
         // As after a reboot: the times say nothing any more.
-        let sql = "UPDATE leasehold_locks SET epoch = 'another boot', expires = 1";
+        let sql = "UPDATE leasehold_locks SET epoch = 'another boot', expires_2 = 1";
         sqlx::query(sql).execute(&mut raw(&path).await).await.unwrap();
 
         let started = Started::now();

@@ -14,6 +14,7 @@ pub(crate) mod settings;
 pub(crate) mod sqlite;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod tls;
+pub(crate) mod turns;
 
 use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
