@@ -84,6 +84,7 @@ impl Mysql {
     async fn agree(&self) -> Result<(), Error> {
         check_version(self.version().await?)?;
         self.is_there("{locks}").await?;
+        self.is_there("{queue}").await?;
         let longest = self.longest_lease().await?;
         agree(self.settings.longest_lease, longest)?;
         self.promise(longest).await

@@ -224,7 +224,7 @@ async fn rows_that_cannot_be_read_hold_their_locks_and_hide_no_other() {
             "owner = CAST(x'ff07' AS TEXT)",
             "token = -1, epoch = CAST(x'ff07' AS TEXT)",
             "token = -9223372036854775808",
-            "token = 9223372036854775807, expires = 9223372036854775807",
+            "token = 9223372036854775807, expires_2 = 9223372036854775807",
         ];
         let no_name = "CAST(x'41ff' AS TEXT)";
         crate::support::damaged_rows_hold_their_locks(
