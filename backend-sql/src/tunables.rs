@@ -101,6 +101,8 @@ pub(crate) mod mysql {
 
     /// The shortest lease: some round trips on a busy machine.
     pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+    /// A waiter counts so many others before it, to see how soon its turn comes.
+    pub(crate) const SEEN_AHEAD: u32 = 64;
     /// One statement sweeps so many names, and one sweep is so many statements.
     pub(crate) const SWEPT: usize = 1_000;
     pub(crate) const SWEEPS: usize = 10;

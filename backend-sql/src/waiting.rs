@@ -154,25 +154,57 @@ pub(crate) struct QueueWaiter<D: Queue> {
     place: Arc<Place>,
     /// Whether there is a reason to look, also if the last look was cut off.
     is_due: bool,
-    /// How many others it found before it, at most and last.
-    before: [u32; 2],
-    since: Instant,
+    pace: Pace,
+}
+
+/// How soon turns come, as a waiter that is not woken has seen by its looks.
+#[derive(Debug)]
+struct Pace {
+    /// How many others went before it, at the last look.
+    before: Option<u32>,
+    looked: Instant,
+    /// How long a turn takes.
+    turn: Duration,
+    /// For how long nobody was served.
+    still: Duration,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self { before: None, looked: now, turn: Duration::ZERO, still: Duration::ZERO }
+    }
+
+    /// What a look has found.
+    fn see(&mut self, before: u32, now: Instant) {
+        let since = now - self.looked;
+        match self.before.map_or(0, |last| last.saturating_sub(before)) {
+            0 => self.still += since,
+            served => (self.turn, self.still) = (since / served, Duration::ZERO),
+        }
+        (self.before, self.looked) = (Some(before), now);
+    }
+
+    /// The pause before the next look: a part of the time until the waiter's turn.
+    fn pause(&self) -> Duration {
+        let first = (self.turn.max(self.still) / LOOK_PART).clamp(SHORTEST_LOOK, LONGEST_LOOK);
+        let turns = self.before.unwrap_or(0).saturating_add(1);
+        first.saturating_mul(turns).min(LONGEST_POLL)
+    }
 }
 
 impl<D: Queue> QueueWaiter<D> {
     /// Makes the place known here, before the store hears of it.
     pub(crate) fn new(store: Arc<D>, request: &Request) -> Self {
         let place = store.places().add(request.owner);
-        let (request, since) = (request.clone(), Instant::now());
-        Self { store, request, place, is_due: false, before: [0; 2], since }
+        let (request, pace) = (request.clone(), Pace::new(Instant::now()));
+        Self { store, request, place, is_due: false, pace }
     }
 
     async fn wait(&self) {
         if self.store.is_woken() {
             return self.place.wake.notified().await;
         }
-        let pause = pause(self.before, self.since.elapsed());
-        tokio::time::sleep(jittered(&SystemEnv, pause)).await;
+        tokio::time::sleep(jittered(&SystemEnv, self.pace.pause())).await;
     }
 }
 
@@ -211,7 +243,7 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                     return Signal::Granted(Grant::new(&self.request, token).pushed(D::TURN));
                 }
                 Turn::Free => return Signal::Recheck,
-                Turn::Wait(before) => self.before = [self.before[0].max(before), before],
+                Turn::Wait(before) => self.pace.see(before, Instant::now()),
             }
         }
     }
@@ -227,26 +259,28 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
     }
 }
 
-/// The pause before the next look of a waiter that is not woken: a part of the time until its turn, as turns have gone so far.
-fn pause([most, now]: [u32; 2], waited: Duration) -> Duration {
-    let turn = waited / most.saturating_sub(now).max(1);
-    let first = (turn / LOOK_PART).clamp(SHORTEST_LOOK, LONGEST_LOOK);
-    first.saturating_mul(now.saturating_add(1)).min(LONGEST_POLL)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_waiter_looks_the_more_often_the_sooner_its_turn_comes() {
-        let millis = |before, waited| pause(before, Duration::from_millis(waited)).as_millis();
-        assert_eq!(millis([0, 0], 0), 1);
-        assert_eq!(millis([0, 0], 80), 20);
-        assert_eq!(millis([0, 0], 10_000), 50);
-        // Of eight others six were served, in 120 ms: a turn takes 20 ms.
-        assert_eq!(millis([8, 2], 120), 15);
-        assert_eq!(millis([8, 8], 10_000), 450);
-        assert_eq!(millis([u32::MAX; 2], u64::MAX), 500);
+        let mut now = Instant::now();
+        let mut pace = Pace::new(now);
+        let mut look = |before, after| {
+            now += Duration::from_millis(after);
+            pace.see(before, now);
+            pace.pause().as_millis()
+        };
+        assert_eq!(look(8, 2), 9);
+        // Nobody is served for long.
+        assert_eq!(look(8, 10_000), 450);
+        // Then three are, in 120 ms at most.
+        assert_eq!(look(5, 120), 60);
+        assert_eq!(look(1, 40), 5);
+        assert_eq!(look(0, 10), 2);
+        assert_eq!(look(0, 80), 20);
+        assert_eq!(look(0, 10_000), 50);
+        assert_eq!(look(u32::MAX, 1), 500);
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     settings::{RECORD_VERSION, Settings, agree, check_longest, check_version, is_older},
     tables::Tables,
     tunables::{
-        TURN,
+        FAR, TURN,
         mysql::{SHORTEST_LEASE, SWEEPS, SWEPT},
     },
     waiting::{Places, Queue, QueueWaiter, Turn},
@@ -311,7 +311,11 @@ impl Dialect for Mysql {
     }
 
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        let row = self.fetch(&request.name, Some(request.owner)).await?;
+        let mut row = self.fetch(&request.name, Some(request.owner)).await?;
+        if let Some(row) = &mut row {
+            // Far is far: a place is heard of often enough to live.
+            row.before_us = row.before_us.min(FAR);
+        }
         self.places.note(request.owner, &request.name, row.as_ref());
         let is_ours =
             row.as_ref().is_some_and(|row| row.is_held() && row.owner == Some(request.owner));

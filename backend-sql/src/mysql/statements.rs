@@ -9,7 +9,7 @@ use sqlx::{
 
 use crate::{
     tables::{Tables, is_sent},
-    tunables::{FAR, PLACE_LIFE},
+    tunables::{PLACE_LIFE, mysql::SEEN_AHEAD},
 };
 
 /// The server's clock when it began with the statement, whatever the session's time zone. It is the
@@ -116,7 +116,7 @@ statements! {
 fn filled(tables: &Tables, text: &str) -> String {
     let lines = text.lines().filter(|line| is_sent(line));
     let text = lines.collect::<Vec<_>>().join("\n");
-    let (life, far) = (PLACE_LIFE.as_micros().to_string(), FAR.to_string());
+    let (life, far) = (PLACE_LIFE.as_micros().to_string(), SEEN_AHEAD.to_string());
     let parts = [
         ("{behind}", BEHIND),
         ("{alive}", ALIVE),
