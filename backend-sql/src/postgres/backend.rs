@@ -18,6 +18,7 @@ use super::{
     guarantees::{Terms, guarantees},
     queue::wanted,
     server::first,
+    statements::check_version,
     store::Postgres,
     waiter::QueueWaiter,
 };
@@ -26,7 +27,6 @@ use crate::{
     error::general,
     gate::Gate,
     servers::connection::span,
-    settings::check_version,
 };
 
 impl Postgres {

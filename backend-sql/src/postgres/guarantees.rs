@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise, QuarantineUse};
 
-use crate::{
-    settings::RECORD_VERSION,
-    tunables::{
-        FAR_POLL, LONGEST_POLL,
-        postgres::{SHORTEST_LEASE, TURN},
-    },
+use super::statements::RECORD_VERSION;
+use crate::tunables::{
+    FAR_POLL, LONGEST_POLL,
+    postgres::{SHORTEST_LEASE, TURN},
 };
 
 /// The store's own settings, and how its clients wait.

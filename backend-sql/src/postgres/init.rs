@@ -9,14 +9,14 @@ use tokio::time::{sleep, timeout};
 use super::{
     arg::Arg::{self, Number, Span, Truth},
     server::first,
-    statements,
+    statements::{self, RECORD_VERSION, check_version, is_older},
     store::Postgres,
 };
 use crate::{
     dialect::Dialect as _,
     error::general,
     servers::connection::micros,
-    settings::{RECORD_VERSION, check_longest, check_version, is_older},
+    settings::check_longest,
     tunables::postgres::{ROWS_AGAIN, SHORTEST_LEASE},
 };
 

@@ -2,9 +2,24 @@
 
 use std::sync::Arc;
 
+use lock_core::{Error, check_record_version};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::tables::{Tables, is_sent};
+
+/// The version of the tables, their contents and the statements. A step to another version renames a column
+/// that every statement of an older client names: see [`Dialect::check_version`](crate::dialect::Dialect::check_version).
+pub(super) const RECORD_VERSION: i64 = 1;
+
+/// Refuses tables of another version.
+pub(super) fn check_version(stored: i64) -> Result<(), Error> {
+    check_record_version(&stored.to_string(), RECORD_VERSION.cast_unsigned())
+}
+
+/// Whether `init` upgrades tables of this version.
+pub(super) fn is_older(stored: i64) -> bool {
+    stored < RECORD_VERSION
+}
 
 /// That of the tables, where none is named.
 pub(super) const DEFAULT_SCHEMA: &str = "public";

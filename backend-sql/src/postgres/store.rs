@@ -15,11 +15,12 @@ use super::{
     guarantees::{Terms, guarantees},
     listen::Listening,
     server::Server,
+    statements::{check_version, is_older},
 };
 use crate::{
     error::general,
     servers::connection::span,
-    settings::{Settings, agree, check_version, is_older},
+    settings::{Settings, agree},
 };
 
 /// Which tables of a store are there.
