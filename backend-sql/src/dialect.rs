@@ -113,6 +113,7 @@ impl Row {
 
     /// Others wait before the entry that this was read for. The first of them takes what is free, or is dead and will be
     /// passed over.
+    #[cfg(any(feature = "mysql", feature = "sqlite"))]
     pub(crate) fn set_before(&mut self, others: u32) {
         self.before_us = others;
         if others > 0 {

@@ -67,6 +67,7 @@ impl Place {
     }
 
     /// Lets its waiter look.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
@@ -96,6 +97,7 @@ impl Places {
     }
 
     /// Wakes the waiter of this place, if it still waits.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn wake(&self, owner: OwnerId) {
         if let Some(place) = self.of(owner) {
             place.wake();
@@ -122,6 +124,7 @@ impl Places {
 #[derive(Debug)]
 pub(crate) enum Turn {
     /// The lock was given to it, with this token.
+    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "only it gives a lock away"))]
     Granted(FencingToken),
     /// The lock is free, and nobody goes before it.
     Free,
