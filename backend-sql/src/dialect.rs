@@ -8,7 +8,7 @@ use lock_core::{
     OwnerLabel, Quarantined, Request, StoreSettings, Waiter,
 };
 
-use crate::{error::USED_UP, gate::Gate, tunables::LONGEST_POLL};
+use crate::{error::USED_UP, gate::Gate};
 
 /// One name's row.
 #[derive(Clone, Debug)]
@@ -117,7 +117,7 @@ impl Row {
     pub(crate) fn set_before(&mut self, others: u32) {
         self.before_us = others;
         if others > 0 {
-            self.others_first = LONGEST_POLL;
+            self.others_first = crate::tunables::LONGEST_POLL;
         }
     }
 
