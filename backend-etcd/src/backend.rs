@@ -116,6 +116,10 @@ impl Backend for Store {
         Ok(None)
     }
 
+    async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
+        admin::highest_token(self).await.map(Some).during("highest-token")
+    }
+
     async fn close(&self) {
         self.watch.stop();
         self.leases.pool.close().await;

@@ -4,7 +4,7 @@ use lock_core::{FencingToken, Instant, OwnerId, test_util::soup};
 use proptest::prelude::*;
 
 use crate::{
-    config,
+    builder,
     keys::{
         entry::{QueueEntry, Seen},
         layout::KeyLayout,
@@ -68,7 +68,7 @@ proptest! {
     #[test]
     fn urls(text in soup(URLS)) {
         for scheme in ["", "etcd://", "etcd://h?"] {
-            let _ = config::parse(&format!("{scheme}{text}"));
+            let _ = builder::parse(&format!("{scheme}{text}"));
         }
     }
 

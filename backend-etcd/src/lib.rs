@@ -11,7 +11,7 @@
 //! [`Fence`] and [`HeldKey`] guard data in the same etcd, in the transaction that writes the data.
 
 mod backend;
-mod config;
+mod builder;
 mod fence;
 #[cfg(test)]
 mod fuzz;
@@ -31,7 +31,7 @@ mod waiting;
 pub use etcd_client;
 
 pub use self::{
-    config::{EtcdBuilder, connect},
+    builder::{EtcdBuilder, connect},
     fence::{Fence, FenceError, HeldKey},
     keys::layout::{EntryKey, KeyLayout},
     leases::ledger::{KeepaliveAck, Ledger},

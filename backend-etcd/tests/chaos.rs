@@ -25,9 +25,9 @@ const FAULTS: u64 = 24;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Small numbers of a seed (splitmix64).
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -67,10 +67,10 @@ async fn eight_clients_under_random_faults_leave_a_clean_history() {
     let mut tasks = Vec::new();
     for each in 0..CLIENTS {
         let client = LockClient::new(backend_etcd::connect(&url).await.unwrap());
-        let dice = Dice(seed ^ u64::from(each) << 32);
-        tasks.push(tokio::spawn(contend(client, each, dice, Arc::clone(&stop))));
+        let rng = Rng(seed ^ u64::from(each) << 32);
+        tasks.push(tokio::spawn(contend(client, each, rng, Arc::clone(&stop))));
     }
-    let befell = befall(&mut etcd, &proxies, Dice(seed)).await;
+    let befell = befall(&mut etcd, &proxies, Rng(seed)).await;
     assert!(befell.network > 0 && befell.paused > 0 && befell.killed > 0, "{befell:?}");
     stop.store(true, Ordering::Relaxed);
     let mut history = Recorder::new(CLIENTS).history();
@@ -104,14 +104,14 @@ async fn eight_clients_under_random_faults_leave_a_clean_history() {
 }
 
 /// One fault after the other, of one member at a time: the majority lives.
-async fn befall(etcd: &mut Etcd, proxies: &[Proxy], mut dice: Dice) -> Befell {
+async fn befall(etcd: &mut Etcd, proxies: &[Proxy], mut rng: Rng) -> Befell {
     let mut befell = Befell::default();
     for _ in 0..FAULTS {
-        let member = dice.below(3) as usize;
+        let member = rng.below(3) as usize;
         // Now and then for longer than the lease.
-        let most = if dice.below(6) == 0 { 4_000 } else { 1_000 };
-        let span = dice.millis(100, most);
-        match dice.below(8) {
+        let most = if rng.below(6) == 0 { 4_000 } else { 1_000 };
+        let span = rng.millis(100, most);
+        match rng.below(8) {
             0 => {
                 // A leader that comes back is what is assumed not to be: see `members`.
                 let leader = etcd.leader().await.unwrap();
@@ -128,7 +128,7 @@ async fn befall(etcd: &mut Etcd, proxies: &[Proxy], mut dice: Dice) -> Befell {
                 befell.killed += 1;
             }
             kind => {
-                let to_server = dice.millis(1, 300);
+                let to_server = rng.millis(1, 300);
                 let mode = match kind {
                     2 => Mode::Cut,
                     3 => Mode::Reset,
@@ -138,7 +138,7 @@ async fn befall(etcd: &mut Etcd, proxies: &[Proxy], mut dice: Dice) -> Befell {
                     _ => Mode::Delay { to_server, to_client: to_server / 2 },
                 };
                 // Now and then of all members: nobody reaches any.
-                let all = dice.below(4) == 0;
+                let all = rng.below(4) == 0;
                 for (at, proxy) in proxies.iter().enumerate() {
                     if all || at == member {
                         proxy.set(mode).await.unwrap();
@@ -165,20 +165,15 @@ async fn befall(etcd: &mut Etcd, proxies: &[Proxy], mut dice: Dice) -> Befell {
     befell
 }
 
-async fn contend(
-    client: LockClient,
-    number: u32,
-    mut dice: Dice,
-    stop: Arc<AtomicBool>,
-) -> Recorder {
+async fn contend(client: LockClient, number: u32, mut rng: Rng, stop: Arc<AtomicBool>) -> Recorder {
     let recorder = Recorder::new(number);
     while !stop.load(Ordering::Relaxed) {
-        let name = LockName::new(format!("job {}", dice.below(NAMES))).unwrap();
-        let wait = dice.millis(50, 6_000);
+        let name = LockName::new(format!("job {}", rng.below(NAMES))).unwrap();
+        let wait = rng.millis(50, 6_000);
         let op = recorder.ask(&name);
         let acquire = client.lock(name).lease(LEASE).wait(wait).acquire();
         // Some go away before they are answered.
-        let acquired = match dice.below(6) {
+        let acquired = match rng.below(6) {
             0 => tokio::time::timeout(wait / 4, acquire).await,
             _ => Ok(acquire.await),
         };
@@ -195,8 +190,8 @@ async fn contend(
         };
         op.acquired(&guard);
         // Most hold it for a moment, some for longer than a lease.
-        let most = if dice.below(24) == 0 { 3_000 } else { 30 };
-        let until = SystemEnv.now() + dice.millis(1, most);
+        let most = if rng.below(24) == 0 { 3_000 } else { 30 };
+        let until = SystemEnv.now() + rng.millis(1, most);
         while SystemEnv.now() < until && op.look(&guard) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -204,7 +199,7 @@ async fn contend(
             op.lost(guard.lost().await);
         }
         op.given_up();
-        if dice.below(4) == 0 {
+        if rng.below(4) == 0 {
             drop(guard);
         } else {
             op.released(&guard.release().await);

@@ -30,9 +30,9 @@ pub(crate) fn of_entry(phase: Phase, other: Option<Phase>, holder: &Holder) -> E
     };
     let left = Duration::from_millis(holder.remaining.as_millis() as u64);
     let message = format!(
-        "this process cannot be in phase {phase} while {} is {is}; {mend}, or if it has ended, wait for \
+        "this process cannot be in phase {phase} while {:?} is {is}; {mend}, or if it has ended, wait for \
          {} until its record has",
-        holder.label,
+        holder.label.as_str(),
         humantime::format_duration(left)
     );
     Error::new(ErrorKind::Config, message).at("migration", "enter")

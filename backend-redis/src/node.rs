@@ -164,7 +164,7 @@ impl Node {
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         if builder.settings.acknowledgement().is_some() {
-            let message = "a node of several waits for no replicas; must be wait_replicas=0";
+            let message = "wait_replicas must be 0 for a node of Redlock";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         let keys = Keys::new(&builder.settings.prefix);

@@ -6,20 +6,17 @@ use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
     Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Page, ReleaseOptions,
-    ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv, Waiter, check_lease,
-    check_token,
+    ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv, check_lease, check_token,
 };
 
 use tokio::time::{Instant as TokioInstant, timeout, timeout_at};
 
 use crate::{
-    dialect::{Dialect, Handed, Left, Row},
+    dialect::{Dialect, Handed, Left, Listed, Row},
     gate,
-    polling::{PollQueues, Polling},
     strategy::{self, Strategy, Taken, Versions},
     tunables::{
-        ANSWER_IN, FAR, FAR_POLL, GRACE, LONGEST_POLL, PAGE, SHORTEST_LOOK, SWEEP_EVERY,
-        WAIT_FOR_ROWS,
+        ANSWER_IN, FAR, GRACE, LONGEST_POLL, PAGE, SHORTEST_CHECK, SWEEP_EVERY, WAIT_FOR_ROWS,
     },
 };
 
@@ -29,16 +26,13 @@ pub(crate) struct SqlBackend<D> {
     dialect: Arc<D>,
     strategy: Strategy,
     versions: Versions,
-    queues: Arc<PollQueues<D>>,
     releases: AtomicU64,
 }
 
 impl<D: Dialect> SqlBackend<D> {
     pub(crate) fn new(dialect: D, strategy: Strategy) -> Self {
-        let dialect = Arc::new(dialect);
         Self {
-            queues: Arc::new(PollQueues::new(Arc::clone(&dialect))),
-            dialect,
+            dialect: Arc::new(dialect),
             strategy,
             versions: Versions::default(),
             // Not 0 each time, so that processes that release once and end sweep now and then.
@@ -86,10 +80,12 @@ impl<D: Dialect> SqlBackend<D> {
         };
         Ok(match taken {
             Taken::Yes(grant) => Attempt::Granted(grant),
-            Taken::No(row) if row.as_ref().is_some_and(Row::is_taken) => Attempt::Busy(busy(row)),
+            Taken::No(row) if row.as_ref().is_some_and(Row::is_taken) => {
+                Attempt::Busy(busy::<D>(row))
+            }
             Taken::No(row) => match self.dialect.quarantine().await? {
                 Some(quarantined) => Attempt::Quarantined(quarantined),
-                None => Attempt::Busy(busy(row)),
+                None => Attempt::Busy(busy::<D>(row)),
             },
         })
     }
@@ -207,15 +203,15 @@ impl<D: Dialect> SqlBackend<D> {
 
 /// How often a waiter polls that has so many others before it: the more, the more seldom, so that the rate of all together
 /// hardly grows with their number.
-pub(crate) fn poll_behind(others: u32) -> Duration {
-    (LONGEST_POLL * (1 + others / FAR)).min(FAR_POLL)
+pub(crate) fn poll_behind<D: Dialect>(others: u32) -> Duration {
+    (LONGEST_POLL * (1 + others / FAR)).min(D::FAR_POLL)
 }
 
-fn busy(row: Option<Row>) -> Busy {
+fn busy<D: Dialect>(row: Option<Row>) -> Busy {
     let holder = row.as_ref().and_then(Row::holder);
     let left = row.as_ref().map_or(Duration::ZERO, |row| row.remaining.max(row.others_first));
     let before_us = row.as_ref().map_or(0, |row| row.before_us);
-    let longest = poll_behind(before_us);
+    let longest = poll_behind::<D>(before_us);
     // However short the lease is, of the far ones none is the next to be served.
     let left = if before_us >= FAR { longest } else { left };
     Busy::new(
@@ -260,16 +256,21 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         // Before the attempt, which then queues if it is refused.
         let waiter = Arc::clone(&self.dialect).waiter(request);
         let attempt = self.explained(self.attempt(request).await).await;
-        Ok(match attempt.during::<D>("enqueue")? {
-            Attempt::Granted(grant) => Enqueued::Granted(grant),
-            Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
-            Attempt::Busy(busy) => {
-                let look = || -> Box<dyn Waiter> {
-                    Box::new(Polling::new(Arc::clone(&self.queues), request.clone()))
-                };
-                Enqueued::Waiting(waiter.unwrap_or_else(look), busy)
+        match attempt.during::<D>("enqueue") {
+            Ok(Attempt::Granted(grant)) => Ok(Enqueued::Granted(grant)),
+            Ok(Attempt::Quarantined(quarantined)) => Ok(Enqueued::Quarantined(quarantined)),
+            Ok(Attempt::Busy(busy)) => Ok(Enqueued::Waiting(waiter, busy)),
+            Err(error) => {
+                // Where the outcome is known, the next request is another owner's: a place of this one would only be in
+                // its way.
+                if !error.is_ambiguous()
+                    && let Err(error) = waiter.leave().await
+                {
+                    tracing::debug!(name = %request.name, %error, "a place is left behind");
+                }
+                Err(error)
             }
-        })
+        }
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -293,7 +294,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
         };
         // The others' answers wait for what is looked at, and for those whose rows others have.
         let shortest = grants.iter().map(|grant| grant.lease).min().unwrap_or_default();
-        let end = TokioInstant::now() + (shortest / ANSWER_IN).max(SHORTEST_LOOK);
+        let end = TokioInstant::now() + (shortest / ANSWER_IN).max(SHORTEST_CHECK);
         let mut answers = Vec::with_capacity(grants.len());
         for (grant, lease) in grants.iter().zip(leases) {
             answers.push(match lease {
@@ -380,21 +381,24 @@ impl<D: Dialect> Backend for SqlBackend<D> {
 }
 
 /// A page of held names, made of what was read with this limit.
-fn page(rows: Vec<Row>, limit: usize) -> Page {
+fn page(rows: Vec<Listed>, limit: usize) -> Page {
     let full = rows.len() == limit;
-    let next = rows.last().filter(|_| full).map(|row| row.name.as_str().to_owned());
+    let next = rows.last().filter(|_| full).map(|(at, _)| at.clone());
+    let read = |(at, row): Listed| {
+        row.inspect_err(|error| tracing::warn!(?at, %error, "a row of a lock is left out")).ok()
+    };
     // A lease may have ended since the rows were read.
-    let held = rows.into_iter().map(Row::into_state).filter(|state| state.holder.is_some());
-    Page::new(held.collect(), next)
+    let states = rows.into_iter().filter_map(read).map(Row::into_state);
+    Page::new(states.filter(|state| state.holder.is_some()).collect(), next)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(name: &str, remaining: Duration) -> Row {
+    fn row(name: &str, remaining: Duration) -> Listed {
         let owner = "0123456789abcdef0123456789abcdef";
-        Row::read(name, Some(owner), Some("label"), 7, 1, remaining).unwrap()
+        (name.to_owned(), Row::read(name, Some(owner), Some("label"), 7, 1, remaining))
     }
 
     #[test]

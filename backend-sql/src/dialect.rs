@@ -8,7 +8,7 @@ use lock_core::{
     OwnerLabel, Quarantined, Request, StoreSettings, Waiter,
 };
 
-use crate::{error::USED_UP, gate::Gate};
+use crate::{error::USED_UP, gate::Gate, tunables::FAR_POLL};
 
 /// One name's row.
 #[derive(Clone, Debug)]
@@ -42,7 +42,10 @@ pub(crate) enum Left {
     /// A row with this version, free or kept for a last while.
     Free(i64),
     /// The lock was given to the first waiter.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only it hands over"))]
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "sqlite")),
+        expect(dead_code, reason = "they hand over")
+    )]
     Taken,
 }
 
@@ -55,7 +58,10 @@ impl From<Option<i64>> for Left {
 
 /// What became of the process's next request, which a release took along.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only it hands over"))]
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "sqlite")),
+    expect(dead_code, reason = "they hand over")
+)]
 pub(crate) enum Handed {
     /// It holds the lock, with this token.
     Granted(FencingToken),
@@ -68,8 +74,14 @@ pub(crate) enum Handed {
 /// That of [`Holder::unreadable`], which is nobody's.
 const UNREADABLE: OwnerId = OwnerId::from_bits(0);
 
+/// Where a row stands in a listing, and the row.
+pub(crate) type Listed = (String, Result<Row, Error>);
+
 impl Row {
     /// A row of its columns; `remaining` is read as zero where nobody is the owner.
+    ///
+    /// # Errors
+    /// `Config` for what is no name, which no client of ours has locked.
     pub(crate) fn read(
         name: &str,
         owner: Option<&str>,
@@ -82,12 +94,15 @@ impl Row {
             let message = "a row of the locks' table is not as this version writes it";
             Error::new(ErrorKind::Config, message).with_source(error)
         };
+        let known = u64::try_from(token).ok().and_then(FencingToken::new);
+        // What cannot be read is nobody's, and holds the lock until its lease ends.
+        let read = |owner: &str| owner.parse().ok().filter(|_| known.is_some());
+        let nearest = if token < 0 { FencingToken::ZERO } else { FencingToken::MAX };
         Ok(Self {
             name: LockName::new(name).map_err(wrong)?,
-            // An owner that cannot be read is nobody's, and holds the lock until its lease ends.
-            owner: owner.map(|owner| owner.parse().unwrap_or(UNREADABLE)),
+            owner: owner.map(|owner| read(owner).unwrap_or(UNREADABLE)),
             label: OwnerLabel::new(label.unwrap_or_default()).ok(),
-            token: token_of(token)?,
+            token: known.unwrap_or(nearest),
             version,
             kept: false,
             remaining: if owner.is_some() { remaining } else { Duration::ZERO },
@@ -96,6 +111,16 @@ impl Row {
             before_us: 0,
             granted: false,
         })
+    }
+
+    /// Others wait before the entry that this was read for. The first of them takes what is free, or is dead and will be
+    /// passed over.
+    #[cfg(any(feature = "mysql", feature = "sqlite"))]
+    pub(crate) fn set_before(&mut self, others: u32) {
+        self.before_us = others;
+        if others > 0 {
+            self.others_first = crate::tunables::LONGEST_POLL;
+        }
     }
 
     pub(crate) fn is_held(&self) -> bool {
@@ -137,6 +162,9 @@ pub(crate) fn token_of(stored: i64) -> Result<FencingToken, Error> {
 #[async_trait]
 pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     const KIND: &'static str;
+
+    /// The longest pause between two polls of a waiter.
+    const FAR_POLL: Duration = FAR_POLL;
 
     /// What attempts and others pass before they take a connection; `None` where there is only one.
     fn gate(&self) -> Option<&Gate> {
@@ -201,21 +229,8 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
         self.look(&request.name).await
     }
 
-    /// The handle by which a request waits in the store's queue: its refused attempts then enter it. `None` where
-    /// waiters have to look for themselves.
-    fn waiter(self: Arc<Self>, _request: &Request) -> Option<Box<dyn Waiter>> {
-        None
-    }
-
-    /// For each of these names, of which there are not too many for one statement, whether it is worth asking for;
-    /// cheap. Asked where there is no [`waiter`](Dialect::waiter).
-    async fn free(&self, names: &[&LockName]) -> Result<Vec<bool>, Error> {
-        let mut free = Vec::with_capacity(names.len());
-        for name in names {
-            free.push(!self.look(name).await?.is_some_and(|row| row.is_taken()));
-        }
-        Ok(free)
-    }
+    /// The handle by which a request waits in the store's queue: its refused attempts then enter it.
+    fn waiter(self: Arc<Self>, request: &Request) -> Box<dyn Waiter>;
 
     /// Renews a batch. For each, the lease that was set: what the grant asks for, or the store's longest lease where that is
     /// shorter now; `None` if it was not there. One whose row another transaction has counts as not there: a statement that
@@ -252,11 +267,13 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// Lifts the token of a grant; `false` if the grant is gone.
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error>;
 
-    /// Frees a name; `false` if nobody had it.
+    /// Frees a name; `false` if nobody had it. A token that is negative, or at the limit so that none is above it, becomes
+    /// the highest that a grant of ours may have: the clock and the longest lease. So does a version begin anew that is out of
+    /// that range. Both would keep all grants away.
     async fn force(&self, name: &LockName) -> Result<bool, Error>;
 
-    /// Held names after `after`, at most `limit`, in order.
-    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error>;
+    /// Held names after the place `after`, at most `limit`, in order: the place of each, and its row if that has a name.
+    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error>;
 
     /// Forgets what may be forgotten: free rows if `rows`, and abandoned owners of long ago.
     async fn sweep(&self, rows: bool) -> Result<(), Error>;

@@ -25,8 +25,9 @@ impl Failure {
     }
 }
 
-/// That no larger token can be granted.
-pub(crate) const USED_UP: &str = "the fencing tokens are used up, since a token is at the limit; see `leasehold init --help`, --reset-tokens";
+/// That no larger token can be granted. What helps is not the same in each of these databases.
+pub(crate) const USED_UP: &str = "the fencing tokens are used up, since a token is at the limit; `leasehold release --force` frees \
+                                  one name, and `leasehold check` tells what helps where it is all of them";
 
 /// An error that no database-specific rule knows better. Its message names no values, since the
 /// driver may put a password into its own only when parsing a URL, which we do ourselves.

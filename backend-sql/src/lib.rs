@@ -11,6 +11,8 @@
 //! | `mysql` | MySQL, MariaDB | [`mysql`] |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// An optimized build looks through all futures of a call at once, and MySQL's driver nests them deeply.
+#![recursion_limit = "256"]
 // Without a database nothing uses the flow.
 #![cfg_attr(
     not(any(feature = "mysql", feature = "postgres", feature = "sqlite")),
@@ -23,7 +25,6 @@ mod error;
 #[cfg(test)]
 mod fuzz;
 mod gate;
-mod polling;
 mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod servers;
@@ -31,6 +32,8 @@ mod settings;
 mod strategy;
 mod tables;
 mod tunables;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod waiting;
 
 #[cfg(feature = "mysql")]
 pub mod mysql;

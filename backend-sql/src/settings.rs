@@ -4,7 +4,9 @@ use std::time::Duration;
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 use lock_core::ConnectionSecurity;
-use lock_core::{Error, ErrorKind, StoreSettings, check_record_version};
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+use lock_core::check_record_version;
+use lock_core::{Error, ErrorKind, StoreSettings};
 
 use crate::{
     Strategy,
@@ -12,16 +14,19 @@ use crate::{
     tunables::{LONGEST_LEASE, TIMEOUT, TIMEOUTS},
 };
 
-/// The version of the tables, their contents and the statements. A step to another version renames a column
+/// The version of SQLite's and MySQL's tables, their contents and the statements; PostgreSQL has its own. A step to another version renames a column
 /// that every statement of an older client names: see [`Dialect::check_version`](crate::dialect::Dialect::check_version).
-pub(crate) const RECORD_VERSION: i64 = 1;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const RECORD_VERSION: i64 = 2;
 
 /// Refuses tables of another version.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) fn check_version(stored: i64) -> Result<(), Error> {
     check_record_version(&stored.to_string(), RECORD_VERSION.cast_unsigned())
 }
 
 /// Whether `init` upgrades tables of this version.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) fn is_older(stored: i64) -> bool {
     stored < RECORD_VERSION
 }

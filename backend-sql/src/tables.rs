@@ -32,12 +32,24 @@ impl Tables {
         Ok(Self { schema: Some(schema.to_owned()), ..self })
     }
 
-    /// A statement's text with the tables' names in it, quoted by the same mark on both sides.
+    /// A statement's text with the names of the tables, and of what belongs to them, in it, quoted by the same mark on both sides.
     pub(crate) fn fill(&self, text: &str, quote: char) -> String {
         let mut text = text.to_owned();
         let schema = self.schema.as_ref();
         let schema = schema.map(|schema| format!("{quote}{schema}{quote}.")).unwrap_or_default();
-        for table in ["locks", "places", "seen", "abandoned", "settings", "marker", "fence"] {
+        for table in [
+            "locks",
+            "places",
+            "seen",
+            "abandoned",
+            "settings",
+            "marker",
+            "fence",
+            "queue",
+            "queue_owner",
+            "served",
+            "served_first",
+        ] {
             let name = format!("{schema}{quote}{}_{table}{quote}", self.prefix);
             text = text.replace(&format!("{{{table}}}"), &name);
         }

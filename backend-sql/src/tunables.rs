@@ -15,17 +15,34 @@ pub(crate) const LONGEST_NAME: usize = 40;
 
 /// A waiter polls this often besides its looks, which tells in a queue that it lives.
 pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(500);
-/// With each [`FAR`] others before it a waiter polls by that much more seldom: it is not the next to be served. A thousand
-/// waiters then poll 140 times a second.
+/// With each [`FAR`] others before it a waiter polls by that much more seldom: it is not the next to be served.
 pub(crate) const FAR: u32 = 8;
-/// The longest pause of that.
-pub(crate) const FAR_POLL: Duration = Duration::from_secs(10);
-/// How often a waiting process looks. A look takes no write lock.
+/// The longest pause of that, where a database has no other.
+pub(crate) const FAR_POLL: Duration = Duration::from_secs(1);
+/// How often a waiting process looks that is not told, in PostgreSQL. A look takes no write lock.
+#[cfg(feature = "postgres")]
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 /// The pause after a look that failed.
 pub(crate) const LOOK_AFTER_FAILURE: Duration = Duration::from_millis(200);
-/// One look asks for so many names at most.
-pub(crate) const NAMES_PER_LOOK: usize = 100;
+/// What was given to a waiter is its own for so long, unless it renews it: it may have died. Twice the longest poll, since the
+/// waiter counts from its last answer.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const TURN: Duration = Duration::from_secs(2);
+/// A poll tells the store of a place that it has not been told of for this long: with every second poll of a far one.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const HEARD_FOR: Duration = Duration::from_millis(1_500);
+/// A place that was not heard of for this long is dead: that of a far one with two polls more.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const PLACE_LIFE: Duration = Duration::from_secs(4);
+/// A waiter that is not woken, and is the next to be served, looks after this part of the time that a turn has taken so far:
+/// it is late by no more than that part.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const LOOK_PART: u32 = 4;
+/// The shortest pause between such looks, and the longest. With each that goes before it, a waiter looks by as much more seldom.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const SHORTEST_LOOK: Duration = Duration::from_millis(1);
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const LONGEST_LOOK: Duration = Duration::from_millis(50);
 
 /// A client sweeps every so many releases and clean-ups, the first time somewhere among them.
 pub(crate) const SWEEP_EVERY: u64 = 1_000;
@@ -39,7 +56,7 @@ pub(crate) const REMEMBERED_NAMES: usize = 10_000;
 /// What follows a batch of renewals takes no longer than this part of a lease, as the core gives an answer, or than a look
 /// needs on a busy machine.
 pub(crate) const ANSWER_IN: u32 = 6;
-pub(crate) const SHORTEST_LOOK: Duration = Duration::from_millis(100);
+pub(crate) const SHORTEST_CHECK: Duration = Duration::from_millis(100);
 /// Of that, this part of a lease is for rows that other transactions have locked.
 pub(crate) const WAIT_FOR_ROWS: u32 = 12;
 
@@ -52,9 +69,10 @@ pub(crate) const GRACE: Duration = Duration::from_millis(500);
 /// Connections of a pool of our own, at most: three for attempts, and one each for releases and renewals. See `gate.rs`.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const CONNECTIONS: u32 = 5;
-/// A connection of such a pool that is not used for so long is closed, but for the last one.
+/// A connection of such a pool that is not used for so long is closed, but for the last one. The pool uses its connections in
+/// turn: with a longer time, a second one would stay for the heartbeats of a waiter near the head.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) const IDLE: Duration = Duration::from_secs(2);
+pub(crate) const IDLE: Duration = Duration::from_millis(900);
 
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres {
@@ -62,6 +80,8 @@ pub(crate) mod postgres {
 
     /// The shortest lease: some round trips on a busy machine.
     pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+    /// The longest pause between two polls of a waiter: a thousand waiters then poll 140 times a second.
+    pub(crate) const FAR_POLL: Duration = Duration::from_secs(10);
     /// What is free waits so long for the first in the queue.
     pub(crate) const TURN: Duration = Duration::from_secs(1);
     /// The longest pause between looks of a waiter with others before it, where it is told nothing: half a turn.
@@ -75,10 +95,10 @@ pub(crate) mod postgres {
     pub(crate) const FEW_SESSIONS: i64 = 10;
 
     /// A client listens only while so many of the server's sessions are free (the first of the second): where they are few,
-    /// each client is to have one for its statements first. 64 clients that all wait fit 97 sessions so.
-    pub(crate) const FREE_TO_LISTEN: (i64, i64) = (2, 5);
+    /// each client is to have one for its statements first.
+    pub(crate) const FREE_TO_LISTEN: (i64, i64) = (1, 2);
     /// And it goes on only while so many are.
-    pub(crate) const FREE_TO_GO_ON: (i64, i64) = (1, 5);
+    pub(crate) const FREE_TO_GO_ON: (i64, i64) = (1, 4);
 
     /// A message to ourselves may take this long before the connection counts as deaf.
     pub(crate) const ECHO: Duration = Duration::from_secs(1);
@@ -100,6 +120,8 @@ pub(crate) mod mysql {
 
     /// The shortest lease: some round trips on a busy machine.
     pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+    /// A waiter counts so many others before it, to see how soon its turn comes.
+    pub(crate) const SEEN_AHEAD: u32 = 64;
     /// One statement sweeps so many names, and one sweep is so many statements.
     pub(crate) const SWEPT: usize = 1_000;
     pub(crate) const SWEEPS: usize = 10;
@@ -111,8 +133,12 @@ pub(crate) mod sqlite {
 
     /// The shortest lease: some writes to a slow disk.
     pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
-    /// SQLite waits this long by itself, blocking the connection's thread; after that we do.
-    pub(crate) const OWN_WAIT: Duration = Duration::from_millis(2);
+    /// SQLite waits for other writers no shorter than 1 ms, and blocks its thread: so it does not, and we do.
+    pub(crate) const OWN_WAIT: Duration = Duration::ZERO;
+    /// So often a statement is tried again at once where another writes, which takes some 50 µs, before it pauses.
+    pub(crate) const TRIES_AT_ONCE: usize = 10;
+    /// A pipe that nobody reads is removed when it is this old: one that was just made may be about to be read.
+    pub(crate) const OLD_BELL: Duration = Duration::from_secs(60);
     /// An abandoned owner is remembered for so long: far longer than a statement of its can be on its way.
     pub(crate) const REMEMBERED: Duration = Duration::from_secs(3600);
 }

@@ -99,7 +99,7 @@ fn handoff(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// One batch of 10,000 renewals, as the keeper sends them. The floor is the store's own part.
+/// One batch of 10,000 renewals, as the renewer sends them. The floor is the store's own part.
 fn renewal(criterion: &mut Criterion) {
     const LOCKS: usize = 10_000;
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();

@@ -139,7 +139,7 @@ fn renewal(criterion: &mut Criterion) {
     let bare = runtime.block_on(pool(&path));
     group.bench_function("floor: one bare update", |bencher| {
         bencher.to_async(&runtime).iter(async || {
-            let sql = "UPDATE leasehold_locks SET expires = expires + 1";
+            let sql = "UPDATE leasehold_locks SET expires_2 = expires_2 + 1";
             sqlx::query(sql).execute(&bare).await.unwrap();
         });
     });
@@ -156,7 +156,7 @@ fn renewal(criterion: &mut Criterion) {
     drop(guards);
 }
 
-/// The grant behind a guard, as the keeper has it.
+/// The grant behind a guard, as the renewer has it.
 fn grant_of(guard: &Guard) -> lock_core::Grant {
     let request = lock_core::Request::new(
         guard.name().clone(),

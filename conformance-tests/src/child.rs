@@ -12,7 +12,11 @@ use tokio::{
     process::{ChildStdout, Command},
 };
 
-use crate::{harness::Harness, setting::Setting};
+use crate::{
+    harness::Harness,
+    history::{Acquisition, Recorder},
+    setting::Setting,
+};
 
 /// How long a child may take for a step.
 const STEP: Duration = Duration::from_secs(60);
@@ -28,8 +32,13 @@ pub(crate) enum Deed {
     Count { file: String, times: u32 },
     /// Acquires the one permit of a semaphore, and goes on as `Hold`.
     HoldPermit,
-    /// Enters a folder by a permit, so many times, and says how many were in it at most.
+    /// Acquires the lock and `NAME too`, and goes on as `Hold` with both.
+    HoldBoth,
+    /// Makes a file in the folder `inside` of a folder, by a permit, so many times. Stays there until the folder has a file
+    /// `enough`. Says `done`.
     Enter { folder: String, permits: u32, times: u32 },
+    /// Is a candidate for ever, and says what it sees as events of a history.
+    Lead,
 }
 
 impl Deed {
@@ -38,6 +47,8 @@ impl Deed {
             Self::Hold => vec!["hold".into()],
             Self::Count { file, times } => vec!["count".into(), file, times.to_string()],
             Self::HoldPermit => vec!["hold-permit".into()],
+            Self::HoldBoth => vec!["hold-both".into()],
+            Self::Lead => vec!["lead".into()],
             Self::Enter { folder, permits, times } => {
                 vec!["enter".into(), folder, permits.to_string(), times.to_string()]
             }
@@ -52,6 +63,8 @@ impl Deed {
                 Self::Count { file: file.to_owned(), times: times.parse().ok()? }
             }
             ["hold-permit"] => Self::HoldPermit,
+            ["hold-both"] => Self::HoldBoth,
+            ["lead"] => Self::Lead,
             ["enter", folder, permits, times] => Self::Enter {
                 folder: folder.to_owned(),
                 permits: permits.parse().ok()?,
@@ -104,30 +117,33 @@ impl Part {
                 let permit = client.semaphore(name, 1).lease(lease).acquire().await;
                 hold(permit.expect("a permit")).await;
             }
+            Deed::HoldBoth => {
+                let second = LockName::new(format!("{name} too")).expect("a name");
+                let locks = [name, second].map(|name| client.lock(name).lease(lease));
+                let guards = lock_core::all(locks).acquire().await.expect("both locks");
+                println!("held {}", guards[0].token());
+                let (_, reason) = guards.lost().await;
+                assert!(!guards.is_valid(), "lost guards call themselves valid");
+                println!("lost {reason}");
+            }
             Deed::Enter { folder, permits, times } => {
-                let mut most = 0;
+                let (inside, enough) = (format!("{folder}/inside"), format!("{folder}/enough"));
                 for _ in 0..times {
                     let permit = client.semaphore(&name, permits).lease(lease).acquire().await;
                     let permit = permit.expect("a permit");
-                    let entry = tempfile::NamedTempFile::new_in(&folder).expect("an entry");
-                    let inside = || std::fs::read_dir(&folder).expect("the folder").count();
-                    most = most.max(inside());
-                    // It stays for a moment, until another is inside with it.
-                    for _ in 0..100 {
-                        if most >= permits as usize {
-                            break;
-                        }
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                        most = most.max(inside());
+                    let entry = tempfile::NamedTempFile::new_in(&inside).expect("an entry");
+                    let now = std::fs::read_dir(&inside).expect("the folder").count();
+                    assert!(now <= permits as usize, "{now} are inside with {permits} permits");
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    while !std::fs::exists(&enough).expect("the folder") {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
                     }
-                    // A third would be seen now.
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                    most = most.max(inside());
                     drop(entry);
                     permit.release().await.expect("a release");
                 }
-                println!("{most}");
+                println!("done");
             }
+            Deed::Lead => lead(&client, &name, lease).await,
             Deed::Count { file, times } => {
                 for _ in 0..times {
                     let guard = client.lock(&name).lease(lease).acquire().await.expect("the lock");
@@ -147,6 +163,33 @@ async fn hold(guard: Guard) {
     println!("lost {reason}");
 }
 
+/// Leads, again and again, and looks at its leadership all the time.
+async fn lead(client: &LockClient, name: &LockName, lease: Duration) {
+    let recorder = Recorder::with_sink(std::process::id(), |event| {
+        println!("{}", serde_json::to_string(event).expect("plain data"));
+    });
+    let election = client.election(name).lease(lease);
+    let ended = election.run(async |leadership| {
+        let term = Term(recorder.ask(name));
+        term.0.acquired_through(name, &leadership);
+        loop {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            term.0.look_through(&leadership);
+        }
+    });
+    let error = ended.await.map(drop).expect_err("work that never ends");
+    panic!("the candidate gave up: {error}");
+}
+
+/// A leadership, given up when the work is dropped.
+struct Term(Acquisition);
+
+impl Drop for Term {
+    fn drop(&mut self) {
+        self.0.given_up();
+    }
+}
+
 /// Reads, adds, writes: loses an update when two do it at once.
 pub(crate) fn add_one(file: &str) {
     let value: u64 = std::fs::read_to_string(file).expect("the file").parse().expect("a number");
@@ -156,7 +199,8 @@ pub(crate) fn add_one(file: &str) {
 /// A running child; killed when dropped.
 pub(crate) struct Child {
     process: tokio::process::Child,
-    lines: Lines<BufReader<ChildStdout>>,
+    /// Until somebody else hears it.
+    lines: Option<Lines<BufReader<ChildStdout>>>,
 }
 
 impl Child {
@@ -178,12 +222,23 @@ impl Child {
             .spawn()
             .expect("a child process");
         let stdout = process.stdout.take().expect("its output");
-        Self { process, lines: BufReader::new(stdout).lines() }
+        Self { process, lines: Some(BufReader::new(stdout).lines()) }
+    }
+
+    /// Hands what it says from here on to `hear`, line by line.
+    pub(crate) fn heard_by(&mut self, hear: impl Fn(String) + Send + 'static) {
+        let mut lines = self.lines.take().expect("nobody else hears it");
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                hear(line);
+            }
+        });
     }
 
     /// What it says next.
     pub(crate) async fn says(&mut self) -> String {
-        let line = tokio::time::timeout(STEP, self.lines.next_line()).await;
+        let lines = self.lines.as_mut().expect("nobody else hears it");
+        let line = tokio::time::timeout(STEP, lines.next_line()).await;
         let line = line.expect("a line in time").expect("output");
         line.expect("a line before the child's end")
     }
@@ -193,6 +248,10 @@ impl Child {
         let line = self.says().await;
         let token = line.strip_prefix("held ").and_then(|token| token.parse().ok());
         token.and_then(FencingToken::new).unwrap_or_else(|| panic!("the child said {line:?}"))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id().expect("a running child")
     }
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {

@@ -31,6 +31,7 @@
 pub mod broken;
 pub mod cases;
 mod child;
+mod composed;
 mod harness;
 pub mod history;
 mod memory;

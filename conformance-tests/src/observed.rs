@@ -19,6 +19,7 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub(crate) struct Waits {
     begun: watch::Receiver<u64>,
+    left: watch::Receiver<u64>,
     attempts: Arc<Attempts>,
 }
 
@@ -36,6 +37,11 @@ impl Waits {
         self.begun.wait_for(|begun| *begun >= count).await.expect("the connection lives");
     }
 
+    /// Waits until `count` places have been given up, and the store has answered.
+    pub(crate) async fn left(&mut self, count: u64) {
+        self.left.wait_for(|left| *left >= count).await.expect("the connection lives");
+    }
+
     pub(crate) fn most_attempts_at_once(&self) -> usize {
         self.attempts.most.load(Ordering::SeqCst)
     }
@@ -47,6 +53,7 @@ pub(crate) type OnPlace = Arc<dyn Fn(&LockName) + Send + Sync>;
 pub(crate) struct Observed {
     inner: Arc<dyn Backend>,
     begun: watch::Sender<u64>,
+    left: watch::Sender<u64>,
     attempts: Arc<Attempts>,
     on_place: Option<OnPlace>,
 }
@@ -59,17 +66,22 @@ impl std::fmt::Debug for Observed {
 
 impl Observed {
     pub(crate) fn over(inner: Arc<dyn Backend>) -> (Arc<dyn Backend>, Waits) {
-        let (begun, told) = watch::channel(0);
+        let (begun, left) = (watch::Sender::new(0), watch::Sender::new(0));
         let attempts = Arc::<Attempts>::default();
-        let waits = Waits { begun: told, attempts: Arc::clone(&attempts) };
-        (Arc::new(Self { inner, begun, attempts, on_place: None }), waits)
+        let waits = Waits {
+            begun: begun.subscribe(),
+            left: left.subscribe(),
+            attempts: Arc::clone(&attempts),
+        };
+        (Arc::new(Self { inner, begun, left, attempts, on_place: None }), waits)
     }
 
     /// `inner`, with its places told to `on_place`.
     #[cfg(feature = "servers")]
     pub(crate) fn places(inner: Arc<dyn Backend>, on_place: OnPlace) -> Arc<dyn Backend> {
-        let (begun, attempts) = (watch::Sender::new(0), Arc::default());
-        Arc::new(Self { inner, begun, attempts, on_place: Some(on_place) })
+        let (begun, left) = (watch::Sender::new(0), watch::Sender::new(0));
+        let attempts = Arc::default();
+        Arc::new(Self { inner, begun, left, attempts, on_place: Some(on_place) })
     }
 
     fn enqueued(&self, name: &LockName, answer: Enqueued) -> Enqueued {
@@ -78,8 +90,8 @@ impl Observed {
                 if let Some(tell) = &self.on_place {
                     tell(name);
                 }
-                let begun = Some(self.begun.clone());
-                Enqueued::Waiting(Box::new(ObservedTurn { turn, begun }), busy)
+                let (begun, left) = (Some(self.begun.clone()), self.left.clone());
+                Enqueued::Waiting(Box::new(ObservedTurn { turn, begun, left }), busy)
             }
             other => other,
         }
@@ -91,6 +103,7 @@ struct ObservedTurn {
     turn: Box<dyn Waiter>,
     /// Taken by the first wait.
     begun: Option<watch::Sender<u64>>,
+    left: watch::Sender<u64>,
 }
 
 #[async_trait]
@@ -103,7 +116,9 @@ impl Waiter for ObservedTurn {
     }
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
-        self.turn.leave().await
+        let answer = self.turn.leave().await;
+        self.left.send_modify(|count| *count += 1);
+        answer
     }
 }
 

@@ -18,8 +18,8 @@ use crate::{
     setting::Setting,
 };
 
-/// How long a case may take before it counts as hung.
-const LIMIT: Duration = Duration::from_secs(90);
+/// How long a case may take before it counts as hung; and with `LEASEHOLD_SOAK=1`, where some take more rounds.
+const LIMIT: [Duration; 2] = [Duration::from_secs(90), Duration::from_secs(900)];
 /// Cases of one harness that run side by side; each has names of its own.
 const AT_ONCE: usize = 4;
 
@@ -101,6 +101,7 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, table: &mut Table) {
             return;
         }
     };
+    let limit = LIMIT[usize::from(std::env::var_os("LEASEHOLD_SOAK").is_some())];
     let mut outcomes = stream::iter(chosen.iter().map(|case| {
         let setting =
             Setting::new(Arc::clone(&harness), &store.address, case.name, Arc::clone(&promised));
@@ -113,7 +114,7 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, table: &mut Table) {
                 Some(reason) => Outcome::Failed(format!(
                     "it does not apply, since {reason}: if that is meant, Harness::skips is to list it"
                 )),
-                None => one(case, setting, LIMIT).await,
+                None => one(case, setting, limit).await,
             };
             (case.name, outcome, began.elapsed())
         }

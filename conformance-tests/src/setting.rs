@@ -8,6 +8,7 @@ use lock_core::{
 };
 
 use crate::{
+    composed::Composition,
     harness::{Harness, Store},
     observed::{Observed, Waits},
 };
@@ -19,6 +20,7 @@ pub struct Setting {
     address: Arc<str>,
     case: &'static str,
     promised: Arc<Guarantees>,
+    pub(crate) composition: Composition,
 }
 
 impl Setting {
@@ -28,7 +30,8 @@ impl Setting {
         case: &'static str,
         promised: Arc<Guarantees>,
     ) -> Self {
-        Self { harness, address: address.into(), case, promised }
+        let composition = Composition::Sound;
+        Self { harness, address: address.into(), case, promised, composition }
     }
 
     /// Which harness it is.

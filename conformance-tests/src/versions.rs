@@ -130,8 +130,7 @@ pub async fn refused(world: &dyn Versioned) {
     assert!(again.token > held.token);
 }
 
-/// Records from before there were versions are refused until `init` has upgraded them, while several clients ask for a
-/// lock again and again. From then on they lock, and never two at once; a lock that was held over the upgrade stays held.
+/// [`upgraded_from`] records of before there were versions.
 ///
 /// # Panics
 /// Where it is not so.
@@ -139,15 +138,16 @@ pub async fn upgraded(world: Arc<dyn Versioned>) {
     upgraded_from(world, None).await;
 }
 
-/// The same for records of this version, or from before there were versions.
+/// Records of the older version `stored`, or of before there were versions, are refused until `init` has upgraded them, while several clients ask for a
+/// lock again and again. From then on they lock, and never two at once; a lock that was held over the upgrade stays held.
 ///
 /// # Panics
 /// Where it is not so.
-pub async fn upgraded_from(world: Arc<dyn Versioned>, version: Option<u64>) {
+pub async fn upgraded_from(world: Arc<dyn Versioned>, stored: Option<u64>) {
     let older = world.connect().await.unwrap();
     let own = request("held");
     let held = granted(&*older, &own).await;
-    world.plant(version).await;
+    world.plant(stored).await;
 
     let recorder = Recorder::new(1);
     let (mut clients, mut refusals) = (Vec::new(), Vec::new());
@@ -161,8 +161,8 @@ pub async fn upgraded_from(world: Arc<dyn Versioned>, version: Option<u64>) {
         told.expect("each client is refused").unwrap().forget();
     }
     let newer = world.connect().await.unwrap();
-    let stored = version.unwrap_or(0);
-    all_refused(&*newer, (&own, &held), stored, "`leasehold init` upgrades them").await;
+    let number = stored.unwrap_or(0);
+    all_refused(&*newer, (&own, &held), number, "`leasehold init` upgrades them").await;
     let acquired = |event: &&Event| matches!(event.what, What::Acquired { .. });
     let grants = || recorder.history().events().iter().filter(acquired).count();
     assert_eq!(grants(), 0);

@@ -19,6 +19,8 @@ pub const USAGE: u8 = 64;
 pub const UNAVAILABLE: u8 = 69;
 /// The lock was not acquired in time; `--conflict-exit-code` replaces it.
 pub const NOT_ACQUIRED: u8 = 75;
+/// `check`: the store answers, but does not promise exclusion.
+pub const NOT_PROMISED: u8 = 78;
 /// The lock was lost while COMMAND ran, and COMMAND was ended for it.
 pub const LOST: u8 = 79;
 /// COMMAND was found but cannot be executed, or no process could be started.
@@ -153,7 +155,7 @@ pub(crate) fn is_unseen(character: char) -> bool {
     behind_a_letter.escape_debug().count() > 2 && !matches!(character, '\\' | '"' | '\'')
 }
 
-fn one_line(message: &str) -> String {
+pub(crate) fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for part in message.lines().map(str::trim).filter(|part| !part.is_empty()) {
         if !line.is_empty() {

@@ -1,6 +1,6 @@
 //! The library's warnings, on stderr.
 
-use std::io;
+use std::io::{self, Write};
 
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -8,7 +8,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::LogFormat;
-use crate::exit;
+use crate::{exit, show};
 
 /// Our crates. Their dependencies do not know what must not be shown, such as the text of a statement.
 const OURS: [&str; 7] = [
@@ -21,16 +21,45 @@ const OURS: [&str; 7] = [
     "lock_core",
 ];
 
-/// Writes warnings from now on. Only the first call of a process counts.
+/// The events of locks, which `lock_core` writes.
+const EVENTS: &str = "leasehold";
+
+/// Writes warnings from now on; as JSON, for programs, also each event of a lock. Only the first call of a process
+/// counts.
 pub(crate) fn start(format: LogFormat) {
     let targets = OURS.map(|target| (target, LevelFilter::WARN));
     let ours = Targets::new().with_targets(targets);
-    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false);
+    let events = ours.clone().with_target(EVENTS, LevelFilter::DEBUG);
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false);
+    let lines = lines.with_writer(move || Escaping(format));
     let lines = match format {
         LogFormat::Text => lines.with_filter(ours).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).with_filter(ours).boxed(),
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true);
+            lines.with_current_span(false).with_span_list(false).with_filter(events).boxed()
+        }
     };
     if tracing_subscriber::registry().with(lines).try_init().is_ok() {
         exit::complain_as_events(format == LogFormat::Json);
+    }
+}
+
+/// Writes an event to stderr. What a server or another client chose may stand in it: characters that are not seen are
+/// escaped, as the format has it.
+struct Escaping(LogFormat);
+
+impl Write for Escaping {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        let shown = match self.0 {
+            LogFormat::Text => show::seen(line),
+            LogFormat::Json => show::seen_in_json(line),
+        };
+        io::stderr().write_all(format!("{shown}\n").as_bytes()).map(|()| event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }

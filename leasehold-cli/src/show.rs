@@ -30,10 +30,26 @@ pub fn print(text: &str) -> Result<u8, Failure> {
 /// A record as JSON on several lines. Durations are numbers of milliseconds, under their name with
 /// `_ms` after it.
 pub(crate) fn json(record: &impl serde::Serialize) -> Result<String, Failure> {
+    json_text(record, serde_json::to_string_pretty)
+}
+
+/// The same on one line.
+pub(crate) fn json_line(record: &impl serde::Serialize) -> Result<String, Failure> {
+    json_text(record, serde_json::to_string)
+}
+
+fn json_text(
+    record: &impl serde::Serialize,
+    write: fn(&Value) -> serde_json::Result<String>,
+) -> Result<String, Failure> {
     let text = serde_json::to_value(record)
-        .and_then(|value| serde_json::to_string_pretty(&plain(value)))
+        .and_then(|value| write(&plain(value)))
         .map_err(|error| Failure::unavailable(format_args!("cannot print JSON: {error}")))?;
-    // Only strings have such characters.
+    Ok(seen_in_json(&text) + "\n")
+}
+
+/// JSON with the characters escaped that are not seen. Only its strings have such.
+pub(crate) fn seen_in_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len() + 1);
     for each in text.chars() {
         if each != '\n' && is_unseen(each) {
@@ -44,21 +60,26 @@ pub(crate) fn json(record: &impl serde::Serialize) -> Result<String, Failure> {
             shown.push(each);
         }
     }
-    Ok(shown + "\n")
+    shown
+}
+
+/// A line with the characters escaped that are not seen.
+pub(crate) fn seen(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    for each in line.chars() {
+        if is_unseen(each) {
+            shown.extend(each.escape_unicode());
+        } else {
+            shown.push(each);
+        }
+    }
+    shown
 }
 
 /// A text of another program, such as a name. Characters that are not seen are escaped, so that no two texts look
 /// alike, and none continues in another line or direction.
 pub(crate) fn escaped(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for each in text.chars() {
-        match each {
-            '\\' => shown.push_str("\\\\"),
-            _ if is_unseen(each) => shown.extend(each.escape_unicode()),
-            _ => shown.push(each),
-        }
-    }
-    shown
+    seen(&text.replace('\\', "\\\\"))
 }
 
 /// The same in quotes: for a label, which stands between other things and may hold spaces.
@@ -149,21 +170,44 @@ pub(crate) fn table(locks: &[LockState]) -> String {
     }
     let mut text = format!("{:<17} {:<12} {:<24} NAME\n", "TOKEN", "LEASE ENDS", "HOLDER");
     for state in locks {
-        let (label, left) = match &state.holder {
-            Some(holder) => {
-                let label = &holder.label;
-                let unreadable = holder.is_unreadable();
-                let shown = if unreadable { label.to_string() } else { quoted(label) };
-                (shown, rounded(holder.remaining))
-            }
-            None => ("-".to_owned(), "-".to_owned()),
-        };
-        let label = if state.kept { label + ", released" } else { label };
+        let (label, left) = holder_and_rest(state);
         let token = state.token.to_string();
         let _ =
             writeln!(text, "{token:<17} {left:<12} {label:<24} {}", escaped(state.name.as_str()));
     }
     text
+}
+
+/// The holder's label, and the rest of its lease.
+fn holder_and_rest(state: &LockState) -> (String, String) {
+    let Some(holder) = &state.holder else { return ("-".to_owned(), "-".to_owned()) };
+    let label = &holder.label;
+    let shown = if holder.is_unreadable() { label.to_string() } else { quoted(label) };
+    let shown = if state.kept { shown + ", released" } else { shown };
+    (shown, rounded(holder.remaining))
+}
+
+/// The same with ages and waiters. `now` is the store's clock in µs, which fencing tokens count, too.
+pub(crate) fn watched(locks: &[LockState], now: u64) -> String {
+    let mut text =
+        format!("{:<14} {:<12} {:<7} {:<24} NAME\n", "HELD FOR", "LEASE ENDS", "WAITING", "HOLDER");
+    for state in locks {
+        let (label, left) = holder_and_rest(state);
+        let age =
+            age(state, now).map_or_else(|| "-".to_owned(), |age| format_duration(age).to_string());
+        let waiting = state.waiting.map_or_else(|| "-".to_owned(), |waiting| waiting.to_string());
+        let name = escaped(state.name.as_str());
+        let _ = writeln!(text, "{age:<14} {left:<12} {waiting:<7} {label:<24} {name}");
+    }
+    text
+}
+
+/// How long ago the token was made, in whole seconds; `None` where it is no time of the store's clock.
+pub(crate) fn age(state: &LockState, now: u64) -> Option<Duration> {
+    // Those of this century. A token may lead the clock.
+    let made = Some(state.token.get()).filter(|token| *token > 1_000_000_000_000_000)?;
+    let held = state.holder.is_some() && !state.kept && !state.unreadable;
+    held.then(|| Duration::from_secs(now.saturating_sub(made) / 1_000_000))
 }
 
 #[cfg(test)]
@@ -203,6 +247,27 @@ mod tests {
         assert_eq!(lock(&state(false)), "a b\n  free\n  last token 7\n");
         assert_eq!(table(&[]), "");
         assert!(table(&[state(true)]).ends_with("\"host:1\"                 a b\n"));
+    }
+
+    #[test]
+    fn an_age_is_that_of_a_token_which_is_a_time() {
+        let at = |token| {
+            let state = state(true);
+            LockState::new(state.name, state.holder, FencingToken::new(token).unwrap())
+        };
+        let (made, now) = (1_763_800_000_000_000, 1_763_800_061_900_000);
+        assert_eq!(age(&at(made), now), Some(Duration::from_secs(61)));
+        assert_eq!(age(&at(now), made), Some(Duration::ZERO), "it may lead the clock");
+        assert_eq!(age(&at(7), now), None);
+        assert_eq!(age(&at(made).with_kept(true), now), None);
+        let text = watched(&[at(made).with_waiting(3)], now);
+        let columns: Vec<_> =
+            text.lines().nth(1).unwrap().split("  ").filter(|it| !it.is_empty()).collect();
+        assert_eq!(columns.len(), 5, "{text}");
+        assert!(
+            text.ends_with(" a b\n") && text.contains("1m 1s ") && text.contains(" 3 "),
+            "{text}"
+        );
     }
 
     #[test]

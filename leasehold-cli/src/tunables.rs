@@ -15,5 +15,12 @@ pub(crate) const KILL_POLL: Duration = Duration::from_millis(5);
 /// How often in all: about as long as the limit above.
 pub(crate) const KILL_LOOKS: u32 = 1000;
 
+/// The shortest interval of `list --watch`: more often is a load on the store that nobody can read.
+pub(crate) const SHORTEST_WATCH: Duration = Duration::from_millis(100);
+/// The longest one, so that a mistaken unit is noticed.
+pub(crate) const LONGEST_WATCH: Duration = Duration::from_secs(3_600);
+/// Each look asks for the waiters of so many locks, where the list does not tell them: a call each.
+pub(crate) const MOST_INSPECTED: usize = 50;
+
 /// The largest file that may hold the URL of a store: one by mistake may have no end.
 pub(crate) const LONGEST_STORE_FILE: u64 = 64 * 1024;

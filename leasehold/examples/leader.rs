@@ -17,7 +17,7 @@ async fn main() -> Result<(), Error> {
     // A leader that crashed is replaced when this is over.
     let election = client.election("scheduler").lease(Duration::from_secs(3));
 
-    // For people to see, and for requests that are passed on to the leader. It is not fit to decide by.
+    // For people to see, and for requests that are passed on to the leader: at most 200 ms old. It is not fit to decide by.
     let mut seen = election.watch(Duration::from_millis(200))?;
     let show = async {
         while seen.changed().await.is_ok() {

@@ -27,6 +27,8 @@
 //!   [`Error::kind`] for the rest.
 //! - [`LockClient::guarantees`] says what your store promises, and on which conditions. [`LockClient::inspect`],
 //!   [`LockClient::list`] and [`LockClient::check`] are for operators.
+//! - [`LockClient::observed_by`] tells an [`Observer`] what happens; [`Guard::renewal_failing`] warns before a loss. Spans
+//!   and events for `tracing` have the target `leasehold`.
 //! - [`backend`] has what a store of your own needs.
 //!
 //! # Features
@@ -43,6 +45,7 @@
 //! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT`, also `redlocks:`, for the clients of the same independent Redis servers | 1.88 |
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` for the clients of an etcd cluster, and `etcdctl lock` | 1.88 |
 //! | `migrate` | `migrate:PHASE?from=URL&to=URL`, from one store to another: see [`migration`] | 1.88 |
+//! | `metrics` | an observer that keeps [metrics](crate::metrics) | 1.88 |
 //! | `tls-ring` | TLS by *ring* for the network stores among these | 1.88 |
 //! | `tls-aws-lc` | TLS by AWS-LC instead; ring is used if both are chosen | 1.88 |
 //! | `testing` | a store that your tests control: see [`testing`] | 1.88 |
@@ -77,16 +80,18 @@ mod config;
 mod connect;
 #[cfg(test)]
 mod fuzz;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod schemes;
 mod url;
 
 pub use lock_core::{
     All, Any, Assumption, Backend, Blocked, Busy, CancellationToken, ClientOptions,
     ConnectionSecurity, Credentials, CredentialsProvider, Cursor, Election, Error, ErrorKind,
-    Fence, FencingToken, Finished, Guarantees, Guard, Guards, Holder, Init, Leader, Leadership,
-    Lock, LockClient, LockName, LockState, LossReason, Monitor, OwnerId, OwnerLabel, Page, Promise,
-    QuarantineUse, Quarantined, ReleaseOutcome, Semaphore, Stale, StoreCheck, StoreSettings,
-    TryAcquire, WithError, all, any,
+    Event, EventKind, Fence, FencingToken, Finished, Guarantees, Guard, Guards, Holder, Init,
+    Leader, Leadership, Lock, LockClient, LockName, LockState, LossReason, Monitor, NotAcquired,
+    Observer, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined, ReleaseOutcome,
+    RenewalHealth, Semaphore, Stale, StoreCheck, StoreSettings, TryAcquire, WithError, all, any,
 };
 
 pub use self::{
@@ -105,11 +110,11 @@ pub mod backend {
     pub use lock_core::{
         Assumption, Attempt, Backend, Blocked, BoxFuture, Busy, ConnectionSecurity, Cursor,
         Enqueued, Env, Error, ErrorKind, FencingToken, Grant, Guarantees, Holder, Init, Instant,
-        LockName, LockState, LossReason, Mode, NoRuntime, OwnerId, OwnerLabel, PLAINTEXT, Page,
-        Promise, QuarantineUse, Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal,
-        Request, SeenOptions, Signal, StoreSettings, SystemEnv, Waiter, async_trait, check_lease,
-        check_record_version, check_span, check_token, drift_margin, is_loopback, jittered,
-        plaintext_refusal, whole_millis,
+        Listing, LockName, LockState, LossReason, Mode, NoRuntime, OwnerId, OwnerLabel, PLAINTEXT,
+        Page, Promise, QuarantineUse, Quarantined, ReleaseOptions, ReleaseOutcome, Released,
+        Renewal, Request, SeenOptions, Signal, StoreSettings, SystemEnv, Waiter, async_trait,
+        check_lease, check_record_version, check_span, check_token, drift_margin, is_loopback,
+        jittered, plaintext_refusal, whole_millis,
     };
 }
 
@@ -186,6 +191,7 @@ pub mod sqlite {
 /// The examples of the README and of the docs compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
+#[doc = include_str!("../../docs/observability.md")]
 #[doc = include_str!("../../docs/patterns.md")]
 #[doc = include_str!("../../docs/several-locks.md")]
 struct Docs;

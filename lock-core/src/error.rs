@@ -16,7 +16,8 @@ pub enum ErrorKind {
     Unavailable,
     /// The store refuses the credentials or the permission.
     Auth,
-    /// The time that the caller gave is over.
+    /// The time that the caller gave, or that a call to the store may take, is over. The store may still carry the call
+    /// out.
     Timeout,
     /// The lock was held and is lost.
     Lost,

@@ -15,6 +15,7 @@ mod fuzz;
 mod guarantees;
 mod memory;
 mod name;
+mod observer;
 mod owner;
 mod plaintext;
 mod sync;
@@ -31,14 +32,14 @@ mod url_options;
 // `Backend` and `Waiter` are implemented with it.
 pub use async_trait::async_trait;
 pub use backend::{
-    Attempt, Backend, Busy, Cursor, Enqueued, Grant, Holder, Init, LockState, LossReason, Mode,
-    Page, Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal,
+    Attempt, Backend, Busy, Cursor, Enqueued, Grant, Holder, Init, Listing, LockState, LossReason,
+    Mode, Page, Quarantined, ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal,
     StoreSettings, Waiter, check_lease, check_record_version, check_span, check_token,
     whole_millis,
 };
 pub use client::{
     All, Any, ClientOptions, Election, Finished, Guard, Guards, Leader, Leadership, Lock,
-    LockClient, Monitor, Semaphore, StoreCheck, TryAcquire, WithError, all, any,
+    LockClient, Monitor, RenewalHealth, Semaphore, StoreCheck, TryAcquire, WithError, all, any,
 };
 pub use credentials::{Credentials, CredentialsProvider};
 pub use env::{BoxFuture, Env, NoRuntime, SystemEnv, jittered};
@@ -49,6 +50,7 @@ pub use guarantees::{
 };
 pub use memory::Memory;
 pub use name::LockName;
+pub use observer::{Event, EventKind, NotAcquired, Observer};
 pub use owner::{OwnerId, OwnerLabel};
 pub use plaintext::{PLAINTEXT, is_loopback, plaintext_refusal};
 #[doc(hidden)]

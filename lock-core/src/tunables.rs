@@ -14,6 +14,9 @@ pub(crate) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest lease of a store where none was set: a quarantine after a loss of data lasts as long.
 pub(crate) const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(30);
 
+/// How many held names are listed at most, since a list is kept in memory: some 200 bytes each.
+pub(crate) const MOST_LISTED: usize = 1_000_000;
+
 // Validity.
 
 /// A holder believes a lease for this part less: its clock and the store's may run at rates 1% apart.
@@ -38,6 +41,10 @@ pub(crate) const LOOK_AGAIN_PART: u32 = 6;
 
 /// The pause after a renewal that failed.
 pub(crate) const RENEWAL_RETRY_PART: u32 = 20;
+
+/// When so little of the validity is left, renewal counts as failing: two thirds of it are over, so that at least one
+/// renewal has failed, and the holder has a third of it to stop in.
+pub(crate) const FAILING_PART: u32 = 3;
 
 /// A pushed grant is confirmed after this part of its validity: early, but not before a lock that is held for a
 /// moment is released.
@@ -65,6 +72,17 @@ pub(crate) const SHORTEST_QUARANTINE_PAUSE: Duration = Duration::from_millis(10)
 /// A quarantine may last longer than the store said by this: etcd counts whole seconds, and ends a lease late.
 pub(crate) const QUARANTINE_COARSENESS: Duration = Duration::from_secs(2);
 
+// The check of a store.
+
+/// How often it is asked: a first call may have to connect, and one may be late by chance.
+pub(crate) const ROUND_TRIPS: usize = 5;
+
+/// A store that takes longer is told to be slow: renewals of the default lease then have a few tries only.
+pub(crate) const SLOW_ROUND_TRIP: Duration = Duration::from_millis(500);
+
+/// A clock that is off by more is told: after a loss of data tokens rely on the clocks.
+pub(crate) const LARGE_CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
+
 // Semaphores and elections.
 
 /// The most permits of a semaphore: a wait asks for each slot, and more holders than this are a rate limiter's job.
@@ -72,6 +90,10 @@ pub(crate) const MOST_PERMITS: u32 = 128;
 
 /// So many slots are tried before a client waits: with half of them free, three of four clients find one.
 pub(crate) const PROBES: u32 = 2;
+
+/// The longest lease of a semaphore's door: so long a client that crashed there delays those behind it. Shorter, and
+/// one that waits there for long would renew it more often.
+pub(crate) const DOOR_LEASE: Duration = Duration::from_secs(3);
 
 /// The pause after leadership was lost, or the store failed, before the next candidacy: others go first.
 pub(crate) const ELECTION_PAUSE: Duration = Duration::from_secs(1);

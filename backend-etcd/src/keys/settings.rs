@@ -117,6 +117,13 @@ impl Record {
         self.offset.saturating_add(revision) >= LAST || self.least >= LAST
     }
 
+    /// The highest token that may have been granted at a revision; the largest that there is where none is left.
+    pub(crate) fn highest_token(&self, revision: i64) -> FencingToken {
+        let highest = self.offset.saturating_add(revision).max(self.least);
+        let highest = FencingToken::new(highest.max(0).cast_unsigned());
+        highest.filter(|_| !self.is_used_up(revision)).unwrap_or(FencingToken::MAX)
+    }
+
     pub(crate) fn put(&self, layout: &KeyLayout) -> TxnOp {
         let value = serde_json::to_vec(self).unwrap_or_default();
         TxnOp::put(layout.settings(), value, None::<PutOptions>)

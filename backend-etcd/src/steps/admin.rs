@@ -5,14 +5,15 @@ use std::{collections::BTreeMap, time::Duration};
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use futures_util::{StreamExt as _, stream};
 use lock_core::{
-    Cursor, Error, ErrorKind, Init, LockName, LockState, Page, ReleaseOutcome, StoreSettings,
+    Cursor, Error, ErrorKind, FencingToken, Init, LockName, LockState, Page, ReleaseOutcome,
+    StoreSettings,
 };
 
 use super::release::outcome;
 use crate::{
     keys::{
         entry::Seen,
-        settings::{RECORD_VERSION, check_longest},
+        settings::{RECORD_VERSION, Record, check_longest},
     },
     restore::{HistoryToken, put_settings, quarantine},
     rpc::{gets, incomplete, revision},
@@ -115,6 +116,17 @@ pub(crate) async fn force_release(store: &Store, name: &LockName) -> Result<Rele
     let same = Compare::create_revision(first.key.clone(), CompareOp::Equal, first.created);
     let txn = Txn::new().when([same]).and_then([TxnOp::delete(first.key, None)]);
     Ok(outcome(store.rpc.txn(txn).await?.succeeded()))
+}
+
+/// The highest token that etcd may have granted: tokens are revisions and an offset.
+pub(crate) async fn highest_token(store: &Store) -> Result<FencingToken, Error> {
+    let answer = store.rpc.txn(Txn::new().and_then([store.layout.get_settings()])).await?;
+    let got = gets(&answer);
+    let Some((record, _)) = got.first().map(Record::found).transpose()?.flatten() else {
+        return Ok(FencingToken::ZERO);
+    };
+    record.check_version()?;
+    Ok(record.highest_token(revision(&answer)))
 }
 
 pub(crate) async fn init(store: &Store, init: &Init) -> Result<StoreSettings, Error> {

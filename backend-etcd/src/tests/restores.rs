@@ -11,17 +11,17 @@ use crate::{
 };
 
 /// One etcd, and a snapshot of it.
-struct Scene {
+struct Restorable {
     etcd: Etcd,
     folder: tempfile::TempDir,
 }
 
-impl Scene {
+impl Restorable {
     async fn start() -> (Self, Arc<Store>) {
-        let scene = Self { etcd: start().await, folder: tempfile::tempdir().unwrap() };
-        let store = scene.open().await;
+        let cluster = Self { etcd: start().await, folder: tempfile::tempdir().unwrap() };
+        let store = cluster.open().await;
         granted(&store, &request("warm")).await;
-        (scene, store)
+        (cluster, store)
     }
 
     async fn open(&self) -> Arc<Store> {
@@ -64,10 +64,10 @@ async fn attempt(store: &Store, request: &Request) -> Attempt {
 /// One granted before the longest lease was made shorter goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quarantine_is_as_long_as_any_lease_that_may_be_held() {
-    let (scene, store) = Scene::start().await;
+    let (cluster, store) = Restorable::start().await;
     let init = Init::new().with_longest_lease(LEASE / 10);
     store.init(&init).await.unwrap();
-    scene.etcd.ctl(&["del", "--prefix", "leasehold/%leasehold/"]).await.unwrap();
+    cluster.etcd.ctl(&["del", "--prefix", "leasehold/%leasehold/"]).await.unwrap();
     let mut short = request("job");
     short.lease = LEASE / 10;
     match store.try_acquire(&short).await.unwrap() {
@@ -80,18 +80,18 @@ async fn a_quarantine_is_as_long_as_any_lease_that_may_be_held() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_another_longest_lease_is_refused() {
-    let (scene, _known) = Scene::start().await;
-    let url = format!("etcd://{}?longest_lease=40s", scene.etcd.endpoints()[0]);
+    let (cluster, _known) = Restorable::start().await;
+    let url = format!("etcd://{}?longest_lease=40s", cluster.etcd.endpoints()[0]);
     let error = crate::connect(&url).await.expect_err("it is not refused");
     assert_eq!(error.kind(), lock_core::ErrorKind::Config, "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_of_new_settings_is_granted() {
-    let (scene, store) = Scene::start().await;
+    let (cluster, store) = Restorable::start().await;
     let longest_lease = Some(2 * LEASE);
     let init = Init::new().with_longest_lease(longest_lease).with_first_use(true);
-    scene.open().await.init(&init).await.unwrap();
+    cluster.open().await.init(&init).await.unwrap();
     let mut long = request("job");
     long.lease = 2 * LEASE;
     granted(&store, &long).await;
@@ -100,12 +100,12 @@ async fn a_lease_of_new_settings_is_granted() {
 /// They were made longer after the snapshot.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quarantine_is_as_long_as_the_lost_settings_allowed() {
-    let (mut scene, store) = Scene::start().await;
-    scene.save().await;
+    let (mut cluster, store) = Restorable::start().await;
+    cluster.save().await;
     let init = Init::new().with_longest_lease(10 * LEASE).with_first_use(true);
     store.init(&init).await.unwrap();
     granted(&store, &request("job")).await;
-    scene.restore().await;
+    cluster.restore().await;
     match attempt(&store, &request("job")).await {
         Attempt::Quarantined(held_back) => {
             assert!(held_back.remaining > 5 * LEASE, "{held_back:?}")

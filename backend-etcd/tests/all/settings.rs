@@ -214,6 +214,7 @@ async fn tokens_that_are_used_up_start_anew_by_an_operators_word() {
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         assert!(error.to_string().contains("used up"), "{error}");
         assert!(error.to_string().contains("init --restored"), "{error}");
+        assert_eq!(backend.highest_token().await.unwrap(), Some(FencingToken::MAX));
         let told = Init::new().with_restored(true);
         let settings = cluster.connect().await.init(&told).await.unwrap();
         assert!(!settings.grants_in.is_zero());
@@ -222,6 +223,8 @@ async fn tokens_that_are_used_up_start_anew_by_an_operators_word() {
         // As if they had never been used up.
         let clock = SystemEnv.wall_micros() + 2 * LONGEST.as_micros() as u64;
         assert!(guard.token().get() < clock, "{}", guard.token());
+        let highest = backend.highest_token().await.unwrap().unwrap();
+        assert!(guard.token() <= highest && highest.get() < clock, "{highest}");
         guard.release().await.unwrap();
     }
 }

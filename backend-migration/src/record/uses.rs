@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lock_core::{Backend, Env, Error, ErrorKind, Holder, LockName};
+use lock_core::{Backend, Env, Error, ErrorKind, Holder, Listing, LockName};
 
 use crate::phase::Phase;
 
@@ -109,9 +109,10 @@ pub(crate) async fn records(
 ) -> Result<BTreeMap<LockName, (Use, Holder)>, Error> {
     let mut found: BTreeMap<LockName, (Use, Holder)> = BTreeMap::new();
     for store in stores {
-        let mut from = None;
-        loop {
-            let page = store.list(from).await?;
+        let (mut listing, mut goes_on) = (Listing::new(), true);
+        while goes_on {
+            let page = store.list(listing.cursor()).await?;
+            goes_on = listing.goes_on(&page)?;
             for lock in page.locks {
                 let Some(holder) = lock.holder else { continue };
                 let Some(uses) = Use::read(&lock.name) else {
@@ -120,10 +121,6 @@ pub(crate) async fn records(
                 };
                 let known = found.entry(lock.name).or_insert_with(|| (uses, holder.clone()));
                 known.1.remaining = known.1.remaining.max(holder.remaining);
-            }
-            from = page.next;
-            if from.is_none() {
-                break;
             }
         }
     }

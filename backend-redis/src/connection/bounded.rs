@@ -217,6 +217,9 @@ fn too_long(limit: Limit) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use lock_core::test_util::soup;
+    use proptest::{collection::vec, prelude::*};
+
     use super::*;
 
     const SMALL: Limit = Limit { bytes: 100, parts: 10 };
@@ -287,6 +290,56 @@ mod tests {
             let mut meter = Meter::default();
             let error = meter.measure(answer.as_bytes(), limit).unwrap_err();
             assert!(error.to_string().contains("must be at most"), "{answer:?}: {error}");
+        }
+    }
+
+    const WORDS: &[&str] = &[
+        "*",
+        "%",
+        "~",
+        ">",
+        "|",
+        "$",
+        "=",
+        "!",
+        "+",
+        "-",
+        ":",
+        "_",
+        "(",
+        "\r\n",
+        "\r",
+        "\n",
+        "3",
+        "11",
+        "101",
+        "abc",
+        "*2\r\n",
+        "$3\r\nabc\r\n",
+        "%1\r\n",
+        "-1\r\n",
+    ];
+
+    proptest! {
+        /// Whatever is sent, and however it is cut: no panic, and no more is kept, here or in the driver, than the limit.
+        #[test]
+        fn fuzz_of_answers_keeps_within_the_limit(
+            answer in prop_oneof![soup(WORDS).prop_map(String::into_bytes), vec(any::<u8>(), 0..2_000)],
+            cuts in vec(1..50_usize, 1..10),
+        ) {
+            let (mut meter, mut rest) = (Meter::default(), &answer[..]);
+            for cut in cuts.iter().cycle() {
+                let (bytes, later) = rest.split_at(rest.len().min(*cut));
+                let measured = meter.measure(bytes, SMALL);
+                prop_assert!(meter.line.capacity() <= 2 * LONGEST_NUMBER);
+                prop_assert!(meter.lists.capacity() <= 2 * DEEPEST_ANSWER);
+                if measured.is_err() || later.is_empty() {
+                    break;
+                }
+                prop_assert!(meter.bytes <= SMALL.bytes && meter.parts <= SMALL.parts);
+                prop_assert!(meter.text <= SMALL.bytes + 2);
+                rest = later;
+            }
         }
     }
 }

@@ -42,7 +42,7 @@ impl Socket {
         let has_password = login.password().is_some_and(|password| !password.is_empty());
         if has_password && !settings.plaintext && address.security() == ConnectionSecurity::Plain {
             // A server that another named: those of the URL were looked at before.
-            let message = "a password for another machine than this, without TLS; needs TLS, or plaintext=on in the URL";
+            let message = "a password must not go to another machine without TLS; use TLS, or plaintext=on in the URL";
             return Err(RedisError::from((ErrorKind::InvalidClientConfig, message)));
         }
         match address {

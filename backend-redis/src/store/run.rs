@@ -27,7 +27,7 @@ enum About {
 }
 
 /// The search for the server that takes a command.
-struct Way {
+struct Route {
     about: About,
     /// Where this command is to be asked for, and no other.
     ask: Option<Arc<Connection>>,
@@ -36,7 +36,7 @@ struct Way {
     waits: bool,
 }
 
-impl Way {
+impl Route {
     fn to(bucket: Bucket) -> Self {
         Self::about(About::Bucket(bucket))
     }
@@ -47,8 +47,8 @@ impl Way {
 }
 
 impl Store {
-    async fn on(&self, way: &Way) -> Result<Arc<Connection>, Error> {
-        match (&way.ask, way.about) {
+    async fn on(&self, route: &Route) -> Result<Arc<Connection>, Error> {
+        match (&route.ask, route.about) {
             (Some(connection), _) => Ok(Arc::clone(connection)),
             (None, About::Bucket(bucket)) => self.connection(bucket).await,
             // Boxed, here and below: what seldom happens is not to make every call large.
@@ -71,7 +71,7 @@ impl Store {
     /// Goes where a refusal points; the error itself if it points nowhere.
     async fn turn(
         &self,
-        way: &mut Way,
+        route: &mut Route,
         from: &Connection,
         refusal: RedisError,
     ) -> Result<(), Error> {
@@ -80,37 +80,37 @@ impl Store {
         if let Some(Redirect::Demoted) = redirect {
             from.retire();
         }
-        // One server that has no others knows no way.
+        // A server alone knows no other.
         let Some(redirect) = redirect.filter(|_| self.settings.topology.fails_over()) else {
             return Err(error);
         };
-        way.ask = None;
-        way.turns += 1;
-        if way.turns > REDIRECTS {
+        route.ask = None;
+        route.turns += 1;
+        if route.turns > REDIRECTS {
             return Err(error);
         }
         match redirect {
             Redirect::Moved(address) => {
-                let slot = match way.about {
+                let slot = match route.about {
                     About::Bucket(bucket) => bucket.slot(),
                     About::Slot(slot) => slot,
                 };
                 self.discovery.moved(slot, &address);
-                self.leave(way.about);
+                self.leave(route.about);
             }
             Redirect::Ask(address) => {
-                let bucket = match way.about {
+                let bucket = match route.about {
                     About::Bucket(bucket) => bucket,
                     About::Slot(_) => Bucket::FIRST,
                 };
-                way.ask = Some(self.connection_to(&address, bucket).await?);
+                route.ask = Some(self.connection_to(&address, bucket).await?);
             }
             Redirect::Unnamed => {
                 return Err(Error::new(ErrorKind::Unavailable, error::NO_HOST_NAME));
             }
-            Redirect::Again if !way.waits => return Err(error),
+            Redirect::Again if !route.waits => return Err(error),
             Redirect::Again => {
-                let pause = FIRST_PAUSE * (1 << (way.turns - 1).min(8));
+                let pause = FIRST_PAUSE * (1 << (route.turns - 1).min(8));
                 tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
             }
             Redirect::Demoted => {
@@ -119,7 +119,7 @@ impl Store {
             Redirect::Alone => {
                 // The next call looks for another; if there is none, it finds this one again.
                 self.discovery.doubt(&from.address);
-                self.leave(way.about);
+                self.leave(route.about);
                 return Err(error);
             }
         }
@@ -134,12 +134,12 @@ impl Store {
 
     /// One command about a bucket.
     pub(crate) async fn send(&self, bucket: Bucket, command: &Cmd) -> Result<Value, Error> {
-        let mut way = Way::to(bucket);
+        let mut route = Route::to(bucket);
         loop {
-            let connection = self.on(&way).await?;
-            match connection.ask(way.ask.is_some(), command).await? {
+            let connection = self.on(&route).await?;
+            match connection.ask(route.ask.is_some(), command).await? {
                 Ok(value) => return Ok(value),
-                Err(refusal) => Box::pin(self.turn(&mut way, &connection, refusal)).await?,
+                Err(refusal) => Box::pin(self.turn(&mut route, &connection, refusal)).await?,
             }
         }
     }
@@ -152,7 +152,7 @@ impl Store {
         keys: &[String],
         arguments: &Arguments,
     ) -> Result<Value, Error> {
-        Ok(self.run_on(Way::to(bucket), script, keys, arguments).await?.0)
+        Ok(self.run_on(Route::to(bucket), script, keys, arguments).await?.0)
     }
 
     /// The same, and on which connection it ran. An error that is [`error::is_divided`] comes at once: the caller
@@ -164,8 +164,8 @@ impl Store {
         keys: &[String],
         arguments: &Arguments,
     ) -> Result<(Value, Arc<Connection>), Error> {
-        let way = Way { waits: false, ..Way::to(bucket) };
-        self.run_on(way, script, keys, arguments).await
+        let route = Route { waits: false, ..Route::to(bucket) };
+        self.run_on(route, script, keys, arguments).await
     }
 
     /// Runs a script on keys of the user's own slot.
@@ -180,21 +180,21 @@ impl Store {
             Discovery::Cluster(_) => About::Slot(slot),
             Discovery::Fixed(_) | Discovery::Sentinel(_) => About::Bucket(Bucket::FIRST),
         };
-        self.run_on(Way::about(about), script, keys, arguments).await
+        self.run_on(Route::about(about), script, keys, arguments).await
     }
 
     async fn run_on(
         &self,
-        mut way: Way,
+        mut route: Route,
         script: &Script,
         keys: &[String],
         arguments: &Arguments,
     ) -> Result<(Value, Arc<Connection>), Error> {
         loop {
-            let connection = self.on(&way).await?;
-            match call(&connection, way.ask.is_some(), script, keys, arguments).await? {
+            let connection = self.on(&route).await?;
+            match call(&connection, route.ask.is_some(), script, keys, arguments).await? {
                 Ok(value) => return Ok((value, connection)),
-                Err(refusal) => Box::pin(self.turn(&mut way, &connection, refusal)).await?,
+                Err(refusal) => Box::pin(self.turn(&mut route, &connection, refusal)).await?,
             }
         }
     }
@@ -221,9 +221,9 @@ impl Store {
         read: impl Fn(Value) -> Result<Answer, Error>,
     ) -> Result<(Answer, Arc<Connection>), Error> {
         let waiting_for_places = self.listener.listens(bucket);
-        let (mut way, mut tries) = (Way::to(bucket), 0);
+        let (mut route, mut tries) = (Route::to(bucket), 0);
         while tries < EPOCH_TRIES {
-            let connection = self.on(&way).await?;
+            let connection = self.on(&route).await?;
             if waiting_for_places {
                 Box::pin(connection.listening.subscribe(bucket)).await?;
             }
@@ -240,10 +240,10 @@ impl Store {
             };
             let arguments = epoch.around(own, script.epoch);
             let answer =
-                match call(&connection, way.ask.is_some(), script, keys, &arguments).await? {
+                match call(&connection, route.ask.is_some(), script, keys, &arguments).await? {
                     Ok(value) => read(value)?,
                     Err(refusal) => {
-                        Box::pin(self.turn(&mut way, &connection, refusal)).await?;
+                        Box::pin(self.turn(&mut route, &connection, refusal)).await?;
                         continue;
                     }
                 };

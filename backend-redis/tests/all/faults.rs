@@ -186,7 +186,7 @@ async fn lost_replies_change_nothing_but_what_was_asked() {
 }
 
 #[tokio::test]
-async fn a_ghost_of_an_abandoned_attempt_takes_nothing() {
+async fn a_late_request_of_an_abandoned_attempt_takes_nothing() {
     let server = server().await;
     let proxy = Proxy::start(server.address()).await.unwrap();
     let direct = connect(&url(&server)).await;
@@ -209,7 +209,7 @@ async fn a_ghost_of_an_abandoned_attempt_takes_nothing() {
 
 /// Tombstones live for a minute. What comes later than that finds its own deadline.
 #[tokio::test]
-async fn a_ghost_that_outlived_its_tombstone_takes_nothing() {
+async fn a_late_request_that_outlived_its_tombstone_takes_nothing() {
     const LATE: Duration = Duration::from_secs(6);
     for late in [true, false] {
         let server = server().await;

@@ -13,6 +13,7 @@ mod cuts;
 mod faults;
 mod fence;
 mod mistaken;
+mod observed;
 mod out_of_memory;
 mod processes;
 mod redis;

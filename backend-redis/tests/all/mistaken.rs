@@ -7,7 +7,7 @@ use std::{
 
 use backend_redis::Fence;
 use conformance_tests::kit::{Proxy, Redis, RedisCluster, RedisOptions, Sentinels, Server as _};
-use lock_core::ErrorKind;
+use lock_core::{ErrorKind, Init, LockClient};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -21,6 +21,21 @@ async fn refused(url: &str, part: &str) {
     let error = backend_redis::connect(url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error:?}");
     assert!(error.to_string().contains(part), "{url}: {error}");
+}
+
+/// The last part of the listing says that it goes on.
+#[tokio::test]
+async fn a_listing_without_an_end_is_refused() {
+    let server = server().await;
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let (last, more) = ("*2\r\n$1\r\n0\r\n*", "*2\r\n$1\r\n7\r\n*");
+    proxy.alter_answers(&[(last, more)]).unwrap();
+    let client = LockClient::new(connect(&format!("redis://{}", proxy.address())).await);
+    client.init(&Init::new().with_first_use(true)).await.unwrap();
+    let error = tokio::time::timeout(SOON, client.list()).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("has no end"), "{error}");
+    assert!(proxy.counters().altered > 1, "the fault did not happen");
 }
 
 #[tokio::test]

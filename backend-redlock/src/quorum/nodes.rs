@@ -50,6 +50,8 @@ impl fmt::Debug for Quorum {
 }
 
 impl Quorum {
+    /// The addresses as they were configured: run ids change with a restart, and an id that a node keeps goes with its
+    /// data, while the store goes on.
     pub(crate) fn name_of_store(&self) -> String {
         let mut nodes: Vec<_> = self.nodes.iter().map(|node| node.address.as_str()).collect();
         nodes.sort_unstable();

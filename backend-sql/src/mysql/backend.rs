@@ -5,7 +5,7 @@ use std::{collections::HashSet, fmt::Write as _, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use lock_core::{
     Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerId, Request, RwLock,
-    StoreSettings,
+    StoreSettings, Waiter,
 };
 use sqlx::{
     AssertSqlSafe, Row as _, SqlSafeStr as _,
@@ -19,17 +19,21 @@ use super::{
     statements::{
         self,
         Argument::{self, Bytes, Number, Text},
-        Statement, Statements,
+        Statement, Statements, refuse_view,
     },
 };
 use crate::{
-    dialect::{Dialect, Left, Row, token_of},
+    dialect::{Dialect, Left, Listed, Row, token_of},
     error::general,
     gate::Gate,
     servers::connection::{micros, span},
     settings::{RECORD_VERSION, Settings, agree, check_longest, check_version, is_older},
     tables::Tables,
-    tunables::mysql::{SHORTEST_LEASE, SWEEPS, SWEPT},
+    tunables::{
+        FAR, TURN,
+        mysql::{SHORTEST_LEASE, SWEEPS, SWEPT},
+    },
+    waiting::{Places, Queue, QueueWaiter, Turn},
 };
 
 #[derive(Debug)]
@@ -38,6 +42,7 @@ pub(super) struct Mysql {
     sql: Statements,
     tables: Tables,
     settings: Settings,
+    places: Places,
     promised: RwLock<Arc<Guarantees>>,
     agreed: OnceCell<()>,
 }
@@ -51,7 +56,8 @@ impl Mysql {
         let longest = settings.longest_lease_of_new();
         let promised = RwLock::new(Arc::new(guarantees(longest, &Durability::default())));
         let (sql, agreed) = (Statements::new(&tables), OnceCell::new());
-        let this = Self { server, sql, tables, settings, promised, agreed };
+        let places = Places::default();
+        let this = Self { server, sql, tables, settings, places, promised, agreed };
         this.promise(longest).await?;
         // An older store is for `init` to upgrade; every other step makes sure that it is ready.
         if this.is_there("{settings}").await? && !is_older(this.version().await?) {
@@ -60,10 +66,12 @@ impl Mysql {
         Ok(this)
     }
 
+    /// Whether a table is there: before any statement names it.
     async fn is_there(&self, table: &str) -> Result<bool, Error> {
         let table = self.tables.fill(table, '`');
-        let table = Bytes(table.trim_matches('`').as_bytes());
-        Ok(self.number(&self.sql.exists, &[table]).await? > Some(0))
+        let name = table.trim_matches('`');
+        let found = self.number(&self.sql.exists, &[Bytes(name.as_bytes())]).await?;
+        refuse_view(name, found)
     }
 
     /// Takes the store's longest lease over, once, or refuses the store if it is not what we were
@@ -75,13 +83,17 @@ impl Mysql {
 
     async fn agree(&self) -> Result<(), Error> {
         check_version(self.version().await?)?;
+        self.is_there("{locks}").await?;
+        self.is_there("{queue}").await?;
         let longest = self.longest_lease().await?;
         agree(self.settings.longest_lease, longest)?;
         self.promise(longest).await
     }
 
-    /// The version of the records.
+    /// The version of the records. Before it is read, since the tables may have been made since we connected, a view is
+    /// refused.
     async fn version(&self) -> Result<i64, Error> {
+        self.is_there("{settings}").await?;
         let stored = self.number(&self.sql.version, &[]).await?;
         stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
     }
@@ -153,7 +165,31 @@ impl Mysql {
         ];
         arguments.extend(version.map(Number));
         let answer = self.ready().await?.execute_again(statement, &arguments).await?;
-        told(&answer).map(token_of).transpose()
+        let Some(token) = told(&answer).map(token_of).transpose()? else { return Ok(None) };
+        if let Some(place) = self.places.of(request.owner)
+            && place.is_entered()
+            && let Err(error) = self.give_up(request).await
+        {
+            // It dies by itself.
+            tracing::debug!(name = %request.name, %error, "a place is left behind");
+        }
+        Ok(Some(token))
+    }
+
+    /// Takes the place of a request away.
+    async fn give_up(&self, request: &Request) -> Result<(), Error> {
+        let owner = request.owner.to_string();
+        let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
+        self.ready().await?.execute_again(&self.sql.leave, &whose).await.map(drop)
+    }
+
+    /// What is known of a name, by an owner that may have a place, or by nobody.
+    async fn fetch(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error> {
+        let owner = owner.map(|owner| owner.to_string());
+        let mut arguments = vec![Bytes(name.as_str().as_bytes())];
+        arguments.extend(owner.as_ref().map(|owner| Bytes(owner.as_bytes())));
+        let rows = self.ready().await?.rows(&self.sql.look, &arguments).await?;
+        rows.first().map(row).transpose()
     }
 }
 
@@ -196,11 +232,18 @@ fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
         Ok::<_, sqlx::Error>(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     };
     let remaining = span(row.try_get("remaining")?);
-    let (name, owner, label) = (text("name")?, text("owner")?, text("label")?);
+    let name = row.try_get("name").map(String::from_utf8)?;
+    let (owner, label) = (text("owner")?, text("label")?);
     let (token, version) = (row.try_get("token")?, row.try_get("version")?);
     let (name, kept) = (name.unwrap_or_default(), row.try_get::<i8, _>("kept")? != 0);
     let read = Row::read(&name, owner.as_deref(), label.as_deref(), token, version, remaining);
-    Ok(read.map(|read| Row { kept, ..read }))
+    let waiting: Option<i64> = row.try_get("waiting")?;
+    let ahead: i64 = row.try_get("ahead")?;
+    Ok(read.map(|mut read| {
+        (read.kept, read.waiting) = (kept, waiting.map(i64::unsigned_abs));
+        read.set_before(u32::try_from(ahead).unwrap_or(u32::MAX));
+        read
+    }))
 }
 
 #[async_trait]
@@ -260,17 +303,37 @@ impl Dialect for Mysql {
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
-        let name = Bytes(name.as_str().as_bytes());
-        let rows = self.ready().await?.rows(&self.sql.look, &[name]).await?;
-        rows.first().map(row).transpose()
+        self.fetch(name, None).await
     }
 
-    async fn free(&self, names: &[&LockName]) -> Result<Vec<bool>, Error> {
-        let asked = batch(names.iter().map(|name| (*name, None)));
-        let rows = self.ready().await?.rows(&self.sql.held, &[Text(&asked)]).await?;
-        let held: Result<HashSet<Vec<u8>>, _> = rows.iter().map(|row| row.try_get(0)).collect();
-        let held = held.map_err(general)?;
-        Ok(names.iter().map(|name| !held.contains(name.as_str().as_bytes())).collect())
+    fn looks_first(&self, request: &Request) -> bool {
+        self.places.looks_first(request)
+    }
+
+    async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
+        let mut row = self.fetch(&request.name, Some(request.owner)).await?;
+        if let Some(row) = &mut row {
+            // Far is far: a place is heard of often enough to live.
+            row.before_us = row.before_us.min(FAR);
+        }
+        self.places.note(request.owner, &request.name, row.as_ref());
+        let is_ours =
+            row.as_ref().is_some_and(|row| row.is_held() && row.owner == Some(request.owner));
+        // A holder that asks once more would be served after its release.
+        if let Some(place) = self.places.of(request.owner)
+            && !is_ours
+            && place.enter()
+        {
+            let owner = request.owner.to_string();
+            let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
+            let entered = self.ready().await?.execute_again(&self.sql.enter, &whose).await;
+            entered.inspect_err(|_| place.doubt())?;
+        }
+        Ok(row)
+    }
+
+    fn waiter(self: Arc<Self>, request: &Request) -> Box<dyn Waiter> {
+        Box::new(QueueWaiter::new(self, request))
     }
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {
@@ -313,7 +376,8 @@ impl Dialect for Mysql {
         let server = self.ready().await?;
         let owner = request.owner.to_string();
         let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
-        server.execute_again(&self.sql.abandon, &whose).await.map(drop)
+        server.execute_again(&self.sql.abandon, &whose).await?;
+        server.execute_again(&self.sql.bury, &whose).await.map(drop)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
@@ -327,12 +391,13 @@ impl Dialect for Mysql {
         Ok(told(&answer).is_some())
     }
 
-    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error> {
+    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
         // No name is before this; MariaDB can be told to take what is empty for null.
-        let after = if after.is_empty() { "\0" } else { after };
-        let arguments = [Bytes(after.as_bytes()), Number(limit.into())];
+        let after = if after.is_empty() { "00" } else { after };
+        let arguments = [Text(after), Number(limit.into())];
         let rows = self.ready().await?.rows(&self.sql.list, &arguments).await?;
-        rows.iter().map(row).collect()
+        let listed = |found: &MySqlRow| Ok((found.try_get("place")?, row(found)));
+        rows.iter().map(listed).collect::<Result<_, _>>().map_err(general)
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
@@ -341,15 +406,24 @@ impl Dialect for Mysql {
         self.promise(self.guarantees().longest_lease).await?;
         for _ in 0..if rows { SWEEPS } else { 0 } {
             let dead = server.rows(&self.sql.dead, &[Number(SWEPT as i64)]).await?;
-            let dead: Vec<Row> = dead.iter().map(row).collect::<Result<_, _>>()?;
-            let Some(highest) = dead.iter().map(|row| row.token).max() else { break };
-            let highest = Number(highest.get().cast_signed());
+            let read = |row: &MySqlRow| Ok((row.try_get(0)?, row.try_get(1)?));
+            let dead: Result<Vec<(String, i64)>, sqlx::Error> = dead.iter().map(read).collect();
+            let dead = dead.map_err(general)?;
+            let Some(highest) = dead.iter().map(|(_, token)| *token).max() else { break };
+            let highest = Number(highest);
             server.execute_again(&self.sql.raise_watermark, &[highest]).await?;
-            let names = batch(dead.iter().map(|row| (&row.name, None)));
+            let names: Vec<_> = dead.iter().map(|(name, _)| format!("[\"{name}\"]")).collect();
+            let names = format!("[{}]", names.join(","));
             server.execute_again(&self.sql.sweep, &[Text(&names), highest]).await?;
             if dead.len() < SWEPT {
                 break;
             }
+        }
+        let dead = server.rows(&self.sql.dead_places, &[Number(SWEPT as i64)]).await?;
+        if !dead.is_empty() {
+            let dead: Result<Vec<i64>, _> = dead.iter().map(|row| row.try_get(0)).collect();
+            let dead = format!("{:?}", dead.map_err(general)?);
+            server.execute_again(&self.sql.forget_places, &[Text(&dead)]).await?;
         }
         Ok(())
     }
@@ -373,16 +447,24 @@ impl Dialect for Mysql {
             check_longest(longest, SHORTEST_LEASE)?;
         }
         let known = self.is_there("{settings}").await?;
+        let (locks, queue) = (self.is_there("{locks}").await?, self.is_there("{queue}").await?);
         let stored = if known { self.version().await? } else { RECORD_VERSION };
         let older = is_older(stored);
         if !older {
             check_version(stored)?;
         }
-        if !known || older || !self.is_there("{locks}").await? {
+        if !known || older || !locks || !queue {
             let longest = init.longest_lease.unwrap_or(self.settings.longest_lease_of_new());
             let schema = statements::schema(&self.tables, micros(longest));
             let schema: Arc<str> = (schema + &statements::upgrade(&self.tables)).into();
-            self.server.script(&AssertSqlSafe(schema).into_sql_str()).await?;
+            let schema = AssertSqlSafe(schema).into_sql_str();
+            match self.server.script(&schema).await {
+                // Another `init` has renamed a column since this one looked for it.
+                Err(error) if error.kind() == ErrorKind::Config => {
+                    self.server.script(&schema).await?;
+                }
+                made => made?,
+            }
         }
         if let Some(longest) = init.longest_lease.filter(|_| known) {
             let longest = Number(micros(longest));
@@ -406,5 +488,30 @@ impl Dialect for Mysql {
         if !self.server.given {
             self.server.pool.close().await;
         }
+    }
+}
+
+#[async_trait]
+impl Queue for Mysql {
+    const TURN: Duration = TURN;
+
+    fn places(&self) -> &Places {
+        &self.places
+    }
+
+    fn is_woken(&self) -> bool {
+        false
+    }
+
+    async fn turn(&self, request: &Request) -> Result<Turn, Error> {
+        let row = self.fetch(&request.name, Some(request.owner)).await?;
+        // Nobody gives it the lock: it has to ask.
+        Ok(row.filter(Row::is_taken).map_or(Turn::Free, |row| Turn::Wait(row.before_us)))
+    }
+
+    async fn leave(&self, request: &Request) -> Result<(), Error> {
+        self.give_up(request).await?;
+        let left = Grant::new(request, FencingToken::ZERO);
+        self.change(&self.sql.release, &left, None).await.map(drop)
     }
 }

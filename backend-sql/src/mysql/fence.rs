@@ -1,12 +1,18 @@
 //! The user's side: a fence in the database that it protects.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use lock_core::{Error, ErrorKind, FencingToken, Stale};
-use sqlx::{AssertSqlSafe, MySqlConnection, SqlSafeStr as _, SqlStr};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row as _, SqlSafeStr as _, SqlStr};
 
-use super::error::failure;
-use crate::tables::Tables;
+use super::{
+    error::failure,
+    statements::{Argument, Statement, refuse_view},
+};
+use crate::{error::general, tables::Tables};
 
 /// The longest resource, in bytes, as in `fence.sql`.
 const LONGEST: usize = 512;
@@ -27,6 +33,10 @@ const LONGEST: usize = 512;
 /// ```
 #[derive(Debug)]
 pub struct MysqlFence {
+    table: String,
+    exists: Statement,
+    /// Whether the table was found, and is no view.
+    checked: AtomicBool,
     create: SqlStr,
     admit: SqlStr,
 }
@@ -43,28 +53,44 @@ impl MysqlFence {
             AssertSqlSafe(text).into_sql_str()
         };
         Ok(Self {
+            table: tables.fill("{fence}", '`').trim_matches('`').to_owned(),
+            exists: Statement::new(&tables, include_str!("sql/exists.sql")),
+            checked: AtomicBool::new(false),
             create: filled(include_str!("sql/fence.sql")),
             admit: filled(include_str!("sql/admit.sql")),
         })
+    }
+
+    /// Refuses a view, before any statement names it.
+    async fn check(&self, connection: &mut MySqlConnection) -> Result<(), Error> {
+        let query = self.exists.with(&[Argument::Bytes(self.table.as_bytes())]);
+        let row = query.fetch_optional(connection).await.map_err(error)?;
+        let found = row.map(|row| row.try_get(0)).transpose().map_err(general)?;
+        let found = refuse_view(&self.table, found).map_err(|error| error.at("mysql", "fence"))?;
+        self.checked.store(found, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Creates the table, if it is not there. MySQL commits an open transaction on that: call it
     /// outside of any.
     ///
     /// # Errors
-    /// As the database reports.
+    /// `Config` for a view of that name, which could run the code of another user with the rights of yours. Otherwise as the
+    /// database reports.
     pub async fn create(&self, connection: &mut MySqlConnection) -> Result<(), Error> {
+        self.check(connection).await?;
         sqlx::raw_sql(self.create.clone()).execute(connection).await.map(drop).map_err(error)
     }
 
     /// Admits `token` to `resource`, or tells that a larger one was there before: then roll back.
-    /// One statement, which also locks the resource's row until the transaction ends.
+    /// One statement, which also locks the resource's row until the transaction ends. Before the first one this fence looks whether
+    /// the table is a view: make a fence for each database.
     ///
     /// The answer holds when the transaction commits; a token that was admitted by one that rolls
     /// back was not admitted.
     ///
     /// # Errors
-    /// `InvalidInput` for a resource of more than 512 bytes; otherwise as the database reports. After
+    /// `InvalidInput` for a resource of more than 512 bytes; otherwise as of [`create`](Self::create). After
     /// a deadlock MySQL has rolled the transaction back: begin it anew. *Cancel safety*: as of any
     /// statement in your transaction.
     pub async fn admit(
@@ -79,6 +105,9 @@ impl MysqlFence {
                 "a resource of {length} bytes is not allowed; it must have at most {LONGEST}"
             );
             return Err(Error::new(ErrorKind::InvalidInput, message).at("mysql", "fence"));
+        }
+        if !self.checked.load(Ordering::Relaxed) {
+            self.check(connection).await?;
         }
         let offered = token.get().cast_signed();
         let query = sqlx::query(self.admit.clone());

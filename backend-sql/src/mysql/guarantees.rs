@@ -6,7 +6,7 @@ use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
 use crate::{
     settings::RECORD_VERSION,
-    tunables::{LONGEST_POLL, mysql::SHORTEST_LEASE},
+    tunables::{FAR_POLL, LONGEST_POLL, PLACE_LIFE, mysql::SHORTEST_LEASE},
 };
 
 /// What decides on whether a crash may lose what was committed.
@@ -94,9 +94,11 @@ pub(super) fn guarantees(longest_lease: Duration, durability: &Durability) -> Gu
         )],
     };
     promised.quarantine = QuarantineUse::Unavailable;
+    promised.fair = true;
     promised.raise = true;
-    promised.longest_poll = LONGEST_POLL;
+    promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
+    promised.dead_place_delay = PLACE_LIFE + LONGEST_POLL;
     promised.token_lead = longest_lease;
     promised
 }

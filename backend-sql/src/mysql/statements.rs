@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
+use lock_core::{Error, ErrorKind};
 use sqlx::{
     AssertSqlSafe, MySql, SqlSafeStr as _, SqlStr, mysql::MySqlArguments, query, query::Query,
 };
 
-use crate::tables::{Tables, is_sent};
+use crate::{
+    tables::{Tables, is_sent},
+    tunables::{PLACE_LIFE, mysql::SEEN_AHEAD},
+};
 
 /// The server's clock when it began with the statement, whatever the session's time zone. It is the
 /// same all through a statement. One that had to wait for a row therefore counts from before its wait,
@@ -21,6 +25,12 @@ const UNBURIED: &str = include_str!("sql/unburied.sql");
 
 /// Whether the row's tombstones, if any, are so old that no statement of theirs is under way.
 const NO_GHOSTS: &str = "({locks}.buried_at IS NULL OR {locks}.buried_at < {now} - 3600000000)";
+
+/// Whether live places go before the owner ?2.
+const BEHIND: &str = include_str!("sql/behind.sql");
+
+/// Whether the place `q` is alive.
+const ALIVE: &str = include_str!("sql/alive.sql");
 
 /// A batch of locks in one argument.
 const BATCH: &str = "JSON_TABLE(?1, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]', \
@@ -43,7 +53,7 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    fn new(tables: &Tables, text: &str) -> Self {
+    pub(super) fn new(tables: &Tables, text: &str) -> Self {
         let (text, order) = unnumbered(&filled(tables, text));
         // Our own text but for the tables' names, which were checked. Shared: a clone copies nothing.
         Self { text: AssertSqlSafe(Arc::<str>::from(text)).into_sql_str(), order }
@@ -98,15 +108,20 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take look held renew renewed renew_one release keep raise force list abandon dead
-    raise_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
+    insert create take look renew renewed renew_one release keep raise force list abandon dead
+    enter bury leave dead_places forget_places raise_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
 }
 
 /// Without comments, which would be sent each time and hold marks of arguments.
 fn filled(tables: &Tables, text: &str) -> String {
     let lines = text.lines().filter(|line| is_sent(line));
     let text = lines.collect::<Vec<_>>().join("\n");
+    let (life, far) = (PLACE_LIFE.as_micros().to_string(), SEEN_AHEAD.to_string());
     let parts = [
+        ("{behind}", BEHIND),
+        ("{alive}", ALIVE),
+        ("{life}", &life),
+        ("{far}", &far),
         ("{takes}", TAKES),
         ("{unburied}", UNBURIED),
         ("{no_ghosts}", NO_GHOSTS),
@@ -131,6 +146,19 @@ pub(super) fn upgrade(tables: &Tables) -> String {
 /// The SQL that makes the table of the fence.
 pub(super) fn fence_schema(tables: &Tables) -> String {
     format!("{};\n", tables.fill(include_str!("sql/fence.sql"), '`').trim_end())
+}
+
+/// Whether a table is there, by the answer to `exists.sql`. Refuses a view: with SQL SECURITY INVOKER it runs functions of the user
+/// who made it with the rights of whoever reads it. A trigger runs with those of the user who made it.
+pub(super) fn refuse_view(table: &str, found: Option<i64>) -> Result<bool, Error> {
+    if found == Some(0) {
+        let message = format!(
+            "{table:?} is no table, but may be a view, which could run the code of another user with the rights of this one; \
+             remove it, and let nobody else have CREATE VIEW and DROP in this database"
+        );
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    Ok(found.is_some())
 }
 
 #[cfg(test)]

@@ -24,10 +24,11 @@ use super::{
     waiter::QueueWaiter,
 };
 use crate::{
-    dialect::{Dialect, Handed, Left, Row, token_of},
+    dialect::{Dialect, Handed, Left, Listed, Row, token_of},
     error::general,
     gate::Gate,
     servers::connection::span,
+    tunables::postgres::FAR_POLL,
 };
 
 impl Postgres {
@@ -72,6 +73,7 @@ impl Postgres {
 #[async_trait]
 impl Dialect for Postgres {
     const KIND: &'static str = "postgres";
+    const FAR_POLL: Duration = FAR_POLL;
 
     fn gate(&self) -> Option<&Gate> {
         Some(&self.server.gate)
@@ -145,8 +147,8 @@ impl Dialect for Postgres {
         Ok(row)
     }
 
-    fn waiter(self: Arc<Self>, request: &Request) -> Option<Box<dyn Waiter>> {
-        Some(Box::new(QueueWaiter::new(self, request)))
+    fn waiter(self: Arc<Self>, request: &Request) -> Box<dyn Waiter> {
+        Box::new(QueueWaiter::new(self, request))
     }
 
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
@@ -256,9 +258,10 @@ impl Dialect for Postgres {
         Ok(!self.once(&self.server.sql.force, &[Text(name.as_str())]).await?.is_empty())
     }
 
-    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error> {
+    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
         let rows = self.again(&self.server.sql.list, &[Text(after), Number(limit.into())]).await?;
-        rows.iter().map(Self::shown).collect()
+        let listed = |row: &PgRow| Ok((row.try_get("name")?, Self::shown(row)));
+        rows.iter().map(listed).collect::<Result<_, _>>().map_err(general)
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {

@@ -72,10 +72,9 @@ impl PostgresBuilder {
     }
 
     /// The schema of the tables, which every statement names: a role that may create tables in another schema of the
-    /// search path cannot put its own in their place. `init` makes no schema. It refuses tables that are there already
-    /// and belong to a role that ours is not a member of, unless that is a superuser or the owner of the database: the
-    /// owner of a table can run code in the name of each role that writes to it. The owner of the schema is trusted as
-    /// well. Default: `public`.
+    /// search path cannot put its own in their place. `init` makes no schema. Before a client first uses tables,
+    /// it refuses those that belong to a role that ours is not a member of, unless that is a superuser, or the owner of the
+    /// schema or of the database: the owner of a table can run code in the name of each role that uses it. Default: `public`.
     #[must_use]
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
         // SET search_path would not do: it outlives the statement, and a pooler in transaction mode then gives the session

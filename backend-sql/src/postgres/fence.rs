@@ -1,9 +1,11 @@
 //! The user's side: a fence in the database that it protects.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use lock_core::{Error, ErrorKind, FencingToken, Stale};
 use sqlx::{PgConnection, SqlStr};
 
-use super::{error::failure, server::first, statements};
+use super::{error::failure, found::found, server::first, statements};
 use crate::tables::Tables;
 
 /// Admits writes whose token is not stale, inside the transaction that makes them.
@@ -22,6 +24,9 @@ use crate::tables::Tables;
 /// ```
 #[derive(Debug)]
 pub struct PostgresFence {
+    exists: SqlStr,
+    /// Whether the table was found, and is not another role's.
+    checked: AtomicBool,
     create: SqlStr,
     admit: SqlStr,
 }
@@ -41,16 +46,30 @@ impl PostgresFence {
     /// `InvalidInput` for a schema or a prefix that is not 1 to 40 of the characters `A-Z a-z 0-9 _`.
     pub fn in_schema(schema: &str, table_prefix: &str) -> Result<Self, Error> {
         let tables = Tables::new(table_prefix)?.in_schema(schema)?;
-        Ok(Self { create: statements::make_fence(&tables), admit: statements::admit(&tables) })
+        Ok(Self {
+            exists: statements::exists(&tables, &["{fence}"]),
+            checked: AtomicBool::new(false),
+            create: statements::make_fence(&tables),
+            admit: statements::admit(&tables),
+        })
+    }
+
+    /// Refuses a table of another role's, before any statement names it.
+    async fn check(&self, connection: &mut PgConnection) -> Result<(), Error> {
+        let rows = sqlx::raw_sql(self.exists.clone()).fetch_all(connection).await.map_err(error)?;
+        let found = found(&rows).map_err(|error| error.at("postgres", "fence"))?;
+        self.checked.store(found == [true], Ordering::Relaxed);
+        Ok(())
     }
 
     /// Creates the table, if it is not there. Others may do so at the same time; in a transaction of yours
     /// they wait for its end.
     ///
     /// # Errors
-    /// `Config` for a table of a role that could run code in the name of this one: a transaction of yours goes on.
-    /// Otherwise as the database reports, which ends it.
+    /// `Config` for a table of a role that could run code in the name of this one, and for a search path with a schema
+    /// before `pg_catalog`: a transaction of yours goes on. Otherwise as the database reports, which ends it.
     pub async fn create(&self, connection: &mut PgConnection) -> Result<(), Error> {
+        self.check(connection).await?;
         let rows = sqlx::raw_sql(self.create.clone()).fetch_all(connection).await.map_err(error)?;
         match first::<String>(&rows)? {
             Some(refusal) => Err(Error::new(ErrorKind::Config, refusal).at("postgres", "fence")),
@@ -59,19 +78,23 @@ impl PostgresFence {
     }
 
     /// Admits `token` to `resource`, or tells that a larger one was there before: then roll back.
-    /// One statement, which also locks the resource's row until the transaction ends.
+    /// One statement, which also locks the resource's row until the transaction ends. Before the first one this fence looks whose
+    /// the table is: make a fence for each database.
     ///
     /// The answer holds when the transaction commits; a token that was admitted by one that rolls
     /// back was not admitted.
     ///
     /// # Errors
-    /// As the database reports. *Cancel safety*: as of any statement in your transaction.
+    /// `Config` as of [`create`](Self::create); otherwise as the database reports. *Cancel safety*: as of any statement in your transaction.
     pub async fn admit(
         &self,
         connection: &mut PgConnection,
         resource: &str,
         token: FencingToken,
     ) -> Result<Result<(), Stale>, Error> {
+        if !self.checked.load(Ordering::Relaxed) {
+            self.check(connection).await?;
+        }
         let query = sqlx::query_scalar::<_, i64>(self.admit.clone());
         let query = query.bind(resource).bind(token.get().cast_signed());
         let highest = query.fetch_all(connection).await.map_err(error)?;

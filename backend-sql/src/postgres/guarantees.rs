@@ -6,8 +6,8 @@ use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise, QuarantineU
 
 use super::statements::RECORD_VERSION;
 use crate::tunables::{
-    FAR_POLL, LONGEST_POLL,
-    postgres::{SHORTEST_LEASE, TURN},
+    LONGEST_POLL,
+    postgres::{FAR_POLL, SHORTEST_LEASE, TURN},
 };
 
 /// The store's own settings, and how its clients wait.

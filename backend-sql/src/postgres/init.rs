@@ -80,13 +80,10 @@ impl Postgres {
         if !older {
             check_version(stored)?;
         }
-        server
-            .script(if found.settings && found.others && !older {
-                statements::check_owners(tables)
-            } else {
-                statements::schema(tables, longest) + &statements::upgrade(tables)
-            })
-            .await?;
+        if !found.all || older {
+            let text = statements::schema(tables, longest) + &statements::upgrade(tables);
+            server.script(text).await?;
+        }
         if let Some(longest) = init.longest_lease.filter(|_| found.settings) {
             server.once(&sql.set_longest_lease, &[Span(longest)]).await?;
         }

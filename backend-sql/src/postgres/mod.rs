@@ -27,14 +27,15 @@
 //! Other roles may create what they like in the schemas of the search path: our statements name the schema of the tables
 //! (`schema` in the URL, `public` if it is left out) and run no function or operator of another role. A search path that
 //! names a schema before `pg_catalog` is refused. The owners of the tables and of their schema are trusted, since they
-//! can run code in the name of each role that uses the tables; `init` and [`PostgresFence::create`] refuse tables that
+//! can run code in the name of each role that uses the tables. So can a role with the privilege TRIGGER on them, which
+//! `GRANT ALL` has in it: grant what is named above. Before a client or a [`PostgresFence`] first names a table, it refuses those that
 //! belong to another role (see [`PostgresBuilder::schema`]).
 //!
 //! # TLS
 //!
 //! A server that is not verified can use up this process's memory: the driver reads messages of up to 4 GiB, also
-//! before the login, and has no limit of its own to set. The time limit ends it. Small notices without end keep a thread
-//! of the runtime busy for as long as they arrive faster than the driver reads them, also beyond the time limit.
+//! before the login, and has no limit of its own to set. The time limit ends it. While notices arrive faster than
+//! the driver reads them, it keeps its thread of the runtime, so that no time limit ends it.
 //!
 //! `sslmode` in the URL says which: `disable`; `prefer`, the default, which is TLS only where the server has it;
 //! `require`; `verify-ca`, and `verify-full`. Before `verify-ca` no certificate is checked, and only `verify-full`
@@ -59,6 +60,7 @@ pub(crate) mod config;
 mod entries;
 mod error;
 mod fence;
+mod found;
 mod guarantees;
 mod health;
 mod init;

@@ -32,7 +32,7 @@ pub(super) fn wanted<'a>(request: &'a Request, owner: &'a str) -> [Arg<'a>; 5] {
 
 /// For how long an entry counts as alive with so many others before it: it may miss one of its heartbeats.
 fn life(others: u32) -> Duration {
-    ENTRY_LIFE + poll_behind(others) * 2
+    ENTRY_LIFE + poll_behind::<Postgres>(others) * 2
 }
 
 impl Postgres {
@@ -114,6 +114,9 @@ impl Postgres {
         let at: Option<i32> = row.try_get("place").map_err(general)?;
         let behind: bool = row.try_get("behind").map_err(general)?;
         let granted = row.try_get("granted").map_err(general)?;
+        if granted {
+            token_of(row.try_get("token").map_err(general)?)?;
+        }
         let mut read = Self::row(row, entry.map(|entry| entry.id.as_str()))?;
         read.granted = granted;
         read.before_us = match at {
@@ -148,6 +151,7 @@ impl Postgres {
                 let args = [name, Text(&owner), Span(request.lease)];
                 let rows = self.again(&self.server.sql.confirm, &args).await?;
                 let Some(row) = rows.first() else { return Ok(None) };
+                token_of(row.try_get("token").map_err(general)?)?;
                 let confirmed = Row { granted: true, ..Self::row(row, Some(&entry.id))? };
                 if confirmed.waiting > Some(0) {
                     self.waited.note(request.owner);

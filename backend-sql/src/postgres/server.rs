@@ -18,7 +18,7 @@ use sqlx::{
 use super::{
     arg::{Arg, inline},
     error::failure,
-    statements::{Statements, own_session},
+    statements::{self, STORE, Statements, own_session},
 };
 use crate::{
     error::{Failure, general},
@@ -38,6 +38,8 @@ pub(super) struct Server {
     /// Whether a session of ours is nobody else's, as far as was seen: see `listen.rs`.
     alone: AtomicBool,
     own_session: SqlStr,
+    /// What is asked before any other statement.
+    pub(super) exists: SqlStr,
     pub(super) sql: Statements,
     pub(super) tables: Tables,
     pub(super) retry: Retry,
@@ -55,9 +57,22 @@ impl Server {
     ) -> Self {
         let retry = Retry::new(timeout, "the server".into());
         let (sql, alone) = (Statements::new(&tables), AtomicBool::new(false));
+        let exists = statements::exists(&tables, &STORE);
         let gate = Gate::new(pool.options().get_max_connections(), timeout);
         let own_session = own_session(timeout);
-        Self { pool, given, prepares, alone, own_session, sql, tables, retry, gate, timeout }
+        Self {
+            pool,
+            given,
+            prepares,
+            alone,
+            own_session,
+            exists,
+            sql,
+            tables,
+            retry,
+            gate,
+            timeout,
+        }
     }
 
     /// Behind a pooler that gives each transaction another session, what was prepared is in another session when it

@@ -24,11 +24,19 @@ pub(super) fn is_older(stored: i64) -> bool {
 /// That of the tables, where none is named.
 pub(super) const DEFAULT_SCHEMA: &str = "public";
 
-/// All tables of a store but that of the fence.
-const TABLES: [&str; 4] = ["{settings}", "{locks}", "{places}", "{marker}"];
+/// The microseconds until a column's time.
+macro_rules! left {
+    ($column:literal) => {
+        concat!(
+            "greatest((pg_catalog.date_part('epoch', greatest(least(",
+            $column,
+            ", {now} + interval '1000 years'), {now}) - {now}) * 1000000::double precision)::bigint, 0)"
+        )
+    };
+}
 
 /// What stands in braces in the statements; the later may stand in the earlier.
-const PARTS: [(&str, &str); 14] = [
+const PARTS: [(&str, &str); 17] = [
     // Whether the marker is this store's, and its time has come.
     ("{granting}", include_str!("sql/granting.sql")),
     // Whether the owner was not abandoned.
@@ -36,8 +44,7 @@ const PARTS: [(&str, &str); 14] = [
     (
         "{columns}",
         "name, owner, label, token, version, kept, \
-         greatest((pg_catalog.date_part('epoch', expires_2 - {now}) * 1000000::double precision)::bigint, 0) AS remaining, \
-         greatest((pg_catalog.date_part('epoch', turn - {now}) * 1000000::double precision)::bigint, 0) AS turn, \
+         {left of expires} AS remaining, {left of turn} AS turn, \
          pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting, \
          coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first",
     ),
@@ -61,6 +68,10 @@ const PARTS: [(&str, &str); 14] = [
     // So many places stand in the row of the lock: few enough for a page to keep several versions of it, and so many that
     // the table of places is hardly needed where a lock changes hands fast.
     ("{near}", "16"),
+    // 'infinity' is no number of microseconds: it counts as a thousand years.
+    ("{left of expires}", left!("expires_2")),
+    ("{left of turn}", left!("turn")),
+    ("{left of grants_from}", left!("m.grants_from")),
     // A place begins with its owner's 32 digits and its client's.
     ("{tell_first}", include_str!("sql/tell_first.sql")),
     // The cluster and the database. A table that was made anew has another oid; a replica has its
@@ -121,7 +132,7 @@ macro_rules! statements {
 statements! {
     insert create take retake ask confirm heartbeat refill look free renew renew_one release release_and_tell hand_on pass keep raise force leave abandon list
     raise_watermark sweep sweep_places settings set_longest_lease set_quarantine doubt open_at_once mark quarantine clock
-    exists version writers notify health identity highest_token reset_watermark reset_tokens
+    version writers notify health identity highest_token reset_watermark reset_tokens
 }
 
 /// What a session of our own pool is told first.
@@ -143,10 +154,13 @@ pub(super) fn shared(tables: &Tables, text: &str) -> SqlStr {
     AssertSqlSafe(text).into_sql_str()
 }
 
+/// The tables of a store.
+pub(super) const STORE: [&str; 4] = ["{settings}", "{locks}", "{places}", "{marker}"];
+
 /// The SQL that makes the tables.
 pub(super) fn schema(tables: &Tables, longest_lease: i64) -> String {
     let text = include_str!("sql/schema.sql")
-        .replace("{owners}", &owners(&TABLES))
+        .replace("{owners}", &owners(&STORE))
         .replace("{longest_lease}", &longest_lease.to_string());
     filled(tables, &text)
 }
@@ -158,18 +172,24 @@ pub(super) fn upgrade(tables: &Tables) -> String {
 
 /// Why tables of another role's are refused.
 fn theirs(names: &[&str]) -> String {
-    let tables: Vec<_> = names.iter().map(|name| format!("'{name}'::regclass::oid")).collect();
+    let oid = |name: &&str| format!("pg_catalog.to_regclass('{name}')::pg_catalog.oid");
+    let tables: Vec<_> = names.iter().map(oid).collect();
     include_str!("sql/theirs.sql").replace("{tables}", &tables.join(", "))
+}
+
+/// What is known of these tables before a statement names one: see `found.rs`.
+pub(super) fn exists(tables: &Tables, names: &[&str]) -> SqlStr {
+    let is_there = |name: &&str| format!("pg_catalog.to_regclass('{name}') IS NOT NULL");
+    let found: Vec<_> = names.iter().map(is_there).collect();
+    let text = include_str!("sql/exists.sql")
+        .replace("{found}", &format!("ARRAY[{}]", found.join(", ")))
+        .replace("{theirs}", theirs(names).trim_end());
+    shared(tables, &text)
 }
 
 /// Refuses them.
 fn owners(names: &[&str]) -> String {
     include_str!("sql/owners.sql").replace("{theirs}", theirs(names).trim_end())
-}
-
-/// The same for the tables of a store that is there.
-pub(super) fn check_owners(tables: &Tables) -> String {
-    filled(tables, &owners(&TABLES))
 }
 
 /// The SQL that makes the table of the fence.

@@ -9,6 +9,7 @@ use tokio::sync::{OnceCell, watch};
 use super::{
     arg::Arg,
     entries::{Crowded, QueueEntries, Waited},
+    found::found,
     guarantees::{Terms, guarantees},
     listen::{Heard, Listening},
     server::Server,
@@ -24,8 +25,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     pub(super) settings: bool,
-    /// All others.
-    pub(super) others: bool,
+    pub(super) all: bool,
 }
 
 #[derive(Debug)]
@@ -137,33 +137,18 @@ impl Postgres {
         self.server.again(statement, args).await
     }
 
-    /// Which tables are there. Refuses a search path by which another role's operators may come before the
-    /// server's own.
+    /// Which tables are there: before any statement names one.
     pub(super) async fn found(&self) -> Result<Found, Error> {
-        let rows = self.server.again(&self.server.sql.exists, &[]).await?;
-        let read = |row: &PgRow| {
-            let all = row.try_get::<bool, _>(1)? && row.try_get::<bool, _>(2)?;
-            let found = Found { settings: row.try_get(0)?, others: all };
-            Ok::<_, sqlx::Error>((found, row.try_get(3)?))
-        };
-        let read = rows.first().map(read).transpose().map_err(general)?;
-        let (found, path): (Found, Vec<String>) = read.unwrap_or_default();
-        // What is temporary has no operators.
-        let mut schemas = path.iter().filter(|schema| !schema.starts_with("pg_temp"));
-        match schemas.next() {
-            Some(schema) if schema != "pg_catalog" => {
-                let message = format!(
-                    "search_path names the schema {schema:?} before pg_catalog, so that a role that may create there could \
-                     replace what our statements use; leave pg_catalog out of it, and it is searched first"
-                );
-                Err(Error::new(ErrorKind::Config, message))
-            }
-            _ => Ok(found),
-        }
+        let rows = self.server.again(&self.server.exists, &[]).await?;
+        let found = found(&rows)?;
+        let settings = found.first() == Some(&true);
+        Ok(Found { settings, all: found.iter().all(|is_there| *is_there) })
     }
 
-    /// The version of the records.
+    /// The version of the records. Before it is read, since the tables may have been made since we connected, those of another
+    /// role are refused.
     pub(super) async fn version(&self) -> Result<i64, Error> {
+        self.found().await?;
         let stored = self.server.number(&self.server.sql.version).await?;
         stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
     }

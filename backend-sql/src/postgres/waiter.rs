@@ -52,7 +52,7 @@ impl QueueWaiter {
                 Ok(false) => {}
                 // The core's own poll is behind this, and reports what it meets.
                 Err(error) => {
-                    tracing::debug!(name = %self.request.name, %error, "look failed");
+                    tracing::debug!(name = self.request.name.as_str(), %error, "look failed");
                     tokio::time::sleep(LOOK_AFTER_FAILURE).await;
                 }
             }

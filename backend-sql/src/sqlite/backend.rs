@@ -1,31 +1,32 @@
 //! SQLite's side of the seam.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, RwLock,
-    StoreSettings,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerId, Request, RwLock,
+    StoreSettings, Waiter,
 };
-use sqlx::{SqlitePool, sqlite::SqliteRow};
+use sqlx::{AssertSqlSafe, Row as _, SqlitePool, sqlite::SqliteRow};
 use tokio::sync::OnceCell;
 
 use super::{
+    bell::Bells,
     epoch::{self, now, today, wall_micros},
     guarantees::guarantees,
     open::File,
     rows,
-    statements::Statements,
+    statements::{self, Statements},
 };
 use crate::{
-    dialect::{Dialect, Left, Row, token_of},
+    dialect::{Dialect, Handed, Left, Listed, Row, token_of},
     error::general,
     settings::{agree, check_longest, check_version, is_older},
-    tunables::sqlite::{REMEMBERED, SHORTEST_LEASE},
+    tunables::{
+        TURN,
+        sqlite::{REMEMBERED, SHORTEST_LEASE},
+    },
+    waiting::{Place, Places, Queue, QueueWaiter, Turn},
 };
 
 #[derive(Debug)]
@@ -33,17 +34,31 @@ pub(super) struct Sqlite {
     file: File,
     sql: Statements,
     epoch: String,
+    places: Arc<Places>,
+    bells: Arc<Bells>,
     promised: RwLock<Arc<Guarantees>>,
     agreed: OnceCell<()>,
+}
+
+/// What a release has left behind.
+struct Passed {
+    version: i64,
+    /// Who has the lock now.
+    owner: Option<OwnerId>,
+    token: FencingToken,
 }
 
 impl Sqlite {
     pub(super) async fn new(file: File) -> Result<Self, Error> {
         let longest = file.settings.longest_lease_of_new();
+        let places = Arc::new(Places::default());
+        let bells = Arc::new(Bells::new(file.path.clone(), Arc::clone(&places)));
         let sqlite = Self {
             sql: Statements::new(&file.tables),
             epoch: epoch::current()?,
-            promised: RwLock::new(Arc::new(guarantees(longest, &file.path))),
+            promised: RwLock::new(Arc::new(guarantees(longest, &file.path, bells.is_heard()))),
+            places,
+            bells,
             agreed: OnceCell::new(),
             file,
         };
@@ -81,9 +96,22 @@ impl Sqlite {
             return check_version(stored);
         }
         let pool = self.file.pool().await?;
-        let write = || async { sqlx::query(self.sql.upgrade.clone()).execute(pool).await };
-        let upgraded = self.file.while_busy(write).await;
-        if is_older(self.version().await?) { upgraded.map(drop) } else { Ok(()) }
+        let tables = &self.file.tables;
+        let schema = statements::schema(tables, self.longest_lease().await?.as_millis() as i64);
+        let write = || async {
+            let mut all = pool.begin_with("BEGIN IMMEDIATE").await?;
+            loop {
+                let version = sqlx::query_scalar::<_, Option<i64>>(self.sql.version.clone());
+                // A row that is gone is told of by the next step.
+                let stored = version.fetch_one(&mut *all).await?.filter(|stored| is_older(*stored));
+                let Some(stored) = stored else { break };
+                let step = AssertSqlSafe(statements::upgrade(tables, stored));
+                sqlx::raw_sql(step).execute(&mut *all).await?;
+            }
+            sqlx::raw_sql(AssertSqlSafe(schema.clone())).execute(&mut *all).await?;
+            all.commit().await
+        };
+        self.file.while_busy(write).await
     }
 
     async fn longest_lease(&self) -> Result<Duration, Error> {
@@ -95,7 +123,8 @@ impl Sqlite {
     }
 
     fn set_promises(&self, longest: Duration) {
-        *self.promised.write() = Arc::new(guarantees(longest, &self.file.path));
+        let promised = guarantees(longest, &self.file.path, self.bells.is_heard());
+        *self.promised.write() = Arc::new(promised);
     }
 
     /// The pool for a statement that only reads; `None` while there is nothing to read.
@@ -109,13 +138,100 @@ impl Sqlite {
         self.file.pool().await
     }
 
-    async fn fetch(&self, name: &LockName) -> Result<Option<SqliteRow>, Error> {
+    /// What is known of a name, by an owner that may have a place, or by nobody.
+    async fn fetch(
+        &self,
+        name: &LockName,
+        owner: Option<OwnerId>,
+    ) -> Result<Option<SqliteRow>, Error> {
         let Some(pool) = self.reader().await? else { return Ok(None) };
+        let owner = owner.map(|owner| owner.to_string());
         let read = || {
-            let query = sqlx::query(self.sql.look.clone()).bind(name.as_str()).bind(&self.epoch);
+            let query = sqlx::query(self.sql.look.clone()).bind(name.as_str()).bind(&owner);
+            let query = query.bind(now()).bind(&self.epoch).bind(wall_micros());
             async { query.fetch_optional(pool).await }
         };
         self.file.while_busy(read).await
+    }
+
+    /// Enters the place of a request, or says that it is alive.
+    async fn enter(&self, request: &Request, place: &Place) -> Result<(), Error> {
+        let pool = self.pool().await?;
+        let (owner, bell) = (request.owner.to_string(), self.bells.own());
+        let write = || {
+            let query = sqlx::query(self.sql.enter.clone())
+                .bind(request.name.as_str())
+                .bind(&owner)
+                .bind(request.label.as_str())
+                .bind(request.floor.get() as i64)
+                .bind(&bell)
+                .bind(now())
+                .bind(&self.epoch)
+                .bind(wall_micros());
+            async { query.execute(pool).await }
+        };
+        self.file.while_busy(write).await.inspect_err(|_| place.doubt()).map(drop)
+    }
+
+    /// Gives a grant back: to the first place, which is told; or to `next`, if nobody waits. `None`: nothing was done.
+    async fn pass(&self, grant: &Grant, next: Option<&Request>) -> Result<Option<Passed>, Error> {
+        let pool = self.pool().await?;
+        let owner = grant.owner.to_string();
+        let next_owner = next.map(|next| next.owner.to_string());
+        let write = || {
+            let query = sqlx::query_as::<_, (i64, Option<String>, i64, Option<String>)>(
+                self.sql.release.clone(),
+            )
+            .bind(grant.name.as_str())
+            .bind(&owner)
+            .bind(now())
+            .bind(&self.epoch)
+            .bind(wall_micros())
+            .bind(&next_owner)
+            .bind(next.map(|next| next.label.as_str()))
+            .bind(next.map(|next| nanos(next.lease)))
+            .bind(next.map(|next| next.floor.get() as i64));
+            async { read_to_end(query.fetch_all(pool)).await }
+        };
+        let passed = self.file.while_busy(write).await?;
+        let Some((version, owner, token, bell)) = passed else { return Ok(None) };
+        let owner = owner.map(|owner| owner.parse()).transpose()?;
+        if let (Some(owner), Some(bell)) = (owner, bell) {
+            self.bells.ring(&bell, owner);
+        }
+        Ok(Some(Passed { version, owner, token: token_of(token)? }))
+    }
+
+    /// Tells the first place of a name that the lock is free, if it is.
+    async fn tell_first(&self, name: &LockName) -> Result<(), Error> {
+        let pool = self.pool().await?;
+        let read = || {
+            let query = sqlx::query_as::<_, (String, Option<String>)>(self.sql.first.clone());
+            let query = query.bind(name.as_str()).bind(now()).bind(&self.epoch).bind(wall_micros());
+            async { query.fetch_optional(pool).await }
+        };
+        if let Some((owner, Some(bell))) = self.file.while_busy(read).await?
+            && let Ok(owner) = owner.parse()
+        {
+            self.bells.ring(&bell, owner);
+        }
+        Ok(())
+    }
+
+    /// Takes the place of a request away, and what it holds unless that was released and is kept; and tells the next.
+    async fn remove(&self, request: &Request) -> Result<(), Error> {
+        let pool = self.pool().await?;
+        let owner = request.owner.to_string();
+        let write = || {
+            let query = sqlx::query(self.sql.leave.clone()).bind(request.name.as_str());
+            let query = query.bind(&owner);
+            async { query.execute(pool).await }
+        };
+        // Before the lock, which might be given to it.
+        self.file.while_busy(write).await?;
+        let left = Grant::new(request, FencingToken::ZERO);
+        self.change(&self.sql.withdraw, &left, None).await?;
+        self.tell_first(&request.name).await
     }
 
     async fn adopt(&self, row: &Row) -> Result<(), Error> {
@@ -232,6 +348,10 @@ impl Dialect for Sqlite {
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
+        let promised = Arc::clone(&self.promised.read());
+        if promised.push != self.bells.is_heard() {
+            self.set_promises(promised.longest_lease);
+        }
         Arc::clone(&self.promised.read())
     }
 
@@ -256,32 +376,35 @@ impl Dialect for Sqlite {
         self.grant(&self.sql.take, request, Some(version)).await
     }
 
+    fn looks_first(&self, request: &Request) -> bool {
+        self.places.looks_first(request)
+    }
+
     async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
-        let row = self.fetch(name).await?;
+        let row = self.fetch(name, None).await?;
         row.map(|row| rows::read(&row, &self.epoch)).transpose()
     }
 
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        let Some(row) = self.fetch(&request.name).await? else { return Ok(None) };
-        let unseen = rows::end(&row, &self.epoch).map_err(general)?.is_none();
-        let row = rows::read(&row, &self.epoch)?;
+        // Before the look: what is released after it is given to a place.
+        if let Some(place) = self.places.of(request.owner)
+            && place.enter()
+        {
+            self.enter(request, &place).await?;
+        }
+        let found = self.fetch(&request.name, Some(request.owner)).await?;
+        let read = found.as_ref().map(|row| rows::read(row, &self.epoch)).transpose()?;
+        self.places.note(request.owner, &request.name, read.as_ref());
+        let (Some(found), Some(row)) = (found, read) else { return Ok(None) };
+        let unseen = rows::end(&found, &self.epoch).map_err(general)?.is_none();
         if unseen && row.is_held() {
             self.adopt(&row).await?;
         }
         Ok(Some(row))
     }
 
-    async fn free(&self, names: &[&LockName]) -> Result<Vec<bool>, Error> {
-        let pool = self.pool().await?;
-        let asked: Vec<_> = names.iter().map(|name| name.as_str()).collect();
-        let asked = json(&asked)?;
-        let read = || {
-            let query = sqlx::query_scalar::<_, String>(self.sql.held.clone());
-            let query = query.bind(&asked).bind(now()).bind(&self.epoch);
-            async { query.fetch_all(pool).await }
-        };
-        let held: HashSet<String> = self.file.while_busy(read).await?.into_iter().collect();
-        Ok(names.iter().map(|name| !held.contains(name.as_str())).collect())
+    fn waiter(self: Arc<Self>, request: &Request) -> Box<dyn Waiter> {
+        Box::new(QueueWaiter::new(self, request))
     }
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {
@@ -305,25 +428,49 @@ impl Dialect for Sqlite {
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
-        let version = match keep {
-            Some(keep) => self.change(&self.sql.keep, grant, Some(nanos(keep))).await?,
-            None => self.change(&self.sql.release, grant, None).await?,
-        };
-        Ok(version.into())
+        if let Some(keep) = keep {
+            return Ok(self.change(&self.sql.keep, grant, Some(nanos(keep))).await?.into());
+        }
+        Ok(match self.pass(grant, None).await? {
+            None => Left::NotHeld,
+            Some(Passed { owner: None, version, .. }) => Left::Free(version),
+            Some(_) => Left::Taken,
+        })
+    }
+
+    async fn hand_on(
+        self: Arc<Self>,
+        grant: &Grant,
+        next: &Request,
+    ) -> Result<Option<Handed>, Error> {
+        let Some(passed) = self.pass(grant, Some(next)).await? else { return Ok(None) };
+        if passed.owner == Some(next.owner) {
+            return Ok(Some(Handed::Granted(passed.token)));
+        }
+        let waiter = QueueWaiter::new(Arc::clone(&self), next);
+        if let Some(place) = self.places.of(next.owner) {
+            place.enter();
+            if let Err(error) = self.enter(next, &place).await {
+                // Its first poll enters it.
+                tracing::debug!(name = %next.name, %error, "no place yet");
+            }
+            // The lock may have been released before the place was there.
+            place.wake();
+        }
+        Ok(Some(Handed::Queued(passed.token, Box::new(waiter))))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let pool = self.pool().await?;
         let owner = request.owner.to_string();
-        // First the tombstone, so that a late statement finds it, then whatever an earlier one took.
+        // First the tombstone, so that a late statement finds it, then whatever an earlier one took or entered.
         let write = || {
             let query = sqlx::query(self.sql.abandon.clone()).bind(&owner);
             let query = query.bind(now()).bind(&self.epoch).bind(today());
             async { query.execute(pool).await }
         };
         self.file.while_busy(write).await?;
-        let left = Grant::new(request, FencingToken::ZERO);
-        self.change(&self.sql.withdraw, &left, None).await.map(drop)
+        self.remove(request).await
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
@@ -336,19 +483,27 @@ impl Dialect for Sqlite {
         let write = || {
             let query = sqlx::query_scalar::<_, i64>(self.sql.force.clone());
             let query = query.bind(name.as_str()).bind(now()).bind(&self.epoch);
+            let query = query.bind(wall_micros());
             async { read_to_end(query.fetch_all(pool)).await }
         };
-        Ok(self.file.while_busy(write).await?.is_some())
+        let freed = self.file.while_busy(write).await?.is_some();
+        if freed {
+            self.tell_first(name).await?;
+        }
+        Ok(freed)
     }
 
-    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Row>, Error> {
+    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
         let Some(pool) = self.reader().await? else { return Ok(Vec::new()) };
         let read = || {
             let query = sqlx::query(self.sql.list.clone());
-            let query = query.bind(after).bind(now()).bind(&self.epoch).bind(limit);
+            let query = query.bind(after).bind(now()).bind(&self.epoch);
+            let query = query.bind(wall_micros()).bind(limit);
             async { query.fetch_all(pool).await }
         };
-        self.file.while_busy(read).await?.iter().map(|row| rows::read(row, &self.epoch)).collect()
+        let rows = self.file.while_busy(read).await?;
+        let listed = |row: &SqliteRow| Ok((row.try_get("place")?, rows::read(row, &self.epoch)));
+        rows.iter().map(listed).collect::<Result<_, _>>().map_err(general)
     }
 
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
@@ -364,6 +519,16 @@ impl Dialect for Sqlite {
         }
         let write = || async { sqlx::query(self.sql.forget_seen.clone()).execute(pool).await };
         self.file.while_busy(write).await?;
+        let write = || {
+            let query = sqlx::query(self.sql.forget_places.clone()).bind(now());
+            let query = query.bind(&self.epoch).bind(wall_micros());
+            async { query.execute(pool).await }
+        };
+        self.file.while_busy(write).await?;
+        let bells = Arc::clone(&self.bells);
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || bells.sweep()).await {
+            tracing::debug!(%error, "pipes of clients that have ended may be left");
+        }
         let before = now().saturating_sub(nanos(REMEMBERED));
         let write = || {
             let query = sqlx::query(self.sql.forget.clone()).bind(before);
@@ -419,6 +584,35 @@ impl Dialect for Sqlite {
     }
 
     async fn close(&self) {
+        self.bells.close();
         self.file.close().await;
+    }
+}
+
+#[async_trait]
+impl Queue for Sqlite {
+    const TURN: Duration = TURN;
+
+    fn places(&self) -> &Places {
+        &self.places
+    }
+
+    fn is_woken(&self) -> bool {
+        self.bells.is_heard()
+    }
+
+    async fn turn(&self, request: &Request) -> Result<Turn, Error> {
+        let row = self.fetch(&request.name, Some(request.owner)).await?;
+        Ok(match row.map(|row| rows::read(&row, &self.epoch)).transpose()? {
+            Some(row) if row.is_held() && row.owner == Some(request.owner) => {
+                Turn::Granted(row.token)
+            }
+            Some(row) if row.is_taken() => Turn::Wait(row.before_us),
+            _ => Turn::Free,
+        })
+    }
+
+    async fn leave(&self, request: &Request) -> Result<(), Error> {
+        self.remove(request).await
     }
 }

@@ -51,9 +51,9 @@ impl SqliteBuilder {
         Self { pool: Some(pool), ..Self::new(path) }
     }
 
-    /// Opens the store. A file that is not there yet is made at the first use that writes. One that every user of the
-    /// machine may read is refused, since each of them could end all locks by it; with a pool of yours it is only warned
-    /// of, by `tracing`.
+    /// Opens the store. A file that is not there yet is made at the first use that writes. One that users besides its
+    /// owner and its group may read is refused, since each of them could end all locks by it; with a pool of yours it is only
+    /// warned of, by `tracing`.
     ///
     /// # Errors
     /// `InvalidInput` for a setting that is not allowed; `Config` or `Unavailable`, naming the path,

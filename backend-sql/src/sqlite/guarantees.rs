@@ -7,10 +7,11 @@ use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise};
 use super::open::network_file_system;
 use crate::{
     settings::RECORD_VERSION,
-    tunables::{LONGEST_POLL, sqlite::SHORTEST_LEASE},
+    tunables::{FAR_POLL, LONGEST_POLL, PLACE_LIFE, sqlite::SHORTEST_LEASE},
 };
 
-pub(super) fn guarantees(longest_lease: Duration, path: &Path) -> Guarantees {
+/// `push`: whether this client is woken.
+pub(super) fn guarantees(longest_lease: Duration, path: &Path, push: bool) -> Guarantees {
     let mut promised = Guarantees::new(SHORTEST_LEASE, longest_lease);
     promised.record_version = Some(RECORD_VERSION.cast_unsigned());
     promised.exclusion = Promise::Holds {
@@ -37,9 +38,12 @@ pub(super) fn guarantees(longest_lease: Duration, path: &Path) -> Guarantees {
             "if the file or its last writes are lost, the wall clock is not set back to before the last grant",
         )],
     };
+    promised.push = push;
+    promised.fair = true;
     promised.raise = true;
-    promised.longest_poll = LONGEST_POLL;
+    promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
+    promised.dead_place_delay = PLACE_LIFE + LONGEST_POLL;
     promised.token_lead = longest_lease;
     promised
 }

@@ -18,9 +18,10 @@
 //! file must be on a local file system; SQLite's locks do not work over a network.
 //!
 //! The file is made with mode 0600, for one user, or with `access=group` 0660, for the users of a group; and one that
-//! every user may read is refused. A user who may read it can stop its locks: a lock of SQLite's for reading is enough.
+//! users besides its owner and its group may read is refused. A user who may read it can stop its locks: a lock of SQLite's for reading is enough.
 
 mod backend;
+mod bell;
 pub(crate) mod config;
 mod epoch;
 mod error;

@@ -44,24 +44,24 @@ fn create(path: &Path) -> io::Result<()> {
     fs::OpenOptions::new().write(true).create_new(true).mode(OWN).open(path).map(drop)
 }
 
-/// Refuses a file that every user of this machine may read or write, or one beside it, by name.
+/// Refuses a file that others than its user and its group may read or write, or one beside it, by name.
 pub(super) fn check(path: &Path) -> Result<(), Error> {
     let Some(file) = exposed(path) else { return Ok(()) };
     let message = format!(
-        "{file:?} may be read by every user of this machine, and each of them could end all of its locks; allowed \
+        "{file:?} may be read by other users of this machine, and each of them could end all of its locks; allowed \
          are modes such as 0600, or 0660 with a group: chmod o-rwx"
     );
     Err(Error::new(ErrorKind::Config, message))
 }
 
-/// The first of the database's files that every user may read or write.
+/// The first of the database's files that others may read or write.
 fn exposed(path: &Path) -> Option<PathBuf> {
     let path = fs::canonicalize(path).ok()?;
     let others = |path: &Path, bits| {
         fs::metadata(path).is_ok_and(|found| found.permissions().mode() & bits != 0)
     };
-    // A user who may not pass through a folder reaches nothing in it.
-    if !path.ancestors().skip(1).all(|folder| others(folder, 0o001)) {
+    // Who may not pass through a folder reaches nothing in it. A folder's group may be another than the file's.
+    if !path.ancestors().skip(1).all(|folder| others(folder, 0o011)) {
         return None;
     }
     let beside = |end| {

@@ -1,6 +1,7 @@
 //! The file: found or made, and statements on it that wait for others without blocking a thread.
 
 use std::{
+    convert::identity,
     fs,
     future::Future,
     path::{Path, PathBuf},
@@ -16,10 +17,11 @@ use tokio::sync::OnceCell;
 
 use super::{error::failure, mode, statements};
 use crate::{
+    error::Failure,
     retry::Retry,
     settings::{Settings, check_version, is_older},
     tables::Tables,
-    tunables::sqlite::OWN_WAIT,
+    tunables::sqlite::{OWN_WAIT, TRIES_AT_ONCE},
 };
 
 #[derive(Debug)]
@@ -43,13 +45,21 @@ impl File {
         settings: Settings,
     ) -> Result<Self, Error> {
         let path = if given.is_none() { checked(&path)? } else { path };
-        match mode::check(&path) {
-            // The file of an application that has other data in it has a mode of the application's.
-            Err(error) if given.is_some() => tracing::warn!(%error),
-            checked => checked?,
-        }
         let retry = Retry::new(settings.timeout, format!("{path:?}"));
-        Ok(Self { path, retry, tables, settings, given, group, pool: OnceCell::new() })
+        let this = Self { path, retry, tables, settings, given, group, pool: OnceCell::new() };
+        this.check_mode()?;
+        Ok(this)
+    }
+
+    fn check_mode(&self) -> Result<(), Error> {
+        match mode::check(&self.path) {
+            // The file of an application that has other data in it has a mode of the application's.
+            Err(error) if self.given.is_some() => {
+                tracing::warn!(%error);
+                Ok(())
+            }
+            checked => checked,
+        }
     }
 
     /// Whether there is a database to read from yet.
@@ -67,33 +77,35 @@ impl File {
             Some(pool) => pool.clone(),
             None => {
                 mode::make(&self.path, self.group)?;
-                // Another may have made it since it was looked for.
-                mode::check(&self.path)?;
                 self.connect()
             }
         };
+        // It may have been made since it was looked for: by another, or by the pool.
+        self.check_mode()?;
         let longest = self.settings.longest_lease_of_new();
         let schema = statements::schema(&self.tables, longest.as_millis() as i64);
         // Looked for first, so that a role that may not create tables can use those that are there. A file that lacks one,
         // such as one that an older version made, gets it now.
         let known = "SELECT 1 FROM {settings} WHERE EXISTS (SELECT 1 FROM {locks}) IS NOT NULL \
             AND EXISTS (SELECT 1 FROM {seen}) IS NOT NULL \
-            AND EXISTS (SELECT 1 FROM {abandoned}) IS NOT NULL";
+            AND EXISTS (SELECT 1 FROM {abandoned}) IS NOT NULL \
+            AND EXISTS (SELECT 1 FROM {queue}) IS NOT NULL";
         let known = self.tables.fill(known, '"');
         let found = sqlx::query_scalar::<_, i64>(AssertSqlSafe(known));
         if let Ok(Some(_)) = found.fetch_optional(&pool).await {
             return Ok(pool);
         }
-        // Nothing is made in a file of another version.
+        // Nothing is made in a file of another version: an older one is for `init` to upgrade.
         let version = self.tables.fill(include_str!("sql/version.sql"), '"');
         let read = || async {
             let version = sqlx::query_scalar::<_, Option<i64>>(AssertSqlSafe(version.clone()));
             version.fetch_optional(&pool).await
         };
         // It fails where there are no settings yet.
-        if let Ok(Some(Some(stored))) = self.while_busy(read).await
-            && !is_older(stored)
-        {
+        if let Ok(Some(Some(stored))) = self.while_busy(read).await {
+            if is_older(stored) {
+                return Ok(pool);
+            }
             check_version(stored)?;
         }
         self.while_busy(|| async {
@@ -125,7 +137,17 @@ impl File {
     where
         Fut: Future<Output = Result<T, sqlx::Error>>,
     {
-        self.retry.run(|error| failure(error, &self.path), run).await
+        let judge = |error| failure(error, &self.path);
+        let tries = || async {
+            for _ in 1..TRIES_AT_ONCE {
+                match run().await.map_err(judge) {
+                    Err(Failure::Busy(_)) => tokio::task::yield_now().await,
+                    answer => return answer,
+                }
+            }
+            run().await.map_err(judge)
+        };
+        self.retry.run(identity, tries).await
     }
 
     pub(super) async fn close(&self) {

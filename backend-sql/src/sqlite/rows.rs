@@ -20,21 +20,31 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
         None => row.try_get("lease")?,
     };
     let kept = row.try_get("kept")?;
+    let waiting: Option<u32> = row.try_get("waiting")?;
+    let before_us: u32 = row.try_get("before")?;
     let read = Row::read(
-        row.try_get("name")?,
+        // Not as it looks, which would be another name.
+        row.try_get("name").unwrap_or_default(),
         text(row, "owner")?,
         text(row, "label")?,
         row.try_get("token")?,
         row.try_get("version")?,
         Duration::from_nanos(left.max(0) as u64),
     );
-    Ok(read.map(|read| Row { kept, ..read }))
+    Ok(read.map(|mut read| {
+        (read.kept, read.waiting) = (kept, waiting.map(u64::from));
+        read.set_before(before_us);
+        read
+    }))
 }
 
 /// When the lease of a row is over, by our clock; `None` if that has not seen it yet.
 pub(super) fn end(row: &SqliteRow, epoch: &str) -> Result<Option<i64>, sqlx::Error> {
-    let of: &str = row.try_get("epoch")?;
-    if of == epoch { row.try_get("expires").map(Some) } else { row.try_get("until") }
+    if text(row, "epoch")? == Some(epoch) {
+        row.try_get("expires_2").map(Some)
+    } else {
+        row.try_get("until")
+    }
 }
 
 /// A column of text, which SQLite keeps although it is no UTF-8.

@@ -2,7 +2,10 @@
 
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
-use crate::tables::Tables;
+use crate::{
+    tables::Tables,
+    tunables::{FAR, PLACE_LIFE, TURN},
+};
 
 /// The statements of one store. Their text is ours but for the tables' names, which were checked.
 macro_rules! statements {
@@ -23,9 +26,9 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take look held adopt renew release keep raise force list abandon withdraw
-    raise_watermark sweep forget forget_seen longest_lease set_longest_lease identity highest_token
-    version upgrade
+    insert create take look adopt renew release keep raise force list abandon withdraw enter leave first
+    raise_watermark sweep forget forget_seen forget_places longest_lease set_longest_lease identity highest_token
+    version
 }
 
 /// Whether `s` of the table of sightings is that of the row `l`, as it is now, by the clock of this epoch.
@@ -34,17 +37,30 @@ const SIGHTING: &str = include_str!("sql/sighting.sql");
 /// Whether the lease of the row `l` is over: by its own clock, or by ours, where that has seen it for so long.
 const OVER: &str = include_str!("sql/over.sql");
 
-/// With what stands for [`OVER`] and [`SIGHTING`], which name the arguments that are the clock and its epoch.
+/// Whether the place `q` is alive, by the clocks.
+const ALIVE: &str = include_str!("sql/alive.sql");
+
+/// Whether live places go before the owner ?2.
+const BEHIND: &str = include_str!("sql/behind.sql");
+
+/// With what stands for the parts, which name the arguments that are the clock and its epoch.
 fn with_clock(text: &str) -> String {
     let mut text = text.to_owned();
     for at in 1..9 {
-        let (now, epoch) = (format!("?{at}"), format!("?{}", at + 1));
+        let (now, epoch, wall) = (format!("?{at}"), format!("?{}", at + 1), format!("?{}", at + 2));
+        let alive =
+            ALIVE.replace("{now}", &now).replace("{epoch}", &epoch).replace("{wall}", &wall);
+        let behind = BEHIND.replace("{alive}", &alive);
+        text = text.replace(&format!("{{behind {now} {epoch} {wall}}}"), &behind);
+        text = text.replace(&format!("{{alive {now} {epoch} {wall}}}"), &alive);
         let over = OVER.replace("{sighting}", SIGHTING).replace("{now}", &now);
         text = text.replace(&format!("{{over {now} {epoch}}}"), &over.replace("{epoch}", &epoch));
         let sighting = SIGHTING.replace("{epoch}", &epoch);
         text = text.replace(&format!("{{sighting {epoch}}}"), &sighting);
     }
-    text
+    let nanos = [("{life}", PLACE_LIFE.as_nanos()), ("{turn}", TURN.as_nanos())];
+    let numbers = nanos.into_iter().chain([("{far}", FAR.into())]);
+    numbers.fold(text, |text, (name, number)| text.replace(name, &number.to_string()))
 }
 
 /// Cloning it does not copy the text.
@@ -58,6 +74,15 @@ pub(super) fn schema(tables: &Tables, longest_lease_ms: i64) -> String {
     let text =
         include_str!("sql/schema.sql").replace("{longest_lease}", &longest_lease_ms.to_string());
     tables.fill(&text, '"')
+}
+
+/// The SQL that upgrades tables of this version, which is an older one, by one.
+pub(super) fn upgrade(tables: &Tables, stored: i64) -> String {
+    let text = match stored {
+        0 => include_str!("sql/upgrade_1.sql"),
+        _ => include_str!("sql/upgrade_2.sql"),
+    };
+    tables.fill(text, '"')
 }
 
 /// The SQL that makes the table of the fence.
@@ -90,7 +115,7 @@ mod tests {
             let mut file = SqliteConnection::connect("sqlite::memory:").await.unwrap();
             let made = AssertSqlSafe(schema(&tables, 30_000));
             sqlx::raw_sql(made).execute(&mut file).await.unwrap();
-            let row = "INSERT INTO x_locks (name, owner, label, token, version, lease, expires, epoch, kept) \
+            let row = "INSERT INTO x_locks (name, owner, label, token, version, lease, expires_2, epoch, kept) \
                  VALUES ('job', '0', 'l', 1, 7, 100, 5000, 'theirs', 0)";
             sqlx::query(row).execute(&mut file).await.unwrap();
             Self { sql, file }
@@ -102,7 +127,8 @@ mod tests {
         }
 
         async fn is_free(&mut self, now: i64, epoch: &str) -> bool {
-            let held = sqlx::query(self.sql.held.clone()).bind(r#"["job"]"#).bind(now).bind(epoch);
+            let held = sqlx::query(self.sql.list.clone()).bind("").bind(now).bind(epoch);
+            let held = held.bind(0).bind(1);
             held.fetch_optional(&mut self.file).await.unwrap().is_none()
         }
 
@@ -160,7 +186,7 @@ mod tests {
             file.run("UPDATE x_locks SET version = 7").await;
             left
         };
-        assert_eq!(left("UPDATE x_locks SET expires = expires").await, 1);
+        assert_eq!(left("UPDATE x_locks SET expires_2 = expires_2").await, 1);
         assert_eq!(left("UPDATE x_locks SET version = 8").await, 0);
         assert_eq!(left("UPDATE x_locks SET token = 2").await, 0);
         assert_eq!(left("DELETE FROM x_locks").await, 0);
@@ -169,9 +195,16 @@ mod tests {
     #[test]
     fn nothing_is_left_to_fill_in() {
         let sql = Statements::new(&Tables::new("x").unwrap());
-        for text in
-            [&sql.insert, &sql.take, &sql.look, &sql.list, &sql.held, &sql.force, &sql.sweep]
-        {
+        for text in [
+            &sql.insert,
+            &sql.take,
+            &sql.look,
+            &sql.list,
+            &sql.release,
+            &sql.force,
+            &sql.sweep,
+            &sql.first,
+        ] {
             assert!(!text.as_str().contains(['{', '}']), "{}", text.as_str());
         }
     }

@@ -17,10 +17,14 @@ async fn use_up(store: &Arc<dyn Backend>, set: impl AsyncFn(u64)) -> Grant {
     for limit in [FencingToken::MAX.get(), i64::MAX as u64] {
         set(limit).await;
         assert_eq!(store.highest_token().await.unwrap(), Some(FencingToken::MAX));
-        let error = store.try_acquire(&request_for("b", SECOND)).await.unwrap_err();
+        let error =
+            store.try_acquire(&request_for(&format!("b {limit}"), SECOND)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         let told = error.to_string();
-        assert!(told.contains("tokens are used up") && told.contains("--reset-tokens"), "{told}");
+        assert!(
+            told.contains("tokens are used up") && told.contains("`leasehold check`"),
+            "{told}"
+        );
     }
     held
 }

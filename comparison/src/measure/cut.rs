@@ -1,4 +1,4 @@
-//! A way to a store that can be cut: a proxy on the loopback interface before each of its hosts.
+//! A store whose network can be cut: a proxy on the loopback interface before each of its hosts.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use futures_util::future::try_join_all;
 use leasehold::StoreUrl;
 use server_kit::{Mode, Proxy};
 
-pub(crate) struct Way {
+pub(crate) struct CutStore {
     pub(crate) url: StoreUrl,
     proxies: Vec<Proxy>,
 }
@@ -21,11 +21,11 @@ const PORTS: [(&str, u16); 6] = [
     ("mysql", 3306),
 ];
 
-impl Way {
+impl CutStore {
     pub(crate) async fn to(url: &StoreUrl) -> Result<Self, String> {
         let scheme = url.scheme();
         let port = PORTS.iter().find(|(name, _)| *name == scheme).map(|(_, port)| *port);
-        let port = port.ok_or_else(|| no_way(scheme).to_owned())?;
+        let port = port.ok_or_else(|| cannot_cut(scheme).to_owned())?;
         let (before, hosts, behind) = parts(url.expose()).ok_or("its URL names no host")?;
         let upstream = try_join_all(hosts.iter().map(|host| resolve(host, port))).await?;
         let proxies = try_join_all(upstream.into_iter().map(Proxy::start)).await;
@@ -55,7 +55,7 @@ impl Way {
     }
 }
 
-fn no_way(scheme: &str) -> &'static str {
+fn cannot_cut(scheme: &str) -> &'static str {
     match scheme {
         "memory" | "sqlite" | "unix" => "there is no network to it",
         "rediss" | "redlocks" => "behind a proxy its certificate would name another host",

@@ -14,7 +14,7 @@ use tokio::{
     process::Command,
 };
 
-use super::cut::Way;
+use super::cut::CutStore;
 use crate::{
     measurement::Measure,
     sample::{Sample, Times},
@@ -128,18 +128,18 @@ async fn death(subject: &Arc<Subject>) -> Result<Sample, String> {
 
 /// A holder behind a proxy that stops to deliver.
 async fn cut_off(subject: &Arc<Subject>) -> Result<Sample, String> {
-    let way = Way::to(&subject.store.url).await?;
+    let store = CutStore::to(&subject.store.url).await?;
     let name = subject.name("of the cut off");
     let failed = |error: Error| error.to_string();
     let options = ClientOptions::default();
-    let client = leasehold::connect_with(&way.url, options).await.map_err(failed)?;
+    let client = leasehold::connect_with(&store.url, options).await.map_err(failed)?;
     let guard = client.lock(&name).lease(lease(subject)).acquire().await.map_err(failed)?;
-    way.cut().await?;
+    store.cut().await?;
     let cut = Instant::now();
     let limit = lease(subject) * 3 + LEASE * 10;
     let told = tokio::time::timeout(limit, guard.lost()).await;
     let took = cut.elapsed();
-    way.mend().await?;
+    store.mend().await?;
     drop(guard);
     client.close().await;
     // Nothing is left, whether the store has heard of the end or not.

@@ -1,36 +1,40 @@
 //! Tries variants whose texts are changed between client and server.
 
-use futures_util::future::join;
+use std::future::ready;
+
+use futures_util::{StreamExt as _, future::join, stream};
 
 use super::list::{Broken, Setup, check};
 
+/// Each has two servers.
+const VARIANTS_AT_ONCE: usize = 3;
+
 /// Tries each variant of the list: with its guards the case passes, without them it fails. The two are tried
-/// side by side, since each waits for its server most of the time. `folders` are those of the sources with the
-/// markers.
+/// side by side, and some variants at once, since each waits for its server most of the time. `folders` are those of
+/// the sources with the markers.
 ///
 /// # Panics
 /// If a case does not tell the two apart, or a guard was not sent, with all that went wrong.
 pub async fn try_all<S: Setup>(folders: &[&str], list: &[Broken<S>]) {
     check(folders, list);
-    let mut wrong = Vec::new();
-    for Broken { what, changes, case } in list {
-        let (mut sound, mut broken) = join(S::start(&[]), S::start(changes)).await;
-        let (passed, verdict) = join(case(&mut sound), case(&mut broken)).await;
-        let altered = broken.altered();
-        println!("{what}: {verdict:?} ({altered} texts changed)");
-        if let Err(why) = passed {
-            wrong.push(format!("{what}: fails with the guard: {why}"));
-        } else if altered == 0 {
-            wrong.push(format!(
-                "{what}: the guard was not sent, or is shorter than its replacement"
-            ));
-        } else if let Some(why) =
-            verdict.map_or_else(|why| is_no_program(&why), |()| Some("SURVIVED"))
-        {
-            wrong.push(format!("{what}: {why}"));
-        }
-    }
+    let tried = stream::iter(list).map(try_one).buffer_unordered(VARIANTS_AT_ONCE);
+    let wrong: Vec<_> = tried.filter_map(ready).collect().await;
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Returns what went wrong.
+async fn try_one<S: Setup>(Broken { what, changes, case }: &Broken<S>) -> Option<String> {
+    let (mut sound, mut broken) = join(S::start(&[]), S::start(changes)).await;
+    let (passed, verdict) = join(case(&mut sound), case(&mut broken)).await;
+    let altered = broken.altered();
+    println!("{what}: {verdict:?} ({altered} texts changed)");
+    let wrong = match (passed, verdict) {
+        (Err(why), _) => format!("fails with the guard: {why}"),
+        _ if altered == 0 => "the guard was not sent, or is shorter than its replacement".into(),
+        (Ok(()), Ok(())) => "SURVIVED".into(),
+        (Ok(()), Err(why)) => is_no_program(&why)?.into(),
+    };
+    Some(format!("{what}: {wrong}"))
 }
 
 /// Without its guard the text has to be one that the server understands.

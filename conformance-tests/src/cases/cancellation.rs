@@ -244,11 +244,11 @@ async fn an_abandoned_owner_takes_nothing_any_more(setting: Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let request = setting.request(&setting.name("job"));
     one.abandon(&request).await.unwrap();
-    // A ghost: the store reads the attempt after its client has cleaned up.
-    let ghost = other.try_acquire(&request).await;
+    // A late request: the store reads the attempt after its client has cleaned up.
+    let late = other.try_acquire(&request).await;
     assert!(
-        !matches!(ghost, Ok(lock_core::Attempt::Granted(_))),
-        "an abandoned owner got: {ghost:?}"
+        !matches!(late, Ok(lock_core::Attempt::Granted(_))),
+        "an abandoned owner got: {late:?}"
     );
     is_free(&setting, &request.name).await;
 }

@@ -8,12 +8,14 @@
 
 mod cancellation;
 mod client;
+mod election;
 mod fairness;
 mod names;
 mod operators;
 mod ownership;
 mod processes;
 mod several;
+mod several_processes;
 mod tokens;
 mod traffic;
 mod validity;
@@ -74,6 +76,8 @@ pub fn all() -> Vec<Case> {
     all.extend(operators::all());
     all.extend(processes::all());
     all.extend(several::all());
+    all.extend(several_processes::all());
+    all.extend(election::all());
     all
 }
 

@@ -118,7 +118,7 @@ async fn outlives_its_lease(
 
 async fn a_release_may_keep_the_lock_for_a_while(setting: Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
-    // The core stops the ghosts of an attempt that it has repeated, when that has been released.
+    // When an attempt that the core has repeated is released, the core stops its late requests.
     for buried in [false, true] {
         is_kept(&setting, &*one, &*other, buried).await;
     }

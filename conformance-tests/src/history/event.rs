@@ -45,8 +45,11 @@ impl fmt::Display for Event {
 pub enum What {
     /// The acquire is about to be called.
     Asked {
-        /// What it asks for.
+        /// What it asks for: a lock, or a semaphore.
         name: LockName,
+        /// How many permits the semaphore has, if it is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        permits: Option<u32>,
     },
     /// There is evidence that the store has a place for this acquisition by now, which is the oldest
     /// of its process: fairness counts from here.
@@ -59,6 +62,9 @@ pub enum What {
         token: FencingToken,
         /// Until when the guard said that it is valid; `None` if it was not valid any more.
         until: Option<Instant>,
+        /// The lock that it holds, if that is not the one that was asked for: a slot, or one of several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lock: Option<LockName>,
     },
     /// The acquire returned without a guard.
     NotAcquired {
@@ -177,7 +183,7 @@ mod tests {
         let token = FencingToken::new(9).unwrap();
         let history = History::new(vec![
             Event { at: at(9), op, what: What::Lost { reason: LossReason::TakenOver } },
-            Event { at: at(1), op, what: What::Asked { name: name.clone() } },
+            Event { at: at(1), op, what: What::Asked { name: name.clone(), permits: Some(3) } },
             Event {
                 at: at(5),
                 op,
@@ -185,6 +191,7 @@ mod tests {
                     owner: OwnerId::from_bits(1 << 100),
                     token,
                     until: Some(at(8)),
+                    lock: Some(LockName::new("job/2").unwrap()),
                 },
             },
             Event { at: at(6), op, what: What::Queued },

@@ -11,8 +11,10 @@ use super::{Event, History, Op, What};
 pub struct Attempt {
     /// Which one.
     pub op: Op,
-    /// What it asked for.
+    /// What it asked for; or the lock that it got instead, a slot of a semaphore or one of several.
     pub name: LockName,
+    /// The semaphore that it asked, and how many permits that has.
+    pub semaphore: Option<(LockName, u32)>,
     /// When it asked.
     pub asked: Instant,
     /// Since when it may have a place: an older acquisition of its process that gave up leaves it
@@ -69,8 +71,8 @@ impl Holds {
         let mut holds = Self::default();
         for event in history.events() {
             match &event.what {
-                What::Asked { name } if !parts.contains_key(&event.op) => {
-                    parts.insert(event.op, Parts::new(event, name));
+                What::Asked { name, permits } if !parts.contains_key(&event.op) => {
+                    parts.insert(event.op, Parts::new(event, name, *permits));
                 }
                 What::Forced { name, began } => forced.push((name.clone(), *began, event.at)),
                 // Checked by itself: a stale holder may write long after.
@@ -143,10 +145,11 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(event: &Event, name: &LockName) -> Self {
+    fn new(event: &Event, name: &LockName, permits: Option<u32>) -> Self {
         let attempt = Attempt {
             op: event.op,
             name: name.clone(),
+            semaphore: permits.map(|permits| (name.clone(), permits)),
             asked: event.at,
             place_since: event.at,
             queued: None,
@@ -166,8 +169,11 @@ impl Parts {
                 self.attempt.queued = Some(at);
                 true
             }
-            What::Acquired { owner, token, until } if !answered => {
+            What::Acquired { owner, token, until, lock } if !answered => {
                 self.attempt.ended = Some(at);
+                if let Some(lock) = lock {
+                    self.attempt.name = lock.clone();
+                }
                 let (owner, token) = (*owner, *token);
                 self.attempt.hold = Some(Hold { owner, token, from: at, until: at });
                 self.look(at, *until);

@@ -62,8 +62,18 @@ impl Recorder {
     /// Records that an acquire of `name` is about to be called.
     #[must_use = "what becomes of the acquisition is recorded here"]
     pub fn ask(&self, name: &LockName) -> Acquisition {
+        self.asks(name, None)
+    }
+
+    /// Records that a permit of the semaphore `name` is about to be acquired.
+    #[must_use = "what becomes of the acquisition is recorded here"]
+    pub fn ask_permit(&self, name: &LockName, permits: u32) -> Acquisition {
+        self.asks(name, Some(permits))
+    }
+
+    fn asks(&self, name: &LockName, permits: Option<u32>) -> Acquisition {
         let acquisition = self.next();
-        acquisition.record(What::Asked { name: name.clone() });
+        acquisition.record(What::Asked { name: name.clone(), permits });
         acquisition
     }
 
@@ -127,12 +137,26 @@ impl Acquisition {
     pub fn acquired(&self, guard: &Guard) {
         let now = self.recorder.now();
         let until = reliable(now, guard.is_valid(), guard.remaining());
-        self.acquired_until(guard.owner(), guard.token(), until);
+        self.acquired_until(guard.name(), guard.owner(), guard.token(), until);
+    }
+
+    /// The same of the lock `name`, through a monitor, which does not tell its owner: the token stands for it.
+    pub fn acquired_through(&self, name: &LockName, monitor: &Monitor) {
+        let now = self.recorder.now();
+        let until = reliable(now, monitor.is_valid(), monitor.remaining());
+        let owner = OwnerId::from_bits(monitor.token().get().into());
+        self.acquired_until(name, owner, monitor.token(), until);
     }
 
     /// Records a guard by its parts.
-    pub fn acquired_until(&self, owner: OwnerId, token: FencingToken, until: Option<Instant>) {
-        self.record(What::Acquired { owner, token, until });
+    pub fn acquired_until(
+        &self,
+        lock: &LockName,
+        owner: OwnerId,
+        token: FencingToken,
+        until: Option<Instant>,
+    ) {
+        self.record(What::Acquired { owner, token, until, lock: Some(lock.clone()) });
     }
 
     /// Records what a failed acquire said.

@@ -13,6 +13,7 @@ use self::flawed::Flawed;
 use crate::{
     Harness, MemoryHarness, SetUpError, Setting, Store,
     cases::{self, Case},
+    composed::Composition,
     runner::{self, Outcome},
 };
 
@@ -46,7 +47,7 @@ pub enum Flaw {
     Resurrects,
     /// A clean-up leaves what was taken.
     AbandonsNothing,
-    /// A clean-up frees what was taken, and stops no ghost.
+    /// A clean-up frees what was taken, and stops no late request.
     BuriesNobody,
     /// A repeat by the owner is refused.
     RefusesItsOwner,
@@ -92,6 +93,30 @@ pub enum Flaw {
     AcceptsARestore,
     /// A store with a quarantine says that it begins one after a restore, and begins none.
     GrantsAfterARestore,
+    /// The client's: the first guard of a hold that is released ends it.
+    ReleasesWithTheFirst,
+    /// The client's: several are taken in the order in which they were given.
+    TakesInAnyOrder,
+    /// The client's: what was taken before one of several failed is kept.
+    KeepsWhatItTook,
+    /// The client's: those of several that did not win go on waiting.
+    KeepsLosers,
+    /// The client's: a semaphore has a slot more than permits.
+    OneSlotMore,
+}
+
+impl Flaw {
+    /// How the client puts several locks together.
+    fn composition(self) -> Composition {
+        match self {
+            Self::ReleasesWithTheFirst => Composition::ReleasesWithTheFirst,
+            Self::TakesInAnyOrder => Composition::TakesInAnyOrder,
+            Self::KeepsWhatItTook => Composition::KeepsWhatItTook,
+            Self::KeepsLosers => Composition::KeepsLosers,
+            Self::OneSlotMore => Composition::OneSlotMore,
+            _ => Composition::Sound,
+        }
+    }
 }
 
 /// Every mutant, with the requirement that it breaks and the case that is meant to catch it.
@@ -136,6 +161,11 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::SetsAnyLease, "S1", "a_lease_above_the_longest_is_refused_by_the_store"),
     (Flaw::AcceptsARestore, "S1", "after_a_restore_init_holds_grants_back_or_refuses"),
     (Flaw::GrantsAfterARestore, "S1", "after_a_restore_init_holds_grants_back_or_refuses"),
+    (Flaw::ReleasesWithTheFirst, "S4", "only_the_last_guard_of_a_hold_releases_it"),
+    (Flaw::TakesInAnyOrder, "S1", "all_of_two_in_opposite_orders_both_finish"),
+    (Flaw::KeepsWhatItTook, "S6", "all_that_fails_leaves_nothing"),
+    (Flaw::KeepsLosers, "S6", "any_keeps_one_and_leaves_no_place"),
+    (Flaw::OneSlotMore, "S1", "a_semaphore_has_as_many_holders_as_permits"),
 ];
 
 /// `sound` with a flaw, for tests of whether it is caught.
@@ -186,7 +216,8 @@ async fn outcome(flaw: Option<Flaw>, case: &str) -> Result<Outcome, SetUpError> 
     let harness: Arc<dyn Harness> = Arc::new(MutantHarness { flaw, seen: Mutex::default() });
     let store = harness.start().await?;
     let promised = harness.connect(&store.address).await?.guarantees();
-    let setting = Setting::new(Arc::clone(&harness), &store.address, case.name, promised);
+    let mut setting = Setting::new(Arc::clone(&harness), &store.address, case.name, promised);
+    setting.composition = flaw.map_or(Composition::Sound, Flaw::composition);
     Ok(runner::one(case, setting, LIMIT).await)
 }
 

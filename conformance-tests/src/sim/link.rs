@@ -270,7 +270,7 @@ impl Backend for Link {
                 return Ok(());
             }
             if link.net.is(Mutant::NoTombstones) {
-                // Frees what was taken, and stops no ghost.
+                // Frees what was taken, and stops no late request.
                 let grant = Grant::new(&request, FencingToken::ZERO);
                 return at_once(link.net.memory.release(&grant, ReleaseOptions::default()))
                     .map(drop);

@@ -1,6 +1,7 @@
 //! What the simulated processes do with their locks.
 
 use std::{
+    collections::BTreeMap,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::history::{Acquisition, Recorder, What};
 
-const fn ms(millis: u64) -> Duration {
+pub(super) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
@@ -44,19 +45,26 @@ pub struct Worker {
     pub(super) client: LockClient,
     pub(super) recorder: Recorder,
     pub(super) names: Vec<LockName>,
-    pub(super) registers: Arc<Vec<Register>>,
+    pub(super) registers: Registers,
 }
+
+/// The registers of all names.
+pub(super) type Registers = Arc<BTreeMap<LockName, Register>>;
 
 impl Worker {
     /// Acquires and holds, again and again.
     pub async fn run(self) {
         for _ in 0..self.net.plan.rounds {
             self.nap(0, 200).await;
+            if self.world.chance(self.net.plan.composed) {
+                self.compose().await;
+                continue;
+            }
             let which = self.world.roll(self.names.len() as u64) as usize;
             let op = self.recorder.ask(&self.names[which]);
             self.asking(&op, which);
             if let Some(guard) = self.ask(&op, which).await {
-                self.hold(op, guard, which).await;
+                self.hold(op, guard).await;
             }
         }
     }
@@ -69,7 +77,7 @@ impl Worker {
         }
     }
 
-    async fn nap(&self, least: u64, most: u64) {
+    pub(super) async fn nap(&self, least: u64, most: u64) {
         self.world.sleep(self.world.span(ms(least), ms(most))).await;
     }
 
@@ -99,8 +107,21 @@ impl Worker {
                 wait = Some(span);
             }
         }
+        let guard = self.waited(op, wait, lock.acquire()).await?;
+        op.acquired_by(&self.env, &guard);
+        Some(guard)
+    }
+
+    /// Runs an acquire that waits for so long, and records its failure.
+    pub(super) async fn waited<T>(
+        &self,
+        op: &Acquisition,
+        wait: Option<Duration>,
+        acquire: impl Future<Output = Result<T, Error>>,
+    ) -> Option<T> {
+        let world = &self.world;
         let (began, stopped) = (world.now(), world.stopped(self.process));
-        let answer = self.give_up_on(lock.acquire()).await;
+        let answer = self.give_up_on(acquire).await;
         if let Some(wait) = wait {
             let stops = Duration::from_nanos(world.stopped(self.process) - stopped);
             let took = Duration::from_nanos(world.now() - began);
@@ -109,12 +130,11 @@ impl Worker {
             }
         }
         match answer {
-            Some(Ok(guard)) => {
-                op.acquired_by(&self.env, &guard);
+            Some(Ok(acquired)) => {
                 if self.net.state().closed.contains(&self.process) {
                     self.net.find(format!("{}: a closed client gave a guard", op.op()));
                 }
-                Some(guard)
+                Some(acquired)
             }
             Some(Err(error)) => {
                 op.failed(&error);
@@ -129,7 +149,7 @@ impl Worker {
     }
 
     /// Runs an acquire, and drops it sometimes: after some polls or after some time.
-    async fn give_up_on<F: Future>(&self, future: F) -> Option<F::Output> {
+    pub(super) async fn give_up_on<F: Future>(&self, future: F) -> Option<F::Output> {
         if !self.world.chance(self.net.plan.cancelled) {
             return Some(future.await);
         }
@@ -143,7 +163,7 @@ impl Worker {
     }
 
     /// An error that this plan cannot explain is a finding.
-    fn expected(&self, error: &Error) {
+    pub(super) fn expected(&self, error: &Error) {
         let kind = error.kind();
         let permanent = matches!(kind, ErrorKind::Auth | ErrorKind::Config);
         let explained =
@@ -154,7 +174,7 @@ impl Worker {
         }
     }
 
-    async fn hold(&self, op: Acquisition, guard: Guard, which: usize) {
+    pub(super) async fn hold(&self, op: Acquisition, guard: Guard) {
         let world = &self.world;
         let cancelled = guard.cancellation_token();
         for _ in 0..world.roll(4) {
@@ -167,7 +187,7 @@ impl Worker {
             }
             self.look(&op, &guard, &cancelled);
             if world.chance(600) {
-                self.update(&op, &guard, which).await;
+                self.update(&op, &guard).await;
             }
         }
         if world.chance(50) && !self.net.plan.calm {
@@ -192,7 +212,12 @@ impl Worker {
     }
 
     /// Waits for the loss, but not for long.
-    async fn lost_within(&self, op: &Acquisition, guard: &Guard, span: Duration) -> bool {
+    pub(super) async fn lost_within(
+        &self,
+        op: &Acquisition,
+        guard: &Guard,
+        span: Duration,
+    ) -> bool {
         let wait = self.world.sleep(span);
         match select(std::pin::pin!(guard.lost()), wait).await {
             Either::Left((reason, _)) => {
@@ -205,7 +230,7 @@ impl Worker {
     }
 
     /// What is told as gone must be gone: a missing answer says nothing (S6).
-    fn is_lost(&self, op: &Acquisition, guard: &Guard, reason: LossReason) {
+    pub(super) fn is_lost(&self, op: &Acquisition, guard: &Guard, reason: LossReason) {
         if !matches!(reason, LossReason::Gone | LossReason::TakenOver) {
             return;
         }
@@ -253,9 +278,9 @@ impl Worker {
     }
 
     /// Reads the register and writes to it, with the guard's token each time.
-    async fn update(&self, op: &Acquisition, guard: &Guard, which: usize) {
-        let register = &self.registers[which];
-        let (resource, token) = (self.names[which].as_str(), guard.token());
+    async fn update(&self, op: &Acquisition, guard: &Guard) {
+        let Some(register) = self.registers.get(guard.name()) else { return };
+        let (resource, token) = (guard.name().as_str(), guard.token());
         let began = self.recorder.now();
         if register.fence.admit(resource, token).is_err() {
             return;
@@ -278,14 +303,14 @@ impl Worker {
 
 impl Acquisition {
     /// Records a guard of a process whose clock is not the world's.
-    fn acquired_by(&self, env: &SimEnv, guard: &Guard) {
+    pub(super) fn acquired_by(&self, env: &SimEnv, guard: &Guard) {
         let valid = guard.is_valid();
         let remaining = env.in_world(guard.remaining());
         let until = valid.then(|| self.now() + remaining);
-        self.acquired_until(guard.owner(), guard.token(), until);
+        self.acquired_until(guard.name(), guard.owner(), guard.token(), until);
     }
 
-    fn tried_by(&self, env: &SimEnv, answer: &Result<TryAcquire, Error>) {
+    pub(super) fn tried_by(&self, env: &SimEnv, answer: &Result<TryAcquire, Error>) {
         match answer {
             Ok(TryAcquire::Acquired(guard)) => self.acquired_by(env, guard),
             _ => self.tried(answer),

@@ -8,6 +8,7 @@
 //! The same seed gives the same event log, byte for byte.
 
 mod chaos;
+mod composed;
 mod env;
 mod link;
 mod load;
@@ -22,7 +23,6 @@ use std::{
 
 use lock_core::{Backend as _, ClientOptions, LockClient, LockName, OwnerLabel};
 
-use self::net::at_once;
 pub use self::{
     env::SimEnv,
     load::{Register, Worker},
@@ -30,7 +30,11 @@ pub use self::{
     plan::{MUTANTS, Mutant, Plan},
     world::{End, NET, Process, Sleep, World},
 };
+use self::{load::Registers, net::at_once};
 use crate::history::{Recorder, Rule, check};
+
+/// Every lock of a run: plain ones, a semaphore's door and slots, and an election.
+const NAMES: [&str; 6] = ["a", "b", "pool", "pool/0", "pool/1", "chief"];
 
 /// What a run came to.
 #[derive(Debug)]
@@ -70,8 +74,14 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Report {
     for recorder in recorders.drain(..) {
         history = history.join(recorder.history());
     }
-    let mut rules =
-        vec![Rule::WellFormed, Rule::Exclusion, Rule::Tokens, Rule::Resurrection, Rule::LostUpdate];
+    let mut rules = vec![
+        Rule::WellFormed,
+        Rule::Exclusion,
+        Rule::Permits,
+        Rule::Tokens,
+        Rule::Resurrection,
+        Rule::LostUpdate,
+    ];
     if plan.calm {
         rules.push(Rule::Fairness);
     }
@@ -102,8 +112,9 @@ fn start(world: &World, net: &Arc<Net>) -> (Vec<Recorder>, Vec<Weak<Link>>) {
         .take(plan.names as usize)
         .filter_map(|name| LockName::new(name).ok())
         .collect();
-    let registers: Arc<Vec<Register>> =
-        Arc::new(names.iter().map(|_| Register::default()).collect());
+    let every: Vec<LockName> = NAMES.iter().filter_map(|name| LockName::new(name).ok()).collect();
+    let registers: Registers =
+        Arc::new(every.iter().map(|name| (name.clone(), Register::default())).collect());
     let true_time = Arc::new(SimEnv::of_world(world));
     let mut recorders = vec![Recorder::with_env(NET, true_time.clone())];
     let (mut clients, mut links) = (Vec::new(), Vec::new());
@@ -138,7 +149,7 @@ fn start(world: &World, net: &Arc<Net>) -> (Vec<Recorder>, Vec<Weak<Link>>) {
         recorders.push(recorder);
         clients.push(client);
     }
-    let chaos = chaos::run(world.clone(), Arc::clone(net), recorders[0].clone(), names, clients);
+    let chaos = chaos::run(world.clone(), Arc::clone(net), recorders[0].clone(), every, clients);
     world.spawn(NET, Box::pin(chaos));
     (recorders, links)
 }
@@ -146,7 +157,7 @@ fn start(world: &World, net: &Arc<Net>) -> (Vec<Recorder>, Vec<Weak<Link>>) {
 /// Finds locks and places that nobody gave back (S6).
 fn left_behind(net: &Net) {
     let now = net.world.now();
-    for name in ["a", "b"] {
+    for name in NAMES {
         let Ok(name) = LockName::new(name) else { continue };
         let Ok(Some(state)) = at_once(net.memory.inspect(&name)) else { continue };
         let owners = net.state().owners.clone();

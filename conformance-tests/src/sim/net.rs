@@ -43,7 +43,7 @@ pub(super) struct NetState {
     tombstones: BTreeSet<OwnerId>,
     /// Every owner that ever asked.
     pub(super) owners: BTreeMap<OwnerId, Owner>,
-    /// Calls under way, ghosts too.
+    /// Calls under way, late requests too.
     pub(super) calls: usize,
     /// What must not happen, and did.
     pub(super) findings: Vec<String>,
@@ -235,7 +235,7 @@ impl Link {
         }
     }
 
-    /// Notes who asks. The ghost of an abandoned owner is the store's affair.
+    /// Notes who asks. A late request of an abandoned owner is the store's affair.
     pub(super) fn note(&self, request: &Request, awaited: bool) {
         self.owner(request.owner, request.lease, |_| ());
         let buried = self.net.state().tombstones.contains(&request.owner);

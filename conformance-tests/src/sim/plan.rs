@@ -24,7 +24,7 @@ pub enum Mutant {
     ReleasesOthers,
     /// A renewal makes a lost grant anew (S5).
     Resurrects,
-    /// A ghost of an abandoned attempt is served (S6).
+    /// A late request of an abandoned attempt is served (S6).
     NoTombstones,
     /// A clean-up does nothing and says that it did (S6).
     AbandonsNothing,
@@ -36,6 +36,8 @@ pub enum Mutant {
     NeverWakes,
     /// An attempt without a place goes past those that wait (L3).
     Barges,
+    /// A semaphore has a slot more than permits (S1).
+    OneSlotMore,
 }
 
 /// Every mutant, with the requirement that it breaks and the words of the finding meant for it.
@@ -54,6 +56,7 @@ pub const MUTANTS: &[(Mutant, &str, &str)] = &[
     (Mutant::ReleasesOnce, "S6", "was left behind"),
     (Mutant::NeverWakes, "L2", "tasks left"),
     (Mutant::Barges, "L3", "Fairness broken"),
+    (Mutant::OneSlotMore, "S1", "Permits broken"),
 ];
 
 /// The odds of a run, in thousandths of the calls.
@@ -91,6 +94,8 @@ pub struct Plan {
     pub late_pushes: u64,
     /// Whether a release carries the next request.
     pub carries: bool,
+    /// Operations on several locks in one: all, any, a permit, an election.
+    pub composed: u64,
     /// Acquire futures that are dropped.
     pub cancelled: u64,
     /// Pauses, kills, quarantines and the like, each this often in the run.
@@ -128,6 +133,7 @@ impl Plan {
             lost_pushes: often(500),
             late_pushes: often(300),
             carries: world.chance(700),
+            composed: if calm { 0 } else { 300 },
             cancelled: often(400),
             disasters: often(6),
             kills: !calm && world.chance(200),
@@ -138,7 +144,7 @@ impl Plan {
         if mutant == Some(Mutant::OldPushes) {
             // It takes a push that comes after its claim window, to a place that has asked since.
             (plan.calm, plan.lost_pushes, plan.late_pushes) = (false, 0, 900);
-            (plan.slow, plan.alarms, plan.cancelled) = (0, 0, 0);
+            (plan.slow, plan.alarms, plan.cancelled, plan.composed) = (0, 0, 0, 0);
             (plan.processes, plan.names, plan.rounds) = (3, 1, 4);
         }
         plan

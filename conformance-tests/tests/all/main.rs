@@ -1,6 +1,8 @@
 //! The tests of the suite itself.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(feature = "proof")]
+mod across_stores;
 #[cfg(feature = "redis")]
 mod broken;
 #[cfg(feature = "proof")]

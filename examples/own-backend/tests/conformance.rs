@@ -44,6 +44,11 @@ impl Harness for InAMap {
             "processes_count_without_losing_an_update",
             "processes_share_the_permits_of_a_semaphore",
             "a_killed_holders_permit_is_free_within_its_lease",
+            "a_client_killed_at_the_door_keeps_nobody_from_a_free_slot",
+            "all_locks_of_a_killed_holder_are_free_within_their_lease",
+            "a_paused_holder_of_a_permit_learns_of_its_loss",
+            "a_paused_holder_of_all_learns_of_its_loss",
+            "an_election_outlives_its_leaders",
         ]
     }
 }

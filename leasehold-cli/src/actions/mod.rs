@@ -8,6 +8,7 @@ mod operate;
 mod run;
 mod shell;
 mod tell;
+mod watch;
 
 use crate::args::{Action, Cli};
 use crate::chosen_store::ChosenStore;
@@ -44,7 +45,10 @@ pub fn perform(cli: Cli) -> Result<u8, Failure> {
             (Action::Hold(args), Some(place)) => hold::hold(&place, &args).await,
             (Action::Init(args), Some(place)) => operate::init(&place, &args).await,
             (Action::Inspect(args), Some(place)) => operate::inspect(&place, &args).await,
-            (Action::List(output), Some(place)) => operate::list(&place, output).await,
+            (Action::List(args), Some(place)) => match args.watch {
+                None => operate::list(&place, args.output).await,
+                Some(interval) => watch::watch(&place, interval, args.output).await,
+            },
             (Action::Release(args), Some(place)) => operate::release(&place, &args).await,
             (Action::Schema(output), Some(place)) => tell::schema(place.url(), output),
             (Action::Check(output), Some(place)) => tell::check(&place, output).await,

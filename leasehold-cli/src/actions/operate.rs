@@ -1,6 +1,7 @@
 //! `init`, `inspect`, `list`, `release`: actions of operators.
 
-use leasehold::{LockState, ReleaseOutcome, StoreSettings};
+use leasehold::backend::Listing;
+use leasehold::{Backend, Error, LockState, ReleaseOutcome, StoreSettings};
 use serde_json::json;
 
 use crate::args::{Init, Inspect, Output, Release, Switch};
@@ -46,7 +47,9 @@ pub(super) async fn init(place: &ChosenStore, args: &Init) -> Result<u8, Failure
             format!("in {}", show::rounded(settings.grants_in))
         };
         let longest = humantime::format_duration(settings.longest_lease);
-        let warning = warning.map(|text| format!("exclusion      {text}\n")).unwrap_or_default();
+        // A server's answer may stand in it.
+        let warning = warning.map(|text| format!("exclusion      {}\n", show::escaped(&text)));
+        let warning = warning.unwrap_or_default();
         format!(
             "longest lease  {longest}\nquarantine     {quarantine}\ngrants         {grants}\n{warning}"
         )
@@ -71,38 +74,33 @@ pub(super) async fn inspect(place: &ChosenStore, args: &Inspect) -> Result<u8, F
 
 pub(super) async fn list(place: &ChosenStore, output: Output) -> Result<u8, Failure> {
     let store = place.open().await?;
-    let mut locks: Vec<LockState> = Vec::new();
-    let mut from = None;
-    let result = loop {
-        match store.list(from).await {
-            Ok(page) => {
-                locks.extend(page.locks);
-                from = page.next;
-                if from.is_none() {
-                    break Ok(());
-                }
-            }
-            Err(error) => break Err(Failure::of(&error)),
-        }
-    };
+    let locks = all(&*store).await;
     close(&*store).await;
-    result?;
+    let mut locks = locks.map_err(|error| Failure::of(&error))?;
     // A name that moved between two parts of the listing is in both.
     locks.sort_by(|a, b| a.name.cmp(&b.name));
     locks.dedup_by(|a, b| a.name == b.name);
     print(&if output.json { show::json(&locks)? } else { show::table(&locks) })
 }
 
+async fn all(store: &dyn Backend) -> Result<Vec<LockState>, Error> {
+    let (mut locks, mut listing, mut goes_on) = (Vec::new(), Listing::new(), true);
+    while goes_on {
+        let page = store.list(listing.cursor()).await?;
+        goes_on = listing.goes_on(&page)?;
+        locks.extend(page.locks);
+    }
+    Ok(locks)
+}
+
 pub(super) async fn release(place: &ChosenStore, args: &Release) -> Result<u8, Failure> {
     let store = place.open().await?;
-    let before = store.inspect(&args.name).await;
-    let outcome = match &before {
-        Ok(_) => store.force_release(&args.name).await,
-        Err(error) => Err(error.clone()),
-    };
+    // For people. What cannot be read is to be freed all the same.
+    let before = store.inspect(&args.name).await.ok().flatten();
+    let outcome = store.force_release(&args.name).await;
     close(&*store).await;
     let released = outcome.map_err(|error| Failure::of(&error))? == ReleaseOutcome::Released;
-    let holder = before.ok().flatten().and_then(|state| state.holder).filter(|_| released);
+    let holder = before.and_then(|state| state.holder).filter(|_| released);
     print(&if args.output.json {
         show::json(&json!({ "name": args.name, "released": released, "holder": holder }))?
     } else {

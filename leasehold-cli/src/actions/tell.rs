@@ -1,12 +1,14 @@
 //! `schema` and `check`: describe a store.
 
+use std::sync::Arc;
+
 use humantime::format_duration;
-use leasehold::{Error, FencingToken, Guarantees, LockName, StoreUrl};
+use leasehold::{FencingToken, Guarantees, LockClient, StoreUrl};
 use serde_json::json;
 
 use crate::args::Output;
 use crate::chosen_store::{ChosenStore, close};
-use crate::exit::Failure;
+use crate::exit::{Failure, NOT_PROMISED};
 use crate::show::{self, print};
 
 pub(super) fn schema(url: &StoreUrl, output: Output) -> Result<u8, Failure> {
@@ -20,36 +22,38 @@ pub(super) fn schema(url: &StoreUrl, output: Output) -> Result<u8, Failure> {
 
 pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Failure> {
     let store = place.open().await?;
-    let asked = async {
-        // Any name: a store that does not know it yet may lack its tables.
-        store.inspect(&LockName::new("leasehold check")?).await?;
-        let clock = store.clock_difference_micros().await?;
-        Ok((clock, store.highest_token().await?, store.warnings().await?))
-    };
-    let asked: Result<_, Error> = asked.await;
-    let guarantees = store.guarantees();
+    let checked = LockClient::new(Arc::clone(&store)).check().await;
     close(&*store).await;
-    let (clock, highest, warnings) = asked.map_err(|error| Failure::of(&error))?;
-    print(&if output.json {
+    let checked = checked.map_err(|error| Failure::of(&error))?;
+    let (clock, highest) = (checked.clock_difference_micros, checked.highest_token);
+    let (guarantees, warnings) = (&checked.guarantees, checked.warnings());
+    let micros = u64::try_from(checked.round_trip.as_micros()).unwrap_or(u64::MAX);
+    let code = print(&if output.json {
         show::json(&json!({
             "store": place.url().to_string(),
             "backend": store.kind(),
+            "round_trip_micros": micros,
             "clock_difference_micros": clock,
             "highest_token": highest,
             "tokens_used_up": highest == Some(FencingToken::MAX),
+            "guarantees": **guarantees,
             "warnings": warnings,
-            "guarantees": *guarantees,
         }))?
     } else {
         format!(
-            "store         {}\n{}{}{}{}",
+            "store         {}\n{}{}{}{}{}",
             place.url(),
-            lines(&guarantees),
+            lines(guarantees),
+            format_args!("round trip    {:.3} ms\n", micros as f64 / 1000.0),
             clock_line(clock),
-            highest.map(highest_line).unwrap_or_default(),
-            warnings.iter().map(|text| format!("warning       {text}\n")).collect::<String>()
+            highest.map(|token| highest_line(store.kind(), token)).unwrap_or_default(),
+            warnings
+                .iter()
+                .map(|text| format!("warning       {}\n", show::escaped(text)))
+                .collect::<String>()
         )
-    })
+    })?;
+    Ok(if guarantees.exclusion.holds() { code } else { NOT_PROMISED })
 }
 
 fn clock_line(micros: Option<i64>) -> String {
@@ -63,14 +67,22 @@ fn clock_line(micros: Option<i64>) -> String {
     format!("store clock   {told}\n")
 }
 
-fn highest_line(highest: FencingToken) -> String {
-    let told = if highest == FencingToken::MAX {
-        "tokens are used up, so nothing is granted; see 'leasehold init --help', --reset-tokens"
-            .to_owned()
-    } else {
-        highest.to_string()
+fn highest_line(kind: &str, highest: FencingToken) -> String {
+    if highest != FencingToken::MAX {
+        return format!("highest token {highest}\n");
+    }
+    let helps = match kind {
+        "redis" | "redlock" | "postgres" => {
+            "'leasehold init --reset-tokens' sets them back; see 'leasehold init --help'"
+        }
+        "etcd" => "'leasehold init --restored' starts them anew; see 'leasehold init --help'",
+        "mysql" | "sqlite" => {
+            "stop all clients for one longest lease, drop the tables (or remove a SQLite file that has no others), and run \
+             'leasehold init'; or, if it is one name's, 'leasehold release --force NAME'"
+        }
+        _ => "see what helps in the store that it is in",
     };
-    format!("highest token {told}\n")
+    format!("highest token at the limit: tokens are used up, and nothing is granted. {helps}\n")
 }
 
 fn lines(guarantees: &Guarantees) -> String {
@@ -110,5 +122,6 @@ fn lines(guarantees: &Guarantees) -> String {
     let version =
         guarantees.record_version.map(|version| ("records", format!("version {version}")));
     let rows = rows.into_iter().chain(version);
-    rows.map(|(what, text)| format!("{what:<13} {text}\n")).collect()
+    // A server's answer may stand in it.
+    rows.map(|(what, text)| format!("{what:<13} {}\n", show::escaped(&text))).collect()
 }

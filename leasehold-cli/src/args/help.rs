@@ -18,13 +18,15 @@ Exit codes:
   75  the lock was not acquired in time, or the store is in quarantine and grants
       nothing yet (run --conflict-exit-code changes this code); or a step of
       migrate must wait
+  78  check: the store does not promise exclusion
   79  the lock was lost, and COMMAND was ended
   Otherwise that of COMMAND: its exit code, 128+n if signal n ended it, 126 if it
   cannot be executed, 127 if it is not found.
   leasehold reports each failure of its own in one line on stderr that starts with
   'leasehold:'. 'run' also says there that it waits for the end of a quarantine. Warnings,
   such as a renewal that failed and is tried again, are lines that start with a time.
-  --log-format json makes each of these lines a JSON object.
+  --log-format json makes each of these lines a JSON object, and adds one for each
+  lock that is requested, acquired, not acquired or released.
 
 Examples:
   leasehold run backup -- rsync -a /data host:/backup

@@ -21,7 +21,7 @@ mod values;
 
 use self::help::{HOLD, MIGRATE, RUN, epilogue};
 pub use self::lock::{Hold, Lock, Run};
-use self::values::{Refused, check_path, may_be_secret, name};
+use self::values::{Refused, check_path, interval, may_be_secret, name};
 pub use self::values::{Wait, file, positive};
 
 /// The environment variable that names the store where `--store` does not.
@@ -80,7 +80,7 @@ pub enum Action {
     /// The exit code is 0 whether the lock is held or free.
     Inspect(Inspect),
     /// List the locks that are held
-    List(Output),
+    List(List),
     /// Take the lock NAME away from its holder
     ///
     /// The holder is not asked. It notices at its next renewal, within a third of its lease, and may
@@ -89,7 +89,9 @@ pub enum Action {
     Release(Release),
     /// Print the SQL that makes the store's tables
     Schema(Output),
-    /// Connect, and print what the store guarantees and how far its clock is off
+    /// Connect, and print what the store guarantees, how fast it answers and how far its clock is off
+    ///
+    /// The exit code is 0 only if the store promises exclusion, and 78 if it does not.
     Check(Output),
     /// Move the locks of many processes from one store to another while they run
     #[command(after_long_help = MIGRATE)]
@@ -153,6 +155,22 @@ pub struct Inspect {
     /// The lock to show
     #[arg(value_name = "NAME", value_parser = name())]
     pub name: LockName,
+
+    /// How to print.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Arguments of `list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Show them again and again, with their ages and waiters, every INTERVAL [default: 1s]
+    ///
+    /// On a terminal the list is drawn anew each time; Ctrl-C or q ends it. Otherwise each list is
+    /// printed behind the last one; with --json, each is one line.
+    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "1s")]
+    #[arg(value_parser = interval)]
+    pub watch: Option<Duration>,
 
     /// How to print.
     #[command(flatten)]

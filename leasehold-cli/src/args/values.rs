@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use humantime::format_duration;
 use leasehold::{ErrorKind, LockName, Semaphore, StoreUrl};
+
+use crate::tunables::{LONGEST_WATCH, SHORTEST_WATCH};
 
 /// How long to wait for the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +93,17 @@ pub fn positive(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("must be longer than zero, such as 500ms, 10s or 2min".to_owned()),
         duration => Ok(duration),
+    }
+}
+
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        span if (SHORTEST_WATCH..=LONGEST_WATCH).contains(&span) => Ok(span),
+        _ => Err(format!(
+            "must be between {} and {}",
+            format_duration(SHORTEST_WATCH),
+            format_duration(LONGEST_WATCH)
+        )),
     }
 }
 

@@ -4,6 +4,9 @@ use std::fs;
 use std::process::Stdio;
 use std::thread;
 
+use rustix::process::Signal;
+
+use crate::support::example;
 use crate::support::locks::Store;
 
 const PROCESSES: usize = 8;
@@ -50,4 +53,31 @@ fn eight_processes_count_to_1600_with_rising_tokens() {
         .collect();
     assert_eq!(tokens.len(), PROCESSES * EACH);
     assert!(tokens.is_sorted_by(|a, b| a < b), "tokens in the order of the increments");
+}
+
+/// The example of docs/patterns.md.
+#[test]
+fn a_durable_count_outlives_its_workers_and_a_late_one_counts_nothing() {
+    let store = Store::new();
+    let latch =
+        format!("{} {}", example("durable_count").display(), store.beside("latch.db").display());
+    let mut make = std::process::Command::new("sh");
+    let made = make.args(["-c", &format!("{latch} 3")]).output().unwrap();
+    assert_eq!(String::from_utf8(made.stdout).unwrap(), "3 are open\n");
+    let count = || store.ok(&["run", "--wait", "60s", "job", "--", "sh", "-c", &latch]);
+    assert_eq!(count(), "2 are open\n");
+
+    // A worker is paused past its lease; its COMMAND counts when another has counted.
+    let mut paused = store.run(&["--lease", "1s"], &format!("echo up; read -r _; {latch}"));
+    assert_eq!(paused.line(), "up");
+    paused.signal(Signal::STOP);
+    assert_eq!(count(), "1 are open\n");
+    paused.say("");
+    let late = paused.line();
+    assert!(late.starts_with("not counted: fencing token "), "{late}");
+    paused.signal(Signal::CONT);
+    assert_eq!(paused.code(), 79);
+
+    assert_eq!(count(), "the last one is done\n");
+    assert_eq!(count(), "all were done before\n");
 }

@@ -9,14 +9,18 @@ mod ending;
 #[cfg(feature = "redis")]
 mod failover;
 mod hold;
+mod hostile;
 mod loss;
 #[cfg(all(feature = "migrate", feature = "sqlite"))]
 mod migrate;
 mod naming_a_store;
 mod operate;
 mod passing_through;
+#[cfg(all(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+mod passwords;
 mod run;
 mod several;
 mod shell;
 mod signals;
 mod support;
+mod watch;

@@ -11,12 +11,12 @@ fn encoded(url: &str) -> String {
 }
 
 /// Two stores, and calls to both.
-struct Way {
+struct Pair {
     from: Store,
     to: Store,
 }
 
-impl Way {
+impl Pair {
     fn new() -> Self {
         Self { from: Store::new(), to: Store::new() }
     }
@@ -35,16 +35,16 @@ impl Way {
         job
     }
 
-    fn args<'a>(&'a self, way: &'a str, urls: &'a [String; 2]) -> [&'a str; 6] {
-        ["migrate", way, "--from", &urls[0], "--to", &urls[1]]
+    fn args<'a>(&'a self, step: &'a str, urls: &'a [String; 2]) -> [&'a str; 6] {
+        ["migrate", step, "--from", &urls[0], "--to", &urls[1]]
     }
 
-    fn says(&self, way: &str) -> String {
-        self.from.ok(&self.args(way, &[self.from.url(), self.to.url()]))
+    fn says(&self, step: &str) -> String {
+        self.from.ok(&self.args(step, &[self.from.url(), self.to.url()]))
     }
 
-    fn refuses(&self, way: &str) -> String {
-        let output = self.from.act(&self.args(way, &[self.from.url(), self.to.url()]));
+    fn refuses(&self, step: &str) -> String {
+        let output = self.from.act(&self.args(step, &[self.from.url(), self.to.url()]));
         let (code, line) = failure(&output);
         assert_eq!(code, 75, "{line}");
         line
@@ -53,75 +53,75 @@ impl Way {
 
 #[test]
 fn a_fleet_moves_forward_and_is_told_each_step() {
-    let way = Way::new();
-    assert!(way.says("status").contains("no process is seen"));
+    let pair = Pair::new();
+    assert!(pair.says("status").contains("no process is seen"));
     assert!(
-        way.says("next")
+        pair.says("next")
             .contains("if all have the URL FROM, restart each process with migrate:old?")
     );
-    assert!(way.says("back").contains("if all have FROM, it is done"));
-    let mut one = way.job("old", "one");
-    let mut two = way.job("old", "two");
-    assert!(way.says("next").contains("migrate:both?"));
+    assert!(pair.says("back").contains("if all have FROM, it is done"));
+    let mut one = pair.job("old", "one");
+    let mut two = pair.job("old", "two");
+    assert!(pair.says("next").contains("migrate:both?"));
     assert_eq!(two.code(), 0);
-    let mut two = way.job("both", "two");
-    let told = way.refuses("next");
+    let mut two = pair.job("both", "two");
+    let told = pair.refuses("next");
     assert!(told.contains("still in phase old") && told.contains(':'), "{told}");
-    let status = way.says("status");
+    let status = pair.says("status");
     assert_eq!(status.lines().filter(|line| line.starts_with("old ")).count(), 1, "{status}");
     assert_eq!(status.lines().filter(|line| line.starts_with("both ")).count(), 1, "{status}");
-    let [from, to] = [way.from.url(), way.to.url()];
-    let status = way.from.json(&["migrate", "status", "--from", &from, "--to", &to]);
+    let [from, to] = [pair.from.url(), pair.to.url()];
+    let status = pair.from.json(&["migrate", "status", "--from", &from, "--to", &to]);
     assert_eq!(status["members"][1]["phase"], "both");
     assert!(status["members"][0]["remaining_ms"].as_u64().unwrap() > 0, "{status}");
     // Two phases at once are refused, and the job does not run.
-    let output = way.from.act(&["run", "--store", &way.url("new"), "x", "--", "echo", "ran"]);
+    let output = pair.from.act(&["run", "--store", &pair.url("new"), "x", "--", "echo", "ran"]);
     let (code, line) = failure(&output);
     assert_eq!(code, 69);
     assert!(line.contains("phase new") && line.contains("two phases away"), "{line}");
 
     assert_eq!(one.code(), 0);
-    assert!(way.says("next").contains("migrate:new?"));
-    assert!(way.says("back").contains("migrate:old?"));
-    let mut one = way.job("new", "one");
-    assert!(way.refuses("next").contains("still in phase both"));
+    assert!(pair.says("next").contains("migrate:new?"));
+    assert!(pair.says("back").contains("migrate:old?"));
+    let mut one = pair.job("new", "one");
+    assert!(pair.refuses("next").contains("still in phase both"));
     assert_eq!(two.code(), 0);
-    assert!(way.says("next").contains("the URL TO"));
-    assert!(way.says("back").contains("migrate:both?"));
+    assert!(pair.says("next").contains("the URL TO"));
+    assert!(pair.says("back").contains("migrate:both?"));
     assert_eq!(one.code(), 0);
 }
 
 #[test]
 fn a_job_in_phase_both_shuts_out_jobs_in_every_phase() {
-    let way = Way::new();
-    let mut holder = way.job("both", "job");
-    let plain = format!("migrate:both?from={}&to={}", way.from.url(), way.to.url());
-    for store in [way.url("old"), plain, way.url("new"), way.from.url(), way.to.url()] {
-        let output = way.from.act(&["run", "--store", &store, "job", "--", "echo", "ran"]);
+    let pair = Pair::new();
+    let mut holder = pair.job("both", "job");
+    let plain = format!("migrate:both?from={}&to={}", pair.from.url(), pair.to.url());
+    for store in [pair.url("old"), plain, pair.url("new"), pair.from.url(), pair.to.url()] {
+        let output = pair.from.act(&["run", "--store", &store, "job", "--", "echo", "ran"]);
         assert_eq!(failure(&output).0, 75, "{store}");
     }
     assert_eq!(holder.code(), 0);
     assert_eq!(
-        way.from.ok(&["run", "--store", &way.url("old"), "job", "--", "echo", "ran"]),
+        pair.from.ok(&["run", "--store", &pair.url("old"), "job", "--", "echo", "ran"]),
         "ran\n"
     );
 }
 
 #[test]
 fn both_stores_are_to_be_named_and_no_password_is_repeated() {
-    let way = Way::new();
-    assert_eq!(failure(&way.from.act(&["migrate", "status"])).0, 64);
-    assert_eq!(failure(&way.from.act(&["migrate", "jump", "--from", "a:", "--to", "b:"])).0, 64);
-    let (from, to) = (way.from.url(), "nowhere://u:hunter2@h");
-    let output = way.from.act(&["migrate", "status", "--from", &from, "--to", to]);
+    let pair = Pair::new();
+    assert_eq!(failure(&pair.from.act(&["migrate", "status"])).0, 64);
+    assert_eq!(failure(&pair.from.act(&["migrate", "jump", "--from", "a:", "--to", "b:"])).0, 64);
+    let (from, to) = (pair.from.url(), "nowhere://u:hunter2@h");
+    let output = pair.from.act(&["migrate", "status", "--from", &from, "--to", to]);
     let (code, line) = failure(&output);
     assert_eq!(code, 64);
     assert!(!line.contains("hunter2"), "{line}");
     // One store cannot be both.
-    let output = way.from.act(&[
+    let output = pair.from.act(&[
         "run",
         "--store",
-        &way.url("both").replace(&encoded(&way.to.url()), &encoded(&way.from.url())),
+        &pair.url("both").replace(&encoded(&pair.to.url()), &encoded(&pair.from.url())),
         "x",
         "--",
         "true",
@@ -141,7 +141,7 @@ fn both_stores_are_to_be_named_and_no_password_is_repeated() {
     feature = "redlock"
 ))]
 fn no_password_of_either_store_is_shown() {
-    let way = Way::new();
+    let pair = Pair::new();
     let password = encoded("p@ss:w/rd%");
     let stores = [
         format!("redis://u:{password}@127.0.0.1:1"),
@@ -152,7 +152,7 @@ fn no_password_of_either_store_is_shown() {
     ];
     std::thread::scope(|scope| {
         for store in &stores {
-            let (way, from) = (&way, way.from.url());
+            let (pair, from) = (&pair, pair.from.url());
             scope.spawn(move || {
                 let url = format!("migrate:both?from={}&to={}", encoded(&from), encoded(store));
                 for (args, side) in [
@@ -161,7 +161,7 @@ fn no_password_of_either_store_is_shown() {
                     (&["run", "--store", &url, "x", "--", "echo", "ran"], "store \"to\""),
                     (&["list", "--store", &url], "store \"to\""),
                 ] {
-                    let output = way.from.act(args);
+                    let output = pair.from.act(args);
                     let (code, line) = failure(&output);
                     assert_eq!(code, 69, "{args:?}: {line}");
                     assert!(line.contains(side), "which of the two: {line}");

@@ -100,6 +100,40 @@ fn warnings_are_lines_that_do_not_look_like_failures() {
     assert!(warnings.iter().all(|line| line.starts_with("20")), "{lines:?}");
 }
 
+/// The events of a lock, with the fields that docs/observability.md names.
+#[test]
+fn each_event_of_a_lock_is_an_object_where_json_is_asked_for() {
+    let store = Store::new();
+    let run = |script| {
+        let output = store.act(&["--log-format", "json", "run", "job", "--", "sh", "-c", script]);
+        let lines = String::from_utf8(output.stderr).unwrap();
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        (lines.collect::<Vec<_>>(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (lines, token) = run("echo $LEASEHOLD_TOKEN");
+    let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    assert_eq!(messages, ["acquired", "released"]);
+    for line in &lines {
+        assert_eq!((&line["target"], &line["level"]), (&"leasehold".into(), &"DEBUG".into()));
+        assert_eq!(
+            (&line["name"], line["token"].to_string()),
+            (&"job".into(), token.trim().into())
+        );
+        assert_eq!(line["owner"].as_str().unwrap().len(), 32);
+    }
+    assert!(lines[0]["waited_ms"].is_f64() && lines[0]["pushed"] == false, "{lines:?}");
+    assert!(lines[1]["held_ms"].is_f64() && lines[1]["outcome"] == "released", "{lines:?}");
+    let mut holder = store.run(&[], "echo up; read -r _ || :");
+    assert_eq!(holder.line(), "up");
+    let (lines, _) = run("true");
+    assert_eq!(
+        (&lines[0]["message"], &lines[0]["outcome"]),
+        (&"not acquired".into(), &"busy".into())
+    );
+    assert_eq!(lines[1]["level"], "ERROR");
+    assert_eq!(holder.code(), 0);
+}
+
 #[test]
 fn each_line_is_an_object_where_json_is_asked_for() {
     let lines = lost("json");
@@ -120,8 +154,9 @@ fn each_line_is_an_object_where_json_is_asked_for() {
     let mut holder = store.run(&[], "echo up; read -r _ || :");
     assert_eq!(holder.line(), "up");
     let output = store.act(&["run", "--log-format", "json", "job", "--", "true"]);
-    let line: Value = serde_json::from_slice(&output.stderr).unwrap();
-    assert!(line["message"].as_str().unwrap().contains("not acquired"), "{line}");
+    let lines = String::from_utf8(output.stderr).unwrap();
+    let line: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    assert!(line["message"].as_str().unwrap().contains("not acquired: held by"), "{line}");
     assert_eq!(output.status.code(), Some(75));
     assert_eq!(holder.code(), 0);
 }

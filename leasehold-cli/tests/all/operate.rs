@@ -121,6 +121,7 @@ fn check_prints_what_the_store_guarantees() {
     let store = Store::new();
     let text = store.ok(&["check"]);
     let words = [
+        "round trip",
         "exclusion",
         "assuming",
         "tokens",
@@ -128,16 +129,50 @@ fn check_prints_what_the_store_guarantees() {
         "30s",
         "not leave this machine",
         "clock",
-        "version 1",
+        "version 2",
     ];
     for word in words.into_iter().chain([&store.url()[..]]) {
         assert!(text.contains(word), "{word} in {text}");
     }
     let json = store.json(&["check"]);
     assert_eq!(json["guarantees"]["longest_lease_ms"], 30_000);
-    assert_eq!(json["guarantees"]["record_version"], 1);
+    assert_eq!(json["guarantees"]["record_version"], 2);
     assert_eq!(json["clock_difference_micros"], serde_json::Value::Null);
+    assert!(json["round_trip_micros"].is_u64(), "{json}");
+    assert_eq!(json["warnings"], serde_json::json!([]));
+    assert!(!text.contains("warning"), "{text}");
     assert!(json["guarantees"]["exclusion"]["holds"]["assuming"].is_array(), "{json}");
+}
+
+/// For health checks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg(feature = "redis")]
+async fn check_fails_where_exclusion_is_not_promised_and_measures_a_slow_store() {
+    use server_kit::{Mode, Proxy, Redis, RedisOptions, Server as _};
+    let (store, server) = (Store::new(), Redis::start(RedisOptions::new()).await.unwrap());
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let url = format!("redis://{}", proxy.address());
+    store.ok(&["--store", &url, "init", "--first-use"]);
+    assert_eq!(store.json(&["--store", &url, "check"])["warnings"], serde_json::json!([]));
+
+    let direct = format!("redis://{}", server.address());
+    store.ok(&["--store", &direct, "init", "--quarantine", "off"]);
+    let output = store.act(&["--store", &direct, "check"]);
+    assert_eq!(output.status.code(), Some(78));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let warning = text.lines().find(|line| line.starts_with("warning ")).unwrap();
+    assert!(warning.contains("not promise exclusion: the quarantine is off"), "{text}");
+    let output = store.act(&["--store", &direct, "check", "--json"]);
+    assert_eq!(output.status.code(), Some(78));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["warnings"].as_array().unwrap().len(), 1, "{json}");
+
+    store.ok(&["--store", &direct, "init", "--quarantine", "on", "--first-use"]);
+    let late = std::time::Duration::from_millis(600);
+    proxy.set(Mode::Delay { to_server: late, to_client: std::time::Duration::ZERO }).await.unwrap();
+    let json = store.json(&["--store", &url, "check"]);
+    assert!(json["round_trip_micros"].as_u64().unwrap() >= 600_000, "{json}");
+    assert!(json["warnings"][0].as_str().unwrap().contains("20 times"), "{json}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -196,7 +231,8 @@ async fn each_store_waits_as_the_readme_says() {
         let expected = match promised {
             [true, true] => "in order, woken by push",
             [true, false] => "woken by push, order not guaranteed",
-            _ => "polls every 10 ms, no order",
+            [false, true] => "in order, by polling",
+            [false, false] => "polls, no order",
         };
         assert!(told.starts_with(expected), "{kind}: {told}");
     }

@@ -123,6 +123,7 @@ fn each_feature_alone_brings_no_other_client() {
             }
         }
         let none = packages(package, "");
+        assert!(!none.contains("metrics"), "{package} without features brings metrics");
         for client in clients() {
             assert!(!none.contains(client), "{package} without features brings {client}");
         }
@@ -131,11 +132,11 @@ fn each_feature_alone_brings_no_other_client() {
 
 #[test]
 fn every_feature_has_a_row_and_the_command_has_the_same() {
-    // Which provider of cryptography, and tests of programs: of no store.
+    // Which provider of cryptography, metrics, and tests of programs: of no store.
     let stores = CLIENTS.iter().map(|(feature, _)| *feature);
     let rows: BTreeSet<_> = stores.chain(["tls-ring", "tls-aws-lc"]).map(str::to_owned).collect();
     let mut of_the_facade = features("leasehold");
-    assert!(of_the_facade.remove("testing"));
+    assert!(of_the_facade.remove("testing") && of_the_facade.remove("metrics"));
     assert_eq!(of_the_facade, rows);
     assert_eq!(features("leasehold-cli"), rows);
 }
@@ -153,6 +154,15 @@ fn the_front_page_has_a_row_for_every_feature_and_its_rust() {
         assert_eq!(shown, needs("leasehold", feature, &rust), "Rust 1.x of {feature}");
     }
     assert_eq!(defaults.len(), 1, "a default brings a client that not all users want");
+}
+
+#[test]
+fn metrics_bring_no_exporter() {
+    let packages = packages("leasehold", "metrics");
+    assert!(packages.contains("metrics"));
+    let exporters =
+        packages.iter().filter(|it| it.contains("prometheus") || it.contains("telemetry"));
+    assert_eq!(exporters.count(), 0);
 }
 
 /// A newer Rust than needed would shut users out; an older one would fail in the middle of their build.

@@ -11,6 +11,10 @@ mod features;
 mod leader;
 #[cfg(feature = "sqlite")]
 mod nightly;
+#[cfg(all(feature = "memory", feature = "metrics", feature = "testing"))]
+mod observability;
+#[cfg(feature = "testing")]
+mod observed;
 #[cfg(feature = "memory")]
 mod operators;
 #[cfg(feature = "testing")]

@@ -68,6 +68,50 @@ impl Page {
     }
 }
 
+/// Follows a listing from page to page, and refuses one without end: a store that is not what it says could otherwise fill
+/// the memory of the process.
+#[derive(Debug, Default)]
+pub struct Listing {
+    next: Option<Cursor>,
+    names: usize,
+}
+
+impl Listing {
+    /// A listing from the start.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Where the next page begins: for [`Backend::list`](crate::Backend::list).
+    #[must_use]
+    pub fn cursor(&self) -> Option<Cursor> {
+        self.next.clone()
+    }
+
+    /// Notes a page; whether another one follows.
+    ///
+    /// # Errors
+    /// `Config` for a page that leads to itself, and after a million names.
+    pub fn goes_on(&mut self, page: &Page) -> Result<bool, Error> {
+        let refuse = |message| Err(Error::new(ErrorKind::Config, message));
+        self.names += page.locks.len();
+        if self.names > tunables::MOST_LISTED {
+            let most = tunables::MOST_LISTED;
+            return refuse(format!(
+                "the store lists more than {most} held names; must be at most {most}"
+            ));
+        }
+        if page.next.is_some() && page.next == self.next {
+            return refuse(
+                "the store's listing has no end: a part of it leads to itself".to_owned(),
+            );
+        }
+        self.next.clone_from(&page.next);
+        Ok(self.next.is_some())
+    }
+}
+
 /// The settings for [`Backend::init`](crate::Backend::init).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -187,5 +231,30 @@ impl StoreSettings {
     #[must_use]
     pub fn new(longest_lease: Duration, quarantine: Option<bool>) -> Self {
         Self { longest_lease, quarantine, grants_in: Duration::ZERO }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_has_an_end() {
+        let name = LockName::new("job").unwrap();
+        let lock = LockState::new(name, None, FencingToken::ZERO);
+        let page = |names, next: Option<&str>| {
+            Page::new(vec![lock.clone(); names], next.map(str::to_owned))
+        };
+        let mut listing = Listing::new();
+        assert!(listing.goes_on(&page(1, Some("a"))).unwrap());
+        assert_eq!(listing.cursor().as_deref(), Some("a"));
+        let error = listing.goes_on(&page(1, Some("a"))).unwrap_err();
+        assert!(error.to_string().contains("has no end"), "{error}");
+        assert!(!listing.goes_on(&page(1, None)).unwrap());
+
+        let mut listing = Listing::new();
+        let pages = (0..100).map(|at| page(50_000, Some(&at.to_string())));
+        let told: Vec<_> = pages.map_while(|page| listing.goes_on(&page).ok()).collect();
+        assert_eq!(told.len() * 50_000, tunables::MOST_LISTED);
     }
 }

@@ -10,7 +10,7 @@ use std::{fmt::Debug, future::pending, sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use self::{
-    admin::{Cursor, Init, LockState, Page, StoreSettings},
+    admin::{Cursor, Init, Listing, LockState, Page, StoreSettings},
     checks::{check_lease, check_record_version, check_span, check_token, whole_millis},
     request::{
         Attempt, Busy, Grant, Holder, LossReason, Mode, Quarantined, ReleaseOutcome, Renewal,

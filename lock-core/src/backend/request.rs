@@ -278,3 +278,31 @@ pub enum LossReason {
     #[error("the runtime that renewed the lease has ended")]
     RuntimeEnded,
 }
+
+impl LossReason {
+    /// All reasons.
+    pub const ALL: [Self; 7] = [
+        Self::TakenOver,
+        Self::Gone,
+        Self::Expired,
+        Self::Unreachable,
+        Self::HoldLimit,
+        Self::Closed,
+        Self::RuntimeEnded,
+    ];
+
+    /// A short, stable word for it, such as `taken-over`: as it is serialized.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        // A new reason is to stand in `ALL`, too.
+        match self {
+            Self::TakenOver => "taken-over",
+            Self::Gone => "gone",
+            Self::Expired => "expired",
+            Self::Unreachable => "unreachable",
+            Self::HoldLimit => "hold-limit",
+            Self::Closed => "closed",
+            Self::RuntimeEnded => "runtime-ended",
+        }
+    }
+}

@@ -7,13 +7,14 @@ use futures_util::future::{Either, select};
 use super::{
     calls::{self, Backoff, Call},
     guard::Guard,
+    observed::{Answer, observed},
     renewal::admit,
     state::{ClientState, Handle, Held, Wanted},
     waiting::{Limit, LocalWaiter, QuarantineWait},
 };
 use crate::{
-    Attempt, Blocked, Busy, Error, ErrorKind, Grant, Instant, LockName, Quarantined, Request,
-    env::sleep_in_slices,
+    Attempt, Blocked, Busy, Error, ErrorKind, Grant, Instant, LockName, NotAcquired, Quarantined,
+    Request, env::sleep_in_slices,
 };
 
 /// The answer to [`Lock::try_acquire`]. There are no others, so that a `match` can deal with each.
@@ -34,6 +35,16 @@ impl TryAcquire {
         match self {
             Self::Acquired(guard) => Some(guard),
             _ => None,
+        }
+    }
+}
+
+impl Answer for TryAcquire {
+    fn held(&self) -> Result<&Held, NotAcquired<'_>> {
+        match self {
+            Self::Acquired(guard) => Ok(guard.held()),
+            Self::Busy(_) => Err(NotAcquired::Busy),
+            Self::Quarantined(_) => Err(NotAcquired::Quarantined),
         }
     }
 }
@@ -70,9 +81,8 @@ impl Lock {
         self
     }
 
-    /// Lets [`acquire`](Lock::acquire) wait for the end of a quarantine apart from [`wait`](Lock::wait), which counts
-    /// from then. Default: a quarantine counts as any wait, since a caller that says `wait(2 s)` is to have its answer
-    /// by then.
+    /// Sets how long [`acquire`](Lock::acquire) waits for a quarantine to end; [`wait`](Lock::wait) starts afterwards.
+    /// Default: a quarantine counts as any wait, so that a caller of `wait(2 s)` has its answer after 2 s.
     ///
     /// `limit` is called once, with the store's answer, and returns how long to wait for the quarantine.
     /// `|quarantine| quarantine.remaining` waits for its end, and up to 1% and 2 s more, since clocks differ and a store
@@ -122,10 +132,10 @@ impl Lock {
         Self { name, ..self.clone() }
     }
 
-    /// The same without `at_least` and `hold_at_most`.
-    pub(super) fn without_holds(mut self) -> Self {
-        self.wanted = Wanted { lease: self.wanted.lease, at_least: None, hold_at_most: None };
-        self
+    /// The same with no longer a lease than this, and without `at_least` and `hold_at_most`.
+    pub(super) fn for_a_door(&self, longest: Duration) -> Self {
+        let lease = self.wanted.lease.min(longest);
+        Self { wanted: Wanted { lease, at_least: None, hold_at_most: None }, ..self.clone() }
     }
 
     /// The shorter of this limit and its own.
@@ -162,6 +172,10 @@ impl Lock {
     ///
     /// *Cancel safety*: a dropped attempt is finished and released in the background.
     pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
+        observed(self.state(), self.name(), pin!(self.try_once())).await
+    }
+
+    async fn try_once(&self) -> Result<TryAcquire, Error> {
         let name = self.checked()?;
         let _in_flight = ClientState::begin(&***self.handle)?;
         let limit = self.handle.options.call_timeout;
@@ -172,10 +186,12 @@ impl Lock {
                 Attempt::Quarantined(quarantined) => {
                     return Ok(TryAcquire::Quarantined(quarantined));
                 }
-                Attempt::Granted(grant) => match admit(&self.handle, grant, &self.wanted, false) {
-                    Ok(held) => return Ok(TryAcquire::Acquired(self.guard(held))),
-                    Err(spent) => self.refuse(spent)?,
-                },
+                Attempt::Granted(grant) => {
+                    match admit(&self.handle, grant, &self.wanted, false, true) {
+                        Ok(held) => return Ok(TryAcquire::Acquired(self.guard(held))),
+                        Err(spent) => self.refuse(spent)?,
+                    }
+                }
             }
         }
         Err(Error::new(ErrorKind::Timeout, "the store's answer came after the lease had ended")
@@ -197,6 +213,9 @@ impl Lock {
         let work = calls::attempt(Arc::clone(state), request);
         match Call::new(state, work, calls::after_attempt).within(limit).await {
             Some((request, result)) => {
+                if let Ok(Attempt::Quarantined(why)) = &result {
+                    state.tell_quarantined(&request.name, why);
+                }
                 if result.as_ref().is_err_and(Error::is_ambiguous) {
                     let state = Arc::clone(state);
                     self.handle
@@ -230,15 +249,18 @@ impl Lock {
     ///
     /// *Cancel safety*: dropping it gives the place up and releases a grant that came meanwhile.
     pub async fn acquire(self) -> Result<Guard, Error> {
-        let mut patience = self.patience();
-        loop {
-            let result = self.acquire_once(patience.is_apart()).await;
-            match &result {
-                Err(error) if patience.again(&*self.handle.env, error, self.is_at_once()).await => {
+        let acquire = pin!(async {
+            let mut patience = self.patience();
+            loop {
+                let result = self.acquire_once(patience.is_apart(), &mut None).await;
+                match &result {
+                    Err(error)
+                        if patience.again(&*self.handle.env, error, self.is_at_once()).await => {}
+                    _ => return result,
                 }
-                _ => return result,
             }
-        }
+        });
+        observed(self.state(), self.name(), acquire).await
     }
 
     /// What it allows a quarantine.
@@ -251,11 +273,16 @@ impl Lock {
         self.wait == Some(Duration::ZERO)
     }
 
-    /// The same; where a quarantine is waited for `apart`, one that is found at first is an error at once.
-    pub(super) async fn acquire_once(&self, apart: bool) -> Result<Guard, Error> {
+    /// The same, of which nobody is told; where a quarantine is waited for `apart`, one that is found at first is an
+    /// error at once. What stood `in_the_way` for a while is told there, also of a lock that was acquired in the end.
+    pub(super) async fn acquire_once(
+        &self,
+        apart: bool,
+        in_the_way: &mut Option<Blocked>,
+    ) -> Result<Guard, Error> {
         if self.is_at_once() {
             let name = self.name.clone()?;
-            return match self.clone().try_acquire().await? {
+            return match self.try_once().await? {
                 TryAcquire::Acquired(guard) => Ok(guard),
                 TryAcquire::Busy(busy) => Err(blocked(&name, Some(Blocked::Busy(busy)))),
                 TryAcquire::Quarantined(held_back) => {
@@ -268,7 +295,6 @@ impl Lock {
         let env = &self.handle.env;
         let deadline = self.wait.map(|wait| env.now() + wait);
         // A task that finds others of this process waiting, or asking, goes behind them and asks nothing of the store.
-        let mut in_the_way = None;
         let at_once = self.handle.backend.answers_at_once();
         let first = self.handle.queues.first(name, at_once);
         if first.is_some() {
@@ -277,10 +303,11 @@ impl Lock {
                 Err(held_back @ Blocked::Quarantined(_)) if apart => {
                     return Err(blocked(name, Some(held_back)));
                 }
-                Err(blocked) => in_the_way = Some(blocked),
+                Err(blocked) => *in_the_way = Some(blocked),
             }
         }
-        let mut waiter = LocalWaiter::join(&self.handle, name, self.wanted, in_the_way, first)?;
+        let found = in_the_way.clone();
+        let mut waiter = LocalWaiter::join(&self.handle, name, self.wanted, found, first)?;
         let reply = match deadline {
             None => (&mut waiter.reply).await,
             Some(at) => {
@@ -294,6 +321,7 @@ impl Lock {
                 }
             }
         };
+        *in_the_way = waiter.blocked();
         reply
             .unwrap_or_else(|_| {
                 Err(Error::new(ErrorKind::Unavailable, "the runtime that waited has ended"))
@@ -315,7 +343,8 @@ impl Lock {
             let request = self.handle.request(name, &self.wanted);
             let limit = state.options.call_timeout.min(end.since(request.sent));
             match self.attempt(request, limit).await {
-                Ok(Attempt::Granted(grant)) => match admit(state, grant, &self.wanted, false) {
+                Ok(Attempt::Granted(grant)) => match admit(state, grant, &self.wanted, false, true)
+                {
                     Ok(held) => return Ok(Ok(self.guard(held))),
                     Err(spent) => {
                         self.refuse(spent)?;

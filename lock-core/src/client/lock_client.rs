@@ -10,9 +10,11 @@ use super::{
     calls::{Call, after_release, release},
     lock::Lock,
     renewal::make_renewer,
-    state::{ClientOptions, ClientState, End, Handle, closed},
+    state::{ClientOptions, ClientState, Handle, closed},
 };
-use crate::{Backend, Env, Error, Guarantees, LockName, LossReason, SystemEnv};
+use crate::{
+    Backend, Env, Error, ErrorKind, Guarantees, LockName, LossReason, Observer, SystemEnv,
+};
 
 /// A client of one store. Clones share everything.
 ///
@@ -76,6 +78,20 @@ impl LockClient {
         }
     }
 
+    /// The same client, whose events `observer` hears from now on. Call it before the client is used: of what is acquired
+    /// already, only the rest is heard.
+    ///
+    /// One observer may serve several clients: [`Event::store`](crate::Event::store) tells them apart.
+    ///
+    /// # Errors
+    /// `Config` if this client, or a clone of it, has an observer.
+    pub fn observed_by(self, observer: Arc<dyn Observer>) -> Result<Self, Error> {
+        if self.handle.observe(observer) {
+            return Ok(self);
+        }
+        Err(Error::new(ErrorKind::Config, "the client has an observer already"))
+    }
+
     /// Starts an acquisition. A bad name is an error of [`Lock::acquire`] and [`Lock::try_acquire`].
     pub fn lock<N>(&self, name: N) -> Lock
     where
@@ -113,7 +129,7 @@ impl LockClient {
         state.landed(limit).await;
         let releases = state.renewer.close().into_iter().filter_map(|held| {
             let in_flight = ClientState::count(&**state);
-            let ours = held.finish(End::Lost(LossReason::Closed));
+            let ours = state.end_lost(&held, LossReason::Closed);
             ours.then(|| {
                 let work = release(Arc::clone(state), held, state.env.now());
                 let call = Call::new(state, work, after_release).within(limit);

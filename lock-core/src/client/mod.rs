@@ -5,8 +5,10 @@ mod guard;
 mod lock;
 mod lock_client;
 mod monitor;
+mod observed;
 mod operators;
 mod renewal;
+mod renewal_health;
 mod several;
 mod state;
 mod waiting;
@@ -20,6 +22,7 @@ pub use self::{
     lock_client::LockClient,
     monitor::Monitor,
     operators::StoreCheck,
+    renewal_health::RenewalHealth,
     several::{All, Any, Election, Guards, Leader, Leadership, Semaphore, all, any},
     state::ClientOptions,
     with::{Finished, WithError},

@@ -27,6 +27,14 @@ impl Guard {
 }
 
 impl Monitor {
+    pub(super) fn state(&self) -> &Arc<ClientState> {
+        &self.state
+    }
+
+    pub(super) fn held(&self) -> &Arc<Held> {
+        &self.held
+    }
+
     /// The fencing token.
     #[must_use]
     pub fn token(&self) -> FencingToken {

@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use super::{lock_client::LockClient, state::ClientState};
 use crate::{
-    Error, ErrorKind, FencingToken, Guarantees, Init, LockName, LockState, ReleaseOutcome,
-    StoreSettings,
+    Error, ErrorKind, FencingToken, Guarantees, Init, Listing, LockName, LockState, Promise,
+    ReleaseOutcome, StoreSettings,
+    tunables::{LARGE_CLOCK_DIFFERENCE, ROUND_TRIPS, SLOW_ROUND_TRIP},
 };
 
 /// The answer to [`LockClient::check`].
@@ -17,18 +18,50 @@ use crate::{
 pub struct StoreCheck {
     /// A short word for the kind of store, such as `redis`.
     pub backend: &'static str,
+    /// How long the store takes to answer: the median of a few calls that read.
+    pub round_trip: Duration,
     /// The difference between the store's wall clock and this process's, in microseconds (positive when the store is
     /// ahead); `None` where the store uses this machine's clock.
     pub clock_difference_micros: Option<i64>,
     /// The highest token that the store remembers, of all names; `None` where the store does not tell.
     pub highest_token: Option<FencingToken>,
-    /// What slows the store down or will soon stop it, as it is now.
-    pub warnings: Vec<String>,
+    /// What the store tells of itself that slows it down or will soon stop it.
+    pub told: Vec<String>,
     /// What the store promises in its present configuration.
     pub guarantees: Arc<Guarantees>,
 }
 
 impl StoreCheck {
+    /// What an operator should look at, a sentence each: promises that are withheld, tokens that are used up, a store
+    /// that is slow, a clock that is off, and what the store itself tells.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let show = humantime::format_duration;
+        let mut warnings = Vec::new();
+        let Guarantees { exclusion, tokens, .. } = &*self.guarantees;
+        for (what, promise) in [("exclusion", exclusion), ("that tokens never go back", tokens)] {
+            if let Promise::Withheld { why } = promise {
+                warnings.push(format!("the store does not promise {what}: {why}"));
+            }
+        }
+        if self.tokens_used_up() {
+            warnings.push("the fencing tokens are used up, so the store grants nothing".to_owned());
+        }
+        if self.round_trip > SLOW_ROUND_TRIP {
+            warnings.push(format!(
+                "an answer takes {}: a lease should be at least {}, 20 times as long",
+                show(self.round_trip),
+                show(self.round_trip * 20)
+            ));
+        }
+        let off = Duration::from_micros(self.clock_difference_micros.unwrap_or(0).unsigned_abs());
+        if off > LARGE_CLOCK_DIFFERENCE {
+            warnings.push(format!("the store's clock and this machine's differ by {}", show(off)));
+        }
+        warnings.extend(self.told.iter().cloned());
+        warnings
+    }
+
     /// Whether the fencing tokens are used up, so that the store grants nothing: see [`Init::reset_tokens`].
     #[must_use]
     pub fn tokens_used_up(&self) -> bool {
@@ -65,16 +98,14 @@ impl LockClient {
     /// parts of it see [`Backend::list`](crate::Backend::list). The time limit holds for each part.
     ///
     /// # Errors
-    /// As [all of these calls](#calls-of-operators).
+    /// As [all of these calls](#calls-of-operators); `Config` for more than a million held names, and for a store whose
+    /// listing leads to where it was.
     pub async fn list(&self) -> Result<Vec<LockState>, Error> {
-        let (mut locks, mut from) = (Vec::new(), None);
-        loop {
-            let page = self.within(self.backend().list(from)).await?;
+        let (mut locks, mut listing, mut goes_on) = (Vec::new(), Listing::new(), true);
+        while goes_on {
+            let page = self.within(self.backend().list(listing.cursor())).await?;
+            goes_on = listing.goes_on(&page)?;
             locks.extend(page.locks);
-            from = page.next;
-            if from.is_none() {
-                break;
-            }
         }
         // A name that moved between two parts of the listing is in both.
         locks.sort_by(|a, b| a.name.cmp(&b.name));
@@ -82,21 +113,36 @@ impl LockClient {
         Ok(locks)
     }
 
-    /// Asks the store whether it answers, and for its clock and highest token. It changes nothing.
+    /// Asks the store how fast it answers, and for its clock and highest token. It changes nothing.
     ///
     /// # Errors
     /// As [all of these calls](#calls-of-operators); `Config` also where the store lacks its tables.
     pub async fn check(&self) -> Result<StoreCheck, Error> {
-        let backend = self.backend();
+        let (backend, env) = (self.backend(), &self.handle.env);
+        // Any name: a store that does not know it yet may lack its tables.
+        let name = LockName::new("leasehold check")?;
         let asked = async {
-            // Any name: a store that does not know it yet may lack its tables.
-            backend.inspect(&LockName::new("leasehold check")?).await?;
+            let mut took = [Duration::ZERO; ROUND_TRIPS];
+            for took in &mut took {
+                let began = env.now();
+                backend.inspect(&name).await?;
+                *took = env.now().since(began);
+            }
+            took.sort_unstable();
             let clock = backend.clock_difference_micros().await?;
-            Ok((clock, backend.highest_token().await?, backend.warnings().await?))
+            let highest = backend.highest_token().await?;
+            Ok((took[ROUND_TRIPS / 2], clock, highest, backend.warnings().await?))
         };
-        let (clock_difference_micros, highest_token, warnings) = self.within(asked).await?;
+        let (round_trip, clock_difference_micros, highest_token, told) = self.within(asked).await?;
         let (backend, guarantees) = (backend.kind(), self.guarantees());
-        Ok(StoreCheck { backend, clock_difference_micros, highest_token, warnings, guarantees })
+        Ok(StoreCheck {
+            backend,
+            round_trip,
+            clock_difference_micros,
+            highest_token,
+            told,
+            guarantees,
+        })
     }
 
     /// Frees a name, whichever client holds it. The former holder learns of it at its next renewal, and may write until

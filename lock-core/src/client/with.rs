@@ -1,11 +1,15 @@
 //! Work that runs under a lock: `client.lock(name).with(work)`.
 
-use std::{error::Error as StdError, fmt, future::Future, pin::pin};
+use std::{
+    error::Error as StdError,
+    fmt,
+    future::{Future, poll_fn},
+    pin::pin,
+    task::Poll,
+};
 
-use futures_util::future::{Either, select};
-
-use super::{lock::Lock, monitor::Monitor};
-use crate::{Error, ErrorKind};
+use super::{guard::Guard, lock::Lock, monitor::Monitor};
+use crate::{Error, ErrorKind, LossReason};
 
 /// Work that ended under a lock, and how the lock was given back.
 #[derive(Clone, Debug)]
@@ -57,7 +61,9 @@ impl Lock {
     /// Acquires the lock, runs `work`, and releases the lock. If the lock is lost meanwhile, the
     /// future of `work` is dropped.
     ///
-    /// *Guarantees*: the output of work that has ended is always returned, with the answer to the release beside it.
+    /// *Guarantees*: the lock is valid whenever `work` is polled: a process that was stopped past the end of its
+    /// lease goes on with nothing of it. What runs between two awaits is not interrupted. The output of work that has
+    /// ended is always returned, with the answer to the release beside it.
     ///
     /// *Errors*: as [`acquire`](Lock::acquire), and `work` was not called; `Lost` if the lock was lost and the
     /// work stopped before its end.
@@ -82,16 +88,7 @@ impl Lock {
         W: Future,
     {
         let guard = self.acquire().await?;
-        let monitor = guard.monitor();
-        let ended = {
-            let (lost, work) = (pin!(guard.lost()), pin!(work(monitor)));
-            // Work that has ended counts as such, also where the lock is lost at the same time.
-            match select(work, lost).await {
-                Either::Left((output, _)) => Ok(output),
-                Either::Right((reason, _)) => Err(reason),
-            }
-        };
-        match ended {
+        match while_valid(&guard, work(guard.monitor())).await {
             Ok(output) => Ok(Finished { output, release: guard.release().await }),
             Err(reason) => {
                 Err(Error::new(ErrorKind::Lost, "the lock was lost and the work stopped")
@@ -116,4 +113,19 @@ impl Lock {
             Err(error) => Err(WithError::Work(Finished { output: error, release })),
         }
     }
+}
+
+/// Polls `work` only while the lock is valid.
+async fn while_valid<W: Future>(guard: &Guard, work: W) -> Result<W::Output, LossReason> {
+    let (mut lost, mut work) = (pin!(guard.lost()), pin!(work));
+    poll_fn(|context| {
+        // After a pause of the process both are ready: the work, and the loss.
+        if guard.is_valid()
+            && let Poll::Ready(output) = work.as_mut().poll(context)
+        {
+            return Poll::Ready(Ok(output));
+        }
+        lost.as_mut().poll(context).map(Err)
+    })
+    .await
 }

@@ -3,17 +3,17 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use lock_core::{
     Backend as _, Blocked, ClientOptions, Env, ErrorKind, Lock, LockClient, LossReason, Memory,
-    Semaphore, TryAcquire, WithError, all,
+    Monitor, Semaphore, TryAcquire, WithError, all,
 };
 
-use crate::support::{Stub, TokioEnv};
+use crate::support::{Stub, Suspended, TokioEnv};
 
 fn env() -> Arc<dyn Env> {
     Arc::new(TokioEnv::new())
@@ -263,14 +263,43 @@ async fn work_that_has_ended_is_returned_whatever_becomes_of_the_release() {
     let done = client.lock("job").with(robbed).await.unwrap();
     assert_eq!(done.output, "done");
     assert_eq!(done.release.unwrap_err().kind(), ErrorKind::NotHeld);
-    // Lost in the instant in which the work ends.
+    // Lost in the last step of the work.
+    let machine = Suspended::new();
+    let client = Stub::over(machine.clone()).client();
     let late = async |_| {
-        tokio::time::sleep(SECOND).await;
+        machine.suspend(60 * SECOND);
         "late"
     };
-    let done = client.lock("job").hold_at_most(SECOND).with(late).await.unwrap();
+    let done = client.lock("job").with(late).await.unwrap();
     assert_eq!(done.output, "late");
     assert_eq!(done.release.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+/// The process is stopped past the end of its lease: the timer of the work is due when it goes on, and so is the loss.
+#[tokio::test(start_paused = true)]
+async fn work_takes_no_step_after_a_pause_past_the_validity() {
+    let machine = Suspended::new();
+    let stub = Stub::over(machine.clone());
+    let client = stub.client();
+    let steps = AtomicUsize::new(0);
+    let work = async |lock: Monitor| loop {
+        assert!(lock.is_valid(), "a step without the lock");
+        steps.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(SECOND / 2).await;
+    };
+    let stopped = async {
+        tokio::time::sleep(2 * SECOND - SECOND / 100).await;
+        machine.suspend(60 * SECOND);
+        std::future::pending::<()>().await;
+    };
+    let error = tokio::select! {
+        // Whatever was polled last before the pause is polled first after it.
+        biased;
+        () = stopped => unreachable!(),
+        ended = client.lock("job").with(work) => ended.unwrap_err(),
+    };
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    assert_eq!(steps.load(Ordering::SeqCst), 4);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use lock_core::{
     all, any,
 };
 
-use crate::support::Stub;
+use crate::support::{Lost, Stub};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -484,4 +484,123 @@ async fn a_watch_does_not_keep_its_client_alive() {
     let ended = tokio::time::timeout(60 * SECOND, seen.changed()).await;
     assert!(ended.expect("it goes on without a client").is_err());
     assert_eq!(Arc::strong_count(&stub), 1, "the store is kept");
+}
+
+/// A client that dies at the door: nothing that it sends arrives any more.
+#[tokio::test(start_paused = true)]
+async fn a_dead_client_at_the_door_delays_the_others_by_less_than_its_lease() {
+    let stub = Stub::new();
+    let pool = |client: &LockClient| client.semaphore("pool", 1).lease(30 * SECOND);
+    let permit = pool(&stub.other()).acquire().await.unwrap();
+    let client = stub.client();
+    let waiting = tokio::spawn(pool(&client).acquire());
+    stub.reached("enqueue", 1).await;
+    tokio::time::sleep(20 * SECOND).await;
+    assert!(stub.holder("pool").await.is_some(), "a live client keeps the door");
+    for operation in ["acquire", "enqueue", "renew", "release"] {
+        stub.cut(operation);
+    }
+    permit.release().await.unwrap();
+    let newcomer = pool(&stub.other()).wait(10 * SECOND).acquire().await;
+    assert_eq!(newcomer.unwrap().name().as_str(), "pool/0");
+    waiting.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_shows_nothing_that_is_older_than_it_says() {
+    let stub = Stub::new();
+    let election = stub.client().election("chief");
+    let leader = election.campaign().await.unwrap();
+    let mut seen = election.watch(2 * SECOND).unwrap();
+    for _ in 0..3 {
+        let held = |now: &Leadership| matches!(now, Leadership::Held(_));
+        seen.wait_for(held).await.unwrap();
+        stub.hold("inspect");
+        let hangs = tokio::time::Instant::now();
+        seen.changed().await.unwrap();
+        assert!(matches!(*seen.borrow(), Leadership::Unknown(_)), "{:?}", *seen.borrow());
+        assert!(hangs.elapsed() <= 2 * SECOND, "only after {:?}", hangs.elapsed());
+        stub.let_go("inspect");
+    }
+    leader.release().await.unwrap();
+    let released = tokio::time::Instant::now();
+    seen.wait_for(|now| *now == Leadership::Vacant).await.unwrap();
+    assert!(released.elapsed() <= 2 * SECOND, "only after {:?}", released.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_a_busy_lock_has_delayed_says_busy() {
+    let stub = Stub::new();
+    let busy = stub.other().lock("a").acquire().await.unwrap();
+    let client = stub.client();
+    let both = all(["a", "b"].map(|name| client.lock(name))).wait(2 * SECOND).acquire();
+    let waiting = tokio::spawn(both);
+    stub.reached("enqueue", 1).await;
+    tokio::time::sleep(2 * SECOND - SECOND / 50).await;
+    // The answer for `b` does not come in the little time that is left.
+    stub.hold("acquire");
+    busy.release().await.unwrap();
+    let before = stub.calls("acquire");
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(stub.calls("acquire") > before, "`b` was asked for");
+    assert!(error.is_busy(), "{error:?}");
+    assert!(error.to_string().contains("\"a\""), "{error}");
+    // A store that had the whole time, and does not answer, is another matter.
+    let error = all([client.lock("c")]).wait(2 * SECOND).acquire().await.unwrap_err();
+    assert!(!error.is_not_acquired(), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_permit_that_ends_between_two_answers_says_busy() {
+    let stub = Stub::new();
+    let other = stub.other();
+    let _held = join_all((0..2).map(|_| other.semaphore("pool", 2).acquire())).await;
+    // One answer comes.
+    stub.shut.store(true, Ordering::SeqCst);
+    stub.open.notify_one();
+    let error = stub.client().semaphore("pool", 2).wait(SECOND).acquire().await.unwrap_err();
+    assert!(error.is_busy(), "{error:?}");
+    assert_eq!(stub.calls("acquire"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_began_while_the_store_was_away_says_what_it_found_then() {
+    let stub = Stub::new();
+    let other = stub.other();
+    let _held = other.semaphore("pool", 1).acquire().await.unwrap();
+    let client = stub.client();
+    let one = any([client.lock("pool/0")]).wait(10 * SECOND);
+    let permit = client.semaphore("pool", 1).wait(10 * SECOND);
+    stub.down.store(true, Ordering::SeqCst);
+    let waiting = (tokio::spawn(one.acquire()), tokio::spawn(permit.acquire()));
+    tokio::time::sleep(2 * SECOND).await;
+    stub.down.store(false, Ordering::SeqCst);
+    for waiting in [waiting.0, waiting.1] {
+        let error = waiting.await.unwrap().unwrap_err();
+        assert!(error.is_busy(), "{error:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_fails_does_not_hide_one_that_is_free() {
+    let stub = Stub::new();
+    let client = stub.client();
+    let pool = || client.semaphore("pool", 3);
+    stub.lose("acquire", Lost::Request);
+    stub.lose("acquire", Lost::Request);
+    let permit = pool().try_acquire().await.unwrap().guard().expect("one is free");
+    assert_eq!(stub.calls("acquire"), 3);
+    // Not every slot is known to be busy.
+    let other = stub.other();
+    let _rest = join_all((0..2).map(|_| other.semaphore("pool", 3).acquire())).await;
+    stub.lose("acquire", Lost::Request);
+    let error = pool().try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(matches!(pool().try_acquire().await.unwrap(), TryAcquire::Busy(_)));
+    drop(permit);
+    // A store that hangs is not asked for every slot.
+    stub.hold("acquire");
+    let asked = tokio::time::Instant::now();
+    client.semaphore("other", 128).try_acquire().await.unwrap_err();
+    assert!(asked.elapsed() <= 10 * SECOND, "only after {:?}", asked.elapsed());
 }

@@ -167,12 +167,12 @@ async fn half_cut_loses_replies_only() {
 async fn what_is_held_arrives_after_its_sender_has_gone() {
     let mut wire = wire().await;
     wire.proxy.set(Mode::Hold).await.unwrap();
-    wire.client.write_all(b"ghost").await.unwrap();
-    wire.proxy.until("the ghost", SOON, |now| now.to_server.waiting == 5).await.unwrap();
+    wire.client.write_all(b"later").await.unwrap();
+    wire.proxy.until("the late request", SOON, |now| now.to_server.waiting == 5).await.unwrap();
     drop(wire.client);
     expect_nothing(&mut wire.server).await;
     wire.proxy.set(Mode::Pass).await.unwrap();
-    expect(&mut wire.server, b"ghost").await;
+    expect(&mut wire.server, b"later").await;
     assert_eq!(wire.server.read(&mut [0; 8]).await.unwrap(), 0);
     assert_eq!(wire.proxy.counters().to_server.waiting, 0);
 }

@@ -4,7 +4,7 @@
 -- before takes the row. A lock that was released, and is kept, stays. Tombstones are forgotten when
 -- there was no new one for an hour: no statement of theirs is under way; and there are no more than a
 -- thousand.
-INSERT INTO {locks} (name, owner, label, token, version, expires, kept, buried, buried_at)
+INSERT INTO {locks} (name, owner, label, token, version, expires_2, kept, buried, buried_at)
 SELECT ?1, NULL, NULL, s.watermark, 1, 0, 0, ?2, {now} FROM {settings} AS s WHERE s.id = 1
 LOCK IN SHARE MODE
 ON DUPLICATE KEY UPDATE
@@ -14,7 +14,7 @@ ON DUPLICATE KEY UPDATE
         IF({unburied}, RIGHT(CONCAT({locks}.buried, ?2), 32000), {locks}.buried)
     ),
     buried_at = {now},
-    expires = IF({locks}.owner = ?2
+    expires_2 = IF({locks}.owner = ?2
         -- guard: abandon-kept
         AND {locks}.kept = 0
-        , 0, {locks}.expires)
+        , 0, {locks}.expires_2)

@@ -1,3 +1,4 @@
--- First step of a sweep: free names, at most ?1, that keep no ghost away.
-SELECT name, owner, label, token, version, kept, 0 AS remaining FROM {locks}
-WHERE expires <= {now} AND {no_ghosts} LIMIT ?1
+-- First step of a sweep: free names, at most ?1, that keep no ghost away and that nobody waits for.
+SELECT HEX(name), token FROM {locks}
+WHERE expires_2 <= {now} AND {no_ghosts} AND name NOT IN (SELECT q.name FROM {queue} AS q WHERE {alive})
+LIMIT ?1

@@ -1,30 +1,30 @@
--- Takes a name that is not there, released, or expired; sets the lease of our own anew. The token is
+-- Takes a name that is not there, released, or expired, and for which no live place goes first; sets the lease of our own anew. The token is
 -- the insert id of the answer, 0 if the name is another's: there is no RETURNING.
 -- ?1 name, ?2 owner, ?3 label, ?4 lease, ?5 floor + 1.
 --
 -- The assignments are made one after the other, or all at once (SIMULTANEOUS_ASSIGNMENT of MariaDB).
 -- So each is written to mean the same in both: {takes} is as true before as after the columns above
--- `expires` have been set. They are evaluated when the row is locked, by what it is then, its
+-- `expires_2` have been set. They are evaluated when the row is locked, by what it is then, its
 -- tombstones too. A repeat may come after a renewal that was sent later: it never shortens.
-INSERT INTO {locks} (name, owner, label, token, version, expires, kept)
+INSERT INTO {locks} (name, owner, label, token, version, expires_2, kept)
 SELECT ?1, ?2, ?3, LAST_INSERT_ID(GREATEST(
     {now},
     -- guard: watermark
     s.watermark + 1,
     ?5)), 1, {now} + ?4, 0
 FROM {settings} AS s
-WHERE s.id = 1
+WHERE s.id = 1 AND NOT {behind}
 LOCK IN SHARE MODE
 ON DUPLICATE KEY UPDATE
     token = IF(
         {takes},
         LAST_INSERT_ID(
-            IF({locks}.expires <= {now}, GREATEST({now}, {locks}.token + 1, ?5), {locks}.token)
+            IF({locks}.expires_2 <= {now}, GREATEST({now}, {locks}.token + 1, ?5), {locks}.token)
         ),
-        {locks}.token + LAST_INSERT_ID(0)
+        {locks}.token + CAST(LAST_INSERT_ID(0) AS SIGNED)
     ),
     owner = IF({takes}, ?2, {locks}.owner),
     label = IF({takes}, ?3, {locks}.label),
     version = IF({takes}, {locks}.version + 1, {locks}.version),
     kept = IF({takes}, 0, {locks}.kept),
-    expires = IF({takes}, GREATEST({locks}.expires, {now} + ?4), {locks}.expires)
+    expires_2 = IF({takes}, GREATEST({locks}.expires_2, {now} + ?4), {locks}.expires_2)

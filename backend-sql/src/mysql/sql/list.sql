@@ -1,4 +1,5 @@
--- Held names after ?1, at most ?2.
-SELECT name, owner, label, token, version, kept, GREATEST(expires - {now}, 0) AS remaining
-FROM {locks} WHERE name > ?1 AND expires > {now}
+-- Held names after ?1, in hexadecimal digits, at most ?2.
+SELECT HEX(name) AS place, name, owner, label, token, version, kept, GREATEST(expires_2, {now}) - {now} AS remaining,
+    (SELECT COUNT(*) FROM {queue} AS q WHERE q.name = {locks}.name AND {alive}) AS waiting, 0 AS ahead
+FROM {locks} WHERE name > UNHEX(?1) AND expires_2 > {now}
 ORDER BY name LIMIT ?2

@@ -1,3 +1,11 @@
--- What is known of ?1.
-SELECT name, owner, label, token, version, kept, GREATEST(expires - {now}, 0) AS remaining
+-- What is known of ?1 by the owner ?2, or by nobody if that is null. `ahead` is how many live places go first, but no more than
+-- matter.
+SELECT name, owner, label, token, version, kept, GREATEST(expires_2, {now}) - {now} AS remaining,
+    IF(?2 IS NULL, (SELECT COUNT(*) FROM {queue} AS q WHERE q.name = ?1 AND {alive}), NULL) AS waiting,
+    (SELECT COUNT(*) FROM (
+        SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND {alive} AND q.position < IFNULL(
+            (SELECT m.position FROM {queue} AS m WHERE m.name = ?1 AND m.owner = ?2), 9223372036854775807
+        )
+        LIMIT {far}
+    ) AS before_it) AS ahead
 FROM {locks} WHERE name = ?1

@@ -5,4 +5,4 @@ SELECT l.owner
 FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND l.owner = g.owner
 WHERE l.kept = 0
 -- guard: renewed-clock
-AND l.expires >= ?2 + g.lease
+AND l.expires_2 >= ?2 + g.lease

@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS {settings} (
     -- Which store this is: made once.
     identity      VARBINARY(32) NOT NULL,
     -- Of the records, in all tables.
-    version       BIGINT NOT NULL DEFAULT 1
+    version       BIGINT NOT NULL DEFAULT 2
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS {locks} (
@@ -17,12 +17,23 @@ CREATE TABLE IF NOT EXISTS {locks} (
     label     VARBINARY(255),          -- the owner's, for people
     token     BIGINT         NOT NULL, -- of the holder, or of the last one
     version   BIGINT         NOT NULL, -- one more with every change
-    expires   BIGINT         NOT NULL, -- 0 when released
+    expires_2 BIGINT         NOT NULL, -- 0 when released; the name says the version since which it is so
     kept      TINYINT        NOT NULL, -- 1: released, and kept for a last while
     -- Owners that must never be granted anything any more, one behind the other, and when the last of
     -- them came; NULL if there is none.
     buried    BLOB,
     buried_at BIGINT
+) ENGINE = InnoDB;
+
+-- Who waits, in order of the positions.
+CREATE TABLE IF NOT EXISTS {queue} (
+    name     VARBINARY(255) NOT NULL,
+    position BIGINT         NOT NULL AUTO_INCREMENT,
+    owner    VARBINARY(32)  NOT NULL, -- fresh for each place
+    heard    BIGINT         NOT NULL, -- when the place was heard of last; of an abandoned owner, when, below 0
+    PRIMARY KEY (name, position),
+    UNIQUE KEY (name, owner),
+    KEY (position)
 ) ENGINE = InnoDB;
 
 INSERT IGNORE INTO {settings} (id, longest_lease, watermark, identity)

@@ -1,4 +1,5 @@
--- Whether the tables of the settings, of the locks and of the rest are there, and may be read; and the schemas in which
--- names are looked up, in their order.
-SELECT pg_catalog.to_regclass('{settings}') IS NOT NULL, pg_catalog.to_regclass('{locks}') IS NOT NULL,
-    pg_catalog.to_regclass('{marker}') IS NOT NULL AND pg_catalog.to_regclass('{places}') IS NOT NULL, pg_catalog.current_schemas(true)::text[]
+-- Whether each of these tables is there, and may be read; the schemas in which names are looked up, in their order; and why
+-- a table of another role is refused. It names the tables in text alone: none of another role's code runs here.
+SELECT {found}, pg_catalog.current_schemas(true)::pg_catalog.text[], (
+{theirs}
+)

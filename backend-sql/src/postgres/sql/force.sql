@@ -1,4 +1,12 @@
--- Frees $1 whatever owner has it, and tells the first who waits.
-UPDATE {locks} SET owner = NULL
-WHERE name = $1 AND owner IS NOT NULL AND expires_2 > {now}
+-- Frees $1 whatever owner has it, and tells the first who waits. Above 9007199254740990 = 2^53 - 2 there is no token to
+-- grant: one that is out of its range becomes the highest that a grant of ours may have, and such a version begins anew.
+UPDATE {locks} SET owner = NULL,
+    token = CASE WHEN token BETWEEN 0 AND 9007199254740990 THEN token ELSE {micros} + (
+        SELECT (pg_catalog.date_part('epoch', quarantine) * 1000000::double precision)::bigint FROM {settings}
+    ) END,
+    version = CASE WHEN version BETWEEN 0 AND 9007199254740990 THEN version ELSE 0 END
+WHERE name = $1 AND (
+    (owner IS NOT NULL AND expires_2 > {now})
+    OR token NOT BETWEEN 0 AND 9007199254740990 OR version NOT BETWEEN 0 AND 9007199254740990
+)
 RETURNING version, CASE WHEN waiters[1] IS NOT NULL THEN {tell_first} END

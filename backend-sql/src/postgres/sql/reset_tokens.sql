@@ -1,7 +1,7 @@
 -- Sets tokens that lead the clock by more than $1 microseconds back to the clock; no grant of ours has such a token. Rows
 -- that others have locked are left alone, so that no renewal waits. Answers whether any is left.
 WITH ahead AS (
-    SELECT name, {micros} AS clock FROM {locks} WHERE token - {micros} > $1
+    SELECT name, {micros} AS clock FROM {locks} WHERE token > {micros} + $1
 ),
 free AS (
     SELECT name FROM {locks} WHERE name IN (SELECT name FROM ahead) FOR UPDATE SKIP LOCKED

@@ -1,9 +1,10 @@
--- Takes a name that is not there, released, or expired; sets the lease of our own anew.
+-- Takes a name that is not there, released, or expired, and for which no live place goes first; sets the lease of our own
+-- anew.
 -- ?1 name, ?2 owner, ?3 label, ?4 lease, ?5 now, ?6 epoch, ?7 wall clock in µs, ?8 floor + 1.
 -- The clocks may be older than this statement by the time it waited for the database: that makes a
 -- lease end earlier and a lock look held for longer, never the other way round. A repeat may come
 -- after a renewal that was sent later: it never shortens, nor the lease, by which other clocks count.
-INSERT INTO {locks} AS l (name, owner, label, token, version, lease, expires, epoch, kept)
+INSERT INTO {locks} AS l (name, owner, label, token, version, lease, expires_2, epoch, kept)
 SELECT ?1, ?2, ?3, max(
     ?7,
     -- guard: watermark
@@ -13,18 +14,20 @@ FROM {settings} AS s
 WHERE true
     -- guard: abandoned
     AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = ?2)
+    -- guard: barging
+    AND NOT {behind ?5 ?6 ?7}
 ON CONFLICT (name) DO UPDATE SET
     token = CASE
-        WHEN l.owner = ?2 AND (l.epoch <> ?6 OR l.expires > ?5) THEN l.token
+        WHEN l.owner = ?2 AND (l.epoch <> ?6 OR l.expires_2 > ?5) THEN l.token
         -- guard: token-above
         ELSE max(?7, l.token + 1, ?8)
     END,
-    expires = CASE
-        WHEN l.owner = ?2 AND l.epoch = ?6 THEN max(l.expires, ?5 + ?4)
+    expires_2 = CASE
+        WHEN l.owner = ?2 AND l.epoch = ?6 THEN max(l.expires_2, ?5 + ?4)
         ELSE ?5 + ?4
     END,
     lease = CASE
-        WHEN l.owner = ?2 AND l.epoch = ?6 THEN max(l.expires - ?5, ?4)
+        WHEN l.owner = ?2 AND l.epoch = ?6 THEN max(l.expires_2 - ?5, ?4)
         ELSE ?4
     END,
     owner = ?2, label = ?3, version = l.version + 1, epoch = ?6, kept = 0

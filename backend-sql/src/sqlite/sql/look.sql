@@ -1,4 +1,14 @@
--- What is known of ?1. ?2 epoch.
-SELECT l.name, owner, label, l.token, l.version, kept, lease, expires, l.epoch, until
-FROM {locks} AS l LEFT JOIN {seen} AS s ON {sighting ?2}
+-- What is known of ?1 by the owner ?2, or by nobody if that is null. ?3 now, ?4 epoch, ?5 wall clock in µs.
+-- `before` is how many live places go first, but no more than matter.
+SELECT l.name, l.owner, l.label, l.token, l.version, kept, lease, expires_2, l.epoch, until,
+    CASE WHEN ?2 IS NULL THEN
+        (SELECT count(*) FROM {queue} AS q WHERE q.name = l.name AND {alive ?3 ?4 ?5})
+    END AS waiting,
+    (SELECT count(*) FROM (
+        SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND q.position < coalesce(
+            (SELECT m.position FROM {queue} AS m WHERE m.name = ?1 AND m.owner = ?2), 9223372036854775807
+        ) AND {alive ?3 ?4 ?5}
+        LIMIT {far}
+    )) AS before
+FROM {locks} AS l LEFT JOIN {seen} AS s ON {sighting ?4}
 WHERE l.name = ?1

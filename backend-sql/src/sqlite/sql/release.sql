@@ -1,7 +1,34 @@
--- Gives ?1 back if it is ?2's. The row stays for its token. ?3 now, ?4 epoch.
-UPDATE {locks} SET owner = NULL, label = NULL, version = version + 1
-WHERE name = ?1
+-- Gives ?1 back if it is ?2's. ?3 now, ?4 epoch, ?5 wall clock in µs.
+-- The first live place gets the lock, for as long as a new holder has to renew it. If nobody waits, the next request of the
+-- same process gets it: ?6 owner, ?7 label, ?8 lease, ?9 its floor; null where there is none, and then the lock is free.
+-- An abandoned one stops the statement. The row stays for its token.
+UPDATE {locks} AS l SET
+    owner = g.owner, label = g.label, bell = g.bell, version = version + 1, kept = 0,
+    token = CASE WHEN g.owner IS NULL THEN l.token
+        -- guard: pass-token
+        ELSE max(?5, l.token + 1, g.floor + 1)
+    END,
+    lease = coalesce(g.lease, l.lease),
+    expires_2 = coalesce(?3 + g.lease, l.expires_2),
+    epoch = CASE WHEN g.owner IS NULL THEN l.epoch ELSE ?4 END
+FROM (
+    SELECT * FROM (
+        SELECT q.position, q.owner, q.label, q.floor, q.bell, {turn} AS lease
+        FROM {queue} AS q WHERE q.name = ?1 AND {alive ?3 ?4 ?5}
+        ORDER BY
+        -- guard: pass-first
+        q.position
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT 9223372036854775807, ?6, ?7, ?9, NULL, ?8
+    WHERE true
+    -- guard: pass-abandoned
+    AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = ?6)
+    ORDER BY 1 LIMIT 1
+) AS g
+WHERE l.name = ?1
     -- guard: release-owner
-    AND owner = ?2
-    AND (epoch <> ?4 OR expires > ?3)
-RETURNING version
+    AND l.owner = ?2
+    AND (l.epoch <> ?4 OR l.expires_2 > ?3)
+RETURNING version, owner, token, bell

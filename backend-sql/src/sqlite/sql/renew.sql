@@ -2,9 +2,9 @@
 -- which may have been lowered since the grant. A batch may be carried out after one that was sent later: it never shortens,
 -- nor the lease, by which other clocks count. Answers who was renewed, and the longest lease in ms.
 UPDATE {locks} AS l SET
-    lease = CASE WHEN l.epoch = ?2 THEN max(l.expires - ?1, g.lease) ELSE g.lease END,
+    lease = CASE WHEN l.epoch = ?2 THEN max(l.expires_2 - ?1, g.lease) ELSE g.lease END,
     epoch = ?2, version = version + 1,
-    expires = CASE WHEN l.epoch = ?2 THEN max(l.expires, ?1 + g.lease) ELSE ?1 + g.lease END
+    expires_2 = CASE WHEN l.epoch = ?2 THEN max(l.expires_2, ?1 + g.lease) ELSE ?1 + g.lease END
 FROM (
     SELECT value ->> 0 AS name, value ->> 1 AS owner, min(
         -- guard: renew-longest
@@ -14,5 +14,5 @@ FROM (
 ) AS g
 WHERE l.name = g.name AND l.owner = g.owner AND NOT l.kept
 -- guard: renew-expired
-AND (l.epoch <> ?2 OR l.expires > ?1)
+AND (l.epoch <> ?2 OR l.expires_2 > ?1)
 RETURNING owner, (SELECT longest_lease FROM {settings})

@@ -9,8 +9,9 @@ CREATE TABLE IF NOT EXISTS {locks} (
     token   INTEGER NOT NULL,    -- of the holder, or of the last one
     version INTEGER NOT NULL,    -- one more with every change
     lease   INTEGER NOT NULL,
-    expires INTEGER NOT NULL,
+    expires_2 INTEGER NOT NULL,  -- the name says the version since which it is so
     epoch   TEXT    NOT NULL,
+    bell    TEXT,                -- of the place that a release gave it to last
     kept    INTEGER NOT NULL     -- 1: released, and kept for a last while
 ) STRICT, WITHOUT ROWID;
 
@@ -28,21 +29,50 @@ CREATE TABLE IF NOT EXISTS {seen} (
 -- Owners that must never be granted anything any more.
 CREATE TABLE IF NOT EXISTS {abandoned} (
     owner TEXT    NOT NULL PRIMARY KEY,
-    at    INTEGER NOT NULL, -- as {locks}.expires
+    at    INTEGER NOT NULL, -- as {locks}.expires_2
     epoch TEXT    NOT NULL,
     day   INTEGER NOT NULL  -- of the wall clock, from 1970 on
 ) STRICT, WITHOUT ROWID;
 
+-- Who waits, in order. A place is heard of by the clock that its epoch has, and by the wall clock for all others.
+CREATE TABLE IF NOT EXISTS {queue} (
+    name     TEXT    NOT NULL,
+    position INTEGER NOT NULL,
+    owner    TEXT    NOT NULL, -- fresh for each place
+    label    TEXT    NOT NULL,
+    floor    INTEGER NOT NULL, -- the token must be larger
+    bell     TEXT,             -- by which its process is woken: 32 hexadecimal digits; null where it looks
+    heard    INTEGER NOT NULL, -- as {locks}.expires_2
+    epoch    TEXT    NOT NULL,
+    wall     INTEGER NOT NULL, -- the same by the wall clock, in microseconds
+    PRIMARY KEY (name, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX IF NOT EXISTS {queue_owner} ON {queue} (name, owner);
+
+-- Whoever is granted the lock has left the queue, in the same step; so have those before it, which were passed over.
+CREATE TRIGGER IF NOT EXISTS {served} AFTER UPDATE OF owner ON {locks} WHEN new.owner IS NOT NULL
+BEGIN
+    DELETE FROM {queue} WHERE name = new.name AND position <= (
+        SELECT position FROM {queue} WHERE name = new.name AND owner = new.owner
+    );
+END;
+CREATE TRIGGER IF NOT EXISTS {served_first} AFTER INSERT ON {locks} WHEN new.owner IS NOT NULL
+BEGIN
+    DELETE FROM {queue} WHERE name = new.name AND position <= (
+        SELECT position FROM {queue} WHERE name = new.name AND owner = new.owner
+    );
+END;
+
 -- What all clients agree on. No row of a name that is gone had a token above the watermark. The version is that of the
--- records in all tables. Version 0 has no such column, and SQLite cannot add it only if need be; to upgrade by hand:
--- ALTER TABLE {settings} ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
+-- records in all tables. Only `init` upgrades older ones: SQLite cannot change a column only if need be.
 CREATE TABLE IF NOT EXISTS {settings} (
     id            INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     longest_lease INTEGER NOT NULL, -- milliseconds
     watermark     INTEGER NOT NULL,
     -- Tells this store from every other, also under another path.
     identity      TEXT    NOT NULL DEFAULT (lower(hex(randomblob(16)))),
-    version       INTEGER NOT NULL DEFAULT 1
+    version       INTEGER NOT NULL DEFAULT 2
 ) STRICT;
 
 INSERT INTO {settings} (id, longest_lease, watermark) VALUES (1, {longest_lease}, 0)

@@ -8,7 +8,8 @@ use conformance_tests::{
         Broken, Clients, Setup, Verdict,
         cases::{
             LONG, a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
-            above, an_abandoned_owner, first_use, granted, kept_of_an_abandoned, request, words,
+            above, an_abandoned_owner, first_use, granted, kept_of_an_abandoned, not_granted,
+            request, words,
         },
         every_marker_is_tried, try_all,
     },
@@ -17,7 +18,10 @@ use conformance_tests::{
         Mariadb, MariadbOptions, Proxy, Server as _,
     },
 };
-use lock_core::{Backend, Env as _, FencingToken, ReleaseOptions, Renewal, SystemEnv};
+use lock_core::{
+    Backend, Enqueued, Env as _, FencingToken, Grant, ReleaseOptions, Renewal, Request, SystemEnv,
+    Waiter,
+};
 use sqlx::{Connection as _, MySqlConnection};
 
 use super::{below_the_watermark, stale_write};
@@ -98,7 +102,7 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
     },
     Broken {
         what: "S5: a renewal of many is told by the clock that it was made by",
-        changes: &[Replace("renewed-clock", "AND l.expires >= 0 * ?")],
+        changes: &[Replace("renewed-clock", "AND l.expires_2 >= 0 * ?")],
         case: |stage| Box::pin(a_late_renewal_among_others(stage)),
     },
     Broken {
@@ -110,6 +114,26 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
         what: "S6: to abandon an owner does not end what it keeps",
         changes: &[LeaveOut("abandon-kept")],
         case: |stage| Box::pin(kept_of_an_abandoned(stage)),
+    },
+    Broken {
+        what: "L3: nobody barges past a live place",
+        changes: &[Replace("barging", "AND 0 > LENGTH(?) + LENGTH(?)")],
+        case: |stage| Box::pin(barging(stage)),
+    },
+    Broken {
+        what: "L3: a place that was not heard of is passed over",
+        changes: &[LeaveOut("place-heard")],
+        case: |stage| Box::pin(a_dead_place(stage)),
+    },
+    Broken {
+        what: "L3: whoever leaves takes no other place along",
+        changes: &[Replace("leave-owner", "AND ? <> ''")],
+        case: |stage| Box::pin(a_place_of_another(stage)),
+    },
+    Broken {
+        what: "S6: an abandoned owner gets no place",
+        changes: &[Replace("enter-abandoned", "heard = ABS(heard)")],
+        case: |stage| Box::pin(a_place_of_an_abandoned_owner(stage)),
     },
     Broken {
         what: "S2: the fence refuses a lower token",
@@ -185,4 +209,58 @@ async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
 
 async fn a_stale_write(stage: &mut OneMariadb) -> Verdict {
     stale_write!(MysqlFence, MySqlConnection, stage.plain()).await
+}
+
+async fn place(store: &dyn Backend, request: &Request) -> Result<Box<dyn Waiter>, String> {
+    match store.enqueue(request).await.map_err(words)? {
+        Enqueued::Waiting(waiter, _) => Ok(waiter),
+        other => Err(format!("not to be waited for: {other:?}")),
+    }
+}
+
+async fn release(store: &dyn Backend, grant: &Grant) -> Verdict {
+    store.release(grant, ReleaseOptions::default()).await.map(drop).map_err(words)
+}
+
+/// The first of two places, and no other, may take what is free.
+async fn barging(stage: &OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let (first, second) = (request("a", LONG), request("a", LONG));
+    let _waiters = (place(&*store, &first).await?, place(&*store, &second).await?);
+    release(&*store, &held).await?;
+    // By clients that have not looked yet, and take what seems free.
+    not_granted(&*stage.open().await, &request("a", LONG)).await?;
+    not_granted(&*stage.open().await, &second).await?;
+    granted(&*store, &first).await.map(drop)
+}
+
+async fn a_dead_place(stage: &OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let _waiter = place(&*store, &request("a", LONG)).await?;
+    stage.server.sql("UPDATE leasehold_queue SET heard = 1").await.map_err(words)?;
+    release(&*store, &held).await?;
+    granted(&*store, &request("a", LONG)).await.map(drop)
+}
+
+async fn a_place_of_another(stage: &OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let (left, stays) = (request("a", LONG), request("a", LONG));
+    let waiter = place(&*store, &left).await?;
+    let _waiter = place(&*store, &stays).await?;
+    waiter.leave().await.map_err(words)?;
+    release(&*store, &held).await?;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
+async fn a_place_of_an_abandoned_owner(stage: &OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let given_up = request("a", LONG);
+    store.abandon(&given_up).await.map_err(words)?;
+    let _waiter = place(&*store, &given_up).await?;
+    release(&*store, &held).await?;
+    granted(&*store, &request("a", LONG)).await.map(drop)
 }

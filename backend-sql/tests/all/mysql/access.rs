@@ -7,7 +7,8 @@ use backend_sql::{
 };
 use conformance_tests::kit::Server as _;
 use lock_core::{
-    Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
+    Env as _, Error, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome, Renewal,
+    SystemEnv,
 };
 use sqlx::{Connection as _, MySqlConnection};
 
@@ -37,6 +38,7 @@ async fn the_least_privilege_is_enough() {
         let grants = format!(
             "CREATE USER IF NOT EXISTS worker@'127.0.0.1';
              GRANT SELECT, INSERT, UPDATE, DELETE ON test.{prefix}_locks TO worker@'127.0.0.1';
+             GRANT SELECT, INSERT, UPDATE, DELETE ON test.{prefix}_queue TO worker@'127.0.0.1';
              GRANT SELECT, UPDATE (watermark) ON test.{prefix}_settings TO worker@'127.0.0.1'"
         );
         server.sql(&grants).await.unwrap();
@@ -89,4 +91,47 @@ async fn sessions_without_autocommit_are_refused() {
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.to_string().contains("autocommit"), "{error}");
+}
+
+/// A view with SQL SECURITY INVOKER runs the functions of who made it as whoever reads it, also as root.
+#[tokio::test]
+async fn views_of_another_user_are_not_read() {
+    let server = start().await;
+    server
+        .sql(
+            "CREATE USER hostile@'127.0.0.1'; CREATE DATABASE ours; CREATE TABLE ours.ran (id INT);
+             GRANT SELECT, CREATE VIEW, CREATE ROUTINE, EXECUTE ON test.* TO hostile@'127.0.0.1'",
+        )
+        .await
+        .unwrap();
+    let hostile = url(server.address()).replace("root@", "hostile@");
+    let mut hostile = MySqlConnection::connect(&hostile).await.unwrap();
+    let trap = "CREATE FUNCTION trap() RETURNS BIGINT SQL SECURITY INVOKER MODIFIES SQL DATA \
+        BEGIN INSERT INTO ours.ran VALUES (1); RETURN 1; END";
+    sqlx::raw_sql(trap).execute(&mut hostile).await.unwrap();
+    let view = "CREATE SQL SECURITY INVOKER VIEW";
+    let planted = format!(
+        "{view} leasehold_settings AS SELECT 1 AS id, 30000000 AS longest_lease, trap() AS version; \
+         {view} leasehold_fence AS SELECT 'account' AS resource, trap() AS token"
+    );
+    let ran = "SELECT COUNT(*) FROM ours.ran";
+    let late = connect(&url(server.address())).await.unwrap();
+    sqlx::raw_sql(sqlx::AssertSqlSafe(planted)).execute(&mut hostile).await.unwrap();
+    let fence = MysqlFence::new("leasehold").unwrap();
+    let mut root = session(&server).await;
+    let job = request("job");
+    let token = FencingToken::new(1).unwrap();
+    let refused = async |error: Error| {
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(error.to_string().contains("may be a view"), "{error}");
+        assert_eq!(server.sql(ran).await.unwrap(), "0", "{error}");
+    };
+    refused(connect(&url(server.address())).await.unwrap_err()).await;
+    refused(late.try_acquire(&job).await.unwrap_err()).await;
+    refused(late.init(&Init::default()).await.unwrap_err()).await;
+    refused(fence.create(&mut root).await.unwrap_err()).await;
+    refused(fence.admit(&mut root, "account", token).await.unwrap_err()).await;
+    // The trap works.
+    server.sql("SELECT * FROM test.leasehold_settings").await.unwrap();
+    assert_eq!(server.sql(ran).await.unwrap(), "1");
 }

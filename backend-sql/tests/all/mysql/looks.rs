@@ -1,15 +1,52 @@
-//! What waiting for many names costs a MySQL server.
+//! Places in the order of their calls in MySQL, and what waiting costs the server.
 
-use crate::support::looks;
-use crate::support::mariadb::{BOTH, counted, made, open, start};
+use std::time::{Duration, Instant};
+
+use crate::support::{
+    looks,
+    mariadb::{BOTH, LEASE, counted, granted, made, open, request, start},
+    request_for,
+    turns::nobody_is_served_twice_before_another,
+};
+use lock_core::{Attempt, Enqueued, ReleaseOptions, Request};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_look_serves_all_names_that_a_client_waits_for() {
+async fn clients_in_a_loop_are_served_in_turn() {
+    let server = start().await;
+    for strategy in BOTH {
+        made(&server, strategy).await;
+        for (clients, rounds, hold) in [(2, 30, 5), (4, 10, 5), (16, 4, 5), (16, 4, 0)] {
+            let mut stores = Vec::new();
+            for _ in 0..clients {
+                stores.push(open(&server, strategy).await);
+            }
+            let hold = Duration::from_millis(hold);
+            nobody_is_served_twice_before_another(stores.clone(), rounds, hold).await;
+            for store in stores {
+                store.close().await;
+            }
+        }
+    }
+}
+
+/// The longer a waiter has waited, the more seldom it looks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_long_looks_seldom() {
     let server = start().await;
     for strategy in BOTH {
         let (holder, store) = (made(&server, strategy).await, open(&server, strategy).await);
-        let count = async || counted(&server, "Com_stmt_execute").await;
-        looks::many_names(holder, store, count).await;
+        let held = granted(&holder, &request("job")).await;
+        let Enqueued::Waiting(mut waiter, _) = store.enqueue(&request("job")).await.unwrap() else {
+            panic!("it is not held");
+        };
+        let (began, before) = (Instant::now(), counted(&server, "Com_stmt_execute").await);
+        tokio::time::timeout(Duration::from_secs(1), waiter.next()).await.unwrap_err();
+        let seen = counted(&server, "Com_stmt_execute").await - before;
+        // By a quarter of the time that it has waited, from 1 ms on: 28 until that is 50 ms, with their least spread.
+        let most = 40 + began.elapsed().as_millis() as u64 / 35;
+        assert!((4..=most).contains(&seen), "{strategy}: {seen} looks in {:?}", began.elapsed());
+        holder.release(&held, ReleaseOptions::default()).await.unwrap();
+        waiter.leave().await.unwrap();
     }
 }
 
@@ -19,4 +56,52 @@ async fn who_waits_is_served_when_those_before_it_have_gone() {
     for strategy in BOTH {
         looks::the_first_goes(made(&server, strategy).await, open(&server, strategy).await).await;
     }
+}
+
+/// Whoever is granted the lock has left the queue; dead places, and what keeps the places of abandoned owners away, are
+/// forgotten in time.
+#[tokio::test]
+async fn places_are_forgotten_when_nobody_can_come_back_to_them() {
+    let server = start().await;
+    let strategy = BOTH[0];
+    let store = made(&server, strategy).await;
+    let prefix = crate::support::mariadb::prefix(strategy);
+    let places = async || {
+        let owners = format!("SELECT COUNT(*) FROM {prefix}_queue");
+        server.sql(&owners).await.unwrap()
+    };
+    let queued = async |request: &Request| {
+        let Enqueued::Waiting(waiter, _) = store.enqueue(request).await.unwrap() else {
+            panic!("it is not held");
+        };
+        waiter
+    };
+    let held = granted(&store, &request("job")).await;
+    let next = request("job");
+    let _waiter = queued(&next).await;
+    store.release(&held, ReleaseOptions::default()).await.unwrap();
+    let Attempt::Granted(grant) = store.try_acquire(&next).await.unwrap() else {
+        panic!("not granted")
+    };
+    assert_eq!(places().await, "0");
+    drop(queued(&request("job")).await);
+    store.abandon(&request_for("other", LEASE)).await.unwrap();
+    let living = request("job");
+    let _living = queued(&living).await;
+    assert_eq!(places().await, "3");
+    let age = format!(
+        "UPDATE {prefix}_queue SET heard = CASE WHEN heard < 0 THEN heard + 3700000000 \
+         WHEN position = (SELECT * FROM (SELECT MAX(position) FROM {prefix}_queue) AS last) \
+         THEN heard + 3600000000 ELSE 1 END"
+    );
+    server.sql(&age).await.unwrap();
+    server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 2").await.unwrap();
+    // As many as bring a sweep for sure.
+    for _ in 0..1_001 {
+        let grant = granted(&store, &request("busy")).await;
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+    assert_eq!(places().await, "1");
+    store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    assert!(matches!(store.try_acquire(&living).await.unwrap(), Attempt::Granted(_)));
 }

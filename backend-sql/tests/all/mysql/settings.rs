@@ -20,6 +20,6 @@ async fn init_makes_whichever_table_is_missing() {
     let drop = async |table: &str| {
         server.sql(&format!("DROP TABLE leasehold_{table}")).await.unwrap();
     };
-    let tables = ["settings", "locks"];
+    let tables = ["settings", "locks", "queue"];
     init_makes_missing_tables(&tables, async || connect(&url).await, drop, false).await;
 }

@@ -93,11 +93,23 @@ async fn rows_that_cannot_be_read_hold_their_locks_and_hide_no_other() {
     for strategy in BOTH {
         let store = made(&server, strategy).await;
         let table = format!("{}_locks", prefix(strategy));
-        let columns = ["label = CHAR(7)", "label = X'FF07'", "owner = 'somebody'"];
-        crate::support::damaged_rows_hold_their_locks(&store, &columns, async |name, columns| {
-            let sql = format!("UPDATE {table} SET {columns} WHERE name = '{name}'");
-            session(&server).await.execute(AssertSqlSafe(sql)).await.unwrap();
-        })
+        let columns = [
+            "label = CHAR(7)",
+            "label = X'FF07'",
+            "owner = 'somebody'",
+            "token = -1",
+            "token = -9223372036854775808",
+            "token = 9223372036854775807, expires_2 = 9223372036854775807",
+        ];
+        crate::support::damaged_rows_hold_their_locks(
+            &store,
+            &columns,
+            "X'41FF'",
+            async |name, columns| {
+                let sql = format!("UPDATE {table} SET {columns} WHERE name = '{name}'");
+                session(&server).await.execute(AssertSqlSafe(sql)).await.unwrap();
+            },
+        )
         .await;
     }
 }

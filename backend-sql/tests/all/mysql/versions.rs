@@ -1,17 +1,17 @@
 //! A store whose records have another version.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use backend_sql::{Strategy, mysql::connect};
 use conformance_tests::{
     kit::{Mariadb, Server as _},
-    versions::{Versioned, refused, upgraded},
+    versions::{Versioned, refused, upgraded_from},
 };
 use lock_core::{Backend, Error, Init, LockClient};
-use sqlx::{Connection as _, MySqlConnection};
+use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 
-use crate::support::mariadb::{BOTH, start, url};
+use crate::support::mariadb::{BOTH, LEASE, start, url};
 
 struct Versions {
     server: Mariadb,
@@ -38,19 +38,32 @@ impl Versioned for Versions {
     }
 
     async fn plant(&self, version: Option<u64>) {
-        let renamed = "SELECT COUNT(*) FROM information_schema.columns \
-            WHERE table_schema = DATABASE() AND table_name = 'leasehold_locks' AND column_name = 'expires_2'";
-        if self.sql(renamed).await != "0" {
-            self.sql("ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires").await;
+        // From whatever version the tables have, and in the order of a step of `init`.
+        let there = async |column: &str| {
+            let columns = format!(
+                "SELECT COUNT(*) FROM information_schema.columns \
+                 WHERE table_schema = DATABASE() AND table_name = 'leasehold_locks' AND column_name = '{column}'"
+            );
+            self.sql(&columns).await != "0"
+        };
+        for (from, to) in [("expires_3", 2), ("expires_2", 1)] {
+            let wanted = version.unwrap_or(1);
+            if wanted <= to && there(from).await {
+                let name = if to == 1 { "expires".to_owned() } else { format!("expires_{to}") };
+                let rename = format!("ALTER TABLE leasehold_locks RENAME COLUMN {from} TO {name}");
+                self.sql(&rename).await;
+            }
+        }
+        match version {
+            Some(3) => drop(
+                self.sql("ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires_3").await,
+            ),
+            Some(2) => {}
+            _ => drop(self.sql("DROP TABLE leasehold_queue").await),
         }
         match version {
             None => self.sql("ALTER TABLE leasehold_settings DROP COLUMN version").await,
             Some(version) => {
-                if version == 2 {
-                    // As a step to that version does.
-                    self.sql("ALTER TABLE leasehold_locks RENAME COLUMN expires TO expires_2")
-                        .await;
-                }
                 self.sql(&format!("UPDATE leasehold_settings SET version = {version}")).await
             }
         };
@@ -75,25 +88,28 @@ async fn another_version_is_refused_in_every_step() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn older_records_are_upgraded_by_init_under_load() {
-    each(async |store| upgraded(Arc::new(store)).await).await;
+    for stored in [None, Some(1)] {
+        each(async |store| upgraded_from(Arc::new(store), stored).await).await;
+    }
 }
 
-/// Renewals read the settings, and wait behind an upgrade that waits for another's transaction.
+/// What uses a table waits behind an upgrade that waits for another's transaction: so that gives up in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_that_others_are_in_the_way_of_loses_nobody_a_lock() {
     let store = Versions::start(Strategy::PrimaryKey).await;
-    let client = LockClient::new(store.connect().await.unwrap());
-    let lease = Duration::from_secs(4);
-    let guard = client.lock("job").lease(lease).acquire().await.unwrap();
-    store.plant(None).await;
     let url = url(store.server.address());
-    let mut foreign = MySqlConnection::connect(&url).await.unwrap();
-    let read = "BEGIN; SELECT longest_lease FROM leasehold_settings";
-    sqlx::raw_sql(read).execute(&mut foreign).await.unwrap();
-    let operator = store.connect().await.unwrap();
-    operator.init(&Init::new()).await.unwrap_err();
-    assert!(guard.is_valid());
-    sqlx::raw_sql("ROLLBACK").execute(&mut foreign).await.unwrap();
-    operator.init(&Init::new()).await.unwrap();
-    guard.release().await.unwrap();
+    for table in ["settings", "locks"] {
+        let client = LockClient::new(store.connect().await.unwrap());
+        let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
+        store.plant(None).await;
+        let mut foreign = MySqlConnection::connect(&url).await.unwrap();
+        let read = format!("BEGIN; SELECT * FROM leasehold_{table}");
+        sqlx::raw_sql(AssertSqlSafe(read)).execute(&mut foreign).await.unwrap();
+        let operator = store.connect().await.unwrap();
+        operator.init(&Init::new()).await.unwrap_err();
+        sqlx::raw_sql("ROLLBACK").execute(&mut foreign).await.unwrap();
+        operator.init(&Init::new()).await.unwrap();
+        assert!(guard.is_valid());
+        guard.release().await.unwrap();
+    }
 }

@@ -266,4 +266,8 @@ async fn functions_and_operators_of_another_role_are_not_run() {
         connect(&format!("postgres://app@{}/postgres", server.address())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("\"public\" before pg_catalog"), "{error}");
+    let address = format!("postgres://app@{}/postgres", server.address());
+    let mut session = PgConnection::connect(&address).await.unwrap();
+    let error = PostgresFence::new("other").unwrap().create(&mut session).await.unwrap_err();
+    assert!(error.to_string().contains("\"public\" before pg_catalog"), "{error}");
 }

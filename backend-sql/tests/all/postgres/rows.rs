@@ -246,11 +246,28 @@ async fn rows_that_cannot_be_read_hold_their_locks_and_hide_no_other() {
     for strategy in BOTH {
         let store = made(&server, strategy).await;
         let table = format!("{}_locks", strategy.to_string().replace('-', "_"));
-        let columns = ["label = chr(7)", "label = repeat('x', 300)", "owner = 'somebody'"];
-        crate::support::damaged_rows_hold_their_locks(&store, &columns, async |name, columns| {
-            let sql = format!("UPDATE {table} SET {columns} WHERE name = '{name}'");
-            server.sql(&sql).await.unwrap();
-        })
+        let columns = [
+            "label = chr(7)",
+            "label = repeat('x', 300)",
+            "owner = 'somebody'",
+            "token = -1",
+            "token = -9223372036854775808, expires_2 = 'infinity'",
+            "token = 9223372036854775807, turn = 'infinity'",
+        ];
+        let no_name = "'a' || chr(10)";
+        crate::support::damaged_rows_hold_their_locks(
+            &store,
+            &columns,
+            no_name,
+            async |name, columns| {
+                let sql = format!("UPDATE {table} SET {columns} WHERE name = '{name}'");
+                server.sql(&sql).await.unwrap();
+            },
+        )
         .await;
+        // Nor do they stop an operator who sets the tokens back.
+        let set = format!("UPDATE {table} SET token = -9223372036854775808");
+        server.sql(&set).await.unwrap();
+        store.init(&Init::new().with_reset_tokens(true)).await.unwrap();
     }
 }

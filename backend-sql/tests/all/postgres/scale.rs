@@ -127,7 +127,7 @@ async fn a_client_that_waits_needs_two_sessions_and_another_one() {
     assert!(client.guarantees().push, "it listens again when it waits");
 }
 
-/// A client for each, by its URL, on a server as it comes.
+/// A client for each, by its URL, on a server as it comes. All hold a lock, and a quarter of them wait for another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_clients_fit_a_server_with_a_hundred_sessions() {
     let options = PostgresOptions::new().line("max_connections = 100");
@@ -135,19 +135,24 @@ async fn sixty_four_clients_fit_a_server_with_a_hundred_sessions() {
     let store = connect(&url(&server)).await.unwrap();
     store.init(&lock_core::Init::default()).await.unwrap();
     store.close().await;
-    let tasks = (0..64).map(|_| {
-        let url = format!("{}?timeout=30s", url(&server));
-        tokio::spawn(async move {
-            let mut options = ClientOptions::default();
-            options.call_timeout = WAIT;
-            let client = LockClient::with_options(connect(&url).await.unwrap(), options).unwrap();
-            let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
-            guard.release().await.unwrap();
-            client
-        })
+    let (mut clients, mut guards) = (Vec::new(), Vec::new());
+    for at in 0..64 {
+        let mut options = ClientOptions::default();
+        options.call_timeout = WAIT;
+        let store = connect(&format!("{}?timeout=30s", url(&server))).await.unwrap();
+        let client = LockClient::with_options(store, options).unwrap();
+        guards.push(client.lock(format!("name {at}")).lease(LEASE).acquire().await.unwrap());
+        clients.push(client);
+    }
+    let turns = clients.iter().step_by(4).map(|client| async {
+        let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
+        guard.release().await.unwrap();
     });
-    let clients = timeout(WAIT * 2, join_all(tasks.collect::<Vec<_>>())).await.unwrap();
-    assert_eq!(clients.iter().filter(|client| client.is_ok()).count(), 64);
+    timeout(WAIT * 2, join_all(turns)).await.unwrap();
+    assert!(guards.iter().all(lock_core::Guard::is_valid));
+    let all = "SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL";
+    let sessions: u64 = server.sql(all).await.unwrap().parse().unwrap();
+    assert!((64..98).contains(&sessions), "{sessions} sessions");
 }
 
 #[tokio::test]

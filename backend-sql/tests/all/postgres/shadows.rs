@@ -3,7 +3,7 @@
 
 use backend_sql::postgres::{PostgresFence, connect, schema};
 use conformance_tests::kit::{Postgres, Server as _};
-use lock_core::{ErrorKind, Init, LockClient, ReleaseOptions};
+use lock_core::{Error, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use crate::support::postgres::{LEASE, granted, place, request, start, url};
@@ -80,23 +80,59 @@ async fn tables_in_an_earlier_schema_are_not_used() {
     }
 }
 
+/// That a table is `hostile`'s.
+fn refused<T: std::fmt::Debug>(answer: Result<T, Error>) {
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("\"hostile\""), "{error}");
+}
+
+/// Whoever reads a view runs its functions.
+#[tokio::test]
+async fn views_of_another_role_are_not_read() {
+    let server = with_roles().await;
+    let trap = "CREATE FUNCTION public.trap() RETURNS integer LANGUAGE plpgsql AS \
+        $$ BEGIN PERFORM pg_catalog.nextval('public.ran'); RETURN 1; END $$; \
+        CREATE VIEW leasehold_settings AS SELECT 1 AS id, '30 s'::interval AS longest_lease, \
+            '30 s'::interval AS quarantine, true AS quarantined, trap() AS version; \
+        GRANT ALL ON leasehold_settings TO PUBLIC";
+    let late = connect(&of(&server, "app")).await.unwrap();
+    run(&server, "hostile", trap).await;
+    for role in ["app", "postgres"] {
+        refused(connect(&of(&server, role)).await);
+    }
+    refused(late.try_acquire(&request("job", LEASE)).await);
+    refused(late.init(&Init::default()).await);
+    assert_eq!(server.sql("SELECT is_called FROM ran").await.unwrap(), "f");
+    // The trap works.
+    run(&server, "app", "SELECT * FROM leasehold_settings").await;
+    assert_eq!(server.sql("SELECT is_called FROM ran").await.unwrap(), "t");
+}
+
+/// A client that was there before the tables looks at them before its first use.
+#[tokio::test]
+async fn tables_that_another_role_makes_after_a_client_connected_are_refused() {
+    let server = with_roles().await;
+    let store = connect(&of(&server, "app")).await.unwrap();
+    plant(&server, "public").await;
+    refused(store.try_acquire(&request("job", LEASE)).await);
+    refused(store.list(None).await);
+    refused(store.init(&Init::default()).await);
+    refused(store.init(&Init::new().with_longest_lease(LEASE * 2)).await);
+    assert_eq!(server.sql("SELECT is_called FROM ran").await.unwrap(), "f");
+}
+
 #[tokio::test]
 async fn tables_that_another_role_has_made_before_are_refused() {
     let server = with_roles().await;
     plant(&server, "public").await;
     // A superuser is a member of every role, and is not to run the code of each.
     for role in ["app", "postgres"] {
-        let store = connect(&of(&server, role)).await.unwrap();
-        let error = store.init(&Init::default()).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-        assert!(error.to_string().contains("\"hostile\""), "{role}: {error}");
-        let longer = Init::new().with_longest_lease(LEASE * 2);
-        store.init(&longer).await.unwrap_err();
+        refused(connect(&of(&server, role)).await);
         let mut session = PgConnection::connect(&of(&server, role)).await.unwrap();
         let fence = PostgresFence::new("leasehold").unwrap();
-        let error = fence.create(&mut session).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-        assert!(error.to_string().contains("\"hostile\""), "{role}: {error}");
+        refused(fence.create(&mut session).await);
+        refused(fence.admit(&mut session, "account", FencingToken::new(1).unwrap()).await);
         // A transaction of the caller's goes on.
         let mut transaction = session.begin().await.unwrap();
         fence.create(&mut transaction).await.unwrap_err();
@@ -108,9 +144,7 @@ async fn tables_that_another_role_has_made_before_are_refused() {
 
     // Some of the tables, or one beside those of ours.
     server.sql("DROP TABLE leasehold_settings, leasehold_locks").await.unwrap();
-    let store = connect(&of(&server, "app")).await.unwrap();
-    let error = store.init(&Init::default()).await.unwrap_err();
-    assert!(error.to_string().contains("\"hostile\""), "{error}");
+    refused(connect(&of(&server, "app")).await);
     let left = "SELECT to_regclass('public.leasehold_settings') IS NULL";
     assert_eq!(server.sql(left).await.unwrap(), "t", "nothing is left half-way");
     assert_eq!(server.sql("SELECT is_called FROM ran").await.unwrap(), "f");
@@ -152,6 +186,24 @@ async fn tables_of_a_role_that_is_trusted_are_used() {
     connect(&of(&server, "owner")).await.unwrap().init(&Init::default()).await.unwrap();
     server.sql("GRANT ALL ON ALL TABLES IN SCHEMA public TO app; ALTER DATABASE postgres OWNER TO owner").await.unwrap();
     connect(&of(&server, "app")).await.unwrap().init(&Init::default()).await.unwrap();
+    // The owner of their schema, which the operator named.
+    let server = with_roles().await;
+    server
+        .sql("CREATE SCHEMA own AUTHORIZATION owner; GRANT USAGE ON SCHEMA own TO app")
+        .await
+        .unwrap();
+    connect(&format!("{}?schema=own", of(&server, "owner")))
+        .await
+        .unwrap()
+        .init(&Init::default())
+        .await
+        .unwrap();
+    server
+        .sql("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA own TO app")
+        .await
+        .unwrap();
+    let store = connect(&format!("{}?schema=own", of(&server, "app"))).await.unwrap();
+    granted(&store, &request("job", LEASE)).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backend_sql::{Strategy, postgres::PostgresBuilder};
 use conformance_tests::kit::{Mode, Proxy, Server as _};
-use lock_core::{LockClient, ReleaseOptions, Signal};
+use lock_core::{Attempt, LockClient, ReleaseOptions, Signal};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::time::timeout;
 
@@ -109,4 +109,44 @@ async fn a_connection_for_messages_that_hangs_is_replaced() {
     assert_eq!(proxy.counters().cut + proxy.counters().reset, 0, "it was to hang");
     holder.release(&held, ReleaseOptions::default()).await.unwrap();
     timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
+}
+
+/// A role that may read the locks sees who waits, and where that client is told; every role may send messages there.
+#[tokio::test]
+async fn a_message_of_a_reader_is_no_grant() {
+    let server = start().await;
+    let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
+    let held = granted(&holder, &request("job", LEASE)).await;
+    let (waiting, mut turn) = place(&holder, "job").await;
+    says(&server, WAITING, "1").await;
+    let reader = "CREATE ROLE reader LOGIN; GRANT SELECT ON leasehold_locks TO reader; SET ROLE reader; \
+        SELECT pg_notify('leasehold_' || substr(waiters[1], 33, 32), left(waiters[1], 32) || '+') \
+        FROM leasehold_locks WHERE name = 'job'";
+    server.sql(reader).await.unwrap();
+    let signal = timeout(WAIT, turn.next()).await.unwrap();
+    assert!(matches!(signal, Signal::Recheck), "{signal:?}");
+    let Attempt::Busy(busy) = holder.try_acquire(&waiting).await.unwrap() else {
+        panic!("granted twice");
+    };
+    assert_eq!(busy.token, held.token);
+}
+
+/// The view that the documentation gives to readers.
+#[tokio::test]
+async fn a_reader_by_the_documented_view_does_not_see_where_waiters_are_told() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey, LEASE).await;
+    let held = granted(&store, &request("job", LEASE)).await;
+    let (_, _turn) = place(&store, "job").await;
+    says(&server, WAITING, "1").await;
+    let page = include_str!("../../../../docs/backends/postgres.md");
+    let view = page.split("```sql\n").find(|part| part.starts_with("CREATE VIEW")).unwrap();
+    let view = view.split("```").next().unwrap();
+    server.sql(&format!("CREATE ROLE reader LOGIN; {view}")).await.unwrap();
+    let seen = server.sql("SET ROLE reader; SELECT row_to_json(held) FROM held").await.unwrap();
+    assert!(seen.contains("\"job\"") && seen.contains(&held.token.to_string()), "{seen}");
+    let channel =
+        server.sql("SELECT substr(waiters[1], 33, 32) FROM leasehold_locks").await.unwrap();
+    assert!(channel.len() == 32 && !seen.contains(&channel), "{seen}");
+    server.sql("SET ROLE reader; SELECT waiters FROM leasehold_locks").await.unwrap_err();
 }

@@ -1,20 +1,27 @@
 //! What waiting for many names costs an SQLite file. Statements are counted by what the driver logs.
 
 use std::{
-    fs::Permissions,
-    os::unix::fs::PermissionsExt as _,
     path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
-use crate::support::looks;
-use crate::support::sqlite::BOTH;
+use crate::support::{
+    BOTH, LEASE, WAIT, granted,
+    looks::{self, NAMES, wait_for},
+    request_for,
+    sqlite::{open, raw},
+};
 use backend_sql::{Strategy, sqlite::SqliteBuilder};
-use lock_core::Backend;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
+use lock_core::{Backend, ReleaseOptions};
+use sqlx::{
+    AssertSqlSafe,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions},
+};
+use tokio::time::timeout;
 use tracing::{
     Event, Metadata, Subscriber,
     field::{Field, Visit},
@@ -66,26 +73,43 @@ async fn logged(path: &Path, strategy: Strategy) -> Arc<dyn Backend> {
     SqliteBuilder::with_pool(pool).table_prefix(PREFIX).strategy(strategy).build().await.unwrap()
 }
 
+/// Many names that others hold are waited for by one client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_look_serves_all_names_that_a_client_waits_for() {
+async fn waiting_takes_no_statement() {
     tracing::subscriber::set_global_default(Counter).unwrap();
     for strategy in BOTH {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("locks.db");
         let (holder, store) = (logged(&path, strategy).await, logged(&path, strategy).await);
-        let count = async || STATEMENTS.load(Ordering::Relaxed);
-        looks::many_names(holder, Arc::clone(&store), count).await;
-        // The pools have made it for every user.
-        for end in ["", "-wal", "-shm"] {
-            let file = format!("{}{end}", path.display());
-            std::fs::set_permissions(file, Permissions::from_mode(0o600)).unwrap();
+        let names: Vec<_> = (0..NAMES).map(|at| format!("it's \"{at}\" schloß")).collect();
+        let mut held = Vec::new();
+        for name in &names {
+            held.push(granted(&holder, &request_for(name, LEASE)).await);
         }
-        let holder = SqliteBuilder::new(&path)
-            .table_prefix(PREFIX)
-            .strategy(strategy)
-            .build()
-            .await
-            .unwrap();
-        looks::the_first_goes(holder, store).await;
+        let before = STATEMENTS.load(Ordering::Relaxed);
+        let mut waiting = wait_for(&store, &names).await;
+        assert!(STATEMENTS.load(Ordering::Relaxed) > before, "nothing is counted");
+        let before = STATEMENTS.load(Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(STATEMENTS.load(Ordering::Relaxed), before, "statements while nothing happens");
+        assert!(waiting.try_join_next().is_none(), "somebody was told of a name that is held");
+        // All have been heard of just now, however long it took to enter them.
+        let mut file = raw(&path).await;
+        let heard = format!("UPDATE {PREFIX}_queue SET heard = heard + 3600000000000");
+        sqlx::query(AssertSqlSafe(heard)).execute(&mut file).await.unwrap();
+        for at in [0, NAMES / 2, NAMES - 1] {
+            holder.release(&held[at], ReleaseOptions::default()).await.unwrap();
+            let told = timeout(WAIT, waiting.join_next()).await.unwrap().unwrap().unwrap();
+            assert_eq!(told.name, held[at].name);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_is_served_when_those_before_it_have_gone() {
+    for strategy in BOTH {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("locks.db");
+        looks::the_first_goes(open(&path, strategy).await, open(&path, strategy).await).await;
     }
 }

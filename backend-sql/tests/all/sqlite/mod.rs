@@ -4,6 +4,7 @@ mod cancelled;
 mod clocks;
 mod fence;
 mod looks;
+mod queue;
 mod rows;
 mod settings;
 mod store;

@@ -123,7 +123,7 @@ async fn a_row_of_another_boot_is_held_for_its_lease_from_when_it_is_first_seen(
         theirs.lease = Duration::from_millis(400);
         let grant = store.try_acquire(&theirs).await.unwrap().granted().unwrap();
         // As after a reboot: the times say nothing any more.
-        let sql = "UPDATE leasehold_locks SET epoch = 'another boot', expires = 1";
+        let sql = "UPDATE leasehold_locks SET epoch = 'another boot', expires_2 = 1";
         sqlx::query(sql).execute(&mut raw(&path).await).await.unwrap();
 
         let started = Started::now();
@@ -218,11 +218,24 @@ async fn rows_that_cannot_be_read_hold_their_locks_and_hide_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("locks.db");
         let store = open(&path, strategy).await;
-        let columns = ["label = char(7)", "owner = 'somebody'", "owner = CAST(x'ff07' AS TEXT)"];
-        crate::support::damaged_rows_hold_their_locks(&store, &columns, async |name, columns| {
-            let sql = format!("UPDATE leasehold_locks SET {columns} WHERE name = '{name}'");
-            sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut raw(&path).await).await.unwrap();
-        })
+        let columns = [
+            "label = char(7)",
+            "owner = 'somebody'",
+            "owner = CAST(x'ff07' AS TEXT)",
+            "token = -1, epoch = CAST(x'ff07' AS TEXT)",
+            "token = -9223372036854775808",
+            "token = 9223372036854775807, expires_2 = 9223372036854775807",
+        ];
+        let no_name = "CAST(x'41ff' AS TEXT)";
+        crate::support::damaged_rows_hold_their_locks(
+            &store,
+            &columns,
+            no_name,
+            async |name, columns| {
+                let sql = format!("UPDATE leasehold_locks SET {columns} WHERE name = '{name}'");
+                sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut raw(&path).await).await.unwrap();
+            },
+        )
         .await;
     }
 }

@@ -65,6 +65,6 @@ async fn init_makes_whichever_table_is_missing() {
         let drop = format!("DROP TABLE leasehold_{table}");
         sqlx::query(AssertSqlSafe(drop)).execute(&mut raw(&path).await).await.unwrap();
     };
-    let tables = ["settings", "locks", "seen", "abandoned"];
+    let tables = ["settings", "locks", "seen", "abandoned", "queue"];
     init_makes_missing_tables(&tables, async || connect(&url).await, drop, false).await;
 }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use backend_sql::{Strategy, sqlite::SqliteBuilder};
-use conformance_tests::versions::{Versioned, refused, upgraded};
+use conformance_tests::versions::{Versioned, refused, upgraded_from};
 use lock_core::{Backend, Error, Init};
 use sqlx::{AssertSqlSafe, Row as _, sqlite::SqliteRow};
 use tempfile::TempDir;
@@ -44,23 +44,37 @@ impl Versioned for Versions {
     }
 
     async fn plant(&self, version: Option<u64>) {
-        let renamed =
-            "SELECT count(*) FROM pragma_table_info('leasehold_locks') WHERE name = 'expires_2'";
-        if self.sql(renamed).await != "0" {
-            self.sql("ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires").await;
+        // From whatever version the file has.
+        let there = async |column: &str| {
+            let text = format!(
+                "SELECT count(*) FROM pragma_table_info('leasehold_locks') WHERE name = '{column}'"
+            );
+            self.sql(&text).await != "0"
+        };
+        if there("expires_3").await {
+            self.sql("ALTER TABLE leasehold_locks RENAME COLUMN expires_3 TO expires_2").await;
         }
-        match version {
-            None => self.sql("ALTER TABLE leasehold_settings DROP COLUMN version").await,
-            Some(version) => {
-                // As a step to that version does: at once, for a client looks at any time.
-                let renamed = match version {
-                    2 => "ALTER TABLE leasehold_locks RENAME COLUMN expires TO expires_2;",
-                    _ => "",
-                };
-                let number = format!("UPDATE leasehold_settings SET version = {version}");
-                self.sql(&format!("BEGIN IMMEDIATE; {renamed} {number}; COMMIT")).await
+        // At once, as a step of `init` does: a client looks at any time.
+        let step = match version {
+            None | Some(1) => {
+                "ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires;
+                ALTER TABLE leasehold_locks DROP COLUMN bell;
+                DROP TRIGGER leasehold_served;
+                DROP TRIGGER leasehold_served_first;
+                DROP TABLE leasehold_queue;
+                UPDATE leasehold_settings SET version = 1;"
+            }
+            Some(2) => "UPDATE leasehold_settings SET version = 2;",
+            Some(_) => {
+                "ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires_3;
+                UPDATE leasehold_settings SET version = 3;"
             }
         };
+        let unnumbered = match version {
+            None => "ALTER TABLE leasehold_settings DROP COLUMN version;",
+            Some(_) => "",
+        };
+        self.sql(&format!("BEGIN IMMEDIATE; {step} {unnumbered} COMMIT")).await;
     }
 
     async fn contents(&self) -> String {
@@ -90,13 +104,15 @@ async fn another_version_is_refused_in_every_step() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn older_records_are_upgraded_by_init_under_load() {
-    each(async |store| upgraded(Arc::new(store)).await).await;
+    for stored in [None, Some(1)] {
+        each(async |store| upgraded_from(Arc::new(store), stored).await).await;
+    }
 }
 
 #[tokio::test]
 async fn nothing_is_made_in_a_file_of_another_version() {
     let store = Versions::start(Strategy::PrimaryKey).await;
-    store.plant(Some(2)).await;
+    store.plant(Some(3)).await;
     store.sql("DROP TABLE leasehold_seen").await;
     let error = store.connect().await.unwrap_err();
     assert!(error.to_string().contains("upgrade leasehold"), "{error}");

@@ -14,6 +14,7 @@ pub(crate) mod settings;
 pub(crate) mod sqlite;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod tls;
+pub(crate) mod turns;
 
 use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
@@ -21,7 +22,7 @@ use backend_sql::Strategy;
 use futures_util::future::poll_fn;
 use lock_core::{
     Attempt, Backend, Env as _, Grant, LockClient, LockName, LockState, OwnerId, OwnerLabel,
-    ReleaseOutcome, Request, SystemEnv,
+    ReleaseOptions, ReleaseOutcome, Request, SystemEnv,
 };
 
 pub(crate) const BOTH: [Strategy; 2] = [Strategy::PrimaryKey, Strategy::Optimistic];
@@ -49,12 +50,16 @@ pub(crate) async fn granted(store: &Arc<dyn Backend>, request: &Request) -> Gran
 pub(crate) async fn damaged_rows_hold_their_locks(
     store: &Arc<dyn Backend>,
     columns: &[&str],
+    no_name: &str,
     damage: impl AsyncFn(&str, &str),
 ) {
     let is_unreadable = |state: &LockState| {
         state.unreadable && state.holder.as_ref().unwrap().remaining > Duration::ZERO
     };
     let good = granted(store, &request_for("good", LEASE)).await;
+    // No name: it stands before the others.
+    granted(store, &request_for("nameless", LEASE)).await;
+    damage("nameless", &format!("name = {no_name}")).await;
     let names: Vec<_> = (0..columns.len()).map(|at| format!("damaged {at}")).collect();
     for (name, columns) in names.iter().zip(columns) {
         granted(store, &request_for(name, LEASE)).await;
@@ -75,7 +80,21 @@ pub(crate) async fn damaged_rows_hold_their_locks(
     for name in &names {
         let freed = store.force_release(&LockName::new(name).unwrap()).await.unwrap();
         assert_eq!(freed, ReleaseOutcome::Released, "{name}");
-        granted(store, &request_for(name, LEASE)).await;
+        let grant = granted(store, &request_for(name, LEASE)).await;
+        // A row that nobody holds keeps grants away, too.
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+    let name = &names[0];
+    for column in ["token", "version"] {
+        damage(name, &format!("{column} = {}", i64::MAX)).await;
+        // A client that has left the row behind remembers it: no matter which.
+        store.try_acquire(&request_for(name, LEASE)).await.unwrap_err();
+        let before = store.highest_token().await.unwrap();
+        let freed = store.force_release(&LockName::new(name).unwrap()).await.unwrap();
+        assert_eq!(freed, ReleaseOutcome::Released, "{column}");
+        let grant = granted(store, &request_for(name, LEASE)).await;
+        assert!(grant.token > good.token && Some(grant.token) != before, "{column}: {grant:?}");
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod exclusion;
 mod fairness;
+mod permits;
 #[cfg(test)]
 mod samples;
 mod tokens;
@@ -19,6 +20,8 @@ pub enum Rule {
     WellFormed,
     /// S1: what two holders of one name believed never overlaps.
     Exclusion,
+    /// S1: a semaphore has at most as many holders as permits.
+    Permits,
     /// S2: tokens strictly increase over the grants of a name.
     Tokens,
     /// S5: a guard that was seen invalid stays so, and its release does not succeed.
@@ -33,6 +36,7 @@ pub enum Rule {
 pub const ALL_RULES: &[Rule] = &[
     Rule::WellFormed,
     Rule::Exclusion,
+    Rule::Permits,
     Rule::Tokens,
     Rule::Resurrection,
     Rule::Fairness,
@@ -81,6 +85,7 @@ pub fn check(history: &History, rules: &[Rule]) -> Vec<Violation> {
         match rule {
             Rule::WellFormed => well_formed(&holds, &mut found),
             Rule::Exclusion => exclusion::check(&holds, &mut found),
+            Rule::Permits => permits::check(&holds, &mut found),
             Rule::Tokens => tokens::check(&holds, &mut found),
             Rule::Resurrection => resurrection(history, &mut found),
             Rule::Fairness => fairness::check(&holds, &mut found),

@@ -31,7 +31,21 @@ impl Sample {
     pub(super) fn ask_in(mut self, process: u32, nanos: u64) -> Self {
         let number = self.events.len() as u64;
         self.op = Op { process, number };
-        self.event(nanos, What::Asked { name: LockName::new("job").unwrap() })
+        self.event(nanos, What::Asked { name: LockName::new("job").unwrap(), permits: None })
+    }
+
+    pub(super) fn ask_permit(mut self, permits: u32, nanos: u64) -> Self {
+        self.op = Op { process: 0, number: self.events.len() as u64 };
+        let name = LockName::new("pool").unwrap();
+        self.event(nanos, What::Asked { name, permits: Some(permits) })
+    }
+
+    /// The permit of this slot.
+    pub(super) fn acquired_slot(self, slot: usize, nanos: u64, value: u64, until: u64) -> Self {
+        let owner = OwnerId::from_bits(u128::from(self.op.number) + 1_000);
+        let lock = Some(LockName::new(format!("pool/{slot}")).unwrap());
+        let what = What::Acquired { owner, token: token(value), until: Some(at(until)), lock };
+        self.event(nanos, what)
     }
 
     pub(super) fn event(mut self, nanos: u64, what: What) -> Self {
@@ -57,7 +71,8 @@ impl Sample {
 
     pub(super) fn acquired_by(self, owner: u128, nanos: u64, value: u64, until: u64) -> Self {
         let owner = OwnerId::from_bits(owner);
-        let what = What::Acquired { owner, token: token(value), until: Some(at(until)) };
+        let what =
+            What::Acquired { owner, token: token(value), until: Some(at(until)), lock: None };
         self.event(nanos, what)
     }
 

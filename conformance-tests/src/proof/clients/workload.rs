@@ -152,11 +152,11 @@ fn say(line: &Line) {
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
-struct Worker {
-    part: Arc<Part>,
-    client: LockClient,
-    recorder: Recorder,
-    rng: Rng,
+pub(super) struct Worker {
+    pub(super) part: Arc<Part>,
+    pub(super) client: LockClient,
+    pub(super) recorder: Recorder,
+    pub(super) rng: Rng,
     orders: watch::Receiver<Orders>,
     waiting: Waiting,
 }
@@ -188,6 +188,9 @@ impl Worker {
         let names = &self.part.names;
         let name = names[self.rng.roll(names.len() as u64) as usize].clone();
         let long = self.rng.roll(4) == 0;
+        if self.rng.roll(5) == 0 {
+            return self.compose().await;
+        }
         let hold = self.rng.millis(if long { 250 } else { 3 });
         let cancel = self.rng.millis(60);
         let guard = match self.rng.roll(4) {
@@ -281,7 +284,12 @@ impl Worker {
     }
 
     /// Looks at the guard again and again until `end` or its loss.
-    async fn watch(&self, op: &Acquisition, guard: &Guard, end: impl Future<Output = ()>) {
+    pub(super) async fn watch(
+        &self,
+        op: &Acquisition,
+        guard: &Guard,
+        end: impl Future<Output = ()>,
+    ) {
         let mut end = std::pin::pin!(end);
         let mut lost = std::pin::pin!(guard.lost());
         loop {
@@ -295,7 +303,7 @@ impl Worker {
         }
     }
 
-    async fn let_go(&mut self, op: Acquisition, guard: Guard) {
+    pub(super) async fn let_go(&mut self, op: Acquisition, guard: Guard) {
         op.given_up();
         if self.rng.roll(4) == 0 {
             drop(guard);

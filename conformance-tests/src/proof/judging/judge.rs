@@ -42,7 +42,7 @@ fn rules(shown: &Shown) -> Vec<Finding> {
         let theirs = |event: &&Event| matches!(&event.what, What::Updated { resource, .. } if resource.starts_with(kind));
         history.events().iter().filter(theirs).cloned().collect()
     };
-    let all = [Rule::WellFormed, Rule::Exclusion, Rule::Tokens, Rule::Resurrection];
+    let all = [Rule::WellFormed, Rule::Exclusion, Rule::Permits, Rule::Tokens, Rule::Resurrection];
     let mut broken = history::check(history, &all);
     broken.extend(history::check(&of("fenced"), &[Rule::LostUpdate]));
     if judges(Guarantee::Fair) {
@@ -207,13 +207,13 @@ mod tests {
     }
 
     fn asked(second: u64, process: u32) -> Event {
-        event(second, process, What::Asked { name: LockName::new("job").unwrap() })
+        event(second, process, What::Asked { name: LockName::new("job").unwrap(), permits: None })
     }
 
     fn acquired(second: u64, process: u32, until: u64) -> Event {
         let token = FencingToken::new(second).unwrap();
         let owner = OwnerId::from_bits(u128::from(process));
-        event(second, process, What::Acquired { owner, token, until: Some(at(until)) })
+        event(second, process, What::Acquired { owner, token, until: Some(at(until)), lock: None })
     }
 
     fn updated(second: u64, process: u32, kind: &str, read: u64, admitted: bool) -> Event {

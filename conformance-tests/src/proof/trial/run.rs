@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use lock_core::{Backend, Env as _, FencingToken, Guarantees, LockName, SystemEnv};
 
 use crate::SetUpError;
+use crate::proof::clients::composed;
 use crate::proof::clients::part::{Client, Order, Part, Role};
 use crate::proof::clients::record::Record;
 use crate::proof::clients::registers::Registers;
@@ -100,9 +101,10 @@ pub(crate) async fn run(
         let what = format!("process {process} had {tasks} tasks after it had closed its client");
         findings.push(Finding::new(Guarantee::NothingLeft, what));
     }
-    findings.extend(left_behind(&*observer, &names, fault, &promised, profile).await);
+    let every = [names.clone(), composed::names(&names[0])].concat();
+    findings.extend(left_behind(&*observer, &every, fault, &promised, profile).await);
     if let Some(census) = &census {
-        let (after, allowed) = (census.lasting().await?, census.allowed(names.len()));
+        let (after, allowed) = (census.lasting().await?, census.allowed(every.len()));
         if after.is_more_than(before, allowed) {
             let what = format!("{before} became {after}; {allowed} may be added");
             findings.push(Finding::new(Guarantee::NothingLeft, what));

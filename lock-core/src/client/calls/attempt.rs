@@ -90,7 +90,7 @@ pub(crate) async fn give_back(state: &Arc<ClientState>, grant: Grant, doubtful: 
     let mut backoff = Backoff::until(state.env.now() + grant.lease);
     while let Err(error) = state.backend.release(&grant, ReleaseOptions::default()).await {
         if !error.is_retryable() || !backoff.pause(state).await {
-            tracing::warn!(name = %grant.name, owner = %grant.owner, %error, "release failed; the lease is the bound");
+            tracing::warn!(name = grant.name.as_str(), owner = %grant.owner, %error, "release failed; the lease is the bound");
             return;
         }
     }
@@ -111,7 +111,7 @@ pub(crate) async fn abandon(state: &Arc<ClientState>, request: Request) {
     let mut backoff = Backoff::until(state.env.now() + span);
     while let Err(error) = state.backend.abandon(&request).await {
         if !error.is_retryable() || !backoff.pause(state).await {
-            tracing::warn!(name = %request.name, owner = %request.owner, %error, "clean-up failed; the lease is the bound");
+            tracing::warn!(name = request.name.as_str(), owner = %request.owner, %error, "clean-up failed; the lease is the bound");
             return;
         }
     }

@@ -8,7 +8,7 @@ use std::{
 use super::{attempt::abandon_late_attempt, release::finish};
 use crate::{
     Instant, LossReason,
-    client::state::{ClientState, End, Held},
+    client::state::{ClientState, Held},
 };
 
 /// Whether the holder may still believe it; notices the end itself, with no task's help.
@@ -53,12 +53,11 @@ pub(crate) fn expire(state: &Arc<ClientState>, held: &Arc<Held>, now: Instant) {
 /// Ends a lock that is lost, tells its holder, and frees what the store may still keep.
 pub(crate) fn lose(state: &Arc<ClientState>, held: &Arc<Held>, reason: LossReason) {
     let _in_flight = ClientState::count(&**state);
-    if !held.finish(End::Lost(reason)) {
+    if !state.end_lost(held, reason) {
         return;
     }
     state.renewer.unregister(held);
     let grant = &held.grant;
-    tracing::warn!(name = %grant.name, owner = %grant.owner, token = %grant.token, %reason, "lock lost");
     match reason {
         LossReason::TakenOver | LossReason::Gone => {
             state.queues.forget_carry(grant);

@@ -40,7 +40,11 @@ pub(crate) fn release(
         .queues
         .carry(&held.grant)
         .map(|(wanted, reply)| Carry { request: state.request(&held.grant.name, &wanted), reply });
-    async move { repeat(&state, &held, now, carry).await }
+    async move {
+        let result = repeat(&state, &held, now, carry).await;
+        state.tell_released(&held, now.since(held.since()), result.as_ref().copied());
+        result
+    }
 }
 
 async fn repeat(
@@ -101,7 +105,7 @@ pub(crate) fn finish(state: Arc<ClientState>, held: Arc<Held>) -> impl Future<Ou
     let release = release(state, Arc::clone(&held), now);
     async move {
         if let Err(error) = release.await {
-            tracing::warn!(name = %held.grant.name, owner = %held.grant.owner, %error, "release failed; the lease is the bound");
+            tracing::warn!(name = held.grant.name.as_str(), owner = %held.grant.owner, %error, "release failed; the lease is the bound");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! One batch of renewals: which locks are in it, and what its answers mean.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{sync::Arc, time::Duration};
 
 use super::schedule::due;
 use crate::{
-    Grant, Instant, Renewal,
+    EventKind, Grant, Instant, Renewal,
     client::{
         calls::{expire, lose},
         state::{ClientState, Held, validity},
@@ -31,7 +31,13 @@ pub(super) fn sort_out(
             state.renewer.reschedule(held, until);
             false
         }
-        Some(_) => true,
+        Some(until) => {
+            // It is looked at again before it was answered.
+            if held.set_failed() {
+                state.tell_renewal_late(held, until.since(now));
+            }
+            true
+        }
     });
     renewals
 }
@@ -39,25 +45,30 @@ pub(super) fn sort_out(
 /// Sends one batch and applies its answers.
 pub(super) async fn renew(state: Arc<ClientState>, batch: Vec<Arc<Held>>) {
     for held in &batch {
-        held.unanswered.store(true, Ordering::Relaxed);
+        held.set_asked();
     }
     let grants: Vec<&Grant> = batch.iter().map(|held| &held.grant).collect();
     let sent = state.env.now();
     let answers = state.backend.renew(&grants, sent).await;
     debug_assert_eq!(answers.len(), batch.len(), "one answer per grant");
     for (held, answer) in batch.iter().zip(answers) {
-        apply(&state, held, answer);
+        apply(&state, held, answer, sent);
     }
 }
 
-fn apply(state: &Arc<ClientState>, held: &Arc<Held>, answer: Renewal) {
+fn apply(state: &Arc<ClientState>, held: &Arc<Held>, answer: Renewal, sent: Instant) {
     let now = state.env.now();
     match answer {
         Renewal::Renewed { from, lease } => {
-            held.unanswered.store(false, Ordering::Relaxed);
+            held.set_confirmed(from);
+            let slack = held.valid_until().map_or(Duration::ZERO, |until| until.since(now));
             let renewed = Grant { from, lease, claim: None, ..held.grant.clone() };
             if held.extend(validity(&renewed), now) {
                 state.renewer.reschedule(held, due(&renewed, from));
+                if state.is_observed() {
+                    let event = EventKind::Renewed { took: now.since(sent), slack, lease };
+                    state.tell(&held.grant.name, Some(held), event);
+                }
             } else {
                 expire(state, held, now);
             }
@@ -65,7 +76,10 @@ fn apply(state: &Arc<ClientState>, held: &Arc<Held>, answer: Renewal) {
         Renewal::Lost(reason) => lose(state, held, reason),
         Renewal::Unknown(error) => {
             // Not a loss: the store may still keep the lease. Try again until validity ends.
-            tracing::warn!(name = %held.grant.name, owner = %held.grant.owner, %error, "renewal failed");
+            if held.set_failed() {
+                let left = held.valid_until().map_or(Duration::ZERO, |until| until.since(now));
+                state.tell_renewal_failed(held, &error, left);
+            }
             let pause = (held.grant.lease / RENEWAL_RETRY_PART)
                 .clamp(SHORTEST_RETRY_PAUSE, LONGEST_RETRY_PAUSE);
             let again = now + jittered(&*state.env, pause);

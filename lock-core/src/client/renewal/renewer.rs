@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     LossReason,
-    client::state::{Alarm, ClientState, End, Tick},
+    client::state::{Alarm, ClientState, Tick},
     env::BoxFuture,
 };
 
@@ -36,7 +36,7 @@ impl Drop for Ending {
         let (detached, held) = state.renewer.end();
         for held in held {
             state.queues.forget_carry(&held.grant);
-            held.finish(End::Lost(LossReason::RuntimeEnded));
+            state.end_lost(&held, LossReason::RuntimeEnded);
         }
         // Dropped outside the mutex: a call's own drop may come back here.
         drop(detached);

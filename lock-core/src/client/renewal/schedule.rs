@@ -24,16 +24,20 @@ pub(super) fn look_again(held: &Held, now: Instant) -> Instant {
 
 /// Makes a held lock of a grant and hands it to the renewer. A grant whose validity is spent comes back: it counts as
 /// not acquired (S3), and the caller releases it; so does one that comes after `close` has released
-/// everything. `doubtful`: an attempt of its owner may still be on its way.
+/// everything. `doubtful`: an attempt of its owner may still be on its way. `heard`: the acquire ends with it in any case.
 pub(crate) fn admit(
     state: &Arc<ClientState>,
     grant: Grant,
     wanted: &Wanted,
     doubtful: bool,
+    heard: bool,
 ) -> Result<Arc<Held>, Grant> {
     let now = state.env.now();
     let (pushed, shorter) = (grant.claim.is_some(), grant.lease < wanted.lease);
     let held = Arc::new(Held::new(grant, state.renewer.next_id(), wanted, doubtful, now)?);
+    if !heard {
+        held.set_unheard();
+    }
     let at = if pushed {
         // Confirmed by a renewal, off the caller's path and early in its claim window; not at once,
         // since a lock that is held for a moment is given back before and needs none.

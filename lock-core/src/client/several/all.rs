@@ -1,13 +1,13 @@
 //! Several locks at once: all or none.
 
-use std::{fmt, ops::Deref, pin::pin, time::Duration};
+use std::{pin::pin, time::Duration};
 
-use futures_util::future::{Either, join_all, select, select_all};
+use futures_util::future::{Either, select};
 
-use super::{deadline, left, until};
+use super::{Guards, deadline, left, until};
 use crate::{
-    Env, Error, ErrorKind, Guard, Instant, Lock, LockName, LossReason,
-    client::{lock::blocked, state::ClientState},
+    Blocked, Env, Error, ErrorKind, Guard, Instant, Lock, LockName, LossReason,
+    client::{lock::blocked, observed::observed, state::ClientState},
 };
 
 /// Acquires all of several locks, or none. They may be in different stores.
@@ -70,22 +70,41 @@ impl All {
         let mut end = deadline(env, self.wait);
         let ordered = in_order(&self.locks, end.filter(|_| !at_once)).await?;
         let mut taken = Taken(Guards(Vec::with_capacity(ordered.len())));
+        // Why there was no time left to ask the next one.
+        let mut delayed: Option<Error> = None;
         for &at in &ordered {
-            if left(env, end) == Some(Duration::ZERO) && !at_once {
-                return Err(blocked(self.locks[at].name()?, None));
+            let (lock, name) = (&self.locks[at], self.locks[at].name()?);
+            let left = left(env, end).filter(|_| !at_once);
+            if left == Some(Duration::ZERO) {
+                return Err(delayed.unwrap_or_else(|| blocked(name, None)));
             }
-            let acquire = self.acquire_one(&self.locks[at], env, &mut end);
-            let guard = if taken.0.is_empty() {
-                acquire.await?
+            let mut in_the_way = None;
+            let acquire = self.acquire_one(lock, env, &mut end, &mut in_the_way);
+            let result = if taken.0.is_empty() {
+                acquire.await
             } else {
                 match select(pin!(acquire), pin!(taken.0.lost())).await {
-                    Either::Left((guard, _)) => guard?,
+                    Either::Left((result, _)) => result,
                     Either::Right(((lost, why), _)) => {
                         return Err(lost_meanwhile(&taken.0[lost], why));
                     }
                 }
             };
-            taken.0.0.push(guard);
+            match result {
+                Ok(guard) => taken.0.0.push(guard),
+                // The store had less time than any call is given.
+                Err(error)
+                    if left.is_some_and(|left| left < lock.state().options.call_timeout)
+                        && error.kind() == ErrorKind::Timeout
+                        && !error.is_not_acquired() =>
+                {
+                    return Err(delayed.unwrap_or(error));
+                }
+                Err(error) => return Err(error),
+            }
+            if in_the_way.is_some() {
+                delayed = Some(blocked(name, in_the_way));
+            }
         }
         // The last answer may have taken longer than an earlier lock was valid.
         if let Some(lost) = taken.0.iter().find(|guard| !guard.is_valid()) {
@@ -103,18 +122,22 @@ impl All {
         lock: &Lock,
         env: &dyn Env,
         end: &mut Option<Instant>,
+        in_the_way: &mut Option<Blocked>,
     ) -> Result<Guard, Error> {
-        let mut patience = lock.patience();
-        loop {
-            let lock = lock.clone().wait_at_most(left(env, *end));
-            let result = lock.acquire_once(patience.is_apart()).await;
-            match &result {
-                Err(error) if patience.again(env, error, lock.is_at_once()).await => {
-                    *end = deadline(env, self.wait);
+        let acquire = pin!(async {
+            let mut patience = lock.patience();
+            loop {
+                let lock = lock.clone().wait_at_most(left(env, *end));
+                let result = lock.acquire_once(patience.is_apart(), in_the_way).await;
+                match &result {
+                    Err(error) if patience.again(env, error, lock.is_at_once()).await => {
+                        *end = deadline(env, self.wait);
+                    }
+                    _ => return result,
                 }
-                _ => return result,
             }
-        }
+        });
+        observed(lock.state(), lock.name(), acquire).await
     }
 }
 
@@ -176,70 +199,5 @@ async fn identity(lock: &Lock, name: &LockName, end: Option<Instant>) -> Result<
         .with_source(error)
         .on(name)),
         Some(told) => told.map_err(|error| error.on(name)),
-    }
-}
-
-/// Several held locks, in the order in which they were given to [`all`]. Dropping them releases all.
-#[must_use = "dropping the guards releases the locks"]
-pub struct Guards(Vec<Guard>);
-
-impl Guards {
-    /// Whether all of them may still be relied on. Needs only the clock.
-    #[must_use]
-    pub fn is_valid(&self) -> bool {
-        self.iter().all(Guard::is_valid)
-    }
-
-    /// How long all of them may be relied on without another renewal; zero when one is lost.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.iter().map(Guard::remaining).min().unwrap_or_default()
-    }
-
-    /// Waits until one of them is lost, and returns which, and the reason. The others are still held.
-    ///
-    /// *Durations, cancel safety*: as [`Guard::lost`].
-    pub async fn lost(&self) -> (usize, LossReason) {
-        let (reason, at, _) = select_all(self.iter().map(|guard| Box::pin(guard.lost()))).await;
-        (at, reason)
-    }
-
-    /// Releases all of them, and waits for the answers.
-    ///
-    /// *Durations*: it ends within the clients' `call_timeout`.
-    ///
-    /// *Errors*: the first error of [`Guard::release`], in the order of the guards. All are released, also after an
-    /// error.
-    ///
-    /// *Cancel safety*: the releases go on in the background.
-    pub async fn release(self) -> Result<(), Error> {
-        join_all(self.0.into_iter().map(Guard::release)).await.into_iter().collect()
-    }
-
-    /// The guards by themselves.
-    #[must_use]
-    pub fn into_vec(self) -> Vec<Guard> {
-        self.0
-    }
-}
-
-impl From<Guard> for Guards {
-    /// A single one, for code that deals with one lock as with several.
-    fn from(guard: Guard) -> Self {
-        Self(vec![guard])
-    }
-}
-
-impl Deref for Guards {
-    type Target = [Guard];
-
-    fn deref(&self) -> &[Guard] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Guards {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.0).finish()
     }
 }

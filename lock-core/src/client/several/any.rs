@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 
-use super::{deadline, until};
-use crate::{Blocked, Error, ErrorKind, Guard, Lock, TryAcquire};
+use super::{deadline, left, until};
+use crate::{Blocked, Error, ErrorKind, Guard, Instant, Lock, TryAcquire};
 
 /// Acquires one of several locks: the first in the given order that is free, else the first that becomes free. For
 /// things of which one is as good as another: ports, devices, workspaces.
@@ -64,26 +64,21 @@ impl Any {
         let at_once = self.wait == Some(Duration::ZERO);
         let end = deadline(env, self.wait.filter(|_| !at_once));
         let mut in_the_way = None;
-        let acquired = until(env, end, async {
-            let mut failed = None;
-            for lock in &self.locks {
-                match lock.clone().try_acquire().await {
-                    Ok(TryAcquire::Acquired(guard)) => return Ok(guard),
-                    Ok(TryAcquire::Busy(busy)) => in_the_way = Some(Blocked::Busy(busy)),
-                    Ok(TryAcquire::Quarantined(why)) => {
-                        in_the_way.get_or_insert(Blocked::Quarantined(why));
-                    }
-                    Err(error) => failed = Some(error),
-                }
-            }
-            match failed {
-                Some(error) if at_once && in_the_way.is_none() => Err(error),
-                _ if at_once => Err(self.none_in_time(in_the_way.take())),
-                _ => first_granted(self.locks.clone()).await,
-            }
+        let round = first_free(self.locks.iter().cloned(), None, &mut in_the_way);
+        match until(env, end, round).await {
+            Some(Ok(Some(guard))) => return Ok(guard),
+            Some(Err(error)) if at_once && in_the_way.is_none() => return Err(error),
+            _ => {}
+        }
+        let left = left(env, end);
+        if at_once || left == Some(Duration::ZERO) {
+            return Err(self.none_in_time(in_the_way));
+        }
+        let locks = self.locks.iter().map(|lock| lock.clone().wait_at_most(left));
+        first_granted(locks).await.map_err(|error| match error.kind() {
+            ErrorKind::Timeout => self.none_in_time(error.blocked().cloned().or(in_the_way)),
+            _ => error,
         })
-        .await;
-        acquired.unwrap_or_else(|| Err(self.none_in_time(in_the_way)))
     }
 
     fn none_in_time(&self, in_the_way: Option<Blocked>) -> Error {
@@ -96,16 +91,43 @@ impl Any {
     }
 }
 
+/// Tries one after the other until one is free, and notes what is `in_the_way`. One that fails is passed over, but for
+/// one that fails after `limit`.
+///
+/// # Errors
+/// The last one, if none was free and some failed.
+pub(super) async fn first_free(
+    locks: impl Iterator<Item = Lock>,
+    limit: Option<Instant>,
+    in_the_way: &mut Option<Blocked>,
+) -> Result<Option<Guard>, Error> {
+    let mut failed = None;
+    for lock in locks {
+        let late = limit.is_some_and(|limit| lock.state().env.now() >= limit);
+        match lock.try_acquire().await {
+            Ok(TryAcquire::Acquired(guard)) => return Ok(Some(guard)),
+            Ok(TryAcquire::Busy(busy)) => *in_the_way = Some(Blocked::Busy(busy)),
+            Ok(TryAcquire::Quarantined(why)) => {
+                in_the_way.get_or_insert(Blocked::Quarantined(why));
+            }
+            Err(error) if late => return Err(error),
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(None), Err)
+}
+
 /// Waits for all, and keeps the first that is granted.
 ///
 /// # Errors
-/// The last one, if all fail.
-pub(super) async fn first_granted(locks: Vec<Lock>) -> Result<Guard, Error> {
-    let mut waiting: FuturesUnordered<_> = locks.into_iter().map(Lock::acquire).collect();
+/// If all fail: one that says what was in the way, if there is one, or else the last.
+pub(super) async fn first_granted(locks: impl Iterator<Item = Lock>) -> Result<Guard, Error> {
+    let mut waiting: FuturesUnordered<_> = locks.map(Lock::acquire).collect();
     let mut failed = Error::new(ErrorKind::InvalidInput, "there is no lock to wait for");
     while let Some(result) = waiting.next().await {
         match result {
             Ok(guard) => return Ok(guard),
+            Err(_) if failed.is_not_acquired() => {}
             Err(error) => failed = error,
         }
     }

@@ -1,24 +1,15 @@
 //! Leader election: the leader is whoever holds the lock, and the token is the term.
 
-use std::{
-    future::Future,
-    pin::pin,
-    sync::{Arc, Weak},
-    time::{Duration, SystemTime},
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use futures_util::future::{Either, select};
 use tokio::sync::watch;
 
+use super::leadership::{Leadership, look_again};
 use crate::{
-    Error, ErrorKind, FencingToken, Guard, Instant, Lock, LockClient, LockName, Monitor, OwnerId,
-    OwnerLabel,
-    client::{
-        Finished,
-        state::{ClientState, Handle},
-    },
+    Error, ErrorKind, Guard, Lock, LockClient, LockName, Monitor,
+    client::Finished,
     jittered,
-    tunables::{ELECTION_PAUSE, LONGEST_SLICE, LONGEST_WATCH, SHORTEST_WATCH},
+    tunables::{ELECTION_PAUSE, LONGEST_WATCH, SHORTEST_WATCH},
 };
 
 impl LockClient {
@@ -77,7 +68,7 @@ impl Election {
 
     /// Leads and works, again and again, until the work ends by itself.
     ///
-    /// *Guarantees*: `work` runs only while this client leads. If leadership is lost, the future of `work` is dropped,
+    /// *Guarantees*: `work` is polled only while this client leads, as by [`Lock::with`]. If leadership is lost, the future of `work` is dropped,
     /// and after a pause of about 1 s it campaigns again. When `work` returns, this client resigns. Work that never
     /// returns makes it a candidate for ever.
     ///
@@ -103,120 +94,35 @@ impl Election {
         }
     }
 
-    /// Watches who leads, by a look at the store every `interval`, until all receivers are dropped, the client is
-    /// closed, or its last clone and guard are gone. The receivers then see that the channel is closed.
+    /// Watches who leads, until all receivers are dropped, the client is closed, or its last clone and guard are gone.
+    /// The receivers then see that the channel is closed.
     ///
-    /// *Guarantees*: a change is seen with the next look. Terms shorter than the interval may be missed. What it shows
-    /// is not fit to decide by: only the leader's own guard tells whether it leads.
+    /// *Guarantees*: what it shows was so at the store at most `stale` ago; where the store does not answer in time, it
+    /// shows [`Leadership::Unknown`]. Shorter terms may be missed. It is not fit to decide by: only the leader's own
+    /// guard tells whether it leads.
     ///
-    /// *Durations*: it is stale by at most `interval` and the client's `call_timeout`; `interval` is between 10 ms
-    /// and 1 h.
+    /// *Durations*: it asks the store twice in `stale`, which is between 10 ms and 1 h, and gives each answer half of
+    /// `stale`, but at most the client's `call_timeout`. A task that its runtime does not run shows nothing new; after
+    /// a suspend of the machine that may last up to a second longer.
     ///
-    /// *Errors*: `InvalidInput` for a bad name or interval; `Config` without a tokio runtime, or once the client is
-    /// closed. A look that fails shows [`Leadership::Unknown`].
-    pub fn watch(&self, interval: Duration) -> Result<watch::Receiver<Leadership>, Error> {
+    /// *Errors*: `InvalidInput` for a bad name or `stale`; `Config` without a tokio runtime, or once the client is
+    /// closed.
+    pub fn watch(&self, stale: Duration) -> Result<watch::Receiver<Leadership>, Error> {
         let name = self.lock.name()?.clone();
-        if !(SHORTEST_WATCH..=LONGEST_WATCH).contains(&interval) {
-            let interval = humantime::format_duration(interval);
-            let message = format!("interval {interval} must be between 10ms and 1h");
+        if !(SHORTEST_WATCH..=LONGEST_WATCH).contains(&stale) {
+            let stale = humantime::format_duration(stale);
+            let message = format!("stale {stale} must be between 10ms and 1h");
             return Err(Error::new(ErrorKind::InvalidInput, message).on(&name));
         }
         let handle = self.lock.handle();
         handle.check_open().map_err(|error| error.on(&name))?;
         let (sender, receiver) = watch::channel(Leadership::Unknown("not asked yet".to_owned()));
-        let looks = Box::pin(look_again(Arc::downgrade(handle), name.clone(), interval, sender));
+        let looks = Box::pin(look_again(Arc::downgrade(handle), name.clone(), stale / 2, sender));
         handle.env.spawn(looks).map_err(|error| {
             Error::new(ErrorKind::Config, "watching needs a tokio runtime")
                 .with_source(error)
                 .on(&name)
         })?;
         Ok(receiver)
-    }
-}
-
-/// Who leads, as of the last look.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Leadership {
-    /// The store did not say, for this reason.
-    Unknown(String),
-    /// Nobody leads.
-    Vacant,
-    /// A client leads: this one.
-    Held(Leader),
-}
-
-/// A leader, as another client sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Leader {
-    /// The label of its client.
-    pub label: OwnerLabel,
-    /// The id of its acquisition.
-    pub owner: OwnerId,
-    /// Its fencing token.
-    pub term: FencingToken,
-    /// When this watch first saw it without a gap since, by the wall clock of this machine.
-    pub since: SystemTime,
-}
-
-async fn look_again(
-    handle: Weak<Handle>,
-    name: LockName,
-    interval: Duration,
-    seen: watch::Sender<Leadership>,
-) {
-    let mut next = Instant::from_nanos(0);
-    // The client is held for a look only, so that it can end meanwhile.
-    while let Some(open) = handle.upgrade().filter(|handle| handle.check_open().is_ok()) {
-        let env = Arc::clone(&open.env);
-        if env.now() >= next {
-            let now = look(&open, &name).await;
-            seen.send_if_modified(|last| is_news(last, now));
-            next = env.now() + interval;
-        }
-        drop(open);
-        let pause = env.sleep(next.since(env.now()).min(LONGEST_SLICE));
-        if let Either::Right(_) = select(pause, pin!(seen.closed())).await {
-            return;
-        }
-    }
-}
-
-/// Takes the answer over, unless it is the same leader, that has led since it was first seen.
-fn is_news(last: &mut Leadership, now: Leadership) -> bool {
-    let same = match (&*last, &now) {
-        (Leadership::Held(before), Leadership::Held(now)) => {
-            (before.owner, before.term) == (now.owner, now.term)
-        }
-        (before, now) => before == now,
-    };
-    if !same {
-        *last = now;
-    }
-    !same
-}
-
-async fn look(state: &ClientState, name: &LockName) -> Leadership {
-    let limit = state.options.call_timeout;
-    let found = match select(state.backend.inspect(name), state.env.sleep(limit)).await {
-        Either::Left((found, _)) => found,
-        Either::Right(_) => {
-            let limit = humantime::format_duration(limit);
-            return Leadership::Unknown(format!("the store did not answer within {limit}"));
-        }
-    };
-    match found {
-        Ok(Some(lock)) if !lock.kept => match lock.holder {
-            Some(holder) => Leadership::Held(Leader {
-                label: holder.label,
-                owner: holder.owner,
-                term: lock.token,
-                since: SystemTime::UNIX_EPOCH + Duration::from_micros(state.env.wall_micros()),
-            }),
-            None => Leadership::Vacant,
-        },
-        Ok(_) => Leadership::Vacant,
-        Err(error) => Leadership::Unknown(error.to_string()),
     }
 }

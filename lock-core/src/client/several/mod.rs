@@ -3,12 +3,16 @@
 mod all;
 mod any;
 mod election;
+mod guards;
+mod leadership;
 mod semaphore;
 
 pub use self::{
-    all::{All, Guards, all},
+    all::{All, all},
     any::{Any, any},
-    election::{Election, Leader, Leadership},
+    election::Election,
+    guards::Guards,
+    leadership::{Leader, Leadership},
     semaphore::Semaphore,
 };
 

@@ -2,14 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{any::first_granted, deadline, left, until};
+use super::{
+    any::{first_free, first_granted},
+    deadline, left, until,
+};
 use crate::{
     Blocked, Env, Error, ErrorKind, Guard, Lock, LockClient, LockName, Quarantined, TryAcquire,
     client::{
         lock::blocked,
         waiting::{Limit, QuarantineWait},
     },
-    tunables::{MOST_PERMITS, PROBES},
+    tunables::{DOOR_LEASE, MOST_PERMITS, PROBES},
 };
 
 impl LockClient {
@@ -42,8 +45,9 @@ impl LockClient {
 /// the other at the *door*, the lock `name`; whoever holds the door waits for all slots. So the promises are those of
 /// plain locks, on every store.
 ///
-/// All clients must agree on the number of permits: otherwise there are as many as the largest number says. Do not use the name, or the names of
-/// the slots, for other locks.
+/// All clients must agree on the number of permits. Otherwise there are as many as the largest number says, and a client
+/// with a smaller one that waits at the door keeps the others from slots that are free and not its own. Do not use the
+/// name, or the names of the slots, for other locks.
 #[derive(Clone)]
 #[must_use = "nothing happens until `acquire` or `try_acquire`"]
 pub struct Semaphore {
@@ -94,15 +98,24 @@ impl Semaphore {
 
     /// Tries every slot once, and does not wait.
     ///
-    /// *Guarantees*: busy only if every slot was busy when it was tried. On a store that is fair it passes clients that
-    /// wait only while the door changes hands: one that waits for all slots is in the queue of each.
+    /// *Guarantees*: busy only if every slot was busy when it was tried; a slot that fails is passed over. On a store
+    /// that is fair it passes clients that wait only while the door changes hands: one that waits for all slots is in
+    /// the queue of each.
     ///
-    /// *Durations*: one call for each slot until one is free, each as [`Lock::try_acquire`].
+    /// *Durations*: one call for each slot until one is free, each as [`Lock::try_acquire`]. It ends with the first
+    /// call that fails after the client's `call_timeout`.
     ///
     /// *Errors, cancel safety*: as [`Lock::try_acquire`].
     pub async fn try_acquire(self) -> Result<TryAcquire, Error> {
         self.check()?;
-        self.probe(self.permits).await
+        let mut in_the_way = None;
+        let acquired = self.probe(self.permits, &mut in_the_way).await?;
+        match (acquired, in_the_way) {
+            (Some(permit), _) => Ok(TryAcquire::Acquired(permit)),
+            (None, Some(Blocked::Quarantined(why))) => Ok(TryAcquire::Quarantined(why)),
+            (None, Some(Blocked::Busy(busy))) => Ok(TryAcquire::Busy(busy)),
+            (None, None) => Err(self.refusal()),
+        }
     }
 
     /// Acquires a permit: tries two slots, then waits at the door, and then for all slots.
@@ -114,7 +127,8 @@ impl Semaphore {
     /// *Durations*: [`wait`](Self::wait) limits the whole call, but for what
     /// [`wait_for_quarantine`](Self::wait_for_quarantine) adds. A permit costs one or two calls to the store while most
     /// slots are free; a wait costs about four calls for each slot. The permit of a client that crashed is free when
-    /// its lease is over.
+    /// its lease is over. One that crashes at the door delays the others by 3 s, or by the store's shortest lease where
+    /// that is longer, and as any crashed waiter by the store's [`dead_place_delay`](crate::Guarantees).
     ///
     /// *Errors*: `InvalidInput` before the store is touched; otherwise as [`Lock::acquire`].
     ///
@@ -140,54 +154,55 @@ impl Semaphore {
         at_once: bool,
         apart: bool,
     ) -> Result<Guard, Error> {
+        let name = self.slot.name()?;
         let end = deadline(env, self.wait);
+        let mut in_the_way = None;
         let probes = if at_once { self.permits } else { PROBES };
-        let in_the_way = match until(env, end.filter(|_| !at_once), self.probe(probes)).await {
-            Some(Ok(TryAcquire::Acquired(guard))) => return Ok(guard),
-            Some(Ok(TryAcquire::Busy(busy))) => Some(Blocked::Busy(busy)),
-            Some(Ok(TryAcquire::Quarantined(why))) => Some(Blocked::Quarantined(why)),
+        let first = self.probe(probes, &mut in_the_way);
+        match until(env, end.filter(|_| !at_once), first).await {
+            Some(Ok(Some(permit))) => return Ok(permit),
             // The door waits for a store that is away.
             Some(Err(error)) if at_once || !error.is_retryable() => return Err(error),
-            Some(Err(_)) | None => None,
-        };
-        let name = self.slot.name()?;
-        let left = left(env, end);
+            _ => {}
+        }
         let held_back = apart && matches!(in_the_way, Some(Blocked::Quarantined(_)));
-        if held_back || left == Some(Duration::ZERO) {
+        if at_once || held_back || left(env, end) == Some(Duration::ZERO) {
             return Err(blocked(name, in_the_way));
         }
-        let door = match self.door().wait_at_most(left).acquire().await {
+        let door = match self.door().wait_at_most(left(env, end)).acquire().await {
             // Who is at the door has no permit; the holder of a slot has.
-            Err(error) if error.is_busy() && in_the_way.is_some() => {
+            Err(error) if error.kind() == ErrorKind::Timeout && in_the_way.is_some() => {
                 return Err(blocked(name, in_the_way));
             }
             door => door?,
         };
-        let granted = until(env, end, async {
-            // One after the other, so as not to take more than one of several that are free.
-            match self.probe(self.permits).await {
-                Ok(TryAcquire::Acquired(guard)) => Ok(guard),
-                _ => first_granted(self.slots().collect()).await,
+        // One after the other, so as not to take more than one of several that are free.
+        let permit = until(env, end, self.probe(self.permits, &mut in_the_way)).await;
+        let permit = match (permit, left(env, end)) {
+            (Some(Ok(Some(permit))), _) => Ok(permit),
+            (_, Some(Duration::ZERO)) => Err(blocked(name, in_the_way)),
+            (_, left) => {
+                let waits = first_granted(self.slots().map(|slot| slot.wait_at_most(left))).await;
+                waits.map_err(|error| match error.kind() {
+                    ErrorKind::Timeout => blocked(name, error.blocked().cloned().or(in_the_way)),
+                    _ => error,
+                })
             }
-        })
-        .await;
+        };
         // The next one enters while this one returns.
         drop(door);
-        granted.unwrap_or_else(|| Err(blocked(name, in_the_way)))
+        permit
     }
 
-    /// Tries so many slots one after the other, until one is free.
-    async fn probe(&self, slots: u32) -> Result<TryAcquire, Error> {
-        let mut slots = self.slots().take(slots as usize);
-        let Some(first) = slots.next() else { return Err(self.refusal()) };
-        let mut answer = first.try_acquire().await?;
-        for slot in slots {
-            if !matches!(answer, TryAcquire::Busy(_)) {
-                break;
-            }
-            answer = slot.try_acquire().await?;
-        }
-        Ok(answer)
+    /// Tries so many slots.
+    async fn probe(
+        &self,
+        slots: u32,
+        in_the_way: &mut Option<Blocked>,
+    ) -> Result<Option<Guard>, Error> {
+        let state = self.slot.state();
+        let limit = state.env.now() + state.options.call_timeout;
+        first_free(self.slots().take(slots as usize), Some(limit), in_the_way).await
     }
 
     /// The slots in a random order that has each of them once.
@@ -205,9 +220,12 @@ impl Semaphore {
         LockName::new(format!("{}/{at}", self.slot.name()?))
     }
 
-    /// The lock that lets one client at a time wait for the slots.
+    /// The lock that lets one client at a time wait for the slots. Its lease is short: a client that crashes there
+    /// keeps the others from slots that are free. It needs no longer one, since two clients at the door are a load,
+    /// and no harm.
     fn door(&self) -> Lock {
-        self.slot.clone().without_holds()
+        let shortest = self.slot.state().backend.guarantees().shortest_lease;
+        self.slot.for_a_door(DOOR_LEASE.max(shortest))
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::{
     fmt,
     pin::pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -20,7 +20,9 @@ use super::{
     options::{ClientOptions, Wanted},
     renewer_queue::RenewerQueue,
 };
-use crate::{Backend, Env, Error, ErrorKind, Instant, LockName, OwnerId, Request, env::BoxFuture};
+use crate::{
+    Backend, Env, Error, ErrorKind, Instant, LockName, Observer, OwnerId, Request, env::BoxFuture,
+};
 
 /// Makes the task that renews held locks and finishes calls whose callers have gone.
 pub(crate) type MakeRenewer = fn(Arc<ClientState>) -> BoxFuture;
@@ -31,6 +33,7 @@ pub(crate) struct ClientState {
     pub(crate) options: ClientOptions,
     pub(crate) renewer: RenewerQueue,
     pub(crate) queues: LocalQueues,
+    pub(super) observer: OnceLock<Arc<dyn Observer>>,
     /// Given from above: this folder knows no tasks.
     make_renewer: MakeRenewer,
     /// `close` writes here and then reads `in_flight`, a call does it the other way round: all four
@@ -84,6 +87,7 @@ impl ClientState {
             options,
             renewer: RenewerQueue::default(),
             queues: LocalQueues::default(),
+            observer: OnceLock::new(),
             make_renewer,
             closing: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
@@ -128,6 +132,11 @@ impl ClientState {
             }
         });
         select(landed, self.env.sleep(limit)).await;
+    }
+
+    /// Lets `observer` hear of the events; `false` if there is one already.
+    pub(crate) fn observe(&self, observer: Arc<dyn Observer>) -> bool {
+        self.observer.set(observer).is_ok()
     }
 
     /// A request of a fresh owner.

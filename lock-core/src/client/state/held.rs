@@ -3,7 +3,7 @@
 use std::{
     sync::{
         OnceLock,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
     time::Duration,
 };
@@ -24,6 +24,11 @@ pub(crate) enum End {
 /// `valid_until` of a lock that has ended: never set back (S5).
 const ENDED: u64 = 0;
 
+/// States of `telling`: no acquire has ended with this lock yet; one has; it was lost before.
+const UNHEARD: u8 = 0;
+const HEARD: u8 = 1;
+const LOST_UNHEARD: u8 = 2;
+
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) grant: Grant,
@@ -35,6 +40,16 @@ pub(crate) struct Held {
     pub(crate) doubtful: bool,
     /// Whether the last renewal got no answer.
     pub(crate) unanswered: AtomicBool,
+    /// Whether a renewal was sent of whose end nobody was told.
+    untold: AtomicBool,
+    /// How many renewals have failed since the last one was confirmed.
+    failures: AtomicU32,
+    /// From when the last confirmed lease counts.
+    confirmed: AtomicU64,
+    /// When it was acquired.
+    since: Instant,
+    /// Who tells of the end: see `set_heard`.
+    telling: AtomicU8,
     /// How long the store may keep it from its last answer on: longer than the lease where it was granted for an older
     /// waiter, or pushed.
     pub(crate) stays: Duration,
@@ -83,8 +98,14 @@ impl Held {
         grant.lease = wanted.lease;
         let doubtful = doubtful || grant.doubtful;
         let stays = granted.max(wanted.lease).max(grant.claim.unwrap_or_default());
+        let confirmed = AtomicU64::new(grant.from.as_nanos());
         Ok(Self {
             grant,
+            since: now,
+            confirmed,
+            untold: AtomicBool::new(false),
+            failures: AtomicU32::new(0),
+            telling: AtomicU8::new(HEARD),
             stays,
             id,
             timer: AtomicU64::new(0),
@@ -107,6 +128,71 @@ impl Held {
             ENDED => None,
             nanos => Some(Instant::from_nanos(nanos)),
         }
+    }
+
+    /// When it was acquired.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// Says that the acquire that waits for it may end before it hears of it.
+    pub(crate) fn set_unheard(&self) {
+        self.telling.store(UNHEARD, Ordering::Relaxed);
+    }
+
+    /// An acquire has ended with it and was told; `false` if it was lost before, and nobody was told.
+    pub(crate) fn set_heard(&self) -> bool {
+        self.is_heard()
+            || self
+                .telling
+                .compare_exchange(UNHEARD, HEARD, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
+    }
+
+    pub(crate) fn is_heard(&self) -> bool {
+        self.telling.load(Ordering::Acquire) == HEARD
+    }
+
+    /// It was lost: whether that may be told now. If not, the acquire that ends with it tells.
+    pub(crate) fn may_tell_end(&self) -> bool {
+        self.is_heard()
+            || self
+                .telling
+                .compare_exchange(UNHEARD, LOST_UNHEARD, Ordering::AcqRel, Ordering::Acquire)
+                .is_err()
+    }
+
+    /// A renewal leaves.
+    pub(crate) fn set_asked(&self) {
+        self.unanswered.store(true, Ordering::Relaxed);
+        self.untold.store(true, Ordering::Relaxed);
+    }
+
+    /// A renewal has failed, or is late; `false` if that was told already.
+    pub(crate) fn set_failed(&self) -> bool {
+        let told = self.untold.swap(false, Ordering::Relaxed);
+        if told {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        told
+    }
+
+    /// A renewal was confirmed, whose lease counts from `from`.
+    pub(crate) fn set_confirmed(&self, from: Instant) {
+        self.unanswered.store(false, Ordering::Relaxed);
+        self.untold.store(false, Ordering::Relaxed);
+        self.failures.store(0, Ordering::Relaxed);
+        self.confirmed.fetch_max(from.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// From when the last confirmed lease counts.
+    pub(crate) fn confirmed(&self) -> Instant {
+        Instant::from_nanos(self.confirmed.load(Ordering::Relaxed))
+    }
+
+    /// How many renewals have failed since then.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// The instant past which nothing renews it.

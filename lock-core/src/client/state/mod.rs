@@ -6,6 +6,7 @@ mod held;
 mod local_queues;
 mod options;
 mod renewer_queue;
+mod telling;
 
 pub use self::options::ClientOptions;
 pub(super) use self::{
@@ -15,4 +16,5 @@ pub(super) use self::{
     local_queues::{Carried, First, LocalQueue},
     options::Wanted,
     renewer_queue::Tick,
+    telling::{TARGET, ms},
 };

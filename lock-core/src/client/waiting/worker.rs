@@ -186,6 +186,7 @@ impl QueueWorker {
             }
             Enqueued::Quarantined(quarantined) => {
                 let pause = quarantined.remaining.clamp(SHORTEST_POLL_PAUSE, LONGEST_RETRY_PAUSE);
+                self.handle.tell_quarantined(&self.queue.name, &quarantined);
                 self.queue.block(Blocked::Quarantined(quarantined));
                 Step::Pause(pause, asked.doubtful.then_some(asked))
             }
@@ -201,7 +202,7 @@ impl QueueWorker {
                 Signal::Granted(grant) => self.pushed(grant, place).await,
                 Signal::Recheck => self.ask(place).await,
                 Signal::Lost(why) => {
-                    tracing::debug!(name = %self.queue.name, %why, "place lost");
+                    tracing::debug!(name = self.queue.name.as_str(), %why, "place lost");
                     self.forget(place.asked.request);
                     Step::Pause(self.next_pause(), None)
                 }
@@ -245,11 +246,12 @@ impl QueueWorker {
             Ok(Attempt::Quarantined(quarantined)) => {
                 let pause = quarantined.remaining.clamp(SHORTEST_POLL_PAUSE, LONGEST_RETRY_PAUSE);
                 place.ask_at = state.env.now() + pause;
+                state.tell_quarantined(&self.queue.name, &quarantined);
                 self.queue.block(Blocked::Quarantined(quarantined));
                 Step::Wait(place)
             }
             Err(error) if error.is_retryable() => {
-                tracing::warn!(name = %self.queue.name, %error, "attempt failed");
+                tracing::warn!(name = self.queue.name.as_str(), %error, "attempt failed");
                 place.asked.doubtful |= error.is_ambiguous();
                 place.ask_at = state.env.now() + self.next_pause();
                 Step::Wait(place)
@@ -291,7 +293,7 @@ impl QueueWorker {
             calls::give_back(&state, grant, doubtful).await;
             return Step::Enqueue(None);
         };
-        let held = match admit(&state, grant, &entry.wanted, doubtful) {
+        let held = match admit(&state, grant, &entry.wanted, doubtful, false) {
             Ok(held) => {
                 // If the waiter has just gone, the lock is released, with the carry.
                 if entry.reply.send(Ok(Arc::clone(&held))).is_err() {
@@ -346,7 +348,7 @@ impl QueueWorker {
             self.queue.fail(error);
             return Step::Enqueue(asked);
         }
-        tracing::warn!(name = %self.queue.name, %error, "attempt failed");
+        tracing::warn!(name = self.queue.name.as_str(), %error, "attempt failed");
         Step::Pause(self.next_pause(), asked)
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct Stub {
     pub(crate) env: Arc<dyn Env>,
     /// Operations whose answers are held back.
     held: watch::Sender<HashSet<&'static str>>,
+    /// Operations whose requests do not arrive.
+    cut: Mutex<HashSet<&'static str>>,
     lost: Mutex<HashMap<&'static str, VecDeque<Lost>>>,
     calls: Mutex<HashMap<&'static str, usize>>,
     /// What the next place hears, in the place of what the store says to it.
@@ -78,6 +80,7 @@ impl Stub {
             memory: Memory::with_env(Arc::clone(&env)),
             env,
             held: watch::Sender::default(),
+            cut: Mutex::default(),
             lost: Mutex::default(),
             calls: Mutex::default(),
             script: Mutex::default(),
@@ -116,6 +119,11 @@ impl Stub {
         self.held.send_modify(|held| {
             held.insert(operation);
         });
+    }
+
+    /// Requests of `operation` do not arrive from now on, and have no answer.
+    pub(crate) fn cut(&self, operation: &'static str) {
+        self.cut.lock().unwrap().insert(operation);
     }
 
     pub(crate) fn let_go(&self, operation: &'static str) {
@@ -184,6 +192,9 @@ impl Stub {
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         *self.calls.lock().unwrap().entry(operation).or_default() += 1;
+        if self.cut.lock().unwrap().contains(operation) {
+            std::future::pending::<()>().await;
+        }
         let lost = self.lost.lock().unwrap().get_mut(operation).and_then(VecDeque::pop_front);
         let answer = match lost {
             Some(Lost::Request) => Err(Error::new(ErrorKind::Timeout, "the request was lost")),

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use tokio::sync::oneshot;
@@ -17,6 +18,8 @@ pub(super) struct Method {
     /// Calls that were opened before this one are stuck.
     pub(super) stuck: u64,
     pub(super) swallowed: u64,
+    /// How long each of the server's messages is kept back.
+    pub(super) slow: Duration,
     /// The next call whose request contains this is held.
     pub(super) wanted: Option<Vec<u8>>,
     pub(super) held: Option<Held>,
@@ -45,13 +48,13 @@ impl State {
         method.opened
     }
 
-    /// Whether the server's messages to this call are lost; counts one if so.
-    pub(super) fn swallows(&self, method: &str, call: u64) -> bool {
+    /// How long a message of the server to this call is kept back; `None` if it is lost, which is counted.
+    pub(super) fn delay(&self, method: &str, call: u64) -> Option<Duration> {
         let mut methods = self.methods();
-        let Some(method) = methods.get_mut(method) else { return false };
+        let Some(method) = methods.get_mut(method) else { return Some(Duration::ZERO) };
         let swallows = call <= method.stuck;
         method.swallowed += u64::from(swallows);
-        swallows
+        (!swallows).then_some(method.slow)
     }
 
     /// Whether a call is refused; counts one if so.

@@ -1,6 +1,6 @@
 //! One client's connection: forwards each call to the server and its answer back.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use h2::{
@@ -110,9 +110,9 @@ async fn forward(
         let (head, body) = answer.await?.into_parts();
         drop(answered);
         let downstream = respond.send_response(Response::from_parts(head, ()), false)?;
-        return Ok(pump(body, downstream, || false).await?);
+        return Ok(pump(body, downstream, at_once).await?);
     }
-    let asking = pump(body, asks, || false);
+    let asking = pump(body, asks, at_once);
     let answering = async {
         let (head, body) = answer.await?.into_parts();
         let ends = body.is_end_stream();
@@ -120,28 +120,35 @@ async fn forward(
         if ends {
             return Ok(());
         }
-        Ok(pump(body, downstream, || state.swallows(&method, call)).await?)
+        Ok(pump(body, downstream, || state.delay(&method, call)).await?)
     };
     // A stream that one side ends lives on until the other does, too.
     let (_, answered) = futures_util::future::join(asking, answering).await;
     answered
 }
 
+/// Sends each message on after its `delay`; one without a delay is lost.
 async fn pump(
     mut from: RecvStream,
     mut to: SendStream<Bytes>,
-    swallows: impl Fn() -> bool,
+    delay: impl Fn() -> Option<Duration>,
 ) -> Result<(), h2::Error> {
     while let Some(part) = from.data().await {
         let part = part?;
         from.flow_control().release_capacity(part.len())?;
-        if !swallows() {
-            // Messages here are short: what is not sent yet waits in the library.
-            to.send_data(part, false)?;
+        let Some(delay) = delay() else { continue };
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
         }
+        // Messages here are short: what is not sent yet waits in the library.
+        to.send_data(part, false)?;
     }
     match from.trailers().await? {
         Some(trailers) => to.send_trailers(trailers),
         None => to.send_data(Bytes::new(), true),
     }
+}
+
+fn at_once() -> Option<Duration> {
+    Some(Duration::ZERO)
 }

@@ -5,7 +5,7 @@
 mod calls;
 mod forward;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
     net::TcpListener,
@@ -77,6 +77,11 @@ impl Streams {
         let mut methods = self.state.methods();
         let method = methods.entry(method.to_owned()).or_default();
         method.stuck = method.opened;
+    }
+
+    /// From now on each message of the server to a call of this method arrives this much later than the one before it.
+    pub fn slow(&self, method: &str, pause: Duration) {
+        self.state.methods().entry(method.to_owned()).or_default().slow = pause;
     }
 
     /// The next call of this method, such as `Txn`, whose request contains the text waits here: its caller

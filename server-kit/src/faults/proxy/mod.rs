@@ -1,6 +1,7 @@
 //! A TCP proxy between a client and a server, whose faults are switched while connections live.
 
 mod alter;
+mod mode;
 mod pump;
 mod state;
 
@@ -25,7 +26,8 @@ use self::{
 };
 pub use self::{
     alter::{Change, marker},
-    state::{Bytes, Counters, Mode},
+    mode::Mode,
+    state::{Bytes, Counters},
 };
 use crate::{
     error::{Doing as _, KitError, Result},

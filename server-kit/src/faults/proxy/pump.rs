@@ -6,7 +6,8 @@ use tokio::{net::TcpStream, time::Instant};
 
 use super::{
     alter::Altering,
-    state::{Direction, End, Mode, State},
+    mode::Mode,
+    state::{Direction, End, State},
 };
 
 const CHUNK: usize = 16 * 1024;

@@ -1,0 +1,26 @@
+//! What is known of tables before a statement names one: a table, a view or a policy of another role's would run code in our
+//! name.
+
+use lock_core::{Error, ErrorKind};
+use sqlx::{Row as _, postgres::PgRow};
+
+use crate::error::general;
+
+/// Whether each table is there, by the answer to `exists.sql`. Refuses tables of another role's, and a search path by which
+/// another role's operators may come before the server's own.
+pub(super) fn found(rows: &[PgRow]) -> Result<Vec<bool>, Error> {
+    let read = |row: &PgRow| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+    let read: Option<Result<_, sqlx::Error>> = rows.first().map(read);
+    let (found, path, refusal): (_, Vec<String>, Option<String>) =
+        read.transpose().map_err(general)?.unwrap_or_default();
+    // What is temporary has no operators.
+    let mut schemas = path.iter().filter(|schema| !schema.starts_with("pg_temp"));
+    if let Some(schema) = schemas.next().filter(|schema| *schema != "pg_catalog") {
+        let message = format!(
+            "search_path names the schema {schema:?} before pg_catalog, so that a role that may create there could \
+             replace what our statements use; leave pg_catalog out of it, and it is searched first"
+        );
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    refusal.map_or(Ok(found), |refusal| Err(Error::new(ErrorKind::Config, refusal)))
+}

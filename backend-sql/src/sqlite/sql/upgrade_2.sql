@@ -1,0 +1,5 @@
+-- From version 1 to 2: each statement of an older client fails from here on. What schema.sql makes besides comes after it, in
+-- the same transaction.
+ALTER TABLE {locks} RENAME COLUMN expires TO expires_2;
+ALTER TABLE {locks} ADD COLUMN bell TEXT;
+UPDATE {settings} SET version = 2;

@@ -1,0 +1,270 @@
+//! Places in the order of their calls, and bells, in a SQLite file.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use backend_sql::{Strategy, sqlite::SqliteBuilder};
+use lock_core::{
+    Attempt, Backend, Enqueued, LockClient, LockName, ReleaseOptions, Request, Signal, Waiter,
+};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use crate::support::{
+    BOTH, WAIT, granted, request_for,
+    sqlite::{LEASE, open, raw, request},
+    turns::nobody_is_served_twice_before_another,
+};
+
+/// The file in which a child is to wait.
+const FILE: &str = "LEASEHOLD_QUEUE_FILE";
+
+fn file() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locks.db");
+    (folder, path)
+}
+
+/// The bells in a folder.
+fn bells(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap());
+    files.filter(|file| file.file_type().unwrap().is_fifo()).map(|file| file.path()).collect()
+}
+
+async fn place(store: &Arc<dyn Backend>, request: &Request) -> Box<dyn Waiter> {
+    match store.enqueue(request).await.unwrap() {
+        Enqueued::Waiting(waiter, _) => waiter,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn waiting(store: &Arc<dyn Backend>, name: &LockName) -> Option<u64> {
+    store.inspect(name).await.unwrap().and_then(|state| state.waiting)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_in_a_loop_are_served_in_turn() {
+    for strategy in BOTH {
+        for (clients, rounds, hold) in
+            [(2, 40, 5), (2, 100, 0), (4, 20, 5), (16, 6, 5), (16, 10, 0)]
+        {
+            let (_folder, path) = file();
+            let mut stores = Vec::new();
+            for _ in 0..clients {
+                stores.push(open(&path, strategy).await);
+            }
+            let hold = Duration::from_millis(hold);
+            nobody_is_served_twice_before_another(stores, rounds, hold).await;
+        }
+    }
+}
+
+/// A signal comes without a statement before it, and to nobody else.
+#[tokio::test]
+async fn a_release_gives_the_lock_to_the_first_place_and_wakes_it() {
+    for strategy in BOTH {
+        let (_folder, path) = file();
+        let (holder, first, second) =
+            (open(&path, strategy).await, open(&path, strategy).await, open(&path, strategy).await);
+        let held = granted(&holder, &request("job")).await;
+        let (asked, behind) = (request("job"), request("job"));
+        let mut woken = place(&first, &asked).await;
+        let mut other = place(&second, &behind).await;
+        assert_eq!(waiting(&holder, &held.name).await, Some(2));
+        holder.release(&held, ReleaseOptions::default()).await.unwrap();
+        let signal = timeout(WAIT, woken.next()).await.unwrap();
+        let Signal::Granted(grant) = signal else { panic!("{signal:?}") };
+        assert!(grant.token > held.token && grant.claim.is_some());
+        let state = holder.inspect(&held.name).await.unwrap().unwrap();
+        assert_eq!(state.holder.map(|holder| holder.owner), Some(asked.owner));
+        assert_eq!(state.waiting, Some(1));
+        timeout(Duration::from_millis(200), other.next()).await.expect_err("it was woken too");
+    }
+}
+
+/// A token that a client demands is kept also where another gives it the lock.
+#[tokio::test]
+async fn a_lock_that_is_given_away_keeps_the_floor_of_its_new_owner() {
+    let (_folder, path) = file();
+    let (holder, store) =
+        (open(&path, Strategy::PrimaryKey).await, open(&path, Strategy::PrimaryKey).await);
+    let held = granted(&holder, &request("job")).await;
+    let mut demanding = request("job");
+    demanding.floor = lock_core::FencingToken::new(held.token.get() + 20_000_000).unwrap();
+    let mut waiter = place(&store, &demanding).await;
+    holder.release(&held, ReleaseOptions::default()).await.unwrap();
+    let signal = timeout(WAIT, waiter.next()).await.unwrap();
+    let Signal::Granted(grant) = signal else { panic!("{signal:?}") };
+    assert!(grant.token > demanding.floor);
+}
+
+/// Whoever ends a hold without a release to a place tells the first: an operator, one that gives up what it was granted, and
+/// one that leaves the queue.
+#[tokio::test]
+async fn who_frees_a_lock_tells_the_first_place() {
+    let (_folder, path) = file();
+    let store = open(&path, Strategy::PrimaryKey).await;
+    for how in ["force", "abandon", "leave"] {
+        let own = request_for(how, LEASE);
+        let held = granted(&store, &own).await;
+        let before = match how {
+            "leave" => Some(place(&store, &request_for(how, LEASE)).await),
+            _ => None,
+        };
+        let mut waiter = place(&store, &request_for(how, LEASE)).await;
+        match how {
+            "force" => drop(store.force_release(&held.name).await.unwrap()),
+            "abandon" => store.abandon(&own).await.unwrap(),
+            _ => {
+                // It was granted what it gives up.
+                store.release(&held, ReleaseOptions::default()).await.unwrap();
+                before.unwrap().leave().await.unwrap();
+            }
+        }
+        let signal = timeout(WAIT, waiter.next()).await.unwrap();
+        assert!(matches!(signal, Signal::Recheck), "{how}: {signal:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_a_release_carries_gets_the_lock_where_nobody_waits() {
+    for strategy in BOTH {
+        let (_folder, path) = file();
+        let store = open(&path, strategy).await;
+        let held = granted(&store, &request("job")).await;
+        let next = request("job");
+        let options = ReleaseOptions::new().with_next(&next);
+        let answer = store.release(&held, options).await.unwrap().next;
+        let Some(Enqueued::Granted(grant)) = answer else { panic!("{answer:?}") };
+        assert!(grant.token > held.token && grant.claim.is_none());
+        assert!(matches!(store.try_acquire(&request("job")).await.unwrap(), Attempt::Busy(_)));
+        assert_eq!(waiting(&store, &held.name).await, Some(0));
+    }
+}
+
+/// Not a test by itself.
+#[tokio::test]
+#[ignore = "a part of another"]
+async fn a_part_that_waits_until_it_is_killed() {
+    let store = open(Path::new(&std::env::var(FILE).unwrap()), Strategy::PrimaryKey).await;
+    let _waiter = place(&store, &request("job")).await;
+    println!("it waits");
+    std::future::pending::<()>().await;
+}
+
+/// A process that waits is killed. It is given the lock, since it has just been heard of; those behind it are served when that
+/// is over. Its bell goes when it is rung.
+#[tokio::test]
+async fn a_killed_waiter_delays_the_next_for_as_long_as_is_said() {
+    let (folder, path) = file();
+    let store = open(&path, Strategy::PrimaryKey).await;
+    let held = granted(&store, &request("job")).await;
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "sqlite::queue::a_part_that_waits_until_it_is_killed",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(FILE, &path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut says = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(says.any(|line| line.unwrap().contains("it waits")), "it ended before it waited");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(waiting(&store, &held.name).await, Some(1), "it had no place");
+    assert_eq!(bells(folder.path()).len(), 1);
+    let client = LockClient::new(open(&path, Strategy::PrimaryKey).await);
+    let limit = client.guarantees().dead_place_delay + Duration::from_secs(10);
+    let next = tokio::spawn(client.lock("job").lease(LEASE).wait(limit).acquire());
+    while waiting(&store, &held.name).await != Some(2) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    store.release(&held, ReleaseOptions::default()).await.unwrap();
+    let guard = next.await.unwrap().expect("the next is served in time");
+    assert_eq!(bells(folder.path()).len(), 1, "only that of the living client is left");
+    guard.release().await.unwrap();
+    client.close().await;
+    assert!(bells(folder.path()).is_empty(), "a client leaves its bell behind");
+}
+
+/// A bell is for those for whom the database is.
+#[tokio::test]
+async fn a_bell_has_the_mode_of_the_database_and_goes_with_its_client() {
+    for (group, mode) in [(false, 0o600), (true, 0o660)] {
+        let (folder, path) = file();
+        let store = SqliteBuilder::new(&path).group_access(group).build().await.unwrap();
+        let held = granted(&store, &request("job")).await;
+        assert!(bells(folder.path()).is_empty(), "nobody waits");
+        drop(place(&store, &request("job")).await);
+        let bell = bells(folder.path()).pop().unwrap();
+        assert_eq!(fs::metadata(bell).unwrap().permissions().mode() & 0o777, mode);
+        store.release(&held, ReleaseOptions::default()).await.unwrap();
+        drop(store);
+        assert!(bells(folder.path()).is_empty());
+    }
+}
+
+/// Where no bell can be made, as beside a file whose name is too long for that, waiters look; and say so.
+#[tokio::test]
+async fn waiters_look_where_no_bell_can_be_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x".repeat(240));
+    for strategy in BOTH {
+        let (holder, store) = (open(&path, strategy).await, open(&path, strategy).await);
+        let held = granted(&holder, &request("job")).await;
+        let mut waiter = place(&store, &request("job")).await;
+        assert!(!store.guarantees().push && store.guarantees().fair);
+        assert!(bells(folder.path()).is_empty());
+        holder.release(&held, ReleaseOptions::default()).await.unwrap();
+        let signal = timeout(WAIT, waiter.next()).await.unwrap();
+        let Signal::Granted(grant) = signal else { panic!("{signal:?}") };
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+}
+
+/// Dead places, and bells of killed clients that nobody rings, are forgotten now and then; others are not.
+#[tokio::test]
+async fn a_sweep_forgets_dead_places_and_their_bells() {
+    let (folder, path) = file();
+    let store = open(&path, Strategy::PrimaryKey).await;
+    let held = granted(&store, &request("job")).await;
+    drop(place(&store, &request("job")).await);
+    drop(place(&store, &request("job")).await);
+    let own = bells(folder.path());
+    let mut database = raw(&path).await;
+    // One was not heard of for long.
+    let age = "UPDATE leasehold_queue SET heard = CASE position WHEN 1 THEN 0 ELSE heard + 3600000000000 END";
+    sqlx::query(age).execute(&mut database).await.unwrap();
+    let name = format!("{}-wake-{}", path.display(), "0".repeat(32));
+    let not_ours = folder.path().join("locks.db-wake-other");
+    for pipe in [Path::new(&name), &not_ours] {
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+        rustix::fs::mknodat(rustix::fs::CWD, pipe, kind, mode, 0).unwrap();
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(3_600);
+        // Opening it as its reader would, which waits for nobody.
+        let open = fs::File::options().read(true).write(true).open(pipe).unwrap();
+        open.set_modified(long_ago).unwrap();
+    }
+    for number in 0..1_001 {
+        let grant = granted(&store, &request(&format!("n{number}"))).await;
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    }
+    let mut left = bells(folder.path());
+    left.sort();
+    let mut expected = [own, vec![not_ours]].concat();
+    expected.sort();
+    assert_eq!(left, expected);
+    let places = sqlx::query_scalar::<_, i64>("SELECT position FROM leasehold_queue");
+    assert_eq!(places.fetch_all(&mut database).await.unwrap(), [2]);
+    store.release(&held, ReleaseOptions::default()).await.unwrap();
+}

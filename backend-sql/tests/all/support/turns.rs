@@ -1,0 +1,99 @@
+//! Who is served before whom, where clients take turns on one name again and again.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant as Started},
+};
+
+use futures_util::future::join_all;
+use lock_core::{
+    Attempt, Backend, Enqueued, Env as _, Grant, ReleaseOptions, Renewal, Request, Signal,
+    SystemEnv,
+};
+
+use super::{LEASE, request_for};
+
+/// A client that has not asked for this long may have lost its place, as on a machine that stands still.
+const HEARD: Duration = Duration::from_secs(2);
+
+/// Which client was served, in order.
+type Order = Mutex<Vec<usize>>;
+
+/// Waits as the core does: by signal and by polling. Also tells how many had been served when the place was there. `None`
+/// where this client itself was too slow to keep its place or its grant.
+async fn served(
+    store: &Arc<dyn Backend>,
+    request: &Request,
+    order: &Order,
+) -> Option<(Grant, usize)> {
+    let mut heard = Started::now();
+    let enqueued = store.enqueue(request).await.unwrap();
+    let from = order.lock().unwrap().len();
+    let (mut waiter, mut busy) = match enqueued {
+        Enqueued::Granted(grant) => return Some((grant, from)),
+        Enqueued::Waiting(waiter, busy) => (waiter, busy),
+        other => panic!("{other:?}"),
+    };
+    let mut is_late = false;
+    loop {
+        let signal = tokio::select! {
+            signal = waiter.next() => signal,
+            () = tokio::time::sleep(busy.retry_after) => Signal::Recheck,
+        };
+        if let Signal::Granted(grant) = signal {
+            let renewed = store.renew(&[&grant], SystemEnv.now()).await;
+            let is_ours = matches!(renewed[..], [Renewal::Renewed { .. }]);
+            return (is_ours && !is_late && heard.elapsed() < HEARD).then_some((grant, from));
+        }
+        let asked = Started::now();
+        let mut again = request.clone();
+        again.sent = SystemEnv.now();
+        let answer = store.try_acquire(&again).await.unwrap();
+        is_late |= heard.elapsed() > HEARD;
+        heard = asked;
+        match answer {
+            Attempt::Granted(grant) => return (!is_late).then_some((grant, from)),
+            Attempt::Busy(still) => busy = still,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// From when a client has its place, each other is served at most once before it, however short or long they hold. Counted in
+/// grants, so that a slow machine makes no difference.
+pub(crate) async fn nobody_is_served_twice_before_another(
+    stores: Vec<Arc<dyn Backend>>,
+    rounds: usize,
+    hold: Duration,
+) {
+    let order: Arc<Order> = Arc::default();
+    let tasks = stores.into_iter().enumerate().map(|(own, store)| {
+        let order = Arc::clone(&order);
+        tokio::spawn(async move {
+            let mut checked = 0;
+            for _ in 0..rounds {
+                let request = request_for("hot", LEASE);
+                let Some((grant, from)) = served(&store, &request, &order).await else {
+                    store.abandon(&request).await.unwrap();
+                    continue;
+                };
+                let before = {
+                    let mut order = order.lock().unwrap();
+                    order.push(own);
+                    order[from..order.len() - 1].to_vec()
+                };
+                for (at, other) in before.iter().enumerate() {
+                    let twice = before[..at].contains(other);
+                    assert!(!twice, "{other} was served twice before {own}: {before:?}");
+                    checked += 1;
+                }
+                tokio::time::sleep(hold).await;
+                store.release(&grant, ReleaseOptions::default()).await.unwrap();
+            }
+            checked
+        })
+    });
+    let checked: Vec<usize> =
+        join_all(tasks.collect::<Vec<_>>()).await.into_iter().map(Result::unwrap).collect();
+    assert!(checked.iter().sum::<usize>() > 0, "nobody ever waited");
+}

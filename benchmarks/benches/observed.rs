@@ -1,0 +1,165 @@
+//! What it costs that a client is observed: an uncontended acquire and release, in memory and on Redis, by one task.
+//!
+//! Each kind has a process of its own, since a subscriber and an exporter are for a whole process. The processes take
+//! turns in short slices, round after round; what counts is the median of the rounds' ratios.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use conformance_tests::kit::{Redis, RedisOptions, Server as _};
+use leasehold::{Event, Init, LockClient, metrics::Metrics};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tracing_subscriber::filter::LevelFilter;
+
+/// The first is what the others are measured by; the second is the same again, and shows what a ratio means here.
+const KINDS: [&str; 6] = ["nothing", "nothing again", "observer", "metrics", "info", "debug"];
+const ROUNDS: usize = 300;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    match &args[..] {
+        [_, flag, kind, url] if flag == "--child" => child(kind, url),
+        _ => tokio::runtime::Runtime::new().unwrap().block_on(async {
+            compare("memory", "memory:", Duration::from_millis(20));
+            let server = Redis::start(RedisOptions::new()).await.unwrap();
+            let url = format!("redis://{}", server.address());
+            let init = Init::new().with_first_use(true);
+            leasehold::open(&*url).await.unwrap().init(&init).await.unwrap();
+            compare("Redis", &url, Duration::from_millis(40));
+        }),
+    }
+}
+
+/// Takes turns with the others: for each line that it reads, which is the length of a slice in ms, it writes how many
+/// pairs there were, and how long they took, on the wall clock and of the processor.
+fn child(kind: &str, url: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let subscribe = |level| {
+        tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::sink).init();
+    };
+    runtime.block_on(async {
+        let client = leasehold::connect(url).await.unwrap();
+        let client = match kind {
+            "observer" => {
+                let count = AtomicU64::new(0);
+                let counts = move |_: &Event<'_>| _ = count.fetch_add(1, Ordering::Relaxed);
+                client.observed_by(Arc::new(counts)).unwrap()
+            }
+            "metrics" => {
+                PrometheusBuilder::new().install_recorder().unwrap();
+                client.observed_by(Arc::new(Metrics::new())).unwrap()
+            }
+            "info" => {
+                subscribe(LevelFilter::INFO);
+                client
+            }
+            "debug" => {
+                subscribe(LevelFilter::DEBUG);
+                client
+            }
+            _ => client,
+        };
+        for line in std::io::stdin().lines() {
+            let span = Duration::from_millis(line.unwrap().parse().unwrap());
+            let (pairs, wall, busy) = slice(&client, span).await;
+            println!("{pairs} {} {}", wall.as_nanos(), busy.as_nanos());
+        }
+    });
+}
+
+async fn slice(client: &LockClient, span: Duration) -> (u64, Duration, Duration) {
+    let (began, busy, mut pairs) = (Instant::now(), busy(), 0_u64);
+    while began.elapsed() < span {
+        for _ in 0..16 {
+            client.lock("own").acquire().await.unwrap().release().await.unwrap();
+        }
+        pairs += 16;
+    }
+    (pairs, began.elapsed(), self::busy() - busy)
+}
+
+fn busy() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+struct Contender {
+    process: Child,
+    stdin: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Contender {
+    fn start(kind: &str, url: &str) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--child", kind, url])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = process.stdin.take().unwrap();
+        let answers = BufReader::new(process.stdout.take().unwrap());
+        Self { process, stdin, answers }
+    }
+
+    /// One slice: the time of a pair in µs, on the wall clock and of the processor.
+    fn slice(&mut self, span: Duration) -> [f64; 2] {
+        writeln!(self.stdin, "{}", span.as_millis()).unwrap();
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        let numbers: Vec<f64> =
+            line.split_whitespace().map(|number| number.parse().unwrap()).collect();
+        [1, 2].map(|at| numbers[at] / numbers[0] / 1000.0)
+    }
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn compare(store: &str, url: &str, span: Duration) {
+    let mut contenders = KINDS.map(|kind| Contender::start(kind, url));
+    let mut rounds = vec![[[0.0; 2]; KINDS.len()]; ROUNDS];
+    // The first round warms up.
+    for round in 0..=ROUNDS {
+        // Another one begins each time.
+        for at in (0..KINDS.len()).map(|at| (at + round) % KINDS.len()) {
+            let took = contenders[at].slice(span);
+            if round > 0 {
+                rounds[round - 1][at] = took;
+            }
+        }
+    }
+    println!(
+        "\n{store:<16} {:>10} {:>7}   {:>13} {:>7}",
+        "µs a pair", "ratio", "processor µs", "ratio"
+    );
+    for (at, kind) in KINDS.iter().enumerate() {
+        let of = |what: usize| median(rounds.iter().map(|round| round[at][what]));
+        let ratio = |what| median(rounds.iter().map(|round| round[at][what] / round[0][what]));
+        println!(
+            "{kind:<16} {:>10.3} {:>7.3}   {:>13.3} {:>7.3}",
+            of(0),
+            ratio(0),
+            of(1),
+            ratio(1)
+        );
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -1,0 +1,153 @@
+//! Several locks in one, among real processes that crash and pause.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lock_core::{LockClient, LockName};
+use rustix::process::Signal;
+
+use super::{cases, processes};
+use crate::{
+    child::{Child, Deed},
+    setting::{Setting, eventually},
+};
+
+cases! {
+    "S1" processes_share_the_permits_of_a_semaphore processes;
+    "L1" a_killed_holders_permit_is_free_within_its_lease processes;
+    "L1" a_client_killed_at_the_door_keeps_nobody_from_a_free_slot processes;
+    "L1" all_locks_of_a_killed_holder_are_free_within_their_lease processes;
+    "L5" a_paused_holder_of_a_permit_learns_of_its_loss processes;
+    "L5" a_paused_holder_of_all_learns_of_its_loss processes;
+}
+
+/// The longest lease of a semaphore's door, as the docs say.
+const DOOR: Duration = Duration::from_secs(3);
+
+async fn processes_share_the_permits_of_a_semaphore(setting: Setting) {
+    const PROCESSES: usize = 8;
+    const PERMITS: usize = 3;
+    let name = setting.name("pool");
+    let folder = tempfile::tempdir().unwrap();
+    let (inside, enough) = (folder.path().join("inside"), folder.path().join("enough"));
+    std::fs::create_dir(&inside).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let deed = || Deed::Enter { folder: path.to_owned(), permits: PERMITS as u32, times: 4 };
+    let lease = setting.long_lease();
+    let mut children: Vec<_> =
+        (0..PROCESSES).map(|_| Child::start(&setting, &name, lease, deed())).collect();
+    // Each stays until all permits were seen in use.
+    let look = async {
+        loop {
+            let now = std::fs::read_dir(&inside).unwrap().count();
+            assert!(now <= PERMITS, "{now} are inside with {PERMITS} permits");
+            if now == PERMITS && !enough.exists() {
+                std::fs::write(&enough, "").unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::select! {
+        () = look => {}
+        said = join_all(children.iter_mut().map(Child::says)) => {
+            assert!(said.iter().all(|said| said == "done"), "{said:?}");
+        }
+    }
+    assert!(enough.exists(), "never were all permits in use");
+}
+
+/// How long after a crash a lock may stay taken.
+fn bound(setting: &Setting, lease: Duration) -> Duration {
+    // Where a machine is busy, more.
+    let slack = Duration::from_secs(2);
+    let promised = setting.promised();
+    lease + promised.lease_step + promised.expiry_slack + promised.longest_poll + slack
+}
+
+async fn a_killed_holders_permit_is_free_within_its_lease(setting: Setting) {
+    let name = setting.name("pool");
+    let lease = setting.lease() * 2;
+    let mut child = Child::start(&setting, &name, lease, Deed::HoldPermit);
+    let token = child.held().await;
+    let client = setting.client().await;
+    let pool = || client.semaphore(&name, 1);
+    assert!(pool().try_acquire().await.unwrap().guard().is_none(), "it holds");
+    let killed = child.kill().await;
+    let permit = pool().wait(setting.patience() + lease).acquire().await.unwrap();
+    assert!(permit.token() > token);
+    let (took, bound) = (killed.elapsed(), bound(&setting, lease));
+    assert!(took <= bound, "free after {took:?}");
+}
+
+async fn a_client_killed_at_the_door_keeps_nobody_from_a_free_slot(setting: Setting) {
+    let name = setting.name("pool");
+    let client = setting.client().await;
+    let pool = |client: &LockClient| client.semaphore(&name, 1).lease(setting.long_lease());
+    let permit = pool(&client).acquire().await.unwrap();
+    let child = Child::start(&setting, &name, setting.long_lease(), Deed::HoldPermit);
+    eventually("somebody at the door", setting.patience() + DOOR, || async {
+        client.backend().inspect(&name).await.unwrap()?.holder
+    })
+    .await;
+    child.kill().await;
+    permit.release().await.unwrap();
+    // On most stores this is less than the lease of the permit, which is the longest.
+    let promised = setting.promised();
+    let door = DOOR.max(promised.shortest_lease);
+    let wait = door + promised.dead_place_delay + setting.patience();
+    let permit = pool(&client).wait(wait).acquire().await.expect("the slot is free");
+    assert_eq!(permit.name().as_str(), format!("{name}/0"));
+}
+
+async fn all_locks_of_a_killed_holder_are_free_within_their_lease(setting: Setting) {
+    let name = setting.name("job");
+    let lease = setting.lease() * 2;
+    let mut child = Child::start(&setting, &name, lease, Deed::HoldBoth);
+    child.held().await;
+    let client = setting.client().await;
+    let both = || both(&setting, &client, &name);
+    assert!(both().wait(Duration::ZERO).acquire().await.unwrap_err().is_busy(), "it holds");
+    let killed = child.kill().await;
+    both().acquire().await.unwrap().release().await.unwrap();
+    let (took, bound) = (killed.elapsed(), bound(&setting, lease));
+    assert!(took <= bound, "free after {took:?}");
+}
+
+/// What `Deed::HoldBoth` holds.
+fn both(setting: &Setting, client: &LockClient, name: &LockName) -> lock_core::All {
+    let second = LockName::new(format!("{name} too")).unwrap();
+    let locks = [name.clone(), second].map(|name| client.lock(name));
+    lock_core::all(locks).wait(setting.patience() * 2)
+}
+
+async fn a_paused_holder_of_a_permit_learns_of_its_loss(setting: Setting) {
+    let name = setting.name("pool");
+    let mut child = Child::start(&setting, &name, setting.lease(), Deed::HoldPermit);
+    let token = child.held().await;
+    child.signal(Signal::STOP);
+    let client = setting.client().await;
+    let permit = client.semaphore(&name, 1).wait(setting.patience()).acquire().await.unwrap();
+    assert!(permit.token() > token);
+    child.signal(Signal::CONT);
+    learns(child).await;
+    assert!(permit.is_valid());
+}
+
+async fn a_paused_holder_of_all_learns_of_its_loss(setting: Setting) {
+    let name = setting.name("job");
+    let mut child = Child::start(&setting, &name, setting.lease(), Deed::HoldBoth);
+    let token = child.held().await;
+    child.signal(Signal::STOP);
+    let client = setting.client().await;
+    let guards = both(&setting, &client, &name).acquire().await.unwrap();
+    assert!(guards[0].token() > token);
+    child.signal(Signal::CONT);
+    learns(child).await;
+    assert!(guards.is_valid());
+}
+
+async fn learns(mut child: Child) {
+    let line = child.says().await;
+    assert!(line.starts_with("lost "), "the holder should say that it lost the lock: {line:?}");
+    child.ended().await;
+}

@@ -1,0 +1,98 @@
+//! Several locks in one, as the cases use them: the core's, or a variant that is broken on purpose.
+//!
+//! The core makes them of plain locks, so the flaws are not a backend's: each variant composes the same plain locks
+//! wrongly.
+
+use std::{future::pending, time::Duration};
+
+use lock_core::{Error, Guard, Guards, Lock, LockClient, LockName, Semaphore};
+use tokio::sync::mpsc;
+
+use crate::setting::Setting;
+
+/// How the locks are put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Composition {
+    /// As the core does it.
+    #[default]
+    Sound,
+    /// The first guard of a hold that is released ends it.
+    ReleasesWithTheFirst,
+    /// All are taken in the order in which they were given.
+    TakesInAnyOrder,
+    /// What was taken before one of all failed is kept.
+    KeepsWhatItTook,
+    /// Those of several that did not win go on waiting.
+    KeepsLosers,
+    /// There is a slot more than permits.
+    OneSlotMore,
+}
+
+impl Setting {
+    /// Releases one guard of a hold.
+    pub(crate) async fn release(&self, guard: Guard) -> Result<(), Error> {
+        if self.composition == Composition::ReleasesWithTheFirst {
+            self.connect().await.force_release(guard.name()).await?;
+        }
+        guard.release().await
+    }
+
+    /// All of these, or none.
+    pub(crate) async fn all(&self, locks: Vec<Lock>, wait: Duration) -> Result<Vec<Guard>, Error> {
+        let keeps = self.composition == Composition::KeepsWhatItTook;
+        if !keeps && self.composition != Composition::TakesInAnyOrder {
+            return lock_core::all(locks).wait(wait).acquire().await.map(Guards::into_vec);
+        }
+        let mut taken = Vec::new();
+        for lock in locks {
+            match lock.wait(wait).acquire().await {
+                Ok(guard) => taken.push(guard),
+                Err(error) => {
+                    if keeps {
+                        keep(taken);
+                    }
+                    return Err(error);
+                }
+            }
+            // The store in memory would let nobody in between.
+            tokio::task::yield_now().await;
+        }
+        Ok(taken)
+    }
+
+    /// One of these.
+    pub(crate) async fn any(&self, locks: Vec<Lock>) -> Result<Guard, Error> {
+        if self.composition != Composition::KeepsLosers {
+            return lock_core::any(locks).acquire().await;
+        }
+        let (granted, mut first) = mpsc::unbounded_channel();
+        for lock in locks {
+            let granted = granted.clone();
+            tokio::spawn(async move {
+                if let Err(late) = granted.send(lock.acquire().await) {
+                    keep(late);
+                }
+            });
+        }
+        first.recv().await.expect("one is granted")
+    }
+
+    /// A semaphore.
+    pub(crate) fn semaphore(
+        &self,
+        client: &LockClient,
+        name: &LockName,
+        permits: u32,
+    ) -> Semaphore {
+        let more = u32::from(self.composition == Composition::OneSlotMore);
+        client.semaphore(name, permits + more)
+    }
+}
+
+/// Holds it for ever.
+fn keep(taken: impl Send + 'static) {
+    tokio::spawn(async move {
+        let _taken = taken;
+        pending::<()>().await;
+    });
+}

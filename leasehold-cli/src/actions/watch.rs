@@ -1,0 +1,167 @@
+//! `list --watch`: the held locks again and again, with their ages and waiters.
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use leasehold::{Backend, Error, LockClient, LockState};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::args::Output;
+use crate::chosen_store::{ChosenStore, close};
+use crate::exit::{self, Failure, cause};
+use crate::show::{self, print};
+use crate::supervise::Signals;
+use crate::tunables::MOST_INSPECTED;
+
+pub(super) async fn watch(
+    place: &ChosenStore,
+    interval: Duration,
+    output: Output,
+) -> Result<u8, Failure> {
+    let mut signals = Signals::catch().map_err(|error| {
+        Failure::unavailable(format_args!("cannot catch signals: {}", cause(&error)))
+    })?;
+    let store = place.open().await?;
+    let client = LockClient::new(Arc::clone(&store));
+    let mut screen = Screen::open();
+    let looking = async {
+        // One that cannot be looked at even once is a failure; later ones are shown.
+        let mut first = true;
+        loop {
+            let text = match look(&client, &*store).await {
+                Ok((locks, now)) if output.json => show::json_line(&aged(&locks, now))?,
+                Ok((locks, now)) => show::watched(&locks, now),
+                Err(error) if first => return Err(Failure::of(&error)),
+                Err(error) if output.json => {
+                    show::json_line(&json!({ "error": format!("{error:#}") }))?
+                }
+                Err(error) => format!("{}\n", exit::one_line(&format!("{error:#}"))),
+            };
+            first = false;
+            if !screen.draw(&text, output)? {
+                return Ok(0);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(interval) => {}
+                () = screen.quit() => return Ok(0),
+            }
+        }
+    };
+    let ended = tokio::select! {
+        biased;
+        signal = signals.asked_to_end() => Ok(exit::of_signal(signal)),
+        ended = looking => ended,
+    };
+    drop(screen);
+    close(&*store).await;
+    ended
+}
+
+/// The held locks, with their waiters as far as the store tells, and the store's clock in µs.
+async fn look(client: &LockClient, store: &dyn Backend) -> Result<(Vec<LockState>, u64), Error> {
+    let mut locks = client.list().await?;
+    for state in locks.iter_mut().filter(|state| state.waiting.is_none()).take(MOST_INSPECTED) {
+        if let Some(now) = client.inspect(state.name.clone()).await? {
+            state.waiting = now.waiting;
+        }
+    }
+    let ahead = store.clock_difference_micros().await?.unwrap_or(0);
+    let here = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_micros();
+    Ok((locks, u64::try_from(here).unwrap_or(0).saturating_add_signed(ahead)))
+}
+
+/// Those, each with its age as far as its token tells.
+#[derive(serde::Serialize)]
+struct Aged<'a> {
+    #[serde(flatten)]
+    state: &'a LockState,
+    held_for_ms: Option<u64>,
+}
+
+fn aged(locks: &[LockState], now: u64) -> Vec<Aged<'_>> {
+    let ms = |age: Duration| u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    locks.iter().map(|state| Aged { state, held_for_ms: show::age(state, now).map(ms) }).collect()
+}
+
+/// Where the lists go: to a terminal, each in the place of the last one; elsewhere, one behind the other.
+struct Screen {
+    terminal: Option<Terminal>,
+    drawn: bool,
+}
+
+/// A terminal whose keys come at once and unseen, until it is dropped.
+struct Terminal {
+    keyboard: OwnedFd,
+    before: Termios,
+    keys: mpsc::UnboundedReceiver<u8>,
+}
+
+impl Screen {
+    fn open() -> Self {
+        let both = io::stdin().is_terminal() && io::stdout().is_terminal();
+        Self { terminal: both.then(Terminal::open).and_then(Result::ok), drawn: false }
+    }
+
+    /// `false` where nobody reads any more.
+    fn draw(&mut self, text: &str, output: Output) -> Result<bool, Failure> {
+        let first = !std::mem::replace(&mut self.drawn, true);
+        let Some(_) = &self.terminal else {
+            let between = if first || output.json { "" } else { "\n" };
+            return print(&format!("{between}{text}")).map(|code| code == 0);
+        };
+        // From the first line, which is cleared with what follows; long lines are cut and not continued in the next.
+        let rows = tcgetwinsize(io::stdout()).map_or(24, |size| usize::from(size.ws_row)).max(3);
+        let lines: Vec<_> = text.lines().collect();
+        let shown = if lines.len() < rows { lines.len() } else { rows - 2 };
+        let mut page = "\x1b[?7l\x1b[H".to_owned();
+        for line in &lines[..shown] {
+            page += &format!("{line}\x1b[K\r\n");
+        }
+        if shown < lines.len() {
+            page += &format!("and {} more\x1b[K\r\n", lines.len() - shown);
+        }
+        page += "\x1b[J\x1b[?7h";
+        print(&page).map(|code| code == 0)
+    }
+
+    /// Waits until somebody types a q.
+    async fn quit(&mut self) {
+        let Some(terminal) = &mut self.terminal else { return std::future::pending().await };
+        while let Some(key) = terminal.keys.recv().await {
+            if matches!(key, b'q' | b'Q') {
+                return;
+            }
+        }
+        // The keyboard is gone; a signal tells of the terminal's end.
+        std::future::pending().await
+    }
+}
+
+impl Terminal {
+    fn open() -> io::Result<Self> {
+        let keyboard = io::stdin().as_fd().try_clone_to_owned()?;
+        let before = tcgetattr(&keyboard)?;
+        let mut at_once = before.clone();
+        at_once.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+        tcsetattr(&keyboard, OptionalActions::Now, &at_once)?;
+        let (typed, keys) = mpsc::unbounded_channel();
+        let mut read = File::from(keyboard.try_clone()?);
+        // It waits in the system, and ends with the process.
+        std::thread::spawn(move || {
+            let mut key = [0];
+            while read.read_exact(&mut key).is_ok() && typed.send(key[0]).is_ok() {}
+        });
+        Ok(Self { keyboard, before, keys })
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = tcsetattr(&self.keyboard, OptionalActions::Now, &self.before);
+    }
+}

@@ -1,0 +1,108 @@
+//! An observer that remembers.
+
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::{Event, EventKind, Observer, ReleaseOutcome, sync::Mutex};
+
+/// An event as it was heard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// [`Event::word`].
+    pub word: &'static str,
+    /// The name of the lock.
+    pub name: String,
+    /// The token of the holder.
+    pub token: Option<u64>,
+    /// How long it was waited for or held, or is left.
+    pub span: Duration,
+    /// The lease, where the event tells it.
+    pub lease: Duration,
+    /// The rest, in a word: `pushed`; why, the reason, or the outcome.
+    pub about: String,
+}
+
+/// An observer that remembers all events.
+#[derive(Debug, Default)]
+pub struct Heard {
+    told: Mutex<Vec<Told>>,
+    news: Notify,
+}
+
+impl Heard {
+    /// All so far.
+    pub fn all(&self) -> Vec<Told> {
+        self.told.lock().clone()
+    }
+
+    /// The words of all that were told of a name, in their order.
+    pub fn words(&self, name: &str) -> Vec<&'static str> {
+        self.all().iter().filter(|told| told.name == name).map(|told| told.word).collect()
+    }
+
+    /// Waits for an event with this word, from the first on.
+    ///
+    /// # Panics
+    /// If none comes within a minute.
+    pub async fn until(&self, word: &str) -> Told {
+        let found = async {
+            loop {
+                let mut news = std::pin::pin!(self.news.notified());
+                news.as_mut().enable();
+                if let Some(told) = self.all().into_iter().find(|told| told.word == word) {
+                    return told;
+                }
+                news.await;
+            }
+        };
+        let found = tokio::time::timeout(Duration::from_secs(60), found).await;
+        found.unwrap_or_else(|_| panic!("no event {word:?} in {:#?}", self.all()))
+    }
+}
+
+impl Observer for Heard {
+    fn event(&self, event: &Event<'_>) {
+        let (mut lease, mut about) = (Duration::ZERO, String::new());
+        let span = match event.kind {
+            EventKind::Requested => Duration::ZERO,
+            EventKind::Acquired { waited, pushed } => {
+                about.push_str(if pushed { "pushed" } else { "" });
+                waited
+            }
+            EventKind::NotAcquired { why, waited } => {
+                about.push_str(why.word());
+                waited
+            }
+            EventKind::Renewed { slack, lease: set, .. } => {
+                lease = set;
+                slack
+            }
+            EventKind::RenewalFailed { error, remaining, lease: asked } => {
+                lease = asked;
+                about = error.kind().to_string();
+                remaining
+            }
+            EventKind::Lost { reason, held } => {
+                about.push_str(reason.word());
+                held
+            }
+            EventKind::Released { held, outcome } => {
+                about = match outcome {
+                    Ok(ReleaseOutcome::Released) => "released".to_owned(),
+                    Ok(ReleaseOutcome::NotHeld) => "not held".to_owned(),
+                    Err(error) => error.kind().to_string(),
+                };
+                held
+            }
+            EventKind::Quarantined { remaining, why } => {
+                why.clone_into(&mut about);
+                remaining
+            }
+        };
+        let token = event.holder.map(|(_, token)| token.get());
+        let name = event.name.to_string();
+        self.told.lock().push(Told { word: event.word(), name, token, span, lease, about });
+        self.news.notify_waiters();
+    }
+}
