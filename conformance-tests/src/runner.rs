@@ -97,6 +97,7 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, table: &mut Table) {
     let (store, promised) = match started {
         Ok(started) => started,
         Err(error) => {
+            println!("test {}::start ... FAILED\n    {error}", harness.name());
             table.note(harness.name(), "start", Outcome::Failed(error));
             return;
         }
