@@ -101,7 +101,7 @@ async fn a_forced_release_is_learnt_by_the_holder(setting: Setting) {
     let client = setting.client().await;
     let name = setting.name("job");
     // Longer than a busy machine stands still: the loss is to be told by a renewal.
-    let lease = setting.lease() * 5;
+    let lease = (setting.lease() * 10).min(setting.long_lease());
     let guard = client.lock(&name).lease(lease).acquire().await.unwrap();
     assert_eq!(client.backend().force_release(&name).await.unwrap(), ReleaseOutcome::Released);
     let told = tokio::time::timeout(setting.patience() + lease, guard.lost()).await;

@@ -179,7 +179,7 @@ fn what_is_no_database() {
     fs::remove_dir(&file).unwrap();
     fs::write(&file, "The quick brown fox jumps over the lazy dog. ".repeat(200)).unwrap();
     open_up(&file, 0o644);
-    let every = [path, "may be read by every user", "chmod"];
+    let every = [path, "may be read by other users", "chmod"];
     refused(run(&mut store.leasehold()), 69, &every, store.directory());
     open_up(&file, 0o600);
     refused(run(&mut store.leasehold()), 69, &[path, "database"], store.directory());
