@@ -45,7 +45,7 @@
 //! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT`, also `redlocks:`, for the clients of the same independent Redis servers | 1.88 |
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` for the clients of an etcd cluster, and `etcdctl lock` | 1.88 |
 //! | `migrate` | `migrate:PHASE?from=URL&to=URL`, from one store to another: see [`migration`] | 1.88 |
-//! | `metrics` | an observer that keeps [metrics](crate::metrics) | 1.88 |
+//! | `metrics` | an observer that keeps metrics, in the module of the same name | 1.88 |
 //! | `tls-ring` | TLS by *ring* for the network stores among these | 1.88 |
 //! | `tls-aws-lc` | TLS by AWS-LC instead; ring is used if both are chosen | 1.88 |
 //! | `testing` | a store that your tests control: see [`testing`] | 1.88 |

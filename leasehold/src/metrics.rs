@@ -1,4 +1,4 @@
-//! An observer that keeps metrics by the crate [`metrics`](::metrics), whatever exporter the application has installed.
+//! An observer that keeps metrics by the crate `metrics`, whatever exporter the application has installed.
 //! With the feature `metrics`.
 //!
 //! ```
