@@ -130,6 +130,7 @@ impl<D: Dialect> SqlBackend<D> {
                 let busy = Busy::new(None, token, LONGEST_POLL);
                 Enqueued::Waiting(waiter, busy)
             }
+            #[cfg(feature = "postgres")]
             Handed::Passed => return Ok(Some(Released::plain(ReleaseOutcome::Released))),
         };
         Ok(Some(Released::new(ReleaseOutcome::Released, Some(next))))

@@ -68,6 +68,7 @@ pub(crate) enum Handed {
     /// It is at the end of the queue, behind the one that was granted this token.
     Queued(FencingToken, Box<dyn Waiter>),
     /// Nothing: the lock was given to the first waiter, and the request is to ask for itself.
+    #[cfg(feature = "postgres")]
     Passed,
 }
 

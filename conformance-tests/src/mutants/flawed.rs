@@ -115,6 +115,10 @@ impl Backend for Flawed {
         if self.has(Flaw::GrantsAfterARestore) {
             Arc::make_mut(&mut promised).quarantine = QuarantineUse::On;
         }
+        if self.has(Flaw::GrantsToAll) {
+            // Nobody ever waits.
+            Arc::make_mut(&mut promised).fair = false;
+        }
         promised
     }
 
