@@ -161,7 +161,7 @@ impl Dialect for Mysql {
         let owner = request.owner.to_string();
         let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
         server.execute_again(&self.sql.abandon, &whose).await?;
-        server.execute_again(&self.sql.bury, &whose).await.map(drop)
+        server.execute_again(&self.sql.abandon_place, &whose).await.map(drop)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {

@@ -20,7 +20,7 @@ use crate::{
     dialect::{Dialect, Handed, Left, Listed, Row},
     error::general,
     settings::{check_longest, check_version},
-    tunables::sqlite::{REMEMBERED, SHORTEST_LEASE},
+    tunables::{REMEMBERED, sqlite::SHORTEST_LEASE},
     waiting::QueueWaiter,
 };
 

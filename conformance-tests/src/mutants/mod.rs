@@ -48,7 +48,7 @@ pub enum Flaw {
     /// A clean-up leaves what was taken.
     AbandonsNothing,
     /// A clean-up frees what was taken, and stops no late request.
-    BuriesNobody,
+    LeavesNoTombstone,
     /// A repeat by the owner is refused.
     RefusesItsOwner,
     /// A lease lasts for the longest lease, whatever was asked for.
@@ -136,7 +136,7 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::RenewsForAnybody, "S5", "a_release_may_keep_the_lock_for_a_while"),
     (Flaw::Resurrects, "S5", "a_renewal_does_not_bring_a_released_grant_back"),
     (Flaw::AbandonsNothing, "S6", "abandoning_frees_what_was_taken"),
-    (Flaw::BuriesNobody, "S6", "an_abandoned_owner_takes_nothing_any_more"),
+    (Flaw::LeavesNoTombstone, "S6", "an_abandoned_owner_takes_nothing_any_more"),
     (Flaw::RefusesItsOwner, "S6", "a_repeat_by_the_owner_is_the_same_grant"),
     (Flaw::ShortensByARepeat, "S6", "a_repeat_by_the_owner_is_the_same_grant"),
     (Flaw::OutlivesTheLease, "L1", "an_unrenewed_lease_ends_and_not_before_its_time"),
