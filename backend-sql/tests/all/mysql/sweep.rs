@@ -38,7 +38,7 @@ async fn a_sweep_forgets_free_names_and_no_token() {
     sweep(&store).await;
     let names =
         "SELECT GROUP_CONCAT(name ORDER BY name) FROM primary_key_locks WHERE name <> 'other'";
-    assert_eq!(server.sql(names).await.unwrap(), "late,held");
+    assert_eq!(server.sql(names).await.unwrap(), "held,late");
     assert!(store.try_acquire(&late).await.unwrap().granted().is_none());
     clock.step(-3600.0).unwrap();
     assert!(granted(&store, &request("swept")).await.token > swept.token);
