@@ -150,6 +150,9 @@ pub struct Guarantees {
     pub longest_poll: Duration,
     /// L3: a dead place delays the next by at most this.
     pub dead_place_delay: Duration,
+    /// L3: the order is kept as long as neither a client nor the store stands still for longer than this: after a longer
+    /// stall places of live clients may be passed over, since nobody has heard of them.
+    pub longest_stall: Duration,
     /// The store can lift the token of a held grant, which a migration needs.
     pub raise: bool,
     /// How far a token may lead the store's clock. A store that refuses floors by
@@ -180,6 +183,7 @@ impl Guarantees {
             expiry_slack: Duration::from_millis(100),
             longest_poll: Duration::from_secs(1),
             dead_place_delay: Duration::ZERO,
+            longest_stall: Duration::ZERO,
             raise: false,
             token_lead: Duration::ZERO,
             connection: ConnectionSecurity::Plain,
