@@ -45,6 +45,8 @@ impl Memory {
         let mut promised = Guarantees::new(SHORTEST_LEASE, StoreSettings::DEFAULT_LONGEST_LEASE);
         promised.exclusion = Promise::Holds { assuming: Vec::new() };
         promised.tokens = Promise::Holds { assuming: Vec::new() };
+        promised.shared = Promise::Holds { assuming: Vec::new() };
+        promised.one_token_for_readers = true;
         promised.push = true;
         promised.fair = true;
         promised.raise = true;
