@@ -133,7 +133,7 @@ impl PushListener for Pushes {
 
     /// A message: `owner token claim-ms`. Only our scripts write to this channel; one that is not
     /// understood costs a poll.
-    fn hear(&self, message: &[u8]) {
+    fn hear(&self, _: &[u8], message: &[u8]) {
         if let Some((owner, token, claim)) = parse(message)
             && let Some(place) = self.places().get(&owner)
         {

@@ -1,0 +1,1 @@
+//! Locks shared with other libraries, on real servers.
