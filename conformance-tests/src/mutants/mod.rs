@@ -197,7 +197,7 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::ReleasesForAnybody, "S4", "a_new_group_forgets_the_old"),
     (Flaw::RenewsForAnybody, "S5", "a_reader_that_left_renews_nothing"),
     (Flaw::MintsAnewForARepeat, "S6", "a_repeat_by_a_reader_is_the_same_grant"),
-    (Flaw::BuriesNobody, "S6", "an_abandoned_reader_joins_nothing"),
+    (Flaw::LeavesNoTombstone, "S6", "an_abandoned_reader_joins_nothing"),
     (Flaw::AbandonsNothing, "S6", "abandoning_a_reader_leaves_the_others"),
     (Flaw::OutlivesTheLease, "L1", "a_crashed_reader_delays_a_writer_by_its_lease"),
     (Flaw::EndsWithTheFirstReader, "L2", "a_writer_waits_for_the_last_reader"),
