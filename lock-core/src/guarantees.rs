@@ -154,6 +154,9 @@ pub struct Guarantees {
     pub fair: bool,
     /// L1: a crashed holder's lock is free within one lease plus this.
     pub expiry_slack: Duration,
+    /// L1: how many leases the store ends in a second at most. Of N that end together, those of waiters and spare ones
+    /// counted, the last ends later by N divided by this. `None` where each ends at its time.
+    pub expiries_per_second: Option<u32>,
     /// L2: a waiter whose push was lost asks again within this.
     pub longest_poll: Duration,
     /// L3: a dead place delays the next by at most this.
@@ -191,6 +194,7 @@ impl Guarantees {
             push: false,
             fair: false,
             expiry_slack: Duration::from_millis(100),
+            expiries_per_second: None,
             longest_poll: Duration::from_secs(1),
             dead_place_delay: Duration::ZERO,
             longest_stall: Duration::ZERO,

@@ -197,10 +197,12 @@ impl Waiters {
         }
     }
 
-    /// Wakes all waiters: an end may have been missed.
-    pub(crate) fn wake_all(&self) {
+    /// Wakes those whose keys begin so: an end may have been missed.
+    pub(crate) fn wake(&self, range: &str) {
         for entry in self.0.lock().entries.values() {
-            entry.wake.notify_one();
+            if entry.prefix.starts_with(range) {
+                entry.wake.notify_one();
+            }
         }
     }
 }

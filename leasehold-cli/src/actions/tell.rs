@@ -103,8 +103,11 @@ fn lines(guarantees: &Guarantees) -> String {
         (
             "after a crash",
             format!(
-                "the lock is free after its lease and at most {}",
-                format_duration(guarantees.expiry_slack)
+                "the lock is free after its lease and at most {}{}",
+                format_duration(guarantees.expiry_slack),
+                guarantees.expiries_per_second.map_or_else(String::new, |most| format!(
+                    ", and a second more for each {most} leases that end together"
+                ))
             ),
         ),
         ("connection", guarantees.connection.to_string()),
