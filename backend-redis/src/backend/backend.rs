@@ -5,8 +5,8 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
-    Guarantees, Init, Instant, LockName, LockState, Page, ReleaseOptions, ReleaseOutcome, Released,
-    Renewal, Request, StoreSettings, SystemEnv,
+    Guarantees, Init, Instant, LockName, LockState, Mode, Page, ReleaseOptions, ReleaseOutcome,
+    Released, Renewal, Request, StoreSettings, SystemEnv,
 };
 
 use crate::{
@@ -93,7 +93,7 @@ impl Redis {
             return Ok(reply);
         };
         let Err(error) = connection.acknowledged(wanted).await else { return Ok(reply) };
-        let grant = Grant::new(request, *token);
+        let grant = granted(request, *token);
         // If it cannot be given back, the caller is told that it may be held.
         Box::pin(self.free(&grant, ReleaseOptions::default())).await.map_err(|failed| {
             let message = format!("{error}, and the grant could not be given back");
@@ -109,7 +109,8 @@ impl Redis {
         let placed = self.pushes.listens(bucket) && self.pushes.has(request.owner);
         // WAIT covers the writes of one caller only.
         let waits = self.store.settings.acknowledgement().is_some();
-        if placed || waits || request.floor != FencingToken::ZERO {
+        let reader = request.mode == Mode::Shared;
+        if placed || waits || reader || request.floor != FencingToken::ZERO {
             return self.attempt(request, "").await;
         }
         let alone = self.batches(bucket).alone();
@@ -143,7 +144,7 @@ impl Redis {
         reply: Reply,
     ) -> Result<Enqueued, Error> {
         match reply {
-            Reply::Granted(token) => Ok(Enqueued::Granted(Grant::new(request, token))),
+            Reply::Granted(token) => Ok(Enqueued::Granted(granted(request, token))),
             Reply::Quarantined(quarantined) => Ok(Enqueued::Quarantined(quarantined)),
             Reply::Busy { busy, placed } => {
                 if !placed {
@@ -160,7 +161,9 @@ impl Redis {
         let next = options.next.filter(|_| self.store.guarantees.check_policy().is_ok());
         let options = options.with_next(next);
         let bucket = self.store.keys.bucket(&grant.name);
-        let plain = options.keep.is_none() && options.next.is_none();
+        // A reader leaves by a script of its own.
+        let plain =
+            grant.mode == Mode::Exclusive && options.keep.is_none() && options.next.is_none();
         let alone = if plain { self.batches(bucket).alone() } else { None };
         if plain && alone.is_none() {
             let job = Job::release(&self.store.keys, grant);
@@ -175,7 +178,8 @@ impl Redis {
         let keys = if options.next.is_some() { &keys[..] } else { &keys[..4] };
         let channel = self.pushes.channel(bucket);
         let next = options.next.map(|request| Next { request, channel });
-        let own = Release { owner: grant.owner, keep: options.keep, next }.arguments();
+        let Grant { owner, mode, .. } = *grant;
+        let own = Release { owner, mode, keep: options.keep, next }.arguments();
         let release = &scripts::RELEASE;
         let read = Answer::after_number;
         let freed = self.store.run_in_epoch_somewhere(bucket, release, keys, &own, read);
@@ -194,6 +198,12 @@ impl Redis {
         };
         Ok(Released::new(outcome, next))
     }
+}
+
+/// Its mode is what was asked for. A client that knows of no readers may have handed a whole lock to one, which every script
+/// takes for the same.
+fn granted(request: &Request, token: FencingToken) -> Grant {
+    Grant::new(request, token).with_mode(request.mode)
 }
 
 fn outcome(held: bool) -> ReleaseOutcome {
@@ -218,7 +228,7 @@ impl Backend for Redis {
         let asked = async {
             self.store.guarantees.check_policy()?;
             match self.plain_attempt(request).await? {
-                Reply::Granted(token) => Ok(Attempt::Granted(Grant::new(request, token))),
+                Reply::Granted(token) => Ok(Attempt::Granted(granted(request, token))),
                 Reply::Busy { busy, placed } => {
                     if !placed {
                         self.pushes.lost(request.owner);
