@@ -45,9 +45,10 @@ impl Admin<'_> {
             if let Value::BulkString(record) = record {
                 let remaining = Duration::from_millis(reply::number(left)?);
                 let state = match read_record(record) {
-                    Some((owner, token, kept, label)) => {
+                    Some(Record { owner, token, kept, label, readers }) => {
                         let holder = Some(Holder::new(owner, label, remaining));
-                        LockState::new(name.clone(), holder, token).with_kept(kept)
+                        let state = LockState::new(name.clone(), holder, token);
+                        state.with_kept(kept).with_readers(readers)
                     }
                     None => LockState::new(name.clone(), Some(Holder::unreadable(remaining)), mark),
                 };
@@ -245,10 +246,29 @@ fn highest(mark: &Value) -> FencingToken {
     }
 }
 
-pub(crate) fn read_record(record: &[u8]) -> Option<(OwnerId, FencingToken, bool, OwnerLabel)> {
-    let mut parts = std::str::from_utf8(record).ok()?.splitn(4, ' ');
+/// A lock's record.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) owner: OwnerId,
+    pub(crate) token: FencingToken,
+    /// Released, and kept for a last while.
+    pub(crate) kept: bool,
+    pub(crate) label: OwnerLabel,
+    /// How many share it, where it is shared.
+    pub(crate) readers: Option<u64>,
+}
+
+pub(crate) fn read_record(record: &[u8]) -> Option<Record> {
+    let (record, readers) = match std::str::from_utf8(record).ok()?.split_once('\n') {
+        Some((record, readers)) => (record, Some(readers.split_whitespace().count() as u64)),
+        None => (std::str::from_utf8(record).ok()?, None),
+    };
+    let mut parts = record.splitn(4, ' ');
     let owner = parts.next()?.parse().ok()?;
     let token = FencingToken::new(parts.next()?.parse().ok()?)?;
     let state = parts.next().filter(|state| ["0", "1", "2"].contains(state))?;
-    Some((owner, token, state == "1", OwnerLabel::new(parts.next()?).ok()?))
+    let label = OwnerLabel::new(parts.next()?).ok()?;
+    // A second line is that of readers only.
+    (readers.is_some() == (owner == OwnerId::READERS)).then_some(())?;
+    Some(Record { owner, token, kept: state == "1", label, readers })
 }

@@ -5,8 +5,8 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
-    Guarantees, Init, Instant, LockName, LockState, OwnerId, Page, ReleaseOptions, ReleaseOutcome,
-    Released, Renewal, Request, StoreSettings, SystemEnv,
+    Guarantees, Init, Instant, LockName, LockState, Mode, OwnerId, Page, ReleaseOptions,
+    ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
 };
 
 use crate::{
@@ -98,7 +98,7 @@ impl Redis {
             return Ok(reply);
         };
         let Err(error) = connection.acknowledged(wanted).await else { return Ok(reply) };
-        let grant = Grant::new(request, *token);
+        let grant = granted(request, *token);
         // If it cannot be given back, the caller is told that it may be held.
         Box::pin(self.free(&grant, ReleaseOptions::default())).await.map_err(|failed| {
             let message = format!("{error}, and the grant could not be given back");
@@ -112,12 +112,17 @@ impl Redis {
         let bucket = self.store.keys.bucket(&request.name);
         // A waiter with a place comes to be heard of, and finds a queue.
         let placed = self.pushes.listens(bucket) && self.pushes.has(request.owner);
-        if placed && let Some(busy) = Box::pin(self.heartbeat(bucket, request)).await? {
+        let reader = request.mode == Mode::Shared;
+        // A reader asks: its place may be the first while others read.
+        if placed
+            && !reader
+            && let Some(busy) = Box::pin(self.heartbeat(bucket, request)).await?
+        {
             return Ok(Reply::Busy { busy, placed });
         }
         // WAIT covers the writes of one caller only.
         let waits = self.store.settings.acknowledgement().is_some();
-        if placed || waits || request.floor != FencingToken::ZERO {
+        if placed || waits || reader || request.floor != FencingToken::ZERO {
             return self.attempt(request, "").await;
         }
         let alone = self.batches(bucket).alone();
@@ -168,7 +173,7 @@ impl Redis {
         reply: Reply,
     ) -> Result<Enqueued, Error> {
         match reply {
-            Reply::Granted(token) => Ok(Enqueued::Granted(Grant::new(request, token))),
+            Reply::Granted(token) => Ok(Enqueued::Granted(granted(request, token))),
             Reply::Quarantined(quarantined) => Ok(Enqueued::Quarantined(quarantined)),
             Reply::Busy { busy, placed } => {
                 self.told(request.owner, &busy, placed);
@@ -183,7 +188,9 @@ impl Redis {
         let next = options.next.filter(|_| self.store.guarantees.check_policy().is_ok());
         let options = options.with_next(next);
         let bucket = self.store.keys.bucket(&grant.name);
-        let plain = options.keep.is_none() && options.next.is_none();
+        // A reader leaves by a script of its own.
+        let plain =
+            grant.mode == Mode::Exclusive && options.keep.is_none() && options.next.is_none();
         let alone = if plain { self.batches(bucket).alone() } else { None };
         if plain && alone.is_none() {
             let job = Job::release(&self.store.keys, grant);
@@ -198,7 +205,8 @@ impl Redis {
         let keys = if options.next.is_some() { &keys[..] } else { &keys[..4] };
         let channel = self.pushes.channel(bucket);
         let next = options.next.map(|request| Next { request, channel });
-        let own = Release { owner: grant.owner, keep: options.keep, next }.arguments();
+        let Grant { owner, mode, .. } = *grant;
+        let own = Release { owner, mode, keep: options.keep, next }.arguments();
         let release = &scripts::RELEASE;
         let read = Answer::after_number;
         let freed = self.store.run_in_epoch_somewhere(bucket, release, keys, &own, read);
@@ -217,6 +225,12 @@ impl Redis {
         };
         Ok(Released::new(outcome, next))
     }
+}
+
+/// Its mode is what was asked for. A client that knows of no readers may have handed a whole lock to one, which every script
+/// takes for the same.
+fn granted(request: &Request, token: FencingToken) -> Grant {
+    Grant::new(request, token).with_mode(request.mode)
 }
 
 fn outcome(held: bool) -> ReleaseOutcome {
@@ -241,7 +255,7 @@ impl Backend for Redis {
         let asked = async {
             self.store.guarantees.check_policy()?;
             match self.plain_attempt(request).await? {
-                Reply::Granted(token) => Ok(Attempt::Granted(Grant::new(request, token))),
+                Reply::Granted(token) => Ok(Attempt::Granted(granted(request, token))),
                 Reply::Busy { busy, placed } => {
                     self.told(request.owner, &busy, placed);
                     Ok(Attempt::Busy(busy))

@@ -23,6 +23,8 @@ pub(crate) fn of(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> 
              from the one before by less than the time between the last grant and the next",
         )],
     };
+    promised.shared = Promise::Holds { assuming: Vec::new() };
+    promised.one_token_for_readers = true;
     promised.quarantine = if agreed.quarantine { QuarantineUse::On } else { QuarantineUse::Off };
     promised.push = true;
     promised.fair = true;

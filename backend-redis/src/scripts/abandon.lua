@@ -7,19 +7,26 @@
 -- include common.lua
 local leaver = ARGV[5]
 if redis.call('HDEL', KEYS[4], leaver) == 1 then redis.call('LREM', KEYS[3], 1, leaver) end
-local owner, _, state = parse(read(KEYS[2]))
+local record = read(KEYS[2])
+local owner, _, state = parse(record)
 local mine = owner ~= nil
 -- guard: abandon_owner
 mine = mine and owner == leaver
 -- What was released and is kept stays.
 -- guard: abandon_kept
 mine = mine and state ~= '1'
-if mine then redis.call('DEL', KEYS[2]) end
+local group = readers(record) and record
+if group and place_among(group, leaver) then
+  mine, group = true, leave(group, leaver)
+elseif mine then
+  redis.call('DEL', KEYS[2])
+end
 -- guard: abandon_tombstone
 redis.call('SET', KEYS[5], '1', 'PX', TOMB_MS)
-if not mine then return 0 end
+-- Readers that waited behind the leaver may get in now.
+if not (mine or group) then return 0 end
 local now = clock()
 -- guard: abandon_epoch
 local mark = redis.call('EXISTS', KEYS[3]) == 1 and gate(now)
-if mark then try(pass_on, now, mark) end
-return 1
+if mark then try(pass_on, now, mark, nil, group) end
+return mine and 1 or 0

@@ -3,7 +3,7 @@
 -- ARGV (few, since each costs the server time):
 --       1 'run-id replication-id longest quarantine', and ' margin' where there is one: see common.lua
 --       2 deadline   3 owner   4 lease ms   5 label   and, unless both are trivial,
---       6 floor   7 channel for pushes, or '' for no place
+--       6 floor, of a reader with a 0 in front   7 channel for pushes, or '' for no place
 -- Answer: the token alone, by the short way, since a table would cost the server a buffer of its own. Otherwise
 --       {'granted', token}, {'busy', ...} of `busy`, or {'late'}, {'lease'}, {'floor', highest}, {'exhausted'} and
 --       the refusals of `gate`.
@@ -12,7 +12,7 @@
 -- The short way: no record, queue or tombstone is in the way. Any doubt goes the long way. It stands in front, since
 -- to define the functions of common.lua costs more than to take a free lock.
 -- guard: short_free
-if redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[5]) == 0 then
+if not string.find(ARGV[6] or '', '^0%d') and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[5]) == 0 then
   local token = take(ARGV[3], ARGV[5], ARGV[4], ARGV[6])
   if token then return token end
 end
@@ -28,7 +28,7 @@ local floor, channel = ARGV[6] or '0', ARGV[7] or ''
 local now = clock()
 -- guard: held
 local record = read(KEYS[2])
-local own = record and string.sub(record, 1, 32) == owner
+local own = record and holds(record, owner)
 if own then
   local e = redis.call('HMGET', KEYS[1], 'longest', 'version')
   local refusal = unknown(e[2], e[1])
@@ -64,20 +64,30 @@ if tonumber(floor) > highest then return {'floor', text(highest)} end
 if lease * 1000 > tonumber(longest) then return {'lease'} end
 -- guard: tombstone
 if redis.call('EXISTS', KEYS[5]) == 1 then return busy(owner, nil, mark, record) end
-if not record then
+local reader = is_reader(floor)
+local group = readers(record)
+if not record or reader and group then
   -- Nobody barges past a live place. The asker's own one counts as heard of.
-  if redis.call('EXISTS', KEYS[3]) == 1 then
+  local crowded = redis.call('EXISTS', KEYS[3]) == 1
+  if crowded then
     heard(now, owner)
-    record = pass_on(now, mark, owner)
-    if record and string.sub(record, 1, 32) == owner then
+    record = pass_on(now, mark, owner, record)
+    if record and holds(record, owner) then
       local _, token = parse(record)
       return {'granted', text(token)}
     end
+    -- guard: join_place
+    crowded = redis.call('EXISTS', KEYS[3]) == 1
+    group = readers(record)
   end
-  if not record then
-    local token = mint(now, mark, tonumber(floor))
+  if not record or reader and group and group < MOST_READERS and not crowded then
+    local token = mint_for(record, now, mark, tonumber(floor))
     if not token then return {'exhausted'} end
-    hold(owner, token, '0', label, lease)
+    if reader then
+      share(record, owner, token, label, lease)
+    else
+      hold(owner, token, '0', label, lease)
+    end
     return {'granted', text(token)}
   end
 end

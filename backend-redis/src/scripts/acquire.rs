@@ -2,7 +2,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use lock_core::{FencingToken, OwnerId, OwnerLabel, Request};
+use lock_core::{FencingToken, Mode, OwnerId, OwnerLabel, Request};
 
 use super::{
     arguments::{Arguments, millis},
@@ -19,6 +19,7 @@ pub(crate) struct Acquire<'a> {
     owner: OwnerId,
     lease: Duration,
     label: &'a OwnerLabel,
+    mode: Mode,
     floor: FencingToken,
     /// Empty where no place is wanted.
     channel: &'a str,
@@ -26,15 +27,16 @@ pub(crate) struct Acquire<'a> {
 
 impl<'a> Acquire<'a> {
     pub(crate) fn new(request: &'a Request, channel: &'a str) -> Self {
-        let Request { owner, lease, label, floor, .. } = request;
-        Self { owner: *owner, lease: *lease, label, floor: *floor, channel }
+        let Request { owner, lease, label, mode, floor, .. } = request;
+        Self { owner: *owner, lease: *lease, label, mode: *mode, floor: *floor, channel }
     }
 
     pub(crate) fn arguments(&self) -> Arguments {
         let mut arguments = Arguments::with_room(5, 160);
         arguments.add(self.owner).add(millis(self.lease)).add(self.label);
-        if self.floor != FencingToken::ZERO || !self.channel.is_empty() {
-            arguments.add(self.floor).add(self.channel);
+        let reader = self.mode == Mode::Shared;
+        if reader || self.floor != FencingToken::ZERO || !self.channel.is_empty() {
+            arguments.add_floor(self.mode, self.floor).add(self.channel);
         }
         arguments
     }

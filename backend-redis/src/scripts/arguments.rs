@@ -3,6 +3,7 @@
 use std::{fmt, io::Write as _};
 
 pub(super) use lock_core::whole_millis as millis;
+use lock_core::{FencingToken, Mode};
 use redis::{RedisWrite, ToRedisArgs};
 
 /// Arguments in one buffer.
@@ -31,6 +32,13 @@ impl Arguments {
         write!(self.bytes, "{argument}").ok();
         self.ends.push(self.bytes.len());
         self
+    }
+
+    /// A floor, which tells the mode of its request, too: that of a reader has a 0 in front. So a place has the same form
+    /// for all, and a script that knows of no readers hands a whole lock to it.
+    pub(super) fn add_floor(&mut self, mode: Mode, floor: FencingToken) -> &mut Self {
+        let zero = if mode == Mode::Shared { "0" } else { "" };
+        self.add(format_args!("{zero}{floor}"))
     }
 
     pub(crate) fn add_bytes(&mut self, argument: &[u8]) -> &mut Self {

@@ -19,6 +19,11 @@
 --
 -- A lock is "owner token state label", with Redis's own expiry; state 0 held, 1 released and kept
 -- for a last while, 2 handed over and not claimed. A place is "until lease floor channel label".
+--
+-- A lock that readers share is "READERS token 0 label", and on a second line the owner of each reader behind a space;
+-- the label is that of the reader that came last, and the expiry is that of the latest lease. A script that knows of
+-- no readers finds somebody else's lock. The floor of a reader's place has a 0 in front: to a script that knows of no
+-- readers it is the same number, and the lock that it hands to that place is a whole one.
 
 -- include unknown.lua
 local function text(number) return string.format('%.0f', number) end
@@ -40,9 +45,32 @@ end
 
 -- The parts of a record; nil if it cannot be read. Such a one is nobody's, and holds the lock until it ends.
 local function parse(record)
-  local owner, token, state, label = string.match(record or '', '^(%x+) (%d+) ([012]) (.*)$')
+  local owner, token, state, label = string.match(record or '', '^(%x+) (%d+) ([012]) ([^\n]*)')
   if not owner or #owner ~= 32 or tonumber(token) > 9007199254740991 then return nil end
   return owner, tonumber(token), state, label
+end
+
+local READERS = string.rep('0', 32)
+
+local function is_reader(floor) return string.find(floor, '^0%d') ~= nil end
+
+-- How many readers share the lock with this record; nil if it is not shared.
+local function readers(record)
+  if parse(record) ~= READERS then return nil end
+  local line = string.find(record, '\n', 1, true)
+  return line and (#record - line) / 33
+end
+
+-- Where the owner of one of its readers stands in a record, after the space; nil if nowhere.
+local function place_among(record, owner)
+  local line = readers(record) and string.find(record, '\n', 1, true)
+  return line and string.find(record, owner, line, true)
+end
+
+-- Whether the lock with this record is held by `owner`, alone or with others.
+local function holds(record, owner)
+  -- guard: member
+  return string.sub(record, 1, 32) == owner or place_among(record, owner) ~= nil
 end
 
 local function identity()
@@ -119,32 +147,83 @@ local function hold_anew(owner, token, state, label, ms)
   return hold(owner, token, state, label, ms)
 end
 
--- Gives the free lock to the first live place; returns the record, or nil if nobody waits. `me` takes it at once,
--- with its whole lease; any other owner is told, and has the claim window. The same rule stands in the short way of
--- release.lua where others wait.
-local function pass_on(now, mark, me)
+-- The token of a reader that joins those of `group`: theirs, unless its floor is not below that. A new one where there is
+-- no group.
+local function mint_for(group, now, mark, floor)
+  local _, token = parse(group)
+  -- guard: join_floor
+  if token and token > floor then return token end
+  return mint(now, mark, floor)
+end
+
+-- Makes an owner a reader beside those of `group`, or the first one where there is none.
+local function share(group, owner, token, label, ms)
+  local others = group and string.match(group, '\n.*$') or '\n'
+  -- guard: join_shorter
+  if group then ms = math.max(ms, redis.call('PTTL', KEYS[2])) end
+  local record = READERS .. ' ' .. text(token) .. ' 0 ' .. label .. others .. ' ' .. owner
+  redis.call('SET', KEYS[2], record, 'PX', ms)
+  return record
+end
+
+-- Takes one reader out of a group: what is left of the record, or false, where that was the last one and the lock is
+-- free.
+local function leave(group, owner)
+  local at = place_among(group, owner)
+  if readers(group) == 1 then
+    redis.call('DEL', KEYS[2])
+    return false
+  end
+  local rest = string.sub(group, 1, at - 2) .. string.sub(group, at + 32)
+  local left = math.max(1, redis.call('PTTL', KEYS[2]))
+  -- Its time first, which needs no memory.
+  redis.call('PEXPIRE', KEYS[2], left)
+  -- guard: leave
+  redis.call('SET', KEYS[2], rest, 'PX', left)
+  return rest
+end
+
+-- Gives the free lock to the first live place, and if that is a reader's, to the readers behind it, up to the first
+-- writer. Where readers share the lock, their `group` is given, and only readers get in. Returns the record; what was
+-- given if nobody gets in. `me` takes it at once, with its whole lease; any other owner is told, and has the claim
+-- window. The same rule stands in the short way of release.lua where others wait.
+local function pass_on(now, mark, me, group)
+  group = group or nil
   while true do
-    local owner = redis.call('LPOP', KEYS[3])
-    if not owner then return nil end
+    local owner
+    if group then owner = redis.call('LINDEX', KEYS[3], 0) else owner = redis.call('LPOP', KEYS[3]) end
+    if not owner then return group end
     local place = redis.call('HGET', KEYS[4], owner)
+    local until_, lease, floor, channel, label =
+      string.match(place or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
+    until_ = tonumber(until_)
+    -- Beyond a life ahead: the clock went back, and the place may be long dead.
+    -- guard: dead_place
+    if until_ and not (until_ > now and until_ <= now + LIFE_US) then until_ = nil end
+    local reader = until_ and is_reader(floor)
+    if group then
+      -- guard: writer_first
+      if until_ and not (reader and readers(group) < MOST_READERS) then return group end
+      redis.call('LPOP', KEYS[3])
+    end
     redis.call('HDEL', KEYS[4], owner)
-    if place then
-      local until_, lease, floor, channel, label =
-        string.match(place, '^(%d+) (%d+) (%d+) (%S+) (.*)$')
-      until_ = tonumber(until_)
-      -- Beyond a life ahead: the clock went back, and the place may be long dead.
-      -- guard: dead_place
-      if until_ and until_ > now and until_ <= now + LIFE_US then
-        -- guard: place_floor
-        local token = mint(now, mark, tonumber(floor))
-        if not token then return nil end
-        if owner == me then return hold(owner, token, '0', label, lease) end
+    if until_ then
+      -- guard: place_floor
+      local token = mint_for(group, now, mark, tonumber(floor))
+      if not token then return group end
+      local mine, record = owner == me, nil
+      if reader then
+        record = share(group, owner, token, label, mine and lease or CLAIM_MS)
+        group = record
+      else
         -- guard: claim
-        local record = hold(owner, token, '2', label, CLAIM_MS)
+        record = hold(owner, token, mine and '0' or '2', label, mine and lease or CLAIM_MS)
+      end
+      if not mine then
         local sharded = string.find(channel, '}:spush:', 1, true)
         redis.call(sharded and 'SPUBLISH' or 'PUBLISH', channel, owner .. ' ' .. text(token) .. ' ' .. CLAIM_MS)
-        return record
       end
+      if not reader then return record end
     end
   end
 end

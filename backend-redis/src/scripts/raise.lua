@@ -8,9 +8,10 @@
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 if refusal then return refusal end
 local raiser, wanted = ARGV[5], tonumber(ARGV[6])
-local owner, token, state, label = parse(read(KEYS[2]))
+local record = read(KEYS[2])
+local _, token, state, label = parse(record)
 -- guard: raise_owner
-if owner ~= raiser then return {'gone'} end
+if not (record and holds(record, raiser)) then return {'gone'} end
 -- guard: raise_kept
 if state == '1' then return {'gone'} end
 local highest = clock() + longest
@@ -18,7 +19,10 @@ local highest = clock() + longest
 if wanted > highest then return {'floor', text(highest)} end
 -- guard: raise_only
 if wanted > token then
-  hold_anew(owner, wanted, state, label, math.max(1, redis.call('PTTL', KEYS[2])))
+  local raised = string.gsub(record, '^(%x+) %d+', '%1 ' .. text(wanted))
+  local left = math.max(1, redis.call('PTTL', KEYS[2]))
+  redis.call('PEXPIRE', KEYS[2], left)
+  redis.call('SET', KEYS[2], raised, 'PX', left)
   if wanted > tonumber(redis.call('HGET', KEYS[1], 'mark') or 0) then
     -- guard: raise_mark
     redis.call('HSET', KEYS[1], 'mark', text(wanted))

@@ -3,7 +3,8 @@
 -- KEYS: 1 epoch record   2 lock   3 queue   4 places   and, with a next request, 5 tombstone of its owner
 -- ARGV: 1 and 2 as in acquire.lua   3 owner   and, unless that is all,
 --       4 ms to keep the record, or ''
---       5 owner of the next request, or ''   6 its lease ms   7 label   8 floor   9 channel
+--       5 owner of the next request, or ''   6 its lease ms   7 label   8 floor   9 channel, all as in acquire.lua
+--       A reader sends all of them, since the short ways know writers only.
 -- Answer: 0 if it was not held, 1 if it was. With a next request: the token, where that was granted;
 --       'retry-ms remaining-ms owner token state label' of the client that has the lock now, where the next request
 --       waits behind it; otherwise {0 or 1, answer}, with an answer as in acquire.lua.
@@ -26,7 +27,7 @@ end
 -- Nobody waits, and the process's own next request comes along: it gets the lock at once.
 -- guard: short_next
 if is_free and mine and ARGV[4] == '' and ARGV[5] ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
-  local token = take(ARGV[5], ARGV[7], ARGV[6], ARGV[8])
+  local token = not string.find(ARGV[8], '^0%d') and take(ARGV[5], ARGV[7], ARGV[6], ARGV[8])
   if token then return token end
 end
 
@@ -65,6 +66,12 @@ if not is_free and mine and (ARGV[4] or '') == '' then
     local owner = call('LPOP', KEYS[3])
     if not owner then break end
     local place = call('HGET', KEYS[4], owner)
+    if place and string.find(place, '^%d+ %d+ 0%d') then
+      -- A reader's: others may get in with it. The long way goes on, and finds here that the next request is placed.
+      if call('LPUSH', KEYS[3], owner) == 1 then call('PEXPIRE', KEYS[3], TOMB_MS) end
+      ARGV[10] = number
+      break
+    end
     -- guard: handover_place_leaves
     call('HDEL', KEYS[4], owner)
     local until_, lease, floor, channel, label =
@@ -107,13 +114,21 @@ local owner, token, state, label = parse(record)
 local mine = 0
 -- guard: release_owner
 if owner == releaser then mine = 1 end
-if next_ ~= '' and owner == next_ and state ~= '1'
+local repeats = next_ ~= '' and record and holds(record, next_)
+if readers(record) and place_among(record, releaser) then
+  mine, record = 1, leave(record, releaser)
+elseif repeats and state ~= '1'
   -- guard: next_version
   and not unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 then
   -- A repeat: the first try, or another client that came between, has handed the lock on. It gets its whole lease,
   -- as in acquire.lua.
-  hold_anew(owner, token, '0', label, math.max(redis.call('PTTL', KEYS[2]), next_lease + 0))
+  local left = math.max(redis.call('PTTL', KEYS[2]), next_lease + 0)
+  if readers(record) then
+    redis.call('PEXPIRE', KEYS[2], left)
+  else
+    hold_anew(owner, token, '0', label, left)
+  end
   return {1, {'granted', text(token)}}
 elseif mine == 1 and keep ~= '' then
   hold_anew(owner, token, '1', label, keep)
@@ -125,7 +140,7 @@ if next_ == '' and (record or redis.call('EXISTS', KEYS[3]) == 0) then return mi
 -- guard: release_epoch
 local mark, refusal = gate(now)
 if not mark then return next_ ~= '' and {mine, refusal} or mine end
-local placed = false
+local placed = ARGV[10] or false
 -- guard: next_tombstone
 if next_ ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
   local sound = true
@@ -135,19 +150,19 @@ if next_ ~= '' and redis.call('EXISTS', KEYS[5]) == 0 then
   if tonumber(next_floor) > now + longest then sound = false end
   -- guard: next_lease
   if next_lease * 1000 > tonumber(longest) then sound = false end
-  if sound then
+  if sound and not placed then
     sound, placed = try(heard, now, next_, table.concat({next_lease, next_floor, next_channel, next_label}, ' '))
   end
   -- Then it asks for itself.
   if not sound then next_ = '' end
 end
-local passed = not record
+local passed = not record or readers(record)
 if passed then
-  local done
-  done, record = try(pass_on, now, mark, next_)
+  local done, given = try(pass_on, now, mark, next_, record)
+  if done then record = given end
 end
 if next_ == '' then return mine end
-if passed and record and string.sub(record, 1, 32) == next_ then
+if passed and record and holds(record, next_) then
   local _, minted = parse(record)
   return mine == 1 and text(minted) or {mine, {'granted', text(minted)}}
 end

@@ -2,7 +2,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use lock_core::{OwnerId, Request};
+use lock_core::{Mode, OwnerId, Request};
 
 use super::{
     arguments::{Arguments, millis},
@@ -18,6 +18,7 @@ pub(crate) static RELEASE: LazyLock<Script> =
 /// The arguments of `release.lua`.
 pub(crate) struct Release<'a> {
     pub(crate) owner: OwnerId,
+    pub(crate) mode: Mode,
     /// How long the record stays.
     pub(crate) keep: Option<Duration>,
     pub(crate) next: Option<Next<'a>>,
@@ -33,7 +34,7 @@ impl Release<'_> {
     pub(crate) fn arguments(&self) -> Arguments {
         let mut arguments = Arguments::with_room(7, 240);
         arguments.add(self.owner);
-        if self.keep.is_none() && self.next.is_none() {
+        if self.mode == Mode::Exclusive && self.keep.is_none() && self.next.is_none() {
             return arguments;
         }
         match self.keep {
@@ -41,8 +42,9 @@ impl Release<'_> {
             None => arguments.add(""),
         };
         if let Some(Next { request, channel }) = &self.next {
-            let Request { owner, lease, label, floor, .. } = request;
-            arguments.add(owner).add(millis(*lease)).add(label).add(floor).add(channel);
+            let Request { owner, lease, label, .. } = request;
+            arguments.add(owner).add(millis(*lease)).add(label);
+            arguments.add_floor(request.mode, request.floor).add(channel);
         } else {
             (0..5).for_each(|_| _ = arguments.add(""));
         }

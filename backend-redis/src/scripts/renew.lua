@@ -23,8 +23,14 @@ for at = 1, count do
     answer = 2
   elseif record then
     local state = string.match(record, '^%x+ %d+ (%d)')
+    local other = string.sub(record, 1, 32) ~= owner
+    if other and string.find(record, '^0+ ') then
+      -- Readers share it; see common.lua. Each of them stands on the second line.
+      -- guard: renew_reader
+      other = not string.find(record, owner, string.find(record, '\n', 1, true) or #record, true)
+    end
     -- guard: renew_owner
-    if string.sub(record, 1, 32) ~= owner then
+    if other then
       answer = 2
     -- guard: renew_kept
     elseif state == '0' then

@@ -32,7 +32,7 @@ local function open()
   return text, e[3] + 0
 end
 
--- Takes the lock for an owner where nothing can be said against it, nor against its lease and its floor. Returns
+-- Takes the lock for a writer where nothing can be said against it, nor against its lease and its floor. Returns
 -- the token, or nil where it is not as simple. The caller has looked for a record, a queue and a tombstone.
 local function take(owner, label, lease, floor)
   local text, longest = open()

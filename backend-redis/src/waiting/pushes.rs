@@ -140,7 +140,9 @@ impl PushListener for Pushes {
             let signal = if self.only_rechecks {
                 Signal::Recheck
             } else {
-                Signal::Granted(Grant::new(&place.request, token).pushed(claim))
+                let request = &place.request;
+                let grant = Grant::new(request, token).with_mode(request.mode);
+                Signal::Granted(grant.pushed(claim))
             };
             place.wake.send(signal).ok();
         }

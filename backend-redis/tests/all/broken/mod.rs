@@ -3,6 +3,7 @@
 
 mod cases;
 mod heartbeats;
+mod readers;
 mod scripts;
 mod server;
 mod short_ways;
@@ -28,6 +29,11 @@ async fn the_heartbeats_miss_their_guards() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_miss_their_guards() {
+    try_all(FOLDERS, readers::VARIANTS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_scripts_miss_their_guards() {
     try_all(FOLDERS, scripts::VARIANTS).await;
 }
@@ -35,6 +41,7 @@ async fn the_scripts_miss_their_guards() {
 #[test]
 fn each_guard_is_left_out_once() {
     let mut names = Broken::names(store::VARIANTS);
+    names.extend(Broken::names(readers::VARIANTS));
     names.extend(Broken::names(scripts::VARIANTS));
     names.extend(Broken::names(heartbeats::VARIANTS));
     names.extend(short_ways::VARIANTS.iter().filter_map(|change| match *change {

@@ -3,6 +3,8 @@
 local LONGEST, LIFE_US = 30000000, 3000000
 local function lease() return one_in(12) and 40000 or pick(1000, 1500, 20000, 30000) end
 local function floor() return pick(0, 0, 0, NOW - 5, NOW, NOW + 5, NOW + LONGEST, NOW + LONGEST + 1) end
+-- A reader's has a 0 in front.
+local function of_either(number) return (one_in(5) and '0' or '') .. text(number) end
 -- The watermark is above the token of every record.
 local MARK = 0
 local function epoch()
@@ -29,7 +31,7 @@ local function queue(name, most)
     if not one_in(8) then
       local until_ = pick(NOW - 5, NOW, NOW + 1, NOW + 1000000, NOW + LIFE_US, NOW + LIFE_US + 1)
       local lowest = pick(0, 0, NOW - 5, NOW, NOW + 5, NOW + LONGEST)
-      local words = {text(until_), pick(1000, 20000), text(lowest), channel(), label()}
+      local words = {text(until_), pick(1000, 20000), of_either(lowest), channel(), label()}
       both('HSET', 'places:' .. name, owner, table.concat(words, ' '))
     end
   end
@@ -42,6 +44,12 @@ local function record(name)
   if one_in(3) then return end
   local token = text(math.max(1, MARK - random(0, 30)))
   local state = pick('0', '0', '0', '1', '2')
+  if one_in(6) then
+    local readers = table.concat(OWNERS, ' ', 1, random(3))
+    both('SET', 'lock:' .. name, string.rep('0', 32) .. ' ' .. token .. ' 0 ' .. label() .. '\n ' .. readers,
+      'PXAT', text(NOW_MS + pick(1000, 2000, 20000)))
+    return
+  end
   both('SET', 'lock:' .. name, pick(unpack(OWNERS, 1, 4)) .. ' ' .. token .. ' ' .. state .. ' ' .. label(),
     'PXAT', text(NOW_MS + pick(1000, 2000, 20000)))
 end
@@ -77,7 +85,7 @@ local function attempt()
   if one_in(2) then
     own = {PACKED, LATE, owner, text(lease()), label()}
   else
-    own = {PACKED, LATE, owner, text(lease()), label(), text(floor()), one_in(2) and channel() or ''}
+    own = {PACKED, LATE, owner, text(lease()), label(), of_either(floor()), one_in(2) and channel() or ''}
   end
   return owner, own
 end
@@ -95,7 +103,10 @@ end
 -- Mostly by the holder.
 local function releaser(name)
   local held = redis.call('GET', worlds[1].base .. 'lock:' .. name)
-  return held and not one_in(6) and string.sub(held, 1, 32) or pick(unpack(OWNERS))
+  -- No client draws the owner that stands for readers.
+  local owner = held and string.sub(held, 1, 32)
+  local drawn = owner and string.find(owner, '[^0]')
+  return drawn and not one_in(6) and owner or pick(unpack(OWNERS))
 end
 
 local function one_release()
@@ -103,11 +114,15 @@ local function one_release()
   if not one_in(3) then queue('a', 11) end
   local owner = releaser('a')
   local own, next_ = {PACKED, LATE, owner}, owner
-  if one_in(6) then
+  local shared = string.find(redis.call('GET', worlds[1].base .. 'lock:a') or '', '\n', 1, true)
+  if shared then
+    -- A reader sends all arguments: it has no short way.
+    own = {PACKED, LATE, owner, '', '', '', '', '', ''}
+  elseif one_in(6) then
     own = {PACKED, LATE, owner, '5000', '', '', '', '', ''}
   elseif not one_in(3) then
     repeat next_ = pick(unpack(OWNERS)) until next_ ~= owner
-    own = {PACKED, LATE, owner, one_in(6) and '5000' or '', next_, text(lease()), label(), text(floor()), channel()}
+    own = {PACKED, LATE, owner, one_in(6) and '5000' or '', next_, text(lease()), label(), of_either(floor()), channel()}
   end
   local words = shown(own) .. '\nBEFORE: ' .. data(worlds[1])
   local short = ask(release, worlds[1], 'a', next_, own)
@@ -170,7 +185,10 @@ local function one_batch()
         -- A repeat is told of what was granted before.
         if told(answer) == 'granted' and not string.find(before, ' ' .. answer[2] .. ' ', 1, true) then
           local token, highest = tonumber(answer[2]), tonumber(redis.call('HGET', worlds[1].base .. 'epoch', 'mark') or 0)
-          if token <= MARK or token > highest or tokens[token] then odd = 'a token that is not new: ' .. answer[2] end
+          -- Readers that got in together have one.
+          local shared = string.find(redis.call('GET', worlds[1].base .. 'lock:' .. job[1]) or '', '\n', 1, true)
+          local again = tokens[token] and not shared
+          if token <= MARK or token > highest or again then odd = 'a token that is not new: ' .. answer[2] end
           tokens[token] = true
         end
         answers[1][at], answers[2][at] = told(answer), told(single(worlds[2], job))

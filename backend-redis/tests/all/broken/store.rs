@@ -119,12 +119,15 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
     },
     Broken {
         what: "L3: a clean-up passes dead places over",
-        changes: &[Replace("dead_place", "if until_ then")],
+        changes: &[LeaveOut("dead_place")],
         case: |setup| Box::pin(dead_places(setup)),
     },
     Broken {
         what: "L3: a waiter that does not claim what a clean-up handed over loses it soon",
-        changes: &[Replace("claim", "local record = hold(owner, token, '2', label, lease)")],
+        changes: &[Replace(
+            "claim",
+            "record = hold(owner, token, mine and '0' or '2', label, lease)",
+        )],
         case: |setup| Box::pin(an_unclaimed_handover(setup)),
     },
     Broken {
