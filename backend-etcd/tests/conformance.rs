@@ -39,6 +39,10 @@ impl Harness for OnEtcd {
         backend_etcd::connect(address).await
     }
 
+    fn skips(&self) -> &'static [&'static str] {
+        &["shared"]
+    }
+
     fn lease(&self) -> Duration {
         // With the kit's fast timers, etcd's smallest.
         Duration::from_secs(1)

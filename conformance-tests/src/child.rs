@@ -32,6 +32,10 @@ pub(crate) enum Deed {
     Count { file: String, times: u32 },
     /// Acquires the one permit of a semaphore, and goes on as `Hold`.
     HoldPermit,
+    /// Shares the lock, and goes on as `Hold`.
+    HoldShared,
+    /// Reads the number in a file twice, so many times, each time as a reader, and finds it unchanged; says `done`.
+    Read { file: String, times: u32 },
     /// Acquires the lock and `NAME too`, and goes on as `Hold` with both.
     HoldBoth,
     /// Makes a file in the folder `inside` of a folder, by a permit, so many times. Stays there until the folder has a file
@@ -48,6 +52,8 @@ impl Deed {
             Self::Count { file, times } => vec!["count".into(), file, times.to_string()],
             Self::HoldPermit => vec!["hold-permit".into()],
             Self::HoldBoth => vec!["hold-both".into()],
+            Self::HoldShared => vec!["hold-shared".into()],
+            Self::Read { file, times } => vec!["read".into(), file, times.to_string()],
             Self::Lead => vec!["lead".into()],
             Self::Enter { folder, permits, times } => {
                 vec!["enter".into(), folder, permits.to_string(), times.to_string()]
@@ -64,6 +70,10 @@ impl Deed {
             }
             ["hold-permit"] => Self::HoldPermit,
             ["hold-both"] => Self::HoldBoth,
+            ["hold-shared"] => Self::HoldShared,
+            ["read", file, times] => {
+                Self::Read { file: file.to_owned(), times: times.parse().ok()? }
+            }
             ["lead"] => Self::Lead,
             ["enter", folder, permits, times] => Self::Enter {
                 folder: folder.to_owned(),
@@ -143,6 +153,21 @@ impl Part {
                 }
                 println!("done");
             }
+            Deed::HoldShared => {
+                let reader = client.lock(name).lease(lease).shared().acquire().await;
+                hold(reader.expect("the lock")).await;
+            }
+            Deed::Read { file, times } => {
+                for _ in 0..times {
+                    let reader = client.lock(&name).lease(lease).shared().acquire().await;
+                    let reader = reader.expect("the lock");
+                    let first = number_in(&file);
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    assert_eq!(number_in(&file), first, "somebody wrote beside a reader");
+                    reader.release().await.expect("a release");
+                }
+                println!("done");
+            }
             Deed::Lead => lead(&client, &name, lease).await,
             Deed::Count { file, times } => {
                 for _ in 0..times {
@@ -192,8 +217,12 @@ impl Drop for Term {
 
 /// Reads, adds, writes: loses an update when two do it at once.
 pub(crate) fn add_one(file: &str) {
-    let value: u64 = std::fs::read_to_string(file).expect("the file").parse().expect("a number");
+    let value = number_in(file);
     std::fs::write(file, (value + 1).to_string()).expect("the file");
+}
+
+fn number_in(file: &str) -> u64 {
+    std::fs::read_to_string(file).expect("the file").parse().expect("a number")
 }
 
 /// A running child; killed when dropped.

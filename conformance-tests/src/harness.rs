@@ -43,7 +43,8 @@ pub trait Harness: Send + Sync + 'static {
     }
 
     /// Names of the cases that may be skipped here. A skip that is not listed is an error, and so is
-    /// a listed one that was not skipped.
+    /// a listed one that was not skipped. `shared` stands for all cases of readers and writers, which a store without
+    /// [`Guarantees::shared`](lock_core::Guarantees) skips.
     fn skips(&self) -> &'static [&'static str] {
         &[]
     }

@@ -55,6 +55,9 @@ impl Harness for MemoryHarness {
             "a_paused_holder_of_a_permit_learns_of_its_loss",
             "a_paused_holder_of_all_learns_of_its_loss",
             "an_election_outlives_its_leaders",
+            "no_process_reads_while_another_writes",
+            "a_killed_readers_lock_is_free_for_writers_within_its_lease",
+            "a_paused_reader_learns_of_its_loss",
         ]
     }
 }

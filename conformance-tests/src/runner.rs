@@ -109,7 +109,7 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, table: &mut Table) {
         let skip = skip(case, &promised, &*harness);
         async move {
             let began = Instant::now();
-            let listed = setting.harness().skips().contains(&case.name);
+            let listed = setting.harness().skips().iter().any(|listed| case.goes_by(listed));
             let outcome = match skip {
                 Some(reason) if listed => Outcome::Skipped(reason),
                 Some(reason) => Outcome::Failed(format!(
@@ -132,8 +132,8 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, table: &mut Table) {
         table.note(harness.name(), case, outcome);
     }
     for listed in harness.skips() {
-        let here = chosen.iter().any(|case| case.name == *listed);
-        if here && !table.was_skipped(harness.name(), listed) {
+        let mut here = chosen.iter().filter(|case| case.goes_by(listed));
+        if here.any(|case| !table.was_skipped(harness.name(), case.name)) {
             let why = format!("{listed} is listed as skipped, and was not");
             println!("test {}::{listed} ... FAILED\n    {why}", harness.name());
             table.note(harness.name(), "listed skips", Outcome::Failed(why));

@@ -66,8 +66,8 @@
 //! # Versions
 //!
 //! - Versions follow Semantic Versioning. While the major version is 0, the minor one is raised for an incompatible change.
-//! - Types of other crates stand in this API: those of sqlx ([`postgres::sqlx`], [`mysql::sqlx`], [`sqlite::sqlx`]),
-//!   of etcd-client ([`etcd::etcd_client`]), [`CancellationToken`] of tokio-util, and the traits of serde. Use these
+//! - Types of other crates stand in this API: those of sqlx (`postgres::sqlx`, `mysql::sqlx`, `sqlite::sqlx`),
+//!   of etcd-client (`etcd::etcd_client`), [`CancellationToken`] of tokio-util, and the traits of serde. Use these
 //!   re-exports. A new incompatible version of one of these crates is a new minor version of this one: their major is our minor.
 //! - The lowest Rust is the one that the dependencies of the chosen features need (the last column above), and at
 //!   least 1.88. A newer one is needed only by a new minor version of this crate, never by a patch.

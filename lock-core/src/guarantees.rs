@@ -132,6 +132,14 @@ pub struct Guarantees {
     pub exclusion: Promise,
     /// S2: tokens of one name strictly increase over its grants.
     pub tokens: Promise,
+    /// Readers and writers: any number of shared grants of one name go together, and none goes with an exclusive one.
+    /// `exclusion` and `tokens` then speak of grants of which at least one is exclusive. A client refuses
+    /// [`Lock::shared`](crate::Lock::shared) where it is withheld.
+    pub shared: Promise,
+    /// Whether the readers that share a lock at one time all have the same token, so that a fence that refuses lower
+    /// tokens admits them all. If not, each reader's token is above those of all writers before it, and below
+    /// those of all writers after it.
+    pub one_token_for_readers: bool,
     /// The shortest lease that the store can set.
     pub shortest_lease: Duration,
     /// The longest lease of the store: its setting, and the bound of a quarantine.
@@ -150,6 +158,9 @@ pub struct Guarantees {
     pub longest_poll: Duration,
     /// L3: a dead place delays the next by at most this.
     pub dead_place_delay: Duration,
+    /// L3: the order is kept as long as neither a client nor the store stands still for longer than this: after a longer
+    /// stall places of live clients may be passed over, since nobody has heard of them.
+    pub longest_stall: Duration,
     /// The store can lift the token of a held grant, which a migration needs.
     pub raise: bool,
     /// How far a token may lead the store's clock. A store that refuses floors by
@@ -171,6 +182,8 @@ impl Guarantees {
         Self {
             exclusion: withheld(),
             tokens: withheld(),
+            shared: Promise::Withheld { why: "the backend grants exclusive locks only".into() },
+            one_token_for_readers: false,
             shortest_lease: shortest,
             longest_lease: longest,
             lease_step: Duration::from_millis(1),
@@ -180,6 +193,7 @@ impl Guarantees {
             expiry_slack: Duration::from_millis(100),
             longest_poll: Duration::from_secs(1),
             dead_place_delay: Duration::ZERO,
+            longest_stall: Duration::ZERO,
             raise: false,
             token_lead: Duration::ZERO,
             connection: ConnectionSecurity::Plain,

@@ -18,6 +18,9 @@ use crate::{
 pub struct OwnerId(u128);
 
 impl OwnerId {
+    /// Stands in the place of the holder's id where readers share the lock: all bits are 0, and no client draws it.
+    pub const READERS: Self = Self(0);
+
     /// An owner from 128 random bits.
     #[must_use]
     pub const fn from_bits(bits: u128) -> Self {

@@ -17,6 +17,10 @@ pub(crate) const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(30);
 /// How many held names are listed at most, since a list is kept in memory: some 200 bytes each.
 pub(crate) const MOST_LISTED: usize = 1_000_000;
 
+/// How many readers share one lock at most: the store keeps an id of each, and reads them all to change one. Those that
+/// crashed count until the last of the others has left.
+pub(crate) const MOST_READERS: usize = 1_000;
+
 // Validity.
 
 /// A holder believes a lease for this part less: its clock and the store's may run at rates 1% apart.

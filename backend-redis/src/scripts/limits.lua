@@ -2,6 +2,6 @@
 -- attempt may be. How long a handover may stay unclaimed; how soon a refused client asks again, near the head of the queue and
 -- far from it; how long a place lives unheard of, in whole seconds; how long tombstones and queues are kept.
 local CLAIM_MS = 2000
-local NEAR, NEAR_MS, FAR_MS = 8, 500, 1000
+local NEAR, NEAR_MS, FAR_MS = 8, 800, 1250
 local LIFE_US = 3000000
 local TOMB_MS = 60000

@@ -10,12 +10,13 @@ use std::{
     time::Duration,
 };
 
-use lock_core::{FencingToken, Grant, Mutex, OwnerId, Request, Signal};
+use lock_core::{FencingToken, Grant, Instant, Mutex, OwnerId, Request, Signal};
 use tokio::sync::mpsc;
 
 use crate::{
     connection::PushListener,
     keys::{Bucket, Keys},
+    tunables::{FAR_HEARTBEAT, HEARTBEAT_STEP, NEAR_HEARTBEAT},
 };
 
 /// Places of this client by owner, and the channels that those of a bucket share.
@@ -29,6 +30,8 @@ pub(crate) struct Pushes {
     entered: AtomicU64,
     /// A push is only a reason to ask: what it grants is to be acknowledged by replicas first.
     only_rechecks: bool,
+    /// When this client's heartbeats are due, after each whole [`HEARTBEAT_STEP`].
+    phase: Duration,
 }
 
 #[derive(Debug)]
@@ -37,6 +40,8 @@ struct Waiting {
     bucket: Bucket,
     request: Request,
     wake: mpsc::UnboundedSender<Signal>,
+    /// It stood far from the head when the server last said where it stands.
+    far: bool,
 }
 
 impl Pushes {
@@ -45,7 +50,8 @@ impl Pushes {
         let channels = keys.buckets().map(|bucket| keys.channel(bucket, client)).collect();
         let waiting = keys.buckets().map(|_| AtomicUsize::new(0)).collect();
         let (places, entered) = (Mutex::default(), AtomicU64::new(0));
-        Self { channels, places, waiting, entered, only_rechecks }
+        let phase = Duration::from_nanos((client % HEARTBEAT_STEP.as_nanos()) as u64);
+        Self { channels, places, waiting, entered, only_rechecks, phase }
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<OwnerId, Waiting>> {
@@ -60,7 +66,7 @@ impl Pushes {
     ) -> (u64, mpsc::UnboundedReceiver<Signal>) {
         let (wake, signals) = mpsc::unbounded_channel();
         let number = self.entered.fetch_add(1, Ordering::Relaxed);
-        let waiting = Waiting { number, bucket, request: request.clone(), wake };
+        let waiting = Waiting { number, bucket, request: request.clone(), wake, far: false };
         let mut places = self.places();
         self.count(bucket).fetch_add(1, Ordering::SeqCst);
         if let Some(old) = places.insert(request.owner, waiting) {
@@ -82,6 +88,23 @@ impl Pushes {
     /// Whether this owner waits.
     pub(crate) fn has(&self, owner: OwnerId) -> bool {
         self.places().contains_key(&owner)
+    }
+
+    /// The server said after which time a place is to be heard of again.
+    pub(crate) fn told(&self, owner: OwnerId, retry_after: Duration) {
+        if let Some(place) = self.places().get_mut(&owner) {
+            place.far = retry_after >= FAR_HEARTBEAT;
+        }
+    }
+
+    /// After which time a place is to be heard of again: at a time that it shares with this client's other places, so
+    /// that they go in one call.
+    pub(crate) fn until_heartbeat(&self, owner: OwnerId, now: Instant) -> Duration {
+        let far = self.places().get(&owner).is_some_and(|place| place.far);
+        let latest = now + if far { FAR_HEARTBEAT } else { NEAR_HEARTBEAT };
+        let beyond =
+            latest.since(Instant::default() + self.phase).as_nanos() % HEARTBEAT_STEP.as_nanos();
+        (latest - Duration::from_nanos(beyond as u64)).since(now)
     }
 
     fn count(&self, bucket: Bucket) -> &AtomicUsize {

@@ -14,6 +14,8 @@ mod names;
 mod operators;
 mod ownership;
 mod processes;
+mod readers;
+mod readers_processes;
 mod several;
 mod several_processes;
 mod tokens;
@@ -39,10 +41,26 @@ pub struct Case {
     pub name: &'static str,
     /// What of the contract it tries.
     pub requirement: &'static str,
+    /// A word for the cases that belong together, by which a harness may skip them all; see
+    /// [`Harness::skips`](crate::Harness::skips).
+    pub group: Option<&'static str>,
     /// What it asks of a store.
     pub needs: Needs,
     /// The case itself.
     pub run: fn(Setting) -> BoxFuture,
+}
+
+impl Case {
+    /// Whether it is meant by this name of a case or of a group.
+    pub(crate) fn goes_by(&self, listed: &str) -> bool {
+        self.name == listed || self.group == Some(listed)
+    }
+
+    /// The same in this group.
+    fn of(mut self, group: &'static str) -> Self {
+        self.group = Some(group);
+        self
+    }
 }
 
 /// Makes a list of cases from functions of their names.
@@ -52,6 +70,7 @@ macro_rules! cases {
             vec![$($crate::cases::Case {
                 name: stringify!($name),
                 requirement: $requirement,
+                group: None,
                 needs: $needs,
                 run: |setting| Box::pin($name(setting)),
             }),*]
@@ -78,6 +97,8 @@ pub fn all() -> Vec<Case> {
     all.extend(several::all());
     all.extend(several_processes::all());
     all.extend(election::all());
+    all.extend(readers::grouped());
+    all.extend(readers_processes::grouped());
     all
 }
 

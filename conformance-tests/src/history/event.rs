@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lock_core::{FencingToken, Instant, LockName, LossReason, OwnerId};
+use lock_core::{FencingToken, Instant, LockName, LossReason, Mode, OwnerId};
 use serde::{Deserialize, Serialize};
 
 /// One acquisition of one process: everything that becomes of it is recorded under it.
@@ -50,6 +50,9 @@ pub enum What {
         /// How many permits the semaphore has, if it is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         permits: Option<u32>,
+        /// Whether it asks as a reader.
+        #[serde(default)]
+        mode: Mode,
     },
     /// There is evidence that the store has a place for this acquisition by now, which is the oldest
     /// of its process: fairness counts from here.
@@ -183,7 +186,11 @@ mod tests {
         let token = FencingToken::new(9).unwrap();
         let history = History::new(vec![
             Event { at: at(9), op, what: What::Lost { reason: LossReason::TakenOver } },
-            Event { at: at(1), op, what: What::Asked { name: name.clone(), permits: Some(3) } },
+            Event {
+                at: at(1),
+                op,
+                what: What::Asked { name: name.clone(), permits: Some(3), mode: Mode::Shared },
+            },
             Event {
                 at: at(5),
                 op,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use lock_core::{FencingToken, Instant, LockName, LossReason, OwnerId};
+use lock_core::{FencingToken, Instant, LockName, LossReason, Mode, OwnerId};
 
 use super::{Event, History, Op, What};
 
@@ -11,6 +11,8 @@ use super::{Event, History, Op, What};
 pub struct Attempt {
     /// Which one.
     pub op: Op,
+    /// Whether it asked as a reader: two readers may hold together.
+    pub mode: Mode,
     /// What it asked for; or the lock that it got instead, a slot of a semaphore or one of several.
     pub name: LockName,
     /// The semaphore that it asked, and how many permits that has.
@@ -71,8 +73,8 @@ impl Holds {
         let mut holds = Self::default();
         for event in history.events() {
             match &event.what {
-                What::Asked { name, permits } if !parts.contains_key(&event.op) => {
-                    parts.insert(event.op, Parts::new(event, name, *permits));
+                What::Asked { name, permits, mode } if !parts.contains_key(&event.op) => {
+                    parts.insert(event.op, Parts::new(event, name, *permits, *mode));
                 }
                 What::Forced { name, began } => forced.push((name.clone(), *began, event.at)),
                 // Checked by itself: a stale holder may write long after.
@@ -145,9 +147,10 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(event: &Event, name: &LockName, permits: Option<u32>) -> Self {
+    fn new(event: &Event, name: &LockName, permits: Option<u32>, mode: Mode) -> Self {
         let attempt = Attempt {
             op: event.op,
+            mode,
             name: name.clone(),
             semaphore: permits.map(|permits| (name.clone(), permits)),
             asked: event.at,

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use lock_core::{
-    Blocked, Env, Error, FencingToken, Guard, Instant, LockName, LossReason, Monitor, Mutex,
+    Blocked, Env, Error, FencingToken, Guard, Instant, LockName, LossReason, Mode, Monitor, Mutex,
     OwnerId, SystemEnv, TryAcquire,
 };
 
@@ -62,18 +62,24 @@ impl Recorder {
     /// Records that an acquire of `name` is about to be called.
     #[must_use = "what becomes of the acquisition is recorded here"]
     pub fn ask(&self, name: &LockName) -> Acquisition {
-        self.asks(name, None)
+        self.asks(name, None, Mode::Exclusive)
     }
 
     /// Records that a permit of the semaphore `name` is about to be acquired.
     #[must_use = "what becomes of the acquisition is recorded here"]
     pub fn ask_permit(&self, name: &LockName, permits: u32) -> Acquisition {
-        self.asks(name, Some(permits))
+        self.asks(name, Some(permits), Mode::Exclusive)
     }
 
-    fn asks(&self, name: &LockName, permits: Option<u32>) -> Acquisition {
+    /// Records that `name` is about to be acquired by a reader.
+    #[must_use = "what becomes of the acquisition is recorded here"]
+    pub fn ask_shared(&self, name: &LockName) -> Acquisition {
+        self.asks(name, None, Mode::Shared)
+    }
+
+    fn asks(&self, name: &LockName, permits: Option<u32>, mode: Mode) -> Acquisition {
         let acquisition = self.next();
-        acquisition.record(What::Asked { name: name.clone(), permits });
+        acquisition.record(What::Asked { name: name.clone(), permits, mode });
         acquisition
     }
 

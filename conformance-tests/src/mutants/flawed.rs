@@ -7,7 +7,7 @@ use std::{collections::HashSet, future::pending, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, FencingToken, Grant, Guarantees,
-    Init, Instant, LockName, LockState, Mutex, OwnerId, OwnerLabel, Page, QuarantineUse,
+    Init, Instant, LockName, LockState, Mode, Mutex, OwnerId, OwnerLabel, Page, QuarantineUse,
     ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, SystemEnv,
     Waiter,
 };
@@ -58,6 +58,7 @@ impl Flawed {
             Some(Flaw::SetsAnyLease) => {
                 request.lease = request.lease.min(self.guarantees().longest_lease);
             }
+            Some(Flaw::ReadsAlone) => request.mode = Mode::Exclusive,
             Some(Flaw::OutlivesTheLease) => request.lease = self.guarantees().longest_lease,
             _ => {}
         }
@@ -70,6 +71,9 @@ impl Flawed {
         grant.lease = request.lease;
         match self.flaw {
             Some(Flaw::ForgetsATokenAhead) => grant.token = grant.token.max(after(request.floor)),
+            Some(Flaw::ReadersTokensStandStill) if grant.mode == Mode::Shared => {
+                grant.token = FencingToken::new(1).unwrap();
+            }
             Some(Flaw::TokensStandStill) => grant.token = FencingToken::new(1).unwrap(),
             Some(Flaw::CountsFromTheReply) => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -123,6 +127,9 @@ impl Backend for Flawed {
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
+        if self.has(Flaw::LastLeaseCounts) && request.mode == Mode::Shared {
+            self.sound.force_release(&request.name).await?;
+        }
         let attempt = self.sound.try_acquire(&self.heard(request)).await?;
         Ok(match attempt {
             Attempt::Granted(grant) => {
@@ -141,6 +148,12 @@ impl Backend for Flawed {
                 Attempt::Granted(told)
             }
             Attempt::Busy(busy) if self.has(Flaw::GrantsToAll) => {
+                Attempt::Granted(Grant::new(request, after(busy.token)))
+            }
+            Attempt::Busy(busy)
+                if self.has(Flaw::WritesBesideReaders)
+                    && busy.holder.as_ref().is_some_and(|it| it.owner == OwnerId::READERS) =>
+            {
                 Attempt::Granted(Grant::new(request, after(busy.token)))
             }
             Attempt::Busy(busy) if self.has(Flaw::WakesNobody) => Attempt::Busy(deaf(busy)),
@@ -165,6 +178,15 @@ impl Backend for Flawed {
             });
         }
         match self.sound.enqueue(&self.heard(request)).await? {
+            Enqueued::Waiting(_, busy)
+                if self.has(Flaw::ServesOneReader) && !self.served.lock().is_empty() =>
+            {
+                Ok(Enqueued::Waiting(Box::new(Deaf), deaf(busy)))
+            }
+            Enqueued::Waiting(turn, busy) if self.has(Flaw::ServesOneReader) => {
+                self.is_first(request.owner);
+                Ok(Enqueued::Waiting(turn, busy))
+            }
             Enqueued::Waiting(_, busy) if self.has(Flaw::WakesNobody) => {
                 Ok(Enqueued::Waiting(Box::new(Deaf), deaf(busy)))
             }
@@ -174,7 +196,15 @@ impl Backend for Flawed {
             }
             Enqueued::Waiting(turn, busy) if self.has(Flaw::KeepsDeadPlaces) => {
                 let (store, request) = (Arc::clone(&self.sound), self.heard(request));
-                Ok(Enqueued::Waiting(Box::new(Undead { turn: Some(turn), store, request }), busy))
+                let leaves = true;
+                let undead = Undead { turn: Some(turn), store, request, leaves };
+                Ok(Enqueued::Waiting(Box::new(undead), busy))
+            }
+            Enqueued::Waiting(turn, busy) if self.has(Flaw::WithdrawsNothing) => {
+                let (store, request) = (Arc::clone(&self.sound), self.heard(request));
+                let leaves = false;
+                let undead = Undead { turn: Some(turn), store, request, leaves };
+                Ok(Enqueued::Waiting(Box::new(undead), busy))
             }
             other => Ok(other),
         }
@@ -184,7 +214,7 @@ impl Backend for Flawed {
         let request = self.heard(request);
         match self.flaw {
             Some(Flaw::AbandonsNothing) => Ok(()),
-            Some(Flaw::BuriesNobody) => {
+            Some(Flaw::LeavesNoTombstone) => {
                 let grant = Grant::new(&request, FencingToken::ZERO);
                 self.sound.release(&grant, ReleaseOptions::default()).await.map(drop)
             }
@@ -247,6 +277,16 @@ impl Backend for Flawed {
             Some(Flaw::ReleasesForAnybody) => {
                 self.sound.force_release(&renamed.name).await.map(Released::plain)
             }
+            Some(Flaw::EndsWithTheFirstReader) if grant.mode == Mode::Shared => {
+                self.sound.force_release(&renamed.name).await.map(Released::plain)
+            }
+            Some(Flaw::CountsReleases) => {
+                let released = self.sound.release(&renamed, options).await?;
+                if released.outcome == ReleaseOutcome::NotHeld {
+                    self.sound.force_release(&renamed.name).await?;
+                }
+                Ok(released)
+            }
             Some(Flaw::KeepsNothing) => self.sound.release(&renamed, options.with_keep(None)).await,
             _ => self.sound.release(&renamed, options).await,
         }
@@ -263,6 +303,7 @@ impl Backend for Flawed {
         let state = self.sound.inspect(&self.name(name)).await?;
         Ok(state.map(|mut state| {
             state.holder.take_if(|_| self.has(Flaw::TellsNoHolder));
+            state.readers.take_if(|_| self.has(Flaw::TellsNoReaders));
             state
         }))
     }
@@ -351,6 +392,8 @@ struct Undead {
     turn: Option<Box<dyn Waiter>>,
     store: Arc<dyn Backend>,
     request: Request,
+    /// Whether it can be given up.
+    leaves: bool,
 }
 
 #[async_trait]
@@ -363,7 +406,7 @@ impl Waiter for Undead {
     }
 
     async fn leave(mut self: Box<Self>) -> Result<(), Error> {
-        match self.turn.take() {
+        match self.turn.take_if(|_| self.leaves) {
             Some(turn) => turn.leave().await,
             None => Ok(()),
         }

@@ -48,7 +48,7 @@ pub enum Flaw {
     /// A clean-up leaves what was taken.
     AbandonsNothing,
     /// A clean-up frees what was taken, and stops no late request.
-    BuriesNobody,
+    LeavesNoTombstone,
     /// A repeat by the owner is refused.
     RefusesItsOwner,
     /// A lease lasts for the longest lease, whatever was asked for.
@@ -93,6 +93,24 @@ pub enum Flaw {
     AcceptsARestore,
     /// A store with a quarantine says that it begins one after a restore, and begins none.
     GrantsAfterARestore,
+    /// A reader is granted an exclusive lock.
+    ReadsAlone,
+    /// A writer is let in beside readers.
+    WritesBesideReaders,
+    /// Every reader's token is the same.
+    ReadersTokensStandStill,
+    /// The first reader that leaves ends the others.
+    EndsWithTheFirstReader,
+    /// Each release of a reader counts, also the second of one.
+    CountsReleases,
+    /// The lease of the reader that came last is that of all.
+    LastLeaseCounts,
+    /// A release serves the first of the waiting readers.
+    ServesOneReader,
+    /// A place that is given up stays.
+    WithdrawsNothing,
+    /// `inspect` does not say how many readers share.
+    TellsNoReaders,
     /// The client's: the first guard of a hold that is released ends it.
     ReleasesWithTheFirst,
     /// The client's: several are taken in the order in which they were given.
@@ -136,7 +154,7 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::RenewsForAnybody, "S5", "a_release_may_keep_the_lock_for_a_while"),
     (Flaw::Resurrects, "S5", "a_renewal_does_not_bring_a_released_grant_back"),
     (Flaw::AbandonsNothing, "S6", "abandoning_frees_what_was_taken"),
-    (Flaw::BuriesNobody, "S6", "an_abandoned_owner_takes_nothing_any_more"),
+    (Flaw::LeavesNoTombstone, "S6", "an_abandoned_owner_takes_nothing_any_more"),
     (Flaw::RefusesItsOwner, "S6", "a_repeat_by_the_owner_is_the_same_grant"),
     (Flaw::ShortensByARepeat, "S6", "a_repeat_by_the_owner_is_the_same_grant"),
     (Flaw::OutlivesTheLease, "L1", "an_unrenewed_lease_ends_and_not_before_its_time"),
@@ -165,6 +183,30 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::TakesInAnyOrder, "S1", "all_of_two_in_opposite_orders_both_finish"),
     (Flaw::KeepsWhatItTook, "S6", "all_that_fails_leaves_nothing"),
     (Flaw::KeepsLosers, "S6", "any_keeps_one_and_leaves_no_place"),
+    (Flaw::ReadsAlone, "S1", "readers_share_and_exclude_writers"),
+    (Flaw::WritesBesideReaders, "S1", "readers_share_and_exclude_writers"),
+    (Flaw::LastLeaseCounts, "S1", "a_group_lasts_as_long_as_its_longest_lease"),
+    (Flaw::GrantsToAll, "S1", "one_reader_above_the_most_is_busy"),
+    (Flaw::ReadersTokensStandStill, "S2", "tokens_rise_between_readers_and_writers"),
+    (
+        Flaw::ReadersTokensStandStill,
+        "S2",
+        "a_readers_token_admits_readers_and_refuses_a_writer_from_before",
+    ),
+    (Flaw::CountsReleases, "S4", "a_reader_that_leaves_twice_counts_once"),
+    (Flaw::ReleasesForAnybody, "S4", "a_new_group_forgets_the_old"),
+    (Flaw::RenewsForAnybody, "S5", "a_reader_that_left_renews_nothing"),
+    (Flaw::MintsAnewForARepeat, "S6", "a_repeat_by_a_reader_is_the_same_grant"),
+    (Flaw::LeavesNoTombstone, "S6", "an_abandoned_reader_joins_nothing"),
+    (Flaw::AbandonsNothing, "S6", "abandoning_a_reader_leaves_the_others"),
+    (Flaw::OutlivesTheLease, "L1", "a_crashed_reader_delays_a_writer_by_its_lease"),
+    (Flaw::EndsWithTheFirstReader, "L2", "a_writer_waits_for_the_last_reader"),
+    (Flaw::ServesOneReader, "L2", "a_release_serves_all_waiting_readers"),
+    (Flaw::KeepsNoQueue, "L3", "no_reader_passes_a_waiting_writer"),
+    (Flaw::KeepsNoQueue, "L3", "readers_in_a_loop_do_not_starve_a_writer"),
+    (Flaw::WithdrawsNothing, "L3", "a_writer_that_gives_up_lets_the_readers_behind_it_in"),
+    (Flaw::RenewsForAnybody, "L5", "a_forced_release_is_learnt_by_every_reader"),
+    (Flaw::TellsNoReaders, "operation", "inspect_and_list_tell_how_many_readers_share"),
     (Flaw::OneSlotMore, "S1", "a_semaphore_has_as_many_holders_as_permits"),
 ];
 

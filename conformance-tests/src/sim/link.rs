@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Error, ErrorKind, FencingToken, Grant, Guarantees,
-    Init, Instant, LockName, LockState, LossReason, Page, Quarantined, ReleaseOptions,
+    Init, Instant, LockName, LockState, LossReason, Mode, Page, Quarantined, ReleaseOptions,
     ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, Waiter,
 };
 use tokio::sync::mpsc;
@@ -53,6 +53,15 @@ impl Link {
             let mut state = self.net.state();
             state.counter = state.counter % 5 + 1;
             grant.token = FencingToken::new(state.counter).unwrap_or(grant.token);
+        }
+        if self.net.is(Mutant::ReadersTakeTheLastToken) {
+            let mut state = self.net.state();
+            match grant.mode {
+                Mode::Shared => {
+                    grant.token = FencingToken::new(state.counter).unwrap_or(grant.token)
+                }
+                _ => state.counter = grant.token.get(),
+            }
         }
         grant
     }
@@ -166,6 +175,9 @@ impl Link {
         if self.net.is(Mutant::ReleasesOthers) {
             at_once(self.net.memory.force_release(&grant.name))?;
         }
+        if grant.mode == Mode::Shared && self.net.is(Mutant::EndsWithTheFirstReader) {
+            at_once(self.net.memory.force_release(&grant.name))?;
+        }
         let options = ReleaseOptions::new().with_keep(keep);
         let Released { outcome, .. } = at_once(self.net.memory.release(grant, options))?;
         self.net.world.log(format_args!(
@@ -265,7 +277,7 @@ impl Backend for Link {
         self.cleaning(owner, request.lease);
         let step = move |link: &Self, _: bool| {
             link.net.world.log(format_args!("{} abandons {}", link.process, request.owner));
-            link.bury(request.owner);
+            link.tombstone(request.owner);
             if link.net.is(Mutant::AbandonsNothing) {
                 return Ok(());
             }

@@ -11,7 +11,7 @@ use std::{
 
 use futures_util::future::{Either, FutureExt as _, select};
 use lock_core::{
-    Backend as _, Error, ErrorKind, Fence, Guard, LockClient, LockName, LossReason, Mutex,
+    Backend as _, Error, ErrorKind, Fence, Guard, LockClient, LockName, LossReason, Mode, Mutex,
     TryAcquire,
 };
 
@@ -61,9 +61,11 @@ impl Worker {
                 continue;
             }
             let which = self.world.roll(self.names.len() as u64) as usize;
-            let op = self.recorder.ask(&self.names[which]);
+            let reads = self.world.chance(self.net.plan.readers);
+            let name = &self.names[which];
+            let op = if reads { self.recorder.ask_shared(name) } else { self.recorder.ask(name) };
             self.asking(&op, which);
-            if let Some(guard) = self.ask(&op, which).await {
+            if let Some(guard) = self.ask(&op, which, reads).await {
                 self.hold(op, guard).await;
             }
         }
@@ -81,13 +83,16 @@ impl Worker {
         self.world.sleep(self.world.span(ms(least), ms(most))).await;
     }
 
-    async fn ask(&self, op: &Acquisition, which: usize) -> Option<Guard> {
+    async fn ask(&self, op: &Acquisition, which: usize, reads: bool) -> Option<Guard> {
         let world = &self.world;
         let lease = [ms(200), ms(1_000), ms(10_000)][world.roll(3) as usize];
         let mut wait = None;
         let mut lock = self.client.lock(self.names[which].clone()).lease(lease);
+        if reads {
+            lock = lock.shared();
+        }
         if !self.net.plan.calm {
-            if world.chance(100) {
+            if world.chance(100) && !reads {
                 lock = lock.at_least(ms(world.roll(500)));
             }
             if world.chance(100) {
@@ -186,7 +191,7 @@ impl Worker {
                 break;
             }
             self.look(&op, &guard, &cancelled);
-            if world.chance(600) {
+            if guard.mode() == Mode::Exclusive && world.chance(600) {
                 self.update(&op, &guard).await;
             }
         }

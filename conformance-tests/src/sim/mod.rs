@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use lock_core::{Backend as _, ClientOptions, LockClient, LockName, OwnerLabel};
+use lock_core::{Backend as _, ClientOptions, LockClient, LockName, OwnerId, OwnerLabel};
 
 pub use self::{
     env::SimEnv,
@@ -162,9 +162,12 @@ fn left_behind(net: &Net) {
         let Ok(Some(state)) = at_once(net.memory.inspect(&name)) else { continue };
         let owners = net.state().owners.clone();
         if let Some(holder) = &state.holder {
-            let excused = owners
-                .get(&holder.owner)
-                .is_some_and(|owner| owner.excused(now, net.world.is_dead(owner.process)));
+            // Which readers they are is not told: any of them may be the reason.
+            let shared = holder.owner == OwnerId::READERS;
+            let excused = owners.iter().any(|(id, owner)| {
+                (shared || *id == holder.owner)
+                    && owner.excused(now, net.world.is_dead(owner.process))
+            });
             if !excused {
                 net.find(format!("{name} was left behind: {state:?}"));
             }

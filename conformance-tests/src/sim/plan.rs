@@ -38,6 +38,10 @@ pub enum Mutant {
     Barges,
     /// A semaphore has a slot more than permits (S1).
     OneSlotMore,
+    /// A reader that leaves ends the others (S1).
+    EndsWithTheFirstReader,
+    /// A reader gets the token of the last writer (S2).
+    ReadersTakeTheLastToken,
 }
 
 /// Every mutant, with the requirement that it breaks and the words of the finding meant for it.
@@ -57,6 +61,8 @@ pub const MUTANTS: &[(Mutant, &str, &str)] = &[
     (Mutant::NeverWakes, "L2", "tasks left"),
     (Mutant::Barges, "L3", "Fairness broken"),
     (Mutant::OneSlotMore, "S1", "Permits broken"),
+    (Mutant::EndsWithTheFirstReader, "S1", "Exclusion broken"),
+    (Mutant::ReadersTakeTheLastToken, "S2", "Tokens broken"),
 ];
 
 /// The odds of a run, in thousandths of the calls.
@@ -96,6 +102,8 @@ pub struct Plan {
     pub carries: bool,
     /// Operations on several locks in one: all, any, a permit, an election.
     pub composed: u64,
+    /// Acquisitions by readers.
+    pub readers: u64,
     /// Acquire futures that are dropped.
     pub cancelled: u64,
     /// Pauses, kills, quarantines and the like, each this often in the run.
@@ -134,6 +142,7 @@ impl Plan {
             late_pushes: often(300),
             carries: world.chance(700),
             composed: if calm { 0 } else { 300 },
+            readers: if world.chance(500) { world.roll(900) } else { 0 },
             cancelled: often(400),
             disasters: often(6),
             kills: !calm && world.chance(200),

@@ -26,7 +26,7 @@ impl Harness for InAMap {
         false
     }
 
-    /// The store has no queue and no push, cannot raise a token, and is for one process.
+    /// The store has no queue, no push and no shared locks, cannot raise a token, and is for one process.
     fn skips(&self) -> &'static [&'static str] {
         &[
             "places_are_served_in_order",
@@ -49,6 +49,7 @@ impl Harness for InAMap {
             "a_paused_holder_of_a_permit_learns_of_its_loss",
             "a_paused_holder_of_all_learns_of_its_loss",
             "an_election_outlives_its_leaders",
+            "shared",
         ]
     }
 }

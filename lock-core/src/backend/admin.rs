@@ -18,6 +18,9 @@ pub struct LockState {
     pub token: FencingToken,
     /// Whether the holder has released it, and it is only kept for a minimum hold: no client renews it.
     pub kept: bool,
+    /// How many readers share it; `None` where it is not shared. Those that have crashed count until the lease of the
+    /// last one is over.
+    pub readers: Option<u64>,
     /// How many places wait, where the store keeps a queue.
     pub waiting: Option<u64>,
     /// Whether the store's record of it cannot be read; see [`Holder::unreadable`].
@@ -29,13 +32,20 @@ impl LockState {
     #[must_use]
     pub fn new(name: LockName, holder: Option<Holder>, token: FencingToken) -> Self {
         let unreadable = holder.as_ref().is_some_and(Holder::is_unreadable);
-        Self { name, holder, token, kept: false, waiting: None, unreadable }
+        Self { name, holder, token, kept: false, readers: None, waiting: None, unreadable }
     }
 
     /// The same, released and kept for a minimum hold, or not.
     #[must_use]
     pub fn with_kept(mut self, kept: bool) -> Self {
         self.kept = kept;
+        self
+    }
+
+    /// The same, shared by this many readers, or not shared.
+    #[must_use]
+    pub fn with_readers(mut self, readers: impl Into<Option<u64>>) -> Self {
+        self.readers = readers.into();
         self
     }
 

@@ -123,6 +123,11 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// lease, since it may be a late repeat. An attempt of an owner that was
     /// [abandoned](Backend::abandon) grants nothing.
     ///
+    /// *Readers*: where [`Guarantees::shared`] is promised, a request of [`Mode::Shared`] joins other readers if no live place
+    /// waits, or its own is the first. The readers have a token above that of the last writer, and the lock is
+    /// theirs until the last lease of them is over. A reader that has left holds nothing. The answer to a request of
+    /// that mode may be an exclusive grant, too.
+    ///
     /// *Durations*: the lease counts from the request's `sent`. The grant says which lease was set.
     ///
     /// *Errors*: `OutcomeUnknown` or `Timeout` if the request may have been carried out; the core
@@ -186,7 +191,9 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// nothing and answers `NotHeld`. A repeat is harmless.
     ///
     /// *Durations*: a [`keep`](ReleaseOptions::keep) counts from the moment in which the store carries the release
-    /// out.
+    /// out. The core asks for none with a shared grant.
+    ///
+    /// *Readers*: one that releases leaves the others alone. When the last one has left, the lock is free.
     ///
     /// *Errors*: the core repeats the call after `OutcomeUnknown`, `Timeout` and `Unavailable`. An error speaks of
     /// the grant: after any error it is unknown whether [`next`](ReleaseOptions::next) has got a place.
@@ -214,7 +221,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// *Guarantees*: a name that is held from the start to the end of a listing is in it.
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error>;
 
-    /// Frees a name, whichever client holds it. The former holder learns of it at its next renewal.
+    /// Frees a name, whichever client holds it, or whichever clients share it. Each former holder learns of it at its
+    /// next renewal.
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error>;
 
     /// Creates what the store needs, or changes its settings.

@@ -7,12 +7,26 @@ use serde::{Deserialize, Serialize};
 use crate::{FencingToken, Instant, LockName, OwnerId, OwnerLabel};
 
 /// What kind of lock is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Mode {
-    /// One holder.
+    /// One holder: a writer.
     #[default]
     Exclusive,
+    /// Readers: any number of them, up to [`MOST_READERS`](Self::MOST_READERS), and no writer beside them.
+    Shared,
+}
+
+impl Mode {
+    /// How many readers share one lock at most; for one more it is `Busy`. The store keeps an id of each.
+    pub const MOST_READERS: usize = crate::tunables::MOST_READERS;
+
+    /// Whether locks of this mode and of `other` may be held at the same time.
+    #[must_use]
+    pub fn goes_with(self, other: Self) -> bool {
+        self == Self::Shared && other == Self::Shared
+    }
 }
 
 /// One attempt to acquire. A repeat of the same attempt has the same owner.
@@ -48,6 +62,13 @@ impl Request {
         let (mode, floor) = (Mode::Exclusive, FencingToken::ZERO);
         Self { name, owner, label, lease, mode, floor, sent }
     }
+
+    /// The same for a lock of this mode.
+    #[must_use]
+    pub fn with_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
 }
 
 /// A lock that the store has granted.
@@ -58,7 +79,11 @@ pub struct Grant {
     pub name: LockName,
     /// The owner.
     pub owner: OwnerId,
-    /// Minted with the grant, kept by renewals.
+    /// What the store has granted: `Shared` only where it may be shared. A store that ignores the mode of a request
+    /// grants exclusively, which is stronger.
+    pub mode: Mode,
+    /// Minted with the grant, kept by renewals. Readers that share a lock may all have the same; see
+    /// [`Guarantees::one_token_for_readers`](crate::Guarantees).
     pub token: FencingToken,
     /// How long the store keeps the grant without renewal; renewals ask for the same.
     pub lease: Duration,
@@ -76,12 +101,13 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// A grant of the whole lease, counted from the request's `sent`.
+    /// An exclusive grant of the whole lease, counted from the request's `sent`.
     #[must_use]
     pub fn new(request: &Request, token: FencingToken) -> Self {
         Self {
             name: request.name.clone(),
             owner: request.owner,
+            mode: Mode::Exclusive,
             token,
             lease: request.lease,
             from: request.sent,
@@ -90,6 +116,13 @@ impl Grant {
             doubtful: false,
             state: None,
         }
+    }
+
+    /// The same, of a lock of this mode.
+    #[must_use]
+    pub fn with_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
     }
 
     /// The same, where an earlier try of the attempt may yet be carried out.
@@ -119,6 +152,7 @@ impl fmt::Debug for Grant {
         f.debug_struct("Grant")
             .field("name", &self.name)
             .field("owner", &self.owner)
+            .field("mode", &self.mode)
             .field("token", &self.token)
             .field("lease", &self.lease)
             .field("from", &self.from)
@@ -145,6 +179,13 @@ impl Holder {
     #[must_use]
     pub fn new(owner: OwnerId, label: OwnerLabel, remaining: Duration) -> Self {
         Self { owner, label, remaining }
+    }
+
+    /// Stands for the readers that share a lock, of which `label` is one, until the lease of the last of them is over. Its
+    /// id is [`OwnerId::READERS`], which no owner has.
+    #[must_use]
+    pub fn readers(label: OwnerLabel, remaining: Duration) -> Self {
+        Self { owner: OwnerId::READERS, label, remaining }
     }
 
     /// Stands for the holder of a lock whose record in the store cannot be read: another program wrote it, or it was

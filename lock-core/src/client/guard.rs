@@ -9,7 +9,9 @@ use super::{
     calls::{Call, after_release, check, check_at, let_go, release, remaining},
     state::{ClientState, End, Handle, Held},
 };
-use crate::{Error, ErrorKind, FencingToken, Grant, LockName, LossReason, OwnerId, ReleaseOutcome};
+use crate::{
+    Error, ErrorKind, FencingToken, Grant, LockName, LossReason, Mode, OwnerId, ReleaseOutcome,
+};
 
 /// A held lock. It is renewed in the background until it is released, dropped, or lost.
 ///
@@ -46,6 +48,12 @@ impl Guard {
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.held.grant.token
+    }
+
+    /// Whether it is a writer's lock or a reader's.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.held.grant.mode
     }
 
     /// The id of this acquisition.

@@ -13,8 +13,8 @@ use super::{
     waiting::{Limit, LocalWaiter, QuarantineWait},
 };
 use crate::{
-    Attempt, Blocked, Busy, Error, ErrorKind, Grant, Instant, LockName, NotAcquired, Quarantined,
-    Request, env::sleep_in_slices,
+    Attempt, Blocked, Busy, Error, ErrorKind, Grant, Instant, LockName, Mode, NotAcquired,
+    Quarantined, Request, env::sleep_in_slices,
 };
 
 /// The answer to [`Lock::try_acquire`]. There are no others, so that a `match` can deal with each.
@@ -63,8 +63,33 @@ pub struct Lock {
 impl Lock {
     pub(crate) fn new(handle: Arc<Handle>, name: Result<LockName, Error>) -> Self {
         let lease = handle.options.lease;
-        let wanted = Wanted { lease, at_least: None, hold_at_most: None };
+        let mode = Mode::Exclusive;
+        let wanted = Wanted { mode, lease, at_least: None, hold_at_most: None };
         Self { handle, name, wanted, wait: None, quarantine: None }
+    }
+
+    /// Shares the lock with other readers, and keeps writers out. A writer acquires the plain lock of the same name.
+    ///
+    /// For long reads and rare writes. Each reader costs the store as much as a writer: where reads are as short as a
+    /// call to the store, the plain lock is no slower.
+    ///
+    /// *Guarantees*: as far as the store promises [`shared`](crate::Guarantees), no reader holds the lock beside a writer. Where the
+    /// store is fair, no reader that comes later passes a writer that waits, so that readers do not starve it. A
+    /// reader's token is above those of all writers before it, and below those of all writers after it. Each reader
+    /// asks the store for itself, also where others of this process share the lock: one that did not would pass the
+    /// waiting writers of other processes. [`Guard::reenter`](crate::Guard::reenter) shares one hold without asking.
+    ///
+    /// A reader cannot become a writer, or the other way round: two readers that wait for each other to leave would wait
+    /// for ever. Release, acquire the other, and look again at what was read.
+    ///
+    /// *Durations*: a reader that crashed delays writers until the longest lease is over among those that shared the lock
+    /// with it, counted from the last renewal of any of them.
+    ///
+    /// *Errors*: `Unsupported` with the reason, before the store is touched, where the store has no shared locks.
+    /// `InvalidInput` together with [`at_least`](Self::at_least). A lock that 1,000 readers share is busy for others.
+    pub fn shared(mut self) -> Self {
+        self.wanted.mode = Mode::Shared;
+        self
     }
 
     /// Sets how long the store keeps the lock without renewal. Default: the client's `lease`. It must be within the
@@ -134,8 +159,8 @@ impl Lock {
 
     /// The same with no longer a lease than this, and without `at_least` and `hold_at_most`.
     pub(super) fn for_a_door(&self, longest: Duration) -> Self {
-        let lease = self.wanted.lease.min(longest);
-        Self { wanted: Wanted { lease, at_least: None, hold_at_most: None }, ..self.clone() }
+        let (mode, lease) = (Mode::Exclusive, self.wanted.lease.min(longest));
+        Self { wanted: Wanted { mode, lease, at_least: None, hold_at_most: None }, ..self.clone() }
     }
 
     /// The shorter of this limit and its own.
@@ -295,8 +320,10 @@ impl Lock {
         let env = &self.handle.env;
         let deadline = self.wait.map(|wait| env.now() + wait);
         // A task that finds others of this process waiting, or asking, goes behind them and asks nothing of the store.
-        let at_once = self.handle.backend.answers_at_once();
-        let first = self.handle.queues.first(name, at_once);
+        // Readers do not wait for each other's first attempts, which may all succeed.
+        let shared = self.wanted.mode == Mode::Shared;
+        let at_once = shared || self.handle.backend.answers_at_once();
+        let first = self.handle.queues(self.wanted.mode).first(name, at_once);
         if first.is_some() {
             match self.try_first(name, deadline).await? {
                 Ok(guard) => return Ok(guard),

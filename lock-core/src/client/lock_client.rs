@@ -124,7 +124,7 @@ impl LockClient {
     pub async fn close(&self) {
         let state = &self.handle.0;
         state.refuse_calls();
-        state.queues.refuse_all(&closed());
+        state.refuse_waiters(&closed());
         let limit = state.options.call_timeout;
         state.landed(limit).await;
         let releases = state.renewer.close().into_iter().filter_map(|held| {

@@ -18,7 +18,7 @@ use crate::{
     ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, SystemEnv,
     Waiter, check_lease, check_token,
     sync::Mutex,
-    tunables::memory::{CLAIM, EXPIRY_SLACK, FAR_HEARTBEAT, SHORTEST_LEASE},
+    tunables::memory::{CLAIM, EXPIRY_SLACK, FAR_HEARTBEAT, PLACE_LIFE, SHORTEST_LEASE},
 };
 
 /// A store in memory. Clones are connections to the same store.
@@ -45,12 +45,15 @@ impl Memory {
         let mut promised = Guarantees::new(SHORTEST_LEASE, StoreSettings::DEFAULT_LONGEST_LEASE);
         promised.exclusion = Promise::Holds { assuming: Vec::new() };
         promised.tokens = Promise::Holds { assuming: Vec::new() };
+        promised.shared = Promise::Holds { assuming: Vec::new() };
+        promised.one_token_for_readers = true;
         promised.push = true;
         promised.fair = true;
         promised.raise = true;
         promised.expiry_slack = EXPIRY_SLACK;
         promised.longest_poll = FAR_HEARTBEAT;
         promised.dead_place_delay = CLAIM;
+        promised.longest_stall = PLACE_LIFE.saturating_sub(FAR_HEARTBEAT);
         promised.token_lead = promised.longest_lease;
         promised.connection = ConnectionSecurity::Local;
         let number = STORES.fetch_add(1, Ordering::Relaxed);

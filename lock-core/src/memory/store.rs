@@ -9,8 +9,8 @@ use std::{
 use tokio::sync::mpsc;
 
 use crate::{
-    Busy, Env, FencingToken, Grant, Guarantees, Holder, Instant, LockName, LockState, OwnerId,
-    OwnerLabel, Request, Signal,
+    Busy, Env, FencingToken, Grant, Guarantees, Holder, Instant, LockName, LockState, Mode,
+    OwnerId, OwnerLabel, Request, Signal,
     tunables::memory::{
         CLAIM, FAR_HEARTBEAT, FEW_NAMES, HEARTBEAT, NEAR, PLACE_LIFE, SHORTEST_PAUSE,
         TOMBSTONE_LIFE,
@@ -38,11 +38,65 @@ struct Entry {
 }
 
 struct Held {
-    owner: OwnerId,
+    owners: Owners,
+    /// That of the last one that came.
     label: OwnerLabel,
     expires: Instant,
     /// Released, and kept for a last while: no late request lengthens it.
     kept: bool,
+}
+
+/// Who holds a lock.
+enum Owners {
+    Writer(OwnerId),
+    /// They have one token and one lease, which ends with the last one of theirs. Never empty.
+    Readers(HashSet<OwnerId>),
+}
+
+impl Owners {
+    fn of(request: &Request) -> Self {
+        match request.mode {
+            Mode::Exclusive => Self::Writer(request.owner),
+            Mode::Shared => Self::Readers(HashSet::from([request.owner])),
+        }
+    }
+
+    fn has(&self, owner: OwnerId) -> bool {
+        match self {
+            Self::Writer(holder) => *holder == owner,
+            Self::Readers(readers) => readers.contains(&owner),
+        }
+    }
+
+    /// Lets `owner` go; whether it was the last one.
+    fn leave(&mut self, owner: OwnerId) -> bool {
+        match self {
+            Self::Writer(_) => true,
+            Self::Readers(readers) => {
+                readers.remove(&owner);
+                readers.is_empty()
+            }
+        }
+    }
+
+    /// The readers, if one more may join them for `request`.
+    fn open_to(&mut self, request: &Request) -> Option<&mut HashSet<OwnerId>> {
+        match self {
+            Self::Readers(readers)
+                if request.mode == Mode::Shared && readers.len() < Mode::MOST_READERS =>
+            {
+                Some(readers)
+            }
+            _ => None,
+        }
+    }
+
+    fn mode(&self) -> Mode {
+        match self {
+            Self::Writer(_) => Mode::Exclusive,
+            Self::Readers(_) => Mode::Shared,
+        }
+    }
 }
 
 struct QueueEntry {
@@ -95,13 +149,16 @@ impl Store {
         });
         entry.pass_over(now, watermark);
         if let Some(held) = &mut entry.holder {
-            if held.owner == request.owner && !held.kept {
+            if held.owners.has(request.owner) && !held.kept {
                 // A repeat sets the whole lease anew and keeps the token. It may be a late one, of
                 // before a renewal with a longer lease: it never shortens.
                 held.expires = held.expires.max(now.clock + request.lease);
-                return Some(Answer::Granted(Grant::new(request, entry.token)));
+                let grant = Grant::new(request, entry.token).with_mode(held.owners.mode());
+                return Some(Answer::Granted(grant));
             }
-            return Some(Answer::Busy(entry.busy(request, now)));
+            if !entry.queue.is_empty() || held.owners.open_to(request).is_none() {
+                return Some(Answer::Busy(entry.busy(request, now)));
+            }
         }
         if !self.tombstones.is_empty() && self.tombstones.contains(&request.owner) {
             let busy = entry.busy(request, now);
@@ -109,14 +166,7 @@ impl Store {
             return Some(Answer::Busy(busy));
         }
         // `pass_over` left no live place, so the attempt barges past no place.
-        entry.token = now.mint(entry.token.max(watermark), request.floor)?;
-        entry.holder = Some(Held {
-            owner: request.owner,
-            label: request.label.clone(),
-            expires: now.clock + request.lease,
-            kept: false,
-        });
-        Some(Answer::Granted(Grant::new(request, entry.token)))
+        entry.admit(request, request.lease, now, watermark).map(Answer::Granted)
     }
 
     /// Puts a place at the end of the queue, or finds the one that this owner has. An abandoned owner
@@ -172,12 +222,14 @@ impl Store {
     ) -> bool {
         self.step(name, now, |entry| match (entry.held_by(owner, now), keep) {
             (None, _) => false,
-            (Some((held, _)), Some(keep)) => {
+            (Some((held, _)), Some(keep)) if held.owners.mode() == Mode::Exclusive => {
                 (held.expires, held.kept) = (now.clock + keep, true);
                 true
             }
-            (Some(_), None) => {
-                entry.holder = None;
+            (Some((held, _)), _) => {
+                if held.owners.leave(owner) {
+                    entry.holder = None;
+                }
                 true
             }
         })
@@ -207,7 +259,9 @@ impl Store {
         }
         self.step(name, now, |entry| {
             entry.queue.retain(|queued| queued.request.owner != owner);
-            entry.holder.take_if(|held| held.owner == owner && !held.kept);
+            entry
+                .holder
+                .take_if(|held| held.owners.has(owner) && !held.kept && held.owners.leave(owner));
         });
     }
 
@@ -216,8 +270,12 @@ impl Store {
         let entry = self.locks.get_mut(name)?;
         entry.pass_over(now, watermark);
         let kept = entry.holder.as_ref().is_some_and(|held| held.kept);
+        let readers = entry.holder.as_ref().and_then(|held| match &held.owners {
+            Owners::Writer(_) => None,
+            Owners::Readers(readers) => Some(readers.len() as u64),
+        });
         let state = LockState::new(name.clone(), entry.holder(now), entry.token).with_kept(kept);
-        Some(state.with_waiting(entry.queue.len() as u64))
+        Some(state.with_readers(readers).with_waiting(entry.queue.len() as u64))
     }
 
     pub(super) fn names(&self) -> Vec<LockName> {
@@ -274,42 +332,68 @@ impl Entry {
     /// The live grant of `owner`, and the token that goes with it.
     fn held_by(&mut self, owner: OwnerId, now: Now<'_>) -> Option<(&mut Held, &mut FencingToken)> {
         let held = self.holder.as_mut()?;
-        (held.owner == owner && now.clock < held.expires).then_some((held, &mut self.token))
+        (held.owners.has(owner) && now.clock < held.expires).then_some((held, &mut self.token))
     }
 
-    /// Drops an expired holder and dead places, and hands a free lock to the first live place.
+    /// Drops an expired holder and dead places, and hands a free lock to the first live place: to all readers that stand
+    /// before the first writer.
     fn pass_over(&mut self, now: Now<'_>, watermark: FencingToken) {
         if self.holder.as_ref().is_some_and(|held| held.expires <= now.clock) {
             self.holder = None;
         }
-        while self.holder.is_none() {
-            let Some(place) = self.queue.pop_front() else { return };
-            if place.heard + PLACE_LIFE <= now.clock {
-                continue;
+        while let Some(first) = self.queue.front() {
+            let live = now.clock < first.heard + PLACE_LIFE;
+            let waits = |held: &mut Held| match held.owners {
+                Owners::Writer(_) => true,
+                // A dead writer's place is not to keep readers out for as long as there are others.
+                Owners::Readers(_) => live && held.owners.open_to(&first.request).is_none(),
+            };
+            if self.holder.as_mut().is_some_and(waits) {
+                return;
             }
-            let floor = place.request.floor;
-            let last = self.token.max(watermark);
-            let Some(token) = now.mint(last, floor) else { return };
-            let grant = Grant::new(&place.request, token).pushed(CLAIM);
-            if place.wake.send(Signal::Granted(grant)).is_err() {
-                continue;
-            }
-            self.token = token;
-            self.holder = Some(Held {
-                owner: place.request.owner,
-                label: place.request.label,
-                expires: now.clock + CLAIM,
-                kept: false,
-            });
+            // Of one whose receiver is gone nobody would learn that it has the lock.
+            let heard = |place: &QueueEntry| live && !place.wake.is_closed();
+            let Some(place) = self.queue.pop_front().filter(heard) else { continue };
+            let Some(grant) = self.admit(&place.request, CLAIM, now, watermark) else { return };
+            // If it goes in this moment, the grant is given back, or its claim window ends.
+            let _ = place.wake.send(Signal::Granted(grant.pushed(CLAIM)));
         }
+    }
+
+    /// Makes the owner of `request` the holder of a free lock, or a reader beside the others; `None` if the tokens are
+    /// used up.
+    fn admit(
+        &mut self,
+        request: &Request,
+        lease: Duration,
+        now: Now<'_>,
+        watermark: FencingToken,
+    ) -> Option<Grant> {
+        let expires = now.clock + lease;
+        let readers = self.holder.as_mut().and_then(|held| {
+            held.expires = held.expires.max(expires);
+            held.label = request.label.clone();
+            held.owners.open_to(request)
+        });
+        if let Some(readers) = readers {
+            readers.insert(request.owner);
+            if self.token <= request.floor {
+                self.token = FencingToken::mint(0, self.token, request.floor)?;
+            }
+        } else {
+            self.token = now.mint(self.token.max(watermark), request.floor)?;
+            let (owners, label) = (Owners::of(request), request.label.clone());
+            self.holder = Some(Held { owners, label, expires, kept: false });
+        }
+        Some(Grant::new(request, self.token).with_mode(request.mode))
     }
 
     fn holder(&self, now: Now<'_>) -> Option<Holder> {
         let held = self.holder.as_ref()?;
-        Some(Holder {
-            owner: held.owner,
-            label: held.label.clone(),
-            remaining: held.expires.since(now.clock),
+        let (label, remaining) = (held.label.clone(), held.expires.since(now.clock));
+        Some(match held.owners {
+            Owners::Writer(owner) => Holder { owner, label, remaining },
+            Owners::Readers(_) => Holder::readers(label, remaining),
         })
     }
 

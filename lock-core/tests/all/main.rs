@@ -10,4 +10,5 @@ mod operators;
 mod places;
 mod runtimes;
 mod several;
+mod shared;
 mod support;

@@ -2,6 +2,7 @@
 //! meant for it has to fail. The same case lets the text pass as it is.
 
 mod cases;
+mod heartbeats;
 mod scripts;
 mod server;
 mod short_ways;
@@ -22,6 +23,11 @@ async fn the_store_misses_its_guards() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_heartbeats_miss_their_guards() {
+    try_all(FOLDERS, heartbeats::VARIANTS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_scripts_miss_their_guards() {
     try_all(FOLDERS, scripts::VARIANTS).await;
 }
@@ -30,6 +36,7 @@ async fn the_scripts_miss_their_guards() {
 fn each_guard_is_left_out_once() {
     let mut names = Broken::names(store::VARIANTS);
     names.extend(Broken::names(scripts::VARIANTS));
+    names.extend(Broken::names(heartbeats::VARIANTS));
     names.extend(short_ways::VARIANTS.iter().filter_map(|change| match *change {
         LeaveOut(name) | Replace(name, _) => Some(name),
         _ => None,

@@ -1,4 +1,6 @@
-//! S1: what two holders of one name believed never overlaps.
+//! S1: what two holders of one name believed never overlaps, unless both are readers.
+
+use lock_core::Mode;
 
 use super::{Rule, Violation};
 use crate::history::{Attempt, Hold, Holds};
@@ -7,14 +9,18 @@ pub(super) fn check(holds: &Holds, found: &mut Vec<Violation>) {
     for attempts in holds.by_name.values() {
         let mut believed: Vec<(&Attempt, &Hold)> = believed(attempts).collect();
         believed.sort_by_key(|(_, hold)| hold.from);
-        // Sorted by begin, a hold overlaps an earlier one if it overlaps the one that ends last.
-        let mut last: Option<(&Attempt, &Hold)> = None;
+        // Sorted by begin, a hold overlaps an earlier one if it overlaps the one that ends last: of readers and writers
+        // that of each.
+        let mut last: [Option<(&Attempt, &Hold)>; 2] = [None, None];
         for (attempt, hold) in believed {
-            if let Some((other, held)) = last.filter(|(_, held)| hold.from < held.until) {
-                found.push(violation(other, held, attempt, hold));
+            for (other, held) in last.into_iter().flatten() {
+                if hold.from < held.until && !attempt.mode.goes_with(other.mode) {
+                    found.push(violation(other, held, attempt, hold));
+                }
             }
+            let last = &mut last[usize::from(attempt.mode == Mode::Shared)];
             if last.is_none_or(|(_, held)| held.until < hold.until) {
-                last = Some((attempt, hold));
+                *last = Some((attempt, hold));
             }
         }
     }
@@ -62,6 +68,19 @@ mod tests {
         // Not only the neighbour: the first ends last.
         let three = Sample::new().acquired(10, 1, 100).ask(5).acquired(20, 2, 30).ask(5);
         assert_eq!(broken(&three.acquired(40, 3, 50).history()), 2);
+    }
+
+    #[test]
+    fn readers_overlap_each_other_and_no_writer() {
+        let readers = || Sample::new().cancelled(1).ask_shared(2).acquired(10, 2, 30);
+        let readers = || readers().ask_shared(3).acquired(12, 2, 20);
+        assert_eq!(broken(&readers().history()), 0);
+        // The reader that ends last counts, and not the last one.
+        assert_eq!(broken(&readers().ask(4).acquired(25, 3, 40).history()), 1);
+        assert_eq!(broken(&readers().ask(4).acquired(30, 3, 40).history()), 0);
+        let writer = |until| readers().ask(4).acquired(30, 3, until).ask_shared(31);
+        assert_eq!(broken(&writer(40).acquired(39, 4, 50).history()), 1);
+        assert_eq!(broken(&writer(40).acquired(40, 4, 50).history()), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Short histories for the tests of the rules.
 
-use lock_core::{FencingToken, Instant, LockName, LossReason, OwnerId};
+use lock_core::{FencingToken, Instant, LockName, LossReason, Mode, OwnerId};
 
 use crate::history::{Event, History, Op, What};
 
@@ -31,13 +31,25 @@ impl Sample {
     pub(super) fn ask_in(mut self, process: u32, nanos: u64) -> Self {
         let number = self.events.len() as u64;
         self.op = Op { process, number };
-        self.event(nanos, What::Asked { name: LockName::new("job").unwrap(), permits: None })
+        self.ask_as(Mode::Exclusive, nanos)
+    }
+
+    /// Of a process of its own.
+    pub(super) fn ask_shared(mut self, nanos: u64) -> Self {
+        let number = self.events.len() as u64;
+        self.op = Op { process: 100 + number as u32, number };
+        self.ask_as(Mode::Shared, nanos)
+    }
+
+    fn ask_as(self, mode: Mode, nanos: u64) -> Self {
+        let name = LockName::new("job").unwrap();
+        self.event(nanos, What::Asked { name, permits: None, mode })
     }
 
     pub(super) fn ask_permit(mut self, permits: u32, nanos: u64) -> Self {
         self.op = Op { process: 0, number: self.events.len() as u64 };
         let name = LockName::new("pool").unwrap();
-        self.event(nanos, What::Asked { name, permits: Some(permits) })
+        self.event(nanos, What::Asked { name, permits: Some(permits), mode: Mode::Exclusive })
     }
 
     /// The permit of this slot.

@@ -1,11 +1,12 @@
-//! S2: tokens strictly increase over the grants of a name.
+//! S2: tokens strictly increase over the grants of a name. Readers that hold together may have the same one; over time
+//! theirs do not go back.
 //!
 //! From outside the store's order of two grants is known in two cases: one was returned before the
 //! other was asked for (and had no older place to inherit); or both were believed, and one begin came before the other.
 
 use std::collections::HashMap;
 
-use lock_core::{FencingToken, Instant};
+use lock_core::{FencingToken, Instant, Mode};
 
 use super::{Rule, Violation};
 use crate::history::{Attempt, Holds, Op};
@@ -20,24 +21,36 @@ pub(super) fn check(holds: &Holds, found: &mut Vec<Violation>) {
 
 /// What was answered with a token before another acquisition began has the smaller one.
 fn by_answers(attempts: &[Attempt], found: &mut Vec<Violation>) {
-    let mut answers: Vec<(Instant, FencingToken, Op)> = attempts
+    let mut answers: Vec<(Instant, FencingToken, Op, bool)> = attempts
         .iter()
         .filter_map(|attempt| {
             let token = attempt.hold.as_ref().map(|hold| hold.token).or(attempt.busy)?;
-            Some((attempt.ended?, token, attempt.op))
+            let writer = attempt.hold.is_some() && attempt.mode == Mode::Exclusive;
+            Some((attempt.ended?, token, attempt.op, writer))
         })
         .collect();
     answers.sort();
     let mut answers = answers.into_iter().peekable();
+    // That of all answers, and that of writers, whom readers have to exceed. `Busy` may have told of readers' token.
     let mut highest: Option<(FencingToken, Op)> = None;
+    let mut writers: Option<(FencingToken, Op)> = None;
     let mut by_place: Vec<&Attempt> = attempts.iter().collect();
     by_place.sort_by_key(|attempt| attempt.place_since);
     for attempt in by_place {
-        while let Some((_, token, op)) = answers.next_if(|(at, ..)| *at < attempt.place_since) {
+        while let Some((_, token, op, writer)) =
+            answers.next_if(|(at, ..)| *at < attempt.place_since)
+        {
             highest = highest.max(Some((token, op)));
+            if writer {
+                writers = writers.max(Some((token, op)));
+            }
         }
-        let (Some(hold), Some((token, op))) = (&attempt.hold, highest) else { continue };
-        if hold.token <= token {
+        let Some(hold) = &attempt.hold else { continue };
+        let reads = attempt.mode == Mode::Shared;
+        let equal = if reads { writers } else { highest };
+        let lower = highest.filter(|(token, _)| hold.token < *token);
+        if let Some(earlier) = equal.filter(|(token, _)| hold.token <= *token).or(lower) {
+            let (token, op) = earlier;
             found.push(violation(attempts, (op, token), (attempt.op, hold.token)));
         }
     }
@@ -45,13 +58,15 @@ fn by_answers(attempts: &[Attempt], found: &mut Vec<Violation>) {
 
 /// Of two holds that were believed, the one that was believed first was granted first.
 fn by_belief(attempts: &[Attempt], found: &mut Vec<Violation>) {
-    let holds = attempts.iter().filter_map(|attempt| Some((attempt.op, attempt.hold.as_ref()?)));
+    let holds = attempts.iter().filter_map(|attempt| Some((attempt, attempt.hold.as_ref()?)));
     let mut believed: Vec<_> = holds.filter(|(_, hold)| hold.believed()).collect();
     believed.sort_by_key(|(_, hold)| hold.from);
     for pair in believed.windows(2) {
         let [(one, held), (two, hold)] = pair else { continue };
-        if held.from < hold.from && hold.token <= held.token {
-            found.push(violation(attempts, (*one, held.token), (*two, hold.token)));
+        // Of readers that hold together, the one that hears first may have come last.
+        let ordered = held.from < hold.from && !one.mode.goes_with(two.mode);
+        if ordered && hold.token <= held.token {
+            found.push(violation(attempts, (one.op, held.token), (two.op, hold.token)));
         }
     }
 }
@@ -60,7 +75,8 @@ fn unique(attempts: &[Attempt], found: &mut Vec<Violation>) {
     let mut seen = HashMap::new();
     for attempt in attempts {
         let Some(hold) = &attempt.hold else { continue };
-        if let Some(other) = seen.insert(hold.token, attempt.op) {
+        let other = seen.insert(hold.token, (attempt.op, attempt.mode));
+        if let Some((other, _)) = other.filter(|(_, mode)| !mode.goes_with(attempt.mode)) {
             found.push(violation(attempts, (other, hold.token), (attempt.op, hold.token)));
         }
     }
@@ -119,6 +135,24 @@ mod tests {
         let heir = Sample::new().acquired(30, 5, 20).ask_in(1, 1).ask_in(1, 31);
         let heir = heir.acquired(33, 4, 40).earlier(1).cancelled(32);
         assert_eq!(broken(&heir.history()), 0);
+    }
+
+    #[test]
+    fn readers_may_share_a_token_that_no_writer_has() {
+        let reader = |sample: Sample, ask: u64, token: u64| {
+            sample.ask_shared(ask).acquired(ask + 1, token, ask + 10).given_up(ask + 2)
+        };
+        let writer = |sample: Sample, ask: u64, token: u64| {
+            sample.ask(ask).acquired(ask + 1, token, ask + 10).given_up(ask + 2)
+        };
+        let start = || writer(Sample::new().cancelled(1), 2, 5);
+        let two = |first, second| reader(reader(start(), 10, first), 20, second);
+        assert_eq!(broken(&two(6, 6).history()), 0);
+        assert_eq!(broken(&two(6, 7).history()), 0);
+        assert!(broken(&two(7, 6).history()) > 0, "readers' tokens went back");
+        assert!(broken(&two(5, 5).history()) > 0, "the last writer's token");
+        assert_eq!(broken(&writer(two(6, 6), 30, 7).history()), 0);
+        assert!(broken(&writer(two(6, 6), 30, 6).history()) > 0, "the readers' token");
     }
 
     #[test]

@@ -207,7 +207,9 @@ mod tests {
     }
 
     fn asked(second: u64, process: u32) -> Event {
-        event(second, process, What::Asked { name: LockName::new("job").unwrap(), permits: None })
+        let (name, permits, mode) =
+            (LockName::new("job").unwrap(), None, lock_core::Mode::Exclusive);
+        event(second, process, What::Asked { name, permits, mode })
     }
 
     fn acquired(second: u64, process: u32, until: u64) -> Event {

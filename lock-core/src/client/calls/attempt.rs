@@ -101,7 +101,8 @@ pub(crate) async fn give_back(state: &Arc<ClientState>, grant: Grant, doubtful: 
 pub(crate) async fn abandon_late_attempt(state: &Arc<ClientState>, grant: &Grant) {
     let label = state.options.label.clone();
     let (name, owner, lease) = (grant.name.clone(), grant.owner, grant.lease);
-    abandon(state, Request::new(name, owner, label, lease, state.env.now())).await;
+    let request = Request::new(name, owner, label, lease, state.env.now());
+    abandon(state, request.with_mode(grant.mode)).await;
 }
 
 /// Makes sure that nothing is left of a request whose outcome is unknown.

@@ -60,7 +60,7 @@ pub(crate) fn lose(state: &Arc<ClientState>, held: &Arc<Held>, reason: LossReaso
     let grant = &held.grant;
     match reason {
         LossReason::TakenOver | LossReason::Gone => {
-            state.queues.forget_carry(grant);
+            state.queues(grant.mode).forget_carry(grant);
             if held.doubtful {
                 let (shared, held) = (Arc::clone(state), Arc::clone(held));
                 let late = async move { abandon_late_attempt(&shared, &held.grant).await };

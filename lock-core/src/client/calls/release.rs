@@ -9,7 +9,7 @@ use super::{
     backoff::Backoff,
 };
 use crate::{
-    Enqueued, Error, Instant, ReleaseOptions, ReleaseOutcome, Request,
+    Enqueued, Error, Instant, Mode, ReleaseOptions, ReleaseOutcome, Request,
     client::state::{Carried, ClientState, End, Held},
     env::BoxFuture,
 };
@@ -37,7 +37,7 @@ pub(crate) fn release(
     // Taken here, since the future may be dropped before it is polled, with its runtime: the waiting tasks
     // learn of it by the end of this, and ask for themselves.
     let carry = state
-        .queues
+        .queues(held.grant.mode)
         .carry(&held.grant)
         .map(|(wanted, reply)| Carry { request: state.request(&held.grant.name, &wanted), reply });
     async move {
@@ -91,8 +91,9 @@ async fn repeat(
     };
     if !carried {
         // Otherwise the waiting tasks have just been answered.
-        state.queues.poke(&grant.name);
+        state.queues(Mode::Exclusive).poke(&grant.name);
     }
+    state.queues(Mode::Shared).poke(&grant.name);
     if held.doubtful {
         Box::pin(abandon_late_attempt(state, grant)).await;
     }

@@ -35,7 +35,7 @@ impl Drop for Ending {
         let Some(state) = self.0.take() else { return };
         let (detached, held) = state.renewer.end();
         for held in held {
-            state.queues.forget_carry(&held.grant);
+            state.queues(held.grant.mode).forget_carry(&held.grant);
             state.end_lost(&held, LossReason::RuntimeEnded);
         }
         // Dropped outside the mutex: a call's own drop may come back here.

@@ -21,7 +21,8 @@ use super::{
     renewer_queue::RenewerQueue,
 };
 use crate::{
-    Backend, Env, Error, ErrorKind, Instant, LockName, Observer, OwnerId, Request, env::BoxFuture,
+    Backend, Env, Error, ErrorKind, Instant, LockName, Mode, Observer, OwnerId, Request,
+    env::BoxFuture,
 };
 
 /// Makes the task that renews held locks and finishes calls whose callers have gone.
@@ -32,7 +33,9 @@ pub(crate) struct ClientState {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) options: ClientOptions,
     pub(crate) renewer: RenewerQueue,
-    pub(crate) queues: LocalQueues,
+    queues: LocalQueues,
+    /// Those of readers: a reader and a writer of this process have a place each.
+    readers: LocalQueues,
     pub(super) observer: OnceLock<Arc<dyn Observer>>,
     /// Given from above: this folder knows no tasks.
     make_renewer: MakeRenewer,
@@ -87,6 +90,7 @@ impl ClientState {
             options,
             renewer: RenewerQueue::default(),
             queues: LocalQueues::default(),
+            readers: LocalQueues::default(),
             observer: OnceLock::new(),
             make_renewer,
             closing: AtomicBool::new(false),
@@ -144,6 +148,21 @@ impl ClientState {
         let owner = OwnerId::from_bits(self.env.random());
         let label = self.options.label.clone();
         Request::new(name.clone(), owner, label, wanted.lease, self.env.now())
+            .with_mode(wanted.mode)
+    }
+
+    /// Those of this process that wait for locks of this mode.
+    pub(crate) fn queues(&self, mode: Mode) -> &LocalQueues {
+        match mode {
+            Mode::Exclusive => &self.queues,
+            Mode::Shared => &self.readers,
+        }
+    }
+
+    /// Turns all away that wait.
+    pub(crate) fn refuse_waiters(&self, error: &Error) {
+        self.queues.refuse_all(error);
+        self.readers.refuse_all(error);
     }
 
     /// Hands a newly held lock to the renewer; `false` when the client is closed.

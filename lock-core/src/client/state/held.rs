@@ -299,7 +299,8 @@ mod tests {
     }
 
     fn believed(grant: Grant, lease: Duration) -> Duration {
-        let wanted = Wanted { lease, at_least: None, hold_at_most: None };
+        let wanted =
+            Wanted { mode: crate::Mode::Exclusive, lease, at_least: None, hold_at_most: None };
         let held = Held::new(grant, 1, &wanted, false, Instant::from_nanos(1)).unwrap();
         held.valid_until().unwrap().since(Instant::from_nanos(0))
     }

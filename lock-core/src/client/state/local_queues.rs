@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot};
 use super::{held::Held, options::Wanted};
 use crate::{Blocked, Enqueued, Error, Grant, LockName, OwnerId, Request, sync::Mutex};
 
-/// The names that a task of this process waits for, or makes the first attempt for.
+/// The names that a task of this process waits for, or makes the first attempt for: of locks of one mode.
 #[derive(Default)]
 pub(crate) struct LocalQueues {
     queues: Mutex<HashMap<LockName, Arc<LocalQueue>>>,
@@ -249,16 +249,16 @@ impl LocalQueue {
         self.state.lock().entries.first_key_value().map(|(_, entry)| entry.wanted)
     }
 
-    /// Takes the oldest entry that is still waited in; its grant brings an answer to `carry` when it is released.
+    /// Takes the oldest entry that is still waited in; the grant of this owner brings an answer to `carry` when it is
+    /// released.
     pub(crate) fn take_oldest(
         &self,
-        owner: OwnerId,
-        carry: oneshot::Sender<Carried>,
+        carry: Option<(OwnerId, oneshot::Sender<Carried>)>,
     ) -> Option<LocalEntry> {
         let mut state = self.state.lock();
         while let Some((_, entry)) = state.entries.pop_first() {
             if !entry.reply.is_closed() {
-                state.carry = Some((owner, carry));
+                state.carry = carry;
                 return Some(entry);
             }
         }

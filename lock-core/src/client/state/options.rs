@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, ErrorKind, Guarantees, OwnerLabel,
+    Error, ErrorKind, Guarantees, Mode, OwnerLabel, Promise,
     tunables::{DEFAULT_CALL_TIMEOUT, DEFAULT_LEASE},
 };
 
@@ -82,6 +82,7 @@ impl ClientOptions {
 /// What one acquisition asks for, besides the name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
+    pub(crate) mode: Mode,
     pub(crate) lease: Duration,
     pub(crate) at_least: Option<Duration>,
     pub(crate) hold_at_most: Option<Duration>,
@@ -91,6 +92,9 @@ impl Wanted {
     /// Checks everything against the store's range, before the store is touched.
     pub(crate) fn check(&self, store: &Guarantees) -> Result<(), Error> {
         let show = humantime::format_duration;
+        if self.mode == Mode::Shared {
+            self.check_shared(&store.shared)?;
+        }
         let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
         let (shortest, longest) = (store.shortest_lease, store.longest_lease);
         if self.lease < shortest || self.lease > longest {
@@ -118,6 +122,21 @@ impl Wanted {
             _ => Ok(()),
         }
     }
+
+    fn check_shared(&self, promised: &Promise) -> Result<(), Error> {
+        if let Some(at_least) = self.at_least {
+            let at_least = humantime::format_duration(at_least);
+            let message = format!("at_least {at_least} must not be given for a shared lock");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        match promised {
+            Promise::Holds { .. } => Ok(()),
+            Promise::Withheld { why } => {
+                let message = format!("this store has no shared locks: {why}");
+                Err(Error::new(ErrorKind::Unsupported, message))
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -127,6 +146,7 @@ mod tests {
     fn refusal(lease: u64, at_least: Option<u64>, hold_at_most: Option<u64>) -> String {
         let seconds = |span: Option<u64>| span.map(Duration::from_secs);
         let wanted = Wanted {
+            mode: Mode::Exclusive,
             lease: Duration::from_secs(lease),
             at_least: seconds(at_least),
             hold_at_most: seconds(hold_at_most),
@@ -147,6 +167,22 @@ mod tests {
             let error = serde_json::from_str::<ClientOptions>(bad).unwrap_err().to_string();
             assert!(error.contains("such as") || error.contains("expected"), "{error}");
         }
+    }
+
+    #[test]
+    fn shares_only_where_the_store_does_and_without_a_minimum_hold() {
+        let mut store = Guarantees::new(Duration::from_millis(10), Duration::from_secs(30));
+        let lease = Duration::from_secs(10);
+        let mut wanted = Wanted { mode: Mode::Shared, lease, at_least: None, hold_at_most: None };
+        let error = wanted.check(&store).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("exclusive locks only"), "{error}");
+        store.shared = Promise::Holds { assuming: Vec::new() };
+        wanted.check(&store).unwrap();
+        wanted.at_least = Some(Duration::from_secs(5));
+        let error = wanted.check(&store).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("at_least 5s"), "{error}");
     }
 
     #[test]

@@ -34,11 +34,13 @@ impl<'a> LocalWaiter<'a> {
         blocked: Option<Blocked>,
         first: Option<First<'_>>,
     ) -> Result<Self, Error> {
-        let joined = handle.queues.join(name, wanted, blocked, first, || handle.check_open())?;
+        let joined = handle
+            .queues(wanted.mode)
+            .join(name, wanted, blocked, first, || handle.check_open())?;
         let queue = Arc::clone(&joined.queue);
         let waiter = Self { state: handle, queue, id: joined.id, reply: joined.reply };
         if joined.fresh {
-            let worker = QueueWorker::new(Arc::clone(handle), joined.queue);
+            let worker = QueueWorker::new(Arc::clone(handle), joined.queue, wanted.mode);
             handle.env.spawn(Box::pin(worker.run())).map_err(|error| {
                 Error::new(ErrorKind::Config, "waiting needs a tokio runtime").with_source(error)
             })?;

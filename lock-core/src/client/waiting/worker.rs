@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::followed::Followed;
 use crate::{
-    Attempt, Blocked, Busy, Enqueued, Env, Error, Grant, Instant, Request, Signal, Waiter,
+    Attempt, Blocked, Busy, Enqueued, Env, Error, Grant, Instant, Mode, Request, Signal, Waiter,
     client::{
         calls::{self, Call, CleanUp},
         renewal::admit,
@@ -59,6 +59,8 @@ impl StorePlace {
 pub(super) struct QueueWorker {
     handle: Arc<Handle>,
     queue: Arc<LocalQueue>,
+    /// Of all locks that are waited for in this queue.
+    mode: Mode,
     pause: Duration,
     /// For the next poll.
     polls: Alarm,
@@ -74,18 +76,18 @@ impl Drop for QueueWorker {
     /// Also by a panic, or where the runtime ends or never was: the waiters then learn that no worker asks for them.
     fn drop(&mut self) {
         if !self.deserted {
-            self.handle.queues.remove(&self.queue);
+            self.handle.queues(self.mode).remove(&self.queue);
         }
     }
 }
 
 impl QueueWorker {
     /// Made before its task, so that a task that never runs leaves no queue behind either.
-    pub(super) fn new(handle: Arc<Handle>, queue: Arc<LocalQueue>) -> Self {
+    pub(super) fn new(handle: Arc<Handle>, queue: Arc<LocalQueue>, mode: Mode) -> Self {
         let in_flight = ClientState::count(Arc::clone(&handle.0));
         let (polls, looks) = (Alarm::default(), Alarm::default());
         let (pause, deserted) = (Duration::ZERO, false);
-        Self { handle, queue, pause, polls, looks, deserted, _in_flight: in_flight }
+        Self { handle, queue, mode, pause, polls, looks, deserted, _in_flight: in_flight }
     }
 
     /// Runs until no task waits.
@@ -113,7 +115,7 @@ impl QueueWorker {
                 Step::Follow(followed) => followed.give_up(state).await,
                 Step::Enqueue(None) | Step::Pause(_, None) => {}
             }
-            self.deserted = self.handle.queues.remove_deserted(&self.queue);
+            self.deserted = self.handle.queues(self.mode).remove_deserted(&self.queue);
             return (!self.deserted).then_some(Step::Enqueue(None));
         }
         Some(match step {
@@ -288,8 +290,11 @@ impl QueueWorker {
     async fn deliver(&mut self, grant: Grant, doubtful: bool) -> Step {
         let state = Arc::clone(&self.handle.0);
         self.pause = Duration::ZERO;
+        // A reader's release brings no place: the next reader of this process need not wait for it.
+        let shared = grant.mode == Mode::Shared;
         let (carry, carried) = oneshot::channel();
-        let Some(entry) = self.queue.take_oldest(grant.owner, carry) else {
+        let carry = (!shared).then_some((grant.owner, carry));
+        let Some(entry) = self.queue.take_oldest(carry) else {
             calls::give_back(&state, grant, doubtful).await;
             return Step::Enqueue(None);
         };
@@ -308,6 +313,9 @@ impl QueueWorker {
                 return Step::Enqueue(None);
             }
         };
+        if shared {
+            return Step::Enqueue(None);
+        }
         Step::Follow(Followed::new(&state, held, carried))
     }
 

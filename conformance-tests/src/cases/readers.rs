@@ -1,0 +1,491 @@
+//! Readers and writers: shared grants of one name go together, and none goes with an exclusive one.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use lock_core::{
+    Attempt, Enqueued, Env as _, Fence, Guarantees, LossReason, Mode, OwnerId, ReleaseOptions,
+    ReleaseOutcome, Renewal, SystemEnv,
+};
+
+use super::{Case, always, cases, fair};
+use crate::{
+    harness::Harness,
+    setting::{Setting, eventually, granted, place, refused, served},
+};
+
+cases! {
+    "S1" readers_share_and_exclude_writers shares;
+    "S1" a_group_lasts_as_long_as_its_longest_lease shares;
+    "S1" one_reader_above_the_most_is_busy shares;
+    "S2" tokens_rise_between_readers_and_writers shares;
+    "S2" a_readers_token_admits_readers_and_refuses_a_writer_from_before shares;
+    "S4" a_reader_that_leaves_twice_counts_once shares;
+    "S4" a_new_group_forgets_the_old shares;
+    "S5" a_reader_that_left_renews_nothing shares;
+    "S6" a_repeat_by_a_reader_is_the_same_grant shares;
+    "S6" an_abandoned_reader_joins_nothing shares;
+    "S6" abandoning_a_reader_leaves_the_others shares;
+    "L1" a_crashed_reader_delays_a_writer_by_its_lease shares;
+    "L2" a_writer_waits_for_the_last_reader shares;
+    "L2" a_release_serves_all_waiting_readers shares;
+    "L3" no_reader_passes_a_waiting_writer shares_fairly;
+    "L3" readers_in_a_loop_do_not_starve_a_writer shares_fairly;
+    "L3" a_writer_that_gives_up_lets_the_readers_behind_it_in shares_fairly;
+    "L5" a_forced_release_is_learnt_by_every_reader shares;
+    "operation" inspect_and_list_tell_how_many_readers_share shares;
+    "operation" a_store_without_shared_locks_is_refused_by_the_client always;
+}
+
+/// The word under which all of these are skipped where a store has no shared locks: see `Harness::skips`.
+pub(super) const GROUP: &str = "shared";
+
+pub(super) fn grouped() -> Vec<Case> {
+    let in_group =
+        |case: &Case| case.name != "a_store_without_shared_locks_is_refused_by_the_client";
+    all().into_iter().map(|case| if in_group(&case) { case.of(GROUP) } else { case }).collect()
+}
+
+pub(super) fn shares(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
+    if promised.shared.holds() { Ok(()) } else { Err("the store has no shared locks") }
+}
+
+fn shares_fairly(promised: &Guarantees, harness: &dyn Harness) -> Result<(), &'static str> {
+    shares(promised, harness)?;
+    fair(promised, harness)
+}
+
+const NOW: ReleaseOptions<'static> = ReleaseOptions::new();
+
+/// What a test of readers asks.
+impl Setting {
+    fn reader(&self, name: &lock_core::LockName) -> lock_core::Request {
+        self.request(name).with_mode(Mode::Shared)
+    }
+
+    fn short_reader(&self, name: &lock_core::LockName) -> lock_core::Request {
+        self.short_request(name).with_mode(Mode::Shared)
+    }
+}
+
+async fn readers_share_and_exclude_writers(setting: Setting) {
+    let (one, other) = (setting.connect().await, setting.connect().await);
+    let name = setting.name("job");
+    let first = granted(&*one, &setting.reader(&name)).await;
+    let second = granted(&*other, &setting.reader(&name)).await;
+    assert_eq!((first.mode, second.mode), (Mode::Shared, Mode::Shared));
+    let busy = refused(&*other, &setting.request(&name)).await;
+    assert_eq!(busy.token, first.token.max(second.token));
+    assert_eq!(busy.holder.map(|holder| holder.owner), Some(OwnerId::READERS));
+    for (backend, grant) in [(&one, &first), (&other, &second)] {
+        refused(&*other, &setting.request(&name)).await;
+        backend.release(grant, NOW).await.unwrap();
+    }
+    let writer = granted(&*one, &setting.request(&name)).await;
+    assert_eq!(writer.mode, Mode::Exclusive);
+    let busy = refused(&*other, &setting.reader(&name)).await;
+    assert_eq!(busy.holder.map(|holder| holder.owner), Some(writer.owner));
+    // Many at once: all of one kind.
+    one.release(&writer, NOW).await.unwrap();
+    let requests: Vec<_> = (0..16)
+        .map(|at| if at % 8 == 7 { setting.request(&name) } else { setting.reader(&name) })
+        .collect();
+    let ask = |(at, request)| {
+        let backend = if at % 2 == 0 { &one } else { &other };
+        async move { backend.try_acquire(request).await.unwrap().granted() }
+    };
+    let grants: Vec<_> = join_all(requests.iter().enumerate().map(ask)).await;
+    let grants: Vec<_> = grants.into_iter().flatten().collect();
+    let writers = grants.iter().filter(|grant| grant.mode == Mode::Exclusive).count();
+    assert!(writers == 0 || grants.len() == 1, "a writer beside {} others", grants.len() - 1);
+    assert!(!grants.is_empty());
+}
+
+/// A reader with a short lease, which joins, renews and leaves, takes nothing from one with a long one.
+async fn a_group_lasts_as_long_as_its_longest_lease(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let long = granted(&*backend, &setting.reader(&name)).await;
+    let short = granted(&*backend, &setting.short_reader(&name)).await;
+    let late = granted(&*backend, &setting.short_reader(&name)).await;
+    let sent = SystemEnv.now();
+    let answers = backend.renew(&[&short], sent).await;
+    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+    backend.release(&late, NOW).await.unwrap();
+    let over = sent + setting.lease() + setting.promised().expiry_slack + Duration::from_secs(1);
+    tokio::time::sleep(over.since(SystemEnv.now())).await;
+    refused(&*backend, &setting.request(&name)).await;
+    let answers = backend.renew(&[&long], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+}
+
+async fn one_reader_above_the_most_is_busy(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let mut first = None;
+    for _ in 0..Mode::MOST_READERS / 50 {
+        let requests: Vec<_> = (0..50).map(|_| setting.reader(&name)).collect();
+        let grants = join_all(requests.iter().map(|request| granted(&*backend, request))).await;
+        first = grants.into_iter().next();
+    }
+    let late = setting.reader(&name);
+    refused(&*backend, &late).await;
+    // Whoever is inside is known still.
+    let first = first.unwrap();
+    let answers = backend.renew(&[&first], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+    backend.release(&first, NOW).await.unwrap();
+    granted(&*backend, &late).await;
+}
+
+async fn tokens_rise_between_readers_and_writers(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let mut last = lock_core::FencingToken::ZERO;
+    for _ in 0..3 {
+        let writer = granted(&*backend, &setting.request(&name)).await;
+        assert!(writer.token > last, "a writer's token is above those of the readers before it");
+        backend.release(&writer, NOW).await.unwrap();
+        let mut readers = Vec::new();
+        for _ in 0..3 {
+            let reader = granted(&*backend, &setting.reader(&name)).await;
+            assert!(reader.token > writer.token, "a reader's token is above the last writer's");
+            last = last.max(reader.token);
+            readers.push(reader);
+        }
+        if setting.promised().one_token_for_readers {
+            assert!(readers.iter().all(|reader| reader.token == last), "{readers:?}");
+        }
+        for reader in &readers {
+            backend.release(reader, NOW).await.unwrap();
+        }
+    }
+    // A floor lifts the group, and what comes after it.
+    let reader = granted(&*backend, &setting.reader(&name)).await;
+    let floor = lock_core::FencingToken::new(reader.token.get() + 1_000_000).unwrap();
+    let mut lifted = setting.reader(&name);
+    lifted.floor = floor;
+    let lifted = granted(&*backend, &lifted).await;
+    assert!(lifted.token > floor);
+    for reader in [&reader, &lifted] {
+        backend.release(reader, NOW).await.unwrap();
+    }
+    assert!(granted(&*backend, &setting.request(&name)).await.token > lifted.token);
+}
+
+async fn a_readers_token_admits_readers_and_refuses_a_writer_from_before(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let before = granted(&*backend, &setting.request(&name)).await;
+    backend.release(&before, NOW).await.unwrap();
+    let one = granted(&*backend, &setting.reader(&name)).await;
+    let two = granted(&*backend, &setting.reader(&name)).await;
+    let fence = Fence::new();
+    // Without one token for all, in their order only.
+    let order = if one.token <= two.token { [&one, &two] } else { [&two, &one] };
+    for reader in order {
+        fence.admit("data", reader.token).unwrap();
+    }
+    if setting.promised().one_token_for_readers {
+        fence.admit("data", one.token).expect("readers do not overtake each other");
+    }
+    fence.admit("data", before.token).expect_err("the writer from before is stale");
+    for reader in [&one, &two] {
+        backend.release(reader, NOW).await.unwrap();
+    }
+    let after = granted(&*backend, &setting.request(&name)).await;
+    fence.admit("data", after.token).unwrap();
+    fence.admit("data", one.token.max(two.token)).expect_err("the readers from before are stale");
+}
+
+async fn a_reader_that_leaves_twice_counts_once(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let gone = granted(&*backend, &setting.reader(&name)).await;
+    let inside = granted(&*backend, &setting.reader(&name)).await;
+    for expected in [ReleaseOutcome::Released, ReleaseOutcome::NotHeld] {
+        let released = backend.release(&gone, NOW).await.unwrap();
+        assert_eq!(released.outcome, expected);
+        refused(&*backend, &setting.request(&name)).await;
+    }
+    let answers = backend.renew(&[&inside], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
+    backend.release(&inside, NOW).await.unwrap();
+    granted(&*backend, &setting.request(&name)).await;
+}
+
+async fn a_new_group_forgets_the_old(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let crashed = granted(&*backend, &setting.short_reader(&name)).await;
+    let client = setting.client().await;
+    // A writer's turn says that the old group is over.
+    let writer = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
+    writer.release().await.unwrap();
+    let inside = granted(&*backend, &setting.reader(&name)).await;
+    assert!(inside.token > crashed.token);
+    let answers = backend.renew(&[&crashed, &inside], SystemEnv.now()).await;
+    assert!(
+        matches!(answers[..], [Renewal::Lost(LossReason::TakenOver), Renewal::Renewed { .. }]),
+        "{answers:?}"
+    );
+    let released = backend.release(&crashed, NOW).await.unwrap();
+    assert_eq!(released.outcome, ReleaseOutcome::NotHeld);
+    refused(&*backend, &setting.request(&name)).await;
+}
+
+async fn a_reader_that_left_renews_nothing(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let gone = granted(&*backend, &setting.reader(&name)).await;
+    let inside = granted(&*backend, &setting.reader(&name)).await;
+    backend.release(&gone, NOW).await.unwrap();
+    let answers = backend.renew(&[&gone, &inside], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Lost(_), Renewal::Renewed { .. }]), "{answers:?}");
+    backend.release(&inside, NOW).await.unwrap();
+    let answers = backend.renew(&[&inside], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Lost(LossReason::Gone)]), "{answers:?}");
+    granted(&*backend, &setting.request(&name)).await;
+}
+
+async fn a_repeat_by_a_reader_is_the_same_grant(setting: Setting) {
+    let (one, other) = (setting.connect().await, setting.connect().await);
+    let request = setting.reader(&setting.name("job"));
+    let first = granted(&*one, &request).await;
+    let Attempt::Granted(again) = other.try_acquire(&request).await.unwrap() else {
+        panic!("a reader was refused its own lock");
+    };
+    assert_eq!((again.token, again.owner, again.mode), (first.token, first.owner, first.mode));
+    // Also while a writer waits.
+    let waiting = other.enqueue(&setting.request(&request.name)).await.unwrap();
+    assert!(matches!(waiting, Enqueued::Waiting(..)), "{waiting:?}");
+    let again = granted(&*other, &request).await;
+    assert_eq!(again.token, first.token);
+    if let Enqueued::Waiting(turn, _) = waiting {
+        turn.leave().await.unwrap();
+    }
+    one.release(&first, NOW).await.unwrap();
+    granted(&*one, &setting.request(&request.name)).await;
+}
+
+async fn an_abandoned_reader_joins_nothing(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let inside = granted(&*backend, &setting.reader(&name)).await;
+    let abandoned = setting.reader(&name);
+    backend.abandon(&abandoned).await.unwrap();
+    refused(&*backend, &abandoned).await;
+    let late = backend.enqueue(&abandoned).await.unwrap();
+    assert!(matches!(late, Enqueued::Waiting(..)), "a late request joined the readers: {late:?}");
+    backend.release(&inside, NOW).await.unwrap();
+    refused(&*backend, &abandoned).await;
+    granted(&*backend, &setting.request(&name)).await;
+}
+
+async fn abandoning_a_reader_leaves_the_others(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let inside = granted(&*backend, &setting.reader(&name)).await;
+    let request = setting.reader(&name);
+    let gone = granted(&*backend, &request).await;
+    backend.abandon(&request).await.unwrap();
+    backend.abandon(&request).await.unwrap();
+    let answers = backend.renew(&[&gone, &inside], SystemEnv.now()).await;
+    assert!(matches!(answers[..], [Renewal::Lost(_), Renewal::Renewed { .. }]), "{answers:?}");
+    refused(&*backend, &request).await;
+    refused(&*backend, &setting.request(&name)).await;
+    backend.release(&inside, NOW).await.unwrap();
+    granted(&*backend, &setting.request(&name)).await;
+}
+
+async fn a_crashed_reader_delays_a_writer_by_its_lease(setting: Setting) {
+    let (backend, client) = (setting.connect().await, setting.client().await);
+    let name = setting.name("job");
+    let inside = granted(&*backend, &setting.short_reader(&name)).await;
+    let began = SystemEnv.now();
+    let _crashed = granted(&*backend, &setting.short_reader(&name)).await;
+    backend.release(&inside, NOW).await.unwrap();
+    let writer = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
+    let took = SystemEnv.now().since(began);
+    assert!(took >= setting.lease(), "a writer was let in after {took:?}");
+    writer.release().await.unwrap();
+}
+
+async fn a_writer_waits_for_the_last_reader(setting: Setting) {
+    let (one, (other, mut waits)) = (setting.client().await, setting.observed_client().await);
+    let name = setting.name("job");
+    let lease = setting.long_lease();
+    let first = one.lock(&name).lease(lease).shared().acquire().await.unwrap();
+    let second = one.lock(&name).lease(lease).shared().acquire().await.unwrap();
+    let lock =
+        other.lock(&name).wait(setting.promised().longest_poll * 2 + Duration::from_secs(10));
+    let writer = tokio::spawn(lock.acquire());
+    waits.reach(1).await;
+    let token = second.token();
+    first.release().await.unwrap();
+    let still = other.lock(&name).try_acquire().await.unwrap();
+    assert!(still.guard().is_none(), "a reader is inside");
+    let state = other.backend().inspect(&name).await.unwrap().expect("a lock that is held");
+    assert_eq!(state.readers, Some(1), "the other reader is inside: {state:?}");
+    assert!(second.is_valid() && !writer.is_finished());
+    second.release().await.unwrap();
+    let writer = writer.await.unwrap().expect("the last reader serves the writer");
+    assert!(writer.token() > token);
+}
+
+async fn a_release_serves_all_waiting_readers(setting: Setting) {
+    let name = setting.name("job");
+    let holder = setting.connect().await;
+    let grant = granted(&*holder, &setting.request(&name)).await;
+    let backends = join_all((0..4).map(|_| setting.connect())).await;
+    let mut waiting = Vec::new();
+    for backend in &backends {
+        let request = setting.reader(&name);
+        let (turn, busy) = place(&**backend, &request).await;
+        waiting.push((backend, request, turn, busy));
+    }
+    // None of them leaves before all are inside.
+    let all = join_all(waiting.iter_mut().map(|(backend, request, turn, busy)| {
+        served(&***backend, request, &mut **turn, busy.clone())
+    }));
+    let release = async { holder.release(&grant, NOW).await.unwrap() };
+    let limit = setting.promised().longest_poll * 2 + Duration::from_secs(10);
+    let (grants, _) = tokio::time::timeout(limit, async { tokio::join!(all, release) })
+        .await
+        .expect("all readers are served by one release");
+    assert!(grants.iter().all(|reader| reader.token > grant.token));
+    refused(&*holder, &setting.request(&name)).await;
+}
+
+async fn no_reader_passes_a_waiting_writer(setting: Setting) {
+    let name = setting.name("job");
+    let (holder, waiter, third) =
+        (setting.connect().await, setting.connect().await, setting.connect().await);
+    let inside = granted(&*holder, &setting.reader(&name)).await;
+    let request = setting.request(&name);
+    let (mut turn, busy) = place(&*waiter, &request).await;
+    refused(&*third, &setting.reader(&name)).await;
+    let behind = setting.reader(&name);
+    let (mut late, late_busy) = place(&*third, &behind).await;
+    holder.release(&inside, NOW).await.unwrap();
+    refused(&*third, &setting.reader(&name)).await;
+    let writer = served(&*waiter, &request, &mut *turn, busy).await;
+    waiter.release(&writer, NOW).await.unwrap();
+    let reader = served(&*third, &behind, &mut *late, late_busy).await;
+    assert!(reader.token > writer.token);
+}
+
+async fn readers_in_a_loop_do_not_starve_a_writer(setting: Setting) {
+    const READERS: usize = 8;
+    let name = setting.name("job");
+    let (done, over) = tokio::sync::watch::channel(false);
+    let turns = Arc::new(AtomicUsize::new(0));
+    let mut loops = Vec::new();
+    for at in 0..READERS {
+        let (client, name, over) = (setting.client().await, name.clone(), over.clone());
+        let turns = Arc::clone(&turns);
+        loops.push(tokio::spawn(async move {
+            while !*over.borrow() {
+                let guard = client.lock(&name).shared().acquire().await.unwrap();
+                turns.fetch_add(1, Ordering::Relaxed);
+                // So long, and each so differently, that there is always another one inside.
+                tokio::time::sleep(Duration::from_millis(20 + 7 * at as u64)).await;
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    let writer = setting.client().await;
+    for _ in 0..5 {
+        let before = turns.load(Ordering::Relaxed);
+        eventually("readers come again", setting.patience(), || async {
+            (turns.load(Ordering::Relaxed) >= before + READERS).then_some(())
+        })
+        .await;
+        let guard = writer.lock(&name).wait(Duration::from_secs(40)).acquire().await;
+        guard.expect("the readers let the writer in").release().await.unwrap();
+    }
+    done.send_replace(true);
+    for reader in loops {
+        reader.await.unwrap();
+    }
+}
+
+async fn a_writer_that_gives_up_lets_the_readers_behind_it_in(setting: Setting) {
+    let name = setting.name("job");
+    let (holder, waiter, third) =
+        (setting.connect().await, setting.connect().await, setting.connect().await);
+    granted(&*holder, &setting.reader(&name)).await;
+    let (writer, _) = place(&*waiter, &setting.request(&name)).await;
+    let behind = setting.reader(&name);
+    let (mut turn, busy) = place(&*third, &behind).await;
+    writer.leave().await.unwrap();
+    let served = served(&*third, &behind, &mut *turn, busy);
+    let limit = setting.promised().longest_poll * 2 + Duration::from_secs(10);
+    tokio::time::timeout(limit, served).await.expect("nobody is before the reader any more");
+}
+
+async fn a_forced_release_is_learnt_by_every_reader(setting: Setting) {
+    let (one, other) = (setting.client().await, setting.client().await);
+    let name = setting.name("job");
+    let first = one.lock(&name).lease(setting.lease()).shared().acquire().await.unwrap();
+    let second = other.lock(&name).lease(setting.lease()).shared().acquire().await.unwrap();
+    let forced = one.force_release(&name).await.unwrap();
+    assert_eq!(forced, ReleaseOutcome::Released);
+    let backend = setting.connect().await;
+    granted(&*backend, &setting.request(&name)).await;
+    let limit = setting.patience();
+    for guard in [&first, &second] {
+        let reason = tokio::time::timeout(limit, guard.lost()).await.expect("each learns of it");
+        assert!(matches!(reason, LossReason::TakenOver | LossReason::Gone), "{reason:?}");
+    }
+}
+
+async fn inspect_and_list_tell_how_many_readers_share(setting: Setting) {
+    let backend = setting.connect().await;
+    let name = setting.name("job");
+    let readers = async || backend.inspect(&name).await.unwrap().and_then(|state| state.readers);
+    let one = granted(&*backend, &setting.reader(&name)).await;
+    let two = granted(&*backend, &setting.reader(&name)).await;
+    assert_eq!(readers().await, Some(2));
+    let mut listing = lock_core::Listing::new();
+    let mut listed = None;
+    loop {
+        let page = backend.list(listing.cursor()).await.unwrap();
+        listed = listed.or_else(|| page.locks.iter().find(|lock| lock.name == name).cloned());
+        if !listing.goes_on(&page).unwrap() {
+            break;
+        }
+    }
+    let listed = listed.expect("a name that readers share is held");
+    assert_eq!(listed.holder.map(|holder| holder.owner), Some(OwnerId::READERS));
+    assert_eq!(listed.readers, Some(2));
+    backend.release(&one, NOW).await.unwrap();
+    assert_eq!(readers().await, Some(1));
+    backend.release(&two, NOW).await.unwrap();
+    assert_eq!(readers().await, None);
+    granted(&*backend, &setting.request(&name)).await;
+    assert_eq!(readers().await, None);
+}
+
+async fn a_store_without_shared_locks_is_refused_by_the_client(setting: Setting) {
+    let client = setting.client().await;
+    let name = setting.name("job");
+    let answer = client.lock(&name).shared().wait(Duration::from_secs(10)).acquire().await;
+    if setting.promised().shared.holds() {
+        assert_eq!(answer.expect("it promises them").mode(), Mode::Shared);
+    } else {
+        assert_eq!(answer.unwrap_err().kind(), lock_core::ErrorKind::Unsupported);
+        // Nothing was asked for: a name that the store does not know has no holder.
+        eventually("no holder", setting.patience(), || async {
+            let state = client.backend().inspect(&name).await.unwrap();
+            state.is_none_or(|state| state.holder.is_none()).then_some(())
+        })
+        .await;
+    }
+}

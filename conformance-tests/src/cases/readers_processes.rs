@@ -1,0 +1,87 @@
+//! Readers and writers among real processes that crash and pause.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rustix::process::Signal;
+
+use super::{
+    Case, cases, processes,
+    readers::{GROUP, shares},
+};
+use crate::{
+    child::{Child, Deed},
+    harness::Harness,
+    setting::Setting,
+};
+
+cases! {
+    "S1" no_process_reads_while_another_writes shared_by_processes;
+    "L1" a_killed_readers_lock_is_free_for_writers_within_its_lease shared_by_processes;
+    "L5" a_paused_reader_learns_of_its_loss shared_by_processes;
+}
+
+pub(super) fn grouped() -> Vec<Case> {
+    all().into_iter().map(|case| case.of(GROUP)).collect()
+}
+
+fn shared_by_processes(
+    promised: &lock_core::Guarantees,
+    harness: &dyn Harness,
+) -> Result<(), &'static str> {
+    shares(promised, harness)?;
+    processes(promised, harness)
+}
+
+async fn no_process_reads_while_another_writes(setting: Setting) {
+    const READERS: usize = 4;
+    const WRITERS: usize = 2;
+    const TIMES: u32 = 10;
+    let name = setting.name("counter");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("number");
+    std::fs::write(&path, "0").unwrap();
+    let file = path.to_str().unwrap().to_owned();
+    let start = |deed| Child::start(&setting, &name, setting.long_lease(), deed);
+    let read = || start(Deed::Read { file: file.clone(), times: 2 * TIMES });
+    let count = || start(Deed::Count { file: file.clone(), times: TIMES });
+    let mut children: Vec<_> =
+        (0..READERS).map(|_| read()).chain((0..WRITERS).map(|_| count())).collect();
+    let said = join_all(children.iter_mut().map(Child::says)).await;
+    assert!(said.iter().all(|said| said == "done"), "{said:?}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), (WRITERS as u32 * TIMES).to_string());
+}
+
+async fn a_killed_readers_lock_is_free_for_writers_within_its_lease(setting: Setting) {
+    let name = setting.name("job");
+    let lease = setting.lease() * 2;
+    let mut child = Child::start(&setting, &name, lease, Deed::HoldShared);
+    let token = child.held().await;
+    let client = setting.client().await;
+    let inside = client.lock(&name).lease(lease).shared().acquire().await.unwrap();
+    let killed = child.kill().await;
+    inside.release().await.unwrap();
+    let writer = client.lock(&name).wait(setting.patience() + lease).acquire().await.unwrap();
+    assert!(writer.token() > token);
+    let promised = setting.promised();
+    // Where a machine is busy, more.
+    let slack = Duration::from_secs(2);
+    let bound = lease + promised.lease_step + promised.expiry_slack + promised.longest_poll + slack;
+    let took = killed.elapsed();
+    assert!(took <= bound, "free after {took:?}");
+}
+
+async fn a_paused_reader_learns_of_its_loss(setting: Setting) {
+    let name = setting.name("job");
+    let mut child = Child::start(&setting, &name, setting.lease(), Deed::HoldShared);
+    let token = child.held().await;
+    child.signal(Signal::STOP);
+    let client = setting.client().await;
+    let writer = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
+    assert!(writer.token() > token);
+    child.signal(Signal::CONT);
+    let line = child.says().await;
+    assert!(line.starts_with("lost "), "the reader should say that it lost the lock: {line:?}");
+    child.ended().await;
+    assert!(writer.is_valid());
+}
