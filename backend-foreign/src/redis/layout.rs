@@ -146,9 +146,14 @@ impl Layout {
 
     /// What the keys of our records begin with: locks of two layouts are two locks, whatever their names.
     pub(crate) fn prefix(&self) -> String {
-        // A prefix has no braces.
-        let place = self.key.replace(NAME, "*").replace(['{', '}'], "_");
-        format!("leasehold-foreign:{}:{place}", self.word)
+        if self.key == NAME {
+            return format!("leasehold-foreign:{}", self.word);
+        }
+        // By the FNV-1a hash of the template, which may have letters that no prefix has.
+        let hash = self.key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("leasehold-foreign:{}:{hash:016x}", self.word)
     }
 
     /// The option that says more of this layout, if it has one.
@@ -289,6 +294,16 @@ mod tests {
                 assert_eq!(slot_part(&found.lock), slot_part(&found.token), "{name}");
             }
         }
+    }
+
+    #[test]
+    fn each_template_has_records_of_its_own() {
+        let prefix = |word, detail| Layout::new(word, detail).unwrap().prefix();
+        // These stand in the stores of users.
+        assert_eq!(prefix("redisson", None), "leasehold-foreign:redisson");
+        assert_eq!(prefix("shedlock", None), "leasehold-foreign:shedlock:85e430681c78089e");
+        assert_ne!(prefix("string", Some("a{name}")), prefix("string", Some("b{name}")));
+        assert_ne!(prefix("redis-py", None), prefix("redsync", None));
     }
 
     #[test]

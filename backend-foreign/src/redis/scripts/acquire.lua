@@ -29,8 +29,8 @@ if own then
 end
 -- guard: late
 if late(now) then return {'late'} end
-local mark, refusal = gate(now)
 -- guard: gate
+local mark, refusal = gate(now)
 if not mark then return refusal end
 local highest = now + longest
 -- guard: floor
