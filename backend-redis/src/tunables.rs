@@ -83,6 +83,9 @@ pub(crate) const NEAR_HEARTBEAT: Duration = Duration::from_millis(800);
 pub(crate) const FAR_HEARTBEAT: Duration = Duration::from_millis(1250);
 /// A client's heartbeats are due at multiples of this: fewer calls for those of many names, more at a time.
 pub(crate) const HEARTBEAT_STEP: Duration = Duration::from_millis(200);
+/// How often a heartbeat looks at the lock too, and so at who holds it, where the lease does not end before: a look costs
+/// the server as much as three heartbeats. The queue's key may live for 20 s less than this looks at.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(6);
 /// A place lives for so long after it was last heard of (`LIFE_US` in `scripts/limits.lua`).
 pub(crate) const PLACE_LIFE: Duration = Duration::from_secs(3);
 /// A place lives for 3 s after it was last heard of, and a claim window takes 2 s.

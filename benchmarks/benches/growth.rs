@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 /// So long processors are watched while nothing happens.
 const IDLE: Duration = Duration::from_secs(4);
 /// Of the locks that are only held: renewed while they are watched.
-const SHORT: Duration = Duration::from_secs(6);
+const SHORT: Duration = Duration::from_secs(12);
 /// Of the locks that are waited for: seldom renewed.
 const LONG: Duration = Duration::from_secs(30);
 
@@ -138,7 +138,8 @@ async fn waiting(client: &LockClient, name: &str, size: usize) {
     let name = LockName::new(name).unwrap();
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(60) {
-        let state = client.inspect(&name).await.unwrap();
+        // A store that has much to do may not answer in time.
+        let state = client.inspect(&name).await.ok().flatten();
         match state.and_then(|state| state.waiting) {
             Some(waiting) if waiting >= size as u64 => return,
             _ => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -152,9 +153,10 @@ async fn take(client: &LockClient, prefix: &str, size: usize, lease: Duration) -
     stream::iter(locks.map(|lock| lock.acquire())).buffer_unordered(64).try_collect().await.unwrap()
 }
 
-async fn give_back(guards: Vec<Guard>) {
+/// Returns how many were lost.
+async fn give_back(guards: Vec<Guard>) -> usize {
     let released = stream::iter(guards.into_iter().map(Guard::release)).buffer_unordered(64);
-    released.try_collect::<Vec<_>>().await.unwrap();
+    released.filter(|released| std::future::ready(released.is_err())).count().await
 }
 
 async fn held(site: &Site, size: usize) -> Cost {
@@ -165,12 +167,11 @@ async fn held(site: &Site, size: usize) -> Cost {
     // The first renewals are spread; so are all after them.
     tokio::time::sleep(SHORT / 3).await;
     let shares = idle(site).await;
-    let valid = guards.iter().filter(|guard| guard.is_valid()).count();
     let began = Instant::now();
-    give_back(guards).await;
+    let lost = give_back(guards).await;
     let each = micros(taken + began.elapsed(), size);
     client.close().await;
-    Cost { each, shares, note: format!("{} lost", size - valid) }
+    Cost { each, shares, note: format!("{lost} lost") }
 }
 
 async fn names(site: &Site, size: usize) -> Cost {
@@ -186,11 +187,11 @@ async fn names(site: &Site, size: usize) -> Cost {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let shares = idle(site).await;
     let began = Instant::now();
-    give_back(guards).await;
+    let lost = give_back(guards).await;
     running.join_all().await;
     let each = micros(began.elapsed(), size);
     join_all([holder.close(), waiter.close()]).await;
-    Cost { each, shares, note: String::new() }
+    Cost { each, shares, note: format!("{lost} lost") }
 }
 
 async fn draw(kind: &str, part: &Part, full: bool) {

@@ -1,6 +1,6 @@
 //! A store of each kind, with a server of its own.
 
-use std::{any::Any, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use conformance_tests::kit::{
     Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions,
@@ -15,8 +15,8 @@ pub struct Site {
     url: String,
     /// The store in memory is shared by its clients.
     shared: Option<Arc<dyn Backend>>,
-    pid: Option<u32>,
-    _kept: Box<dyn Any>,
+    /// Those of the server, which lives as long as this.
+    processes: Box<dyn Fn() -> Vec<u32>>,
 }
 
 impl std::fmt::Debug for Site {
@@ -26,8 +26,8 @@ impl std::fmt::Debug for Site {
 }
 
 fn served<S: Server + 'static>(url: String, server: S) -> Site {
-    let pid = server.process().pid().ok();
-    Site { url, shared: None, pid, _kept: Box::new(server) }
+    let processes = move || server.process().tree().unwrap_or_default();
+    Site { url, shared: None, processes: Box::new(processes) }
 }
 
 impl Site {
@@ -39,12 +39,16 @@ impl Site {
         let site = match kind {
             "memory" => {
                 let shared = Some(leasehold::open("memory:").await.unwrap());
-                Self { url: "memory:".to_owned(), shared, pid: None, _kept: Box::new(()) }
+                Self { url: "memory:".to_owned(), shared, processes: Box::new(Vec::new) }
             }
             "sqlite" => {
                 let folder = tempfile::tempdir().unwrap();
                 let url = format!("sqlite:{}", folder.path().join("locks.db").display());
-                Self { url, shared: None, pid: None, _kept: Box::new(folder) }
+                let none = move || {
+                    let _kept = &folder;
+                    Vec::new()
+                };
+                Self { url, shared: None, processes: Box::new(none) }
             }
             "redis" => {
                 let server = Redis::start(RedisOptions::new()).await.unwrap();
@@ -52,9 +56,9 @@ impl Site {
             }
             "etcd" => {
                 let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
-                let pid = etcd.members()[0].process().pid().ok();
                 let url = format!("etcd://{}", etcd.endpoints()[0]);
-                Self { url, shared: None, pid, _kept: Box::new(etcd) }
+                let processes = move || etcd.members()[0].process().tree().unwrap_or_default();
+                Self { url, shared: None, processes: Box::new(processes) }
             }
             "postgres" => {
                 let options = PostgresOptions::new().line("max_connections = 700");
@@ -96,17 +100,9 @@ impl Site {
     /// Processor time of this process, and of the server's.
     #[must_use]
     pub fn busy(&self) -> [Duration; 2] {
-        let server = self.pid.map(with_children).unwrap_or_default();
-        [processor_time(std::process::id()), server]
+        let processes = (self.processes)().into_iter();
+        // One that has ended meanwhile counts no more.
+        let there = processes.filter(|pid| Path::new(&format!("/proc/{pid}/task")).exists());
+        [processor_time(std::process::id()), there.map(processor_time).sum()]
     }
-}
-
-/// Of a process and those that it has started.
-fn with_children(pid: u32) -> Duration {
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let children = children.unwrap_or_default();
-    let each = children.split_whitespace().filter_map(|child| child.parse().ok());
-    // One that has ended meanwhile counts no more.
-    let each = each.filter(|child| std::path::Path::new(&format!("/proc/{child}/task")).exists());
-    processor_time(pid) + each.map(with_children).sum::<Duration>()
 }

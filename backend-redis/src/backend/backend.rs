@@ -13,7 +13,7 @@ use crate::{
     backend::{
         admin::Admin,
         batch::{BatchQueue, Job, batch_queue, call_in_batch},
-        heartbeat::{HeartbeatQueue, heartbeat, heartbeat_queue},
+        heartbeat::{Heard, HeartbeatQueue, heartbeat, heartbeat_queue},
         renew::renew,
         waiter::{self, RedisWaiter},
     },
@@ -136,9 +136,20 @@ impl Redis {
         self.attempt(request, "").await
     }
 
+    /// What is known of a place that is there, and whose lock others hold; `None` where it has to ask for itself.
     async fn heartbeat(&self, bucket: Bucket, request: &Request) -> Result<Option<Busy>, Error> {
-        let queue = &self.heartbeats[bucket.index()];
-        let mut busy = heartbeat(&self.store, queue, request).await?;
+        let sent = SystemEnv.now();
+        let known = self.pushes.known(request.owner, sent);
+        let (queue, channel) = (&self.heartbeats[bucket.index()], self.pushes.channel(bucket));
+        let heard = heartbeat(&self.store, queue, request, channel, known.is_none()).await?;
+        let mut busy = match heard {
+            Heard::There => known,
+            Heard::Busy(busy) => {
+                self.pushes.looked(request.owner, &busy, sent);
+                Some(busy)
+            }
+            Heard::Unsure => None,
+        };
         if let Some(busy) = &mut busy {
             busy.retry_after = self.pushes.until_heartbeat(request.owner, SystemEnv.now());
         }

@@ -21,7 +21,7 @@ pub(crate) use self::{
     batch::{BATCH, Batch, Plain, Wanted},
     epoch::{Epoch, Layout},
     fence::{FENCE, FencedWrite},
-    heartbeat::{HEARTBEAT, heartbeats},
+    heartbeat::{HEARTBEAT, heartbeats, place_of},
     owned::{ABANDON, Abandon, RAISE, Raise},
     release::{Next, RELEASE, Release},
     renew::{RENEW, renewals},

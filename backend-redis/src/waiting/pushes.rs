@@ -10,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-use lock_core::{FencingToken, Grant, Instant, Mutex, OwnerId, Request, Signal};
+use lock_core::{Busy, FencingToken, Grant, Instant, Mutex, OwnerId, Request, Signal};
 use tokio::sync::mpsc;
 
 use crate::{
     connection::PushListener,
     keys::{Bucket, Keys},
-    tunables::{FAR_HEARTBEAT, HEARTBEAT_STEP, NEAR_HEARTBEAT},
+    tunables::{FAR_HEARTBEAT, HEARTBEAT_STEP, LOOK_AGAIN, NEAR_HEARTBEAT},
 };
 
 /// Places of this client by owner, and the channels that those of a bucket share.
@@ -42,6 +42,8 @@ struct Waiting {
     wake: mpsc::UnboundedSender<Signal>,
     /// It stood far from the head when the server last said where it stands.
     far: bool,
+    /// The lock as it was last looked at, from when that counts, and until when it need not be looked at again.
+    looked: Option<(Busy, Instant, Instant)>,
 }
 
 impl Pushes {
@@ -66,7 +68,8 @@ impl Pushes {
     ) -> (u64, mpsc::UnboundedReceiver<Signal>) {
         let (wake, signals) = mpsc::unbounded_channel();
         let number = self.entered.fetch_add(1, Ordering::Relaxed);
-        let waiting = Waiting { number, bucket, request: request.clone(), wake, far: false };
+        let waiting =
+            Waiting { number, bucket, request: request.clone(), wake, far: false, looked: None };
         let mut places = self.places();
         self.count(bucket).fetch_add(1, Ordering::SeqCst);
         if let Some(old) = places.insert(request.owner, waiting) {
@@ -95,6 +98,27 @@ impl Pushes {
         if let Some(place) = self.places().get_mut(&owner) {
             place.far = retry_after >= FAR_HEARTBEAT;
         }
+    }
+
+    /// The lock was looked at, in an attempt or heartbeat sent at `sent`, and others hold it.
+    pub(crate) fn looked(&self, owner: OwnerId, busy: &Busy, sent: Instant) {
+        let left = busy.holder.as_ref().map_or(Duration::ZERO, |holder| holder.remaining);
+        let sure = left.saturating_sub(FAR_HEARTBEAT).min(LOOK_AGAIN);
+        if let Some(place) = self.places().get_mut(&owner) {
+            place.looked = Some((busy.clone(), sent, sent + sure));
+        }
+    }
+
+    /// What is known of a lock that ends not before the next heartbeat; `None` where it is to be looked at. As long as the
+    /// place is there the lock was not handed to it.
+    pub(crate) fn known(&self, owner: OwnerId, now: Instant) -> Option<Busy> {
+        let places = self.places();
+        let (busy, from, until) = places.get(&owner)?.looked.as_ref()?;
+        let mut busy = (now < *until).then(|| busy.clone())?;
+        if let Some(holder) = &mut busy.holder {
+            holder.remaining = holder.remaining.saturating_sub(now.since(*from));
+        }
+        Some(busy)
     }
 
     /// After which time a place is to be heard of again: at a time that it shares with this client's other places, so

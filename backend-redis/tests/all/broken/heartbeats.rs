@@ -7,7 +7,7 @@ use conformance_tests::{
         Broken, Verdict,
         cases::{LONG, first_use, granted, name, request, words},
     },
-    kit::Change::LeaveOut,
+    kit::Change::{LeaveOut, Replace},
 };
 use lock_core::{Attempt, Backend, Enqueued, ErrorKind, Grant, ReleaseOptions, Request, Waiter};
 
@@ -31,8 +31,13 @@ pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
     },
     Broken {
         what: "L3: a place that is heard of lives on",
-        changes: &[LeaveOut("heartbeat_life")],
+        changes: &[Replace("heartbeat_life", "if call('HEXISTS', places, owner) == 0 then")],
         case: |setup| Box::pin(a_place_older_than_its_life(setup)),
+    },
+    Broken {
+        what: "L3: a place that is gone is not made again by a heartbeat",
+        changes: &[LeaveOut("heartbeat_gone")],
+        case: |setup| Box::pin(a_place_that_is_gone(setup)),
     },
 ];
 
@@ -109,4 +114,15 @@ async fn a_place_older_than_its_life(setup: &mut OneRedis) -> Verdict {
     waiting.heartbeat().await?;
     setup.clock().step(part).map_err(words)?;
     waiting.is_served().await
+}
+
+async fn a_place_that_is_gone(setup: &mut OneRedis) -> Verdict {
+    let waiting = Waiting::start(setup).await?;
+    waiting.store.abandon(&waiting.waiter).await.map_err(words)?;
+    waiting.store.try_acquire(&waiting.waiter).await.map_err(words)?;
+    let left = setup.server().cli(&["EXISTS", "leasehold:{0}:places:a"]).await.map_err(words)?;
+    match left.as_str() {
+        "0" => Ok(()),
+        _ => Err("the place of an abandoned owner is there again".to_owned()),
+    }
 }
