@@ -41,7 +41,9 @@ pub(crate) fn of_one(store: &dyn Backend, cache: &GuaranteeCache) -> Arc<Guarant
         let mut promised = (*parts[0]).clone();
         promised.exclusion = both(promised.exclusion, phases());
         promised.tokens = both(promised.tokens, phases());
-        promised.shared = exclusive_only();
+        promised.shared = both(promised.shared, phases());
+        // A neighbour raises the token of readers that are inside to that of its other store.
+        promised.one_token_for_readers = false;
         promised
     })
 }
@@ -56,7 +58,7 @@ pub(crate) fn of_both(stores: &[Arc<dyn Backend>; 2], cache: &GuaranteeCache) ->
         );
         promised.exclusion = both(both(one.exclusion.clone(), two.exclusion.clone()), phases());
         promised.tokens = both(both(one.tokens.clone(), two.tokens.clone()), phases());
-        promised.shared = exclusive_only();
+        promised.shared = both(both(one.shared.clone(), two.shared.clone()), phases());
         promised.lease_step = one.lease_step.max(two.lease_step);
         promised.quarantine = weaker(one.quarantine, two.quarantine);
         // A waiter is woken by the first store, or by the second while it holds the first.
@@ -78,11 +80,6 @@ pub(crate) fn of_both(stores: &[Arc<dyn Backend>; 2], cache: &GuaranteeCache) ->
             one.record_version.filter(|_| one.record_version == two.record_version);
         promised
     })
-}
-
-fn exclusive_only() -> Promise {
-    let why = "a migration moves exclusive locks only, in each of its phases".into();
-    Promise::Withheld { why }
 }
 
 fn phases() -> Promise {

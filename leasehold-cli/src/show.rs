@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use humantime::format_duration;
-use leasehold::{Holder, LockState, OwnerLabel};
+use leasehold::{Holder, LockState, OwnerId, OwnerLabel};
 use serde_json::{Map, Value};
 
 use crate::exit::{Failure, cause, is_unseen};
@@ -121,6 +121,10 @@ pub(crate) fn holder(holder: &Holder) -> String {
     if holder.is_unreadable() {
         return format!("{}, for another {}", holder.label, rounded(holder.remaining));
     }
+    if holder.owner == OwnerId::READERS {
+        let (label, left) = (quoted(&holder.label), rounded(holder.remaining));
+        return format!("readers, of whom {label} came last, for another {left} unless renewed");
+    }
     format!(
         "{} (owner {}), for another {} unless renewed",
         quoted(&holder.label),
@@ -145,6 +149,12 @@ pub(crate) fn lock(state: &LockState) -> String {
         Some(holder) if state.unreadable => {
             line("held by", holder.label.as_str());
             line("lease", &format!("ends in {}, or by force", rounded(holder.remaining)));
+        }
+        Some(holder) if state.readers.is_some() => {
+            line("shared by", &readers(state));
+            line("last came", &quoted(&holder.label));
+            line("lease", &format!("of the last one ends in {}", rounded(holder.remaining)));
+            line("token", &state.token.to_string());
         }
         Some(holder) => {
             line("held by", &quoted(&holder.label));
@@ -178,11 +188,21 @@ pub(crate) fn table(locks: &[LockState]) -> String {
     text
 }
 
+/// How many share it, in words.
+fn readers(state: &LockState) -> String {
+    match state.readers {
+        Some(1) => "1 reader".to_owned(),
+        readers => format!("{} readers", readers.unwrap_or_default()),
+    }
+}
+
 /// The holder's label, and the rest of its lease.
 fn holder_and_rest(state: &LockState) -> (String, String) {
     let Some(holder) = &state.holder else { return ("-".to_owned(), "-".to_owned()) };
     let label = &holder.label;
     let shown = if holder.is_unreadable() { label.to_string() } else { quoted(label) };
+    let shown =
+        if state.readers.is_some() { format!("{}, {shown} last", readers(state)) } else { shown };
     let shown = if state.kept { shown + ", released" } else { shown };
     (shown, rounded(holder.remaining))
 }
@@ -212,7 +232,7 @@ pub(crate) fn age(state: &LockState, now: u64) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold::{FencingToken, LockName, OwnerId};
+    use leasehold::{FencingToken, LockName};
 
     use super::*;
 
@@ -278,6 +298,26 @@ mod tests {
              kept       for another 8s 300ms, its minimum hold\n  token      7\n"
         );
         assert!(table(&[state(true).with_kept(true)]).contains("\"host:1\", released "));
+    }
+
+    #[test]
+    fn readers_are_counted() {
+        let (label, span) = (OwnerLabel::new("host:2").unwrap(), Duration::from_secs(9));
+        let holder = Holder::readers(label, span);
+        let token = FencingToken::new(7).unwrap();
+        let state = LockState::new(LockName::new("a b").unwrap(), Some(holder), token);
+        let shared = |readers| state.clone().with_readers(readers);
+        assert_eq!(
+            lock(&shared(3)),
+            "a b\n  shared by  3 readers\n  last came  \"host:2\"\n  lease      of the last one ends in 9s\n  \
+             token      7\n"
+        );
+        let text = table(&[shared(1)]);
+        assert!(text.contains(" 1 reader, \"host:2\" last "), "{text}");
+        let value: Value = serde_json::from_str(&json(&shared(3)).unwrap()).unwrap();
+        assert_eq!(value["readers"], 3);
+        let told = "readers, of whom \"host:2\" came last, for another 9s unless renewed";
+        assert_eq!(super::holder(&state.holder.unwrap()), told);
     }
 
     #[test]

@@ -89,9 +89,10 @@ pub use lock_core::{
     All, Any, Assumption, Backend, Blocked, Busy, CancellationToken, ClientOptions,
     ConnectionSecurity, Credentials, CredentialsProvider, Cursor, Election, Error, ErrorKind,
     Event, EventKind, Fence, FencingToken, Finished, Guarantees, Guard, Guards, Holder, Init,
-    Leader, Leadership, Lock, LockClient, LockName, LockState, LossReason, Monitor, NotAcquired,
-    Observer, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined, ReleaseOutcome,
-    RenewalHealth, Semaphore, Stale, StoreCheck, StoreSettings, TryAcquire, WithError, all, any,
+    Leader, Leadership, Lock, LockClient, LockName, LockState, LossReason, Mode, Monitor,
+    NotAcquired, Observer, OwnerId, OwnerLabel, Page, Promise, QuarantineUse, Quarantined,
+    ReleaseOutcome, RenewalHealth, Semaphore, Stale, StoreCheck, StoreSettings, TryAcquire,
+    WithError, all, any,
 };
 
 pub use self::{
@@ -193,6 +194,7 @@ pub mod sqlite {
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/observability.md")]
 #[doc = include_str!("../../docs/patterns.md")]
+#[doc = include_str!("../../docs/readers-and-writers.md")]
 #[doc = include_str!("../../docs/several-locks.md")]
 struct Docs;
 

@@ -68,9 +68,12 @@ impl Backend for Both {
         Ok(match (first, second) {
             (Some(first), Some(second)) => {
                 let kept = if first.holder.is_some() { first.kept } else { second.kept };
+                // Those that hold both stores are in each.
+                let readers = first.readers.max(second.readers);
                 let holder = first.holder.or(second.holder);
                 let token = first.token.max(second.token);
-                Some(LockState::new(name.clone(), holder, token).with_kept(kept))
+                let state = LockState::new(name.clone(), holder, token).with_kept(kept);
+                Some(state.with_readers(readers))
             }
             (first, second) => first.or(second),
         })

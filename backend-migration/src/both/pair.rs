@@ -7,7 +7,7 @@ use std::sync::{
 
 use futures_util::future::join;
 use lock_core::{
-    Backend, Error, ErrorKind, FencingToken, Grant, Instant, LossReason, ReleaseOptions,
+    Backend, Error, ErrorKind, FencingToken, Grant, Instant, LossReason, Mode, ReleaseOptions,
     ReleaseOutcome, Renewal, Request,
 };
 
@@ -21,7 +21,9 @@ pub(crate) struct Pair {
 impl Pair {
     /// The two as one grant: with the token that both stores have, and the shorter rest of both leases.
     pub(crate) fn together(request: &Request, token: FencingToken, grants: [Grant; 2]) -> Grant {
-        let mut grant = Grant::new(request, token);
+        let shared = grants.iter().all(|grant| grant.mode == Mode::Shared);
+        let mode = if shared { Mode::Shared } else { Mode::Exclusive };
+        let mut grant = Grant::new(request, token).with_mode(mode);
         grant.from = grants[0].from.min(grants[1].from);
         grant.lease = grants[0].lease.min(grants[1].lease);
         grant.margin = grants[0].margin.max(grants[1].margin);

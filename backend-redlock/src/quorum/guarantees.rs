@@ -36,6 +36,10 @@ pub(super) fn of(basis: &Basis, options: &Options, all: &[Node]) -> Guarantees {
     let show = humantime::format_duration;
     let bound = options.clock_bound;
     let mut promised = Guarantees::new(options.shortest_lease(), settings.longest_lease);
+    promised.shared = Promise::Withheld {
+        why: "a majority of nodes is proved safe for one holder; the model of the protocol has no readers"
+            .into(),
+    };
     promised.connection = all
         .iter()
         .map(|node| node.server.connection_security())

@@ -128,6 +128,7 @@ async fn acquire(
 
 fn lock(client: &LockClient, args: &Lock, name: &LockName) -> leasehold::Lock {
     let lock = client.lock(name).lease(args.lease);
+    let lock = if args.shared { lock.shared() } else { lock };
     let lock = lock.wait_for_quarantine(quarantine_wait(client, args));
     if args.at_least.is_zero() { lock } else { lock.at_least(args.at_least) }
 }

@@ -1,7 +1,7 @@
 //! `init`, `inspect`, `list`, `release`: actions of operators.
 
 use leasehold::backend::Listing;
-use leasehold::{Backend, Error, LockState, ReleaseOutcome, StoreSettings};
+use leasehold::{Backend, Error, LockState, OwnerId, ReleaseOutcome, StoreSettings};
 use serde_json::json;
 
 use crate::args::{Init, Inspect, Output, Release, Switch};
@@ -64,8 +64,8 @@ pub(super) async fn inspect(place: &ChosenStore, args: &Inspect) -> Result<u8, F
     print(&match (state, args.output.json) {
         (Some(state), true) => show::json(&state)?,
         (None, true) => show::json(&json!({
-            "name": args.name, "holder": null, "token": null, "kept": false, "waiting": null,
-            "unreadable": false
+            "name": args.name, "holder": null, "token": null, "kept": false, "readers": null,
+            "waiting": null, "unreadable": false
         }))?,
         (Some(state), false) => show::lock(&state),
         (None, false) => format!("{}\n  free\n", show::escaped(args.name.as_str())),
@@ -111,6 +111,11 @@ pub(super) async fn release(place: &ChosenStore, args: &Release) -> Result<u8, F
             }
             (true, Some(holder)) => {
                 let label = show::quoted(&holder.label);
+                if holder.owner == OwnerId::READERS {
+                    return print(&format!(
+                        "{name}: taken from all readers, of whom {label} came last\n"
+                    ));
+                }
                 format!("{name}: taken from {label} (owner {})\n", holder.owner)
             }
             (true, None) => format!("{name}: taken away\n"),

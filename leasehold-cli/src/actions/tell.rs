@@ -89,6 +89,7 @@ fn lines(guarantees: &Guarantees) -> String {
     let yes = |holds: bool| if holds { "yes" } else { "no" };
     let rows = [
         ("exclusion", guarantees.exclusion.to_string()),
+        ("shared", guarantees.shared.to_string()),
         ("tokens", format!("never go back: {}", guarantees.tokens)),
         (
             "leases",

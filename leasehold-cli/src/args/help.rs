@@ -58,6 +58,11 @@ is for all of them together. If one is lost, COMMAND is ended.
 With --permits N, N jobs run at a time. All jobs of NAME must have the same N: otherwise
 the largest counts. Do not use NAME, or NAME/0 to NAME/N-1, as other locks.
 
+With --shared, jobs that read run at the same time, and none beside a job that locks the
+same NAME without it: a writer. A job that comes later does not pass a writer that waits.
+A crashed reader delays writers by at most its lease. With --also, all of the locks are
+shared.
+
 leasehold passes signals on to COMMAND. The lock is lost if the store did not answer
 for a whole lease, if leasehold was paused for longer than that, or if 'leasehold
 release --force' took it away. Then all processes that COMMAND started get SIGTERM,
@@ -87,6 +92,7 @@ Examples:
   leasehold run --wait 30s --lease 20s deploy -- ./deploy.sh production
   leasehold run --conflict-exit-code 0 nightly -- ./nightly  # fine if it runs already
   leasehold run --permits 3 exports -- ./export              # at most three at a time
+  leasehold run --shared data -- ./report   # beside others, not beside a writer
   leasehold run account/17 --also account/4 -- ./transfer
   leasehold run report -- sh -c 'echo my token is $LEASEHOLD_TOKEN'
 

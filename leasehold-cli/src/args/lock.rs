@@ -37,6 +37,10 @@ pub struct Lock {
     #[arg(long, value_name = "N", value_parser = permits, conflicts_with = "also")]
     pub permits: Option<u32>,
 
+    /// Share NAME with other jobs that say --shared, and run beside no job that does not: for jobs that only read
+    #[arg(long, conflicts_with_all = ["permits", "at_least"])]
+    pub shared: bool,
+
     /// Another lock to hold together with NAME: all of them or none. May be given several times
     #[arg(long, value_name = "NAME", value_parser = name())]
     pub also: Vec<LockName>,

@@ -205,6 +205,7 @@ fn the_commands_of_the_docs_are_understood() {
         include_str!("../../../docs/choosing-a-backend.md"),
         include_str!("../../../docs/migration.md"),
         include_str!("../../../docs/several-locks.md"),
+        include_str!("../../../docs/readers-and-writers.md"),
         include_str!("../../../docs/security.md"),
         include_str!("../../../docs/upgrades.md"),
         include_str!("../../../docs/backends/etcd.md"),

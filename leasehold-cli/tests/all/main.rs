@@ -20,6 +20,8 @@ mod passing_through;
 mod passwords;
 mod run;
 mod several;
+#[cfg(feature = "redis")]
+mod shared;
 mod shell;
 mod signals;
 mod support;
