@@ -76,6 +76,9 @@ pub(super) const REDSYNC: Library = Library {
     endless: false,
 };
 
+/// In seconds: a registry that does not answer is no registry.
+const INSTALLED_WITHIN: &str = "180";
+
 /// One installation at a time: the tests of a library share it.
 static INSTALLING: Mutex<()> = Mutex::const_new(());
 
@@ -97,14 +100,17 @@ impl Library {
         for (file, text) in self.files {
             std::fs::write(folder.join(file), text).unwrap();
         }
-        let mut install = Command::new("sh");
-        install.args(["-euc", self.install]).current_dir(&folder).stdin(Stdio::null());
+        let mut install = Command::new("timeout");
+        install
+            .args(["--kill-after=10", INSTALLED_WITHIN, "sh", "-euc", self.install])
+            .current_dir(&folder)
+            .stdin(Stdio::null());
         let done = install.output().await.map_err(|error| error.to_string())?;
         if !done.status.success() {
             let [out, err] =
                 [done.stdout, done.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
             let why = format!("{out}{err}");
-            return Err(why.lines().last().unwrap_or("no output").to_owned());
+            return Err(why.lines().last().unwrap_or("no output, or no end of it").to_owned());
         }
         std::fs::write(recipe, wanted).unwrap();
         Ok(folder)
