@@ -48,7 +48,7 @@ impl Waits {
 }
 
 /// Told of each place that the store has made.
-pub(crate) type OnPlace = Arc<dyn Fn(&LockName) + Send + Sync>;
+pub(crate) type OnPlace = Arc<dyn Fn(&Request) + Send + Sync>;
 
 pub(crate) struct Observed {
     inner: Arc<dyn Backend>,
@@ -84,11 +84,11 @@ impl Observed {
         Arc::new(Self { inner, begun, left, attempts, on_place: Some(on_place) })
     }
 
-    fn enqueued(&self, name: &LockName, answer: Enqueued) -> Enqueued {
+    fn enqueued(&self, request: &Request, answer: Enqueued) -> Enqueued {
         match answer {
             Enqueued::Waiting(turn, busy) => {
                 if let Some(tell) = &self.on_place {
-                    tell(name);
+                    tell(request);
                 }
                 let (begun, left) = (Some(self.begun.clone()), self.left.clone());
                 Enqueued::Waiting(Box::new(ObservedTurn { turn, begun, left }), busy)
@@ -150,7 +150,7 @@ impl Backend for Observed {
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
         let answer = self.inner.enqueue(request).await?;
-        Ok(self.enqueued(&request.name, answer))
+        Ok(self.enqueued(request, answer))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
@@ -163,7 +163,8 @@ impl Backend for Observed {
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
         let Released { outcome, next, .. } = self.inner.release(grant, options).await?;
-        Ok(Released::new(outcome, next.map(|answer| self.enqueued(&grant.name, answer))))
+        let next = next.zip(options.next).map(|(answer, request)| self.enqueued(request, answer));
+        Ok(Released::new(outcome, next))
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {

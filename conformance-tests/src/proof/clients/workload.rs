@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use lock_core::{Guard, LockClient, LockName, Mutex};
+use lock_core::{Guard, LockClient, LockName, Mode, Mutex, Request};
 use tokio::sync::watch;
 
 use crate::proof::clients::part::{Order, Part, Role};
@@ -76,7 +76,7 @@ async fn run(
     let waiting = Waiting::default();
     let of = waiting.clone();
     let store = connect(part.url.clone()).await?;
-    let store = Observed::places(store, Arc::new(move |name| of.place(name)));
+    let store = Observed::places(store, Arc::new(move |request| of.place(request)));
     let client = LockClient::new(store);
     say(&Line::Ready);
     let recorder = Recorder::with_sink(part.process, |event| say(&Line::Saw(event.clone())));
@@ -111,7 +111,7 @@ async fn run(
     Ok(())
 }
 
-/// The acquisitions of this process that wait, by name.
+/// The acquisitions of this process that wait to write, by name.
 #[derive(Clone, Default)]
 struct Waiting(Arc<Mutex<HashMap<LockName, Vec<Acquisition>>>>);
 
@@ -127,10 +127,12 @@ impl Waiting {
     }
 
     /// The store has made a place of this process's. It is evidence for one that waits alone: of
-    /// several it is not known here which the library calls the oldest.
-    fn place(&self, name: &LockName) {
+    /// several it is not known here which the library calls the oldest. Readers, who have a place of their own, are not
+    /// among them.
+    fn place(&self, request: &Request) {
         let mut all = self.all();
-        if let Some(ops) = all.get_mut(name)
+        if request.mode == Mode::Exclusive
+            && let Some(ops) = all.get_mut(&request.name)
             && ops.len() == 1
         {
             for op in ops.drain(..) {
@@ -193,6 +195,10 @@ impl Worker {
         }
         let hold = self.rng.millis(if long { 250 } else { 3 });
         let cancel = self.rng.millis(60);
+        if self.client.guarantees().shared.holds() && self.rng.roll(3) == 0 {
+            let cancel = (self.rng.roll(4) == 0).then_some(cancel);
+            return self.read(&name, hold, cancel).await;
+        }
         let guard = match self.rng.roll(4) {
             0 => self.attempt(&name).await,
             1 => self.cancelled(&name, cancel).await,
@@ -206,6 +212,32 @@ impl Worker {
             }
             Ok(None) => true,
             Err(()) => false,
+        }
+    }
+
+    /// Holds as a reader, and reads; whether the store answered. With `cancel` the wait is dropped after that.
+    async fn read(&mut self, name: &LockName, hold: Duration, cancel: Option<Duration>) -> bool {
+        let op = self.recorder.ask_shared(name);
+        let lock = self.client.lock(name).shared().lease(self.part.lease).wait(self.part.wait);
+        let limit = cancel.unwrap_or(Duration::MAX);
+        match tokio::time::timeout(limit, lock.acquire()).await {
+            Ok(Ok(guard)) => {
+                op.acquired(&guard);
+                // Once its token was seen, no writer from before it writes.
+                drop(self.begin(&op, &guard).await);
+                self.watch(&op, &guard, tokio::time::sleep(hold)).await;
+                op.look(&guard);
+                self.let_go(op, guard).await;
+                true
+            }
+            Ok(Err(error)) => {
+                op.failed(&error);
+                false
+            }
+            Err(_) => {
+                op.cancelled();
+                true
+            }
         }
     }
 
