@@ -15,6 +15,9 @@ pub(crate) const BACKING_POLL: Duration = Duration::from_secs(1);
 pub(crate) const EXPIRY_SLACK: Duration = Duration::from_millis(600);
 /// How long a holder whose lock has no end is said to hold it: as long as makes no difference.
 pub(crate) const ENDLESS: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+/// How long a client of the other library that was seen to hold a lock counts as alive in a migration. One that locks more
+/// seldom, such as a nightly job, is not seen.
+pub(crate) const THEIRS_COUNT_FOR: Duration = Duration::from_secs(600);
 /// Renewals in one script call: a script holds the whole server up while it runs.
 pub(crate) const RENEWALS: usize = 200;
 /// After so many waiters the subscriptions that nobody needs any more are ended: one that waits for the next waiter of its

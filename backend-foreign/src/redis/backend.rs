@@ -16,11 +16,11 @@ use lock_core::{
 
 use super::{
     guarantees,
-    layout::Layout,
+    layout::{Layout, digest},
     scripts::{self, Lock},
     waiting::{Polling, Waiters, Woken},
 };
-use crate::tunables::{BACKING_POLL, ENDLESS, POLL, RENEWALS};
+use crate::tunables::{BACKING_POLL, ENDLESS, POLL, RENEWALS, THEIRS_COUNT_FOR};
 
 /// The locks of another library in one Redis.
 #[derive(Debug)]
@@ -188,18 +188,42 @@ impl Foreign {
         }
     }
 
-    async fn look(&self, names: &[LockName]) -> Result<Vec<LockState>, Error> {
+    /// The states of these names, and how long ago a client of the other library was seen to hold any.
+    async fn look(&self, names: &[LockName]) -> Result<(Vec<LockState>, Option<Duration>), Error> {
         let mut keys = vec![self.node.epoch_key()];
         for name in names {
             let found = self.lock(name)?.keys;
             keys.extend([found.lock, self.node.lock_key(name), found.token]);
         }
         let answer = scripts::call(&self.node, &self.layout, &scripts::INSPECT, &keys, &[]).await?;
+        let mut answers = list(answer)?;
+        let seen = answers.pop().ok_or_else(not_understood)?;
+        let seen = if text(&seen)?.is_empty() { None } else { Some(number(&seen)?) };
         let mut states = Vec::new();
-        for (name, answer) in names.iter().zip(list(answer)?) {
+        for (name, answer) in names.iter().zip(answers) {
             states.push(self.state(name, &list(answer)?)?);
         }
-        Ok(states)
+        Ok((states, seen.map(Duration::from_micros)))
+    }
+
+    /// A client of the other library keeps no record of its phase in a migration. So one is shown for it: as that of a process
+    /// that uses this store alone. Its name is as in record/uses.rs of backend-migration.
+    async fn record_of_theirs(&self, seen: Duration) -> Result<Option<LockState>, Error> {
+        let Some(left) = THEIRS_COUNT_FOR.checked_sub(seen) else { return Ok(None) };
+        let store = digest(&self.name_of_store().await?);
+        let name = LockName::new(format!("leasehold migration only {store:016x} {:032x}", 0))?;
+        let ago = humantime::format_duration(Duration::from_secs(seen.as_secs()));
+        let label = OwnerLabel::new(format!(
+            "a {} client, seen {ago} ago; others may have been silent",
+            self.layout.word
+        ))?;
+        let holder = Holder::new(OwnerId::from_bits(0), label, left);
+        Ok(Some(LockState::new(name, Some(holder), FencingToken::ZERO)))
+    }
+
+    /// Locks of two layouts are two stores.
+    async fn name_of_store(&self) -> Result<String, Error> {
+        Ok(format!("foreign:{}:{}", self.layout.prefix(), self.node.identity().await?))
     }
 
     async fn page(&self, from: Option<Cursor>) -> Result<Page, Error> {
@@ -211,8 +235,12 @@ impl Foreign {
         let (next, mut names) = self.node.scan(cursor).await?;
         names.sort();
         names.dedup();
-        let mut locks = self.look(&names).await?;
+        let (mut locks, seen) = self.look(&names).await?;
         locks.retain(|state| state.holder.is_some());
+        // Once in a listing.
+        if let Some(seen) = seen.filter(|_| next == 0) {
+            locks.extend(self.record_of_theirs(seen).await?);
+        }
         Ok(Page::new(locks, (next != 0).then(|| next.to_string())))
     }
 }
@@ -237,10 +265,8 @@ impl Backend for Foreign {
         "foreign"
     }
 
-    /// Locks of two layouts are two stores.
     async fn identity(&self) -> Result<String, Error> {
-        let node = self.node.identity().await.map_err(|error| error.at("foreign", "identity"))?;
-        Ok(format!("foreign:{}:{node}", self.layout.prefix()))
+        self.name_of_store().await.map_err(|error| error.at("foreign", "identity"))
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
@@ -311,11 +337,12 @@ impl Backend for Foreign {
     /// Where nobody holds it, a lock that was never taken cannot be told from one that is free.
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
         let state = self.look(std::slice::from_ref(name)).await;
-        let state = state.map_err(|error| error.at("foreign", "inspect").on(name))?.pop();
+        let state = state.map_err(|error| error.at("foreign", "inspect").on(name))?.0.pop();
         Ok(state.filter(|state| state.holder.is_some()))
     }
 
-    /// Only those that clients of this library hold: no key tells a lock of the other library from other data.
+    /// Only those that clients of this library hold: no key tells a lock of the other library from other data. For a while
+    /// after one of its clients was seen, a record of a migration for it.
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
         self.page(from).await.map_err(|error| error.at("foreign", "list"))
     }

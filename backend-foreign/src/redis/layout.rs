@@ -149,11 +149,8 @@ impl Layout {
         if self.key == NAME {
             return format!("leasehold-foreign:{}", self.word);
         }
-        // By the FNV-1a hash of the template, which may have letters that no prefix has.
-        let hash = self.key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        format!("leasehold-foreign:{}:{hash:016x}", self.word)
+        // The template itself may have letters that no prefix has.
+        format!("leasehold-foreign:{}:{:016x}", self.word, digest(&self.key))
     }
 
     /// The option that says more of this layout, if it has one.
@@ -211,6 +208,12 @@ impl Layout {
     pub(crate) fn pushes(&self) -> bool {
         matches!(self.wake, Wake::RedissonChannel | Wake::SpringChannel)
     }
+}
+
+/// FNV-1a, which must never change.
+pub(super) fn digest(text: &str) -> u64 {
+    let start = 0xcbf2_9ce4_8422_2325;
+    text.bytes().fold(start, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// A key beside a lock, as Redisson makes it.

@@ -5,3 +5,6 @@
 
 mod broken;
 mod clients;
+mod docs;
+mod migration;
+mod strangers;

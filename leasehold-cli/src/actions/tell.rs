@@ -72,7 +72,7 @@ fn highest_line(kind: &str, highest: FencingToken) -> String {
         return format!("highest token {highest}\n");
     }
     let helps = match kind {
-        "redis" | "redlock" | "postgres" => {
+        "foreign" | "redis" | "redlock" | "postgres" => {
             "'leasehold init --reset-tokens' sets them back; see 'leasehold init --help'"
         }
         "etcd" => "'leasehold init --restored' starts them anew; see 'leasehold init --help'",

@@ -41,8 +41,13 @@ local there = state_of(KEYS[6], KEYS[2], KEYS[4], mark)
 table.insert(there, 1, 'busy')
 -- guard: held
 if there[2] ~= '' then
-  -- A client of the other library was served.
-  if there[2] == '?' then redis.call('DEL', KEYS[3]) end
+  if there[2] == '?' then
+    -- A client of the other library was served.
+    redis.call('DEL', KEYS[3])
+    -- When one was seen last, for a migration; refused where memory is short, which fails no attempt.
+    -- guard: notes_theirs
+    redis.pcall('HSET', KEYS[1], 'theirs', text(now))
+  end
   return there
 end
 -- guard: tombstone

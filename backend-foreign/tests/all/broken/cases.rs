@@ -55,6 +55,18 @@ pub(super) async fn a_foreign_holder(setup: &Shared) -> Verdict {
     wrong(value == "theirs", || format!("the key is {value:?} now"))
 }
 
+pub(super) async fn a_foreign_client_in_a_listing(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    setup.say(&["SET", "a", "theirs", "PX", "20000"]).await;
+    not_granted(&*store, &request("a", LONG)).await?;
+    let page = store.list(None).await.map_err(words)?;
+    let records = page
+        .locks
+        .iter()
+        .filter(|lock| lock.name.as_str().starts_with("leasehold migration only "));
+    wrong(records.count() == 1, || format!("{page:?}"))
+}
+
 pub(super) async fn an_attempt_in_the_quarantine(setup: &Shared) -> Verdict {
     not_granted(&*setup.open().await, &request("a", LONG)).await
 }

@@ -56,6 +56,7 @@ variants! {
     "L1: a lock of ours always ends" LeaveOut("hash_ends") => a_hash_that_ends;
     "L2: our clients leave the lock alone after many grants" LeaveOut("rest") => many_grants_in_a_row;
     "L2: a release begins the rest" Replace("begins_rest", "if false then") => many_grants_in_a_row;
+    "migration: a client of the other library is noted" LeaveOut("notes_theirs") => a_foreign_client_in_a_listing;
     "L2: a release wakes by message" LeaveOut("wake_publish") => a_waiter_by_message;
     "L2: a release leaves a signal" LeaveOut("wake_list") => a_waiter_by_signal;
     "S6: a repeat keeps its grant" Replace("repeat", "if false then") => a_repeat;

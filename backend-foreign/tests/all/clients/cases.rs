@@ -1,9 +1,10 @@
 //! What holds between a client of another library and ours.
 
-use std::{process::Stdio, time::Duration};
+use std::{process::Stdio, sync::Arc, time::Duration};
 
+use backend_migration::{Migration, Phase};
 use conformance_tests::kit::{Redis, RedisOptions, Server as _};
-use lock_core::{FencingToken, Holder, Init, LockClient, TryAcquire};
+use lock_core::{ErrorKind, FencingToken, Holder, Init, LockClient, TryAcquire};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Command,
@@ -181,6 +182,53 @@ impl Pair {
             assert!(last > theirs, "our token {last} came after {theirs} in round {round}");
             guard.release().await.unwrap();
         }
+    }
+}
+
+impl Pair {
+    /// Phase by phase: their client locks beside the first two, and has ended before the last.
+    pub(super) async fn moves_to_our_own_layout(&mut self) {
+        let old = backend_foreign::connect(&self.url).await.unwrap();
+        let new = backend_redis::connect(&format!("redis://{}", self.server.address())).await;
+        let new = new.unwrap();
+        new.init(&Init::new().with_first_use(true)).await.unwrap();
+        let enter = |phase| Migration::new(Arc::clone(&old), Arc::clone(&new), phase);
+        for phase in [Phase::Old, Phase::Both] {
+            self.ours = LockClient::new(Arc::new(enter(phase).await.unwrap()));
+            self.alternates(10).await;
+            let error = enter(Phase::New).await.unwrap_err();
+            let told = format!("a {} client, seen", self.library.layout);
+            assert!(error.to_string().contains(&told), "{phase}: {error}");
+        }
+        let last = self.ours.lock("job").acquire().await.unwrap();
+        let token = last.token();
+        last.release().await.unwrap();
+        self.theirs.kill().await;
+        // Their last lock was seen longer ago than it counts.
+        let epoch = format!("leasehold-foreign:{}:{{0}}:epoch", self.library.layout);
+        assert_eq!(self.server.cli(&["HSET", &epoch, "theirs", "1"]).await.unwrap().trim(), "0");
+        let entered = async {
+            loop {
+                match enter(Phase::New).await {
+                    Ok(entered) => break entered,
+                    // The record of our first phase ends with its lease.
+                    Err(error) if error.kind() == ErrorKind::Config => {
+                        tokio::time::sleep(Duration::from_millis(200)).await;
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        let entered = timeout(PATIENCE, entered).await.expect("phase new is entered");
+        let beside = self.ours.lock("job").acquire().await.unwrap();
+        assert!(beside.token() > token, "{} came after {token}", beside.token());
+        let ours = LockClient::new(Arc::new(entered));
+        let refused = ours.lock("job").try_acquire().await.unwrap();
+        assert!(matches!(refused, TryAcquire::Busy(_)), "{refused:?}");
+        let token = beside.token();
+        beside.release().await.unwrap();
+        let guard = timeout(PATIENCE, ours.lock("job").acquire()).await.unwrap().unwrap();
+        assert!(guard.token() > token, "{} came after {token}", guard.token());
     }
 }
 

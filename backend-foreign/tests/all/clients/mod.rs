@@ -57,6 +57,12 @@ async fn redissons_fenced_lock_and_ours_share_one_sequence() {
     pair.tokens_rise_on_both_sides().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redisson_beside_a_migration() {
+    let Some(mut pair) = Pair::start(&REDISSON).await else { return };
+    pair.moves_to_our_own_layout().await;
+}
+
 /// A process of ours that is killed while it holds the lock: a test of its own, since it does not end.
 #[tokio::test]
 #[ignore = "is started by outlive_each_other, and killed"]
