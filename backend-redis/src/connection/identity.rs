@@ -13,6 +13,9 @@ pub(crate) struct Identity {
     /// It is a node of a cluster.
     pub(crate) clustered: bool,
     pub(crate) replicas: u64,
+    /// It keeps a backlog for replicas: there was one in the last hour (`repl-backlog-ttl`), which may come back or be
+    /// promoted.
+    pub(crate) backlog: bool,
     /// How many replicas are in touch, where the server refuses writes with too few.
     pub(crate) good_replicas: Option<u64>,
     /// Its `maxmemory-policy`, if that may remove held locks.
@@ -61,6 +64,7 @@ impl Identity {
             role: field(info, "role").unwrap_or_default().to_owned(),
             clustered: mode == Some("cluster"),
             replicas: number(info, "connected_slaves").unwrap_or_default(),
+            backlog: field(info, "repl_backlog_active") == Some("1"),
             good_replicas: number(info, "min_slaves_good_slaves"),
             evicting: field(info, "maxmemory_policy")
                 .filter(|policy| *policy != "noeviction")
@@ -71,9 +75,9 @@ impl Identity {
 }
 
 impl Identity {
-    /// Whether there are replicas, or there should be.
+    /// Whether there are replicas, or there were, or there should be.
     pub(crate) fn is_replicated(&self) -> bool {
-        self.replicas > 0 || self.good_replicas.is_some()
+        self.replicas > 0 || self.backlog || self.good_replicas.is_some()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
 /// The risk of a failover for a script that may grant; the better comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Failover {
-    /// No replica is there to be promoted.
+    /// No replica is there to be promoted, nor was one in the last hour.
     None,
     /// Nothing counts that an old master writes: its replicas do not acknowledge it.
     Acknowledged,

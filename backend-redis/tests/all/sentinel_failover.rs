@@ -110,22 +110,36 @@ async fn granted_again(
 /// its client has noticed anything.
 #[tokio::test]
 async fn a_server_that_was_master_twice_grants_nothing_at_once() {
-    let (lost, answer) = master_twice_unnoticed("").await;
+    let (lost, answer) = master_twice_unnoticed("", Replica::Known).await;
+    assert!(matches!(answer, Attempt::Quarantined(_)), "{lost:?}, and then {answer:?}");
+}
+
+/// The client has asked the server about itself while the replica was cut off.
+#[tokio::test]
+async fn nor_does_one_whose_replica_was_away_when_the_client_asked() {
+    let (lost, answer) = master_twice_unnoticed("", Replica::Away).await;
     assert!(matches!(answer, Attempt::Quarantined(_)), "{lost:?}, and then {answer:?}");
 }
 
 #[tokio::test]
 async fn with_the_quarantine_off_a_server_that_was_master_twice_has_a_second_holder() {
-    let (lost, answer) = master_twice_unnoticed("quarantine=off").await;
+    let (lost, answer) = master_twice_unnoticed("quarantine=off", Replica::Known).await;
     let Attempt::Granted(second) = answer else { panic!("{lost:?}, and then {answer:?}") };
     // Both are told that it is theirs, and the later one has the larger token.
     assert!(second.token > lost.token && second.owner != lost.owner);
     assert!(SystemEnv.now() < lost.from + lost.lease, "the first was over");
 }
 
-async fn master_twice_unnoticed(options: &str) -> (Grant, Attempt) {
+/// What the client knows of the replica.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replica {
+    Known,
+    Away,
+}
+
+async fn master_twice_unnoticed(options: &str, replica: Replica) -> (Grant, Attempt) {
     for _ in 0..20 {
-        if let Some(answers) = master_twice(options).await {
+        if let Some(answers) = master_twice(options, replica).await {
             return answers;
         }
     }
@@ -134,7 +148,7 @@ async fn master_twice_unnoticed(options: &str) -> (Grant, Attempt) {
 
 /// What was granted before and what is answered after; `None` if the client was told while the server
 /// was a replica, and so has made a new connection.
-async fn master_twice(url_options: &str) -> Option<(Grant, Attempt)> {
+async fn master_twice(url_options: &str, known: Replica) -> Option<(Grant, Attempt)> {
     let options = RedisOptions::new().line("repl-diskless-sync-delay 0");
     let master = Redis::start(options.clone()).await.unwrap();
     let port = |server: &Redis| server.address().port().to_string();
@@ -151,6 +165,9 @@ async fn master_twice(url_options: &str) -> Option<(Grant, Attempt)> {
         assert_eq!(replica.cli(&["CONFIG", "SET", setting, value]).await.unwrap(), "OK");
     }
     assert_eq!(master.cli(&["CLIENT", "KILL", "TYPE", "replica"]).await.unwrap(), "1");
+    if known == Replica::Away {
+        asks_twice(&master).await;
+    }
     let lost = granted(&*store, &request("a", Duration::from_secs(20))).await;
     assert_eq!(replica.cli(&["REPLICAOF", "NO", "ONE"]).await.unwrap(), "OK");
     let back = ["REPLICAOF", "127.0.0.1", &port(&replica)];
@@ -169,6 +186,28 @@ async fn master_twice(url_options: &str) -> Option<(Grant, Attempt)> {
     let kept = store.inspect(&name("a")).await.unwrap().map(|state| state.token);
     assert_ne!(kept, Some(lost.token), "the grant was not lost");
     Some((lost, answer))
+}
+
+/// Waits until the client has asked the server about itself from now on: each time it sends three INFO.
+async fn asks_twice(server: &Redis) {
+    let asked = async || {
+        let stats = server.cli(&["INFO", "commandstats"]).await.unwrap();
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_info:calls=")).unwrap();
+        line["cmdstat_info:calls=".len()..].split(',').next().unwrap().parse::<u64>().unwrap()
+    };
+    let mut before = asked().await;
+    for _ in 0..2 {
+        loop {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let now = asked().await;
+            // One of them is ours.
+            let theirs = now - before - 1;
+            before = now;
+            if theirs >= 3 {
+                break;
+            }
+        }
+    }
 }
 
 /// A master that becomes a replica keeps its clients and refuses their writes.
