@@ -6,7 +6,9 @@ use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise, QuarantineU
 
 use crate::{
     keys::settings::{RECORD_VERSION, Record},
-    tunables::{EXPIRY_DELAY, LONGEST_POLL, TOKEN_MARGIN},
+    tunables::{
+        EXPIRIES_PER_SECOND, EXPIRY_DELAY, KEEPALIVES_PER_LEASE, LONGEST_POLL, TOKEN_MARGIN,
+    },
 };
 
 /// The guarantees by the settings that were last seen.
@@ -101,8 +103,10 @@ fn guarantees(shortest: Duration, record: &Record, connection: ConnectionSecurit
     promised.longest_poll = LONGEST_POLL;
     // A new leader starts all leases anew.
     promised.expiry_slack = longest + EXPIRY_DELAY;
+    promised.expiries_per_second = Some(EXPIRIES_PER_SECOND);
     // A dead waiter's entry ends with its lease.
     promised.dead_place_delay = promised.expiry_slack + longest;
+    promised.longest_stall = shortest - shortest / KEEPALIVES_PER_LEASE;
     promised.token_lead = longest + TOKEN_MARGIN;
     promised.connection = connection;
     promised.record_version = Some(RECORD_VERSION);

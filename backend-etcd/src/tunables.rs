@@ -18,8 +18,9 @@ pub(crate) const TIMEOUT: Duration = seconds(5);
 pub(crate) const TIMEOUTS: RangeInclusive<Duration> = millis(1)..=seconds(3600);
 /// The longest leases that an operator may choose: a quarantine lasts as long.
 pub(crate) const LONGEST_LEASES: RangeInclusive<Duration> = seconds(1)..=seconds(7 * 24 * 3600);
-/// The pool of leases, by default: one for each of 64 tasks that acquire at once.
-pub(crate) const POOL: usize = 64;
+/// The pool of leases, by default: enough for a burst to save most writes. The leases of clients that die together end
+/// at [`EXPIRIES_PER_SECOND`], and unused ones stand in the same line.
+pub(crate) const POOL: usize = 16;
 /// The largest pool that a client may choose: etcd keeps all leases in memory.
 pub(crate) const LARGEST_POOL: usize = 1_000;
 
@@ -63,6 +64,9 @@ pub(crate) const LONGEST_POLL: Duration = POLL.saturating_mul(FAR);
 pub(crate) const SHORTEST_POLL: Duration = millis(20);
 /// How many ends of entries are remembered: the watch may tell of an end before the answer that names the entry behind it.
 pub(crate) const REMEMBERED_ENDS: usize = 64;
+/// So many names of a client are watched each by itself; where it waits for more, one watch tells of the ends of all
+/// names, also of those that nobody here waits for.
+pub(crate) const MOST_WATCHED: usize = 16;
 /// Between two attempts to open the watch.
 pub(crate) const WATCH_PAUSE: Duration = millis(50);
 /// While a client waits, a watch that was silent for this long is asked for its progress, and one that does not
@@ -97,3 +101,5 @@ pub(crate) const OLD_SETTINGS: Duration = Duration::from_nanos(TOKEN_LAG.as_nano
 pub(crate) const TOKEN_MARGIN: Duration = seconds(1);
 /// How long an expired lease may stay: etcd looks for them twice a second.
 pub(crate) const EXPIRY_DELAY: Duration = seconds(2);
+/// How many expired leases etcd ends in a second, at most: no flag changes it.
+pub(crate) const EXPIRIES_PER_SECOND: u32 = 1_000;

@@ -65,6 +65,8 @@ pub(crate) fn of_both(stores: &[Arc<dyn Backend>; 2], cache: &GuaranteeCache) ->
         promised.push = one.push && two.push;
         promised.fair = false;
         promised.expiry_slack = one.expiry_slack.max(two.expiry_slack);
+        let limits = [one.expiries_per_second, two.expiries_per_second];
+        promised.expiries_per_second = limits.into_iter().flatten().min();
         promised.longest_poll = one.longest_poll.max(two.longest_poll);
         // A waiter that dies while it holds the first store keeps that for its lease.
         promised.dead_place_delay = promised.longest_lease.saturating_add(

@@ -6,7 +6,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use lock_core::{ConnectionSecurity, Error, ErrorKind, Init, LockName, OwnerId, StoreSettings};
+use lock_core::{
+    ConnectionSecurity, Error, ErrorKind, FencingToken, Init, LockName, OwnerId, StoreSettings,
+};
 pub use redis::Value;
 
 pub use crate::scripts::reply::{holder, list, not_understood, number, text};
@@ -33,8 +35,8 @@ pub trait Listener: fmt::Debug + Send + Sync + 'static {
     /// dropped some time after its last use.
     fn listens(&self) -> bool;
 
-    /// A message.
-    fn hear(&self, message: &[u8]);
+    /// A message on this channel: the client's own, or one of [`Node::subscribe`].
+    fn hear(&self, channel: &[u8], message: &[u8]);
 
     /// Messages may have been missed, since the connection broke or the server changed its role.
     fn missed(&self);
@@ -56,8 +58,8 @@ impl PushListener for Heard {
         self.listener.listens()
     }
 
-    fn hear(&self, message: &[u8]) {
-        self.listener.hear(message);
+    fn hear(&self, channel: &[u8], message: &[u8]) {
+        self.listener.hear(channel, message);
     }
 
     fn missed(&self) {
@@ -320,6 +322,45 @@ impl Node {
     /// As [`Backend::init`](lock_core::Backend::init).
     pub async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
         Admin(&self.0).set_up(init).await
+    }
+
+    /// Makes sure that messages of this channel arrive, also after the connection broke since the last call.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn subscribe(&self, channel: &str) -> Result<(), Error> {
+        self.0.connection(Bucket::FIRST).await?.listening.subscribe_to(channel).await
+    }
+
+    /// Ends the subscriptions to channels that are not `needed` any more.
+    pub async fn unsubscribe(&self, needed: impl Fn(&str) -> bool) {
+        if let Some(connection) = self.0.pool.current(Bucket::FIRST) {
+            connection.listening.unsubscribe_from(needed).await;
+        }
+    }
+
+    /// A random name that the node keeps in its epoch record.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn identity(&self) -> Result<String, Error> {
+        Admin(&self.0).name_of_store().await
+    }
+
+    /// The node's watermark.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn highest_mark(&self) -> Result<FencingToken, Error> {
+        Admin(&self.0).highest_mark().await
+    }
+
+    /// How far the node's clock is ahead of this machine's, in microseconds.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn clock_difference(&self) -> Result<i64, Error> {
+        Admin(&self.0).clock_difference().await
     }
 
     /// Drops the connection, and makes no other.

@@ -76,7 +76,18 @@ pub(crate) const CLUSTER_CRON: Duration = Duration::from_secs(1);
 /// whatever its lease; Redis removes expired keys within 100 ms.
 pub(crate) const EXPIRY_SLACK: Duration = Duration::from_millis(2_100);
 /// A waiter asks again at least this often, also where no push comes.
-pub(crate) const LONGEST_POLL: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST_POLL: Duration = FAR_HEARTBEAT;
+/// How often a place near the head of a queue is heard of, and one far from it (`NEAR_MS` and `FAR_MS` in
+/// `scripts/limits.lua`): two heartbeats of a far one fall into a place's life.
+pub(crate) const NEAR_HEARTBEAT: Duration = Duration::from_millis(800);
+pub(crate) const FAR_HEARTBEAT: Duration = Duration::from_millis(1250);
+/// A client's heartbeats are due at multiples of this: fewer calls for those of many names, more at a time.
+pub(crate) const HEARTBEAT_STEP: Duration = Duration::from_millis(200);
+/// How often a heartbeat looks at the lock too, and so at who holds it, where the lease does not end before: a look costs
+/// the server as much as three heartbeats. The queue's key may live for 20 s less than this looks at.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(6);
+/// A place lives for so long after it was last heard of (`LIFE_US` in `scripts/limits.lua`).
+pub(crate) const PLACE_LIFE: Duration = Duration::from_secs(3);
 /// A place lives for 3 s after it was last heard of, and a claim window takes 2 s.
 pub(crate) const DEAD_PLACE_DELAY: Duration = Duration::from_secs(5);
 
@@ -95,3 +106,19 @@ pub(crate) const LISTING_TRIES: u32 = 3;
 /// When attempts and releases go together: a call of its own costs no more than a small batch.
 pub(crate) const BATCHES: BatchPolicy =
     BatchPolicy { most: 100, batches: 4, alone_beside_batches: true, lets_others_in: false };
+/// When heartbeats go together: they never go alone. One batch after the other, so that others come in between.
+pub(crate) const HEARTBEATS: BatchPolicy =
+    BatchPolicy { most: 200, batches: 1, alone_beside_batches: false, lets_others_in: true };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scripts_count_the_same_limits() {
+        let limits = include_str!("scripts/limits.lua");
+        let (near, far) = (NEAR_HEARTBEAT.as_millis(), FAR_HEARTBEAT.as_millis());
+        assert!(limits.contains(&format!("local NEAR, NEAR_MS, FAR_MS = 8, {near}, {far}\n")));
+        assert!(limits.contains(&format!("local LIFE_US = {}\n", PLACE_LIFE.as_micros())));
+    }
+}

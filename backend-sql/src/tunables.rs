@@ -1,5 +1,5 @@
-//! All numbers of this crate that one might want to change. Those of a statement stand in its file: for how long tombstones
-//! are kept and how many (`abandon.sql`), when a watermark counts (`sweep.sql`), how late a statement may be (`{young}` in
+//! All numbers of this crate that one might want to change. Those of a statement stand in its file: how many tombstones are
+//! kept (`abandon.sql`), and for how long in PostgreSQL, when a watermark counts (`sweep.sql`), how late a statement may be (`{young}` in
 //! `postgres/statements.rs`).
 
 use std::time::Duration;
@@ -34,6 +34,9 @@ pub(crate) const HEARD_FOR: Duration = Duration::from_millis(1_500);
 /// A place that was not heard of for this long is dead: that of a far one with two polls more.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) const PLACE_LIFE: Duration = Duration::from_secs(4);
+/// An abandoned owner is remembered for so long: far longer than a statement of its can be on its way.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const REMEMBERED: Duration = Duration::from_secs(3600);
 /// A waiter that is not woken, and is the next to be served, looks after this part of the time that a turn has taken so far:
 /// it is late by no more than that part.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
@@ -139,6 +142,4 @@ pub(crate) mod sqlite {
     pub(crate) const TRIES_AT_ONCE: usize = 10;
     /// A pipe that nobody reads is removed when it is this old: one that was just made may be about to be read.
     pub(crate) const OLD_BELL: Duration = Duration::from_secs(60);
-    /// An abandoned owner is remembered for so long: far longer than a statement of its can be on its way.
-    pub(crate) const REMEMBERED: Duration = Duration::from_secs(3600);
 }

@@ -13,6 +13,7 @@ mod held;
 mod machine;
 mod paused;
 mod processes;
+mod site;
 mod slices;
 mod sql;
 mod table;
@@ -25,6 +26,7 @@ pub use self::{
     machine::{Awake, processor_time},
     paused::Paused,
     processes::{Children, child},
+    site::Site,
     slices::{Slices, latencies, rates},
     sql::{mariadb, mysql_store, postgres_pool, postgres_store},
     table::{Meter, Round, Table},

@@ -37,6 +37,11 @@ pub trait Harness: Send + Sync + 'static {
         Duration::from_millis(600)
     }
 
+    /// Whether the store refuses this name, which is allowed in general, with `InvalidInput` before it is touched.
+    fn refuses(&self, _name: &str) -> bool {
+        false
+    }
+
     /// Names of the cases that may be skipped here. A skip that is not listed is an error, and so is
     /// a listed one that was not skipped. `shared` stands for all cases of readers and writers, which a store without
     /// [`Guarantees::shared`](lock_core::Guarantees) skips.

@@ -11,8 +11,9 @@ use crate::args::LogFormat;
 use crate::{exit, show};
 
 /// Our crates. Their dependencies do not know what must not be shown, such as the text of a statement.
-const OURS: [&str; 7] = [
+const OURS: [&str; 8] = [
     "backend_etcd",
+    "backend_foreign",
     "backend_migration",
     "backend_redis",
     "backend_redlock",

@@ -44,6 +44,7 @@
 //! | `redis` | `redis://HOST:PORT`, `rediss:`, `unix:PATH`; `redis+sentinel:`, `redis+cluster:` and `rediss+…` for a Redis that fails over | 1.88 |
 //! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT`, also `redlocks:`, for the clients of the same independent Redis servers | 1.88 |
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` for the clients of an etcd cluster, and `etcdctl lock` | 1.88 |
+//! | `foreign` | beside `redis`: `redis://HOST:PORT?layout=LAYOUT`, the locks of another library, such as Redisson | 1.88 |
 //! | `migrate` | `migrate:PHASE?from=URL&to=URL`, from one store to another: see [`migration`] | 1.88 |
 //! | `metrics` | an observer that keeps metrics, in the module of the same name | 1.88 |
 //! | `tls-ring` | TLS by *ring* for the network stores among these | 1.88 |
@@ -66,8 +67,8 @@
 //! # Versions
 //!
 //! - Versions follow Semantic Versioning. While the major version is 0, the minor one is raised for an incompatible change.
-//! - Types of other crates stand in this API: those of sqlx ([`postgres::sqlx`], [`mysql::sqlx`], [`sqlite::sqlx`]),
-//!   of etcd-client ([`etcd::etcd_client`]), [`CancellationToken`] of tokio-util, and the traits of serde. Use these
+//! - Types of other crates stand in this API: those of sqlx (`postgres::sqlx`, `mysql::sqlx`, `sqlite::sqlx`),
+//!   of etcd-client (`etcd::etcd_client`), [`CancellationToken`] of tokio-util, and the traits of serde. Use these
 //!   re-exports. A new incompatible version of one of these crates is a new minor version of this one: their major is our minor.
 //! - The lowest Rust is the one that the dependencies of the chosen features need (the last column above), and at
 //!   least 1.88. A newer one is needed only by a new minor version of this crate, never by a patch.

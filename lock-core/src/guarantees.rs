@@ -154,10 +154,16 @@ pub struct Guarantees {
     pub fair: bool,
     /// L1: a crashed holder's lock is free within one lease plus this.
     pub expiry_slack: Duration,
+    /// L1: how many leases the store ends in a second at most. Of N that end together, those of waiters and spare ones
+    /// counted, the last ends later by N divided by this. `None` where each ends at its time.
+    pub expiries_per_second: Option<u32>,
     /// L2: a waiter whose push was lost asks again within this.
     pub longest_poll: Duration,
     /// L3: a dead place delays the next by at most this.
     pub dead_place_delay: Duration,
+    /// L3: the order is kept as long as neither a client nor the store stands still for longer than this: after a longer
+    /// stall places of live clients may be passed over, since nobody has heard of them.
+    pub longest_stall: Duration,
     /// The store can lift the token of a held grant, which a migration needs.
     pub raise: bool,
     /// How far a token may lead the store's clock. A store that refuses floors by
@@ -188,8 +194,10 @@ impl Guarantees {
             push: false,
             fair: false,
             expiry_slack: Duration::from_millis(100),
+            expiries_per_second: None,
             longest_poll: Duration::from_secs(1),
             dead_place_delay: Duration::ZERO,
+            longest_stall: Duration::ZERO,
             raise: false,
             token_lead: Duration::ZERO,
             connection: ConnectionSecurity::Plain,

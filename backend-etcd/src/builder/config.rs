@@ -129,7 +129,7 @@ impl EtcdBuilder {
 
     /// How many unused leases of each length the client keeps at most, so that an acquire need not ask for one: 0 to
     /// 1,000. They are refilled as fast as they are used, end by themselves otherwise, and are revoked when the
-    /// client closes. Default: 64.
+    /// client closes. Default: 16.
     #[must_use]
     pub fn spare_leases(mut self, most: usize) -> Self {
         self.spare_leases = most;

@@ -18,7 +18,7 @@ use crate::{
     rpc::{Failure, gets, incomplete, put, revision},
     store::Store,
     tunables::TRIES,
-    waiting::{EtcdWaiter, RefusedWaiter, WaiterEntry},
+    waiting::{EtcdWaiter, RefusedWaiter, WaiterEntry, Watched},
 };
 
 /// The outcome of an enqueue.
@@ -97,7 +97,8 @@ pub(super) async fn line_up(store: &Store, request: &Request) -> Result<Queued, 
         store.restore.check_token(request.floor)?;
     }
     store.restore.allow(request.lease, Record::longest_lease).await?;
-    store.watch.start(&store.rpc, store.layout.prefix(), &store.waiters);
+    // From before the entry is made.
+    let _watched = watched(store, request);
     let is_repeat = store.attempts.get(request.owner).is_some();
     // Keys of entries whose end is not known here.
     let mut occupied = Vec::new();
@@ -138,6 +139,11 @@ pub(super) async fn line_up(store: &Store, request: &Request) -> Result<Queued, 
         store.attempts.forget(request.owner);
     }
     Err(Error::new(ErrorKind::Unavailable, "etcd ended the lease again and again"))
+}
+
+fn watched(store: &Store, request: &Request) -> Watched {
+    let (layout, name) = (&store.layout, store.layout.entries(&request.name));
+    store.watch.name(&store.rpc, layout.prefix(), &store.waiters, name)
 }
 
 /// `None` if it is to be tried anew, with another lease and key.
@@ -211,8 +217,9 @@ async fn try_line_up(
     };
     let entries = layout.entries(name);
     let entry = WaiterEntry::new(request.owner, entries, seat, stands, lease, predecessor);
-    let waiter =
-        EtcdWaiter::start(entry, &store.waiters, &store.keepalives, &store.rpc, &store.watch);
+    let Store { waiters, keepalives, rpc, watch, .. } = store;
+    let watched = watched(store, request);
+    let waiter = EtcdWaiter::start(entry, waiters, keepalives, rpc, watch, watched);
     Ok(Some(Queued::Waiting(waiter, first)))
 }
 

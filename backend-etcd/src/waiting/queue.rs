@@ -161,6 +161,8 @@ pub(crate) struct Waiters(Arc<Mutex<Known>>);
 #[derive(Debug, Default)]
 struct Known {
     entries: HashMap<OwnerId, Arc<WaiterEntry>>,
+    /// The same, by the beginning of the keys of their names: an end concerns those of its name only.
+    names: HashMap<String, Vec<Arc<WaiterEntry>>>,
     /// The last ends that the watch told.
     ended: VecDeque<(String, i64)>,
 }
@@ -177,12 +179,14 @@ impl Waiters {
     /// Adds an entry that was just made.
     pub(crate) fn add(&self, entry: &Arc<WaiterEntry>) {
         let mut known = self.0.lock();
+        known.remove(entry.owner);
         known.entries.insert(entry.owner, Arc::clone(entry));
+        known.names.entry(entry.prefix.clone()).or_default().push(Arc::clone(entry));
         known.ended.iter().for_each(|(key, at)| entry.missed(key, *at));
     }
 
     pub(crate) fn remove(&self, owner: OwnerId) {
-        self.0.lock().entries.remove(&owner);
+        self.0.lock().remove(owner);
     }
 
     /// Wakes the waiters behind `key`, which ended with revision `at`.
@@ -192,17 +196,43 @@ impl Waiters {
             known.ended.pop_front();
         }
         known.ended.push_back((key.to_owned(), at));
-        for entry in known.entries.values() {
+        for entry in known.of(name_of(key)) {
             entry.ended(key, at);
         }
     }
 
-    /// Wakes all waiters: an end may have been missed.
-    pub(crate) fn wake_all(&self) {
-        for entry in self.0.lock().entries.values() {
-            entry.wake.notify_one();
+    /// Wakes those whose keys begin so: an end may have been missed.
+    pub(crate) fn wake(&self, range: &str) {
+        let known = self.0.lock();
+        // A range is that of a name, or of all.
+        let all = known.names.keys().any(|name| name != range && name.starts_with(range));
+        if all {
+            known.entries.values().for_each(|entry| entry.wake.notify_one());
+        } else {
+            known.of(range).for_each(|entry| entry.wake.notify_one());
         }
     }
+}
+
+impl Known {
+    fn of(&self, name: &str) -> impl Iterator<Item = &Arc<WaiterEntry>> {
+        self.names.get(name).into_iter().flatten()
+    }
+
+    fn remove(&mut self, owner: OwnerId) {
+        let Some(entry) = self.entries.remove(&owner) else { return };
+        if let Some(others) = self.names.get_mut(&entry.prefix) {
+            others.retain(|other| !Arc::ptr_eq(other, &entry));
+            if others.is_empty() {
+                self.names.remove(&entry.prefix);
+            }
+        }
+    }
+}
+
+/// The beginning of all keys of the name of a key: a name has no `/` in etcd, and neither has what comes behind it.
+fn name_of(key: &str) -> &str {
+    key.rfind('/').map_or("", |at| &key[..=at])
 }
 
 #[cfg(test)]

@@ -1,16 +1,22 @@
-//! One watch for all waiters of a client.
+//! One stream of watches for all waiters of a client: of the names that they wait for, or of all where these are many.
 //!
-//! It never asks for the past, which etcd serves late: after each (re)connection all waiters look for themselves, and
+//! It never asks for the past, which etcd serves late: after each watch is made its waiters look for themselves, and
 //! later ends are pushed. A waiter that is not woken polls. A request for progress finds a stream that hangs without
 //! an error.
 
-use std::sync::OnceLock;
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
-use etcd_client::{EventType, WatchFilterType, WatchOptions};
+use etcd_client::{EventType, WatchFilterType, WatchOptions, WatchResponse};
 use lock_core::Error;
-use tokio::task::AbortHandle;
+use tokio::{task::AbortHandle, time::Instant};
 
-use super::queue::Waiters;
+use super::{
+    names::{Names, Ranges, Watched},
+    queue::Waiters,
+};
 use crate::{
     rpc::{Rpc, failure, late},
     tunables::{SILENT_WATCH, WATCH_PAUSE},
@@ -18,19 +24,26 @@ use crate::{
 
 /// The watch's task, which ends with it.
 #[derive(Debug, Default)]
-pub(crate) struct Watch(OnceLock<AbortHandle>);
+pub(crate) struct Watch {
+    task: OnceLock<AbortHandle>,
+    names: Arc<Names>,
+}
 
 impl Watch {
-    /// Starts the task when the first entry is made.
-    pub(crate) fn start(&self, rpc: &Rpc, prefix: &str, waiters: &Waiters) {
-        self.0.get_or_init(|| {
+    /// Watches a name, by the beginning of its keys; `prefix` is that of all keys. Starts the task when this is first
+    /// asked for.
+    pub(crate) fn name(&self, rpc: &Rpc, prefix: &str, waiters: &Waiters, name: String) -> Watched {
+        let watched = Watched::new(&self.names, name);
+        self.task.get_or_init(|| {
             let (rpc, prefix, waiters) = (rpc.clone(), prefix.to_owned(), waiters.clone());
-            tokio::spawn(run(rpc, prefix, waiters)).abort_handle()
+            let names = Arc::clone(&self.names);
+            tokio::spawn(run(rpc, prefix, names, waiters)).abort_handle()
         });
+        watched
     }
 
     pub(crate) fn stop(&self) {
-        if let Some(task) = self.0.get() {
+        if let Some(task) = self.task.get() {
             task.abort();
         }
     }
@@ -42,55 +55,111 @@ impl Drop for Watch {
     }
 }
 
-async fn run(rpc: Rpc, prefix: String, waiters: Waiters) {
+async fn run(rpc: Rpc, prefix: String, names: Arc<Names>, waiters: Waiters) {
     loop {
-        if let Err(error) = watch(&rpc, &prefix, &waiters).await {
+        if names.ranges().is_empty() {
+            names.changed.notified().await;
+            continue;
+        }
+        if let Err(error) = watch(&rpc, &prefix, &names, &waiters).await {
             tracing::debug!(%error, "the watch ended");
         }
         tokio::time::sleep(WATCH_PAUSE).await;
     }
 }
 
-/// Watches until the stream ends.
-async fn watch(rpc: &Rpc, prefix: &str, waiters: &Waiters) -> Result<(), Error> {
-    let options = WatchOptions::new().with_filters([WatchFilterType::NoPut]);
-    // etcd takes an empty key for a missing one.
-    let options = if prefix.is_empty() { options.with_all_keys() } else { options.with_prefix() };
-    let position = rpc.members.position();
-    let (mut asks, mut stream) = rpc.watch(prefix, options).await?.split();
-    let mut is_asked = false;
-    loop {
-        let answer = match tokio::time::timeout(SILENT_WATCH, stream.message()).await {
-            Ok(answer) => answer.map_err(failure)?,
-            Err(_) if waiters.is_empty() => {
-                is_asked = false;
-                continue;
-            }
-            Err(_) if is_asked => {
-                rpc.members.give_up(position);
-                return Err(late(SILENT_WATCH));
-            }
-            Err(_) => {
-                asks.request_progress().await.map_err(failure)?;
-                is_asked = true;
-                continue;
-            }
+/// The watches of one stream, by the beginnings of the keys that they watch.
+#[derive(Default)]
+struct Open {
+    watches: HashMap<String, i64>,
+    last: i64,
+}
+
+impl Open {
+    /// How to watch another range.
+    fn add(&mut self, range: &str) -> WatchOptions {
+        self.last += 1;
+        self.watches.insert(range.to_owned(), self.last);
+        let options = WatchOptions::new().with_filters([WatchFilterType::NoPut]);
+        let options = options.with_watch_id(self.last);
+        // etcd takes an empty key for a missing one.
+        if range.is_empty() { options.with_all_keys() } else { options.with_prefix() }
+    }
+
+    /// What is wanted and not watched, and what is watched and not wanted.
+    fn compare(&self, wanted: Ranges, prefix: &str) -> (Vec<String>, Vec<(String, i64)>) {
+        let wanted = match wanted {
+            Ranges::Few(each) => each,
+            Ranges::All => vec![prefix.to_owned()],
         };
-        let Some(answer) = answer else { return Ok(()) };
-        is_asked = false;
-        if answer.created() {
-            waiters.wake_all();
+        let other = self.watches.iter().filter(|(range, _)| !wanted.contains(range));
+        let other = other.map(|(range, id)| (range.clone(), *id)).collect();
+        (wanted.into_iter().filter(|range| !self.watches.contains_key(range)).collect(), other)
+    }
+
+    fn range(&self, id: i64) -> Option<&str> {
+        self.watches.iter().find_map(|(range, its)| (*its == id).then_some(range.as_str()))
+    }
+}
+
+/// Watches until the stream ends.
+async fn watch(rpc: &Rpc, prefix: &str, names: &Names, waiters: &Waiters) -> Result<(), Error> {
+    let position = rpc.members.position();
+    let mut open = Open::default();
+    let (new, _) = open.compare(names.ranges(), prefix);
+    let Some(first) = new.first() else { return Ok(()) };
+    let (mut asks, mut stream) = rpc.watch(first, open.add(first)).await?.split();
+    let (mut is_asked, mut silent_from) = (false, Instant::now());
+    loop {
+        let (new, other) = open.compare(names.ranges(), prefix);
+        for range in new {
+            asks.watch(range.as_str(), Some(open.add(&range))).await.map_err(failure)?;
         }
-        if answer.canceled() {
-            return Ok(());
+        // Behind the new ones: what ends meanwhile is told by one or the other.
+        for (range, id) in other {
+            open.watches.remove(&range);
+            asks.cancel(id).await.map_err(failure)?;
         }
-        for event in answer.events() {
-            let Some(pair) = event.kv().filter(|_| event.event_type() == EventType::Delete) else {
-                continue;
-            };
-            if let Ok(key) = pair.key_str() {
-                waiters.ended(key, pair.mod_revision());
+        tokio::select! {
+            answer = stream.message() => {
+                let Some(answer) = answer.map_err(failure)? else { return Ok(()) };
+                (is_asked, silent_from) = (false, Instant::now());
+                if tell(&open, &answer, waiters) {
+                    return Ok(());
+                }
+            }
+            () = names.changed.notified() => {}
+            () = tokio::time::sleep_until(silent_from + SILENT_WATCH) => {
+                silent_from = Instant::now();
+                if waiters.is_empty() {
+                    is_asked = false;
+                } else if is_asked {
+                    rpc.members.give_up(position);
+                    return Err(late(SILENT_WATCH));
+                } else {
+                    asks.request_progress().await.map_err(failure)?;
+                    is_asked = true;
+                }
             }
         }
     }
+}
+
+/// Tells the waiters; returns whether etcd has ended a watch that is wanted.
+fn tell(open: &Open, answer: &WatchResponse, waiters: &Waiters) -> bool {
+    let range = open.range(answer.watch_id());
+    if answer.created()
+        && let Some(range) = range
+    {
+        waiters.wake(range);
+    }
+    for event in answer.events() {
+        let Some(pair) = event.kv().filter(|_| event.event_type() == EventType::Delete) else {
+            continue;
+        };
+        if let Ok(key) = pair.key_str() {
+            waiters.ended(key, pair.mod_revision());
+        }
+    }
+    answer.canceled() && range.is_some()
 }

@@ -15,6 +15,7 @@ mod lag;
 mod late;
 mod layout;
 mod lease_times;
+mod mass;
 mod members;
 mod minimum_hold;
 mod offset;

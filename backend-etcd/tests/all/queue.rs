@@ -3,13 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::Etcd;
+use futures_util::future::join_all;
 use lock_core::{
-    Backend, Enqueued, Env as _, LockClient, LockName, OwnerId, OwnerLabel, Renewal, Request,
-    Signal, SystemEnv,
+    Backend, Enqueued, Env as _, LockClient, LockName, OwnerId, OwnerLabel, ReleaseOptions,
+    Renewal, Request, Signal, SystemEnv,
 };
 use tokio::time::timeout;
 
-use crate::support::{leases, single};
+use crate::support::{connect, leases, single};
 
 /// Far more than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -53,7 +54,7 @@ async fn a_waiter_whose_lease_is_revoked_learns_it_and_waits_anew() {
         }
         let lease = newest_lease(&etcd, "job").await;
         etcd.ctl(&["lease", "revoke", &lease]).await.unwrap();
-        backend.release(&holder, lock_core::ReleaseOptions::default()).await.unwrap();
+        backend.release(&holder, ReleaseOptions::default()).await.unwrap();
     };
     let (guard, ()) = tokio::join!(waiting, free);
     assert!(guard.unwrap().token() > holder.token);
@@ -90,12 +91,16 @@ async fn a_thousand_waiters_open_one_watch_and_a_thousand_locks_one_keepalive_st
     let streams = "grpc_server_started_total{grpc_method=\"LeaseKeepAlive\",\
                    grpc_service=\"etcdserverpb.Lease\",grpc_type=\"bidi_stream\"}";
     let (mut kept, mut held) = (Vec::new(), Vec::new());
-    for at in 0..2_000 {
-        let name = format!("job {}", at / 2);
-        match backend.enqueue(&request(&name)).await.unwrap() {
-            Enqueued::Granted(grant) => held.push(grant),
-            Enqueued::Waiting(turn, _) => kept.push(turn),
-            Enqueued::Quarantined(held_back) => panic!("{held_back:?}"),
+    let requests: Vec<_> = (0..2_000).map(|at| request(&format!("job {}", at / 2))).collect();
+    // Many at once: the last is asked for while the lease of the first has not ended.
+    for some in requests.chunks(100) {
+        let answers = join_all(some.iter().map(|request| backend.enqueue(request))).await;
+        for (asked, answer) in some.iter().zip(answers) {
+            match answer.unwrap() {
+                Enqueued::Granted(grant) => held.push(grant),
+                Enqueued::Waiting(turn, _) => kept.push((asked.clone(), turn)),
+                Enqueued::Quarantined(held_back) => panic!("{held_back:?}"),
+            }
         }
     }
     assert_eq!((held.len(), kept.len()), (1_000, 1_000));
@@ -105,13 +110,47 @@ async fn a_thousand_waiters_open_one_watch_and_a_thousand_locks_one_keepalive_st
     }
     let opened = member.metric(streams).await.unwrap();
     assert!((opened - 1.0).abs() < 0.5, "{opened} keepalive streams");
-    // The watch is opened beside the first place.
+    // The names are many: one watch has taken the place of those of the first few.
     let opened = async {
-        while member.metric(watchers).await.unwrap() - before < 0.5 {
+        while (member.metric(watchers).await.unwrap() - before - 1.0).abs() > 0.5 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(PATIENCE, opened).await.expect("a watch");
-    let opened = member.metric(watchers).await.unwrap() - before;
-    assert!((opened - 1.0).abs() < 0.5, "{opened} watches");
+    timeout(PATIENCE, opened).await.expect("one watch");
+    // It tells of each end.
+    for grant in &held {
+        backend.release(grant, ReleaseOptions::default()).await.unwrap();
+    }
+    for (asked, mut turn) in kept {
+        while {
+            timeout(PATIENCE, turn.next()).await.expect("it is woken");
+            backend.try_acquire(&asked).await.unwrap().granted().is_none()
+        } {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_client_is_told_of_the_names_that_it_waits_for_and_of_no_other() {
+    let (etcd, backend) = start().await;
+    let member = &etcd.members()[0];
+    let holder = LockClient::new(Arc::clone(&backend));
+    let guard = holder.lock("job").acquire().await.unwrap();
+    let waiter = connect(etcd.endpoints()[0], "5s").await;
+    let waiting = tokio::spawn(LockClient::new(waiter).lock("job").wait(PATIENCE).acquire());
+    let watched = async {
+        while member.metric("etcd_debugging_mvcc_watcher_total").await.unwrap() < 0.5 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, watched).await.expect("a watch");
+    let told = async || member.metric("etcd_debugging_mvcc_events_total").await.unwrap();
+    let before = told().await;
+    for other in 0..50 {
+        let other = holder.lock(format!("other {other}")).acquire().await.unwrap();
+        other.release().await.unwrap();
+    }
+    assert!(told().await - before < 0.5, "{} ends of other names were told", told().await - before);
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert!(told().await - before > 0.5, "the metric tells nothing");
 }

@@ -74,7 +74,8 @@ pub(crate) fn is_record(name: &LockName) -> bool {
     Use::read(name).is_some()
 }
 
-/// FNV-1a: a short form of an identity, the same in every process and version.
+/// FNV-1a: a short form of an identity, the same in every process and version. backend-foreign makes the name of a record
+/// for clients of other libraries (`record_of_theirs`), by the same rule.
 pub(crate) fn digest(identity: &str) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325;
     identity.bytes().fold(start, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

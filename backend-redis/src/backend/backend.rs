@@ -4,15 +4,16 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use lock_core::{
-    Attempt, Backend, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
-    Guarantees, Init, Instant, LockName, LockState, Mode, Page, ReleaseOptions, ReleaseOutcome,
-    Released, Renewal, Request, StoreSettings, SystemEnv,
+    Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant,
+    Guarantees, Init, Instant, LockName, LockState, Mode, OwnerId, Page, ReleaseOptions,
+    ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
 };
 
 use crate::{
     backend::{
         admin::Admin,
         batch::{BatchQueue, Job, batch_queue, call_in_batch},
+        heartbeat::{Heard, HeartbeatQueue, heartbeat, heartbeat_queue},
         renew::renew,
         waiter::{self, RedisWaiter},
     },
@@ -34,6 +35,8 @@ pub(crate) struct Redis {
     pushes: Arc<Pushes>,
     /// For each bucket, the calls that may go together.
     batches: Arc<[BatchQueue]>,
+    /// For each bucket, the places that are due to be heard of.
+    heartbeats: Arc<[HeartbeatQueue]>,
 }
 
 impl fmt::Debug for Redis {
@@ -57,8 +60,10 @@ impl Redis {
         let only_rechecks = settings.acknowledgement().is_some();
         let pushes = Arc::new(Pushes::new(&keys, client, only_rechecks));
         let batches = keys.buckets().map(|_| batch_queue()).collect();
+        let heartbeats = keys.buckets().map(|_| heartbeat_queue()).collect();
         let listener = Arc::clone(&pushes);
-        Self { store: Arc::new(Store::new(settings, keys, listener)), pushes, batches }
+        let store = Arc::new(Store::new(settings, keys, listener));
+        Self { store, pushes, batches, heartbeats }
     }
 
     fn admin(&self) -> Admin<'_> {
@@ -107,9 +112,16 @@ impl Redis {
         let bucket = self.store.keys.bucket(&request.name);
         // A waiter with a place comes to be heard of, and finds a queue.
         let placed = self.pushes.listens(bucket) && self.pushes.has(request.owner);
+        let reader = request.mode == Mode::Shared;
+        // A reader asks: its place may be the first while others read.
+        if placed
+            && !reader
+            && let Some(busy) = Box::pin(self.heartbeat(bucket, request)).await?
+        {
+            return Ok(Reply::Busy { busy, placed });
+        }
         // WAIT covers the writes of one caller only.
         let waits = self.store.settings.acknowledgement().is_some();
-        let reader = request.mode == Mode::Shared;
         if placed || waits || reader || request.floor != FencingToken::ZERO {
             return self.attempt(request, "").await;
         }
@@ -122,6 +134,34 @@ impl Redis {
             }
         }
         self.attempt(request, "").await
+    }
+
+    /// What is known of a place that is there, and whose lock others hold; `None` where it has to ask for itself.
+    async fn heartbeat(&self, bucket: Bucket, request: &Request) -> Result<Option<Busy>, Error> {
+        let sent = SystemEnv.now();
+        let known = self.pushes.known(request.owner, sent);
+        let (queue, channel) = (&self.heartbeats[bucket.index()], self.pushes.channel(bucket));
+        let heard = heartbeat(&self.store, queue, request, channel, known.is_none()).await?;
+        let mut busy = match heard {
+            Heard::There => known,
+            Heard::Busy(busy) => {
+                self.pushes.looked(request.owner, &busy, sent);
+                Some(busy)
+            }
+            Heard::Unsure => None,
+        };
+        if let Some(busy) = &mut busy {
+            busy.retry_after = self.pushes.until_heartbeat(request.owner, SystemEnv.now());
+        }
+        Ok(busy)
+    }
+
+    /// Notes what was said of a place: it is lost, or how soon it is to be heard of again.
+    fn told(&self, owner: OwnerId, busy: &Busy, placed: bool) {
+        match placed {
+            true => self.pushes.told(owner, busy.retry_after),
+            false => self.pushes.lost(owner),
+        }
     }
 
     fn failed(&self, reply: Reply) -> Error {
@@ -147,9 +187,7 @@ impl Redis {
             Reply::Granted(token) => Ok(Enqueued::Granted(granted(request, token))),
             Reply::Quarantined(quarantined) => Ok(Enqueued::Quarantined(quarantined)),
             Reply::Busy { busy, placed } => {
-                if !placed {
-                    self.pushes.lost(request.owner);
-                }
+                self.told(request.owner, &busy, placed);
                 Ok(Enqueued::Waiting(waiter, busy))
             }
             other => Err(self.failed(other)),
@@ -230,9 +268,7 @@ impl Backend for Redis {
             match self.plain_attempt(request).await? {
                 Reply::Granted(token) => Ok(Attempt::Granted(granted(request, token))),
                 Reply::Busy { busy, placed } => {
-                    if !placed {
-                        self.pushes.lost(request.owner);
-                    }
+                    self.told(request.owner, &busy, placed);
                     Ok(Attempt::Busy(busy))
                 }
                 Reply::Quarantined(quarantined) => Ok(Attempt::Quarantined(quarantined)),
@@ -288,7 +324,7 @@ impl Backend for Redis {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
-        let keys = self.store.keys.of(name, lock_core::OwnerId::from_bits(0));
+        let keys = self.store.keys.of(name, OwnerId::from_bits(0));
         let bucket = self.store.keys.bucket(name);
         let (force, own) = (&scripts::FORCE, Arguments::default());
         let answer = self.store.run_in_epoch(bucket, force, &keys, &own, Answer::number).await;
@@ -321,7 +357,7 @@ impl Backend for Redis {
 mod tests {
     use std::time::Duration;
 
-    use lock_core::{OwnerId, OwnerLabel};
+    use lock_core::OwnerLabel;
 
     use super::*;
     use crate::RedisBuilder;

@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 mod backend;
 pub(crate) mod batch;
+mod heartbeat;
 mod renew;
 mod waiter;
 

@@ -24,6 +24,7 @@ use crate::{
         replicas::Replicas,
         socket::Socket,
         subscription::{self, Listening, PushPath},
+        texts::Texts,
     },
     settings::{Acknowledgement, Address, Settings},
 };
@@ -41,6 +42,7 @@ pub(crate) struct Connection {
     /// The user may not ask CONFIG GET, and asks no more.
     refused_config: AtomicBool,
     pub(crate) listening: Listening,
+    pub(super) texts: Texts,
     replicas: Replicas,
 }
 
@@ -88,6 +90,7 @@ impl Connection {
             address: address.clone(),
             fails_over: settings.topology.fails_over(),
             refused_config: AtomicBool::new(false),
+            texts: Texts::default(),
             replicas: Replicas::default(),
             listening: Listening::new(way, Arc::clone(&dead), listener, timeout),
             connection,

@@ -12,8 +12,8 @@ pub(crate) trait PushListener: fmt::Debug + Send + Sync + 'static {
     /// Whether a subscription to the channel of this bucket is wanted now.
     fn listens(&self, bucket: Bucket) -> bool;
 
-    /// A message.
-    fn hear(&self, message: &[u8]);
+    /// A message on this channel.
+    fn hear(&self, channel: &[u8], message: &[u8]);
 
     /// Messages may have been missed.
     fn missed(&self);

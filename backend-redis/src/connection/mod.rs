@@ -12,6 +12,7 @@ pub(crate) mod pool;
 mod replicas;
 pub(crate) mod socket;
 pub(crate) mod subscription;
+mod texts;
 mod tls;
 
-pub(crate) use self::{connection::Connection, listener::PushListener};
+pub(crate) use self::{connection::Connection, listener::PushListener, texts::is_noscript};

@@ -5,6 +5,7 @@
 //! answer to the oldest command.
 
 use std::{
+    collections::HashSet,
     future::Future,
     sync::{
         Arc,
@@ -45,6 +46,8 @@ pub(crate) struct Listening {
     subscribed: Arc<AtomicU64>,
     /// Serialises subscribing.
     second: tokio::sync::Mutex<Option<Sharded>>,
+    /// Other channels, by name: only on the connection of the commands.
+    named: tokio::sync::Mutex<HashSet<String>>,
 }
 
 /// The connection of sharded channels.
@@ -68,6 +71,7 @@ impl Listening {
             timeout,
             subscribed: Arc::default(),
             second: Default::default(),
+            named: Default::default(),
         }
     }
 
@@ -118,6 +122,39 @@ impl Listening {
             self.subscribed.fetch_and(!bit(bucket), Ordering::SeqCst);
         }
         Ok(())
+    }
+
+    /// Makes sure that messages of one more channel arrive, until the connection ends.
+    ///
+    /// # Errors
+    /// `Unsupported` where channels are sharded.
+    pub(crate) async fn subscribe_to(&self, channel: &str) -> Result<(), Error> {
+        let PushPath::Shared(shared) = &self.path else {
+            let message = "a channel of its own needs one server, and this is a cluster";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        };
+        let mut named = self.named.lock().await;
+        if !named.contains(channel) {
+            let mut connection = shared.clone();
+            let done = self.limited(connection.subscribe(channel)).await?;
+            done.map_err(|error| self.refused(&error))?;
+            named.insert(channel.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Ends the subscriptions to those of these channels that `needed` does not want.
+    pub(crate) async fn unsubscribe_from(&self, needed: impl Fn(&str) -> bool) {
+        let PushPath::Shared(shared) = &self.path else { return };
+        let mut named = self.named.lock().await;
+        let idle: Vec<_> = named.iter().filter(|channel| !needed(channel)).cloned().collect();
+        for channel in idle {
+            let mut connection = shared.clone();
+            if !matches!(self.limited(connection.unsubscribe(&channel)).await, Ok(Ok(()))) {
+                self.dead.store(true, Ordering::SeqCst);
+            }
+            named.remove(&channel);
+        }
     }
 
     async fn subscribe_sharded(
@@ -214,8 +251,8 @@ fn bit(bucket: Bucket) -> u64 {
 }
 
 fn deliver(push: &PushInfo, listener: &dyn PushListener) {
-    if let Some(Value::BulkString(payload)) = push.data.get(1) {
-        listener.hear(payload);
+    if let [Value::BulkString(channel), Value::BulkString(payload)] = push.data.as_slice() {
+        listener.hear(channel, payload);
     }
 }
 

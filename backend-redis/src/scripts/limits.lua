@@ -3,7 +3,7 @@
 -- far from it; how long a place lives unheard of, in whole seconds; how long tombstones and queues are kept; how many
 -- readers share a lock (`Mode::MOST_READERS`).
 local CLAIM_MS = 2000
-local NEAR, NEAR_MS, FAR_MS = 8, 500, 1000
+local NEAR, NEAR_MS, FAR_MS = 8, 800, 1250
 local LIFE_US = 3000000
 local TOMB_MS = 60000
 local MOST_READERS = 1000

@@ -6,6 +6,7 @@ mod arguments;
 mod batch;
 mod epoch;
 mod fence;
+mod heartbeat;
 mod owned;
 mod release;
 mod renew;
@@ -20,6 +21,7 @@ pub(crate) use self::{
     batch::{BATCH, Batch, Plain, Wanted},
     epoch::{Epoch, Layout},
     fence::{FENCE, FencedWrite},
+    heartbeat::{HEARTBEAT, heartbeats, place_of},
     owned::{ABANDON, Abandon, RAISE, Raise},
     release::{Next, RELEASE, Release},
     renew::{RENEW, renewals},

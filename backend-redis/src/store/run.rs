@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
-use redis::{Cmd, ErrorKind as Driver, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, RedisError, Value};
 
 use crate::{
-    connection::{Connection, error},
+    connection::{Connection, error, is_noscript},
     discovery::{Discovery, redirect::Redirect},
     guarantees::failover::Failover,
     keys::Bucket,
@@ -283,15 +283,11 @@ async fn call(
     };
     let mut answer = connection.ask(asking, &command("EVALSHA", &script.hash)).await?;
     if answer.as_ref().is_err_and(is_noscript) {
-        // The whole text runs it and loads it in one.
-        answer = connection.ask(asking, &command("EVAL", &script.text)).await?;
+        let [by_text, by_hash] = [command("EVAL", &script.text), command("EVALSHA", &script.hash)];
+        answer = Box::pin(connection.bring(asking, &script.hash, &by_text, &by_hash)).await?;
     }
     if let Ok(answer) = &answer {
         check_version(answer)?;
     }
     Ok(answer)
-}
-
-fn is_noscript(error: &RedisError) -> bool {
-    error.kind() == Driver::Server(ServerErrorKind::NoScript)
 }

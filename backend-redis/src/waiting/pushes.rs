@@ -10,12 +10,13 @@ use std::{
     time::Duration,
 };
 
-use lock_core::{FencingToken, Grant, Mutex, OwnerId, Request, Signal};
+use lock_core::{Busy, FencingToken, Grant, Instant, Mutex, OwnerId, Request, Signal};
 use tokio::sync::mpsc;
 
 use crate::{
     connection::PushListener,
     keys::{Bucket, Keys},
+    tunables::{FAR_HEARTBEAT, HEARTBEAT_STEP, LOOK_AGAIN, NEAR_HEARTBEAT},
 };
 
 /// Places of this client by owner, and the channels that those of a bucket share.
@@ -29,6 +30,8 @@ pub(crate) struct Pushes {
     entered: AtomicU64,
     /// A push is only a reason to ask: what it grants is to be acknowledged by replicas first.
     only_rechecks: bool,
+    /// When this client's heartbeats are due, after each whole [`HEARTBEAT_STEP`].
+    phase: Duration,
 }
 
 #[derive(Debug)]
@@ -37,6 +40,10 @@ struct Waiting {
     bucket: Bucket,
     request: Request,
     wake: mpsc::UnboundedSender<Signal>,
+    /// It stood far from the head when the server last said where it stands.
+    far: bool,
+    /// The lock as it was last looked at, from when that counts, and until when it need not be looked at again.
+    looked: Option<(Busy, Instant, Instant)>,
 }
 
 impl Pushes {
@@ -45,7 +52,8 @@ impl Pushes {
         let channels = keys.buckets().map(|bucket| keys.channel(bucket, client)).collect();
         let waiting = keys.buckets().map(|_| AtomicUsize::new(0)).collect();
         let (places, entered) = (Mutex::default(), AtomicU64::new(0));
-        Self { channels, places, waiting, entered, only_rechecks }
+        let phase = Duration::from_nanos((client % HEARTBEAT_STEP.as_nanos()) as u64);
+        Self { channels, places, waiting, entered, only_rechecks, phase }
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<OwnerId, Waiting>> {
@@ -60,7 +68,8 @@ impl Pushes {
     ) -> (u64, mpsc::UnboundedReceiver<Signal>) {
         let (wake, signals) = mpsc::unbounded_channel();
         let number = self.entered.fetch_add(1, Ordering::Relaxed);
-        let waiting = Waiting { number, bucket, request: request.clone(), wake };
+        let waiting =
+            Waiting { number, bucket, request: request.clone(), wake, far: false, looked: None };
         let mut places = self.places();
         self.count(bucket).fetch_add(1, Ordering::SeqCst);
         if let Some(old) = places.insert(request.owner, waiting) {
@@ -82,6 +91,44 @@ impl Pushes {
     /// Whether this owner waits.
     pub(crate) fn has(&self, owner: OwnerId) -> bool {
         self.places().contains_key(&owner)
+    }
+
+    /// The server said after which time a place is to be heard of again.
+    pub(crate) fn told(&self, owner: OwnerId, retry_after: Duration) {
+        if let Some(place) = self.places().get_mut(&owner) {
+            place.far = retry_after >= FAR_HEARTBEAT;
+        }
+    }
+
+    /// The lock was looked at, in an attempt or heartbeat sent at `sent`, and others hold it.
+    pub(crate) fn looked(&self, owner: OwnerId, busy: &Busy, sent: Instant) {
+        let left = busy.holder.as_ref().map_or(Duration::ZERO, |holder| holder.remaining);
+        let sure = left.saturating_sub(FAR_HEARTBEAT).min(LOOK_AGAIN);
+        if let Some(place) = self.places().get_mut(&owner) {
+            place.looked = Some((busy.clone(), sent, sent + sure));
+        }
+    }
+
+    /// What is known of a lock that ends not before the next heartbeat; `None` where it is to be looked at. As long as the
+    /// place is there the lock was not handed to it.
+    pub(crate) fn known(&self, owner: OwnerId, now: Instant) -> Option<Busy> {
+        let places = self.places();
+        let (busy, from, until) = places.get(&owner)?.looked.as_ref()?;
+        let mut busy = (now < *until).then(|| busy.clone())?;
+        if let Some(holder) = &mut busy.holder {
+            holder.remaining = holder.remaining.saturating_sub(now.since(*from));
+        }
+        Some(busy)
+    }
+
+    /// After which time a place is to be heard of again: at a time that it shares with this client's other places, so
+    /// that they go in one call.
+    pub(crate) fn until_heartbeat(&self, owner: OwnerId, now: Instant) -> Duration {
+        let far = self.places().get(&owner).is_some_and(|place| place.far);
+        let latest = now + if far { FAR_HEARTBEAT } else { NEAR_HEARTBEAT };
+        let beyond =
+            latest.since(Instant::default() + self.phase).as_nanos() % HEARTBEAT_STEP.as_nanos();
+        (latest - Duration::from_nanos(beyond as u64)).since(now)
     }
 
     fn count(&self, bucket: Bucket) -> &AtomicUsize {
@@ -110,7 +157,7 @@ impl PushListener for Pushes {
 
     /// A message: `owner token claim-ms`. Only our scripts write to this channel; one that is not
     /// understood costs a poll.
-    fn hear(&self, message: &[u8]) {
+    fn hear(&self, _: &[u8], message: &[u8]) {
         if let Some((owner, token, claim)) = parse(message)
             && let Some(place) = self.places().get(&owner)
         {

@@ -12,6 +12,7 @@ mod credentials;
 mod cuts;
 mod faults;
 mod fence;
+mod heartbeats;
 mod mistaken;
 mod observed;
 mod out_of_memory;

@@ -143,7 +143,7 @@ async fn with_no_memory_left_a_release_brings_the_next_request_along() {
 }
 
 #[tokio::test]
-async fn with_no_memory_left_an_abandoned_owner_is_freed_buried_and_passed_over() {
+async fn with_no_memory_left_an_abandoned_owner_is_freed_refused_and_passed_over() {
     let server = server().await;
     let store = connect(&url(&server)).await;
     let (holder, leaver, waiter) = (request("a", LEASE), request("a", LEASE), request("a", LEASE));

@@ -330,8 +330,8 @@ impl Batch<'_> {
             None => AttemptState::Failed(request.clone()),
         };
         for node in (0..self.replies.len()).filter(|node| self.replies[*node].gave(job)) {
-            let bury = matches!(self.replies[node], BatchReply::Failed(_));
-            undo(self.quorum, node, &request, self.own.number, bury);
+            let doubtful = matches!(self.replies[node], BatchReply::Failed(_));
+            undo(self.quorum, node, &request, self.own.number, doubtful);
         }
         if let AttemptState::Open(attempt) = std::mem::replace(&mut self.attempts[at], fate) {
             decline(attempt);

@@ -111,7 +111,7 @@ impl Listener for NodeListener {
         self.wake.count.load(Ordering::SeqCst) > 0
     }
 
-    fn hear(&self, message: &[u8]) {
+    fn hear(&self, _: &[u8], message: &[u8]) {
         // A message that cannot be read costs a poll.
         if let Ok(text) = std::str::from_utf8(message)
             && let Ok(owner) = OwnerId::from_str(text)

@@ -246,13 +246,13 @@ fn failed(quorum: &Arc<Quorum>, attempt: &Try<'_>, record: &VoteRecord<'_>, roun
     }
     let (own, request, number) = (Arc::clone(quorum), attempt.request.clone(), attempt.number);
     round.finish(quorum, move |at, answer| {
-        let bury = match answer {
+        let doubtful = match answer {
             Some(Ok(answer)) if answer.word == "ours" => false,
             Some(Err(error)) if error.is_ambiguous() => true,
             // At once: on the connection that may yet carry the attempt.
             None => true,
             Some(_) => return,
         };
-        undo(&own, at, &request, number, bury);
+        undo(&own, at, &request, number, doubtful);
     });
 }

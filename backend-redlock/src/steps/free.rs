@@ -32,10 +32,16 @@ pub(crate) fn free_in_background(
     });
 }
 
-/// Takes one node's part in an attempt back. Later attempts of the same owner keep theirs. `bury`: the attempt may
-/// yet arrive, and is to take nothing.
-pub(crate) fn undo(quorum: &Arc<Quorum>, at: usize, request: &Request, attempt: u64, bury: bool) {
-    let tombstone = bury.then_some(attempt);
+/// Takes one node's part in an attempt back. Later attempts of the same owner keep theirs. `doubtful`: the attempt
+/// may yet arrive, and is to take nothing.
+pub(crate) fn undo(
+    quorum: &Arc<Quorum>,
+    at: usize,
+    request: &Request,
+    attempt: u64,
+    doubtful: bool,
+) {
+    let tombstone = doubtful.then_some(attempt);
     let free = Free { up_to: Some(attempt), tombstone, ..Free::default() };
     let call = free.call(&quorum.nodes[0].server, &request.name, request.owner);
     free_in_background(quorum, at, call, request.lease);

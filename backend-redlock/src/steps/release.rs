@@ -76,12 +76,12 @@ pub(crate) async fn release(
     let doubtful = |at: usize| held.as_ref().is_some_and(|held| held.parts().nodes[at].doubtful);
     // Where the attempt may yet arrive, the release leaves a tombstone, and takes along a place that a lost
     // attempt may have taken.
-    let burying = held.as_ref().map(|held| {
+    let with_tombstone = held.as_ref().map(|held| {
         let free = Free { tombstone: Some(held.attempt), leave_place: true, ..free };
         free.call(server, &grant.name, grant.owner)
     });
-    let calls = |at: usize| match &burying {
-        Some(burying) if doubtful(at) => burying,
+    let calls = |at: usize| match &with_tombstone {
+        Some(call) if doubtful(at) => call,
         _ => &call,
     };
     let contacts = quorum.contacts();

@@ -80,7 +80,7 @@ async fn with_no_memory_left_a_release_brings_the_next_request_along() {
 }
 
 #[tokio::test]
-async fn with_no_memory_left_an_abandoned_owner_is_freed_and_buried() {
+async fn with_no_memory_left_an_abandoned_owner_is_freed_and_refused() {
     let (nodes, store) = full().await;
     let (holder, stranger) = (request("a", LEASE), request("a", LEASE));
     granted(&*store, &holder).await;

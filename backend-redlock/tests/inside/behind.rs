@@ -141,7 +141,7 @@ async fn a_straggler_that_the_release_finds_is_asked_again_only_after_an_earlier
 
 /// The third, where nobody knows what became of the attempt, hears of the release only when it is repeated.
 #[tokio::test]
-async fn a_release_that_is_repeated_behind_buries_what_may_yet_arrive() {
+async fn a_release_that_is_repeated_behind_refuses_what_may_yet_arrive() {
     let nodes = Nodes::start(3).await;
     let store = quick(&nodes, Duration::from_secs(1)).await;
     let third = &store.quorum.nodes[2];
@@ -179,7 +179,7 @@ fn a_probe_that_ends_with_its_runtime_leaves_nobody_suspected() {
 
 /// The attempt is on its way to the third for ever so long.
 #[tokio::test]
-async fn a_release_buries_what_may_yet_arrive() {
+async fn a_release_refuses_what_may_yet_arrive() {
     let nodes = Nodes::start(3).await;
     let store = quick(&nodes, Duration::from_secs(5)).await;
     let third = &store.quorum.nodes[2];

@@ -1,250 +1,34 @@
 //! MySQL's side of the seam.
 
-use std::{collections::HashSet, fmt::Write as _, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerId, Request, RwLock,
-    StoreSettings, Waiter,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, StoreSettings,
+    Waiter,
 };
-use sqlx::{
-    AssertSqlSafe, Row as _, SqlSafeStr as _,
-    mysql::{MySqlQueryResult, MySqlRow},
-};
-use tokio::sync::OnceCell;
+use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _, mysql::MySqlRow};
 
 use super::{
-    guarantees::{Durability, guarantees},
-    server::Server,
+    rows::{batch, row, text, told},
     statements::{
         self,
-        Argument::{self, Bytes, Number, Text},
-        Statement, Statements, refuse_view,
+        Argument::{Bytes, Number, Text},
     },
+    store::Mysql,
 };
 use crate::{
-    dialect::{Dialect, Left, Listed, Row, token_of},
+    dialect::{Dialect, Left, Listed, Row},
     error::general,
     gate::Gate,
-    servers::connection::{micros, span},
-    settings::{RECORD_VERSION, Settings, agree, check_longest, check_version, is_older},
-    tables::Tables,
+    servers::connection::micros,
+    settings::{RECORD_VERSION, check_longest, check_version, is_older},
     tunables::{
-        FAR, TURN,
+        FAR,
         mysql::{SHORTEST_LEASE, SWEEPS, SWEPT},
     },
-    waiting::{Places, Queue, QueueWaiter, Turn},
+    waiting::QueueWaiter,
 };
-
-#[derive(Debug)]
-pub(super) struct Mysql {
-    server: Server,
-    sql: Statements,
-    tables: Tables,
-    settings: Settings,
-    places: Places,
-    promised: RwLock<Arc<Guarantees>>,
-    agreed: OnceCell<()>,
-}
-
-impl Mysql {
-    pub(super) async fn new(
-        server: Server,
-        tables: Tables,
-        settings: Settings,
-    ) -> Result<Self, Error> {
-        let longest = settings.longest_lease_of_new();
-        let promised = RwLock::new(Arc::new(guarantees(longest, &Durability::default())));
-        let (sql, agreed) = (Statements::new(&tables), OnceCell::new());
-        let places = Places::default();
-        let this = Self { server, sql, tables, settings, places, promised, agreed };
-        this.promise(longest).await?;
-        // An older store is for `init` to upgrade; every other step makes sure that it is ready.
-        if this.is_there("{settings}").await? && !is_older(this.version().await?) {
-            this.ready().await?;
-        }
-        Ok(this)
-    }
-
-    /// Whether a table is there: before any statement names it.
-    async fn is_there(&self, table: &str) -> Result<bool, Error> {
-        let table = self.tables.fill(table, '`');
-        let name = table.trim_matches('`');
-        let found = self.number(&self.sql.exists, &[Bytes(name.as_bytes())]).await?;
-        refuse_view(name, found)
-    }
-
-    /// Takes the store's longest lease over, once, or refuses the store if it is not what we were
-    /// told.
-    async fn ready(&self) -> Result<&Server, Error> {
-        self.agreed.get_or_try_init(|| self.agree()).await?;
-        Ok(&self.server)
-    }
-
-    async fn agree(&self) -> Result<(), Error> {
-        check_version(self.version().await?)?;
-        self.is_there("{locks}").await?;
-        self.is_there("{queue}").await?;
-        let longest = self.longest_lease().await?;
-        agree(self.settings.longest_lease, longest)?;
-        self.promise(longest).await
-    }
-
-    /// The version of the records. Before it is read, since the tables may have been made since we connected, a view is
-    /// refused.
-    async fn version(&self) -> Result<i64, Error> {
-        self.is_there("{settings}").await?;
-        let stored = self.number(&self.sql.version, &[]).await?;
-        stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
-    }
-
-    async fn longest_lease(&self) -> Result<Duration, Error> {
-        let rows = self.server.rows(&self.sql.settings, &[]).await?;
-        let Some(row) = rows.first() else {
-            return Err(Error::new(ErrorKind::Config, "the row of settings is gone"));
-        };
-        if row.try_get::<i64, _>(1).map_err(general)? == 0 {
-            let message = "autocommit is off in the sessions of this pool, so that no statement would \
-                           ever end its transaction; allowed is on";
-            return Err(Error::new(ErrorKind::Config, message));
-        }
-        row.try_get(0).map(span).map_err(general)
-    }
-
-    /// States the promises by what the server's settings are now.
-    async fn promise(&self, longest: Duration) -> Result<(), Error> {
-        let rows = self.server.rows(&self.sql.durability, &[]).await?;
-        let pair = |row: &MySqlRow| Ok((text(row, 0)?, text(row, 1)?));
-        let variables: Result<Vec<_>, sqlx::Error> = rows.iter().map(pair).collect();
-        let variables = variables.map_err(general)?;
-        let pairs = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let mut promised = guarantees(longest, &Durability::read(pairs));
-        promised.connection = self.settings.connection;
-        *self.promised.write() = Arc::new(promised);
-        Ok(())
-    }
-
-    /// A statement that only reads, and tells one number.
-    async fn number(
-        &self,
-        statement: &Statement,
-        arguments: &[Argument<'_>],
-    ) -> Result<Option<i64>, Error> {
-        let rows = self.server.rows(statement, arguments).await?;
-        rows.first().map(|row| row.try_get(0)).transpose().map_err(general)
-    }
-
-    /// A statement that changes one owner's live grant and tells its new version.
-    async fn change(
-        &self,
-        statement: &Statement,
-        grant: &Grant,
-        last: Option<i64>,
-    ) -> Result<Option<i64>, Error> {
-        let owner = grant.owner.to_string();
-        let mut arguments = vec![Bytes(grant.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
-        arguments.extend(last.map(Number));
-        let answer = self.ready().await?.execute(statement, &arguments).await?;
-        Ok(told(&answer))
-    }
-
-    /// A statement that takes a lock and tells the token.
-    async fn grant(
-        &self,
-        statement: &Statement,
-        request: &Request,
-        version: Option<i64>,
-    ) -> Result<Option<FencingToken>, Error> {
-        let owner = request.owner.to_string();
-        let mut arguments = vec![
-            Bytes(request.name.as_str().as_bytes()),
-            Bytes(owner.as_bytes()),
-            Bytes(request.label.as_str().as_bytes()),
-            Number(micros(request.lease)),
-            Number(request.floor.get().cast_signed() + 1),
-        ];
-        arguments.extend(version.map(Number));
-        let answer = self.ready().await?.execute_again(statement, &arguments).await?;
-        let Some(token) = told(&answer).map(token_of).transpose()? else { return Ok(None) };
-        if let Some(place) = self.places.of(request.owner)
-            && place.is_entered()
-            && let Err(error) = self.give_up(request).await
-        {
-            // It dies by itself.
-            tracing::debug!(name = %request.name, %error, "a place is left behind");
-        }
-        Ok(Some(token))
-    }
-
-    /// Takes the place of a request away.
-    async fn give_up(&self, request: &Request) -> Result<(), Error> {
-        let owner = request.owner.to_string();
-        let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
-        self.ready().await?.execute_again(&self.sql.leave, &whose).await.map(drop)
-    }
-
-    /// What is known of a name, by an owner that may have a place, or by nobody.
-    async fn fetch(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error> {
-        let owner = owner.map(|owner| owner.to_string());
-        let mut arguments = vec![Bytes(name.as_str().as_bytes())];
-        arguments.extend(owner.as_ref().map(|owner| Bytes(owner.as_bytes())));
-        let rows = self.ready().await?.rows(&self.sql.look, &arguments).await?;
-        rows.first().map(row).transpose()
-    }
-}
-
-/// What a statement has told by its insert id: a token, a version or its clock; none where it did nothing.
-fn told(answer: &MySqlQueryResult) -> Option<i64> {
-    Some(answer.last_insert_id().cast_signed()).filter(|told| *told != 0)
-}
-
-/// A column of text, which may come as bytes.
-fn text(row: &MySqlRow, at: usize) -> Result<String, sqlx::Error> {
-    let bytes: Vec<u8> = row.try_get_unchecked(at)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// The argument of a batch, as in `{batch}`: a JSON array of arrays.
-fn batch<'a>(entries: impl Iterator<Item = (&'a LockName, Option<(OwnerId, Duration)>)>) -> String {
-    let mut json = String::from("[");
-    for (name, renewal) in entries {
-        json.push_str(if json.len() > 1 { ",[\"" } else { "[\"" });
-        for byte in name.as_str().as_bytes() {
-            let _ = write!(json, "{byte:02x}");
-        }
-        json.push('"');
-        if let Some((owner, lease)) = renewal {
-            let _ = write!(json, ",\"{owner}\",{}", micros(lease));
-        }
-        json.push(']');
-    }
-    json.push(']');
-    json
-}
-
-fn row(row: &MySqlRow) -> Result<Row, Error> {
-    read(row).map_err(general)?
-}
-
-fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
-    let text = |column| {
-        let bytes: Option<Vec<u8>> = row.try_get(column)?;
-        Ok::<_, sqlx::Error>(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
-    };
-    let remaining = span(row.try_get("remaining")?);
-    let name = row.try_get("name").map(String::from_utf8)?;
-    let (owner, label) = (text("owner")?, text("label")?);
-    let (token, version) = (row.try_get("token")?, row.try_get("version")?);
-    let (name, kept) = (name.unwrap_or_default(), row.try_get::<i8, _>("kept")? != 0);
-    let read = Row::read(&name, owner.as_deref(), label.as_deref(), token, version, remaining);
-    let waiting: Option<i64> = row.try_get("waiting")?;
-    let ahead: i64 = row.try_get("ahead")?;
-    Ok(read.map(|mut read| {
-        (read.kept, read.waiting) = (kept, waiting.map(i64::unsigned_abs));
-        read.set_before(u32::try_from(ahead).unwrap_or(u32::MAX));
-        read
-    }))
-}
 
 #[async_trait]
 impl Dialect for Mysql {
@@ -377,7 +161,7 @@ impl Dialect for Mysql {
         let owner = request.owner.to_string();
         let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
         server.execute_again(&self.sql.abandon, &whose).await?;
-        server.execute_again(&self.sql.bury, &whose).await.map(drop)
+        server.execute_again(&self.sql.abandon_place, &whose).await.map(drop)
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
@@ -488,30 +272,5 @@ impl Dialect for Mysql {
         if !self.server.given {
             self.server.pool.close().await;
         }
-    }
-}
-
-#[async_trait]
-impl Queue for Mysql {
-    const TURN: Duration = TURN;
-
-    fn places(&self) -> &Places {
-        &self.places
-    }
-
-    fn is_woken(&self) -> bool {
-        false
-    }
-
-    async fn turn(&self, request: &Request) -> Result<Turn, Error> {
-        let row = self.fetch(&request.name, Some(request.owner)).await?;
-        // Nobody gives it the lock: it has to ask.
-        Ok(row.filter(Row::is_taken).map_or(Turn::Free, |row| Turn::Wait(row.before_us)))
-    }
-
-    async fn leave(&self, request: &Request) -> Result<(), Error> {
-        self.give_up(request).await?;
-        let left = Grant::new(request, FencingToken::ZERO);
-        self.change(&self.sql.release, &left, None).await.map(drop)
     }
 }

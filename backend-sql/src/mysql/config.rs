@@ -8,7 +8,7 @@ use sqlx::{
     mysql::{MySqlConnectOptions, MySqlSslMode},
 };
 
-use super::{backend::Mysql, server::Server, statements};
+use super::{server::Server, statements, store::Mysql};
 use crate::{
     backend::SqlBackend,
     gate::Gate,

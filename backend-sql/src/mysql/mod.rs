@@ -59,8 +59,12 @@ pub(crate) mod config;
 mod error;
 mod fence;
 mod guarantees;
+mod queue;
+mod rows;
 mod server;
 mod statements;
+mod steps;
+mod store;
 
 pub use self::{
     config::{MysqlBuilder, connect, schema},

@@ -9,7 +9,7 @@ use sqlx::{
 
 use crate::{
     tables::{Tables, is_sent},
-    tunables::{PLACE_LIFE, mysql::SEEN_AHEAD},
+    tunables::{PLACE_LIFE, REMEMBERED, mysql::SEEN_AHEAD},
 };
 
 /// The server's clock when it began with the statement, whatever the session's time zone. It is the
@@ -21,10 +21,11 @@ const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UT
 const TAKES: &str = include_str!("sql/takes.sql");
 
 /// Whether the owner has no tombstone in the row.
-const UNBURIED: &str = include_str!("sql/unburied.sql");
+const NOT_ABANDONED: &str = include_str!("sql/not_abandoned.sql");
 
 /// Whether the row's tombstones, if any, are so old that no statement of theirs is under way.
-const NO_GHOSTS: &str = "({locks}.buried_at IS NULL OR {locks}.buried_at < {now} - 3600000000)";
+const NO_TOMBSTONES: &str =
+    "({locks}.buried_at IS NULL OR {locks}.buried_at < {now} - {remembered})";
 
 /// Whether live places go before the owner ?2.
 const BEHIND: &str = include_str!("sql/behind.sql");
@@ -109,7 +110,7 @@ macro_rules! statements {
 
 statements! {
     insert create take look renew renewed renew_one release keep raise force list abandon dead
-    enter bury leave dead_places forget_places raise_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
+    enter abandon_place leave dead_places forget_places raise_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
 }
 
 /// Without comments, which would be sent each time and hold marks of arguments.
@@ -117,14 +118,16 @@ fn filled(tables: &Tables, text: &str) -> String {
     let lines = text.lines().filter(|line| is_sent(line));
     let text = lines.collect::<Vec<_>>().join("\n");
     let (life, far) = (PLACE_LIFE.as_micros().to_string(), SEEN_AHEAD.to_string());
+    let remembered = REMEMBERED.as_micros().to_string();
     let parts = [
         ("{behind}", BEHIND),
         ("{alive}", ALIVE),
         ("{life}", &life),
         ("{far}", &far),
         ("{takes}", TAKES),
-        ("{unburied}", UNBURIED),
-        ("{no_ghosts}", NO_GHOSTS),
+        ("{not_abandoned}", NOT_ABANDONED),
+        ("{no_tombstones}", NO_TOMBSTONES),
+        ("{remembered}", &remembered),
         ("{batch}", BATCH),
         ("{now}", NOW),
     ];

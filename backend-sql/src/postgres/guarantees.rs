@@ -7,7 +7,7 @@ use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise, QuarantineU
 use super::statements::RECORD_VERSION;
 use crate::tunables::{
     LONGEST_POLL,
-    postgres::{FAR_POLL, SHORTEST_LEASE, TURN},
+    postgres::{ENTRY_LIFE, FAR_POLL, SHORTEST_LEASE, TURN},
 };
 
 /// The store's own settings, and how its clients wait.
@@ -42,6 +42,7 @@ pub(super) fn guarantees(terms: Terms) -> Guarantees {
     promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
     promised.dead_place_delay = TURN + LONGEST_POLL;
+    promised.longest_stall = ENTRY_LIFE;
     promised.token_lead = longest_lease;
     promised
 }

@@ -40,7 +40,7 @@ const PARTS: [(&str, &str); 17] = [
     // Whether the marker is this store's, and its time has come.
     ("{granting}", include_str!("sql/granting.sql")),
     // Whether the owner was not abandoned.
-    ("{unburied}", include_str!("sql/unburied.sql")),
+    ("{not_abandoned}", include_str!("sql/not_abandoned.sql")),
     (
         "{columns}",
         "name, owner, label, token, version, kept, \

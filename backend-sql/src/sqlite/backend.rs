@@ -4,320 +4,30 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerId, Request, RwLock,
-    StoreSettings, Waiter,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, StoreSettings,
+    Waiter,
 };
-use sqlx::{AssertSqlSafe, Row as _, SqlitePool, sqlite::SqliteRow};
-use tokio::sync::OnceCell;
+use sqlx::{Row as _, sqlite::SqliteRow};
 
 use super::{
-    bell::Bells,
-    epoch::{self, now, today, wall_micros},
-    guarantees::guarantees,
-    open::File,
+    epoch::{now, today, wall_micros},
+    queue::Passed,
     rows,
-    statements::{self, Statements},
+    steps::{nanos, read_to_end},
+    store::{Sqlite, milliseconds},
 };
 use crate::{
-    dialect::{Dialect, Handed, Left, Listed, Row, token_of},
+    dialect::{Dialect, Handed, Left, Listed, Row},
     error::general,
-    settings::{agree, check_longest, check_version, is_older},
-    tunables::{
-        TURN,
-        sqlite::{REMEMBERED, SHORTEST_LEASE},
-    },
-    waiting::{Place, Places, Queue, QueueWaiter, Turn},
+    settings::{check_longest, check_version},
+    tunables::{REMEMBERED, sqlite::SHORTEST_LEASE},
+    waiting::QueueWaiter,
 };
-
-#[derive(Debug)]
-pub(super) struct Sqlite {
-    file: File,
-    sql: Statements,
-    epoch: String,
-    places: Arc<Places>,
-    bells: Arc<Bells>,
-    promised: RwLock<Arc<Guarantees>>,
-    agreed: OnceCell<()>,
-}
-
-/// What a release has left behind.
-struct Passed {
-    version: i64,
-    /// Who has the lock now.
-    owner: Option<OwnerId>,
-    token: FencingToken,
-}
-
-impl Sqlite {
-    pub(super) async fn new(file: File) -> Result<Self, Error> {
-        let longest = file.settings.longest_lease_of_new();
-        let places = Arc::new(Places::default());
-        let bells = Arc::new(Bells::new(file.path.clone(), Arc::clone(&places)));
-        let sqlite = Self {
-            sql: Statements::new(&file.tables),
-            epoch: epoch::current()?,
-            promised: RwLock::new(Arc::new(guarantees(longest, &file.path, bells.is_heard()))),
-            places,
-            bells,
-            agreed: OnceCell::new(),
-            file,
-        };
-        // A file that is not there is made by the first use that writes, with what we were told.
-        // An older one is for `init` to upgrade; every other step makes sure that it is ready.
-        if sqlite.file.is_there() && !is_older(sqlite.version().await?) {
-            sqlite.agree_once().await?;
-        }
-        Ok(sqlite)
-    }
-
-    /// Takes the store's longest lease over, or refuses the store if it is not what we were told.
-    async fn agree(&self) -> Result<(), Error> {
-        check_version(self.version().await?)?;
-        let longest = self.longest_lease().await?;
-        agree(self.file.settings.longest_lease, longest)?;
-        self.set_promises(longest);
-        Ok(())
-    }
-
-    /// The version of the records.
-    async fn version(&self) -> Result<i64, Error> {
-        let pool = self.file.pool().await?;
-        let read = || async {
-            sqlx::query_scalar::<_, Option<i64>>(self.sql.version.clone()).fetch_one(pool).await
-        };
-        let stored = self.file.while_busy(read).await?;
-        stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
-    }
-
-    /// Upgrades older tables. Another may do so at once, and then it need not be done.
-    async fn upgrade(&self) -> Result<(), Error> {
-        let stored = self.version().await?;
-        if !is_older(stored) {
-            return check_version(stored);
-        }
-        let pool = self.file.pool().await?;
-        let tables = &self.file.tables;
-        let schema = statements::schema(tables, self.longest_lease().await?.as_millis() as i64);
-        let write = || async {
-            let mut all = pool.begin_with("BEGIN IMMEDIATE").await?;
-            loop {
-                let version = sqlx::query_scalar::<_, Option<i64>>(self.sql.version.clone());
-                // A row that is gone is told of by the next step.
-                let stored = version.fetch_one(&mut *all).await?.filter(|stored| is_older(*stored));
-                let Some(stored) = stored else { break };
-                let step = AssertSqlSafe(statements::upgrade(tables, stored));
-                sqlx::raw_sql(step).execute(&mut *all).await?;
-            }
-            sqlx::raw_sql(AssertSqlSafe(schema.clone())).execute(&mut *all).await?;
-            all.commit().await
-        };
-        self.file.while_busy(write).await
-    }
-
-    async fn longest_lease(&self) -> Result<Duration, Error> {
-        let pool = self.file.pool().await?;
-        let read = || async {
-            sqlx::query_scalar::<_, i64>(self.sql.longest_lease.clone()).fetch_one(pool).await
-        };
-        self.file.while_busy(read).await.map(milliseconds)
-    }
-
-    fn set_promises(&self, longest: Duration) {
-        let promised = guarantees(longest, &self.file.path, self.bells.is_heard());
-        *self.promised.write() = Arc::new(promised);
-    }
-
-    /// The pool for a statement that only reads; `None` while there is nothing to read.
-    async fn reader(&self) -> Result<Option<&SqlitePool>, Error> {
-        if self.file.is_there() { self.pool().await.map(Some) } else { Ok(None) }
-    }
-
-    /// The pool, once this client agrees with the store.
-    async fn pool(&self) -> Result<&SqlitePool, Error> {
-        self.agree_once().await?;
-        self.file.pool().await
-    }
-
-    /// What is known of a name, by an owner that may have a place, or by nobody.
-    async fn fetch(
-        &self,
-        name: &LockName,
-        owner: Option<OwnerId>,
-    ) -> Result<Option<SqliteRow>, Error> {
-        let Some(pool) = self.reader().await? else { return Ok(None) };
-        let owner = owner.map(|owner| owner.to_string());
-        let read = || {
-            let query = sqlx::query(self.sql.look.clone()).bind(name.as_str()).bind(&owner);
-            let query = query.bind(now()).bind(&self.epoch).bind(wall_micros());
-            async { query.fetch_optional(pool).await }
-        };
-        self.file.while_busy(read).await
-    }
-
-    /// Enters the place of a request, or says that it is alive.
-    async fn enter(&self, request: &Request, place: &Place) -> Result<(), Error> {
-        let pool = self.pool().await?;
-        let (owner, bell) = (request.owner.to_string(), self.bells.own());
-        let write = || {
-            let query = sqlx::query(self.sql.enter.clone())
-                .bind(request.name.as_str())
-                .bind(&owner)
-                .bind(request.label.as_str())
-                .bind(request.floor.get() as i64)
-                .bind(&bell)
-                .bind(now())
-                .bind(&self.epoch)
-                .bind(wall_micros());
-            async { query.execute(pool).await }
-        };
-        self.file.while_busy(write).await.inspect_err(|_| place.doubt()).map(drop)
-    }
-
-    /// Gives a grant back: to the first place, which is told; or to `next`, if nobody waits. `None`: nothing was done.
-    async fn pass(&self, grant: &Grant, next: Option<&Request>) -> Result<Option<Passed>, Error> {
-        let pool = self.pool().await?;
-        let owner = grant.owner.to_string();
-        let next_owner = next.map(|next| next.owner.to_string());
-        let write = || {
-            let query = sqlx::query_as::<_, (i64, Option<String>, i64, Option<String>)>(
-                self.sql.release.clone(),
-            )
-            .bind(grant.name.as_str())
-            .bind(&owner)
-            .bind(now())
-            .bind(&self.epoch)
-            .bind(wall_micros())
-            .bind(&next_owner)
-            .bind(next.map(|next| next.label.as_str()))
-            .bind(next.map(|next| nanos(next.lease)))
-            .bind(next.map(|next| next.floor.get() as i64));
-            async { read_to_end(query.fetch_all(pool)).await }
-        };
-        let passed = self.file.while_busy(write).await?;
-        let Some((version, owner, token, bell)) = passed else { return Ok(None) };
-        let owner = owner.map(|owner| owner.parse()).transpose()?;
-        if let (Some(owner), Some(bell)) = (owner, bell) {
-            self.bells.ring(&bell, owner);
-        }
-        Ok(Some(Passed { version, owner, token: token_of(token)? }))
-    }
-
-    /// Tells the first place of a name that the lock is free, if it is.
-    async fn tell_first(&self, name: &LockName) -> Result<(), Error> {
-        let pool = self.pool().await?;
-        let read = || {
-            let query = sqlx::query_as::<_, (String, Option<String>)>(self.sql.first.clone());
-            let query = query.bind(name.as_str()).bind(now()).bind(&self.epoch).bind(wall_micros());
-            async { query.fetch_optional(pool).await }
-        };
-        if let Some((owner, Some(bell))) = self.file.while_busy(read).await?
-            && let Ok(owner) = owner.parse()
-        {
-            self.bells.ring(&bell, owner);
-        }
-        Ok(())
-    }
-
-    /// Takes the place of a request away, and what it holds unless that was released and is kept; and tells the next.
-    async fn remove(&self, request: &Request) -> Result<(), Error> {
-        let pool = self.pool().await?;
-        let owner = request.owner.to_string();
-        let write = || {
-            let query = sqlx::query(self.sql.leave.clone()).bind(request.name.as_str());
-            let query = query.bind(&owner);
-            async { query.execute(pool).await }
-        };
-        // Before the lock, which might be given to it.
-        self.file.while_busy(write).await?;
-        let left = Grant::new(request, FencingToken::ZERO);
-        self.change(&self.sql.withdraw, &left, None).await?;
-        self.tell_first(&request.name).await
-    }
-
-    async fn adopt(&self, row: &Row) -> Result<(), Error> {
-        let pool = self.pool().await?;
-        let write = || {
-            let query = sqlx::query(self.sql.adopt.clone()).bind(row.name.as_str());
-            let query = query.bind(now()).bind(&self.epoch).bind(row.version);
-            async { query.execute(pool).await }
-        };
-        self.file.while_busy(write).await.map(drop)
-    }
-
-    /// A statement that changes one owner's live grant and tells its new version.
-    async fn change(
-        &self,
-        statement: &sqlx::SqlStr,
-        grant: &Grant,
-        last: Option<i64>,
-    ) -> Result<Option<i64>, Error> {
-        let pool = self.pool().await?;
-        let owner = grant.owner.to_string();
-        let write = || {
-            let query = sqlx::query_scalar::<_, i64>(statement.clone());
-            let query = query.bind(grant.name.as_str()).bind(&owner).bind(now()).bind(&self.epoch);
-            let query = match last {
-                Some(last) => query.bind(last),
-                None => query,
-            };
-            async { read_to_end(query.fetch_all(pool)).await }
-        };
-        self.file.while_busy(write).await
-    }
-
-    /// A statement that takes a lock and tells the token.
-    async fn grant(
-        &self,
-        statement: &sqlx::SqlStr,
-        request: &Request,
-        version: Option<i64>,
-    ) -> Result<Option<FencingToken>, Error> {
-        let pool = self.pool().await?;
-        let owner = request.owner.to_string();
-        let write = || {
-            let query = sqlx::query_scalar::<_, i64>(statement.clone())
-                .bind(request.name.as_str())
-                .bind(&owner)
-                .bind(request.label.as_str())
-                .bind(nanos(request.lease))
-                // Read anew for each try: what waits for the database must not make them old.
-                .bind(now())
-                .bind(&self.epoch)
-                .bind(wall_micros())
-                .bind(request.floor.get() as i64 + 1);
-            let query = match version {
-                Some(version) => query.bind(version),
-                None => query,
-            };
-            async { read_to_end(query.fetch_all(pool)).await }
-        };
-        self.file.while_busy(write).await?.map(token_of).transpose()
-    }
-}
-
-/// The one row of a statement that writes, once it is committed.
-///
-/// SQLite commits a statement after its last row. `fetch_optional` stops at the first, and the driver
-/// then commits without telling whether that failed, so that a grant on a full disk would be one in
-/// our memory only.
-async fn read_to_end<T>(
-    rows: impl Future<Output = Result<Vec<T>, sqlx::Error>>,
-) -> Result<Option<T>, sqlx::Error> {
-    Ok(rows.await?.pop())
-}
 
 /// The argument of a batch.
 fn json(batch: &impl serde::Serialize) -> Result<String, Error> {
     let wrong = |error| Error::new(ErrorKind::InvalidInput, "a batch").with_source(error);
     serde_json::to_string(batch).map_err(wrong)
-}
-
-fn milliseconds(stored: i64) -> Duration {
-    Duration::from_millis(u64::try_from(stored).unwrap_or(0))
-}
-
-fn nanos(span: Duration) -> i64 {
-    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }
 
 #[async_trait]
@@ -586,33 +296,5 @@ impl Dialect for Sqlite {
     async fn close(&self) {
         self.bells.close();
         self.file.close().await;
-    }
-}
-
-#[async_trait]
-impl Queue for Sqlite {
-    const TURN: Duration = TURN;
-
-    fn places(&self) -> &Places {
-        &self.places
-    }
-
-    fn is_woken(&self) -> bool {
-        self.bells.is_heard()
-    }
-
-    async fn turn(&self, request: &Request) -> Result<Turn, Error> {
-        let row = self.fetch(&request.name, Some(request.owner)).await?;
-        Ok(match row.map(|row| rows::read(&row, &self.epoch)).transpose()? {
-            Some(row) if row.is_held() && row.owner == Some(request.owner) => {
-                Turn::Granted(row.token)
-            }
-            Some(row) if row.is_taken() => Turn::Wait(row.before_us),
-            _ => Turn::Free,
-        })
-    }
-
-    async fn leave(&self, request: &Request) -> Result<(), Error> {
-        self.remove(request).await
     }
 }

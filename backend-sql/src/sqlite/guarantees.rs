@@ -44,6 +44,7 @@ pub(super) fn guarantees(longest_lease: Duration, path: &Path, push: bool) -> Gu
     promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
     promised.dead_place_delay = PLACE_LIFE + LONGEST_POLL;
+    promised.longest_stall = PLACE_LIFE.saturating_sub(FAR_POLL);
     promised.token_lead = longest_lease;
     promised
 }

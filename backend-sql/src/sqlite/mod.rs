@@ -29,8 +29,11 @@ mod fence;
 mod guarantees;
 mod mode;
 mod open;
+mod queue;
 mod rows;
 mod statements;
+mod steps;
+mod store;
 
 pub use self::{
     config::{SqliteBuilder, connect, schema},

@@ -101,7 +101,9 @@ async fn who_stands_further_back_asks_more_seldom(setting: Setting) {
         again.sent = SystemEnv.now();
         pauses.push(refused(&*other, &again).await.retry_after);
     }
-    assert!(pauses.is_sorted(), "a place asks more often than the one before it: {pauses:?}");
+    // A store may let a client's places ask together, each a little sooner.
+    let slower = pauses.windows(2).all(|pair| pair[1] >= pair[0] * 2 / 3);
+    assert!(slower, "a place asks more often than the one before it: {pauses:?}");
     let (first, last) = (pauses[0], pauses[PLACES - 1]);
     assert!(last >= first * 3 / 2, "the last of {PLACES} asks as often as the first: {pauses:?}");
     assert!(last <= setting.promised().longest_poll, "more seldom than is promised: {pauses:?}");

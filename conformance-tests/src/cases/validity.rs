@@ -119,20 +119,20 @@ async fn outlives_its_lease(
 async fn a_release_may_keep_the_lock_for_a_while(setting: Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     // When an attempt that the core has repeated is released, the core stops its late requests.
-    for buried in [false, true] {
-        is_kept(&setting, &*one, &*other, buried).await;
+    for abandoned in [false, true] {
+        is_kept(&setting, &*one, &*other, abandoned).await;
     }
 }
 
-async fn is_kept(setting: &Setting, one: &dyn Backend, other: &dyn Backend, buried: bool) {
-    let name = setting.name(if buried { "buried" } else { "job" });
+async fn is_kept(setting: &Setting, one: &dyn Backend, other: &dyn Backend, abandoned: bool) {
+    let name = setting.name(if abandoned { "abandoned" } else { "job" });
     let request = setting.request(&name);
     let grant = granted(one, &request).await;
     let keep = setting.lease();
     let before = SystemEnv.now();
     let released = one.release(&grant, ReleaseOptions::new().with_keep(keep)).await.unwrap();
     assert_eq!(released.outcome, ReleaseOutcome::Released);
-    if buried {
+    if abandoned {
         one.abandon(&request).await.unwrap();
     }
     let late = one.renew(&[&grant], SystemEnv.now()).await;
@@ -143,7 +143,7 @@ async fn is_kept(setting: &Setting, one: &dyn Backend, other: &dyn Backend, buri
     .await;
     let kept = SystemEnv.now().since(before);
     let least = keep - drift_margin(keep);
-    assert!(kept >= least, "kept for {kept:?} instead of {keep:?}, buried: {buried}");
+    assert!(kept >= least, "kept for {kept:?} instead of {keep:?}, abandoned: {abandoned}");
 }
 
 async fn the_lease_is_at_least_the_one_that_was_asked_for(setting: Setting) {

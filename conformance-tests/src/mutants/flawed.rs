@@ -214,7 +214,7 @@ impl Backend for Flawed {
         let request = self.heard(request);
         match self.flaw {
             Some(Flaw::AbandonsNothing) => Ok(()),
-            Some(Flaw::BuriesNobody) => {
+            Some(Flaw::LeavesNoTombstone) => {
                 let grant = Grant::new(&request, FencingToken::ZERO);
                 self.sound.release(&grant, ReleaseOptions::default()).await.map(drop)
             }

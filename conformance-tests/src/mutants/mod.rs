@@ -48,7 +48,7 @@ pub enum Flaw {
     /// A clean-up leaves what was taken.
     AbandonsNothing,
     /// A clean-up frees what was taken, and stops no late request.
-    BuriesNobody,
+    LeavesNoTombstone,
     /// A repeat by the owner is refused.
     RefusesItsOwner,
     /// A lease lasts for the longest lease, whatever was asked for.
@@ -154,7 +154,7 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::RenewsForAnybody, "S5", "a_release_may_keep_the_lock_for_a_while"),
     (Flaw::Resurrects, "S5", "a_renewal_does_not_bring_a_released_grant_back"),
     (Flaw::AbandonsNothing, "S6", "abandoning_frees_what_was_taken"),
-    (Flaw::BuriesNobody, "S6", "an_abandoned_owner_takes_nothing_any_more"),
+    (Flaw::LeavesNoTombstone, "S6", "an_abandoned_owner_takes_nothing_any_more"),
     (Flaw::RefusesItsOwner, "S6", "a_repeat_by_the_owner_is_the_same_grant"),
     (Flaw::ShortensByARepeat, "S6", "a_repeat_by_the_owner_is_the_same_grant"),
     (Flaw::OutlivesTheLease, "L1", "an_unrenewed_lease_ends_and_not_before_its_time"),
@@ -197,7 +197,7 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::ReleasesForAnybody, "S4", "a_new_group_forgets_the_old"),
     (Flaw::RenewsForAnybody, "S5", "a_reader_that_left_renews_nothing"),
     (Flaw::MintsAnewForARepeat, "S6", "a_repeat_by_a_reader_is_the_same_grant"),
-    (Flaw::BuriesNobody, "S6", "an_abandoned_reader_joins_nothing"),
+    (Flaw::LeavesNoTombstone, "S6", "an_abandoned_reader_joins_nothing"),
     (Flaw::AbandonsNothing, "S6", "abandoning_a_reader_leaves_the_others"),
     (Flaw::OutlivesTheLease, "L1", "a_crashed_reader_delays_a_writer_by_its_lease"),
     (Flaw::EndsWithTheFirstReader, "L2", "a_writer_waits_for_the_last_reader"),

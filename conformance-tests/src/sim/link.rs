@@ -277,7 +277,7 @@ impl Backend for Link {
         self.cleaning(owner, request.lease);
         let step = move |link: &Self, _: bool| {
             link.net.world.log(format_args!("{} abandons {}", link.process, request.owner));
-            link.bury(request.owner);
+            link.tombstone(request.owner);
             if link.net.is(Mutant::AbandonsNothing) {
                 return Ok(());
             }

@@ -238,13 +238,13 @@ impl Link {
     /// Notes who asks. A late request of an abandoned owner is the store's affair.
     pub(super) fn note(&self, request: &Request, awaited: bool) {
         self.owner(request.owner, request.lease, |_| ());
-        let buried = self.net.state().tombstones.contains(&request.owner);
-        if buried && awaited {
+        let abandoned = self.net.state().tombstones.contains(&request.owner);
+        if abandoned && awaited {
             self.net.find(format!("owner {} was abandoned and asks again", request.owner));
         }
     }
 
-    pub(super) fn bury(&self, owner: OwnerId) {
+    pub(super) fn tombstone(&self, owner: OwnerId) {
         self.net.state().tombstones.insert(owner);
     }
 

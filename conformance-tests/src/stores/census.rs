@@ -185,7 +185,7 @@ mod tests {
         let url = format!("postgres://postgres@{}/postgres", server.address());
         made(&url).await.unwrap();
         let pool = PgPool::connect(&url).await.unwrap();
-        let row = "INSERT INTO leasehold_locks (name, token, version, expires, kept) \
+        let row = "INSERT INTO leasehold_locks (name, token, version, expires_2, kept) \
                    VALUES ('a', 1, 1, now(), false)";
         pool.execute(row).await.unwrap();
         // Not to be packed to nothing.

@@ -72,7 +72,7 @@ fn highest_line(kind: &str, highest: FencingToken) -> String {
         return format!("highest token {highest}\n");
     }
     let helps = match kind {
-        "redis" | "redlock" | "postgres" => {
+        "foreign" | "redis" | "redlock" | "postgres" => {
             "'leasehold init --reset-tokens' sets them back; see 'leasehold init --help'"
         }
         "etcd" => "'leasehold init --restored' starts them anew; see 'leasehold init --help'",
@@ -104,8 +104,11 @@ fn lines(guarantees: &Guarantees) -> String {
         (
             "after a crash",
             format!(
-                "the lock is free after its lease and at most {}",
-                format_duration(guarantees.expiry_slack)
+                "the lock is free after its lease and at most {}{}",
+                format_duration(guarantees.expiry_slack),
+                guarantees.expiries_per_second.map_or_else(String::new, |most| format!(
+                    ", and a second more for each {most} leases that end together"
+                ))
             ),
         ),
         ("connection", guarantees.connection.to_string()),

@@ -173,3 +173,33 @@ fn no_password_of_either_store_is_shown() {
         }
     });
 }
+
+/// Such a client keeps no record: that it was seen stands in the store, and that none was seen says little.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg(all(feature = "foreign", feature = "redis"))]
+async fn a_client_of_another_library_is_in_the_way_of_the_last_phase() {
+    use server_kit::{Redis, RedisOptions, Server as _};
+    let store = Store::new();
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    let (from, to) = (format!("redis://{}?layout=redis-py", server.address()), store.url());
+    store.ok(&["--store", &from, "init", "--first-use"]);
+    let mut job = store.leasehold();
+    let both = format!("migrate:both?from={}&to={}", encoded(&from), encoded(&to));
+    job.args(["run", "--store", &both, "job", "--", "sh", "-c", "echo running; read -r _ || :"]);
+    let mut job = Running::start(&mut job);
+    assert_eq!(job.line(), "running");
+    let next = ["migrate", "next", "--from", &from, "--to", &to];
+
+    server.cli(&["SET", "theirs", "a value of theirs", "PX", "60000"]).await.unwrap();
+    let (code, line) = failure(&store.act(&["run", "--store", &from, "theirs", "--", "true"]));
+    assert!(code == 75 && line.contains("a redis-py client: a value of theirs"), "{line}");
+    let (code, line) = failure(&store.act(&next));
+    assert!(code == 75 && line.contains("still in phase old"), "{line}");
+    assert!(line.contains("a redis-py client, seen"), "{line}");
+
+    let epoch = "leasehold-foreign:redis-py:{0}:epoch";
+    assert_eq!(server.cli(&["HSET", epoch, "theirs", "1"]).await.unwrap().trim(), "0");
+    let told = store.ok(&next);
+    assert!(told.contains("migrate:new?") && told.contains("which proves nothing"), "{told}");
+    assert_eq!(job.code(), 0);
+}

@@ -195,6 +195,7 @@ async fn a_database_without_the_tables_does_not_pass_the_check() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(all(
     feature = "etcd",
+    feature = "foreign",
     feature = "mysql",
     feature = "postgres",
     feature = "redis",
@@ -216,6 +217,7 @@ async fn each_store_waits_as_the_readme_says() {
         "memory:".to_owned(),
         store.url(),
         format!("redis://{}", hosts[0]),
+        format!("redis://{}?layout=redis-py", hosts[0]),
         format!("redlock://{}", hosts.join(",")),
         format!("etcd://{}", etcd.endpoints()[0]),
         format!("postgres://postgres@{}/postgres", postgres.address()),

@@ -96,6 +96,20 @@ impl Scheme {
     }
 }
 
+/// Whether a URL means the locks of another library.
+#[cfg(feature = "redis")]
+fn names_layout(url: &StoreUrl) -> bool {
+    let query = url.expose().split_once('?').map_or("", |(_, query)| query);
+    query.split('&').any(|option| option.starts_with("layout="))
+}
+
+/// The error where this build shares no locks.
+#[cfg(all(feature = "redis", not(feature = "foreign")))]
+fn no_layouts() -> Error {
+    let message = "this build has no layouts of other libraries: add the cargo feature \"foreign\" of leasehold";
+    Error::new(ErrorKind::Unsupported, message)
+}
+
 /// How the URLs look that this build can open, such as `memory:`.
 pub fn store_urls() -> impl Iterator<Item = &'static str> {
     SCHEMES.iter().filter(|row| row.opener.is_some()).map(|row| row.looks)

@@ -1,5 +1,6 @@
 //! `redis://HOST:PORT`, `rediss://`, `unix:PATH` — locks in one Redis; `redis+sentinel://…/MASTER` —
-//! in one that sentinels fail over; `redis+cluster://` — in a Redis Cluster.
+//! in one that sentinels fail over; `redis+cluster://` — in a Redis Cluster; `redis://HOST:PORT?layout=LAYOUT` — the
+//! locks of another library.
 
 use std::sync::Arc;
 
@@ -8,7 +9,20 @@ use lock_core::{Backend, Error, ErrorKind};
 use crate::StoreUrl;
 
 pub(super) async fn open(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    if super::names_layout(&url) {
+        return foreign(url).await;
+    }
     backend_redis::connect(url.expose()).await
+}
+
+#[cfg(feature = "foreign")]
+async fn foreign(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    backend_foreign::connect(url.expose()).await
+}
+
+#[cfg(not(feature = "foreign"))]
+async fn foreign(_: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    Err(super::no_layouts())
 }
 
 pub(super) fn schema(_: &StoreUrl) -> Result<String, Error> {

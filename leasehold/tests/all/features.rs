@@ -10,6 +10,7 @@ use std::{
 /// The features, and what only they may bring. A new feature fails the tests until it has a row.
 const CLIENTS: &[(&str, &[&str])] = &[
     ("etcd", &["etcd-client", "tonic"]),
+    ("foreign", &[]),
     ("memory", &[]),
     ("migrate", &[]),
     ("mysql", &["sqlx", "sqlx-core", "sqlx-mysql"]),

@@ -18,7 +18,7 @@ use crate::{
     ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, SystemEnv,
     Waiter, check_lease, check_token,
     sync::Mutex,
-    tunables::memory::{CLAIM, EXPIRY_SLACK, FAR_HEARTBEAT, SHORTEST_LEASE},
+    tunables::memory::{CLAIM, EXPIRY_SLACK, FAR_HEARTBEAT, PLACE_LIFE, SHORTEST_LEASE},
 };
 
 /// A store in memory. Clones are connections to the same store.
@@ -53,6 +53,7 @@ impl Memory {
         promised.expiry_slack = EXPIRY_SLACK;
         promised.longest_poll = FAR_HEARTBEAT;
         promised.dead_place_delay = CLAIM;
+        promised.longest_stall = PLACE_LIFE.saturating_sub(FAR_HEARTBEAT);
         promised.token_lead = promised.longest_lease;
         promised.connection = ConnectionSecurity::Local;
         let number = STORES.fetch_add(1, Ordering::Relaxed);

@@ -166,8 +166,8 @@ pub(super) async fn a_held_lock(server: &mut Server, way: Way) -> Verdict {
     refused(server, way, |_| {}).await
 }
 
-pub(super) async fn a_buried_owner(server: &mut Server, way: Way) -> Verdict {
-    server.bury("b").await;
+pub(super) async fn an_abandoned_owner(server: &mut Server, way: Way) -> Verdict {
+    server.abandon("b").await;
     refused(server, way, |_| {}).await
 }
 
@@ -233,14 +233,14 @@ pub(super) async fn a_release_by_another(server: &mut Server) -> Verdict {
 
 pub(super) async fn a_clean_up_by_another(server: &mut Server) -> Verdict {
     server.taken("a").await?;
-    server.bury("b").await;
+    server.abandon("b").await;
     stays(&server.record().await, "a")
 }
 
 pub(super) async fn a_clean_up_of_what_is_kept(server: &mut Server) -> Verdict {
     server.taken("a").await?;
     assert!(server.free("a", "20000").await);
-    server.bury("a").await;
+    server.abandon("a").await;
     stays(&server.record().await, "a")
 }
 

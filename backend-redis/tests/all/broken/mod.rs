@@ -2,6 +2,7 @@
 //! meant for it has to fail. The same case lets the text pass as it is.
 
 mod cases;
+mod heartbeats;
 mod readers;
 mod scripts;
 mod server;
@@ -23,6 +24,11 @@ async fn the_store_misses_its_guards() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_heartbeats_miss_their_guards() {
+    try_all(FOLDERS, heartbeats::VARIANTS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_miss_their_guards() {
     try_all(FOLDERS, readers::VARIANTS).await;
 }
@@ -37,6 +43,7 @@ fn each_guard_is_left_out_once() {
     let mut names = Broken::names(store::VARIANTS);
     names.extend(Broken::names(readers::VARIANTS));
     names.extend(Broken::names(scripts::VARIANTS));
+    names.extend(Broken::names(heartbeats::VARIANTS));
     names.extend(short_ways::VARIANTS.iter().filter_map(|change| match *change {
         LeaveOut(name) | Replace(name, _) => Some(name),
         _ => None,

@@ -8,7 +8,7 @@ use conformance_tests::{
 
 use super::{
     cases::{
-        a_buried_owner, a_changed_longest_lease, a_clean_up_by_another, a_clean_up_of_what_is_kept,
+        a_changed_longest_lease, a_clean_up_by_another, a_clean_up_of_what_is_kept,
         a_client_that_was_told_long_ago, a_clock_that_went_back, a_failover_unheard_of,
         a_floor_far_ahead, a_held_lock, a_late_request, a_lease_above_the_longest,
         a_longer_longest_lease, a_lower_token, a_quarantine, a_quarantine_that_is_turned_on,
@@ -17,8 +17,9 @@ use super::{
         a_renewal_of_what_is_kept, a_renewal_with_a_shorter_lease, a_repeat,
         a_repeat_above_the_longest_lease, a_repeat_after_a_release_that_keeps,
         a_repeat_in_another_version, a_repeat_with_a_shorter_lease, a_token_above_the_floor,
-        an_init_in_another_version, another_replication, another_run, another_version,
-        other_settings, the_token_after_a_raise, tokens_that_are_set_back, without_memory,
+        an_abandoned_owner, an_init_in_another_version, another_replication, another_run,
+        another_version, other_settings, the_token_after_a_raise, tokens_that_are_set_back,
+        without_memory,
     },
     server::{Server, Way},
 };
@@ -37,12 +38,12 @@ pub(super) const VARIANTS: &[Broken<Server>] = &[
     Broken {
         what: "S6: the long way looks for a tombstone",
         changes: &[LeaveOut("tombstone")],
-        case: |server| Box::pin(a_buried_owner(server, Way::Long)),
+        case: |server| Box::pin(an_abandoned_owner(server, Way::Long)),
     },
     Broken {
         what: "S6: a release looks for the tombstone of the next",
         changes: &[Replace("next_tombstone", "if next_ ~= '' then")],
-        case: |server| Box::pin(a_buried_owner(server, Way::Next)),
+        case: |server| Box::pin(an_abandoned_owner(server, Way::Next)),
     },
     Broken {
         what: "S6: a repeat is the same grant",

@@ -170,7 +170,7 @@ impl Server {
     }
 
     /// Makes sure that an owner has nothing.
-    pub(super) async fn bury(&mut self, letter: &str) {
+    pub(super) async fn abandon(&mut self, letter: &str) {
         self.plain(&ABANDON, letter, &[]).await;
     }
 

@@ -29,6 +29,14 @@ pub(super) struct OneRedis {
 }
 
 impl OneRedis {
+    pub(super) fn server(&self) -> &Redis {
+        &self.server
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     fn url(&self) -> String {
         format!("redis://{}", self.proxy.address())
     }

@@ -109,7 +109,7 @@ impl Node {
         self.say(&["HSET", &places, field, value]).await;
     }
 
-    /// From now on somebody may wait, or be buried, so that no attempt goes the short way unlooked.
+    /// From now on somebody may wait, or be abandoned, so that no attempt goes the short way unlooked.
     pub(super) async fn crowd(&mut self) {
         let until = self.now().await + 60 * SECOND;
         self.note("crowd", &until.to_string()).await;
@@ -239,7 +239,7 @@ impl Node {
     }
 
     /// Whether the lock was held. `how`: ms to keep it, the last attempt that is meant, the last
-    /// attempt to bury, 1 to leave the place.
+    /// attempt to abandon, 1 to leave the place.
     pub(super) async fn free(&mut self, owner: &str, how: [&str; 4]) -> bool {
         let command = self.freeing(owner, how);
         text(&parts(self.send(&command).await)[2]) == "1"

@@ -204,7 +204,7 @@ local function run()
     record(name)
     if one_in(#names > 1 and 5 or 2) then queue(name, 4) end
   end
-  -- Set where somebody waits or is buried; it may be left over, too.
+  -- Set where somebody waits or was abandoned; it may be left over, too.
   if crowded or one_in(3) then
     both('HSET', 'epoch', 'crowd', text(NOW + pick(1, 61000000)))
   elseif one_in(2) then

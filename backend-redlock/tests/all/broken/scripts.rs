@@ -136,22 +136,22 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
     Broken {
         what: "S6: an abandoned owner is given nothing",
         changes: &[LeaveOut("tombstone")],
-        case: |node| Box::pin(a_buried_owner(node, Way::Long)),
+        case: |node| Box::pin(an_abandoned_owner(node, Way::Long)),
     },
     Broken {
         what: "S6: a clean-up leaves a tombstone",
         changes: &[LeaveOut("leaves_tombstone")],
-        case: |node| Box::pin(a_buried_owner(node, Way::Short)),
+        case: |node| Box::pin(an_abandoned_owner(node, Way::Short)),
     },
     Broken {
         what: "S6: a tombstone is not lowered",
         changes: &[Replace("tombstone_rises", "if true then")],
-        case: |node| Box::pin(a_buried_owner(node, Way::Short)),
+        case: |node| Box::pin(an_abandoned_owner(node, Way::Short)),
     },
     Broken {
         what: "S6: a tombstone makes a crowd",
         changes: &[Replace("tombstone_makes_a_crowd", "local crowd = 0")],
-        case: |node| Box::pin(a_buried_owner(node, Way::Short)),
+        case: |node| Box::pin(an_abandoned_owner(node, Way::Short)),
     },
     Broken {
         what: "L3: a lock is left to the waiter that was called",

@@ -144,7 +144,7 @@ pub(super) async fn a_held_lock(node: &mut Node, way: Way) -> Verdict {
 }
 
 /// An owner that was given up; so also after a late clean-up of an earlier attempt.
-pub(super) async fn a_buried_owner(node: &mut Node, way: Way) -> Verdict {
+pub(super) async fn an_abandoned_owner(node: &mut Node, way: Way) -> Verdict {
     node.free("b", ["", "", "7", "1"]).await;
     node.free("b", ["", "", "3", "1"]).await;
     refused(node, way, |attempt| attempt.number = 7).await?;

@@ -10,8 +10,8 @@ LOCK IN SHARE MODE
 ON DUPLICATE KEY UPDATE
     version = {locks}.version + 1,
     buried = IF(
-        {locks}.buried IS NULL OR {locks}.buried_at < {now} - 3600000000, ?2,
-        IF({unburied}, RIGHT(CONCAT({locks}.buried, ?2), 32000), {locks}.buried)
+        {locks}.buried IS NULL OR {locks}.buried_at < {now} - {remembered}, ?2,
+        IF({not_abandoned}, RIGHT(CONCAT({locks}.buried, ?2), 32000), {locks}.buried)
     ),
     buried_at = {now},
     expires_2 = IF({locks}.owner = ?2

@@ -5,5 +5,5 @@
 UPDATE {locks} SET
     token = LAST_INSERT_ID(GREATEST({now}, token + 1, ?5)),
     owner = ?2, label = ?3, version = version + 1, expires_2 = {now} + ?4, kept = 0
-WHERE name = ?1 AND version = IFNULL(?6, version) AND expires_2 <= {now} AND {unburied}
+WHERE name = ?1 AND version = IFNULL(?6, version) AND expires_2 <= {now} AND {not_abandoned}
     AND NOT {behind}

@@ -91,7 +91,7 @@ WITH asked AS (
             ) AS q
         ) AS a
     )
-    WHERE name = $1 AND {unburied}
+    WHERE name = $1 AND {not_abandoned}
     RETURNING {columns}, pg_catalog.array_position(waiters, $6) AS place, far, {short} AS short,
         coalesce(owner = $2 AND expires_2 > {now} AND NOT kept, false) AS granted,
         $6 IS NOT NULL AND far IS NOT NULL AND NOT coalesce($6 = ANY (waiters), false)

@@ -22,7 +22,7 @@ ON CONFLICT (name) DO UPDATE SET
 WHERE
     -- guard: held
     (l.owner IS NULL OR l.expires_2 <= {now}) AND
-    l.waiters IS NULL AND {unburied}
+    l.waiters IS NULL AND {not_abandoned}
 RETURNING token
     -- guard: young
     / {young}

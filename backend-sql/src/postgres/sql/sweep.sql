@@ -1,7 +1,7 @@
 -- First step of a sweep: forgets free rows whose tokens the watermark has covered for a minute. A
 -- statement that makes such a row anew has read that watermark: none that is older than half a minute comes to
 -- its end (insert.sql). This one may wait for as long as it likes: when it has a row, all is looked at anew but
--- the marker, and what that covered then it covers still. A row that somebody waits for, or that keeps a ghost
+-- the marker, and what that covered then it covers still. A row that somebody waits for, or that has tombstones
 -- away, stays.
 DELETE FROM {locks} AS l USING {marker} AS m
 WHERE (l.owner IS NULL OR l.expires_2 <= {now})

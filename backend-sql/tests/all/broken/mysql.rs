@@ -88,7 +88,7 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
     },
     Broken {
         what: "S6: an abandoned owner finds its tombstone",
-        changes: &[Replace("unburied", "? <> ''")],
+        changes: &[Replace("not-abandoned", "? <> ''")],
         case: |stage| Box::pin(an_abandoned_owner(stage)),
     },
     Broken {

@@ -73,7 +73,7 @@ async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
 /// The connection is cut while the attempt is on its way; its caller gives up and cleans up, and then
 /// the server reads it.
 #[tokio::test]
-async fn a_ghost_takes_nothing() {
+async fn a_late_request_takes_nothing() {
     let options = MariadbOptions::new().flag("--general-log=1").flag("--log-output=TABLE");
     let server = Mariadb::start(options).await.unwrap();
     for strategy in BOTH {
@@ -82,21 +82,21 @@ async fn a_ghost_takes_nothing() {
         let (behind, _) = single(proxy.address(), strategy, 2 * SECOND).await;
 
         proxy.set(Mode::Hold).await.unwrap();
-        let ghost = request("warm");
-        let error = behind.try_acquire(&ghost).await.unwrap_err();
+        let late = request("warm");
+        let error = behind.try_acquire(&late).await.unwrap_err();
         assert!(error.is_ambiguous(), "{error}");
-        direct.abandon(&ghost).await.unwrap();
+        direct.abandon(&late).await.unwrap();
         proxy.set(Mode::Pass).await.unwrap();
-        // The log has a statement once it has begun: the clean-up's, and then the ghost's.
+        // The log has a statement once it has begun: the clean-up's, and then the late request's.
         let arrived = format!(
             "SELECT COUNT(*) > 0 FROM mysql.general_log WHERE command_type = 'Execute' \
              AND argument LIKE '%{}%' AND argument LIKE '%LAST_INSERT_ID%'",
-            ghost.owner
+            late.owner
         );
         let there = || async { Ok((server.sql(&arrived).await? == "1").then_some(())) };
-        until("the ghost", WAIT, there).await.unwrap();
+        until("the late request", WAIT, there).await.unwrap();
         no_transaction_is_open(&server).await;
-        let state = direct.inspect(&ghost.name).await.unwrap().unwrap();
+        let state = direct.inspect(&late.name).await.unwrap().unwrap();
         assert!(state.holder.is_none(), "{strategy}: {state:?}");
     }
 }

@@ -57,7 +57,7 @@ async fn isolate(server: &Mariadb, level: &str) {
 
 /// The attempt is read before its tombstone, and gets the row only after the clean-up has asked for it.
 #[tokio::test]
-async fn a_ghost_that_waits_for_its_row_takes_nothing() {
+async fn a_late_request_that_waits_for_its_row_takes_nothing() {
     let server = start().await;
     let mut operator = session(&server).await;
     for (level, strategy, name) in everything(&LEVELS) {
@@ -67,29 +67,29 @@ async fn a_ghost_that_waits_for_its_row_takes_nothing() {
         let first = granted(&direct, &request(name)).await;
         direct.release(&first, ReleaseOptions::default()).await.unwrap();
         lock_row(&mut operator, strategy, name).await;
-        let ghost = request(name);
-        let error = behind.try_acquire(&ghost).await.unwrap_err();
+        let late = request(name);
+        let error = behind.try_acquire(&late).await.unwrap_err();
         assert!(error.is_ambiguous(), "{error}");
         waiting_for_rows(&server, 1).await;
-        // Another one, which finds the row as it is once the operator and the ghost have gone.
+        // Another one, which finds the row as it is once the operator and the late request have gone.
         let cleaner = Arc::clone(&direct);
-        let late = ghost.clone();
-        let cleaning = tokio::spawn(async move { cleaner.abandon(&late).await.unwrap() });
+        let abandoned = late.clone();
+        let cleaning = tokio::spawn(async move { cleaner.abandon(&abandoned).await.unwrap() });
         waiting_for_rows(&server, 2).await;
         run(&mut operator, "COMMIT".into()).await;
         cleaning.await.unwrap();
         no_transaction_is_open(&server).await;
-        let state = direct.inspect(&ghost.name).await.unwrap().unwrap();
+        let state = direct.inspect(&late.name).await.unwrap().unwrap();
         assert!(state.holder.is_none(), "{level}, {strategy}, {name}: {state:?}");
         let next = granted(&direct, &request(name)).await;
         direct.release(&next, ReleaseOptions::default()).await.unwrap();
     }
 }
 
-/// The clean-up is through before the ghost has the row: so it is where the server does not give row
+/// The clean-up is through before the late request has the row: so it is where the server does not give row
 /// locks in order. Played by writing its tombstone by hand while the row is locked.
 #[tokio::test]
-async fn a_ghost_overtaken_by_its_clean_up_takes_nothing() {
+async fn a_late_request_overtaken_by_its_clean_up_takes_nothing() {
     let server = start().await;
     let mut operator = session(&server).await;
     for (level, strategy, name) in everything(&LEVELS[..2]) {
@@ -99,12 +99,12 @@ async fn a_ghost_overtaken_by_its_clean_up_takes_nothing() {
         let first = granted(&direct, &request(name)).await;
         direct.release(&first, ReleaseOptions::default()).await.unwrap();
         lock_row(&mut operator, strategy, name).await;
-        let ghost = request(name);
-        let error = behind.try_acquire(&ghost).await.unwrap_err();
+        let late = request(name);
+        let error = behind.try_acquire(&late).await.unwrap_err();
         assert!(error.is_ambiguous(), "{error}");
         waiting_for_rows(&server, 1).await;
         let prefix = prefix(strategy);
-        let owner = ghost.owner;
+        let owner = late.owner;
         let clean_up = format!(
             "UPDATE {prefix}_locks SET version = version + 1, buried = '{owner}', buried_at = 1e16 \
              WHERE name = '{name}'"
@@ -112,14 +112,14 @@ async fn a_ghost_overtaken_by_its_clean_up_takes_nothing() {
         run(&mut operator, clean_up).await;
         run(&mut operator, "COMMIT".into()).await;
         no_transaction_is_open(&server).await;
-        let state = direct.inspect(&ghost.name).await.unwrap().unwrap();
+        let state = direct.inspect(&late.name).await.unwrap().unwrap();
         let row = server
             .sql(&format!("SELECT * FROM {prefix}_locks WHERE name = '{name}'"))
             .await
             .unwrap();
         assert!(
             state.holder.is_none(),
-            "{level}, {strategy}, {name}, first {}, ghost {owner} ({error}): {state:?}, {row}",
+            "{level}, {strategy}, {name}, first {}, late {owner} ({error}): {state:?}, {row}",
             first.owner
         );
     }

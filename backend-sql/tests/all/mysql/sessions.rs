@@ -109,15 +109,15 @@ async fn steps(ours: &Arc<dyn Backend>, theirs: &Arc<dyn Backend>) {
 /// Abandoned owners take nothing: on a name that is not there, one that is free, one that they hold.
 async fn abandoned(ours: &Arc<dyn Backend>, theirs: &Arc<dyn Backend>) {
     for name in ["new", "new", "job"] {
-        let ghost = request(name);
-        ours.abandon(&ghost).await.unwrap();
-        assert!(ours.try_acquire(&ghost).await.unwrap().granted().is_none());
+        let late = request(name);
+        ours.abandon(&late).await.unwrap();
+        assert!(ours.try_acquire(&late).await.unwrap().granted().is_none());
         let held = request(name);
         granted(ours, &held).await;
         ours.abandon(&held).await.unwrap();
         assert!(ours.try_acquire(&held).await.unwrap().granted().is_none());
         let free = granted(theirs, &request(name)).await;
-        assert!(ours.try_acquire(&ghost).await.unwrap().granted().is_none());
+        assert!(ours.try_acquire(&late).await.unwrap().granted().is_none());
         ours.abandon(&held).await.unwrap();
         let answer = renewed(theirs, &free).await;
         assert!(matches!(answer, Renewal::Renewed { .. }), "{answer:?}");

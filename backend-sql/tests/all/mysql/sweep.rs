@@ -17,7 +17,7 @@ async fn sweep(store: &Arc<dyn Backend>) {
 }
 
 /// A swept name's token is remembered by the watermark, also where the clock does not help. A row that
-/// keeps a ghost away is not swept until no ghost can come.
+/// has tombstones is not swept until no late request can come.
 #[tokio::test]
 async fn a_sweep_forgets_free_names_and_no_token() {
     let clock = Clock::new().await.unwrap();
@@ -33,13 +33,13 @@ async fn a_sweep_forgets_free_names_and_no_token() {
     let held = granted(&store, &wanted).await;
     let swept = granted(&store, &request("swept")).await;
     store.release(&swept, ReleaseOptions::default()).await.unwrap();
-    let ghost = request("ghost");
-    store.abandon(&ghost).await.unwrap();
+    let late = request("late");
+    store.abandon(&late).await.unwrap();
     sweep(&store).await;
     let names =
         "SELECT GROUP_CONCAT(name ORDER BY name) FROM primary_key_locks WHERE name <> 'other'";
-    assert_eq!(server.sql(names).await.unwrap(), "ghost,held");
-    assert!(store.try_acquire(&ghost).await.unwrap().granted().is_none());
+    assert_eq!(server.sql(names).await.unwrap(), "held,late");
+    assert!(store.try_acquire(&late).await.unwrap().granted().is_none());
     clock.step(-3600.0).unwrap();
     assert!(granted(&store, &request("swept")).await.token > swept.token);
     let answers = store.renew(&[&held], SystemEnv.now()).await;
@@ -47,7 +47,7 @@ async fn a_sweep_forgets_free_names_and_no_token() {
     clock.step(3.0 * 3600.0).unwrap();
     sweep(&store).await;
     let names = server.sql(names).await.unwrap();
-    assert!(!names.contains("ghost"), "{names}");
+    assert!(!names.contains("late"), "{names}");
 }
 
 /// However often a name is given up, its row stays small, and the last are still kept away.
@@ -56,18 +56,18 @@ async fn no_more_than_a_thousand_owners_are_kept_away() {
     let options = MariadbOptions::new().flag("--innodb-flush-log-at-trx-commit=2");
     let server = Mariadb::start(options).await.unwrap();
     let store = made(&server, Strategy::PrimaryKey).await;
-    let mut ghosts = Vec::new();
+    let mut abandoned = Vec::new();
     for _ in 0..1_010 {
-        ghosts.push(request("job"));
+        abandoned.push(request("job"));
         // Twice is once.
         for _ in 0..2 {
-            store.abandon(&ghosts[ghosts.len() - 1]).await.unwrap();
+            store.abandon(&abandoned[abandoned.len() - 1]).await.unwrap();
         }
     }
     let kept = "SELECT LENGTH(buried) / 32 FROM primary_key_locks";
     assert_eq!(server.sql(kept).await.unwrap(), "1000.0000");
-    for ghost in &ghosts[10..] {
-        assert!(store.try_acquire(ghost).await.unwrap().granted().is_none());
+    for late in &abandoned[10..] {
+        assert!(store.try_acquire(late).await.unwrap().granted().is_none());
     }
     granted(&store, &request("job")).await;
 }

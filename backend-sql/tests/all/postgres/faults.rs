@@ -131,7 +131,7 @@ async fn an_attempt_whose_connection_broke_is_in_doubt_whatever_comes_after() {
 
 /// The attempt is held up on its way, its caller gives up and cleans up, and then it arrives.
 #[tokio::test]
-async fn a_ghost_takes_nothing() {
+async fn a_late_request_takes_nothing() {
     let options = PostgresOptions::new().line("log_statement = 'all'");
     let server = Postgres::start(options).await.unwrap();
     for strategy in BOTH {
@@ -140,14 +140,14 @@ async fn a_ghost_takes_nothing() {
         let behind = warmed(proxy.address(), strategy).await;
 
         proxy.set(Mode::Hold).await.unwrap();
-        let ghost = request("warm");
-        let error = behind.try_acquire(&ghost).await.unwrap_err();
+        let late = request("warm");
+        let error = behind.try_acquire(&late).await.unwrap_err();
         assert!(error.is_ambiguous(), "{error}");
-        direct.abandon(&ghost).await.unwrap();
+        direct.abandon(&late).await.unwrap();
         proxy.set(Mode::Pass).await.unwrap();
         // The server logs a statement when it begins with it.
-        let arrived = format!("$2 = '{}', $3 = 'test'", ghost.owner);
-        until("the ghost", WAIT, || async {
+        let arrived = format!("$2 = '{}', $3 = 'test'", late.owner);
+        until("the late request", WAIT, || async {
             Ok(server.process().log_tail().contains(&arrived).then_some(()))
         })
         .await
@@ -157,7 +157,7 @@ async fn a_ghost_takes_nothing() {
         until("its end", WAIT, || async { Ok((server.sql(busy).await? == "0").then_some(())) })
             .await
             .unwrap();
-        let state = direct.inspect(&ghost.name).await.unwrap().unwrap();
+        let state = direct.inspect(&late.name).await.unwrap().unwrap();
         assert!(state.holder.is_none(), "{strategy}: {state:?}");
     }
 }

@@ -112,8 +112,8 @@ async fn a_sweep_forgets_free_rows_and_no_token() {
     store.release(&swept, ReleaseOptions::default()).await.unwrap();
     // For longer than this takes on any machine.
     let held = granted(&store, &postgres::request("held", longest)).await;
-    let ghost = request("ghost");
-    store.abandon(&ghost).await.unwrap();
+    let late = request("late");
+    store.abandon(&late).await.unwrap();
     // Each sweep believes a watermark that is a minute old.
     let old = "UPDATE primary_key_marker SET raised = raised - interval '2 minutes'";
     for _ in 0..2 {
@@ -129,8 +129,8 @@ async fn a_sweep_forgets_free_rows_and_no_token() {
     }
     let names = "SELECT string_agg(name, ' ' ORDER BY name) FROM primary_key_locks";
     let names = server.sql(names).await.unwrap();
-    assert!(!names.contains("swept") && names.contains("ghost held"), "{names}");
-    assert!(store.try_acquire(&ghost).await.unwrap().granted().is_none());
+    assert!(!names.contains("swept") && names.contains("late held"), "{names}");
+    assert!(store.try_acquire(&late).await.unwrap().granted().is_none());
     assert_eq!(store.list(None).await.unwrap().locks.len(), 1, "{held:?}");
     assert!(granted(&store, &request("swept")).await.token > ahead(&swept));
 }

@@ -150,9 +150,9 @@ async fn sixty_four_clients_fit_a_server_with_a_hundred_sessions() {
     });
     timeout(WAIT * 2, join_all(turns)).await.unwrap();
     assert!(guards.iter().all(lock_core::Guard::is_valid));
-    let all = "SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL";
-    let sessions: u64 = server.sql(all).await.unwrap().parse().unwrap();
-    assert!((64..98).contains(&sessions), "{sessions} sessions");
+    // Between turns they give sessions back.
+    let some = "SELECT count(*) BETWEEN 64 AND 97 FROM pg_stat_activity WHERE datid IS NOT NULL";
+    says(&server, some, "t").await;
 }
 
 #[tokio::test]

@@ -57,10 +57,10 @@ async fn the_contract_step_by_step() {
         assert_eq!(ours.force_release(&next.name).await.unwrap(), ReleaseOutcome::Released);
         assert_eq!(ours.force_release(&next.name).await.unwrap(), ReleaseOutcome::NotHeld);
 
-        // The ghost: an attempt that was given up, carried out late.
-        let ghost = request("ghost");
-        ours.abandon(&ghost).await.unwrap();
-        assert!(ours.try_acquire(&ghost).await.unwrap().granted().is_none());
+        // The late request: an attempt that was given up, carried out late.
+        let late = request("late");
+        ours.abandon(&late).await.unwrap();
+        assert!(ours.try_acquire(&late).await.unwrap().granted().is_none());
         let held = request("held");
         granted(&ours, &held).await;
         ours.abandon(&held).await.unwrap();

@@ -48,7 +48,7 @@ async fn an_abandoned_owner_takes_nothing_any_more() {
         store.try_acquire(&held).await.unwrap().granted().unwrap();
         for request in [&held, &never] {
             store.abandon(request).await.unwrap();
-            // The ghost: the same attempt, carried out late.
+            // The late request: the same attempt, carried out late.
             assert!(store.try_acquire(request).await.unwrap().granted().is_none(), "{strategy}");
             let state = store.inspect(&request.name).await.unwrap();
             assert!(state.is_none_or(|state| state.holder.is_none()), "{strategy}");

@@ -258,7 +258,7 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
     },
     Broken {
         what: "S6: an abandoned owner finds its tombstone",
-        changes: &[LeaveOut("unburied")],
+        changes: &[LeaveOut("not-abandoned")],
         case: |stage| Box::pin(an_abandoned_owner(stage)),
     },
     Broken {

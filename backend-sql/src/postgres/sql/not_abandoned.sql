@@ -1,3 +1,3 @@
 true
--- guard: unburied
+-- guard: not-abandoned
 AND (l.buried IS NULL OR $2 <> ALL (l.buried))

@@ -1,4 +1,4 @@
 ({locks}.buried IS NULL OR
--- guard: unburied
+-- guard: not-abandoned
 LOCATE(?2, {locks}.buried) = 0
 )

@@ -1,0 +1,10 @@
+//! The layouts in one Redis.
+
+mod backend;
+mod guarantees;
+mod layout;
+mod scripts;
+mod url;
+mod waiting;
+
+pub use self::url::connect;

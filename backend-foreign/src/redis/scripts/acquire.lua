@@ -1,0 +1,77 @@
+-- One attempt.
+-- KEYS: as in shared.lua. ARGV: as there, and 6 owner   7 lease ms   8 label   9 floor
+--       10 'ends' if the last token may go away when the clock is past it, or 'stays'
+-- Answer: {'granted', token}; {'busy', ...} of `state_of`; {'rest', remaining ms, token}; {'late'}, {'lease'},
+--         {'floor', highest}, {'exhausted'}, or a refusal of `gate`.
+local owner, lease, label, floor = ARGV[6], tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
+local now = clock()
+local noted, token, state = parse(read(KEYS[2]))
+-- guard: repeat_owner
+local own = noted == owner and is_ours(KEYS[6], owner)
+-- guard: repeat_kept
+own = own and state == '0'
+if own then
+  local e = redis.call('HMGET', KEYS[1], 'longest', 'version')
+  local refusal = unknown(e[2], e[1])
+  -- guard: repeat_version
+  if refusal then return refusal end
+  -- guard: repeat_lease
+  own = lease * 1000 <= (e[1] or longest) + 0
+end
+-- guard: repeat
+if own then
+  -- It may be a late one: it never shortens.
+  -- guard: repeat_shorter
+  if redis.call('PTTL', KEYS[6]) < lease then
+    for _, at in ipairs({6, 2, 3}) do redis.call('PEXPIRE', KEYS[at], lease) end
+  end
+  return {'granted', text(token)}
+end
+-- guard: late
+if late(now) then return {'late'} end
+-- guard: gate
+local mark, refusal = gate(now)
+if not mark then return refusal end
+local highest = now + longest
+-- guard: floor
+if floor > highest then return {'floor', text(highest)} end
+-- guard: lease
+if lease * 1000 > tonumber(longest) then return {'lease'} end
+local there = state_of(KEYS[6], KEYS[2], KEYS[4], mark)
+table.insert(there, 1, 'busy')
+-- guard: held
+if there[2] ~= '' then
+  if there[2] == '?' then
+    -- A client of the other library was served.
+    redis.call('DEL', KEYS[3])
+    -- When one was seen last, for a migration; refused where memory is short, which fails no attempt.
+    -- guard: notes_theirs
+    redis.pcall('HSET', KEYS[1], 'theirs', text(now))
+  end
+  return there
+end
+-- guard: tombstone
+if redis.call('EXISTS', KEYS[5]) == 1 then return there end
+local run = read(KEYS[3]) or ''
+-- guard: rest
+if run == 'rest' then return {'rest', redis.call('PTTL', KEYS[3]), there[5]} end
+-- guard: last_token
+mark = math.max(mark, last_token(KEYS[4]))
+local minted = mint(now, mark, floor)
+if not minted then return {'exhausted'} end
+if kind == 'hash' then
+  redis.call('HSET', KEYS[6], owner .. ':1', 1)
+  -- guard: hash_ends
+  redis.call('PEXPIRE', KEYS[6], lease)
+else
+  redis.call('SET', KEYS[6], owner, 'PX', lease)
+end
+redis.call('SET', KEYS[2], owner .. ' ' .. text(minted) .. ' 0 ' .. label, 'PX', lease)
+local grants, since = string.match(run, '^(%d+) (%d+)$')
+redis.call('SET', KEYS[3], text((grants or 0) + 1) .. ' ' .. (since or text(now)), 'PX', lease)
+-- guard: keeps_token
+redis.call('SET', KEYS[4], text(minted))
+if ARGV[10] == 'ends' then
+  redis.call('PEXPIRE', KEYS[4], math.ceil(math.max(0, minted - now) / 1000) + TOMB_MS)
+end
+return {'granted', text(minted)}

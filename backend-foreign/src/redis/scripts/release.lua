@@ -1,0 +1,26 @@
+-- Gives a grant back, or keeps it for a last while.
+-- KEYS: as in shared.lua. ARGV: as there, and 6 owner   7 ms to keep it, or ''   8 wake   9 channel   10 message
+--       11 ms that a rest takes, or 0 for none
+-- Answer: 1 if it was held, otherwise 0.
+local owner, keep, rest = ARGV[6], ARGV[7], tonumber(ARGV[11])
+local noted, token, state, label = parse(read(KEYS[2]))
+-- guard: release_owner
+if not is_ours(KEYS[6], owner) then return 0 end
+-- What was released and is kept stays until its time or force ends it.
+-- guard: release_kept
+if noted == owner and state == '1' then return 0 end
+if keep ~= '' then
+  local record = owner .. ' ' .. text(token or last_token(KEYS[4])) .. ' 1 ' .. (label or '')
+  redis.call('PEXPIRE', KEYS[6], keep)
+  redis.call('SET', KEYS[2], record, 'PX', keep)
+  return 1
+end
+free(ARGV[8], ARGV[9], ARGV[10])
+local grants, since = string.match(read(KEYS[3]) or '', '^(%d+) (%d+)$')
+-- guard: begins_rest
+if grants and rest > 0 and grants + 0 >= RUN_GRANTS and clock() - since >= RUN_US then
+  redis.call('SET', KEYS[3], 'rest', 'PX', rest)
+elseif grants then
+  redis.call('PEXPIRE', KEYS[3], RUN_GAP_MS)
+end
+return 1

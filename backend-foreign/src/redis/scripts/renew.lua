@@ -1,0 +1,32 @@
+-- Renews grants. It grants nothing, so it asks for no epoch; but no lease is set that is above the longest lease, which
+-- may have been lowered since the grant.
+-- KEYS: 1 epoch record, then note, run and lock of each. ARGV: as in shared.lua, and from 6 on owner and lease ms of each
+-- Answers: 1 renewed, 2 somebody else's, 0 gone; last the longest lease in µs, or 0. Or that of unknown.lua.
+local answers = {}
+local epoch = redis.call('HMGET', KEYS[1], 'longest', 'version')
+local stored, refusal = epoch[1] or 0, unknown(epoch[2], epoch[1])
+-- guard: renew_version
+if refusal then return refusal end
+for at = 1, (#KEYS - 1) / 3 do
+  local note, run, lock = KEYS[3 * at - 1], KEYS[3 * at], KEYS[3 * at + 1]
+  local owner, lease = ARGV[2 * at + 4], tonumber(ARGV[2 * at + 5])
+  -- guard: renew_longest
+  if stored ~= 0 then lease = math.min(lease, math.ceil(stored / 1000)) end
+  local noted, _, state = parse(read(note))
+  -- guard: renew_gone
+  local answer = 0
+  -- guard: renew_owner
+  if not is_ours(lock, owner) then
+    if redis.call('EXISTS', lock) == 1 then answer = 2 end
+  -- guard: renew_kept
+  elseif noted == owner and state == '0' then
+    -- guard: renew_shorter
+    if redis.call('PTTL', lock) < lease then
+      for _, key in ipairs({lock, note, run}) do redis.call('PEXPIRE', key, lease) end
+    end
+    answer = 1
+  end
+  answers[at] = answer
+end
+answers[#answers + 1] = stored
+return answers

@@ -1,0 +1,128 @@
+//! The waiters of this process, and the messages that wake them.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use backend_redis::node::{Listener, Node};
+use lock_core::{Error, Mutex, Signal, Waiter};
+use tokio::sync::Notify;
+
+use crate::tunables::SWEEP_SUBSCRIPTIONS;
+
+/// Waiters by the channel on which the other library tells of a release, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    by_channel: Mutex<HashMap<String, Vec<Entry>>>,
+    entered: AtomicU64,
+}
+
+impl Waiters {
+    /// Whether anybody waits for a message of this channel.
+    pub(super) fn need(&self, channel: &str) -> bool {
+        self.by_channel.lock().contains_key(channel)
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    wake: Arc<Notify>,
+}
+
+/// One is woken by one message: each that is woken asks the store.
+impl Listener for Waiters {
+    /// The client has no channel of its own.
+    fn listens(&self) -> bool {
+        false
+    }
+
+    fn hear(&self, channel: &[u8], _: &[u8]) {
+        if let Ok(channel) = std::str::from_utf8(channel)
+            && let Some(oldest) = self.by_channel.lock().get(channel).and_then(|all| all.first())
+        {
+            oldest.wake.notify_one();
+        }
+    }
+
+    fn missed(&self) {
+        for waiter in self.by_channel.lock().values().flatten() {
+            waiter.wake.notify_one();
+        }
+    }
+}
+
+/// A waiter that is woken by a message, and otherwise polls.
+#[derive(Debug)]
+pub(super) struct Woken {
+    waiters: Arc<Waiters>,
+    channel: String,
+    number: u64,
+    wake: Arc<Notify>,
+}
+
+impl Woken {
+    /// Subscribes, before the attempt that is to be answered `Busy`: so no release is missed.
+    pub(super) async fn enter(
+        waiters: &Arc<Waiters>,
+        node: &Node,
+        channel: String,
+    ) -> Result<Self, Error> {
+        let number = waiters.entered.fetch_add(1, Ordering::Relaxed);
+        let wake: Arc<Notify> = Arc::default();
+        let entry = Entry { number, wake: Arc::clone(&wake) };
+        waiters.by_channel.lock().entry(channel.clone()).or_default().push(entry);
+        let waiters = Arc::clone(waiters);
+        let woken = Self { waiters, channel, number, wake };
+        if number.is_multiple_of(SWEEP_SUBSCRIPTIONS) {
+            node.unsubscribe(|channel| woken.waiters.need(channel)).await;
+        }
+        node.subscribe(&woken.channel).await?;
+        Ok(woken)
+    }
+}
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        let mut all = self.waiters.by_channel.lock();
+        let Some(here) = all.get_mut(&self.channel) else { return };
+        here.retain(|entry| entry.number != self.number);
+        match here.first() {
+            // It may have been told of a release, and leaves without having asked.
+            Some(oldest) => oldest.wake.notify_one(),
+            None => _ = all.remove(&self.channel),
+        }
+    }
+}
+
+#[async_trait]
+impl Waiter for Woken {
+    async fn next(&mut self) -> Signal {
+        self.wake.notified().await;
+        Signal::Recheck
+    }
+
+    async fn leave(self: Box<Self>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// A waiter that only polls: the core does it.
+#[derive(Debug)]
+pub(super) struct Polling;
+
+#[async_trait]
+impl Waiter for Polling {
+    async fn next(&mut self) -> Signal {
+        std::future::pending().await
+    }
+
+    async fn leave(self: Box<Self>) -> Result<(), Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,326 @@
+//! What each guard is for.
+
+use std::time::{Duration, Instant};
+
+use conformance_tests::{
+    broken::{
+        Clients as _, Verdict,
+        cases::{LONG, above, first_use, granted, name, not_granted, request, words},
+    },
+    kit::Mode,
+};
+use lock_core::{
+    Attempt, Backend, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant, Init, LossReason,
+    ReleaseOptions, ReleaseOutcome, Renewal, Signal, SystemEnv,
+};
+
+use super::server::Shared;
+
+/// The epoch record of the layout `redis-py`.
+const EPOCH: &str = "leasehold-foreign:redis-py:{0}:epoch";
+
+fn wrong<T>(holds: bool, what: impl FnOnce() -> T) -> Result<(), T> {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+/// The answer must be an error of this kind.
+fn refused<T: std::fmt::Debug>(kind: ErrorKind, answer: Result<T, Error>) -> Verdict {
+    match answer {
+        Err(error) if error.kind() == kind => Ok(()),
+        other => Err(format!("it was not refused: {other:?}")),
+    }
+}
+
+async fn renewed(store: &dyn Backend, grant: &Grant) -> Renewal {
+    store.renew(&[grant], SystemEnv.now()).await.pop().unwrap()
+}
+
+async fn left(store: &dyn Backend) -> Result<Duration, String> {
+    let state = store.inspect(&name("a")).await.map_err(words)?;
+    Ok(state.and_then(|state| state.holder).ok_or("nobody holds it")?.remaining)
+}
+
+async fn kept(store: &dyn Backend) -> Result<Grant, String> {
+    let grant = granted(store, &request("a", LONG)).await?;
+    let options = ReleaseOptions::new().with_keep(LONG);
+    store.release(&grant, options).await.map_err(words)?;
+    Ok(grant)
+}
+
+pub(super) async fn a_foreign_holder(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    setup.say(&["SET", "a", "theirs", "PX", "20000"]).await;
+    not_granted(&*store, &request("a", LONG)).await?;
+    let value = setup.say(&["GET", "a"]).await;
+    wrong(value == "theirs", || format!("the key is {value:?} now"))
+}
+
+pub(super) async fn a_foreign_client_in_a_listing(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    setup.say(&["SET", "a", "theirs", "PX", "20000"]).await;
+    not_granted(&*store, &request("a", LONG)).await?;
+    let page = store.list(None).await.map_err(words)?;
+    let records = page
+        .locks
+        .iter()
+        .filter(|lock| lock.name.as_str().starts_with("leasehold migration only "));
+    wrong(records.count() == 1, || format!("{page:?}"))
+}
+
+pub(super) async fn an_attempt_in_the_quarantine(setup: &Shared) -> Verdict {
+    not_granted(&*setup.open().await, &request("a", LONG)).await
+}
+
+/// It is on its way for longer than it may be.
+pub(super) async fn a_late_request(setup: &Shared) -> Verdict {
+    setup.of("redis-py").await;
+    let store = setup.client("redis-py&late_after=2s&timeout=20s").await;
+    // The client knows the server's clock from before.
+    granted(&*store, &request("other", LONG)).await?;
+    let slow = Mode::Delay { to_server: Duration::from_secs(3), to_client: Duration::ZERO };
+    setup.proxy.set(slow).await.map_err(words)?;
+    let answer = store.try_acquire(&request("a", LONG)).await;
+    let value = setup.say(&["GET", "a"]).await;
+    wrong(value.is_empty(), || format!("a late request took the lock for {value}"))?;
+    refused(ErrorKind::Unavailable, answer)
+}
+
+pub(super) async fn a_floor_far_ahead(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let mut asked = request("a", LONG);
+    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 600_000_000).unwrap();
+    refused(ErrorKind::InvalidInput, store.try_acquire(&asked).await)
+}
+
+pub(super) async fn a_lease_above_the_longest(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    refused(ErrorKind::InvalidInput, store.try_acquire(&request("a", 10 * LONG)).await)
+}
+
+pub(super) async fn abandoning_beside_a_holder(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    granted(&*store, &request("a", LONG)).await?;
+    store.abandon(&request("a", LONG)).await.map_err(words)?;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
+pub(super) async fn a_token_of_the_other_side(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let ahead = SystemEnv.wall_micros() + 5_000_000;
+    setup.say(&["SET", "leasehold_token:{a}", &ahead.to_string()]).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    wrong(grant.token.get() > ahead, || format!("{} came after {ahead}", grant.token))
+}
+
+pub(super) async fn the_token_for_the_other_side(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    let value = setup.say(&["GET", "leasehold_token:{a}"]).await;
+    wrong(value == grant.token.to_string(), || format!("{value:?} is kept for {}", grant.token))
+}
+
+pub(super) async fn a_hash_that_ends(setup: &Shared) -> Verdict {
+    let store = setup.of("redisson").await;
+    granted(&*store, &request("a", LONG)).await?;
+    let left: i64 = setup.say(&["PTTL", "a"]).await.parse().unwrap();
+    wrong(left > 0, || format!("it ends in {left} ms"))
+}
+
+/// One hold right after the other, for longer than a row may last; a machine that stands still begins anew.
+pub(super) async fn many_grants_in_a_row(setup: &Shared) -> Verdict {
+    let store = setup.of("redis-py").await;
+    let (mut row, mut last, asked) = (Instant::now(), Instant::now(), Instant::now());
+    while asked.elapsed() < 3 * LONG {
+        let grant = match store.try_acquire(&request("a", LONG)).await.map_err(words)? {
+            Attempt::Granted(grant) => grant,
+            Attempt::Busy(busy) if busy.holder.is_none() => return Ok(()),
+            other => return Err(format!("{other:?}")),
+        };
+        if last.elapsed() > Duration::from_millis(50) {
+            row = Instant::now();
+        }
+        if row.elapsed() > Duration::from_secs(3) {
+            return Err("the lock was never left to others".to_owned());
+        }
+        store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+        last = Instant::now();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Err("the machine stood still again and again".to_owned())
+}
+
+pub(super) async fn a_waiter_by_message(setup: &Shared) -> Verdict {
+    let (one, other) = (setup.of("redisson").await, setup.client("redisson").await);
+    let grant = granted(&*one, &request("a", LONG)).await?;
+    let Enqueued::Waiting(mut waiter, _) =
+        other.enqueue(&request("a", LONG)).await.map_err(words)?
+    else {
+        return Err("it did not wait".to_owned());
+    };
+    one.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+    match tokio::time::timeout(LONG / 2, waiter.next()).await {
+        Ok(Signal::Recheck) => Ok(()),
+        other => Err(format!("it was not woken: {other:?}")),
+    }
+}
+
+pub(super) async fn a_waiter_by_signal(setup: &Shared) -> Verdict {
+    let store = setup.of("python-redis-lock").await;
+    // Another program waits as that library does.
+    let waiting = setup.say(&["BLPOP", "lock-signal:a", "10"]);
+    let held = async {
+        let grant = granted(&*store, &request("a", LONG)).await?;
+        store.release(&grant, ReleaseOptions::default()).await.map_err(words)
+    };
+    let (signal, released) = tokio::join!(waiting, held);
+    released?;
+    wrong(signal.ends_with('1'), || format!("the signal is {signal:?}"))
+}
+
+pub(super) async fn a_repeat(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let asked = request("a", LONG);
+    let [first, second] = [granted(&*store, &asked).await?, granted(&*store, &asked).await?];
+    wrong(first.token == second.token, || format!("{} and {}", first.token, second.token))
+}
+
+/// Without our knowledge, as after a deletion that did not compare.
+async fn taken_over(setup: &Shared) {
+    setup.say(&["DEL", "a"]).await;
+    setup.say(&["SET", "a", "theirs", "PX", "5000"]).await;
+}
+
+pub(super) async fn a_repeat_after_another_took_it(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let asked = request("a", LONG);
+    granted(&*store, &asked).await?;
+    taken_over(setup).await;
+    not_granted(&*store, &asked).await
+}
+
+pub(super) async fn a_renewal_after_another_took_it(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    taken_over(setup).await;
+    let answer = renewed(&*store, &grant).await;
+    let taken = matches!(answer, Renewal::Lost(LossReason::TakenOver));
+    wrong(taken, || format!("it was answered {answer:?}"))
+}
+
+pub(super) async fn a_repeat_of_what_is_kept(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let grant = kept(&*store).await?;
+    let mut again = request("a", LONG);
+    again.owner = grant.owner;
+    not_granted(&*store, &again).await
+}
+
+pub(super) async fn a_repeat_in_another_version(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let asked = request("a", LONG);
+    granted(&*store, &asked).await?;
+    setup.say(&["HSET", EPOCH, "version", "2"]).await;
+    refused(ErrorKind::Config, store.try_acquire(&asked).await)
+}
+
+pub(super) async fn a_renewal_in_another_version(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    setup.say(&["HSET", EPOCH, "version", "2"]).await;
+    let answer = renewed(&*store, &grant).await;
+    let refused = matches!(&answer, Renewal::Unknown(error) if error.kind() == ErrorKind::Config);
+    wrong(refused, || format!("it was answered {answer:?}"))
+}
+
+pub(super) async fn a_repeat_above_the_longest_lease(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let asked = request("a", LONG);
+    granted(&*store, &asked).await?;
+    let lower = Init::new().with_first_use(true).with_longest_lease(LONG / 2);
+    setup.open().await.init(&lower).await.map_err(words)?;
+    refused(ErrorKind::InvalidInput, store.try_acquire(&asked).await)
+}
+
+pub(super) async fn a_shorter_repeat(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let mut asked = request("a", LONG);
+    granted(&*store, &asked).await?;
+    asked.lease = LONG / 10;
+    granted(&*store, &asked).await?;
+    let left = left(&*store).await?;
+    wrong(left > LONG / 5, || format!("it ends in {left:?}"))
+}
+
+pub(super) async fn a_shorter_renewal(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let mut grant = granted(&*store, &request("a", LONG)).await?;
+    grant.lease = LONG / 10;
+    renewed(&*store, &grant).await;
+    let left = left(&*store).await?;
+    wrong(left > LONG / 5, || format!("it ends in {left:?}"))
+}
+
+pub(super) async fn a_release_of_what_is_kept(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let grant = kept(&*store).await?;
+    store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
+pub(super) async fn a_renewal_of_what_is_kept(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let grant = kept(&*store).await?;
+    let answer = renewed(&*store, &grant).await;
+    wrong(matches!(answer, Renewal::Lost(_)), || format!("it was answered {answer:?}"))
+}
+
+pub(super) async fn a_raise_by_another(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let mut grant = granted(&*store, &request("a", LONG)).await?;
+    let higher = FencingToken::new(grant.token.get() + 1).unwrap();
+    grant.owner = request("a", LONG).owner;
+    refused(ErrorKind::NotHeld, store.raise(&grant, higher).await)
+}
+
+pub(super) async fn a_raise_of_what_is_kept(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let grant = kept(&*store).await?;
+    let higher = FencingToken::new(grant.token.get() + 1).unwrap();
+    refused(ErrorKind::NotHeld, store.raise(&grant, higher).await)
+}
+
+pub(super) async fn a_raise_far_ahead(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    let far = FencingToken::new(grant.token.get() + 600_000_000).unwrap();
+    refused(ErrorKind::InvalidInput, store.raise(&grant, far).await)
+}
+
+pub(super) async fn a_raise_to_less(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    let lower = FencingToken::new(grant.token.get() - 1).unwrap();
+    store.raise(&grant, lower).await.map_err(words)?;
+    let state = store.inspect(&grant.name).await.map_err(words)?.ok_or("it is gone")?;
+    wrong(state.token == grant.token, || format!("the token is {}", state.token))
+}
+
+/// The key of the last token is lost, as by another program.
+pub(super) async fn a_token_after_a_raise(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    let mut grant = granted(&*store, &request("a", LONG)).await?;
+    let raised = FencingToken::new(grant.token.get() + 20_000_000).unwrap();
+    store.raise(&grant, raised).await.map_err(words)?;
+    grant.token = raised;
+    store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+    setup.say(&["DEL", "leasehold_token:{a}"]).await;
+    above(&grant, &granted(&*store, &request("a", LONG)).await?)
+}
+
+pub(super) async fn force_on_other_data(setup: &Shared) -> Verdict {
+    let store = first_use(setup).await;
+    setup.say(&["RPUSH", "a", "data"]).await;
+    let freed = store.force_release(&name("a")).await.map_err(words)?;
+    let there = setup.say(&["LLEN", "a"]).await;
+    wrong(freed == ReleaseOutcome::NotHeld && there == "1", || format!("{freed:?}, {there:?}"))
+}

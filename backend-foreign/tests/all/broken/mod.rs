@@ -1,0 +1,82 @@
+//! The guards in the scripts, each left out once: on its way to a real server a script loses the guard, and the case
+//! meant for it has to fail. The same case lets the script pass as it is.
+
+mod cases;
+mod server;
+
+use conformance_tests::{
+    broken::{
+        Broken,
+        cases::{
+            a_held_name, a_late_renewal, a_release_by_another, a_renewal_above_the_longest_lease,
+            an_abandoned_owner, kept_of_an_abandoned,
+        },
+        every_marker_is_tried, try_all,
+    },
+    kit::Change::{LeaveOut, Replace},
+};
+
+use self::{cases::*, server::Shared};
+
+const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/scripts")];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_scripts_miss_their_guards() {
+    try_all(FOLDERS, VARIANTS).await;
+}
+
+#[test]
+fn each_guard_is_left_out_once() {
+    every_marker_is_tried(FOLDERS, &Broken::names(VARIANTS));
+}
+
+macro_rules! variants {
+    ($($what:literal $change:expr => $case:ident;)*) => {
+        const VARIANTS: &[Broken<Shared>] = &[$(Broken {
+            what: $what,
+            changes: &[$change],
+            case: |store| Box::pin($case(store)),
+        }),*];
+    };
+}
+
+variants! {
+    "S1: a held name is not granted" Replace("held", "if false then") => a_held_name;
+    "S1: a lock of the other library is left alone" Replace("held", "if false then") => a_foreign_holder;
+    "S1: an attempt waits for the quarantine" Replace("gate", "local mark = 1") => an_attempt_in_the_quarantine;
+    "S6: no late request is granted" LeaveOut("late") => a_late_request;
+    "S2: no floor is far ahead" LeaveOut("floor") => a_floor_far_ahead;
+    "S1: no lease is above the longest" LeaveOut("lease") => a_lease_above_the_longest;
+    "S6: an abandoned owner gets nothing" LeaveOut("tombstone") => an_abandoned_owner;
+    "S6: abandoning leaves a tombstone" LeaveOut("abandon_tombstone") => an_abandoned_owner;
+    "S4: abandoning frees only its owner's lock" Replace("abandon_owner", "local mine = true") => abandoning_beside_a_holder;
+    "S4: abandoning leaves what is kept" LeaveOut("abandon_kept") => kept_of_an_abandoned;
+    "S2: a token is above the last one of the other side" LeaveOut("last_token") => a_token_of_the_other_side;
+    "S2: the last token is kept for the other side" LeaveOut("keeps_token") => the_token_for_the_other_side;
+    "L1: a lock of ours always ends" LeaveOut("hash_ends") => a_hash_that_ends;
+    "L2: our clients leave the lock alone after many grants" LeaveOut("rest") => many_grants_in_a_row;
+    "L2: a release begins the rest" Replace("begins_rest", "if false then") => many_grants_in_a_row;
+    "migration: a client of the other library is noted" LeaveOut("notes_theirs") => a_foreign_client_in_a_listing;
+    "L2: a release wakes by message" LeaveOut("wake_publish") => a_waiter_by_message;
+    "L2: a release leaves a signal" LeaveOut("wake_list") => a_waiter_by_signal;
+    "S6: a repeat keeps its grant" Replace("repeat", "if false then") => a_repeat;
+    "S4: a repeat takes no lock of another" Replace("repeat_owner", "local own = noted == owner") => a_repeat_after_another_took_it;
+    "S5: a repeat holds nothing that is kept" LeaveOut("repeat_kept") => a_repeat_of_what_is_kept;
+    "S1: a repeat leaves records of another version alone" LeaveOut("repeat_version") => a_repeat_in_another_version;
+    "S1: a repeat keeps the longest lease of now" Replace("repeat_lease", "own = true") => a_repeat_above_the_longest_lease;
+    "S3: a repeat shortens no lease" Replace("repeat_shorter", "if true then") => a_shorter_repeat;
+    "S4: only the owner releases" LeaveOut("release_owner") => a_release_by_another;
+    "S4: a release leaves what is kept" LeaveOut("release_kept") => a_release_of_what_is_kept;
+    "S4: only the owner renews" Replace("renew_owner", "if false then") => a_renewal_after_another_took_it;
+    "S5: what is gone is not renewed" Replace("renew_gone", "local answer = 1") => a_late_renewal;
+    "S5: what is kept is not renewed" Replace("renew_kept", "elseif true then") => a_renewal_of_what_is_kept;
+    "S3: a renewal shortens no lease" Replace("renew_shorter", "if true then") => a_shorter_renewal;
+    "S1: a renewal keeps the longest lease of now" LeaveOut("renew_longest") => a_renewal_above_the_longest_lease;
+    "S1: no record of another version is renewed" LeaveOut("renew_version") => a_renewal_in_another_version;
+    "S4: only the owner raises" LeaveOut("raise_owner") => a_raise_by_another;
+    "S4: what is kept is not raised" LeaveOut("raise_kept") => a_raise_of_what_is_kept;
+    "S2: no raise is far ahead" LeaveOut("raise_limit") => a_raise_far_ahead;
+    "S2: a token is only raised" Replace("raise_only", "if true then") => a_raise_to_less;
+    "S2: a raise is remembered" LeaveOut("raise_mark") => a_token_after_a_raise;
+    "S4: force removes no data of another kind" LeaveOut("force_type") => force_on_other_data;
+}

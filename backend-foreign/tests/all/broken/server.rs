@@ -1,0 +1,53 @@
+//! One Redis behind a proxy that leaves something out of the scripts.
+
+use std::sync::Arc;
+
+use conformance_tests::{
+    broken::{Clients, Setup},
+    kit::{Change, Proxy, Redis, RedisOptions, Server as _},
+};
+use lock_core::{Backend, Init};
+
+pub(super) struct Shared {
+    server: Redis,
+    pub(super) proxy: Proxy,
+}
+
+impl Shared {
+    /// A client of this layout whose store grants at once.
+    pub(super) async fn of(&self, layout: &str) -> Arc<dyn Backend> {
+        let store = self.client(layout).await;
+        store.init(&Init::new().with_first_use(true)).await.unwrap();
+        store
+    }
+
+    pub(super) async fn client(&self, layout: &str) -> Arc<dyn Backend> {
+        let url = format!("redis://{}?layout={layout}", self.proxy.address());
+        backend_foreign::connect(&url).await.unwrap()
+    }
+
+    /// A command of another program.
+    pub(super) async fn say(&self, words: &[&str]) -> String {
+        self.server.cli(words).await.unwrap().trim().to_owned()
+    }
+}
+
+#[async_trait::async_trait]
+impl Setup for Shared {
+    async fn start(changes: &[Change<'_>]) -> Self {
+        let server = Redis::start(RedisOptions::new()).await.unwrap();
+        let proxy = Proxy::changing(server.address(), changes).await.unwrap();
+        Self { server, proxy }
+    }
+
+    fn altered(&self) -> u64 {
+        self.proxy.counters().altered
+    }
+}
+
+#[async_trait::async_trait]
+impl Clients for Shared {
+    async fn open(&self) -> Arc<dyn Backend> {
+        self.client("redis-py").await
+    }
+}

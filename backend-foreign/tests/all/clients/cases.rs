@@ -1,0 +1,243 @@
+//! What holds between a client of another library and ours.
+
+use std::{process::Stdio, sync::Arc, time::Duration};
+
+use backend_migration::{Migration, Phase};
+use conformance_tests::kit::{Redis, RedisOptions, Server as _};
+use lock_core::{ErrorKind, FencingToken, Holder, Init, LockClient, TryAcquire};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+    time::timeout,
+};
+
+use super::{Library, program::Program};
+
+const URL: &str = "LEASEHOLD_TEST_HOLDER";
+/// The lease of a holder that is to be outlived, and of one whose waiter has to be woken.
+const SHORT: &str = "1500";
+const LONG: &str = "28000";
+/// A waiter that only the end of the holder's lease wakes is later than this.
+const WOKEN_WITHIN: Duration = Duration::from_secs(20);
+/// Between two holds: the other side, which may poll, is to find the lock free.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Longer than a busy machine takes for anything.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Ours,
+    Theirs,
+}
+
+/// A client of each side, on one server.
+pub(super) struct Pair {
+    server: Redis,
+    theirs: Program,
+    library: &'static Library,
+    url: String,
+    ours: LockClient,
+}
+
+impl Pair {
+    /// `None` where the other library cannot be installed here.
+    pub(super) async fn start(library: &'static Library) -> Option<Self> {
+        let server = Redis::start(RedisOptions::new()).await.unwrap();
+        let theirs = library.start(server.address()).await?;
+        let url = format!("redis://{}?layout={}", server.address(), library.layout);
+        let store = backend_foreign::connect(&url).await.unwrap();
+        store.init(&Init::new().with_first_use(true)).await.unwrap();
+        Some(Self { server, theirs, library, url, ours: LockClient::new(store) })
+    }
+
+    /// Both sides add to a number that only the lock protects, in turn.
+    pub(super) async fn alternates(&mut self, holds: usize) {
+        let holds = if std::env::var_os("LEASEHOLD_SOAK").is_some() { 100 } else { holds };
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("number");
+        std::fs::write(&file, "0 nobody").unwrap();
+        self.theirs.ask(&format!("count job {} {holds}", file.display())).await;
+        let (mut done, mut last) = (0, FencingToken::ZERO);
+        while done < holds {
+            let guard =
+                timeout(PATIENCE, self.ours.lock("job").lease(Duration::from_secs(20)).acquire());
+            let guard = guard.await.expect("our client is served").unwrap();
+            assert!(guard.token() > last, "{} came after {last}", guard.token());
+            last = guard.token();
+            let text = std::fs::read_to_string(&file).unwrap();
+            let (number, who) = text.split_once(' ').expect("the file is written by one at a time");
+            if who != "ours" {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let number: usize = number.parse().unwrap();
+                std::fs::write(&file, format!("{} ours", number + 1)).unwrap();
+                done += 1;
+            }
+            guard.release().await.unwrap();
+            tokio::time::sleep(PAUSE).await;
+        }
+        let counted =
+            timeout(PATIENCE, self.theirs.answer()).await.expect("their client is served");
+        assert_eq!(counted, "counted");
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with(&format!("{} ", 2 * holds)), "{text} after {holds} holds of each");
+    }
+
+    /// Who stands in our way.
+    async fn refused(&self, name: &str) -> Holder {
+        match self.ours.lock(name).try_acquire().await.unwrap() {
+            TryAcquire::Busy(busy) => busy.holder.expect("its holder is told"),
+            other => panic!("{name} should have been busy: {other:?}"),
+        }
+    }
+
+    pub(super) async fn we_wait_for_them(&mut self) {
+        assert_eq!(self.theirs.does(&format!("acquire waited {LONG}")).await, "got");
+        let holder = self.refused("waited").await;
+        let told = format!("a {} client: ", self.library.layout);
+        assert!(holder.label.as_str().starts_with(&told), "{holder:?}");
+        let waiting = tokio::spawn(self.ours.lock("waited").acquire());
+        // It waits by now, or finds the lock free: both are right.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!waiting.is_finished(), "the lock was given while they held it");
+        assert_eq!(self.theirs.does("release waited").await, "released");
+        let guard = timeout(WOKEN_WITHIN, waiting).await.expect("woken before the lease ends");
+        guard.unwrap().unwrap().release().await.unwrap();
+    }
+
+    pub(super) async fn they_wait_for_us(&mut self) {
+        let lease: u64 = LONG.parse().unwrap();
+        let lock = self.ours.lock("theirs").lease(Duration::from_millis(lease));
+        let guard = lock.acquire().await.unwrap();
+        self.theirs.ask(&format!("acquire theirs {LONG}")).await;
+        let early = timeout(Duration::from_millis(1500), self.theirs.answer()).await;
+        assert!(early.is_err(), "they got the lock while we held it");
+        guard.release().await.unwrap();
+        let got = timeout(WOKEN_WITHIN, self.theirs.answer()).await;
+        assert_eq!(got.expect("woken before the lease ends"), "got");
+        assert_eq!(self.theirs.does("release theirs").await, "released");
+    }
+
+    /// Their lease is over, and ours has begun.
+    pub(super) async fn they_release_late(&mut self) {
+        assert_eq!(self.theirs.does(&format!("acquire late {SHORT}")).await, "got");
+        let ours = timeout(PATIENCE, self.ours.lock("late").acquire()).await;
+        let guard = ours.expect("their lease ends").unwrap();
+        assert_eq!(self.theirs.does("release late").await, "lost");
+        let state = self.ours.inspect("late").await.unwrap().expect("it is held");
+        assert_eq!(state.holder.expect("by us").owner, guard.owner());
+        guard.release().await.unwrap();
+    }
+
+    pub(super) async fn they_hold_without_an_end(&mut self) {
+        assert_eq!(self.theirs.does("acquire endless 0").await, "got");
+        let key = if self.library.layout == "redis-py" { "endless" } else { "lock:endless" };
+        assert_eq!(self.server.cli(&["PTTL", key]).await.unwrap().trim(), "-1");
+        let holder = self.refused("endless").await;
+        assert!(holder.label.as_str().contains(", with no end: "), "{holder:?}");
+        // To ask did not give it an end.
+        assert_eq!(self.server.cli(&["PTTL", key]).await.unwrap().trim(), "-1");
+        assert_eq!(self.theirs.does("release endless").await, "released");
+        let guard = timeout(PATIENCE, self.ours.lock("endless").acquire()).await.unwrap().unwrap();
+        let left: i64 = self.server.cli(&["PTTL", key]).await.unwrap().trim().parse().unwrap();
+        assert!(left > 0, "a lock of ours ends in {left} ms");
+        guard.release().await.unwrap();
+    }
+
+    pub(super) async fn a_killed_holder_leaves_the_lock(&mut self, side: Side) {
+        if side == Side::Theirs {
+            assert_eq!(self.theirs.does(&format!("acquire killed {SHORT}")).await, "got");
+            self.theirs.kill().await;
+            let ours = timeout(PATIENCE, self.ours.lock("killed").acquire()).await;
+            ours.expect("their lease ends").unwrap().release().await.unwrap();
+            return;
+        }
+        let mut holder = Command::new(std::env::current_exe().unwrap());
+        let test = "clients::a_holder_to_be_killed";
+        holder.args([test, "--exact", "--ignored", "--nocapture"]).env(URL, &self.url);
+        let mut holder = holder.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+        while !lines.next_line().await.unwrap().expect("it holds the lock").contains("held") {}
+        // A waiter of python-redis-lock looks again after its own lease.
+        self.theirs.ask("acquire killed 10000").await;
+        let early = timeout(Duration::from_millis(3000), self.theirs.answer()).await;
+        assert!(early.is_err(), "they got the lock while our holder renewed it");
+        holder.kill().await.unwrap();
+        let got = timeout(WOKEN_WITHIN, self.theirs.answer()).await;
+        assert_eq!(got.expect("our lease ends"), "got");
+        assert_eq!(self.theirs.does("release killed").await, "released");
+    }
+
+    pub(super) async fn tokens_rise_on_both_sides(&mut self) {
+        let mut last = 0;
+        for round in 0..20 {
+            let line = format!("fenced fenced {LONG}");
+            let answer = timeout(PATIENCE, self.theirs.does(&line)).await;
+            let answer = answer.expect("their client is served");
+            let theirs: u64 = answer.strip_prefix("got ").expect("a token").parse().unwrap();
+            assert!(theirs > last, "Redisson's token {theirs} came after {last} in round {round}");
+            assert_eq!(self.theirs.does("release fenced").await, "released");
+            let guard =
+                timeout(PATIENCE, self.ours.lock("fenced").acquire()).await.unwrap().unwrap();
+            last = guard.token().get();
+            assert!(last > theirs, "our token {last} came after {theirs} in round {round}");
+            guard.release().await.unwrap();
+        }
+    }
+}
+
+impl Pair {
+    /// Phase by phase: their client locks beside the first two, and has ended before the last.
+    pub(super) async fn moves_to_our_own_layout(&mut self) {
+        let old = backend_foreign::connect(&self.url).await.unwrap();
+        let new = backend_redis::connect(&format!("redis://{}", self.server.address())).await;
+        let new = new.unwrap();
+        new.init(&Init::new().with_first_use(true)).await.unwrap();
+        let enter = |phase| Migration::new(Arc::clone(&old), Arc::clone(&new), phase);
+        for phase in [Phase::Old, Phase::Both] {
+            self.ours = LockClient::new(Arc::new(enter(phase).await.unwrap()));
+            self.alternates(10).await;
+            let error = enter(Phase::New).await.unwrap_err();
+            let told = format!("a {} client, seen", self.library.layout);
+            assert!(error.to_string().contains(&told), "{phase}: {error}");
+        }
+        let last = self.ours.lock("job").acquire().await.unwrap();
+        let token = last.token();
+        last.release().await.unwrap();
+        self.theirs.kill().await;
+        // Their last lock was seen longer ago than it counts.
+        let epoch = format!("leasehold-foreign:{}:{{0}}:epoch", self.library.layout);
+        assert_eq!(self.server.cli(&["HSET", &epoch, "theirs", "1"]).await.unwrap().trim(), "0");
+        let entered = async {
+            loop {
+                match enter(Phase::New).await {
+                    Ok(entered) => break entered,
+                    // The record of our first phase ends with its lease.
+                    Err(error) if error.kind() == ErrorKind::Config => {
+                        tokio::time::sleep(Duration::from_millis(200)).await;
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        let entered = timeout(PATIENCE, entered).await.expect("phase new is entered");
+        let beside = self.ours.lock("job").acquire().await.unwrap();
+        assert!(beside.token() > token, "{} came after {token}", beside.token());
+        let ours = LockClient::new(Arc::new(entered));
+        let refused = ours.lock("job").try_acquire().await.unwrap();
+        assert!(matches!(refused, TryAcquire::Busy(_)), "{refused:?}");
+        let token = beside.token();
+        beside.release().await.unwrap();
+        let guard = timeout(PATIENCE, ours.lock("job").acquire()).await.unwrap().unwrap();
+        assert!(guard.token() > token, "{} came after {token}", guard.token());
+    }
+}
+
+/// In a process of its own.
+pub(super) async fn hold_until_killed() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let client = LockClient::new(backend_foreign::connect(&url).await.unwrap());
+    let lease = Duration::from_millis(SHORT.parse().unwrap());
+    let guard = client.lock("killed").lease(lease).acquire().await.unwrap();
+    println!("held");
+    panic!("lost before it was killed: {}", guard.lost().await);
+}

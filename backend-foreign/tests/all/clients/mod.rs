@@ -1,0 +1,71 @@
+//! The real clients of other libraries beside ours, on one Redis. A client whose toolchain or registry is missing is
+//! skipped, and says so on stderr.
+
+mod cases;
+mod program;
+
+use self::{
+    cases::{Pair, Side},
+    program::{Library, NODE_REDLOCK, PYTHON_REDIS_LOCK, REDIS_PY, REDISSON, REDSYNC},
+};
+
+/// Tests over one library.
+macro_rules! beside {
+    ($($module:ident $library:ident $holds:literal;)*) => {$(
+        mod $module {
+            use super::*;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn exclude_each_other() {
+                let Some(mut pair) = Pair::start(&$library).await else { return };
+                pair.alternates($holds).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn wait_for_each_other() {
+                let Some(mut pair) = Pair::start(&$library).await else { return };
+                pair.we_wait_for_them().await;
+                pair.they_wait_for_us().await;
+                pair.they_release_late().await;
+                if $library.endless {
+                    pair.they_hold_without_an_end().await;
+                }
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn outlive_each_other() {
+                let Some(mut pair) = Pair::start(&$library).await else { return };
+                pair.a_killed_holder_leaves_the_lock(Side::Ours).await;
+                pair.a_killed_holder_leaves_the_lock(Side::Theirs).await;
+            }
+        }
+    )*};
+}
+
+// How many holds each side has: those of a library that polls take as long as its pauses. LEASEHOLD_SOAK=1 tries 100 of each.
+beside! {
+    redisson REDISSON 100;
+    redis_py REDIS_PY 20;
+    python_redis_lock PYTHON_REDIS_LOCK 20;
+    node_redlock NODE_REDLOCK 20;
+    redsync REDSYNC 20;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redissons_fenced_lock_and_ours_share_one_sequence() {
+    let Some(mut pair) = Pair::start(&REDISSON).await else { return };
+    pair.tokens_rise_on_both_sides().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redisson_beside_a_migration() {
+    let Some(mut pair) = Pair::start(&REDISSON).await else { return };
+    pair.moves_to_our_own_layout().await;
+}
+
+/// A process of ours that is killed while it holds the lock: a test of its own, since it does not end.
+#[tokio::test]
+#[ignore = "is started by outlive_each_other, and killed"]
+async fn a_holder_to_be_killed() {
+    cases::hold_until_killed().await;
+}

@@ -1,0 +1,172 @@
+//! A client of another library, as a process of its own.
+//!
+//! It reads lines from stdin, and answers each with a line: `acquire NAME MS` waits and answers `got`, `release NAME` answers
+//! `released` or `lost`, and `count NAME FILE HOLDS` answers `counted`: it takes the lock, and adds 1 to the number in
+//! the file where the last one who did was not itself, until it has done so HOLDS times.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    sync::Mutex,
+};
+
+/// How a library's client is installed and started.
+pub(super) struct Library {
+    /// The layout in the URL.
+    pub(super) layout: &'static str,
+    /// Shell commands that install it into the present folder, in which the program's file is.
+    install: &'static str,
+    /// The program's files.
+    files: &'static [(&'static str, &'static str)],
+    /// A shell command that starts it, with host and port as `$1` and `$2`.
+    start: &'static str,
+    /// Whether it can hold a lock without an end.
+    pub(super) endless: bool,
+}
+
+macro_rules! files {
+    ($($path:literal as $file:literal),*) => {
+        &[$(($file, include_str!(concat!("../../programs/", $path)))),*]
+    };
+}
+
+pub(super) const REDISSON: Library = Library {
+    layout: "redisson",
+    install: "mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib && javac -cp 'lib/*' Client.java",
+    files: files!("redisson/Client.java" as "Client.java", "redisson/pom.xml" as "pom.xml"),
+    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client \"$1\" \"$2\"",
+    endless: false,
+};
+
+pub(super) const REDIS_PY: Library = Library {
+    layout: "redis-py",
+    install: "python3 -m venv venv && venv/bin/pip -q install redis==8.1.0",
+    files: files!("redis_py.py" as "client.py"),
+    start: "exec venv/bin/python client.py \"$1\" \"$2\"",
+    endless: true,
+};
+
+pub(super) const PYTHON_REDIS_LOCK: Library = Library {
+    layout: "python-redis-lock",
+    install: "python3 -m venv venv && venv/bin/pip -q install python-redis-lock==4.0.1 redis==8.1.0",
+    files: files!("python_redis_lock.py" as "client.py"),
+    start: "exec venv/bin/python client.py \"$1\" \"$2\"",
+    endless: true,
+};
+
+pub(super) const NODE_REDLOCK: Library = Library {
+    layout: "node-redlock",
+    install: "npm install --silent --no-audit --no-fund redlock@5.0.0-beta.2 ioredis@5",
+    files: files!("node_redlock.mjs" as "client.mjs"),
+    start: "exec node client.mjs \"$1\" \"$2\" \"$PWD\"",
+    endless: false,
+};
+
+pub(super) const REDSYNC: Library = Library {
+    layout: "redsync",
+    install: "go mod init client && go get github.com/go-redsync/redsync/v4@v4.13.0 && go mod tidy && go build -o client .",
+    files: files!("redsync.go" as "main.go"),
+    start: "exec ./client \"$1\" \"$2\"",
+    endless: false,
+};
+
+/// In seconds: a registry that does not answer is no registry.
+const INSTALLED_WITHIN: &str = "180";
+
+/// One installation at a time: the tests of a library share it.
+static INSTALLING: Mutex<()> = Mutex::const_new(());
+
+impl Library {
+    /// The folder with the installed client, or why there is none.
+    async fn installed(&self) -> Result<PathBuf, String> {
+        let _one = INSTALLING.lock().await;
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join("foreign-clients").join(self.layout);
+        let recipe = folder.join("recipe");
+        let wanted = format!("{}\n{:?}", self.install, self.files);
+        if std::fs::read_to_string(&recipe).is_ok_and(|made| made == wanted) {
+            return Ok(folder);
+        }
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+        std::fs::create_dir_all(&folder).unwrap();
+        for (file, text) in self.files {
+            std::fs::write(folder.join(file), text).unwrap();
+        }
+        let mut install = Command::new("timeout");
+        install
+            .args(["--kill-after=10", INSTALLED_WITHIN, "sh", "-euc", self.install])
+            .current_dir(&folder)
+            .stdin(Stdio::null());
+        let done = install.output().await.map_err(|error| error.to_string())?;
+        if !done.status.success() {
+            let [out, err] =
+                [done.stdout, done.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+            let why = format!("{out}{err}");
+            return Err(why.lines().last().unwrap_or("no output, or no end of it").to_owned());
+        }
+        std::fs::write(recipe, wanted).unwrap();
+        Ok(folder)
+    }
+
+    /// A running client; `None` where it cannot be installed here.
+    pub(super) async fn start(&self, server: SocketAddr) -> Option<Program> {
+        match self.installed().await {
+            Ok(folder) => Some(Program::start(self.start, &folder, server)),
+            Err(why) => {
+                // Past the test runner, which would keep it to itself.
+                let line = format!("SKIPPED: no client of {} here: {why}\n", self.layout);
+                std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
+                None
+            }
+        }
+    }
+}
+
+/// A running client. It is killed with this value.
+pub(super) struct Program {
+    child: Child,
+    stdin: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Program {
+    fn start(start: &str, folder: &Path, server: SocketAddr) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-euc", start, "sh", &server.ip().to_string(), &server.port().to_string()]);
+        command.current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Self { child, stdin, answers: BufReader::new(stdout).lines() }
+    }
+
+    pub(super) async fn ask(&mut self, line: &str) {
+        self.stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+
+    pub(super) async fn answer(&mut self) -> String {
+        let answer = self.answers.next_line().await.unwrap();
+        answer.expect("the client of the other library has ended: see stderr")
+    }
+
+    pub(super) async fn does(&mut self, line: &str) -> String {
+        self.ask(line).await;
+        self.answer().await
+    }
+
+    /// As by the kernel: it says no good-bye.
+    pub(super) async fn kill(&mut self) {
+        self.child.kill().await.unwrap();
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&self.child.wait().await.unwrap()),
+            Some(9)
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! What docs/backends/foreign.md says, tried.
+
+use std::time::Duration;
+
+use conformance_tests::{
+    broken::cases::{LONG, granted, request},
+    kit::{Redis, RedisOptions, Server as _},
+};
+use lock_core::{
+    Enqueued, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome, Renewal,
+    Signal, SystemEnv,
+};
+
+const PAGE: &str = include_str!("../../../docs/backends/foreign.md");
+
+/// What stands on the page in a block that begins with this line.
+fn block(beginning: &str) -> String {
+    let lines = PAGE.lines().skip_while(|line| !line.starts_with(beginning));
+    let lines: Vec<_> = lines.take_while(|line| *line != "```").map(str::trim).collect();
+    assert!(!lines.is_empty(), "the page has no {beginning}");
+    lines.join("\n")
+}
+
+#[tokio::test]
+async fn the_documented_permissions_are_enough() {
+    let acl = block("user NAME").replace('\n', " ");
+    let acl = acl.replace("NAME", "app").replace("PASSWORD", "hunter2");
+    let server = Redis::start(RedisOptions::new().line(acl)).await.unwrap();
+    for layout in ["redisson", "redis-py", "python-redis-lock"] {
+        let url = format!("redis://app:hunter2@{}?layout={layout}", server.address());
+        let store = backend_foreign::connect(&url).await.unwrap();
+        store.init(&Init::new().with_first_use(true)).await.unwrap();
+        let grant = granted(&*store, &request("a", LONG)).await.unwrap();
+        let asked = request("a", LONG);
+        let Enqueued::Waiting(mut waiter, _) = store.enqueue(&asked).await.unwrap() else {
+            panic!("the lock was given twice");
+        };
+        let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+        assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+        store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
+        assert!(store.inspect(&grant.name).await.unwrap().is_some());
+        assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
+        store.clock_difference_micros().await.unwrap();
+        store.highest_token().await.unwrap();
+        store.identity().await.unwrap();
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        if store.guarantees().push {
+            let signal = tokio::time::timeout(LONG, waiter.next()).await.unwrap();
+            assert!(matches!(signal, Signal::Recheck), "{signal:?}");
+        }
+        waiter.leave().await.unwrap();
+        granted(&*store, &asked).await.unwrap();
+        assert_eq!(store.force_release(&asked.name).await.unwrap(), ReleaseOutcome::Released);
+        store.abandon(&asked).await.unwrap();
+    }
+    assert_eq!(server.cli(&["ACL", "DRYRUN", "app", "UNSUBSCRIBE"]).await.unwrap().trim(), "OK");
+    assert_eq!(server.cli(&["ACL", "LOG"]).await.unwrap().trim(), "", "something was refused");
+    let refused = server.cli(&["ACL", "DRYRUN", "app", "FLUSHALL"]).await.unwrap();
+    assert!(refused.contains("no permissions"), "{refused}");
+}
+
+/// Tokens of a client of the other library that counts on as the page says stand between ours.
+#[tokio::test]
+async fn the_other_side_may_count_on() {
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    let url = format!("redis://{}?layout=redis-py", server.address());
+    let store = backend_foreign::connect(&url).await.unwrap();
+    store.init(&Init::new().with_first_use(true)).await.unwrap();
+    let script = block("local time");
+    for (name, key) in [("a", "leasehold_token:{a}"), ("{b}c", "leasehold_token:{b}c")] {
+        let mut last = 0;
+        for _ in 0..5 {
+            let mut asked = request(name, LONG);
+            // So far ahead of the clock that only the record can say so.
+            asked.floor = FencingToken::new(SystemEnv.wall_micros() + 5_000_000).unwrap();
+            let grant = granted(&*store, &asked).await.unwrap();
+            assert!(grant.token.get() > last, "{} came after {last}", grant.token);
+            store.release(&grant, ReleaseOptions::default()).await.unwrap();
+            let theirs = server.cli(&["EVAL", &script, "1", key]).await.unwrap();
+            last = theirs.trim().parse().unwrap();
+            assert!(last > grant.token.get(), "{last} came after {}", grant.token);
+        }
+    }
+}
+
+/// The page's table of layouts.
+#[tokio::test]
+async fn each_layout_keeps_the_lock_where_the_page_says() {
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    for (layout, key, kind) in [
+        ("redisson", "1", "hash"),
+        ("redis-py", "2", "string"),
+        ("redsync", "3", "string"),
+        ("node-redlock", "4", "string"),
+        ("python-redis-lock", "lock:5", "string"),
+        ("spring&registry=KEY", "KEY:6", "string"),
+        ("shedlock", "job-lock:default:7", "string"),
+        ("shedlock&env=eu", "job-lock:eu:8", "string"),
+        ("string&key=locks:{name}", "locks:9", "string"),
+    ] {
+        let url = format!("redis://{}?layout={layout}", server.address());
+        let store = backend_foreign::connect(&url).await.unwrap();
+        store.init(&Init::new().with_first_use(true)).await.unwrap();
+        let name = key.rsplit(':').next().unwrap();
+        granted(&*store, &request(name, LONG)).await.unwrap();
+        assert_eq!(server.cli(&["TYPE", key]).await.unwrap().trim(), kind, "{layout}");
+        let word = layout.split('&').next().unwrap();
+        assert!(PAGE.contains(&format!("`{word}`")), "the page does not name {word}");
+    }
+}
+
+#[tokio::test]
+async fn a_shared_lock_is_refused() {
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    let url = format!("redis://{}?layout=redisson", server.address());
+    let store = backend_foreign::connect(&url).await.unwrap();
+    let asked = request("a", Duration::from_secs(5)).with_mode(lock_core::Mode::Shared);
+    let error = store.try_acquire(&asked).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(!store.guarantees().shared.holds());
+}

@@ -1,0 +1,10 @@
+//! Locks shared with other libraries, on real servers.
+
+// Helpers of tests fail by a panic.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod broken;
+mod clients;
+mod docs;
+mod migration;
+mod strangers;

@@ -1,0 +1,79 @@
+//! The suite over the layouts of other libraries, on a real Redis.
+
+use std::{process::ExitCode, sync::Arc};
+
+use async_trait::async_trait;
+use conformance_tests::{
+    Harness, SetUpError, Store,
+    kit::{Redis, RedisOptions, Server as _},
+};
+use lock_core::{Backend, Error, Init};
+
+struct OnLayout {
+    name: &'static str,
+    layout: &'static str,
+    skips: &'static [&'static str],
+}
+
+#[async_trait]
+impl Harness for OnLayout {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        let server = Redis::start(RedisOptions::new()).await?;
+        let url = format!("redis://{}?layout={}", server.address(), self.layout);
+        let first_use = Init::new().with_first_use(true);
+        backend_foreign::connect(&url).await?.init(&first_use).await?;
+        Ok(Store::new(url, server))
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        backend_foreign::connect(address).await
+    }
+
+    /// Their braces would need two slots of a cluster for one lock.
+    fn refuses(&self, name: &str) -> bool {
+        matches!(name, "{}" | "a}{b")
+    }
+
+    fn skips(&self) -> &'static [&'static str] {
+        self.skips
+    }
+}
+
+/// No layout has a queue.
+const SKIPS: [&str; 9] = [
+    "places_are_served_in_order",
+    "nobody_barges_past_a_place",
+    "a_withdrawn_place_is_passed_over",
+    "a_dead_place_is_passed_over_in_time",
+    "a_request_that_a_release_carries_goes_to_the_end",
+    "leaving_a_place_gives_back_what_it_was_granted",
+    "who_stands_further_back_asks_more_seldom",
+    "shared",
+    // Nothing wakes a waiter.
+    "a_release_does_not_wake_the_whole_herd",
+];
+const POLLED: &[&str] = &SKIPS;
+/// Their messages wake our waiters, too.
+const WOKEN: &[&str] = match SKIPS.split_last() {
+    Some((_, rest)) => rest,
+    None => &[],
+};
+
+fn main() -> ExitCode {
+    let on =
+        |name, layout, skips| -> Arc<dyn Harness> { Arc::new(OnLayout { name, layout, skips }) };
+    conformance_tests::main(vec![
+        on("redisson", "redisson", WOKEN),
+        on("redis-py", "redis-py", POLLED),
+        on("redsync", "redsync", POLLED),
+        on("node-redlock", "node-redlock", POLLED),
+        on("python-redis-lock", "python-redis-lock", POLLED),
+        on("spring", "spring&registry=app", WOKEN),
+        on("shedlock", "shedlock", POLLED),
+        on("string", "string&key=locks:{name}", POLLED),
+    ])
+}

@@ -1,0 +1,31 @@
+//! Heartbeats of many places.
+
+use std::sync::LazyLock;
+
+use lock_core::{OwnerId, Request};
+
+use super::{
+    arguments::{Arguments, millis},
+    epoch::Layout,
+    script::Script,
+};
+
+/// `KEYS`: the epoch record, the places, the locks of the last of them.
+pub(crate) static HEARTBEAT: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("heartbeat.lua"), Layout::Apart));
+
+/// What a place has behind its time, as acquire.lua writes it.
+pub(crate) fn place_of(request: &Request, channel: &str) -> String {
+    let Request { lease, floor, label, .. } = request;
+    format!(" {} {floor} {channel} {label}", millis(*lease))
+}
+
+/// The arguments of `heartbeat.lua`.
+pub(crate) fn heartbeats(owners: impl ExactSizeIterator<Item = OwnerId>, place: &str) -> Arguments {
+    let mut arguments = Arguments::with_room(owners.len() + 1, 32 * owners.len() + place.len());
+    for owner in owners {
+        arguments.add(owner);
+    }
+    arguments.add(place);
+    arguments
+}

@@ -1,0 +1,128 @@
+//! Guards of heartbeats.
+
+use std::{sync::Arc, time::Duration};
+
+use conformance_tests::{
+    broken::{
+        Broken, Verdict,
+        cases::{LONG, first_use, granted, name, request, words},
+    },
+    kit::Change::{LeaveOut, Replace},
+};
+use lock_core::{Attempt, Backend, Enqueued, ErrorKind, Grant, ReleaseOptions, Request, Waiter};
+
+use super::store::OneRedis;
+
+pub(super) const VARIANTS: &[Broken<OneRedis>] = &[
+    Broken {
+        what: "S1: a heartbeat leaves records of another version alone",
+        changes: &[LeaveOut("heartbeat_version")],
+        case: |setup| Box::pin(another_version(setup)),
+    },
+    Broken {
+        what: "L3: a place is heard of also on a full server",
+        changes: &[LeaveOut("heartbeat_memory")],
+        case: |setup| Box::pin(a_full_server(setup)),
+    },
+    Broken {
+        what: "L3: the queue lives as long as its places are heard of",
+        changes: &[LeaveOut("heartbeat_queue_life")],
+        case: |setup| Box::pin(a_queue_that_is_about_to_end(setup)),
+    },
+    Broken {
+        what: "L3: a place that is heard of lives on",
+        changes: &[Replace("heartbeat_life", "if call('HEXISTS', places, owner) == 0 then")],
+        case: |setup| Box::pin(a_place_older_than_its_life(setup)),
+    },
+    Broken {
+        what: "L3: a place that is gone is not made again by a heartbeat",
+        changes: &[LeaveOut("heartbeat_gone")],
+        case: |setup| Box::pin(a_place_that_is_gone(setup)),
+    },
+];
+
+struct Waiting {
+    store: Arc<dyn Backend>,
+    held: Grant,
+    waiter: Request,
+    _turn: Box<dyn Waiter>,
+}
+
+impl Waiting {
+    async fn start(setup: &OneRedis) -> Result<Self, String> {
+        let store = first_use(setup).await;
+        let held = granted(&*store, &request("a", LONG)).await?;
+        let waiter = request("a", LONG);
+        match store.enqueue(&waiter).await.map_err(words)? {
+            Enqueued::Waiting(turn, _) => Ok(Self { store, held, waiter, _turn: turn }),
+            other => Err(format!("no place: {other:?}")),
+        }
+    }
+
+    async fn heartbeat(&mut self) -> Verdict {
+        match self.store.try_acquire(&self.waiter).await.map_err(words)? {
+            Attempt::Busy(_) => Ok(()),
+            other => Err(format!("the lock is held: {other:?}")),
+        }
+    }
+
+    /// Whether the waiter is the next holder.
+    async fn is_served(&mut self) -> Verdict {
+        self.store.release(&self.held, ReleaseOptions::default()).await.map_err(words)?;
+        let state = self.store.inspect(&name("a")).await.map_err(words)?;
+        match state.and_then(|state| state.holder) {
+            Some(holder) if holder.owner == self.waiter.owner => Ok(()),
+            other => Err(format!("the place was passed over: {other:?}")),
+        }
+    }
+}
+
+async fn another_version(setup: &mut OneRedis) -> Verdict {
+    let waiting = Waiting::start(setup).await?;
+    setup.server().cli(&["HSET", "leasehold:{0}:epoch", "version", "2"]).await.map_err(words)?;
+    match waiting.store.try_acquire(&waiting.waiter).await {
+        Err(error) if error.kind() == ErrorKind::Config => Ok(()),
+        other => Err(format!("it was not refused: {other:?}")),
+    }
+}
+
+async fn a_full_server(setup: &mut OneRedis) -> Verdict {
+    let mut waiting = Waiting::start(setup).await?;
+    setup.server().cli(&["CONFIG", "SET", "maxmemory", "1"]).await.map_err(words)?;
+    waiting.heartbeat().await
+}
+
+async fn a_queue_that_is_about_to_end(setup: &mut OneRedis) -> Verdict {
+    let mut waiting = Waiting::start(setup).await?;
+    let server = setup.server();
+    let queue = "leasehold:{0}:queue:a";
+    for key in [queue, "leasehold:{0}:places:a"] {
+        server.cli(&["EXPIRE", key, "20"]).await.map_err(words)?;
+    }
+    waiting.heartbeat().await?;
+    let left = server.cli(&["TTL", queue]).await.map_err(words)?;
+    match left.parse() {
+        Ok(31_i64..) => Ok(()),
+        _ => Err(format!("the queue ends in {left} s")),
+    }
+}
+
+async fn a_place_older_than_its_life(setup: &mut OneRedis) -> Verdict {
+    let mut waiting = Waiting::start(setup).await?;
+    let part = Duration::from_millis(1_800).as_secs_f64();
+    setup.clock().step(part).map_err(words)?;
+    waiting.heartbeat().await?;
+    setup.clock().step(part).map_err(words)?;
+    waiting.is_served().await
+}
+
+async fn a_place_that_is_gone(setup: &mut OneRedis) -> Verdict {
+    let waiting = Waiting::start(setup).await?;
+    waiting.store.abandon(&waiting.waiter).await.map_err(words)?;
+    waiting.store.try_acquire(&waiting.waiter).await.map_err(words)?;
+    let left = setup.server().cli(&["EXISTS", "leasehold:{0}:places:a"]).await.map_err(words)?;
+    match left.as_str() {
+        "0" => Ok(()),
+        _ => Err("the place of an abandoned owner is there again".to_owned()),
+    }
+}

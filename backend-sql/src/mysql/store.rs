@@ -1,0 +1,123 @@
+//! A store on a server: what this client knows of it, and its settings.
+
+use std::{sync::Arc, time::Duration};
+
+use lock_core::{Error, ErrorKind, Guarantees, RwLock};
+use sqlx::{Row as _, mysql::MySqlRow};
+use tokio::sync::OnceCell;
+
+use super::{
+    guarantees::{Durability, guarantees},
+    rows::text,
+    server::Server,
+    statements::{
+        Argument::{self, Bytes},
+        Statement, Statements, refuse_view,
+    },
+};
+use crate::{
+    error::general,
+    servers::connection::span,
+    settings::{Settings, agree, check_version, is_older},
+    tables::Tables,
+    waiting::Places,
+};
+
+#[derive(Debug)]
+pub(super) struct Mysql {
+    pub(super) server: Server,
+    pub(super) sql: Statements,
+    pub(super) tables: Tables,
+    pub(super) settings: Settings,
+    pub(super) places: Places,
+    pub(super) promised: RwLock<Arc<Guarantees>>,
+    pub(super) agreed: OnceCell<()>,
+}
+
+impl Mysql {
+    pub(super) async fn new(
+        server: Server,
+        tables: Tables,
+        settings: Settings,
+    ) -> Result<Self, Error> {
+        let longest = settings.longest_lease_of_new();
+        let promised = RwLock::new(Arc::new(guarantees(longest, &Durability::default())));
+        let (sql, agreed) = (Statements::new(&tables), OnceCell::new());
+        let places = Places::default();
+        let this = Self { server, sql, tables, settings, places, promised, agreed };
+        this.promise(longest).await?;
+        // An older store is for `init` to upgrade; every other step makes sure that it is ready.
+        if this.is_there("{settings}").await? && !is_older(this.version().await?) {
+            this.ready().await?;
+        }
+        Ok(this)
+    }
+
+    /// Whether a table is there: before any statement names it.
+    pub(super) async fn is_there(&self, table: &str) -> Result<bool, Error> {
+        let table = self.tables.fill(table, '`');
+        let name = table.trim_matches('`');
+        let found = self.number(&self.sql.exists, &[Bytes(name.as_bytes())]).await?;
+        refuse_view(name, found)
+    }
+
+    /// Takes the store's longest lease over, once, or refuses the store if it is not what we were
+    /// told.
+    pub(super) async fn ready(&self) -> Result<&Server, Error> {
+        self.agreed.get_or_try_init(|| self.agree()).await?;
+        Ok(&self.server)
+    }
+
+    pub(super) async fn agree(&self) -> Result<(), Error> {
+        check_version(self.version().await?)?;
+        self.is_there("{locks}").await?;
+        self.is_there("{queue}").await?;
+        let longest = self.longest_lease().await?;
+        agree(self.settings.longest_lease, longest)?;
+        self.promise(longest).await
+    }
+
+    /// The version of the records. Before it is read, since the tables may have been made since we connected, a view is
+    /// refused.
+    pub(super) async fn version(&self) -> Result<i64, Error> {
+        self.is_there("{settings}").await?;
+        let stored = self.number(&self.sql.version, &[]).await?;
+        stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
+    }
+
+    pub(super) async fn longest_lease(&self) -> Result<Duration, Error> {
+        let rows = self.server.rows(&self.sql.settings, &[]).await?;
+        let Some(row) = rows.first() else {
+            return Err(Error::new(ErrorKind::Config, "the row of settings is gone"));
+        };
+        if row.try_get::<i64, _>(1).map_err(general)? == 0 {
+            let message = "autocommit is off in the sessions of this pool, so that no statement would \
+                           ever end its transaction; allowed is on";
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        row.try_get(0).map(span).map_err(general)
+    }
+
+    /// States the promises by what the server's settings are now.
+    pub(super) async fn promise(&self, longest: Duration) -> Result<(), Error> {
+        let rows = self.server.rows(&self.sql.durability, &[]).await?;
+        let pair = |row: &MySqlRow| Ok((text(row, 0)?, text(row, 1)?));
+        let variables: Result<Vec<_>, sqlx::Error> = rows.iter().map(pair).collect();
+        let variables = variables.map_err(general)?;
+        let pairs = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let mut promised = guarantees(longest, &Durability::read(pairs));
+        promised.connection = self.settings.connection;
+        *self.promised.write() = Arc::new(promised);
+        Ok(())
+    }
+
+    /// A statement that only reads, and tells one number.
+    pub(super) async fn number(
+        &self,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<Option<i64>, Error> {
+        let rows = self.server.rows(statement, arguments).await?;
+        rows.first().map(|row| row.try_get(0)).transpose().map_err(general)
+    }
+}

@@ -1,0 +1,126 @@
+//! A store in a file: what this client knows of it, and its settings.
+
+use std::{sync::Arc, time::Duration};
+
+use lock_core::{Error, ErrorKind, Guarantees, RwLock};
+use sqlx::{AssertSqlSafe, SqlitePool};
+use tokio::sync::OnceCell;
+
+use super::{
+    bell::Bells,
+    epoch,
+    guarantees::guarantees,
+    open::File,
+    statements::{self, Statements},
+};
+use crate::{
+    dialect::Dialect as _,
+    settings::{agree, check_version, is_older},
+    waiting::Places,
+};
+
+#[derive(Debug)]
+pub(super) struct Sqlite {
+    pub(super) file: File,
+    pub(super) sql: Statements,
+    pub(super) epoch: String,
+    pub(super) places: Arc<Places>,
+    pub(super) bells: Arc<Bells>,
+    pub(super) promised: RwLock<Arc<Guarantees>>,
+    pub(super) agreed: OnceCell<()>,
+}
+
+impl Sqlite {
+    pub(super) async fn new(file: File) -> Result<Self, Error> {
+        let longest = file.settings.longest_lease_of_new();
+        let places = Arc::new(Places::default());
+        let bells = Arc::new(Bells::new(file.path.clone(), Arc::clone(&places)));
+        let sqlite = Self {
+            sql: Statements::new(&file.tables),
+            epoch: epoch::current()?,
+            promised: RwLock::new(Arc::new(guarantees(longest, &file.path, bells.is_heard()))),
+            places,
+            bells,
+            agreed: OnceCell::new(),
+            file,
+        };
+        // A file that is not there is made by the first use that writes, with what we were told.
+        // An older one is for `init` to upgrade; every other step makes sure that it is ready.
+        if sqlite.file.is_there() && !is_older(sqlite.version().await?) {
+            sqlite.agree_once().await?;
+        }
+        Ok(sqlite)
+    }
+
+    /// Takes the store's longest lease over, or refuses the store if it is not what we were told.
+    pub(super) async fn agree(&self) -> Result<(), Error> {
+        check_version(self.version().await?)?;
+        let longest = self.longest_lease().await?;
+        agree(self.file.settings.longest_lease, longest)?;
+        self.set_promises(longest);
+        Ok(())
+    }
+
+    /// The version of the records.
+    pub(super) async fn version(&self) -> Result<i64, Error> {
+        let pool = self.file.pool().await?;
+        let read = || async {
+            sqlx::query_scalar::<_, Option<i64>>(self.sql.version.clone()).fetch_one(pool).await
+        };
+        let stored = self.file.while_busy(read).await?;
+        stored.ok_or_else(|| Error::new(ErrorKind::Config, "the row of settings is gone"))
+    }
+
+    /// Upgrades older tables. Another may do so at once, and then it need not be done.
+    pub(super) async fn upgrade(&self) -> Result<(), Error> {
+        let stored = self.version().await?;
+        if !is_older(stored) {
+            return check_version(stored);
+        }
+        let pool = self.file.pool().await?;
+        let tables = &self.file.tables;
+        let schema = statements::schema(tables, self.longest_lease().await?.as_millis() as i64);
+        let write = || async {
+            let mut all = pool.begin_with("BEGIN IMMEDIATE").await?;
+            loop {
+                let version = sqlx::query_scalar::<_, Option<i64>>(self.sql.version.clone());
+                // A row that is gone is told of by the next step.
+                let stored = version.fetch_one(&mut *all).await?.filter(|stored| is_older(*stored));
+                let Some(stored) = stored else { break };
+                let step = AssertSqlSafe(statements::upgrade(tables, stored));
+                sqlx::raw_sql(step).execute(&mut *all).await?;
+            }
+            sqlx::raw_sql(AssertSqlSafe(schema.clone())).execute(&mut *all).await?;
+            all.commit().await
+        };
+        self.file.while_busy(write).await
+    }
+
+    pub(super) async fn longest_lease(&self) -> Result<Duration, Error> {
+        let pool = self.file.pool().await?;
+        let read = || async {
+            sqlx::query_scalar::<_, i64>(self.sql.longest_lease.clone()).fetch_one(pool).await
+        };
+        self.file.while_busy(read).await.map(milliseconds)
+    }
+
+    pub(super) fn set_promises(&self, longest: Duration) {
+        let promised = guarantees(longest, &self.file.path, self.bells.is_heard());
+        *self.promised.write() = Arc::new(promised);
+    }
+
+    /// The pool for a statement that only reads; `None` while there is nothing to read.
+    pub(super) async fn reader(&self) -> Result<Option<&SqlitePool>, Error> {
+        if self.file.is_there() { self.pool().await.map(Some) } else { Ok(None) }
+    }
+
+    /// The pool, once this client agrees with the store.
+    pub(super) async fn pool(&self) -> Result<&SqlitePool, Error> {
+        self.agree_once().await?;
+        self.file.pool().await
+    }
+}
+
+pub(super) fn milliseconds(stored: i64) -> Duration {
+    Duration::from_millis(u64::try_from(stored).unwrap_or(0))
+}

@@ -1,0 +1,155 @@
+//! Who gets a name next, and when the names of clients that were killed are free.
+//!
+//! `cargo bench -p benchmarks --bench hands [-- STORE… PART…]`: some stores, and some of the parts `turns` and `death`.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::{
+    collections::HashMap,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use benchmarks::{Contender, LEASE, Pace, Site, Turn, compete, seen};
+use futures_util::future::join_all;
+use lock_core::LockClient;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
+
+const SPAN: Duration = Duration::from_secs(3);
+/// Processes that are killed at once.
+const KILLED: usize = 200;
+/// The first argument of a process that is to be killed.
+const HOLD: &str = "--hold";
+/// Of the locks of those that are killed.
+const SHORT: Duration = Duration::from_secs(6);
+
+/// The longest time from giving the lock back until having it again.
+fn longest_wait(turns: &[Turn]) -> Duration {
+    let (mut last, mut longest) = (HashMap::new(), Duration::ZERO);
+    for turn in turns {
+        if let Some(freed) = last.insert(turn.task, turn.freeing) {
+            longest = longest.max(turn.held.saturating_sub(freed));
+        }
+    }
+    longest
+}
+
+/// Clients in a loop, each with a connection of its own.
+async fn turns(kind: &str) {
+    let site = Site::start(kind).await;
+    println!("\n{kind}: clients that take one name in turns");
+    println!(
+        "{:>7} {:>7} {:>10} {:>10} {:>15}",
+        "clients", "hold ms", "grants /s", "changes /s", "longest wait ms"
+    );
+    for count in [2, 4, 16] {
+        let mut clients = Vec::new();
+        for _ in 0..count {
+            clients.push(Contender::Leasehold(site.client().await));
+        }
+        for hold in [0, 200, 1_000, 5_000].map(Duration::from_micros) {
+            let pace = Pace { span: SPAN, hold, think: Duration::ZERO };
+            let mut turns = compete(&clients, count, 0, "turns", pace).await;
+            let changes = seen(&mut turns);
+            println!(
+                "{count:>7} {:>7.1} {:>10.0} {:>10.0} {:>15.1}",
+                hold.as_secs_f64() * 1e3,
+                turns.len() as f64 / SPAN.as_secs_f64(),
+                changes.per_second,
+                longest_wait(&turns).as_secs_f64() * 1e3,
+            );
+        }
+        for client in clients {
+            let Contender::Leasehold(client) = client else { unreachable!() };
+            client.close().await;
+        }
+    }
+}
+
+/// The part of a process that holds a lock until it is killed, if this is one.
+async fn holds() -> bool {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, flag, url, name] = &arguments[..] else { return false };
+    if flag != HOLD {
+        return false;
+    }
+    let client: LockClient = leasehold::connect(url.as_str()).await.unwrap();
+    let _guard = client.lock(name.as_str()).lease(SHORT).acquire().await.unwrap();
+    println!("{name}");
+    // Until it is killed, or its parent has gone.
+    let mut line = String::new();
+    BufReader::new(tokio::io::stdin()).read_line(&mut line).await.unwrap();
+    true
+}
+
+async fn holder(url: &str, name: &str) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([HOLD, url, name])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next_line().await.unwrap().as_deref(), Some(name));
+    child
+}
+
+async fn death(kind: &str) {
+    // What a process holds in memory ends with it.
+    if kind == "memory" {
+        return;
+    }
+    let site = Site::start(kind).await;
+    let names: Vec<_> = (0..KILLED).map(|number| format!("death {number}")).collect();
+    let mut holders = Vec::new();
+    for some in names.chunks(10) {
+        holders.extend(join_all(some.iter().map(|name| holder(site.url(), name))).await);
+    }
+    let client = site.client().await;
+    let promised = client.guarantees();
+    let waits: Vec<_> = names
+        .iter()
+        .map(|name| tokio::spawn(client.lock(name.as_str()).lease(LEASE).acquire()))
+        .collect();
+    // All wait by then, and all were renewed.
+    tokio::time::sleep(SHORT).await;
+    let still = waits.iter().filter(|wait| !wait.is_finished()).count();
+    let began = Instant::now();
+    holders.iter_mut().for_each(|holder| holder.start_kill().unwrap());
+    let mut guards = Vec::new();
+    for wait in waits {
+        guards.push(wait.await.unwrap().unwrap());
+    }
+    println!(
+        "{kind}: {still} of {KILLED} held names of killed processes were free after {:.2} s; promised: lease and slack, \
+         {:.2} s",
+        began.elapsed().as_secs_f64(),
+        (SHORT + promised.expiry_slack).as_secs_f64()
+    );
+    join_all(guards.into_iter().map(|guard| guard.release())).await;
+    client.close().await;
+}
+
+fn main() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    if runtime.block_on(holds()) {
+        return;
+    }
+    let asked: Vec<String> =
+        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_asked = |word: &str| asked.iter().any(|asked| asked == word);
+    let any_store = Site::KINDS.iter().any(|kind| is_asked(kind));
+    let any_part = ["turns", "death"].iter().any(|part| is_asked(part));
+    for kind in Site::KINDS.into_iter().filter(|kind| !any_store || is_asked(kind)) {
+        if !any_part || is_asked("turns") {
+            runtime.block_on(turns(kind));
+        }
+        if !any_part || is_asked("death") {
+            runtime.block_on(death(kind));
+        }
+    }
+}
