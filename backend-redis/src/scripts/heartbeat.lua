@@ -39,6 +39,7 @@ for lock = 1, looked_at do
   -- Only acquire.lua keeps the queue itself, which may live for 20 s less than the places.
   -- guard: heartbeat_queue_life
   if left > 0 and call('PTTL', KEYS[1 + at]) < TOMB_MS * 2 / 3 then left = 0 end
-  answers[at] = left > FAR_MS and NEAR_MS .. ' ' .. left .. ' ' .. records[lock] or -1
+  -- Without the readers, if it is theirs.
+  answers[at] = left > FAR_MS and NEAR_MS .. ' ' .. left .. ' ' .. string.match(records[lock], '^[^\n]*') or -1
 end
 return answers

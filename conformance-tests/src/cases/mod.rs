@@ -42,7 +42,7 @@ pub struct Case {
     /// What of the contract it tries.
     pub requirement: &'static str,
     /// A word for the cases that belong together, by which a harness may skip them all; see
-    /// [`Harness::skips`](crate::Harness::skips).
+    /// [`Harness::skips`].
     pub group: Option<&'static str>,
     /// What it asks of a store.
     pub needs: Needs,

@@ -10,8 +10,8 @@ use std::{
 
 use futures_util::future::join_all;
 use lock_core::{
-    Attempt, Enqueued, Env as _, Fence, Guarantees, LossReason, Mode, OwnerId, ReleaseOptions,
-    ReleaseOutcome, Renewal, SystemEnv,
+    Attempt, Blocked, Enqueued, Env as _, Fence, Guarantees, LossReason, Mode, OwnerId,
+    ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };
 
 use super::{Case, always, cases, fair};
@@ -34,6 +34,7 @@ cases! {
     "S6" abandoning_a_reader_leaves_the_others shares;
     "L1" a_crashed_reader_delays_a_writer_by_its_lease shares;
     "L2" a_writer_waits_for_the_last_reader shares;
+    "L2" a_wait_that_is_over_names_the_readers shares;
     "L2" a_release_serves_all_waiting_readers shares;
     "L3" no_reader_passes_a_waiting_writer shares_fairly;
     "L3" readers_in_a_loop_do_not_starve_a_writer shares_fairly;
@@ -337,6 +338,19 @@ async fn a_writer_waits_for_the_last_reader(setting: Setting) {
     second.release().await.unwrap();
     let writer = writer.await.unwrap().expect("the last reader serves the writer");
     assert!(writer.token() > token);
+}
+
+async fn a_wait_that_is_over_names_the_readers(setting: Setting) {
+    let (one, other) = (setting.client().await, setting.client().await);
+    let name = setting.name("job");
+    let reader = one.lock(&name).lease(setting.long_lease()).shared().acquire().await.unwrap();
+    // Long enough for a heartbeat of the place.
+    let wait = setting.promised().longest_poll * 2;
+    let error = other.lock(&name).wait(wait).acquire().await.unwrap_err();
+    let Some(Blocked::Busy(busy)) = error.blocked() else { panic!("{error:?}") };
+    let holder = busy.holder.as_ref().expect("a store tells who holds");
+    assert_eq!((holder.owner, holder.is_unreadable()), (OwnerId::READERS, false));
+    assert_eq!(busy.token, reader.token());
 }
 
 async fn a_release_serves_all_waiting_readers(setting: Setting) {
