@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lock_core::{Backend, ClientOptions, Error, LockClient};
 
-use crate::StoreUrl;
+use crate::{StoreUrl, schemes};
 
 /// Connects to the store at `url`, with the default [`ClientOptions`].
 ///
@@ -50,6 +50,7 @@ where
 {
     let url = url.try_into().map_err(Into::into)?;
     let open = url.row()?.opener()?.open;
+    schemes::check_layout(&url)?;
     open(url).await
 }
 

@@ -97,10 +97,35 @@ impl Scheme {
 }
 
 /// Whether a URL means the locks of another library.
-#[cfg(feature = "redis")]
 fn names_layout(url: &StoreUrl) -> bool {
     let query = url.expose().split_once('?').map_or("", |(_, query)| query);
     query.split('&').any(|option| option.starts_with("layout="))
+}
+
+/// Refuses a layout where no locks are shared.
+///
+/// # Errors
+/// `Unsupported`, with the reason.
+pub(crate) fn check_layout(url: &StoreUrl) -> Result<(), Error> {
+    // The URLs in that of a migration may have one.
+    if !names_layout(url) || url.scheme() == "migrate" {
+        return Ok(());
+    }
+    let why = match url.row()?.feature {
+        // Says itself which topologies and layouts it knows.
+        "redis" => return Ok(()),
+        "redlock" => {
+            "a lock of another library that only some nodes have cannot be told from one that is being taken"
+        }
+        "postgres" | "mysql" => {
+            "an advisory lock and GET_LOCK have no lease, so that a holder could not tell by its clock when it has lost \
+             the lock; and tables of other libraries are not known"
+        }
+        _ => "no layout of another library is known there",
+    };
+    let message =
+        format!("layout is refused for {}: {why}; it must be on one redis://HOST", url.scheme());
+    Err(Error::new(ErrorKind::Unsupported, message))
 }
 
 /// The error where this build shares no locks.
@@ -137,6 +162,24 @@ mod tests {
         assert_eq!(names.len(), count);
         for row in SCHEMES {
             assert!(row.looks.starts_with(&format!("{}:", row.names[0])), "{}", row.looks);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_layout_is_refused_where_no_locks_are_shared() {
+        for (scheme, url, part) in [
+            ("redlock", "redlock://:hunter2@h1,h2,h3?layout=redsync", "only some nodes"),
+            ("postgres", "postgres://u:hunter2@h/db?layout=advisory", "have no lease"),
+            ("mysql", "mysql://u:hunter2@h/db?layout=get_lock", "have no lease"),
+            ("memory", "memory:?layout=redisson", "no layout of another library"),
+        ] {
+            // Without its feature it is refused before.
+            let Ok(url) = StoreUrl::new(url) else { continue };
+            let error = crate::open(url).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            let told = error.to_string();
+            assert!(told.contains(part) && told.contains(&format!("for {scheme}")), "{told}");
+            assert!(!told.contains("hunter2"), "{told}");
         }
     }
 
