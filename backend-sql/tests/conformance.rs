@@ -93,7 +93,8 @@ impl Harness for OnSql {
 
     fn skips(&self) -> &'static [&'static str] {
         match self.database {
-            Database::Sqlite | Database::Postgres => &["shared"],
+            Database::Sqlite => &[],
+            Database::Postgres => &["shared"],
             // Nothing is told through a pooler.
             Database::Mysql | Database::Pooled => NO_PUSH,
         }

@@ -4,8 +4,8 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, StoreSettings,
-    Waiter,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerId, Request,
+    StoreSettings, Waiter,
 };
 use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _, mysql::MySqlRow};
 
@@ -86,8 +86,8 @@ impl Dialect for Mysql {
         self.grant(&self.sql.take, request, version).await
     }
 
-    async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
-        self.fetch(name, None).await
+    async fn look(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error> {
+        self.fetch(name, owner).await
     }
 
     fn looks_first(&self, request: &Request) -> bool {
@@ -100,7 +100,7 @@ impl Dialect for Mysql {
             // Far is far: a place is heard of often enough to live.
             row.before_us = row.before_us.min(FAR);
         }
-        self.places.note(request.owner, &request.name, row.as_ref());
+        self.places.note(request, row.as_ref());
         let is_ours =
             row.as_ref().is_some_and(|row| row.is_held() && row.owner == Some(request.owner));
         // A holder that asks once more would be served after its release.

@@ -5,6 +5,8 @@ mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
+mod readers;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 
 /// A fence of one kind in a session of its driver: a lower token after a higher one.
