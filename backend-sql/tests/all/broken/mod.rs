@@ -4,7 +4,7 @@
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
 mod readers;
 #[cfg(feature = "sqlite")]
 mod sqlite;
