@@ -81,7 +81,9 @@ pub(crate) async fn primary_key<D: Dialect>(
             return Ok(Taken::Yes(grant(request, token)));
         }
         match dialect.look_to_take(request).await? {
-            Some(row) if row.refuses(request) => return held(dialect, request, row).await,
+            Some(row) if row.granted || row.refuses(request) => {
+                return held(dialect, request, row).await;
+            }
             row => last = row,
         }
     }
