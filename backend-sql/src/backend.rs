@@ -1,11 +1,18 @@
 //! The trait, over any database.
 
-use std::{sync::Arc, sync::atomic::AtomicU64, sync::atomic::Ordering, time::Duration};
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
-    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Page, ReleaseOptions,
+    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Mode, Page, ReleaseOptions,
     ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv, check_lease, check_token,
 };
 
@@ -70,16 +77,19 @@ impl<D: Dialect> SqlBackend<D> {
         self.dialect.agree_once().await?;
         self.check_lease(request.lease)?;
         self.check_token(request.floor)?;
-        let taken = match self.strategy {
-            Strategy::PrimaryKey => {
-                strategy::primary_key(&*self.dialect, &self.versions, request).await?
-            }
-            Strategy::Optimistic => {
+        let taken = match (self.strategy, request.mode) {
+            (Strategy::Optimistic, Mode::Exclusive) => {
                 strategy::optimistic(&*self.dialect, &self.versions, request).await?
             }
+            _ => strategy::primary_key(&*self.dialect, &self.versions, request).await?,
         };
         Ok(match taken {
-            Taken::Yes(grant) => Attempt::Granted(grant),
+            Taken::Yes(grant) => {
+                if grant.mode == Mode::Shared {
+                    self.dialect.tell_next_reader(request).await;
+                }
+                Attempt::Granted(grant)
+            }
             Taken::No(row) if row.as_ref().is_some_and(Row::is_taken) => {
                 Attempt::Busy(busy::<D>(row))
             }
@@ -88,6 +98,14 @@ impl<D: Dialect> SqlBackend<D> {
                 None => Attempt::Busy(busy::<D>(row)),
             },
         })
+    }
+
+    /// The request as it is carried out: for an exclusive lock where readers share none.
+    fn understood(request: &Request) -> Cow<'_, Request> {
+        if D::SHARES || request.mode == Mode::Exclusive {
+            return Cow::Borrowed(request);
+        }
+        Cow::Owned(request.clone().with_mode(Mode::Exclusive))
     }
 
     /// A longer one would outlast a quarantine.
@@ -105,6 +123,13 @@ impl<D: Dialect> SqlBackend<D> {
         grant: &Grant,
         keep: Option<Duration>,
     ) -> Result<ReleaseOutcome, Error> {
+        let shared = grant.mode == Mode::Shared;
+        if shared && self.dialect.part(grant).await? {
+            self.count().await;
+            return Ok(ReleaseOutcome::Released);
+        }
+        // A reader's last while would be that of a writer.
+        let keep = keep.filter(|_| !shared);
         match self.dialect.release(grant, keep).await? {
             Left::NotHeld => return Ok(ReleaseOutcome::NotHeld),
             Left::Free(version) if keep.is_none() => self.versions.note(&grant.name, version),
@@ -116,6 +141,9 @@ impl<D: Dialect> SqlBackend<D> {
 
     /// The same, with the next request of this process.
     async fn hand_on(&self, grant: &Grant, next: &Request) -> Result<Option<Released>, Error> {
+        if Mode::Shared == grant.mode || Mode::Shared == next.mode {
+            return Ok(None);
+        }
         // What is wrong with it is told when it asks for itself: it is not to stop the release.
         if self.check_token(next.floor).and(self.check_lease(next.lease)).is_err() {
             return Ok(None);
@@ -140,10 +168,12 @@ impl<D: Dialect> SqlBackend<D> {
     /// row.
     async fn missing(&self, grant: &Grant, end: TokioInstant) -> Option<Renewal> {
         // The loss is certain; the new holder is for people.
-        let look = timeout_at(end, self.dialect.look(&grant.name)).await.unwrap_or_else(|_| {
-            let message = "the batch was answered before this lock was looked at";
-            Err(Error::new(ErrorKind::Timeout, message).on(&grant.name))
-        });
+        let look = timeout_at(end, self.dialect.look(&grant.name, Some(grant.owner)))
+            .await
+            .unwrap_or_else(|_| {
+                let message = "the batch was answered before this lock was looked at";
+                Err(Error::new(ErrorKind::Timeout, message).on(&grant.name))
+            });
         let row = match look.during::<D>("renew") {
             Ok(row) => row.filter(Row::is_held),
             Err(error) => return Some(Renewal::Unknown(error)),
@@ -250,10 +280,12 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
-        self.explained(self.attempt(request).await).await.during::<D>("acquire")
+        let attempt = self.attempt(&Self::understood(request)).await;
+        self.explained(attempt).await.during::<D>("acquire")
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
+        let request = &*Self::understood(request);
         // Before the attempt, which then queues if it is refused.
         let waiter = Arc::clone(&self.dialect).waiter(request);
         let attempt = self.explained(self.attempt(request).await).await;
@@ -336,7 +368,8 @@ impl<D: Dialect> Backend for SqlBackend<D> {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        let row = self.explained(self.dialect.look(name).await).await.during::<D>("inspect")?;
+        let row =
+            self.explained(self.dialect.look(name, None).await).await.during::<D>("inspect")?;
         Ok(row.map(Row::into_state))
     }
 

@@ -4,8 +4,8 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Holder, Init, LockName, LockState, OwnerId,
-    OwnerLabel, Quarantined, Request, StoreSettings, Waiter,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Holder, Init, LockName, LockState, Mode,
+    OwnerId, OwnerLabel, Quarantined, Request, StoreSettings, Waiter,
 };
 
 use crate::{error::USED_UP, gate::Gate, tunables::FAR_POLL};
@@ -14,7 +14,7 @@ use crate::{error::USED_UP, gate::Gate, tunables::FAR_POLL};
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) name: LockName,
-    /// The holder, or the last one.
+    /// The holder, or the last one. For a reader that looks itself up, its own id where it is one of those who share.
     pub(crate) owner: Option<OwnerId>,
     /// `None` where it cannot be read.
     pub(crate) label: Option<OwnerLabel>,
@@ -22,6 +22,8 @@ pub(crate) struct Row {
     pub(crate) version: i64,
     /// Whether it was released, and is kept for a minimum hold.
     pub(crate) kept: bool,
+    /// How many readers share it.
+    pub(crate) readers: Option<u64>,
     /// What is left of the lease; zero when the name is free.
     pub(crate) remaining: Duration,
     /// For how long others, who wait, go first once it is free; zero if nobody does.
@@ -72,8 +74,11 @@ pub(crate) enum Handed {
     Passed,
 }
 
-/// That of [`Holder::unreadable`], which is nobody's.
-const UNREADABLE: OwnerId = OwnerId::from_bits(0);
+/// A reader in the column of those who share a lock: its 32 digits and a comma.
+pub(crate) const READER: usize = 33;
+
+/// That of [`Holder::unreadable`], which is nobody's; a row that readers share has it, too.
+const UNREADABLE: OwnerId = OwnerId::READERS;
 
 /// Where a row stands in a listing, and the row.
 pub(crate) type Listed = (String, Result<Row, Error>);
@@ -102,10 +107,11 @@ impl Row {
         Ok(Self {
             name: LockName::new(name).map_err(wrong)?,
             owner: owner.map(|owner| read(owner).unwrap_or(UNREADABLE)),
-            label: OwnerLabel::new(label.unwrap_or_default()).ok(),
+            label: OwnerLabel::new(label.unwrap_or_default()).ok().filter(|_| known.is_some()),
             token: known.unwrap_or(nearest),
             version,
             kept: false,
+            readers: None,
             remaining: if owner.is_some() { remaining } else { Duration::ZERO },
             others_first: Duration::ZERO,
             waiting: None,
@@ -124,6 +130,12 @@ impl Row {
         }
     }
 
+    /// So many bytes stand in the column of those who share it, if any.
+    pub(crate) fn set_readers(&mut self, bytes: Option<i64>) {
+        let readers = bytes.map(|bytes| bytes.unsigned_abs() / READER as u64);
+        self.readers = readers.filter(|_| self.label.is_some());
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         self.owner.is_some() && !self.remaining.is_zero()
     }
@@ -133,9 +145,19 @@ impl Row {
         self.is_held() || !self.others_first.is_zero()
     }
 
+    /// Whether a request has to wait: others hold it or go first, and it is no reader that may join them.
+    pub(crate) fn refuses(&self, request: &Request) -> bool {
+        let open = request.mode == Mode::Shared
+            && self.others_first.is_zero()
+            && self.owner == Some(OwnerId::READERS)
+            && self.readers.is_some_and(|readers| readers < Mode::MOST_READERS as u64);
+        self.is_taken() && !open
+    }
+
     pub(crate) fn holder(&self) -> Option<Holder> {
         let owner = self.owner.filter(|_| self.is_held())?;
         Some(match &self.label {
+            Some(label) if self.readers.is_some() => Holder::readers(label.clone(), self.remaining),
             Some(label) if owner != UNREADABLE => Holder::new(owner, label.clone(), self.remaining),
             _ => Holder::unreadable(self.remaining),
         })
@@ -144,7 +166,9 @@ impl Row {
     pub(crate) fn into_state(self) -> LockState {
         let holder = self.holder();
         let kept = self.kept && holder.is_some();
+        let readers = self.readers.filter(|_| holder.is_some());
         let state = LockState::new(self.name, holder, self.token).with_kept(kept);
+        let state = state.with_readers(readers);
         match self.waiting {
             Some(entries) => state.with_waiting(entries),
             None => state,
@@ -163,6 +187,9 @@ pub(crate) fn token_of(stored: i64) -> Result<FencingToken, Error> {
 #[async_trait]
 pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     const KIND: &'static str;
+
+    /// Whether readers share locks. Where not, a reader's request is one for an exclusive lock, which is stronger.
+    const SHARES: bool = false;
 
     /// The longest pause between two polls of a waiter.
     const FAR_POLL: Duration = FAR_POLL;
@@ -191,8 +218,8 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// How often a statement was repeated that may have been carried out, since its connection broke.
     fn broken(&self) -> u64;
 
-    /// Takes a free name; `None` if it is another's, or ours already and this does not set the lease
-    /// of our own anew.
+    /// Takes a free name, or makes a reader one of those who share it; `None` if it is another's, or ours already and this
+    /// does not set the lease of our own anew.
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error>;
 
     /// Makes a free row with version 0, if there is none.
@@ -220,14 +247,14 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
         false
     }
 
-    /// What is known of a name. Changes nothing.
-    async fn look(&self, name: &LockName) -> Result<Option<Row>, Error>;
+    /// What is known of a name, for people or for this owner. Changes nothing.
+    async fn look(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error>;
 
     /// The same for somebody who wants the lock, which may write: a database that meets rows of clocks
     /// that it does not share lets their leases count from here on; one that has a queue looks after
     /// it, and in the same step grants what is free to a request that has a [`waiter`](Dialect::waiter), or enters it.
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
-        self.look(&request.name).await
+        self.look(&request.name, Some(request.owner)).await
     }
 
     /// The handle by which a request waits in the store's queue: its refused attempts then enter it.
@@ -242,6 +269,15 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     async fn renew_one(&self, grant: &Grant) -> Result<Option<Duration>, Error> {
         Ok(self.renew(&[grant]).await?.pop().flatten())
     }
+
+    /// Takes a reader away from those who share a lock; whether others are left. The last one becomes a writer in the same
+    /// step, and then gives the lock back as one.
+    async fn part(&self, _grant: &Grant) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// Tells the first place that it may join, if it is a reader's: this reader has joined, and had a place before it.
+    async fn tell_next_reader(&self, _joined: &Request) {}
 
     /// Frees a grant, or lets it run out in `keep`.
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error>;

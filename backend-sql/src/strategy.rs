@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt, str::FromStr};
 
-use lock_core::{Error, ErrorKind, Grant, LockName, Mutex, Request};
+use lock_core::{Error, ErrorKind, FencingToken, Grant, LockName, Mode, Mutex, Request};
 use serde::Deserialize;
 
 use crate::{
@@ -58,7 +58,8 @@ pub(crate) enum Taken {
     No(Option<Row>),
 }
 
-/// The primary key: one statement takes the lock or does nothing.
+/// The primary key: one statement takes the lock or does nothing. Readers go this way by both strategies: one joins
+/// whatever version the row has.
 pub(crate) async fn primary_key<D: Dialect>(
     dialect: &D,
     versions: &Versions,
@@ -66,30 +67,37 @@ pub(crate) async fn primary_key<D: Dialect>(
 ) -> Result<Taken, Error> {
     let mut looks_first = dialect.looks_first(request);
     if !looks_first
+        && request.mode == Mode::Exclusive
         && versions.recall(&request.name).is_some()
         && let Some(token) = dialect.retake(request, None).await?
     {
-        return Ok(Taken::Yes(Grant::new(request, token)));
+        return Ok(Taken::Yes(grant(request, token)));
     }
     let mut last = None;
     for _ in 0..TRIES {
         if !std::mem::take(&mut looks_first)
             && let Some(token) = dialect.insert(request).await?
         {
-            return Ok(Taken::Yes(Grant::new(request, token)));
+            return Ok(Taken::Yes(grant(request, token)));
         }
         match dialect.look_to_take(request).await? {
-            Some(row) if row.is_taken() => return held(dialect, request, row).await,
+            Some(row) if row.granted || row.refuses(request) => {
+                return held(dialect, request, row).await;
+            }
             row => last = row,
         }
     }
     Ok(Taken::No(last))
 }
 
+fn grant(request: &Request, token: FencingToken) -> Grant {
+    Grant::new(request, token).with_mode(request.mode)
+}
+
 /// A row that is held, or that others take first. Where it is our own by an earlier attempt, that is
 /// the same grant, with the lease anew.
 async fn held<D: Dialect>(dialect: &D, request: &Request, row: Row) -> Result<Taken, Error> {
-    let mut ours = Grant::new(request, row.token);
+    let mut ours = grant(request, row.token);
     if row.granted {
         return Ok(Taken::Yes(ours));
     }
@@ -127,7 +135,7 @@ pub(crate) async fn optimistic<D: Dialect>(
             },
         };
         if let Some(token) = taken {
-            return Ok(Taken::Yes(Grant::new(request, token)));
+            return Ok(Taken::Yes(grant(request, token)));
         }
     }
     Ok(Taken::No(last))

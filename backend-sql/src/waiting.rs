@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, FencingToken, Grant, LockName, Mutex, OwnerId, Request, Signal, SystemEnv, Waiter,
+    Error, FencingToken, Grant, LockName, Mode, Mutex, OwnerId, Request, Signal, SystemEnv, Waiter,
     jittered,
 };
 use tokio::{sync::Notify, time::Instant};
@@ -78,10 +78,11 @@ impl Places {
         self.own.lock().get(&owner).cloned()
     }
 
-    /// Notes whether others hold a name or go first, by what a look for this owner has found.
-    pub(crate) fn note(&self, owner: OwnerId, name: &LockName, row: Option<&Row>) {
+    /// Notes whether others hold a name or go first, by what a look for this request has found.
+    pub(crate) fn note(&self, request: &Request, row: Option<&Row>) {
+        let (owner, name) = (request.owner, &request.name);
         let mut names = self.crowded.lock();
-        if row.is_none_or(|row| !row.is_taken() || row.owner == Some(owner)) {
+        if row.is_none_or(|row| !row.refuses(request) || row.owner == Some(owner)) {
             names.remove(name);
         } else if !names.contains(name) {
             if names.len() >= REMEMBERED_NAMES {
@@ -243,7 +244,11 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                 Turn::Granted(token) => {
                     // It has left the queue. Where it asks once more, it was too late to take it.
                     self.place.doubt();
-                    return Signal::Granted(Grant::new(&self.request, token).pushed(D::TURN));
+                    let grant = Grant::new(&self.request, token).with_mode(self.request.mode);
+                    if grant.mode == Mode::Shared {
+                        self.store.tell_next_reader(&self.request).await;
+                    }
+                    return Signal::Granted(grant.pushed(D::TURN));
                 }
                 Turn::Free => return Signal::Recheck,
                 Turn::Wait(before) => self.pace.see(before, Instant::now()),

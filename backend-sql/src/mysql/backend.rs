@@ -4,8 +4,8 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, StoreSettings,
-    Waiter,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, Request,
+    StoreSettings, Waiter,
 };
 use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _, mysql::MySqlRow};
 
@@ -33,6 +33,7 @@ use crate::{
 #[async_trait]
 impl Dialect for Mysql {
     const KIND: &'static str = "mysql";
+    const SHARES: bool = true;
 
     fn gate(&self) -> Option<&Gate> {
         Some(&self.server.gate)
@@ -66,7 +67,11 @@ impl Dialect for Mysql {
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
-        self.grant(&self.sql.insert, request, None).await
+        let statement = match request.mode {
+            Mode::Shared => &self.sql.join,
+            _ => &self.sql.insert,
+        };
+        self.grant(statement, request, None).await
     }
 
     async fn create(&self, name: &LockName) -> Result<(), Error> {
@@ -86,8 +91,8 @@ impl Dialect for Mysql {
         self.grant(&self.sql.take, request, version).await
     }
 
-    async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
-        self.fetch(name, None).await
+    async fn look(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error> {
+        self.fetch(name, owner).await
     }
 
     fn looks_first(&self, request: &Request) -> bool {
@@ -100,7 +105,7 @@ impl Dialect for Mysql {
             // Far is far: a place is heard of often enough to live.
             row.before_us = row.before_us.min(FAR);
         }
-        self.places.note(request.owner, &request.name, row.as_ref());
+        self.places.note(request, row.as_ref());
         let is_ours =
             row.as_ref().is_some_and(|row| row.is_held() && row.owner == Some(request.owner));
         // A holder that asks once more would be served after its release.
@@ -148,6 +153,11 @@ impl Dialect for Mysql {
         Ok(renewed.map(|_| lease))
     }
 
+    async fn part(&self, grant: &Grant) -> Result<bool, Error> {
+        let left = self.change(&self.sql.part, grant, None).await?;
+        Ok(left == Some(1))
+    }
+
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
         let version = match keep {
             Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))).await?,
@@ -161,7 +171,12 @@ impl Dialect for Mysql {
         let owner = request.owner.to_string();
         let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
         server.execute_again(&self.sql.abandon, &whose).await?;
-        server.execute_again(&self.sql.abandon_place, &whose).await.map(drop)
+        server.execute_again(&self.sql.abandon_place, &whose).await?;
+        let left = Grant::new(request, FencingToken::ZERO);
+        if request.mode == Mode::Shared && !self.part(&left).await? {
+            self.change(&self.sql.release, &left, None).await?;
+        }
+        Ok(())
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {

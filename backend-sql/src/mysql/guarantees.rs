@@ -94,6 +94,8 @@ pub(super) fn guarantees(longest_lease: Duration, durability: &Durability) -> Gu
         )],
     };
     promised.quarantine = QuarantineUse::Unavailable;
+    promised.shared = Promise::Holds { assuming: Vec::new() };
+    promised.one_token_for_readers = true;
     promised.fair = true;
     promised.raise = true;
     promised.longest_poll = FAR_POLL;

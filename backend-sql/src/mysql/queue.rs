@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::{Error, FencingToken, Grant, Request};
+use lock_core::{Error, FencingToken, Grant, Mode, Request};
 
 use super::{statements::Argument::Bytes, store::Mysql};
 use crate::{
-    dialect::Row,
+    dialect::Dialect as _,
     tunables::TURN,
     waiting::{Places, Queue, Turn},
 };
@@ -36,12 +36,16 @@ impl Queue for Mysql {
     async fn turn(&self, request: &Request) -> Result<Turn, Error> {
         let row = self.fetch(&request.name, Some(request.owner)).await?;
         // Nobody gives it the lock: it has to ask.
-        Ok(row.filter(Row::is_taken).map_or(Turn::Free, |row| Turn::Wait(row.before_us)))
+        let waits = row.filter(|row| row.refuses(request));
+        Ok(waits.map_or(Turn::Free, |row| Turn::Wait(row.before_us)))
     }
 
     async fn leave(&self, request: &Request) -> Result<(), Error> {
         self.give_up(request).await?;
         let left = Grant::new(request, FencingToken::ZERO);
+        if request.mode == Mode::Shared && self.part(&left).await? {
+            return Ok(());
+        }
         self.change(&self.sql.release, &left, None).await.map(drop)
     }
 }

@@ -60,10 +60,12 @@ pub(super) fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
     let (token, version) = (row.try_get("token")?, row.try_get("version")?);
     let (name, kept) = (name.unwrap_or_default(), row.try_get::<i8, _>("kept")? != 0);
     let read = Row::read(&name, owner.as_deref(), label.as_deref(), token, version, remaining);
+    let readers: Option<i64> = row.try_get("readers")?;
     let waiting: Option<i64> = row.try_get("waiting")?;
     let ahead: i64 = row.try_get("ahead")?;
     Ok(read.map(|mut read| {
         (read.kept, read.waiting) = (kept, waiting.map(i64::unsigned_abs));
+        read.set_readers(readers);
         read.set_before(u32::try_from(ahead).unwrap_or(u32::MAX));
         read
     }))

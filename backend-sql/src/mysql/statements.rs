@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, Mode, OwnerId};
 use sqlx::{
     AssertSqlSafe, MySql, SqlSafeStr as _, SqlStr, mysql::MySqlArguments, query, query::Query,
 };
 
 use crate::{
+    dialect::READER,
     tables::{Tables, is_sent},
     tunables::{PLACE_LIFE, REMEMBERED, mysql::SEEN_AHEAD},
 };
@@ -19,6 +20,18 @@ const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UT
 
 /// Whether the row may be taken, or is our own, and keeps us not away.
 const TAKES: &str = include_str!("sql/takes.sql");
+
+/// Whether the row may be shared, or is already.
+const JOINS: &str = include_str!("sql/joins.sql");
+
+/// Whether the owner ?2 is one of those who share the row.
+const HAS_READER: &str = include_str!("sql/has_reader.sql");
+
+/// Whether the row `l` is that of the grant `g`.
+const RENEWS: &str = include_str!("sql/renews.sql");
+
+/// What those who share the row take up in it.
+const READERS: &str = "IF(owner = {shared}, LENGTH(readers), NULL) AS readers";
 
 /// Whether the owner has no tombstone in the row.
 const NOT_ABANDONED: &str = include_str!("sql/not_abandoned.sql");
@@ -109,7 +122,7 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take look renew renewed renew_one release keep raise force list abandon dead
+    insert join part create take look renew renewed renew_one release keep raise force list abandon dead
     enter abandon_place leave dead_places forget_places raise_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
 }
 
@@ -118,6 +131,8 @@ fn filled(tables: &Tables, text: &str) -> String {
     let lines = text.lines().filter(|line| is_sent(line));
     let text = lines.collect::<Vec<_>>().join("\n");
     let (life, far) = (PLACE_LIFE.as_micros().to_string(), SEEN_AHEAD.to_string());
+    let (reader, most) = (READER.to_string(), (Mode::MOST_READERS * READER).to_string());
+    let shared = format!("'{}'", OwnerId::READERS);
     let remembered = REMEMBERED.as_micros().to_string();
     let parts = [
         ("{behind}", BEHIND),
@@ -125,6 +140,13 @@ fn filled(tables: &Tables, text: &str) -> String {
         ("{life}", &life),
         ("{far}", &far),
         ("{takes}", TAKES),
+        ("{joins}", JOINS),
+        ("{has_reader}", HAS_READER),
+        ("{renews}", RENEWS),
+        ("{readers}", READERS),
+        ("{shared}", &shared),
+        ("{reader}", &reader),
+        ("{most}", &most),
         ("{not_abandoned}", NOT_ABANDONED),
         ("{no_tombstones}", NO_TOMBSTONES),
         ("{remembered}", &remembered),

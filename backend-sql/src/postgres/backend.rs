@@ -8,8 +8,8 @@ use std::{
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Quarantined, Request,
-    StoreSettings, Waiter,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerId, Quarantined,
+    Request, StoreSettings, Waiter,
 };
 use sqlx::{Row as _, SqlStr, postgres::PgRow};
 
@@ -52,7 +52,7 @@ impl Postgres {
         let entry = self.entries.of(request.owner);
         match &entry {
             None => {
-                let row = self.look(&request.name).await?;
+                let row = self.look(&request.name, None).await?;
                 if row.as_ref().is_none_or(|row| row.is_held() || !row.is_taken()) {
                     return Ok(row);
                 }
@@ -65,7 +65,7 @@ impl Postgres {
         }
         match self.ask(request, entry.as_deref()).await? {
             Some(row) => Ok(Some(row)),
-            None => self.look(&request.name).await,
+            None => self.look(&request.name, None).await,
         }
     }
 }
@@ -131,7 +131,7 @@ impl Dialect for Postgres {
         self.grant(&self.server.sql.retake, request, Some(MaybeNumber(version))).await
     }
 
-    async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
+    async fn look(&self, name: &LockName, _: Option<OwnerId>) -> Result<Option<Row>, Error> {
         let rows = self.again(&self.server.sql.look, &[Text(name.as_str())]).await?;
         rows.first().map(Self::shown).transpose()
     }

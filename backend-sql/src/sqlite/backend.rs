@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Request, StoreSettings,
-    Waiter,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, Request,
+    StoreSettings, Waiter,
 };
 use sqlx::{Row as _, sqlite::SqliteRow};
 
@@ -24,15 +24,10 @@ use crate::{
     waiting::QueueWaiter,
 };
 
-/// The argument of a batch.
-fn json(batch: &impl serde::Serialize) -> Result<String, Error> {
-    let wrong = |error| Error::new(ErrorKind::InvalidInput, "a batch").with_source(error);
-    serde_json::to_string(batch).map_err(wrong)
-}
-
 #[async_trait]
 impl Dialect for Sqlite {
     const KIND: &'static str = "sqlite";
+    const SHARES: bool = true;
 
     fn timeout(&self) -> Duration {
         self.file.settings.timeout
@@ -70,7 +65,11 @@ impl Dialect for Sqlite {
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
-        self.grant(&self.sql.insert, request, None).await
+        let statement = match request.mode {
+            Mode::Shared => &self.sql.join,
+            _ => &self.sql.insert,
+        };
+        self.grant(statement, request, None).await
     }
 
     async fn create(&self, name: &LockName) -> Result<(), Error> {
@@ -90,8 +89,8 @@ impl Dialect for Sqlite {
         self.places.looks_first(request)
     }
 
-    async fn look(&self, name: &LockName) -> Result<Option<Row>, Error> {
-        let row = self.fetch(name, None).await?;
+    async fn look(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error> {
+        let row = self.fetch(name, owner).await?;
         row.map(|row| rows::read(&row, &self.epoch)).transpose()
     }
 
@@ -104,7 +103,7 @@ impl Dialect for Sqlite {
         }
         let found = self.fetch(&request.name, Some(request.owner)).await?;
         let read = found.as_ref().map(|row| rows::read(row, &self.epoch)).transpose()?;
-        self.places.note(request.owner, &request.name, read.as_ref());
+        self.places.note(request, read.as_ref());
         let (Some(found), Some(row)) = (found, read) else { return Ok(None) };
         let unseen = rows::end(&found, &self.epoch).map_err(general)?.is_none();
         if unseen && row.is_held() {
@@ -118,23 +117,45 @@ impl Dialect for Sqlite {
     }
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {
-        let pool = self.pool().await?;
-        let batch: Vec<_> = grants
-            .iter()
-            .map(|grant| (grant.name.as_str(), grant.owner.to_string(), nanos(grant.lease)))
-            .collect();
-        let batch = json(&batch)?;
-        let write = || {
-            let query = sqlx::query_as::<_, (String, i64)>(self.sql.renew.clone());
-            let query = query.bind(now()).bind(&self.epoch).bind(&batch);
-            async { query.fetch_all(pool).await }
-        };
-        let longest: HashMap<_, _> = self.file.while_busy(write).await?.into_iter().collect();
+        let (readers, writers): (Vec<&Grant>, Vec<&Grant>) =
+            grants.iter().partition(|grant| grant.mode == Mode::Shared);
+        let mut longest = HashMap::new();
+        if !writers.is_empty() {
+            longest.extend(self.renew_batch(&self.sql.renew, &writers).await?);
+        }
+        if !readers.is_empty() {
+            for (owners, ms) in self.renew_batch(&self.sql.renew_readers, &readers).await? {
+                let wrong = |error| Error::new(ErrorKind::Config, "renewals").with_source(error);
+                let owners: Vec<String> = serde_json::from_str(&owners).map_err(wrong)?;
+                longest.extend(owners.into_iter().map(|owner| (owner, ms)));
+            }
+        }
         let set = |grant: &&Grant| {
             let longest = milliseconds(*longest.get(&grant.owner.to_string())?);
             Some(grant.lease.min(longest))
         };
         Ok(grants.iter().map(set).collect())
+    }
+
+    async fn part(&self, grant: &Grant) -> Result<bool, Error> {
+        let pool = self.pool().await?;
+        let reader = grant.owner.to_string();
+        let write = || {
+            let query = sqlx::query_scalar::<_, String>(self.sql.part.clone());
+            let query = query.bind(grant.name.as_str()).bind(&reader);
+            let query = query.bind(now()).bind(&self.epoch);
+            async { read_to_end(query.fetch_all(pool)).await }
+        };
+        let holder = self.file.while_busy(write).await?;
+        Ok(holder.is_some_and(|holder| holder != reader))
+    }
+
+    async fn tell_next_reader(&self, joined: &Request) {
+        if self.places.of(joined.owner).is_some_and(|place| place.is_entered())
+            && let Err(error) = self.tell_first(&joined.name).await
+        {
+            tracing::debug!(name = %joined.name, %error, "the next reader finds out by its poll");
+        }
     }
 
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {

@@ -38,6 +38,8 @@ pub(super) fn guarantees(longest_lease: Duration, path: &Path, push: bool) -> Gu
             "if the file or its last writes are lost, the wall clock is not set back to before the last grant",
         )],
     };
+    promised.shared = Promise::Holds { assuming: Vec::new() };
+    promised.one_token_for_readers = true;
     promised.push = push;
     promised.fair = true;
     promised.raise = true;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::{Error, FencingToken, Grant, LockName, OwnerId, Request};
+use lock_core::{Error, FencingToken, Grant, LockName, Mode, OwnerId, Request};
 
 use super::{
     epoch::{now, wall_micros},
@@ -12,7 +12,7 @@ use super::{
     store::Sqlite,
 };
 use crate::{
-    dialect::token_of,
+    dialect::{Dialect as _, token_of},
     tunables::TURN,
     waiting::{Place, Places, Queue, Turn},
 };
@@ -39,7 +39,8 @@ impl Sqlite {
                 .bind(&bell)
                 .bind(now())
                 .bind(&self.epoch)
-                .bind(wall_micros());
+                .bind(wall_micros())
+                .bind(request.mode == Mode::Shared);
             async { query.execute(pool).await }
         };
         self.file.while_busy(write).await.inspect_err(|_| place.doubt()).map(drop)
@@ -106,6 +107,9 @@ impl Sqlite {
         // Before the lock, which might be given to it.
         self.file.while_busy(write).await?;
         let left = Grant::new(request, FencingToken::ZERO);
+        if request.mode == Mode::Shared {
+            self.part(&left).await?;
+        }
         self.change(&self.sql.withdraw, &left, None).await?;
         self.tell_first(&request.name).await
     }
@@ -129,7 +133,7 @@ impl Queue for Sqlite {
             Some(row) if row.is_held() && row.owner == Some(request.owner) => {
                 Turn::Granted(row.token)
             }
-            Some(row) if row.is_taken() => Turn::Wait(row.before_us),
+            Some(row) if row.refuses(request) => Turn::Wait(row.before_us),
             _ => Turn::Free,
         })
     }

@@ -20,6 +20,7 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
         None => row.try_get("lease")?,
     };
     let kept = row.try_get("kept")?;
+    let readers: Option<i64> = row.try_get("readers")?;
     let waiting: Option<u32> = row.try_get("waiting")?;
     let before_us: u32 = row.try_get("before")?;
     let read = Row::read(
@@ -33,6 +34,7 @@ fn columns(row: &SqliteRow, epoch: &str) -> Result<Result<Row, Error>, sqlx::Err
     );
     Ok(read.map(|mut read| {
         (read.kept, read.waiting) = (kept, waiting.map(u64::from));
+        read.set_readers(readers);
         read.set_before(before_us);
         read
     }))

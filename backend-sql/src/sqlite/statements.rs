@@ -1,8 +1,10 @@
 //! The statements, with the tables' names in them.
 
+use lock_core::{Mode, OwnerId};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::{
+    dialect::READER,
     tables::Tables,
     tunables::{FAR, PLACE_LIFE, TURN},
 };
@@ -26,7 +28,7 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take look adopt renew release keep raise force list abandon withdraw enter leave first
+    insert join part create take look adopt renew renew_readers release keep raise force list abandon withdraw enter leave first
     raise_watermark sweep forget forget_seen forget_places longest_lease set_longest_lease identity highest_token
     version
 }
@@ -36,6 +38,9 @@ const SIGHTING: &str = include_str!("sql/sighting.sql");
 
 /// Whether the lease of the row `l` is over: by its own clock, or by ours, where that has seen it for so long.
 const OVER: &str = include_str!("sql/over.sql");
+
+/// Whether readers share the row `l`.
+const READ: &str = include_str!("sql/read.sql");
 
 /// Whether the place `q` is alive, by the clocks.
 const ALIVE: &str = include_str!("sql/alive.sql");
@@ -53,13 +58,21 @@ fn with_clock(text: &str) -> String {
         let behind = BEHIND.replace("{alive}", &alive);
         text = text.replace(&format!("{{behind {now} {epoch} {wall}}}"), &behind);
         text = text.replace(&format!("{{alive {now} {epoch} {wall}}}"), &alive);
+        text = text.replace(
+            &format!("{{read {now} {epoch}}}"),
+            &READ.replace("{over}", &format!("{{over {now} {epoch}}}")),
+        );
         let over = OVER.replace("{sighting}", SIGHTING).replace("{now}", &now);
         text = text.replace(&format!("{{over {now} {epoch}}}"), &over.replace("{epoch}", &epoch));
         let sighting = SIGHTING.replace("{epoch}", &epoch);
         text = text.replace(&format!("{{sighting {epoch}}}"), &sighting);
     }
+    let owner = format!("'{}'", OwnerId::READERS);
+    text = text.replace("{shared}", &owner);
     let nanos = [("{life}", PLACE_LIFE.as_nanos()), ("{turn}", TURN.as_nanos())];
-    let numbers = nanos.into_iter().chain([("{far}", FAR.into())]);
+    let numbers = nanos
+        .into_iter()
+        .chain([("{far}", FAR.into()), ("{most}", (Mode::MOST_READERS * READER) as u128)]);
     numbers.fold(text, |text, (name, number)| text.replace(name, &number.to_string()))
 }
 
@@ -197,6 +210,8 @@ mod tests {
         let sql = Statements::new(&Tables::new("x").unwrap());
         for text in [
             &sql.insert,
+            &sql.join,
+            &sql.renew_readers,
             &sql.take,
             &sql.look,
             &sql.list,

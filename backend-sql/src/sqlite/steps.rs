@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Error, FencingToken, Grant, LockName, OwnerId, Request};
+use lock_core::{Error, ErrorKind, FencingToken, Grant, LockName, OwnerId, Request};
 use sqlx::sqlite::SqliteRow;
 
 use super::{
@@ -26,6 +26,27 @@ impl Sqlite {
             async { query.fetch_optional(pool).await }
         };
         self.file.while_busy(read).await
+    }
+
+    /// Renews grants of one mode; the owners that were renewed, and the longest lease in ms.
+    pub(super) async fn renew_batch(
+        &self,
+        statement: &sqlx::SqlStr,
+        grants: &[&Grant],
+    ) -> Result<Vec<(String, i64)>, Error> {
+        let pool = self.pool().await?;
+        let batch: Vec<_> = grants
+            .iter()
+            .map(|grant| (grant.name.as_str(), grant.owner.to_string(), nanos(grant.lease)))
+            .collect();
+        let wrong = |error| Error::new(ErrorKind::InvalidInput, "a batch").with_source(error);
+        let batch = serde_json::to_string(&batch).map_err(wrong)?;
+        let write = || {
+            let query = sqlx::query_as::<_, (String, i64)>(statement.clone());
+            let query = query.bind(now()).bind(&self.epoch).bind(&batch);
+            async { query.fetch_all(pool).await }
+        };
+        self.file.while_busy(write).await
     }
 
     pub(super) async fn adopt(&self, row: &Row) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 -- What is known of ?1 by the owner ?2, or by nobody if that is null. `ahead` is how many live places go first, but no more than
 -- matter.
-SELECT name, owner, label, token, version, kept, GREATEST(expires_2, {now}) - {now} AS remaining,
+SELECT name, IF({has_reader}, SUBSTR(readers, LOCATE(?2, readers), 32), owner) AS owner, {readers}, label, token, version, kept, GREATEST(expires_2, {now}) - {now} AS remaining,
     IF(?2 IS NULL, (SELECT COUNT(*) FROM {queue} AS q WHERE q.name = ?1 AND {alive}), NULL) AS waiting,
     (SELECT COUNT(*) FROM (
         SELECT 1 FROM {queue} AS q WHERE q.name = ?1 AND {alive} AND q.position < IFNULL(

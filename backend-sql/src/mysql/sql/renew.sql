@@ -5,7 +5,7 @@
 -- for renewed.sql. The version makes every row that was found a changed one, and each counts as two.
 INSERT INTO {locks} (name, token, version, expires_2, kept)
 SELECT l.name, l.token, l.version, l.expires_2, l.kept
-FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND l.owner = g.owner
+FROM {batch} STRAIGHT_JOIN {locks} AS l ON l.name = UNHEX(g.name) AND {renews}
 WHERE l.kept = 0
 -- guard: renew-expired
 AND l.expires_2 > {now}

@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS {settings} (
 
 CREATE TABLE IF NOT EXISTS {locks} (
     name      VARBINARY(255) NOT NULL PRIMARY KEY,
-    owner     VARBINARY(32),           -- hexadecimal digits; of the holder, or of the last one
+    owner     VARBINARY(32),           -- hexadecimal digits; of the holder, or of the last one; all 0 where readers share it
     label     VARBINARY(255),          -- the owner's, for people
     token     BIGINT         NOT NULL, -- of the holder, or of the last one
     version   BIGINT         NOT NULL, -- one more with every change
@@ -22,7 +22,9 @@ CREATE TABLE IF NOT EXISTS {locks} (
     -- Owners that must never be granted anything any more, one behind the other, and when the last of
     -- them came; NULL if there is none.
     buried    BLOB,
-    buried_at BIGINT
+    buried_at BIGINT,
+    -- The owners that share it, with a comma behind each; counts only where the owner is all 0.
+    readers   BLOB
 ) ENGINE = InnoDB;
 
 -- Who waits, in order of the positions.

@@ -17,5 +17,12 @@ SET @leasehold_step = IF(EXISTS (
 PREPARE leasehold_step FROM @leasehold_step;
 EXECUTE leasehold_step;
 DEALLOCATE PREPARE leasehold_step;
+SET @leasehold_step = IF(EXISTS (
+    SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE()
+        AND table_name = TRIM(BOTH '`' FROM '{locks}') AND column_name = 'readers'
+), 'DO 0', 'ALTER TABLE {locks} ADD COLUMN readers BLOB');
+PREPARE leasehold_step FROM @leasehold_step;
+EXECUTE leasehold_step;
+DEALLOCATE PREPARE leasehold_step;
 UPDATE {settings} SET version = 2 WHERE version < 2;
 SET SESSION lock_wait_timeout = @leasehold_wait;

@@ -30,6 +30,8 @@ ON CONFLICT (name) DO UPDATE SET
         WHEN l.owner = ?2 AND l.epoch = ?6 THEN max(l.expires_2 - ?5, ?4)
         ELSE ?4
     END,
+    -- guard: held-alone
+    readers = NULL,
     owner = ?2, label = ?3, version = l.version + 1, epoch = ?6, kept = 0
 -- guard: held
 WHERE l.owner IS NULL OR (l.owner = ?2 AND NOT l.kept) OR {over ?5 ?6}

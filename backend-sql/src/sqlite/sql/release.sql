@@ -1,9 +1,9 @@
 -- Gives ?1 back if it is ?2's. ?3 now, ?4 epoch, ?5 wall clock in µs.
--- The first live place gets the lock, for as long as a new holder has to renew it. If nobody waits, the next request of the
+-- The first live place gets the lock, for as long as a new holder has to renew it; a reader's begins to share it. If nobody waits, the next request of the
 -- same process gets it: ?6 owner, ?7 label, ?8 lease, ?9 its floor; null where there is none, and then the lock is free.
 -- An abandoned one stops the statement. The row stays for its token.
 UPDATE {locks} AS l SET
-    owner = g.owner, label = g.label, bell = g.bell, version = version + 1, kept = 0,
+    owner = g.owner, readers = g.readers, label = g.label, bell = g.bell, version = version + 1, kept = 0,
     token = CASE WHEN g.owner IS NULL THEN l.token
         -- guard: pass-token
         ELSE max(?5, l.token + 1, g.floor + 1)
@@ -13,7 +13,8 @@ UPDATE {locks} AS l SET
     epoch = CASE WHEN g.owner IS NULL THEN l.epoch ELSE ?4 END
 FROM (
     SELECT * FROM (
-        SELECT q.position, q.owner, q.label, q.floor, q.bell, {turn} AS lease
+        SELECT q.position, CASE WHEN q.shared THEN {shared} ELSE q.owner END AS owner,
+            CASE WHEN q.shared THEN q.owner || ',' END AS readers, q.label, q.floor, q.bell, {turn} AS lease
         FROM {queue} AS q WHERE q.name = ?1 AND {alive ?3 ?4 ?5}
         ORDER BY
         -- guard: pass-first
@@ -21,7 +22,7 @@ FROM (
         LIMIT 1
     )
     UNION ALL
-    SELECT 9223372036854775807, ?6, ?7, ?9, NULL, ?8
+    SELECT 9223372036854775807, ?6, NULL, ?7, ?9, NULL, ?8
     WHERE true
     -- guard: pass-abandoned
     AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = ?6)
@@ -31,4 +32,4 @@ WHERE l.name = ?1
     -- guard: release-owner
     AND l.owner = ?2
     AND (l.epoch <> ?4 OR l.expires_2 > ?3)
-RETURNING version, owner, token, bell
+RETURNING version, coalesce(substr(readers, 1, 32), owner), token, bell

@@ -4,13 +4,14 @@
 -- only make sense within one epoch: one boot of one machine, seen from one time namespace.
 CREATE TABLE IF NOT EXISTS {locks} (
     name    TEXT    NOT NULL PRIMARY KEY,
-    owner   TEXT,                -- 32 hexadecimal digits; NULL when released
+    owner   TEXT,                -- 32 hexadecimal digits; NULL when released; all 0 where readers share it
     label   TEXT,                -- the owner's, for people
     token   INTEGER NOT NULL,    -- of the holder, or of the last one
     version INTEGER NOT NULL,    -- one more with every change
     lease   INTEGER NOT NULL,
     expires_2 INTEGER NOT NULL,  -- the name says the version since which it is so
     epoch   TEXT    NOT NULL,
+    readers TEXT,                -- the owners that share it, with a comma behind each; NULL where none do
     bell    TEXT,                -- of the place that a release gave it to last
     kept    INTEGER NOT NULL     -- 1: released, and kept for a last while
 ) STRICT, WITHOUT ROWID;
@@ -45,22 +46,24 @@ CREATE TABLE IF NOT EXISTS {queue} (
     heard    INTEGER NOT NULL, -- as {locks}.expires_2
     epoch    TEXT    NOT NULL,
     wall     INTEGER NOT NULL, -- the same by the wall clock, in microseconds
+    shared   INTEGER NOT NULL, -- 1: a reader's
     PRIMARY KEY (name, position)
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX IF NOT EXISTS {queue_owner} ON {queue} (name, owner);
 
--- Whoever is granted the lock has left the queue, in the same step; so have those before it, which were passed over.
+-- Whoever is granted the lock has left the queue, in the same step; so have those before it, which were passed over. The
+-- reader that came last is the last one that is named.
 CREATE TRIGGER IF NOT EXISTS {served} AFTER UPDATE OF owner ON {locks} WHEN new.owner IS NOT NULL
 BEGIN
     DELETE FROM {queue} WHERE name = new.name AND position <= (
-        SELECT position FROM {queue} WHERE name = new.name AND owner = new.owner
+        SELECT position FROM {queue} WHERE name = new.name AND owner = coalesce(substr(new.readers, -33, 32), new.owner)
     );
 END;
 CREATE TRIGGER IF NOT EXISTS {served_first} AFTER INSERT ON {locks} WHEN new.owner IS NOT NULL
 BEGIN
     DELETE FROM {queue} WHERE name = new.name AND position <= (
-        SELECT position FROM {queue} WHERE name = new.name AND owner = new.owner
+        SELECT position FROM {queue} WHERE name = new.name AND owner = coalesce(substr(new.readers, -33, 32), new.owner)
     );
 END;
 

@@ -4,6 +4,8 @@
 UPDATE {locks} AS l SET
     -- guard: take-token
     token = max(?7, token + 1, ?8),
+    -- guard: take-alone
+    readers = NULL,
     owner = ?2, label = ?3, version = version + 1, lease = ?4, expires_2 = ?5 + ?4, epoch = ?6, kept = 0
 WHERE name = ?1 AND version = ?9 AND (owner IS NULL OR {over ?5 ?6})
     -- guard: take-abandoned

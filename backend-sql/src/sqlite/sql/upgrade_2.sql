@@ -2,4 +2,5 @@
 -- the same transaction.
 ALTER TABLE {locks} RENAME COLUMN expires TO expires_2;
 ALTER TABLE {locks} ADD COLUMN bell TEXT;
+ALTER TABLE {locks} ADD COLUMN readers TEXT;
 UPDATE {settings} SET version = 2;

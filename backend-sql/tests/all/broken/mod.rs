@@ -4,6 +4,8 @@
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod readers;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 

@@ -25,7 +25,7 @@ use lock_core::{
 };
 use sqlx::{Connection as _, MySqlConnection};
 
-use super::{below_the_watermark, stale_write};
+use super::{below_the_watermark, readers, stale_write};
 
 struct OneMariadb {
     server: Mariadb,
@@ -137,6 +137,54 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
         case: |stage| Box::pin(a_place_of_an_abandoned_owner(stage)),
     },
     Broken {
+        what: "S1: readers join no writer",
+        changes: &[LeaveOut("join-readers")],
+        case: |stage| Box::pin(readers_beside_a_writer(stage)),
+    },
+    Broken {
+        what: "S1: a reader that joins does not shorten the lease of the others",
+        changes: &[Replace(
+            "join-expires",
+            "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?",
+        )],
+        case: |stage| Box::pin(readers::beside_a_longer_lease(stage)),
+    },
+    Broken {
+        what: "S1: a reader that joins leaves the others in",
+        changes: &[Replace("join-others", "CONCAT(?, ',')")],
+        case: |stage| Box::pin(readers::beside_others(stage)),
+    },
+    Broken {
+        what: "S1: no more readers join than may",
+        changes: &[Replace("join-most", "1 = 1")],
+        case: |stage| Box::pin(readers::beside_the_most(stage, full(stage))),
+    },
+    Broken {
+        what: "S2: the readers' token is above the last writer's",
+        changes: &[Replace("join-above", "0,")],
+        case: |stage| Box::pin(readers::after_the_last_token(stage)),
+    },
+    Broken {
+        what: "S5: a reader that left renews nothing",
+        changes: &[Replace("renew-reader", "1 = 1")],
+        case: |stage| Box::pin(readers::a_renewal_by_one_that_left(stage)),
+    },
+    Broken {
+        what: "S5: a reader does not bring an expired lease back",
+        changes: &[LeaveOut("renew-expired")],
+        case: |stage| Box::pin(readers::a_late_renewal(stage)),
+    },
+    Broken {
+        what: "S6: an abandoned reader finds its tombstone",
+        changes: &[Replace("not-abandoned", "? <> ''")],
+        case: |stage| Box::pin(readers::an_abandoned_one(stage)),
+    },
+    Broken {
+        what: "L3: no reader passes a waiting writer",
+        changes: &[Replace("barging", "AND 0 > LENGTH(?) + LENGTH(?)")],
+        case: |stage| Box::pin(readers::past_a_waiting_writer(stage)),
+    },
+    Broken {
         what: "S2: the fence refuses a lower token",
         changes: &[Replace("fence", "token = LAST_INSERT_ID(GREATEST(?, 0))")],
         case: |stage| Box::pin(a_stale_write(stage)),
@@ -181,6 +229,17 @@ async fn a_locked_row(stage: &OneMariadb) -> Result<MySqlConnection, String> {
     let lock = "BEGIN; SELECT * FROM leasehold_locks WHERE name = 'a' FOR UPDATE";
     sqlx::raw_sql(lock).execute(&mut session).await.map_err(words)?;
     Ok(session)
+}
+
+/// As many share it as may.
+async fn full(stage: &OneMariadb) -> Result<String, String> {
+    let full =
+        "UPDATE leasehold_locks SET readers = REPEAT('0123456789abcdef0123456789abcdef,', 1000)";
+    stage.server.sql(full).await.map_err(words)
+}
+
+async fn readers_beside_a_writer(stage: &OneMariadb) -> Verdict {
+    readers::beside_a_writer(&*first_use(stage).await).await
 }
 
 async fn a_name_below_the_watermark(stage: &mut OneMariadb) -> Verdict {

@@ -21,7 +21,7 @@ use lock_core::{
 };
 use sqlx::{Connection as _, SqliteConnection};
 
-use super::stale_write;
+use super::{readers, stale_write};
 
 struct OneFile {
     _folder: tempfile::TempDir,
@@ -181,6 +181,56 @@ const VARIANTS: &[Broken<OneFile>] = &[
         case: |file| Box::pin(an_abandoned_owner_that_a_release_carries(file)),
     },
     Broken {
+        what: "S1: readers join no writer",
+        changes: &[LeaveOut("held-alone")],
+        case: |file| Box::pin(readers_beside_a_writer(file, "primary-key")),
+    },
+    Broken {
+        what: "S1: also where it took a row that was looked at",
+        changes: &[LeaveOut("take-alone")],
+        case: |file| Box::pin(readers_beside_a_writer(file, "optimistic")),
+    },
+    Broken {
+        what: "S1: a reader that joins does not shorten the lease of the others",
+        changes: &[Replace("join-expires", "WHEN false THEN 0")],
+        case: |file| Box::pin(readers::beside_a_longer_lease(file)),
+    },
+    Broken {
+        what: "S1: a reader that joins leaves the others in",
+        changes: &[LeaveOut("join-others")],
+        case: |file| Box::pin(readers::beside_others(file)),
+    },
+    Broken {
+        what: "S1: no more readers join than may",
+        changes: &[LeaveOut("join-most")],
+        case: |file| Box::pin(readers::beside_the_most(file, file.run(FULL))),
+    },
+    Broken {
+        what: "S2: the readers' token is above the last writer's",
+        changes: &[Replace("join-above", "ELSE max(?7, ?8)")],
+        case: |file| Box::pin(readers::after_the_last_token(file)),
+    },
+    Broken {
+        what: "S5: a reader that left renews nothing",
+        changes: &[LeaveOut("renew-reader")],
+        case: |file| Box::pin(readers::a_renewal_by_one_that_left(file)),
+    },
+    Broken {
+        what: "S5: a reader does not bring an expired lease back",
+        changes: &[LeaveOut("renew-readers-expired")],
+        case: |file| Box::pin(readers::a_late_renewal(file)),
+    },
+    Broken {
+        what: "S6: an abandoned reader finds its tombstone",
+        changes: &[LeaveOut("join-abandoned")],
+        case: |file| Box::pin(readers::an_abandoned_one(file)),
+    },
+    Broken {
+        what: "L3: no reader passes a waiting writer",
+        changes: &[LeaveOut("join-barging")],
+        case: |file| Box::pin(readers::past_a_waiting_writer(file)),
+    },
+    Broken {
         what: "S2: the fence refuses a lower token",
         changes: &[LeaveOut("fence")],
         case: |file| Box::pin(a_stale_write(file)),
@@ -192,6 +242,10 @@ async fn sqlite_misses_its_guards() {
     try_all_in_copies(FOLDERS, VARIANTS, "broken::sqlite::sqlite_misses_its_guards").await;
     every_marker_is_tried(FOLDERS, &Broken::names(VARIANTS));
 }
+
+/// As many share it as may.
+const FULL: &str = "UPDATE leasehold_locks SET readers = (WITH RECURSIVE n (at) AS \
+    (SELECT 1 UNION ALL SELECT at + 1 FROM n WHERE at < 1000) SELECT group_concat(printf('%032x,', at), '') FROM n)";
 
 /// By the clock of this boot its lease is long over.
 const THEIRS: &str = "UPDATE leasehold_locks SET epoch = 'theirs', expires_2 = 1";
@@ -262,6 +316,12 @@ async fn a_stale_write(file: &OneFile) -> Verdict {
     stale_write!(SqliteFence, SqliteConnection, file.url()).await
 }
 
+async fn readers_beside_a_writer(file: &OneFile, strategy: &str) -> Verdict {
+    drop(first_use(file).await);
+    let store = connect(&format!("{}?strategy={strategy}", file.url())).await.map_err(words)?;
+    readers::beside_a_writer(&*store).await
+}
+
 async fn place(store: &dyn Backend, request: &Request) -> Result<Box<dyn Waiter>, String> {
     match store.enqueue(request).await.map_err(words)? {
         Enqueued::Waiting(waiter, _) => Ok(waiter),
@@ -288,7 +348,7 @@ async fn barging(file: &OneFile, strategy: &str) -> Verdict {
     // It knows the version of the row, and need not look before it takes that.
     release(&*store, &granted(&*store, &request("a", LONG)).await?).await?;
     let place = "INSERT INTO leasehold_queue \
-        SELECT name, 1, hex(randomblob(16)), 'guards', 0, NULL, 9000000000000000000, epoch, 0 FROM leasehold_locks";
+        SELECT name, 1, hex(randomblob(16)), 'guards', 0, NULL, 9000000000000000000, epoch, 0, 0 FROM leasehold_locks";
     file.run(place).await?;
     not_granted(&*store, &request("a", LONG)).await
 }

@@ -59,7 +59,10 @@ impl Versioned for Versions {
                 self.sql("ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires_3").await,
             ),
             Some(2) => {}
-            _ => drop(self.sql("DROP TABLE leasehold_queue").await),
+            _ => {
+                self.sql("DROP TABLE leasehold_queue").await;
+                self.sql("ALTER TABLE leasehold_locks DROP COLUMN readers").await;
+            }
         }
         match version {
             None => self.sql("ALTER TABLE leasehold_settings DROP COLUMN version").await,

@@ -8,7 +8,7 @@ use std::{
 use crate::support::sqlite::{BOTH, LEASE, open, raw, request};
 use backend_sql::Strategy;
 use lock_core::{
-    Attempt, Env as _, FencingToken, LockClient, ReleaseOptions, SystemEnv, TryAcquire,
+    Attempt, Env as _, FencingToken, LockClient, Mode, ReleaseOptions, SystemEnv, TryAcquire,
 };
 
 #[tokio::test]
@@ -137,6 +137,37 @@ async fn a_row_of_another_boot_is_held_for_its_lease_from_when_it_is_first_seen(
             store.renew(&[&grant], SystemEnv.now()).await[..],
             [lock_core::Renewal::Lost(lock_core::LossReason::TakenOver)]
         ));
+    }
+}
+
+/// To another clock, the readers' lease is the whole one that the row has.
+#[tokio::test]
+async fn a_reader_of_another_clock_that_joins_and_renews_shortens_no_lease() {
+    for strategy in BOTH {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("locks.db");
+        let store = open(&path, strategy).await;
+        let mut theirs = request("job").with_mode(Mode::Shared);
+        theirs.lease = Duration::from_secs(20);
+        let long = store.try_acquire(&theirs).await.unwrap().granted().unwrap();
+        let sql = "UPDATE leasehold_locks SET epoch = 'another clock', expires_2 = 1";
+        let mut file = raw(&path).await;
+        sqlx::query(sql).execute(&mut file).await.unwrap();
+
+        let mut ours = request("job").with_mode(Mode::Shared);
+        ours.lease = Duration::from_millis(200);
+        let short = store.try_acquire(&ours).await.unwrap().granted().unwrap();
+        assert_eq!(short.token, long.token);
+        let left = async || {
+            let state = store.inspect(&short.name).await.unwrap().unwrap();
+            assert_eq!(state.readers, Some(2), "{strategy}");
+            state.holder.unwrap().remaining
+        };
+        assert!(left().await > Duration::from_secs(10), "{strategy}: joined");
+        sqlx::query(sql).execute(&mut file).await.unwrap();
+        let renewed = store.renew(&[&short], SystemEnv.now()).await;
+        assert!(matches!(renewed[..], [lock_core::Renewal::Renewed { .. }]), "{renewed:?}");
+        assert!(left().await > Duration::from_secs(10), "{strategy}: renewed");
     }
 }
 

@@ -61,6 +61,7 @@ impl Versioned for Versions {
                 ALTER TABLE leasehold_locks DROP COLUMN bell;
                 DROP TRIGGER leasehold_served;
                 DROP TRIGGER leasehold_served_first;
+                ALTER TABLE leasehold_locks DROP COLUMN readers;
                 DROP TABLE leasehold_queue;
                 UPDATE leasehold_settings SET version = 1;"
             }

@@ -1,0 +1,1 @@
+(owner = {shared} AND LOCATE(?2, readers) > 0)

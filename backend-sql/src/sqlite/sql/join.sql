@@ -1,0 +1,37 @@
+-- Makes ?2 a reader of ?1: of a name that is free, as insert.sql takes it, or beside the readers that share it. One that
+-- is a reader already renews. The arguments, and the clocks, are those of insert.sql.
+-- The readers' lease ends with the last one of theirs: it never shortens. By a clock that is not that of the row, it begins
+-- anew, for at least the whole lease that the row was given last. All of them have one token.
+INSERT INTO {locks} AS l (name, owner, readers, label, token, version, lease, expires_2, epoch, kept)
+SELECT ?1, {shared}, ?2 || ',', ?3, max(?7, s.watermark + 1, ?8), 1, ?4, ?5 + ?4, ?6, 0
+FROM {settings} AS s
+WHERE true
+    -- guard: join-abandoned
+    AND NOT EXISTS (SELECT 1 FROM {abandoned} AS a WHERE a.owner = ?2)
+    -- guard: join-barging
+    AND NOT {behind ?5 ?6 ?7}
+ON CONFLICT (name) DO UPDATE SET
+    token = CASE WHEN {read ?5 ?6} THEN max(l.token, ?8)
+        -- guard: join-above
+        ELSE max(?7, l.token + 1, ?8)
+    END,
+    expires_2 = CASE
+        -- guard: join-expires
+        WHEN {read ?5 ?6} THEN max(CASE WHEN l.epoch = ?6 THEN l.expires_2 ELSE ?5 + l.lease END, ?5 + ?4)
+        ELSE ?5 + ?4
+    END,
+    lease = CASE
+        WHEN {read ?5 ?6} THEN max(CASE WHEN l.epoch = ?6 THEN l.expires_2 - ?5 ELSE l.lease END, ?4)
+        ELSE ?4
+    END,
+    readers =
+        -- guard: join-others
+        CASE WHEN {read ?5 ?6} THEN l.readers ELSE '' END ||
+        ?2 || ',',
+    owner = {shared}, label = ?3, version = l.version + 1, epoch = ?6, kept = 0
+WHERE l.owner IS NULL OR {over ?5 ?6} OR (
+    instr(l.readers, ?2) = 0
+    -- guard: join-most
+    AND length(l.readers) < {most}
+)
+RETURNING token

@@ -1,0 +1,8 @@
+-- Takes the reader ?2 away from those who share ?1. The last one holds it alone from here on, and then gives it back.
+-- ?3 now, ?4 epoch.
+UPDATE {locks} SET
+    owner = CASE WHEN readers = ?2 || ',' THEN ?2 ELSE owner END,
+    readers = nullif(replace(readers, ?2 || ',', ''), ''),
+    version = version + 1
+WHERE name = ?1 AND instr(readers, ?2) AND (epoch <> ?4 OR expires_2 > ?3)
+RETURNING owner

@@ -1,0 +1,1 @@
+(l.readers IS NOT NULL AND NOT {over})

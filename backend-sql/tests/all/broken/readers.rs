@@ -1,0 +1,106 @@
+//! Cases of readers and writers, for the guards of each database.
+
+use std::time::Duration;
+
+use conformance_tests::broken::{
+    Clients, Verdict,
+    cases::{LONG, above, first_use, granted, not_granted, request, words},
+};
+use lock_core::{
+    Backend, Env as _, FencingToken, Grant, Mode, ReleaseOptions, Renewal, Request, SystemEnv,
+};
+
+pub(super) const SHORT: Duration = Duration::from_millis(300);
+
+pub(super) fn reader(lease: Duration) -> Request {
+    request("a", lease).with_mode(Mode::Shared)
+}
+
+/// A writer that came after readers of which one crashed.
+pub(super) async fn beside_a_writer(store: &dyn Backend) -> Verdict {
+    granted(store, &reader(SHORT)).await?;
+    tokio::time::sleep(2 * SHORT).await;
+    granted(store, &request("a", LONG)).await?;
+    not_granted(store, &reader(LONG)).await
+}
+
+pub(super) async fn after_the_last_token<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    // So far ahead that no clock comes after it.
+    let mut asked = request("a", LONG);
+    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 15_000_000).unwrap();
+    let writer = granted(&*store, &asked).await?;
+    store.release(&writer, ReleaseOptions::default()).await.map_err(words)?;
+    above(&writer, &granted(&*store, &reader(LONG)).await?)
+}
+
+pub(super) async fn an_abandoned_one<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    let given_up = reader(LONG);
+    store.abandon(&given_up).await.map_err(words)?;
+    not_granted(&*store, &given_up).await
+}
+
+pub(super) async fn past_a_waiting_writer<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    granted(&*store, &reader(LONG)).await?;
+    let _waiting = store.enqueue(&request("a", LONG)).await.map_err(words)?;
+    not_granted(&*setup.open().await, &reader(LONG)).await
+}
+
+pub(super) async fn beside_a_longer_lease<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    granted(&*store, &reader(LONG)).await?;
+    granted(&*store, &reader(SHORT)).await?;
+    tokio::time::sleep(2 * SHORT).await;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
+pub(super) async fn beside_others<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    granted(&*store, &reader(LONG)).await?;
+    let second = granted(&*store, &reader(LONG)).await?;
+    store.release(&second, ReleaseOptions::default()).await.map_err(words)?;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
+/// `full` makes as many readers share it as may.
+pub(super) async fn beside_the_most<S: Clients, T>(
+    setup: &S,
+    full: impl Future<Output = Result<T, String>>,
+) -> Verdict {
+    let store = first_use(setup).await;
+    granted(&*store, &reader(LONG)).await?;
+    full.await?;
+    not_granted(&*store, &reader(LONG)).await
+}
+
+pub(super) async fn a_renewal_by_one_that_left<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    granted(&*store, &reader(LONG)).await?;
+    let left = granted(&*store, &reader(LONG)).await?;
+    store.release(&left, ReleaseOptions::default()).await.map_err(words)?;
+    // It would be held for as long.
+    let mut longer = left;
+    longer.lease = LONG + Duration::from_secs(5);
+    not_renewed(setup, &longer).await?;
+    let state = store.inspect(&longer.name).await.map_err(words)?;
+    match state.and_then(|state| state.holder) {
+        Some(holder) if holder.remaining <= LONG => Ok(()),
+        other => Err(format!("its renewal was carried out: {other:?}")),
+    }
+}
+
+pub(super) async fn a_late_renewal<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    let grant = granted(&*store, &reader(SHORT)).await?;
+    tokio::time::sleep(2 * SHORT).await;
+    not_renewed(setup, &grant).await
+}
+
+async fn not_renewed<S: Clients>(setup: &S, grant: &Grant) -> Verdict {
+    match setup.open().await.renew(&[grant], SystemEnv.now()).await.pop() {
+        Some(Renewal::Renewed { .. }) => Err("it was renewed".to_owned()),
+        _ => Ok(()),
+    }
+}
