@@ -93,11 +93,9 @@ impl Harness for OnSql {
 
     fn skips(&self) -> &'static [&'static str] {
         match self.database {
-            Database::Sqlite => &[],
-            Database::Postgres => &["shared"],
-            Database::Mysql => NO_PUSH,
+            Database::Sqlite | Database::Postgres => &[],
             // Nothing is told through a pooler.
-            Database::Pooled => &["shared", "a_release_does_not_wake_the_whole_herd"],
+            Database::Mysql | Database::Pooled => NO_PUSH,
         }
     }
 }

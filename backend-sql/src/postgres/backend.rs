@@ -8,13 +8,13 @@ use std::{
 
 use async_trait::async_trait;
 use lock_core::{
-    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, OwnerId, Quarantined,
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, Quarantined,
     Request, StoreSettings, Waiter,
 };
 use sqlx::{Row as _, SqlStr, postgres::PgRow};
 
 use super::{
-    arg::Arg::{self, MaybeNumber, Number, Span, Spans, Text, Texts},
+    arg::Arg::{self, MaybeNumber, MaybeText, Number, Span, Spans, Text, Texts},
     guarantees::{Terms, guarantees},
     health::Health,
     queue::wanted,
@@ -46,13 +46,29 @@ impl Postgres {
         first(&self.again(statement, args).await?)?.map(token_of).transpose()
     }
 
+    /// Renews grants of one mode: the owners that were renewed, and for how long.
+    async fn renew_batch(
+        &self,
+        statement: &SqlStr,
+        grants: &[&Grant],
+    ) -> Result<HashMap<String, Duration>, Error> {
+        let names: Vec<_> = grants.iter().map(|grant| grant.name.as_str()).collect();
+        let owners: Vec<_> = grants.iter().map(|grant| grant.owner.to_string()).collect();
+        let owners: Vec<_> = owners.iter().map(String::as_str).collect();
+        let leases: Vec<_> = grants.iter().map(|grant| grant.lease).collect();
+        let rows = self.again(statement, &[Texts(&names), Texts(&owners), Spans(&leases)]).await?;
+        let set = |row: &PgRow| Ok((row.try_get(0)?, span(row.try_get(1)?)));
+        let set: Result<_, sqlx::Error> = rows.iter().map(set).collect();
+        set.map_err(general)
+    }
+
     /// What is known of a name. A request with an entry asks for it, unless its entry has only to wait; and so does one
     /// that finds it free, where those who go first may be gone.
     async fn look_or_ask(&self, request: &Request) -> Result<Option<Row>, Error> {
         let entry = self.entries.of(request.owner);
         match &entry {
             None => {
-                let row = self.look(&request.name, None).await?;
+                let row = self.look(&request.name, Some(request.owner)).await?;
                 if row.as_ref().is_none_or(|row| row.is_held() || !row.is_taken()) {
                     return Ok(row);
                 }
@@ -65,7 +81,7 @@ impl Postgres {
         }
         match self.ask(request, entry.as_deref()).await? {
             Some(row) => Ok(Some(row)),
-            None => self.look(&request.name, None).await,
+            None => self.look(&request.name, Some(request.owner)).await,
         }
     }
 }
@@ -73,6 +89,7 @@ impl Postgres {
 #[async_trait]
 impl Dialect for Postgres {
     const KIND: &'static str = "postgres";
+    const SHARES: bool = true;
     const FAR_POLL: Duration = FAR_POLL;
 
     fn gate(&self) -> Option<&Gate> {
@@ -112,7 +129,11 @@ impl Dialect for Postgres {
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
-        self.grant(&self.server.sql.insert, request, None).await
+        let statement = match request.mode {
+            Mode::Shared => &self.server.sql.join,
+            _ => &self.server.sql.insert,
+        };
+        self.grant(statement, request, None).await
     }
 
     async fn create(&self, name: &LockName) -> Result<(), Error> {
@@ -131,9 +152,16 @@ impl Dialect for Postgres {
         self.grant(&self.server.sql.retake, request, Some(MaybeNumber(version))).await
     }
 
-    async fn look(&self, name: &LockName, _: Option<OwnerId>) -> Result<Option<Row>, Error> {
-        let rows = self.again(&self.server.sql.look, &[Text(name.as_str())]).await?;
-        rows.first().map(Self::shown).transpose()
+    async fn look(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error> {
+        let reader = owner.map(|owner| owner.to_string());
+        let args = [Text(name.as_str()), MaybeText(reader.as_deref())];
+        let rows = self.again(&self.server.sql.look, &args).await?;
+        let Some(found) = rows.first() else { return Ok(None) };
+        let mut row = Self::shown(found)?;
+        if found.try_get("mine").map_err(general)? {
+            row.owner = owner;
+        }
+        Ok(Some(row))
     }
 
     fn looks_first(&self, request: &Request) -> bool {
@@ -142,7 +170,8 @@ impl Dialect for Postgres {
 
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
         let row = self.look_or_ask(request).await?;
-        let others = |row: &Row| if row.granted { row.waiting > Some(0) } else { row.is_taken() };
+        let others =
+            |row: &Row| if row.granted { row.waiting > Some(0) } else { row.refuses(request) };
         self.crowded.note(&request.name, row.as_ref().is_some_and(others));
         Ok(row)
     }
@@ -167,16 +196,22 @@ impl Dialect for Postgres {
     }
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {
-        let names: Vec<_> = grants.iter().map(|grant| grant.name.as_str()).collect();
-        let owners: Vec<_> = grants.iter().map(|grant| grant.owner.to_string()).collect();
-        let owners: Vec<_> = owners.iter().map(String::as_str).collect();
-        let leases: Vec<_> = grants.iter().map(|grant| grant.lease).collect();
-        let args = [Texts(&names), Texts(&owners), Spans(&leases)];
-        let rows = self.again(&self.server.sql.renew, &args).await?;
-        let set = |row: &PgRow| Ok((row.try_get(0)?, span(row.try_get(1)?)));
-        let set: Result<HashMap<String, Duration>, sqlx::Error> = rows.iter().map(set).collect();
-        let set = set.map_err(general)?;
-        Ok(owners.iter().map(|owner| set.get(*owner).copied()).collect())
+        let (readers, writers): (Vec<&Grant>, Vec<&Grant>) =
+            grants.iter().partition(|grant| grant.mode == Mode::Shared);
+        let mut set = HashMap::new();
+        let sql = &self.server.sql;
+        for (statement, batch) in [(&sql.renew, writers), (&sql.renew_readers, readers)] {
+            if !batch.is_empty() {
+                set.extend(self.renew_batch(statement, &batch).await?);
+            }
+        }
+        Ok(grants.iter().map(|grant| set.get(&grant.owner.to_string()).copied()).collect())
+    }
+
+    async fn part(&self, grant: &Grant) -> Result<bool, Error> {
+        let owner = grant.owner.to_string();
+        let whose = [Text(grant.name.as_str()), Text(&owner)];
+        Ok(first(&self.once(&self.server.sql.part, &whose).await?)? == Some(true))
     }
 
     async fn renew_one(&self, grant: &Grant) -> Result<Option<Duration>, Error> {
@@ -244,7 +279,7 @@ impl Dialect for Postgres {
         let args = [Text(request.name.as_str()), Text(&owner)];
         let rows = self.again(&self.server.sql.abandon, &args).await?;
         self.refill_if(&request.name, &rows, 0).await;
-        Ok(())
+        self.leave_readers(request).await
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {

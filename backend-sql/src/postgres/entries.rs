@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use lock_core::{Env as _, FencingToken, LockName, Mutex, OwnerId, Request, SystemEnv};
+use lock_core::{Env as _, FencingToken, LockName, Mode, Mutex, OwnerId, Request, SystemEnv};
 use tokio::sync::Notify;
 
 use crate::tunables::REMEMBERED_NAMES;
@@ -27,7 +27,7 @@ pub(super) struct QueueEntries {
 #[derive(Debug)]
 pub(super) struct QueueEntry {
     /// As it stands in the queue: the owner, the client that is to be told, `+` if it may be given the
-    /// lock or `-` if it is to be told to ask, and the owner's label.
+    /// lock or `-` if it is to be told to ask (`*` for a reader), and the owner's label.
     pub(super) id: String,
     /// Whether the server has put it into the queue, as far as we know.
     pub(super) queued: AtomicBool,
@@ -79,9 +79,13 @@ impl QueueEntries {
 
     /// Enters an entry here, before the server hears of it.
     pub(super) fn enter(&self, request: &Request) -> Arc<QueueEntry> {
-        let Request { owner, label, floor, .. } = request;
+        let Request { owner, label, floor, mode, .. } = request;
         // The client that gives the lock away knows of no floor.
-        let how = if *floor == FencingToken::ZERO { '+' } else { '-' };
+        let how = match mode {
+            Mode::Shared => '*',
+            _ if *floor == FencingToken::ZERO => '+',
+            _ => '-',
+        };
         let entry = Arc::new(QueueEntry {
             id: format!("{owner}{}{how}{}", self.client, label.as_str()),
             queued: AtomicBool::new(false),

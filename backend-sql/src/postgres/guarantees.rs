@@ -37,6 +37,8 @@ pub(super) fn guarantees(terms: Terms) -> Guarantees {
     promised.push = push;
     promised.record_version = Some(RECORD_VERSION.cast_unsigned());
     promised.connection = connection;
+    promised.shared = Promise::Holds { assuming: Vec::new() };
+    promised.one_token_for_readers = true;
     promised.fair = true;
     promised.raise = true;
     promised.longest_poll = FAR_POLL;

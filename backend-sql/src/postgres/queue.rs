@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use lock_core::{Error, FencingToken, Grant, LockName, Request};
+use lock_core::{Error, FencingToken, Grant, LockName, Mode, Request};
 use sqlx::{Column as _, Row as _, postgres::PgRow};
 
 use super::{
@@ -85,8 +85,9 @@ impl Postgres {
         let [waits, turn, near, far] =
             [MaybeText(id), Span(TURN), Span(life(0)), Span(life(u32::MAX))];
         let args = [name, owner, label, lease, floor, waits, turn, near, far];
+        let ask = &self.server.sql.asks[usize::from(request.mode == Mode::Shared)];
         for again in [true, false] {
-            let rows = self.again(&self.server.sql.ask, &args).await?;
+            let rows = self.again(ask, &args).await?;
             let Some(row) = rows.first() else {
                 entry.inspect(|entry| entry.queued.store(false, Ordering::Relaxed));
                 return Ok(None);
@@ -167,7 +168,8 @@ impl Postgres {
                 let Some(row) = rows.first() else { return Ok(None) };
                 let read = self.entered(row, request, Some(entry))?;
                 self.refill_if(&request.name, &rows, row.column("short").ordinal()).await;
-                let waits = read.is_held() && read.owner != Some(request.owner);
+                let ours = read.owner == Some(request.owner);
+                let waits = read.is_held() && read.refuses(request) && !ours;
                 Ok((waits && entry.queued.load(Ordering::Relaxed)).then_some(read))
             }
         }
@@ -186,6 +188,15 @@ impl Postgres {
         let left = self.again(&self.server.sql.leave, &args).await;
         let rows = left.map_err(|error| error.at(Self::KIND, "leave"))?;
         self.refill_if(&request.name, &rows, 0).await;
+        self.leave_readers(request).await
+    }
+
+    /// Takes a reader that gives up away from those who share a lock.
+    pub(super) async fn leave_readers(&self, request: &Request) -> Result<(), Error> {
+        let left = Grant::new(request, FencingToken::ZERO);
+        if request.mode == Mode::Shared && !self.part(&left).await? {
+            self.release(&left, None).await?;
+        }
         Ok(())
     }
 
@@ -210,11 +221,13 @@ impl Postgres {
             row.try_get("version")?,
             span(row.try_get("remaining")?),
         );
+        let readers: Option<i64> = row.try_get("readers")?;
         let waiting: Option<i64> = row.try_get("waiting")?;
         let first: Option<&str> = row.try_get("first")?;
         let (turn, kept) = (span(row.try_get("turn")?), row.try_get("kept")?);
         Ok(read.map(|mut read| {
             read.kept = kept;
+            read.set_readers(readers);
             read.waiting = Some(waiting.unwrap_or(0).unsigned_abs());
             if first.is_some() && first != entry {
                 read.others_first = turn.max(Duration::from_millis(1));

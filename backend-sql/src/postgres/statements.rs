@@ -36,7 +36,7 @@ macro_rules! left {
 }
 
 /// What stands in braces in the statements; the later may stand in the earlier.
-const PARTS: [(&str, &str); 17] = [
+const PARTS: [(&str, &str); 23] = [
     // Whether the marker is this store's, and its time has come.
     ("{granting}", include_str!("sql/granting.sql")),
     // Whether the owner was not abandoned.
@@ -44,6 +44,7 @@ const PARTS: [(&str, &str); 17] = [
     (
         "{columns}",
         "name, owner, label, token, version, kept, \
+         CASE WHEN owner = {shared} THEN pg_catalog.length(readers)::bigint END AS readers, \
          {left of expires} AS remaining, {left of turn} AS turn, \
          pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting, \
          coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first",
@@ -61,6 +62,19 @@ const PARTS: [(&str, &str); 17] = [
         "(l.far IS NOT NULL AND EXISTS (SELECT 1 FROM {places} AS b \
          WHERE b.name = $1 AND b.owner = $2 AND b.entered > coalesce(l.moved, 0::bigint)))",
     ),
+    // Whether $2 may become one of the readers that share the row.
+    ("{open}", include_str!("sql/open.sql")),
+    // Whether $2 is one of them.
+    ("{is_reader}", "(l.owner = {shared} AND pg_catalog.strpos(l.readers, $2) > 0)"),
+    // Whether they share the row, and the first place is that of one more.
+    (
+        "{reader_next}",
+        "coalesce(l.owner = {shared} AND pg_catalog.substr(l.waiters[1], 65, 1) = '*', false)",
+    ),
+    // The owner of a row that readers share, as `OwnerId::READERS`; what each of them takes up; and what all may.
+    ("{shared}", "'00000000000000000000000000000000'"),
+    ("{reader}", "33"),
+    ("{most}", "33000"),
     // What is left of the places near the head without $2, and of until when they are alive.
     ("{without}", include_str!("sql/without.sql")),
     // Whether places behind are to come near the head, where half of the room is free.
@@ -111,18 +125,49 @@ const PARTS: [(&str, &str); 17] = [
     ("{now}", "pg_catalog.clock_timestamp()"),
 ];
 
+/// What differs in ask.sql: for a writer, and for a reader.
+const ASK: [(&str, [&str; 2]); 8] = [
+    ("{ask_column}", ["", ", readers"]),
+    ("{ask_owner}", ["$2", "{shared}"]),
+    ("{ask_token}", ["", "WHEN a.takes AND NOT a.free THEN greatest(l.token, $5)"]),
+    ("{ask_expires}", ["", "WHEN a.takes AND NOT a.free THEN greatest(l.expires_2, {now} + $4)"]),
+    (
+        "{ask_readers}",
+        [
+            "",
+            ", CASE WHEN a.takes THEN pg_catalog.concat(CASE WHEN NOT a.free THEN l.readers END, $2, ',') \
+             ELSE l.readers END",
+        ],
+    ),
+    ("{ask_mine}", ["l.owner = $2", "{is_reader}"]),
+    ("{ask_free}", ["f.free", "(f.free OR {open})"]),
+    ("{ask_tells}", ["", "OR {reader_next}"]),
+];
+
+/// The statements by which a writer's place asks, and a reader's.
+fn asks(tables: &Tables) -> [SqlStr; 2] {
+    [0, 1].map(|at| {
+        let text = include_str!("sql/ask.sql").to_owned();
+        let filled = ASK.iter().fold(text, |text, (part, each)| text.replace(part, each[at]));
+        shared(tables, &filled)
+    })
+}
+
 /// The statements of one store. Their text is ours but for the tables' names, which were checked.
 macro_rules! statements {
     ($($name:ident)*) => {
         #[derive(Debug)]
         pub(super) struct Statements {
             $(pub(super) $name: SqlStr,)*
+            /// Of a writer's place, and of a reader's.
+            pub(super) asks: [SqlStr; 2],
         }
 
         impl Statements {
             pub(super) fn new(tables: &Tables) -> Self {
                 Self {
                     $($name: shared(tables, include_str!(concat!("sql/", stringify!($name), ".sql"))),)*
+                    asks: asks(tables),
                 }
             }
         }
@@ -130,7 +175,7 @@ macro_rules! statements {
 }
 
 statements! {
-    insert create take retake ask confirm heartbeat refill look free renew renew_one release release_and_tell hand_on pass keep raise force leave abandon list
+    insert join part create take retake confirm heartbeat refill look free renew renew_readers renew_one release release_and_tell hand_on pass keep raise force leave abandon list
     raise_watermark sweep sweep_places settings set_longest_lease set_quarantine doubt open_at_once mark quarantine clock
     version writers notify health identity highest_token reset_watermark reset_tokens
 }

@@ -27,7 +27,7 @@ WITH gone AS (
             ) AS b
         )
     RETURNING {short} AS short, CASE
-        WHEN (owner IS NULL OR expires_2 <= {now}) AND waiters[1] IS NOT NULL THEN {tell_first}
+        WHEN (owner IS NULL OR expires_2 <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {tell_first}
     END AS told, 1 / {young} AS young
 ),
 forgotten AS (

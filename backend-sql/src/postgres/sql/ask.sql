@@ -8,18 +8,20 @@
 -- is granted nothing goes to the end of the queue if it is not in it: but not to wait alone for a quarantine. It goes
 -- behind, where somebody is behind already or the row has no room. Places near the head that are not alive are gone, and
 -- so is a first one that left what is free lie; a clock that was set back does not make its time longer.
+-- What differs for a reader stands in {ask_…}: one may also join others, where the lock is not free.
 -- The table of places is as it was when the statement began. That tells late of the newest only: of heartbeats, for
 -- which `alive` of the row is the least, and of this place, which nobody but its own client enters.
 WITH asked AS (
     UPDATE {locks} AS l SET (
-        owner, label, token, version, expires_2, kept, store, itself, waiters, alive, far, turn
+        owner, label, token, version, expires_2, kept, store, itself, waiters, alive, far, turn {ask_column}
     ) = (
         SELECT
-            CASE WHEN a.takes THEN $2 ELSE l.owner END,
+            CASE WHEN a.takes THEN {ask_owner} ELSE l.owner END,
             CASE WHEN a.takes THEN $3 ELSE l.label END,
-            CASE WHEN a.takes THEN greatest({micros}, l.token + 1, $5) ELSE l.token END,
+            CASE {ask_token} WHEN a.takes THEN greatest({micros}, l.token + 1, $5) ELSE l.token END,
             CASE WHEN a.takes THEN l.version + 1 ELSE l.version END,
             CASE
+                {ask_expires}
                 WHEN a.takes THEN {now} + $4
                 WHEN a.holds AND NOT l.kept THEN greatest(l.expires_2, {now} + $4)
                 ELSE l.expires_2
@@ -44,6 +46,7 @@ WITH asked AS (
                     THEN l.turn
                 ELSE a.now + $7::interval
             END
+            {ask_readers}
         FROM (
             SELECT j.now, j.free, j.holds, q.places, q.alive,
                 CASE WHEN j.joins AND j.behind THEN greatest({micros}, l.far + 1, l.moved + 1) ELSE l.far END AS far,
@@ -62,9 +65,9 @@ WITH asked AS (
                     AND NOT {is_behind}
                     AS joins
                 FROM (
-                    SELECT t.now, f.free, NOT f.free AND l.owner = $2 AS holds,
+                    SELECT t.now, f.free, NOT f.free AND {ask_mine} AS holds,
                         -- guard: ask-held
-                        f.free AND
+                        {ask_free} AND
                         EXISTS (SELECT 1 FROM {marker} AS m WHERE {granting}) AS grants
                     FROM (SELECT {now} AS now) AS t
                     CROSS JOIN LATERAL (SELECT l.owner IS NULL OR l.expires_2 <= t.now AS free) AS f
@@ -93,12 +96,12 @@ WITH asked AS (
     )
     WHERE name = $1 AND {not_abandoned}
     RETURNING {columns}, pg_catalog.array_position(waiters, $6) AS place, far, {short} AS short,
-        coalesce(owner = $2 AND expires_2 > {now} AND NOT kept, false) AS granted,
+        coalesce({ask_mine} AND expires_2 > {now} AND NOT kept, false) AS granted,
         $6 IS NOT NULL AND far IS NOT NULL AND NOT coalesce($6 = ANY (waiters), false)
-            AND NOT coalesce(owner = $2 AND expires_2 > {now}, false) AS behind,
+            AND NOT coalesce({ask_mine} AND expires_2 > {now}, false) AS behind,
         {is_behind} AS was_behind,
         CASE
-            WHEN (owner IS NULL OR expires_2 <= {now}) AND waiters[1] <> coalesce($6, '') THEN {tell_first}
+            WHEN (owner IS NULL OR expires_2 <= {now} {ask_tells}) AND waiters[1] <> coalesce($6, '') THEN {tell_first}
         END AS told
 ),
 enters AS (

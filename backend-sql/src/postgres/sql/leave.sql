@@ -8,7 +8,7 @@ WITH gone AS (
     -- One behind takes the row's lock, too: whoever brings it near the head meanwhile is waited for.
     WHERE name = $1 AND (l.owner = $2 OR $3 = ANY (l.waiters) OR l.far IS NOT NULL)
     RETURNING {short} AS short, CASE
-        WHEN (owner IS NULL OR expires_2 <= {now}) AND waiters[1] IS NOT NULL THEN {tell_first}
+        WHEN (owner IS NULL OR expires_2 <= {now} OR {reader_next}) AND waiters[1] IS NOT NULL THEN {tell_first}
     END AS told
 ),
 forgotten AS (

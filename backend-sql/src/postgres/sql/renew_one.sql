@@ -3,7 +3,7 @@
 UPDATE {locks} AS l SET expires_2 = greatest(l.expires_2, {now} + least(
         (SELECT s.longest_lease FROM {settings} AS s),
         $3::interval))
-WHERE name = $1 AND owner = $2 AND NOT l.kept
+WHERE name = $1 AND (owner = $2 OR {is_reader}) AND NOT l.kept
     -- guard: renew-one-expired
     AND l.expires_2 > {now}
 RETURNING (

@@ -18,7 +18,7 @@ END $$;
 
 CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     name      text        COLLATE "C" NOT NULL PRIMARY KEY,
-    owner     text,                 -- 32 hexadecimal digits; null when released
+    owner     text,                 -- 32 hexadecimal digits; null when released; all 0 where readers share it
     label     text,                 -- the owner's, for people
     token     bigint      NOT NULL, -- of the holder, or of the last one
     version   bigint      NOT NULL, -- one more with every grant
@@ -28,9 +28,10 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (
     -- is the marker, and nothing was lost; if these are not right, it was copied here.
     store     text,
     itself    oid,
+    readers   text,                 -- the owners that share it, with a comma behind each, where the owner is all 0
     client    text,                 -- 32 digits: who is told of what was given to it last
     -- The places near the head in order, the first to be served first: each the digits of its owner and of the client
-    -- that it is of, + if it may be given the lock or - if it is to be told to ask, and the owner's label; and until when
+    -- that it is of, + if it may be given the lock or - if it is to be told to ask (* a reader's), and the owner's label; and until when
     -- each counts as alive, also without a heartbeat. Null when nobody waits, empty when all are behind.
     waiters   text[],
     alive     timestamptz[],

@@ -16,7 +16,7 @@ BEGIN
         UPDATE {settings} SET version = 2;
         ALTER TABLE {locks} RENAME COLUMN expires TO expires_2;
         ALTER TABLE {locks} RENAME COLUMN heard TO alive;
-        ALTER TABLE {locks} ADD COLUMN far bigint, ADD COLUMN moved bigint;
+        ALTER TABLE {locks} ADD COLUMN far bigint, ADD COLUMN moved bigint, ADD COLUMN readers text;
         UPDATE {locks} SET waiters = NULL, alive = NULL, turn = NULL WHERE waiters IS NOT NULL;
         -- Whoever may use the locks is to use the places, which are new.
         FOR grantee IN

@@ -4,7 +4,7 @@
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod readers;
 #[cfg(feature = "sqlite")]
 mod sqlite;

@@ -40,7 +40,7 @@ use self::queue::{
     a_place_for_a_held_name, a_release_is_told, a_release_to_one_who_looks,
     a_second_place_for_a_free_name,
 };
-use super::{below_the_watermark, stale_write};
+use super::{below_the_watermark, readers, stale_write};
 
 struct OnePostgres {
     server: Postgres,
@@ -267,6 +267,51 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
         case: |stage| Box::pin(kept_of_an_abandoned(stage)),
     },
     Broken {
+        what: "S1: readers join no writer",
+        changes: &[LeaveOut("join-readers")],
+        case: |stage| Box::pin(readers_beside_a_writer(stage)),
+    },
+    Broken {
+        what: "S1: a reader that joins does not shorten the lease of the others",
+        changes: &[Replace("join-expires", "NULL")],
+        case: |stage| Box::pin(readers::beside_a_longer_lease(stage)),
+    },
+    Broken {
+        what: "S1: a reader that joins leaves the others in",
+        changes: &[Replace("join-others", "NULL")],
+        case: |stage| Box::pin(readers::beside_others(stage)),
+    },
+    Broken {
+        what: "S1: no more readers join than may",
+        changes: &[LeaveOut("join-most")],
+        case: |stage| Box::pin(readers::beside_the_most(stage, full(stage))),
+    },
+    Broken {
+        what: "S2: the readers' token is above the last writer's",
+        changes: &[Replace("join-above", "ELSE greatest(0, $5)")],
+        case: |stage| Box::pin(readers::after_the_last_token(stage)),
+    },
+    Broken {
+        what: "S5: a reader that left renews nothing",
+        changes: &[LeaveOut("renew-reader")],
+        case: |stage| Box::pin(readers::a_renewal_by_one_that_left(stage)),
+    },
+    Broken {
+        what: "S5: a reader does not bring an expired lease back",
+        changes: &[LeaveOut("renew-readers-expired")],
+        case: |stage| Box::pin(readers::a_late_renewal(stage)),
+    },
+    Broken {
+        what: "L3: no reader passes a waiting writer",
+        changes: &[LeaveOut("join-barging")],
+        case: |stage| Box::pin(readers::past_a_waiting_writer(stage)),
+    },
+    Broken {
+        what: "S6: an abandoned reader finds its tombstone",
+        changes: &[LeaveOut("not-abandoned")],
+        case: |stage| Box::pin(readers::an_abandoned_one(stage)),
+    },
+    Broken {
         what: "S2: the fence refuses a lower token",
         changes: &[Replace("fence", "token = $2")],
         case: |stage| Box::pin(a_stale_write(stage)),
@@ -277,6 +322,17 @@ const VARIANTS: &[Broken<OnePostgres>] = &[
 async fn postgres_misses_its_guards() {
     try_all(FOLDERS, VARIANTS).await;
     every_marker_is_tried(FOLDERS, &Broken::names(VARIANTS));
+}
+
+/// As many share it as may.
+async fn full(stage: &OnePostgres) -> Result<String, String> {
+    let full =
+        "UPDATE leasehold_locks SET readers = repeat('0123456789abcdef0123456789abcdef,', 1000)";
+    stage.server.sql(full).await.map_err(words)
+}
+
+async fn readers_beside_a_writer(stage: &OnePostgres) -> Verdict {
+    readers::beside_a_writer(&*first_use(stage).await).await
 }
 
 async fn an_attempt_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {

@@ -1,0 +1,25 @@
+-- Makes $2 a reader of $1: of a name that is free, as insert.sql takes it, or beside the readers that share it, if nobody waits.
+-- The arguments are those of insert.sql. The readers' lease ends with the last one of theirs, and they have one token.
+INSERT INTO {locks} AS l (name, owner, readers, label, token, version, expires_2, kept, store, itself)
+SELECT $1, {shared}, pg_catalog.concat($2, ','), $3, greatest({micros}, m.watermark + 1, $5), 1, {now} + $4, false,
+    m.store, '{locks}'::regclass
+FROM {marker} AS m WHERE {granting}
+ON CONFLICT (name) DO UPDATE SET
+    token = CASE WHEN {open} THEN greatest(l.token, $5)
+        -- guard: join-above
+        ELSE greatest({micros}, l.token + 1, $5)
+    END,
+    expires_2 = greatest({now} + $4, CASE WHEN {open} THEN
+        -- guard: join-expires
+        l.expires_2
+    END),
+    readers = pg_catalog.concat(CASE WHEN {open} THEN
+        -- guard: join-others
+        l.readers
+    END, $2, ','),
+    owner = {shared}, label = $3, version = l.version + 1, kept = false, store = excluded.store, itself = excluded.itself
+WHERE (l.owner IS NULL OR l.expires_2 <= {now} OR {open}) AND
+    -- guard: join-barging
+    l.waiters IS NULL AND
+    {not_abandoned}
+RETURNING token / {young}

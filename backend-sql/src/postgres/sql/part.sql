@@ -1,0 +1,7 @@
+-- Takes the reader $2 away from those who share $1. The last one holds it alone from here on, and then gives it back. Answers
+-- whether others are left.
+UPDATE {locks} AS l SET
+    owner = CASE WHEN pg_catalog.length(l.readers) = {reader} THEN $2 ELSE l.owner END,
+    readers = nullif(pg_catalog.replace(l.readers, pg_catalog.concat($2, ','), ''), '')
+WHERE name = $1 AND {is_reader} AND l.expires_2 > {now}
+RETURNING l.owner = {shared}
