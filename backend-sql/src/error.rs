@@ -41,6 +41,10 @@ pub(crate) fn general(error: sqlx::Error) -> Error {
         E::Io(_) | E::WorkerCrashed => {
             (ErrorKind::OutcomeUnknown, "the connection to the database broke")
         }
+        // Such as a message for another client of the same pooler: the statement may have been carried out all the same.
+        E::Protocol(_) => {
+            (ErrorKind::OutcomeUnknown, "the database answered what was not asked for")
+        }
         // The pool does not tell a server that refuses from one that is busy with others.
         E::PoolTimedOut => {
             let message =

@@ -129,7 +129,7 @@ async fn a_sweep_forgets_free_rows_and_no_token() {
     }
     let names = "SELECT string_agg(name, ' ' ORDER BY name) FROM primary_key_locks";
     let names = server.sql(names).await.unwrap();
-    assert!(!names.contains("swept") && names.contains("late held"), "{names}");
+    assert!(!names.contains("swept") && names.contains("held late"), "{names}");
     assert!(store.try_acquire(&late).await.unwrap().granted().is_none());
     assert_eq!(store.list(None).await.unwrap().locks.len(), 1, "{held:?}");
     assert!(granted(&store, &request("swept")).await.token > ahead(&swept));
