@@ -8,25 +8,7 @@ use std::{future::pending, time::Duration};
 use lock_core::{Error, Guard, Guards, Lock, LockClient, LockName, Semaphore};
 use tokio::sync::mpsc;
 
-use crate::setting::Setting;
-
-/// How the locks are put together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Composition {
-    /// As the core does it.
-    #[default]
-    Sound,
-    /// The first guard of a hold that is released ends it.
-    ReleasesWithTheFirst,
-    /// All are taken in the order in which they were given.
-    TakesInAnyOrder,
-    /// What was taken before one of all failed is kept.
-    KeepsWhatItTook,
-    /// Those of several that did not win go on waiting.
-    KeepsLosers,
-    /// There is a slot more than permits.
-    OneSlotMore,
-}
+use crate::{composition::Composition, setting::Setting};
 
 impl Setting {
     /// Releases one guard of a hold.

@@ -32,6 +32,7 @@ pub mod broken;
 pub mod cases;
 mod child;
 mod composed;
+mod composition;
 mod harness;
 pub mod history;
 mod memory;

@@ -8,7 +8,7 @@ use lock_core::{
 };
 
 use crate::{
-    composed::Composition,
+    composition::Composition,
     harness::{Harness, Store},
     observed::{Observed, Waits},
 };

@@ -24,7 +24,7 @@ use crate::{
         replicas::Replicas,
         socket::Socket,
         subscription::{self, Listening, PushPath},
-        texts::Texts,
+        texts::{Texts, is_noscript},
     },
     settings::{Acknowledgement, Address, Settings},
 };
@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     /// The user may not ask CONFIG GET, and asks no more.
     refused_config: AtomicBool,
     pub(crate) listening: Listening,
-    pub(super) texts: Texts,
+    texts: Texts,
     replicas: Replicas,
 }
 
@@ -235,6 +235,36 @@ impl Connection {
                 Err(error)
             }
         })
+    }
+
+    /// Runs a script that the server does not know: by its text, which also loads it, or by its hash behind another call
+    /// that brings the text.
+    pub(crate) async fn bring(
+        &self,
+        asking: bool,
+        hash: &str,
+        by_text: &Cmd,
+        by_hash: &Cmd,
+    ) -> Result<Result<Value, RedisError>, Error> {
+        // The second time where the text was sent long ago, and forgotten.
+        for _ in 0..2 {
+            let sent = self.texts.sent(hash);
+            let mut own = None;
+            let bring = async {
+                own = Some(self.ask(asking, by_text).await?);
+                Ok::<_, Error>(())
+            };
+            sent.get_or_try_init(|| bring).await?;
+            if let Some(answer) = own {
+                return Ok(answer);
+            }
+            let answer = self.ask(asking, by_hash).await?;
+            if !answer.as_ref().is_err_and(is_noscript) {
+                return Ok(answer);
+            }
+            self.texts.forget(hash, &sent);
+        }
+        self.ask(asking, by_text).await
     }
 
     /// Waits until enough replicas have what was written on this connection before.

@@ -13,7 +13,7 @@ use self::flawed::Flawed;
 use crate::{
     Harness, MemoryHarness, SetUpError, Setting, Store,
     cases::{self, Case},
-    composed::Composition,
+    composition::Composition,
     runner::{self, Outcome},
 };
 
