@@ -68,6 +68,7 @@ impl Harness for Pair {
 
     fn skips(&self) -> &'static [&'static str] {
         match (self.phase, self.to) {
+            (Phase::Both, Kind::Postgres) => &UNFAIR[1..],
             // One of the two has no shared locks.
             (Phase::Both, _) => &UNFAIR,
             // Those of the one store, which here are fair.

@@ -84,12 +84,27 @@ async fn a_release_by_force_ends_all_readers() {
     }
 }
 
-#[test]
-fn a_reader_is_refused_where_the_store_has_no_shared_locks_and_with_what_is_for_writers() {
-    let store = Store::new();
-    let (code, line) = failure(&store.act(&["run", "--shared", "data", "--", "echo", "ran"]));
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg(feature = "redlock")]
+async fn a_reader_is_refused_where_the_store_has_no_shared_locks() {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers.push(Redis::start(RedisOptions::new()).await.unwrap());
+    }
+    let addresses: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
+    let url = format!("redlock://{}", addresses.join(","));
+    let (store, shared) = (Store::new(), ["run", "--shared", "data", "--", "echo", "ran"]);
+    let (code, line) = failure(&store.act(&[&["--store", &url][..], &shared].concat()));
     assert_eq!(code, 64);
-    assert!(line.contains("no shared locks") && line.contains("exclusive locks only"), "{line}");
+    assert!(
+        line.contains("no shared locks") && line.contains("the protocol has no readers"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_reader_is_refused_with_what_is_for_writers() {
+    let store = Store::new();
     for option in [["--permits", "2"], ["--at-least", "1s"]] {
         let args = [&["run", "--shared"], &option[..], &["data", "--", "true"]].concat();
         let (code, line) = failure(&store.act(&args));

@@ -3,7 +3,7 @@
 mod backend;
 mod folder;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use conformance_tests::{Harness, SetUpError, Store};
@@ -26,6 +26,11 @@ impl Harness for InAFolder {
 
     async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
         Ok(Arc::new(Directory::new(address)))
+    }
+
+    /// Each write is flushed, which takes long on a busy disk.
+    fn lease(&self) -> Duration {
+        Duration::from_secs(2)
     }
 
     fn skips(&self) -> &'static [&'static str] {
