@@ -1,4 +1,4 @@
-//! Every order of messages of two attempts on three nodes, driven by the decisions of
+//! Every order of messages of two attempts (three, with readers) on three nodes, driven by the decisions of
 //! `backend-redlock`.
 //!
 //! A lost or late message is one that is never, or later, delivered: no step is forced, and a request
@@ -18,8 +18,13 @@
 //! renewal tells (see `a_renewal_that_takes_free_nodes_again_breaks_nothing`); it is so since a late
 //! renewal would leave a lock behind that nobody holds.
 //!
+//! Readers share a lock by a record of their own on each node, with a number of its own, which raises the
+//! watermark as a writer's does. Two readers may come to the same token, by a write-back; a reader's is never that of a
+//! writer. The scripts have no readers yet.
+//!
 //! Not shown: more nodes or attempts, two renewals, repeats by the same owner, a clock that goes ahead
-//! and comes back. Two crashes take a minute, with `--ignored`, and nothing is found.
+//! and comes back; of three attempts a crash, a jump or a renewal. Two crashes take a minute, and two readers beside a
+//! writer some minutes, with `--ignored`; nothing is found.
 
 mod node;
 mod quorum;
@@ -39,12 +44,17 @@ const ALL: Guards = Guards {
     rest_kept: true,
     majority_th: true,
     reacquires_nothing: true,
+    writers_wait: true,
+    readers_wait: true,
+    readers_mark: true,
+    apart: true,
 };
 
 const PLAIN: Quorum = Quorum {
     guards: ALL,
     time: Time::Lease,
     tries: 2,
+    readers: 0,
     proposals: 2,
     crashes: 0,
     jumps: 0,
@@ -124,7 +134,7 @@ fn written_back_to_nodes_not_counted_nothing_breaks_while_they_check_whose_lock_
 fn without_the_quarantine_two_hold_after_one_crash() {
     breaks(
         Quorum { guards: Guards { quarantine: false, ..ALL }, crashes: 1, ..PLAIN },
-        "one holder",
+        "one holder, or readers",
     );
 }
 
@@ -140,7 +150,7 @@ fn without_the_clock_floor_a_token_repeats_after_one_crash() {
 fn without_clock_votes_two_hold_after_one_jump() {
     breaks(
         Quorum { guards: Guards { clock_votes: false, ..ALL }, jumps: 1, ..PLAIN },
-        "one holder",
+        "one holder, or readers",
     );
 }
 
@@ -165,14 +175,14 @@ fn one_holds_and_tokens_rise_with_a_renewal_when_a_clock_jumps() {
 #[test]
 fn given_back_as_soon_as_a_majority_has_lost_it_two_hold() {
     let guards = Guards { rest_kept: false, ..ALL };
-    breaks(Quorum { guards, crashes: 1, ..RENEWED }, "one holder");
-    breaks(Quorum { guards, jumps: 1, ..RENEWED }, "one holder");
+    breaks(Quorum { guards, crashes: 1, ..RENEWED }, "one holder, or readers");
+    breaks(Quorum { guards, jumps: 1, ..RENEWED }, "one holder, or readers");
 }
 
 #[test]
 fn believed_until_the_largest_expiry_two_hold() {
     let guards = Guards { majority_th: false, ..ALL };
-    breaks(Quorum { guards, ..RENEWED }, "one holder");
+    breaks(Quorum { guards, ..RENEWED }, "one holder, or readers");
 }
 
 #[test]
@@ -187,4 +197,46 @@ fn the_same_over_a_crash_or_when_a_clock_jumps() {
     let guards = Guards { reacquires_nothing: false, ..ALL };
     safe(Quorum { guards, jumps: 1, ..RENEWED }, 1_000_000);
     safe(Quorum { guards, crashes: 1, ..RENEWED }, 1_000_000);
+}
+
+/// A reader and a writer.
+const BESIDE: Quorum = Quorum { readers: 1, ..PLAIN };
+/// Two readers and a writer, with one number to propose.
+const THREE: Quorum = Quorum { tries: 3, readers: 2, proposals: 1, ..PLAIN };
+
+#[test]
+fn a_reader_and_a_writer_never_hold_together_and_their_tokens_rise() {
+    safe(Quorum { time: Time::Any, ..BESIDE }, 40_000);
+    safe(Quorum { jumps: 1, ..BESIDE }, 100_000);
+    safe(Quorum { renewals: 1, ..BESIDE }, 10_000);
+}
+
+#[test]
+#[ignore = "takes some minutes"]
+fn nor_do_two_readers_and_a_writer() {
+    safe(THREE, 100_000);
+}
+
+#[test]
+fn a_node_that_lets_a_writer_in_beside_readers_breaks_it() {
+    let guards = Guards { writers_wait: false, ..ALL };
+    breaks(Quorum { guards, ..BESIDE }, "one holder, or readers");
+}
+
+#[test]
+fn so_does_one_that_lets_a_reader_in_beside_a_writer() {
+    let guards = Guards { readers_wait: false, ..ALL };
+    breaks(Quorum { guards, ..BESIDE }, "one holder, or readers");
+}
+
+#[test]
+fn so_does_one_that_forgets_all_readers_when_the_lease_of_one_is_over() {
+    let guards = Guards { apart: false, ..ALL };
+    breaks(Quorum { guards, ..THREE }, "one holder, or readers");
+}
+
+#[test]
+fn where_a_readers_number_is_not_remembered_a_writers_token_is_not_above_it() {
+    let guards = Guards { readers_mark: false, ..ALL };
+    breaks(Quorum { guards, time: Time::Any, ..BESIDE }, "tokens rise");
 }

@@ -7,17 +7,20 @@ use backend_redlock::protocol::{
 
 use crate::quorum::Guards;
 
-/// A lock as a node keeps it, at least until this period of its owner's is over.
+/// A lock as a node keeps it for one owner, at least until this period of that owner's is over. Readers share a
+/// lock: each has a record of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Record {
     pub(crate) owner: usize,
+    pub(crate) shared: bool,
     pub(crate) number: u64,
     pub(crate) period: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
-    pub(crate) record: Option<Record>,
+    /// One of a writer, or those of readers, by their owners.
+    pub(crate) records: Vec<Record>,
     pub(crate) watermark: u64,
     /// How many periods of each attempt must be over before it votes.
     pub(crate) quarantine: Option<Vec<u8>>,
@@ -28,24 +31,57 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new() -> Self {
-        Self { record: None, watermark: 0, quarantine: None, ahead: false, clock: 0 }
+        Self { records: Vec::new(), watermark: 0, quarantine: None, ahead: false, clock: 0 }
+    }
+
+    fn of(&mut self, me: usize) -> Option<&mut Record> {
+        self.records.iter_mut().find(|record| record.owner == me)
+    }
+
+    fn keep(&mut self, record: Record) {
+        self.records.push(record);
+        self.records.sort_unstable();
+    }
+
+    pub(crate) fn free(&mut self, owner: usize) {
+        self.records.retain(|record| record.owner != owner);
+    }
+
+    /// What is kept for an owner ends.
+    pub(crate) fn end(&mut self, guards: &Guards, owner: usize) {
+        if guards.apart {
+            self.free(owner);
+        } else {
+            self.records.clear();
+        }
+    }
+
+    /// Whether what is kept here for others keeps this one out.
+    fn busy(&self, guards: &Guards, shared: bool) -> bool {
+        let kept = |record: &Record| {
+            (!shared && guards.writers_wait) || (!record.shared && guards.readers_wait)
+        };
+        self.records.iter().any(kept)
     }
 
     /// Reads a request to acquire.
-    pub(crate) fn ask(&mut self, guards: &Guards, me: usize, proposed: u64) -> Vote {
+    pub(crate) fn ask(&mut self, guards: &Guards, me: usize, shared: bool, proposed: u64) -> Vote {
         if self.quarantine.is_some() {
             return Vote::No;
         }
-        let number = match &self.record {
-            Some(record) if record.owner == me => record.number,
-            Some(_) => return Vote::No,
-            None => {
-                let clock = if guards.clock_floor { self.clock } else { 0 };
-                let number = stored(proposed, proposed.max(clock), self.watermark, 0);
-                self.record = Some(Record { owner: me, number, period: 0 });
+        let number = if let Some(record) = self.of(me) {
+            record.number
+        } else if self.busy(guards, shared) {
+            return Vote::No;
+        } else {
+            let clock = if guards.clock_floor { self.clock } else { 0 };
+            // A reader beside others has a number of its own, above theirs.
+            let number = stored(proposed, proposed.max(clock), self.watermark, 0);
+            self.keep(Record { owner: me, shared, number, period: 0 });
+            if !shared || guards.readers_mark {
                 self.watermark = number;
-                number
             }
+            number
         };
         // What the asker makes of the node's clock.
         if self.ahead && guards.clock_votes { Vote::No } else { Vote::Ours(number) }
@@ -53,11 +89,12 @@ impl Node {
 
     /// Reads a write-back.
     pub(crate) fn write(&mut self, guards: &Guards, me: usize, number: u64) -> bool {
-        let own = self.record.as_ref().filter(|record| record.owner == me);
-        if guards.still_ours && !takes_write_back(own.map(|record| record.number), number) {
+        let own = self.of(me).map(|record| record.number);
+        if guards.still_ours && !takes_write_back(own, number) {
             return false;
         }
-        if let Some(record) = &mut self.record {
+        let others = !guards.still_ours;
+        for record in self.records.iter_mut().filter(|record| others || record.owner == me) {
             record.number = record.number.max(number);
         }
         self.watermark = self.watermark.max(number);
@@ -65,17 +102,11 @@ impl Node {
     }
 
     /// Reads a renewal: whether the lock is there.
-    pub(crate) fn renew(&mut self, guards: &Guards, me: usize) -> bool {
-        if self.record.is_none() && !guards.reacquires_nothing {
-            self.record = Some(Record { owner: me, number: self.watermark, period: 1 });
+    pub(crate) fn renew(&mut self, guards: &Guards, me: usize, shared: bool) -> bool {
+        if self.records.is_empty() && !guards.reacquires_nothing {
+            self.keep(Record { owner: me, shared, number: self.watermark, period: 1 });
         }
-        match &mut self.record {
-            Some(record) if record.owner == me => {
-                record.period = 1;
-                true
-            }
-            _ => false,
-        }
+        self.of(me).map(|record| record.period = 1).is_some()
     }
 
     pub(crate) fn crash(&mut self, quarantine: Option<Vec<u8>>) {

@@ -29,6 +29,14 @@ pub(crate) struct Guards {
     pub(crate) majority_th: bool,
     /// A renewal gives no node the lock again.
     pub(crate) reacquires_nothing: bool,
+    /// A node with any record refuses writers.
+    pub(crate) writers_wait: bool,
+    /// A node with a writer's record refuses readers.
+    pub(crate) readers_wait: bool,
+    /// A reader's number raises the watermark, as a writer's does.
+    pub(crate) readers_mark: bool,
+    /// Each reader's record ends by itself.
+    pub(crate) apart: bool,
 }
 
 /// When a record may expire.
@@ -44,6 +52,8 @@ pub(crate) struct Quorum {
     pub(crate) guards: Guards,
     pub(crate) time: Time,
     pub(crate) tries: usize,
+    /// How many of them, the first ones, are readers.
+    pub(crate) readers: usize,
     /// The numbers that an attempt may propose are those from 1 to this one.
     pub(crate) proposals: u64,
     pub(crate) crashes: u8,
@@ -64,7 +74,8 @@ pub(crate) enum Step {
     Free(usize, usize),
     /// A period of an attempt is over.
     Spend(usize),
-    Expire(usize),
+    /// What a node keeps for an owner ends.
+    Expire(usize, usize),
     Crash(usize),
     Jump(usize),
     Open(usize),
@@ -128,19 +139,21 @@ impl Model for Quorum {
     type Action = Step;
 
     fn init_states(&self) -> Vec<State> {
-        let one = Try {
+        let one = |me| Try {
+            shared: me < self.readers,
             phase: Phase::Idle,
             proposed: 0,
             ended: 0,
             until: 0,
             renewed: false,
             lost: false,
-            after: 0,
+            above: 0,
+            at_least: 0,
             parts: [NOTHING; NODES],
         };
         let nodes = std::array::from_fn(|_| Node::new());
         let Self { crashes, jumps, renewals, .. } = *self;
-        vec![State { tries: vec![one; self.tries], nodes, crashes, jumps, renewals }]
+        vec![State { tries: (0..self.tries).map(one).collect(), nodes, crashes, jumps, renewals }]
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
@@ -183,12 +196,13 @@ impl Model for Quorum {
         // A record stays for its lease, and a node in quarantine until every lease is over that was
         // asked for before its crash.
         for (at, node) in state.nodes.iter().enumerate() {
-            if let Some(record) = &node.record
-                && (self.time == Time::Any
+            for record in &node.records {
+                if self.time == Time::Any
                     || node.ahead
-                    || state.tries[record.owner].ended > record.period)
-            {
-                steps.push(Step::Expire(at));
+                    || state.tries[record.owner].ended > record.period
+                {
+                    steps.push(Step::Expire(at, record.owner));
+                }
             }
             let over =
                 |owed: &[u8]| state.tries.iter().zip(owed).all(|(own, owed)| own.ended >= *owed);
@@ -206,18 +220,24 @@ impl Model for Quorum {
 
     fn next_state(&self, last: &State, step: Step) -> Option<State> {
         let mut state = last.clone();
-        let highest = state.tries.iter().filter_map(Try::token).max().unwrap_or(0);
+        let highest_of = |of: &dyn Fn(&Try) -> bool| {
+            state.tries.iter().filter(|own| of(own)).filter_map(Try::token).max().unwrap_or(0)
+        };
+        let highest = highest_of(&|_| true);
+        let readers = highest_of(&|own| own.shared);
+        let writers = highest_of(&|own| !own.shared);
         match step {
             Step::Begin(me, proposed) => {
                 let own = &mut state.tries[me];
                 own.phase = Phase::Asking;
                 own.proposed = proposed;
-                own.after = highest;
+                (own.above, own.at_least) =
+                    if own.shared { (writers, readers) } else { (highest, 0) };
                 own.parts = [Part { asked: true, ..NOTHING }; NODES];
             }
             Step::Ask(me, at, heard) => {
                 let own = &mut state.tries[me];
-                let vote = state.nodes[at].ask(&self.guards, me, own.proposed);
+                let vote = state.nodes[at].ask(&self.guards, me, own.shared, own.proposed);
                 own.parts[at].asked = false;
                 if heard {
                     own.parts[at].vote = vote;
@@ -249,7 +269,7 @@ impl Model for Quorum {
             Step::Renewal(me, at, heard) => {
                 let own = &mut state.tries[me];
                 own.parts[at].renewing = false;
-                let there = state.nodes[at].renew(&self.guards, me);
+                let there = state.nodes[at].renew(&self.guards, me, own.shared);
                 if heard {
                     let in_line = !(state.nodes[at].ahead && self.guards.clock_votes);
                     self.renewed(own, at, there, in_line);
@@ -257,10 +277,7 @@ impl Model for Quorum {
             }
             Step::Free(me, at) => {
                 state.tries[me].parts[at].freeing = false;
-                let node = &mut state.nodes[at];
-                if node.record.as_ref().is_some_and(|record| record.owner == me) {
-                    node.record = None;
-                }
+                state.nodes[at].free(me);
             }
             Step::Spend(me) => {
                 let own = &mut state.tries[me];
@@ -271,7 +288,7 @@ impl Model for Quorum {
                     own.phase = Phase::Over(Some(token));
                 }
             }
-            Step::Expire(at) => state.nodes[at].record = None,
+            Step::Expire(at, owner) => state.nodes[at].end(&self.guards, owner),
             Step::Crash(at) => {
                 state.crashes -= 1;
                 let owed: Vec<_> = state.tries.iter().map(Try::owed).collect();
@@ -295,17 +312,22 @@ impl Model for Quorum {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("one holder", |model: &Self, state: &State| {
-                let holders = |own: &&Try| matches!(own.phase, Phase::Holding(_));
-                model.time == Time::Any || state.tries.iter().filter(holders).count() < 2
+            Property::always("one holder, or readers", |model: &Self, state: &State| {
+                let holding = |own: &&Try| matches!(own.phase, Phase::Holding(_));
+                let holders = || state.tries.iter().filter(holding);
+                model.time == Time::Any || holders().count() < 2 || holders().all(|own| own.shared)
             }),
             Property::always("tokens rise", |_, state: &State| {
-                let mut tokens: Vec<_> = state.tries.iter().filter_map(Try::token).collect();
-                let count = tokens.len();
-                tokens.sort_unstable();
-                tokens.dedup();
-                let above = |own: &Try| own.token().is_none_or(|token| token > own.after);
-                tokens.len() == count && state.tries.iter().all(above)
+                let rises = |own: &Try| {
+                    own.token().is_none_or(|token| token > own.above && token >= own.at_least)
+                };
+                // Readers may have the same token, but none that a writer has.
+                let apart = |own: &Try| {
+                    let token = own.token();
+                    let same = |other: &&Try| token.is_some() && other.token() == token;
+                    own.shared || state.tries.iter().filter(same).count() < 2
+                };
+                state.tries.iter().all(|own| rises(own) && apart(own))
             }),
         ]
     }

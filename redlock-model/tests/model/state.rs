@@ -49,6 +49,7 @@ pub(crate) enum Phase {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Try {
+    pub(crate) shared: bool,
     pub(crate) phase: Phase,
     pub(crate) proposed: u64,
     /// How many periods are over: 0 is the lease of the request, 1 that of the renewal.
@@ -57,8 +58,10 @@ pub(crate) struct Try {
     pub(crate) until: u8,
     pub(crate) renewed: bool,
     pub(crate) lost: bool,
-    /// The largest token granted before it began: its own must be above.
-    pub(crate) after: u64,
+    /// The largest token granted before it began to those that it excludes: its own must be above.
+    pub(crate) above: u64,
+    /// The largest token granted before it began to a reader, if it is a reader: its own may be equal.
+    pub(crate) at_least: u64,
     pub(crate) parts: [Part; NODES],
 }
 
@@ -113,7 +116,7 @@ pub(crate) fn canonical(state: &mut State) {
 /// What makes no difference any more is forgotten.
 pub(crate) fn forget(own: &mut Try) {
     if own.phase == Phase::Over(None) {
-        own.after = 0;
+        (own.above, own.at_least) = (0, 0);
     }
     let holding = matches!(own.phase, Phase::Holding(_)) && !own.lost;
     for part in &mut own.parts {
