@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     looks,
-    mariadb::{BOTH, LEASE, counted, granted, made, open, request, start},
+    mariadb::{BOTH, LEASE, WAIT, counted, granted, made, open, prefix, request, start},
     request_for,
     turns::nobody_is_served_twice_before_another,
 };
+use conformance_tests::kit::{Server as _, SlowFlush, wait::until};
 use lock_core::{Attempt, Enqueued, ReleaseOptions, Request};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,6 +59,63 @@ async fn who_waits_is_served_when_those_before_it_have_gone() {
     }
 }
 
+/// Each place that is entered, left or heard of is a commit: a slow disk delays all of them, and changes no order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_are_served_in_turn_where_commits_are_slow() {
+    let server = start().await;
+    for strategy in BOTH {
+        made(&server, strategy).await;
+        let mut stores = Vec::new();
+        for _ in 0..16 {
+            stores.push(open(&server, strategy).await);
+        }
+        let slow = SlowFlush::start(server.process(), Duration::from_millis(50)).await.unwrap();
+        nobody_is_served_twice_before_another(stores.clone(), 2, Duration::from_millis(5)).await;
+        // At least that of each grant and of each release.
+        let held_up = slow.held_up().unwrap();
+        assert!(held_up >= 2 * 2 * 16, "{held_up} flushes were slow");
+        for store in stores {
+            store.close().await;
+        }
+    }
+}
+
+/// What waits is heard of by one statement for all places of a client, each of which would be a commit.
+#[tokio::test]
+async fn a_poll_says_of_all_places_of_its_client_that_they_are_alive() {
+    let server = start().await;
+    for strategy in BOTH {
+        let (holder, store) = (made(&server, strategy).await, open(&server, strategy).await);
+        let (mut requests, mut waiters) = (Vec::new(), Vec::new());
+        for at in 0..20 {
+            let name = format!("job {at}");
+            granted(&holder, &request(&name)).await;
+            let request = request(&name);
+            let Enqueued::Waiting(waiter, _) = store.enqueue(&request).await.unwrap() else {
+                panic!("it is not held");
+            };
+            requests.push(request);
+            waiters.push(waiter);
+        }
+        let table = format!("{}_queue", prefix(strategy));
+        let when = format!("SELECT CONCAT(MIN(heard), ' ', MAX(heard)) FROM {table}");
+        let heard = async || {
+            let found = server.sql(&when).await.unwrap();
+            let (first, last) = found.split_once(' ').unwrap();
+            (first.parse::<i64>().unwrap(), last.parse::<i64>().unwrap())
+        };
+        let (_, entered) = heard().await;
+        let all_are = async || {
+            let answer = store.try_acquire(&requests[0]).await.unwrap();
+            assert!(matches!(answer, Attempt::Busy(_)), "{answer:?}");
+            let (first, last) = heard().await;
+            Ok((first > entered).then_some((first, last)))
+        };
+        let (first, last) = until("all places to be heard of", WAIT, all_are).await.unwrap();
+        assert_eq!(first, last, "{strategy}: one was heard of by a statement of its own");
+    }
+}
+
 /// Whoever is granted the lock has left the queue; dead places, and what keeps the places of abandoned owners away, are
 /// forgotten in time.
 #[tokio::test]
@@ -65,7 +123,7 @@ async fn places_are_forgotten_when_nobody_can_come_back_to_them() {
     let server = start().await;
     let strategy = BOTH[0];
     let store = made(&server, strategy).await;
-    let prefix = crate::support::mariadb::prefix(strategy);
+    let prefix = prefix(strategy);
     let places = async || {
         let owners = format!("SELECT COUNT(*) FROM {prefix}_queue");
         server.sql(&owners).await.unwrap()
