@@ -32,7 +32,10 @@ pub(crate) const TURN: Duration = Duration::from_secs(2);
 /// of all places of its client, too, that it has not been told of for half as long.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) const HEARD_FOR: Duration = Duration::from_millis(1_500);
-/// A place that was not heard of for this long is dead: that of a far one with two polls more.
+/// So long nobody hears of a far place whose client does not stand still: until it is due, and its next poll.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const UNHEARD: Duration = HEARD_FOR.saturating_add(FAR_POLL);
+/// A place that was not heard of for this long is dead. What is more than [`UNHEARD`] is for a stall.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) const PLACE_LIFE: Duration = Duration::from_secs(4);
 /// An abandoned owner is remembered for so long: far longer than a statement of its can be on its way.

@@ -8,7 +8,7 @@ use crate::support::{
     request_for,
     turns::nobody_is_served_twice_before_another,
 };
-use conformance_tests::kit::{Server as _, SlowFlush, wait::until};
+use conformance_tests::kit::{Clock, Mariadb, MariadbOptions, Server as _, SlowFlush, wait::until};
 use lock_core::{Attempt, Enqueued, ReleaseOptions, Request};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -78,6 +78,43 @@ async fn clients_are_served_in_turn_where_commits_are_slow() {
             store.close().await;
         }
     }
+}
+
+/// A far place is heard of this seldom where nobody stands still.
+const UNHEARD: Duration = Duration::from_millis(2_500);
+/// Less than the stall that is promised, for what the test itself takes.
+const SPARE: Duration = Duration::from_millis(500);
+
+/// Whether a place keeps others away after the server's clock went on while nobody was heard of; nothing, if this test was too
+/// slow to tell.
+async fn is_kept(server: &Mariadb, clock: &Clock, name: &str, stall: Duration) -> Option<bool> {
+    let store = open(server, BOTH[0]).await;
+    let held = granted(&store, &request(name)).await;
+    let began = Instant::now();
+    let _place = store.enqueue(&request(name)).await.unwrap();
+    clock.step(stall.as_secs_f64()).unwrap();
+    store.release(&held, ReleaseOptions::default()).await.unwrap();
+    let answer = store.try_acquire(&request(name)).await.unwrap();
+    (began.elapsed() < SPARE).then_some(matches!(answer, Attempt::Busy(_)))
+}
+
+#[tokio::test]
+async fn a_stall_as_long_as_is_promised_keeps_the_order_and_a_longer_one_may_not() {
+    let clock = Clock::new().await.unwrap();
+    let server = Mariadb::start(MariadbOptions::new().clock(&clock)).await.unwrap();
+    let promised = made(&server, BOTH[0]).await.guarantees();
+    assert!(promised.fair);
+    let (promised, mut known) = (UNHEARD + promised.longest_stall, Vec::new());
+    for stall in [promised - SPARE, promised + SPARE] {
+        let mut number = 0..;
+        known.push(loop {
+            let name = format!("job {stall:?} {:?}", number.next());
+            if let Some(kept) = is_kept(&server, &clock, &name, stall).await {
+                break kept;
+            }
+        });
+    }
+    assert_eq!(known, [true, false]);
 }
 
 /// What waits is heard of by one statement for all places of a client, each of which would be a commit.
