@@ -138,7 +138,7 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
     },
     Broken {
         what: "S6: the place of an abandoned owner is not brought back with the others of its client",
-        changes: &[LeaveOut("hear-abandoned")],
+        changes: &[Replace("hear-abandoned", "1 = 1")],
         case: |stage| Box::pin(a_place_brought_back(stage)),
     },
     Broken {
@@ -220,10 +220,14 @@ async fn a_late_renewal_among_others(stage: &mut OneMariadb) -> Verdict {
     let late = granted(&*store, &request("a", Duration::from_millis(300))).await?;
     let held = granted(&*store, &request("b", LONG)).await?;
     tokio::time::sleep(Duration::from_millis(600)).await;
-    let answers = store.renew(&[&late, &held], SystemEnv.now()).await;
-    match answers[..] {
-        [Renewal::Lost(_), Renewal::Renewed { .. }] => Ok(()),
-        _ => Err(format!("one of two was too late: {answers:?}")),
+    loop {
+        let answers = store.renew(&[&late, &held], SystemEnv.now()).await;
+        match answers[..] {
+            [Renewal::Lost(_), Renewal::Renewed { .. }] => return Ok(()),
+            // A busy machine did not look at it in time.
+            [Renewal::Unknown(_), _] => {}
+            _ => return Err(format!("one of two was too late: {answers:?}")),
+        }
     }
 }
 
