@@ -30,6 +30,12 @@ pub(crate) struct Row {
     pub(crate) others_first: Duration,
     /// How many wait, where there is a queue.
     pub(crate) waiting: Option<u64>,
+    /// Whether there is an entry of the one that this was read for.
+    #[cfg_attr(
+        not(feature = "mysql"),
+        expect(dead_code, reason = "the others enter a place without a look")
+    )]
+    pub(crate) placed: bool,
     /// How many of them wait before the entry that this was read for.
     pub(crate) before_us: u32,
     /// Whether the statement that read this has granted it to the request that it was for, or renewed it.
@@ -115,6 +121,7 @@ impl Row {
             remaining: if owner.is_some() { remaining } else { Duration::ZERO },
             others_first: Duration::ZERO,
             waiting: None,
+            placed: false,
             before_us: 0,
             granted: false,
         })

@@ -25,6 +25,8 @@ mod error;
 #[cfg(test)]
 mod fuzz;
 mod gate;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod places;
 mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod servers;

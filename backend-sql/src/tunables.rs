@@ -28,10 +28,14 @@ pub(crate) const LOOK_AFTER_FAILURE: Duration = Duration::from_millis(200);
 /// waiter counts from its last answer.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) const TURN: Duration = Duration::from_secs(2);
-/// A poll tells the store of a place that it has not been told of for this long: with every second poll of a far one.
+/// A poll tells the store of a place that it has not been told of for this long: with every second poll of a far one. In MySQL
+/// of all places of its client, too, that it has not been told of for half as long.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) const HEARD_FOR: Duration = Duration::from_millis(1_500);
-/// A place that was not heard of for this long is dead: that of a far one with two polls more.
+/// So long nobody hears of a far place whose client does not stand still: until it is due, and its next poll.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(crate) const UNHEARD: Duration = HEARD_FOR.saturating_add(FAR_POLL);
+/// A place that was not heard of for this long is dead. What is more than [`UNHEARD`] is for a stall.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) const PLACE_LIFE: Duration = Duration::from_secs(4);
 /// An abandoned owner is remembered for so long: far longer than a statement of its can be on its way.
@@ -125,6 +129,8 @@ pub(crate) mod mysql {
     pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
     /// A waiter counts so many others before it, to see how soon its turn comes.
     pub(crate) const SEEN_AHEAD: u32 = 64;
+    /// One statement says of so many places, and one more, that they are alive.
+    pub(crate) const HEARD_AT_ONCE: usize = 1_000;
     /// One statement sweeps so many names, and one sweep is so many statements.
     pub(crate) const SWEPT: usize = 1_000;
     pub(crate) const SWEEPS: usize = 10;

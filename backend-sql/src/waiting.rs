@@ -1,125 +1,17 @@
-//! A waiter with a place in a table of places, and what a client knows of its own.
+//! A waiter with a place in a table of places.
 
-use std::{
-    collections::{HashMap, HashSet, hash_map::Entry as Slot},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use lock_core::{
-    Error, FencingToken, Grant, LockName, Mode, Mutex, OwnerId, Request, Signal, SystemEnv, Waiter,
-    jittered,
-};
-use tokio::{sync::Notify, time::Instant};
+use lock_core::{Error, FencingToken, Grant, Mode, Request, Signal, SystemEnv, Waiter, jittered};
+use tokio::time::Instant;
 
 use crate::{
-    dialect::{Dialect, Row},
+    dialect::Dialect,
     gate,
-    tunables::{
-        HEARD_FOR, LONGEST_LOOK, LONGEST_POLL, LOOK_AFTER_FAILURE, LOOK_PART, REMEMBERED_NAMES,
-        SHORTEST_LOOK,
-    },
+    places::{Place, Places},
+    tunables::{LONGEST_LOOK, LONGEST_POLL, LOOK_AFTER_FAILURE, LOOK_PART, SHORTEST_LOOK},
 };
-
-/// What a client knows of queues.
-#[derive(Debug, Default)]
-pub(crate) struct Places {
-    /// Its own places, by owner.
-    own: Mutex<HashMap<OwnerId, Arc<Place>>>,
-    /// Names that others held or waited for when it last looked: an attempt looks before it writes.
-    crowded: Mutex<HashSet<LockName>>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Place {
-    /// Whether the store may have it.
-    entered: AtomicBool,
-    /// When the store was told of it last.
-    told: Mutex<Option<Instant>>,
-    wake: Notify,
-}
-
-impl Place {
-    /// Whether the store is to be told of it, and counts as told from now on. What was said a moment ago need not be
-    /// repeated.
-    pub(crate) fn enter(&self) -> bool {
-        self.entered.store(true, Ordering::Relaxed);
-        let mut told = self.told.lock();
-        let is_due = told.is_none_or(|told| told.elapsed() >= HEARD_FOR);
-        if is_due {
-            *told = Some(Instant::now());
-        }
-        is_due
-    }
-
-    /// Perhaps the store was not told after all.
-    pub(crate) fn doubt(&self) {
-        *self.told.lock() = None;
-    }
-
-    /// Whether the store may have it.
-    pub(crate) fn is_entered(&self) -> bool {
-        self.entered.load(Ordering::Relaxed)
-    }
-
-    /// Lets its waiter look.
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn wake(&self) {
-        self.wake.notify_one();
-    }
-}
-
-impl Places {
-    pub(crate) fn of(&self, owner: OwnerId) -> Option<Arc<Place>> {
-        self.own.lock().get(&owner).cloned()
-    }
-
-    /// Notes whether others hold a name or go first, by what a look for this request has found.
-    pub(crate) fn note(&self, request: &Request, row: Option<&Row>) {
-        let (owner, name) = (request.owner, &request.name);
-        let mut names = self.crowded.lock();
-        if row.is_none_or(|row| !row.refuses(request) || row.owner == Some(owner)) {
-            names.remove(name);
-        } else if !names.contains(name) {
-            if names.len() >= REMEMBERED_NAMES {
-                names.clear();
-            }
-            names.insert(name.clone());
-        }
-    }
-
-    /// Whether a request is to look first.
-    pub(crate) fn looks_first(&self, request: &Request) -> bool {
-        self.own.lock().contains_key(&request.owner) || self.crowded.lock().contains(&request.name)
-    }
-
-    /// Wakes the waiter of this place, if it still waits.
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn wake(&self, owner: OwnerId) {
-        if let Some(place) = self.of(owner) {
-            place.wake();
-        }
-    }
-
-    fn add(&self, owner: OwnerId) -> Arc<Place> {
-        let place = Arc::new(Place::default());
-        self.own.lock().insert(owner, Arc::clone(&place));
-        place
-    }
-
-    /// A repeat of its request may have another place by now.
-    fn remove(&self, owner: OwnerId, place: &Arc<Place>) {
-        if let Slot::Occupied(known) = self.own.lock().entry(owner)
-            && Arc::ptr_eq(known.get(), place)
-        {
-            known.remove();
-        }
-    }
-}
 
 /// What a waiter finds when it looks.
 #[derive(Debug)]
@@ -199,14 +91,14 @@ impl Pace {
 impl<D: Queue> QueueWaiter<D> {
     /// Makes the place known here, before the store hears of it.
     pub(crate) fn new(store: Arc<D>, request: &Request) -> Self {
-        let place = store.places().add(request.owner);
+        let place = store.places().add(request);
         let (request, pace) = (request.clone(), Pace::new(Instant::now()));
         Self { store, request, place, is_due: false, pace }
     }
 
     async fn wait(&self) {
         if self.store.is_woken() {
-            return self.place.wake.notified().await;
+            return self.place.woken().await;
         }
         tokio::time::sleep(jittered(&SystemEnv, self.pace.pause())).await;
     }

@@ -152,7 +152,8 @@ pub struct Guarantees {
     pub push: bool,
     /// L3: places are served first come, first served.
     pub fair: bool,
-    /// L1: a crashed holder's lock is free within one lease plus this.
+    /// L1: a crashed holder's lock is free within one lease plus this. A client that waits for many such locks takes them as
+    /// fast as the store answers.
     pub expiry_slack: Duration,
     /// L1: how many leases the store ends in a second at most. Of N that end together, those of waiters and spare ones
     /// counted, the last ends later by N divided by this. `None` where each ends at its time.

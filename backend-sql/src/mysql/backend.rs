@@ -111,12 +111,8 @@ impl Dialect for Mysql {
         // A holder that asks once more would be served after its release.
         if let Some(place) = self.places.of(request.owner)
             && !is_ours
-            && place.enter()
         {
-            let owner = request.owner.to_string();
-            let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
-            let entered = self.ready().await?.execute_again(&self.sql.enter, &whose).await;
-            entered.inspect_err(|_| place.doubt())?;
+            self.enter(request, &place, row.as_ref().map(|row| row.placed)).await?;
         }
         Ok(row)
     }

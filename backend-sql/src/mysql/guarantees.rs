@@ -6,7 +6,7 @@ use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 
 use crate::{
     settings::RECORD_VERSION,
-    tunables::{FAR_POLL, LONGEST_POLL, PLACE_LIFE, mysql::SHORTEST_LEASE},
+    tunables::{FAR_POLL, LONGEST_POLL, PLACE_LIFE, UNHEARD, mysql::SHORTEST_LEASE},
 };
 
 /// What decides on whether a crash may lose what was committed.
@@ -101,7 +101,7 @@ pub(super) fn guarantees(longest_lease: Duration, durability: &Durability) -> Gu
     promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
     promised.dead_place_delay = PLACE_LIFE + LONGEST_POLL;
-    promised.longest_stall = PLACE_LIFE.saturating_sub(FAR_POLL);
+    promised.longest_stall = PLACE_LIFE.saturating_sub(UNHEARD);
     promised.token_lead = longest_lease;
     promised
 }

@@ -63,8 +63,10 @@ pub(super) fn read(row: &MySqlRow) -> Result<Result<Row, Error>, sqlx::Error> {
     let readers: Option<i64> = row.try_get("readers")?;
     let waiting: Option<i64> = row.try_get("waiting")?;
     let ahead: i64 = row.try_get("ahead")?;
+    let placed = row.try_get::<i64, _>("placed")? != 0;
     Ok(read.map(|mut read| {
-        (read.kept, read.waiting) = (kept, waiting.map(i64::unsigned_abs));
+        (read.kept, read.placed) = (kept, placed);
+        read.waiting = waiting.map(i64::unsigned_abs);
         read.set_readers(readers);
         read.set_before(u32::try_from(ahead).unwrap_or(u32::MAX));
         read

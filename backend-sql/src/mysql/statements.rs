@@ -123,7 +123,7 @@ macro_rules! statements {
 
 statements! {
     insert join part create take look renew renewed renew_one release keep raise force list abandon dead
-    enter abandon_place leave dead_places forget_places raise_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
+    enter hear abandon_place leave dead_places forget_places raise_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
 }
 
 /// Without comments, which would be sent each time and hold marks of arguments.

@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{
     error::general,
+    places::Places,
     servers::connection::span,
     settings::{Settings, agree, check_version, is_older},
     tables::Tables,
-    waiting::Places,
 };
 
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use std::{
 
 use lock_core::{Env as _, Mutex, OwnerId, SystemEnv};
 
-use crate::{tunables::sqlite::OLD_BELL, waiting::Places};
+use crate::{places::Places, tunables::sqlite::OLD_BELL};
 
 /// A message is the 32 digits of the owner, and a line's end: shorter than what a pipe takes in one piece.
 const MESSAGE: usize = 33;

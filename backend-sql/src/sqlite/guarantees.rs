@@ -7,7 +7,7 @@ use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise};
 use super::open::network_file_system;
 use crate::{
     settings::RECORD_VERSION,
-    tunables::{FAR_POLL, LONGEST_POLL, PLACE_LIFE, sqlite::SHORTEST_LEASE},
+    tunables::{FAR_POLL, LONGEST_POLL, PLACE_LIFE, UNHEARD, sqlite::SHORTEST_LEASE},
 };
 
 /// `push`: whether this client is woken.
@@ -46,7 +46,7 @@ pub(super) fn guarantees(longest_lease: Duration, path: &Path, push: bool) -> Gu
     promised.longest_poll = FAR_POLL;
     promised.expiry_slack = LONGEST_POLL;
     promised.dead_place_delay = PLACE_LIFE + LONGEST_POLL;
-    promised.longest_stall = PLACE_LIFE.saturating_sub(FAR_POLL);
+    promised.longest_stall = PLACE_LIFE.saturating_sub(UNHEARD);
     promised.token_lead = longest_lease;
     promised
 }

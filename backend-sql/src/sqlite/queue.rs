@@ -13,8 +13,9 @@ use super::{
 };
 use crate::{
     dialect::{Dialect as _, token_of},
+    places::{Place, Places},
     tunables::TURN,
-    waiting::{Place, Places, Queue, Turn},
+    waiting::{Queue, Turn},
 };
 
 /// What a release has left behind.

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     dialect::Dialect as _,
+    places::Places,
     settings::{agree, check_version, is_older},
-    waiting::Places,
 };
 
 #[derive(Debug)]

@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     looks,
-    mariadb::{BOTH, LEASE, counted, granted, made, open, request, start},
+    mariadb::{BOTH, LEASE, WAIT, counted, granted, made, open, prefix, request, start},
     request_for,
     turns::nobody_is_served_twice_before_another,
 };
+use conformance_tests::kit::{Clock, Mariadb, MariadbOptions, Server as _, SlowFlush, wait::until};
 use lock_core::{Attempt, Enqueued, ReleaseOptions, Request};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,6 +59,100 @@ async fn who_waits_is_served_when_those_before_it_have_gone() {
     }
 }
 
+/// Each place that is entered, left or heard of is a commit: a slow disk delays all of them, and changes no order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_are_served_in_turn_where_commits_are_slow() {
+    let server = start().await;
+    for strategy in BOTH {
+        made(&server, strategy).await;
+        let mut stores = Vec::new();
+        for _ in 0..16 {
+            stores.push(open(&server, strategy).await);
+        }
+        let slow = SlowFlush::start(server.process(), Duration::from_millis(50)).await.unwrap();
+        nobody_is_served_twice_before_another(stores.clone(), 2, Duration::from_millis(5)).await;
+        // At least that of each grant and of each release.
+        let held_up = slow.held_up().unwrap();
+        assert!(held_up >= 2 * 2 * 16, "{held_up} flushes were slow");
+        for store in stores {
+            store.close().await;
+        }
+    }
+}
+
+/// A far place is heard of this seldom where nobody stands still.
+const UNHEARD: Duration = Duration::from_millis(2_500);
+/// Less than the stall that is promised, for what the test itself takes.
+const SPARE: Duration = Duration::from_millis(500);
+
+/// Whether a place keeps others away after the server's clock went on while nobody was heard of; nothing, if this test was too
+/// slow to tell.
+async fn is_kept(server: &Mariadb, clock: &Clock, name: &str, stall: Duration) -> Option<bool> {
+    let store = open(server, BOTH[0]).await;
+    let held = granted(&store, &request(name)).await;
+    let began = Instant::now();
+    let _place = store.enqueue(&request(name)).await.unwrap();
+    clock.step(stall.as_secs_f64()).unwrap();
+    store.release(&held, ReleaseOptions::default()).await.unwrap();
+    let answer = store.try_acquire(&request(name)).await.unwrap();
+    (began.elapsed() < SPARE).then_some(matches!(answer, Attempt::Busy(_)))
+}
+
+#[tokio::test]
+async fn a_stall_as_long_as_is_promised_keeps_the_order_and_a_longer_one_may_not() {
+    let clock = Clock::new().await.unwrap();
+    let server = Mariadb::start(MariadbOptions::new().clock(&clock)).await.unwrap();
+    let promised = made(&server, BOTH[0]).await.guarantees();
+    assert!(promised.fair);
+    let (promised, mut known) = (UNHEARD + promised.longest_stall, Vec::new());
+    for stall in [promised - SPARE, promised + SPARE] {
+        let mut number = 0..;
+        known.push(loop {
+            let name = format!("job {stall:?} {:?}", number.next());
+            if let Some(kept) = is_kept(&server, &clock, &name, stall).await {
+                break kept;
+            }
+        });
+    }
+    assert_eq!(known, [true, false]);
+}
+
+/// What waits is heard of by one statement for all places of a client, each of which would be a commit.
+#[tokio::test]
+async fn a_poll_says_of_all_places_of_its_client_that_they_are_alive() {
+    let server = start().await;
+    for strategy in BOTH {
+        let (holder, store) = (made(&server, strategy).await, open(&server, strategy).await);
+        let (mut requests, mut waiters) = (Vec::new(), Vec::new());
+        for at in 0..20 {
+            let name = format!("job {at}");
+            granted(&holder, &request(&name)).await;
+            let request = request(&name);
+            let Enqueued::Waiting(waiter, _) = store.enqueue(&request).await.unwrap() else {
+                panic!("it is not held");
+            };
+            requests.push(request);
+            waiters.push(waiter);
+        }
+        let table = format!("{}_queue", prefix(strategy));
+        let when = format!("SELECT CONCAT(MIN(heard), ' ', MAX(heard)) FROM {table}");
+        let heard = async || {
+            let found = server.sql(&when).await.unwrap();
+            let (first, last) = found.split_once(' ').unwrap();
+            (first.parse::<i64>().unwrap(), last.parse::<i64>().unwrap())
+        };
+        let (_, entered) = heard().await;
+        let all_are = async || {
+            let answer = store.try_acquire(&requests[0]).await.unwrap();
+            assert!(matches!(answer, Attempt::Busy(_)), "{answer:?}");
+            let (first, last) = heard().await;
+            Ok((first > entered).then_some((first, last)))
+        };
+        let (first, last) = until("all places to be heard of", WAIT, all_are).await.unwrap();
+        assert_eq!(first, last, "{strategy}: one was heard of by a statement of its own");
+    }
+}
+
 /// Whoever is granted the lock has left the queue; dead places, and what keeps the places of abandoned owners away, are
 /// forgotten in time.
 #[tokio::test]
@@ -65,7 +160,7 @@ async fn places_are_forgotten_when_nobody_can_come_back_to_them() {
     let server = start().await;
     let strategy = BOTH[0];
     let store = made(&server, strategy).await;
-    let prefix = crate::support::mariadb::prefix(strategy);
+    let prefix = prefix(strategy);
     let places = async || {
         let owners = format!("SELECT COUNT(*) FROM {prefix}_queue");
         server.sql(&owners).await.unwrap()
