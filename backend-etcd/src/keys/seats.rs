@@ -7,7 +7,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use lock_core::{Env as _, LockName, Mutex, SystemEnv};
+use lock_core::{Env as _, LockName, Mode, Mutex, SystemEnv};
 
 use super::layout::KeyLayout;
 
@@ -39,13 +39,13 @@ impl Seats {
 
     /// The first key of a name that is free. It may still be in etcd where an outcome is not known: every transaction
     /// that makes an entry compares.
-    pub(crate) fn take(&self, layout: &KeyLayout, name: &LockName) -> Arc<Seat> {
+    pub(crate) fn take(&self, layout: &KeyLayout, name: &LockName, mode: Mode) -> Arc<Seat> {
         let mut taken = self.0.taken.lock();
         let mut number = self.0.first;
-        let mut key = layout.entry(name, number);
+        let mut key = layout.entry(name, mode, number);
         while taken.contains(&key) {
             number += 1;
-            key = layout.entry(name, number);
+            key = layout.entry(name, mode, number);
         }
         taken.insert(key.clone());
         Arc::new(Seat { key, seats: Some(self.clone()) })
@@ -77,16 +77,18 @@ mod tests {
     fn a_key_is_used_again_when_its_entry_has_gone_and_not_before() {
         let (seats, layout) = (Seats::new(), KeyLayout::new("p/"));
         let name = LockName::new("job").unwrap();
-        let one = seats.take(&layout, &name);
-        let two = seats.take(&layout, &name);
+        let take = |seats: &Seats| seats.take(&layout, &name, Mode::Exclusive);
+        let one = take(&seats);
+        let two = take(&seats);
         assert_ne!(one.key, two.key);
         let held = Arc::clone(&one);
         let key = one.key.clone();
         drop(one);
-        assert_ne!(seats.take(&layout, &name).key, key);
+        assert_ne!(take(&seats).key, key);
         drop(held);
-        assert_eq!(seats.take(&layout, &name).key, key);
+        assert_eq!(take(&seats).key, key);
         assert_eq!(layout.read(&key).unwrap().name, name);
-        assert_ne!(Seats::new().take(&layout, &name).key, key);
+        assert_ne!(take(&Seats::new()).key, key);
+        assert_ne!(seats.take(&layout, &name, Mode::Shared).key, key);
     }
 }

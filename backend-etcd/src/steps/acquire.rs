@@ -1,7 +1,7 @@
 //! An attempt to acquire a lock without waiting.
 
-use etcd_client::Txn;
-use lock_core::{Attempt, Error, ErrorKind, FencingToken, Grant, Quarantined, Request};
+use etcd_client::{GetResponse, KeyValue, Txn, TxnOp};
+use lock_core::{Attempt, Error, ErrorKind, FencingToken, Grant, Mode, Quarantined, Request};
 
 use super::grant::{AcquireTxn, acquire_txn, busy, confirm, is_ours, repeat};
 use crate::{
@@ -26,7 +26,7 @@ enum Obstacle {
     Restored,
 }
 
-/// The lock is free if no entry is there: then one transaction makes ours, and its revision is the token's.
+/// The lock is free if no entry is in the way: then one transaction makes ours, and its revision is the token's.
 pub(crate) async fn try_acquire(store: &Store, request: &Request) -> Result<Attempt, Error> {
     if request.floor > FencingToken::ZERO {
         store.restore.check_token(request.floor)?;
@@ -72,7 +72,7 @@ async fn acquire(
     lease: Lease,
 ) -> Result<Result<Grant, Obstacle>, Failure> {
     let token = store.restore.history_token().await?;
-    let seat = store.seats.take(&store.layout, &request.name);
+    let seat = store.seats.take(&store.layout, &request.name, request.mode);
     let AcquireTxn { txn, entry, record, .. } = acquire_txn(store, request, &seat.key, lease)?;
     let answer = store.rpc.txn(txn).await?;
     if answer.succeeded() {
@@ -90,22 +90,45 @@ async fn in_the_way(store: &Store, request: &Request) -> Result<Obstacle, Error>
     let layout = &store.layout;
     let look = [
         layout.get_first(&request.name),
+        layout.get_newest(&request.name, request.mode, 1),
         layout.get_settings(),
         layout.get_quarantine(),
         layout.get_tombstone(request.owner),
+        layout.get_reader(request.owner),
     ];
     let answer = store.rpc.txn(Txn::new().and_then(look)).await?;
     let got = gets(&answer);
-    let [first, settings, quarantine, tombstone] = &got[..] else { return Err(incomplete()) };
+    let [first, newest, settings, quarantine, tombstone, reader] = &got[..] else {
+        return Err(incomplete());
+    };
     store.restore.note_found(settings, revision(&answer))?;
     if let Some(held_back) = held_back(&store.rpc, quarantine).await? {
         return Ok(Obstacle::Quarantine(held_back));
     }
     let abandoned = !tombstone.kvs().is_empty();
-    Ok(match Seen::only(first) {
-        Some(seen) if !abandoned && is_ours(&seen, request) => Obstacle::Ours(seen),
-        Some(seen) => Obstacle::Others(Some(seen)),
-        None if abandoned => Obstacle::Others(None),
-        None => Obstacle::Gone,
+    let (first, newest) = (Seen::only(first), Seen::only(newest));
+    let own = match request.mode {
+        Mode::Shared => entry_of(store, reader).await?,
+        _ => first.clone(),
+    };
+    if let Some(own) = own.filter(|own| !abandoned && own.is_of(request.owner)) {
+        return Ok(if is_ours(&own, request) {
+            Obstacle::Ours(own)
+        } else {
+            Obstacle::Others(Some(own))
+        });
+    }
+    Ok(match newest {
+        None if !abandoned => Obstacle::Gone,
+        // Readers that are inside together: the last that came in has the highest token.
+        Some(newest) if newest.is_inside() => Obstacle::Others(Some(newest)),
+        _ => Obstacle::Others(first),
     })
+}
+
+/// The entry of a reader, by the key that names it.
+async fn entry_of(store: &Store, reader: &GetResponse) -> Result<Option<Seen>, Error> {
+    let Some(key) = reader.kvs().first().map(KeyValue::value) else { return Ok(None) };
+    let answer = store.rpc.txn(Txn::new().and_then([TxnOp::get(key, None)])).await?;
+    Ok(gets(&answer).first().and_then(Seen::only))
 }
