@@ -26,7 +26,7 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Seat {
     pub(crate) key: String,
-    /// `None` for an entry that was found.
+    /// `None` where another of the same key frees it.
     seats: Option<Seats>,
 }
 
@@ -50,12 +50,18 @@ impl Seats {
         taken.insert(key.clone());
         Arc::new(Seat { key, seats: Some(self.clone()) })
     }
-}
 
-impl Seat {
-    /// The key of an entry that was found.
-    pub(crate) fn found(key: String) -> Arc<Self> {
-        Arc::new(Self { key, seats: None })
+    /// The key of an entry that was found: no other entry is to use it meanwhile.
+    pub(crate) fn found(&self, key: String) -> Arc<Seat> {
+        let is_new = self.0.taken.lock().insert(key.clone());
+        Arc::new(Seat { key, seats: is_new.then(|| self.clone()) })
+    }
+
+    /// A key that nobody has used: for a reader that found another in its own. Readers whose releases failed stay there
+    /// to the ends of their leases, and keep out no other reader.
+    pub(crate) fn elsewhere(&self, layout: &KeyLayout, name: &LockName, mode: Mode) -> Arc<Seat> {
+        let number = (SystemEnv.random() as i64 & i64::MAX).max(1);
+        self.found(layout.entry(name, mode, number))
     }
 }
 

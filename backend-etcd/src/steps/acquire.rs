@@ -1,5 +1,7 @@
 //! An attempt to acquire a lock without waiting.
 
+use std::sync::Arc;
+
 use etcd_client::{GetResponse, KeyValue, Txn, TxnOp};
 use lock_core::{Attempt, Error, ErrorKind, FencingToken, Grant, Mode, Quarantined, Request};
 
@@ -7,6 +9,7 @@ use super::grant::{AcquireTxn, acquire_txn, busy, confirm, is_ours, repeat};
 use crate::{
     keys::{
         entry::{Held, Seen},
+        seats::Seat,
         settings::Record,
     },
     restore::held_back,
@@ -22,6 +25,8 @@ enum Obstacle {
     Quarantine(Quarantined),
     /// Nothing stands in the way any more.
     Gone,
+    /// Another reader is there by the same key.
+    Occupied,
     /// The cluster was restored meanwhile: the grant was given back, and the lease with it.
     Restored,
 }
@@ -32,13 +37,14 @@ pub(crate) async fn try_acquire(store: &Store, request: &Request) -> Result<Atte
         store.restore.check_token(request.floor)?;
     }
     store.restore.allow(request.lease, Record::longest_lease).await?;
-    let mut lease = None;
+    let (seats, layout, name) = (&store.seats, &store.layout, &request.name);
+    let (mut lease, mut seat) = (None, seats.take(layout, name, request.mode));
     for _ in 0..TRIES {
         let used = match lease.take() {
             Some(lease) => lease,
             None => store.leases.take(request.lease).await?,
         };
-        let obstacle = match acquire(store, request, used).await {
+        let obstacle = match acquire(store, request, used, Arc::clone(&seat)).await {
             Ok(Ok(grant)) => return Ok(Attempt::Granted(grant)),
             Ok(Err(obstacle)) => obstacle,
             Err(Failure::LeaseGone) => continue,
@@ -60,6 +66,9 @@ pub(crate) async fn try_acquire(store: &Store, request: &Request) -> Result<Atte
                 return Ok(Attempt::Quarantined(held_back));
             }
             Obstacle::Gone => lease = Some(used),
+            Obstacle::Occupied => {
+                (lease, seat) = (Some(used), seats.elsewhere(layout, name, request.mode));
+            }
             Obstacle::Restored => {}
         }
     }
@@ -70,10 +79,11 @@ async fn acquire(
     store: &Store,
     request: &Request,
     lease: Lease,
+    seat: Arc<Seat>,
 ) -> Result<Result<Grant, Obstacle>, Failure> {
     let token = store.restore.history_token().await?;
-    let seat = store.seats.take(&store.layout, &request.name, request.mode);
     let AcquireTxn { txn, entry, record, .. } = acquire_txn(store, request, &seat.key, lease)?;
+    let key = seat.key.clone();
     let answer = store.rpc.txn(txn).await?;
     if answer.succeeded() {
         let created = revision(&answer);
@@ -81,12 +91,12 @@ async fn acquire(
         let grant = confirm(store, request, &token, &answer, held, record).await?;
         return Ok(grant.ok_or(Obstacle::Restored));
     }
-    Ok(Err(Box::pin(in_the_way(store, request)).await?))
+    Ok(Err(Box::pin(in_the_way(store, request, key)).await?))
 }
 
 /// Why a transaction was refused, as far as it can still be seen. The reads are not in the transaction: most are not
 /// refused, and each read makes an entry of the log longer, carried out or not.
-async fn in_the_way(store: &Store, request: &Request) -> Result<Obstacle, Error> {
+async fn in_the_way(store: &Store, request: &Request, key: String) -> Result<Obstacle, Error> {
     let layout = &store.layout;
     let look = [
         layout.get_first(&request.name),
@@ -95,10 +105,11 @@ async fn in_the_way(store: &Store, request: &Request) -> Result<Obstacle, Error>
         layout.get_quarantine(),
         layout.get_tombstone(request.owner),
         layout.get_reader(request.owner),
+        TxnOp::get(key, None),
     ];
     let answer = store.rpc.txn(Txn::new().and_then(look)).await?;
     let got = gets(&answer);
-    let [first, newest, settings, quarantine, tombstone, reader] = &got[..] else {
+    let [first, newest, settings, quarantine, tombstone, reader, seat] = &got[..] else {
         return Err(incomplete());
     };
     store.restore.note_found(settings, revision(&answer))?;
@@ -119,7 +130,8 @@ async fn in_the_way(store: &Store, request: &Request) -> Result<Obstacle, Error>
         });
     }
     Ok(match newest {
-        None if !abandoned => Obstacle::Gone,
+        None if !abandoned && seat.kvs().is_empty() => Obstacle::Gone,
+        None if !abandoned => Obstacle::Occupied,
         // Readers that are inside together: the last that came in has the highest token.
         Some(newest) if newest.is_inside() => Obstacle::Others(Some(newest)),
         _ => Obstacle::Others(first),

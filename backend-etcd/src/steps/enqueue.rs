@@ -14,6 +14,7 @@ use super::{
 use crate::{
     keys::{
         entry::{EnqueueAttempt, Held, QueueEntry, Seen},
+        seats::Seats,
         settings::Record,
     },
     restore::held_back,
@@ -109,10 +110,14 @@ pub(super) async fn line_up(store: &Store, request: &Request) -> Result<Queued, 
         // An earlier attempt may have made its entry: only with the same key does this one find it.
         let attempt = match store.attempts.get(request.owner) {
             Some(attempt) => attempt,
-            None => EnqueueAttempt {
-                lease: store.leases.take(request.lease).await?,
-                seat: store.seats.take(&store.layout, &request.name, request.mode),
-            },
+            None => {
+                let take = match request.mode {
+                    Mode::Shared if !occupied.is_empty() => Seats::elsewhere,
+                    _ => Seats::take,
+                };
+                let seat = take(&store.seats, &store.layout, &request.name, request.mode);
+                EnqueueAttempt { lease: store.leases.take(request.lease).await?, seat }
+            }
         };
         store.attempts.note(request.owner, attempt.clone());
         match try_line_up(store, request, &attempt).await {

@@ -8,7 +8,6 @@ use lock_core::{Busy, Error, FencingToken, Grant, Mode, Request, check_lease};
 use crate::{
     keys::{
         entry::{Held, QueueEntry, Seen, token},
-        seats::Seat,
         settings::Record,
     },
     restore::HistoryToken,
@@ -55,6 +54,8 @@ pub(super) fn acquire_txn(
     ];
     if request.mode == Mode::Shared {
         may.push(layout.is_no_reader(request.owner));
+        // Another reader may be there by the same key: one whose release failed.
+        may.push(Compare::create_revision(key, CompareOp::Equal, 0));
     }
     let txn = Txn::new().when(may).and_then(puts);
     Ok(AcquireTxn { txn, entry, known: settings.record.offset, record })
@@ -113,7 +114,7 @@ pub(super) async fn repeat(
         return Ok(None);
     }
     let Some(lease) = store.keepalives.extend(seen.lease).await? else { return Ok(None) };
-    let (seat, created) = (Seat::found(key), seen.created);
+    let (seat, created) = (store.seats.found(key), seen.created);
     let held = Held { seat, lease, created, entry, history: token.history };
     Ok(Some(granted(request, held)))
 }
