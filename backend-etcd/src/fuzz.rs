@@ -78,7 +78,7 @@ proptest! {
             let layout = KeyLayout::new(prefix);
             for key in [text.clone(), format!("{prefix}{text}")] {
                 if let Some(read) = layout.read(&key) {
-                    prop_assert_eq!(layout.entry(&read.name, read.number), key);
+                    prop_assert_eq!(layout.entry(&read.name, read.mode, read.number), key);
                 }
             }
         }

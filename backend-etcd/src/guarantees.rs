@@ -95,6 +95,8 @@ fn guarantees(shortest: Duration, record: &Record, connection: ConnectionSecurit
             ),
         ],
     };
+    promised.shared = Promise::Holds { assuming: Vec::new() };
+    promised.most_readers = None;
     promised.lease_step = Duration::from_secs(1);
     promised.quarantine = if record.quarantine { QuarantineUse::On } else { QuarantineUse::Off };
     promised.push = true;

@@ -59,6 +59,7 @@ pub(crate) fn of_both(stores: &[Arc<dyn Backend>; 2], cache: &GuaranteeCache) ->
         promised.exclusion = both(both(one.exclusion.clone(), two.exclusion.clone()), phases());
         promised.tokens = both(both(one.tokens.clone(), two.tokens.clone()), phases());
         promised.shared = both(both(one.shared.clone(), two.shared.clone()), phases());
+        promised.most_readers = [one.most_readers, two.most_readers].into_iter().flatten().min();
         promised.lease_step = one.lease_step.max(two.lease_step);
         promised.quarantine = weaker(one.quarantine, two.quarantine);
         // A waiter is woken by the first store, or by the second while it holds the first.

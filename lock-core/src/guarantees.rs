@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-use crate::tunables::{DRIFT_PART, ROUNDING};
+use crate::tunables::{DRIFT_PART, MOST_READERS, ROUNDING};
 
 /// Something that must be true outside this library for a promise to hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -140,6 +140,8 @@ pub struct Guarantees {
     /// tokens admits them all. If not, each reader's token is above those of all writers before it, and below
     /// those of all writers after it.
     pub one_token_for_readers: bool,
+    /// How many readers share a lock at most; one more waits. `None` where the store keeps no list of them.
+    pub most_readers: Option<usize>,
     /// The shortest lease that the store can set.
     pub shortest_lease: Duration,
     /// The longest lease of the store: its setting, and the bound of a quarantine.
@@ -188,6 +190,7 @@ impl Guarantees {
             tokens: withheld(),
             shared: Promise::Withheld { why: "the backend grants exclusive locks only".into() },
             one_token_for_readers: false,
+            most_readers: Some(MOST_READERS),
             shortest_lease: shortest,
             longest_lease: longest,
             lease_step: Duration::from_millis(1),

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use etcd_client::{Compare, CompareOp, GetResponse, KeyValue};
-use lock_core::{FencingToken, Holder, OwnerId, OwnerLabel, Request};
+use lock_core::{FencingToken, Holder, Mode, OwnerId, OwnerLabel, Request};
 use serde::{Deserialize, Serialize};
 
-use super::seats::Seat;
+use super::{layout::mode_of, seats::Seat};
 use crate::rpc::Lease;
 
 /// The value of an entry of ours. An entry of etcd's own tools has another value, mostly none.
@@ -80,6 +80,15 @@ impl Seen {
         self.entry.as_ref().is_some_and(|entry| entry.owner == owner)
     }
 
+    pub(crate) fn mode(&self) -> Mode {
+        mode_of(&self.key)
+    }
+
+    /// Whether it surely holds the lock as a reader. One that waited may hold it, too, and not say so.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.mode() == Mode::Shared && self.entry.as_ref().is_some_and(|entry| entry.granted)
+    }
+
     pub(crate) fn is_kept(&self) -> bool {
         self.entry.as_ref().is_some_and(|entry| entry.kept)
     }
@@ -88,7 +97,10 @@ impl Seen {
     /// cannot be read is in the way all the same.
     pub(crate) fn holder(&self, remaining: Duration) -> Option<Holder> {
         if let Some(QueueEntry { owner, label, .. }) = &self.entry {
-            return Some(Holder::new(*owner, label.clone(), remaining));
+            return Some(match self.mode() {
+                Mode::Shared => Holder::readers(label.clone(), remaining),
+                _ => Holder::new(*owner, label.clone(), remaining),
+            });
         }
         let lease = self.lease;
         let label = match lease {
@@ -98,6 +110,15 @@ impl Seen {
         let label = OwnerLabel::new(label).ok()?;
         Some(Holder::new(OwnerId::from_bits(lease as u128), label, remaining))
     }
+}
+
+/// Those of the entries of a name that hold the lock: the one that stands first, and if that is a reader's, all up to the
+/// first writer's.
+pub(crate) fn holders(mut entries: Vec<Seen>) -> Vec<Seen> {
+    entries.sort_by_key(|seen| seen.created);
+    let readers = entries.iter().take_while(|seen| seen.mode() == Mode::Shared).count();
+    entries.truncate(readers.max(1));
+    entries
 }
 
 /// An attempt to wait whose outcome is not known: a repeat finds its entry by the same key.

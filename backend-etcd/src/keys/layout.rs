@@ -2,9 +2,13 @@
 //!
 //! An entry of a lock's queue is `<prefix><name>/<number in hex>`, and the entry with the oldest create revision below
 //! `<prefix><name>/` holds the lock. etcd's tools look for entries by the same prefix, so they and we exclude each
-//! other. Their number is the entry's lease; a client of ours uses its own numbers again and again.
+//! other. Their number is the entry's lease; a client of ours uses its own numbers again and again. A reader's entry has
+//! `~` before the number: so it is in the way of every writer, and a reader can ask for the writers alone.
 
-use lock_core::{LockName, OwnerId};
+use lock_core::{LockName, Mode, OwnerId};
+
+/// What a reader's key has before its number. It sorts behind all numbers.
+const READER: char = '~';
 
 /// Where the keys of a namespace stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub struct EntryKey {
     pub name: LockName,
     /// Which entry of the name it is. etcd's own tools put the entry's lease here.
     pub number: i64,
+    /// Whether it is that of a reader or of a writer. All entries of etcd's own tools are writers'.
+    pub mode: Mode,
 }
 
 impl KeyLayout {
@@ -42,9 +48,27 @@ impl KeyLayout {
 
     /// The key of an entry by its number, which is positive.
     #[must_use]
-    pub fn entry(&self, name: &LockName, number: i64) -> String {
+    pub fn entry(&self, name: &LockName, mode: Mode, number: i64) -> String {
         // Go prints `%x` of a positive number: lower case, no padding.
-        format!("{}{number:x}", self.entries(name))
+        match mode {
+            Mode::Shared => format!("{}{number:x}", self.readers(name)),
+            _ => format!("{}{number:x}", self.entries(name)),
+        }
+    }
+
+    /// The prefix of the keys of all readers of a name.
+    fn readers(&self, name: &LockName) -> String {
+        format!("{}{READER}", self.entries(name))
+    }
+
+    /// The end of the keys, from [`entries`](Self::entries) on, of all that keep a request of a mode out: every entry keeps a
+    /// writer out, and only those of writers keep a reader out.
+    pub(crate) fn end_of_obstacles(&self, name: &LockName, mode: Mode) -> String {
+        match mode {
+            Mode::Shared => self.readers(name),
+            // As etcd writes the end of a prefix: `0` comes next after `/`.
+            _ => format!("{}{}0", self.prefix, escape(name.as_str())),
+        }
     }
 
     /// The key of the settings. No name is escaped to `%leasehold`, so it is among no name's entries.
@@ -65,6 +89,11 @@ impl KeyLayout {
         format!("{}%leasehold/abandoned/{owner}", self.prefix)
     }
 
+    /// The key that names the entry of a reader, and lives by its lease: a repeat of its request finds the entry.
+    pub(crate) fn reader(&self, owner: OwnerId) -> String {
+        format!("{}%leasehold/readers/{owner}", self.prefix)
+    }
+
     /// The name whose entries a key stands among; `None` if there is none.
     pub(crate) fn name_of(&self, key: &[u8]) -> Option<LockName> {
         let rest = key.strip_prefix(self.prefix.as_bytes())?;
@@ -79,10 +108,23 @@ impl KeyLayout {
     pub fn read(&self, key: &str) -> Option<EntryKey> {
         let (name, number) = key.strip_prefix(&self.prefix)?.split_once('/')?;
         let name = LockName::new(unescape(name)?).ok()?;
+        let (mode, number) = match number.strip_prefix(READER) {
+            Some(number) => (Mode::Shared, number),
+            None => (Mode::Exclusive, number),
+        };
         let number = i64::from_str_radix(number, 16).ok().filter(|number| *number > 0)?;
-        let entry = EntryKey { name, number };
+        let entry = EntryKey { name, number, mode };
         // One spelling per entry: `+1f`, `01F` or `%61` would be another key of the same meaning.
-        (self.entry(&entry.name, number) == key).then_some(entry)
+        (self.entry(&entry.name, mode, number) == key).then_some(entry)
+    }
+}
+
+/// Whether an entry is that of a reader or of a writer, by its key.
+pub(crate) fn mode_of(key: &[u8]) -> Mode {
+    let number = key.iter().rposition(|byte| *byte == b'/').and_then(|at| key.get(at + 1));
+    match number {
+        Some(first) if char::from(*first) == READER => Mode::Shared,
+        _ => Mode::Exclusive,
     }
 }
 
@@ -123,9 +165,28 @@ mod tests {
     #[test]
     fn a_plain_name_has_the_key_of_etcds_own_tools() {
         let layout = KeyLayout::new("");
-        assert_eq!(layout.entry(&name("job"), 0x694d_77aa_11ee), "job/694d77aa11ee");
+        let writer = Mode::Exclusive;
+        assert_eq!(layout.entry(&name("job"), writer, 0x694d_77aa_11ee), "job/694d77aa11ee");
         let layout = KeyLayout::new("app/");
-        assert_eq!(layout.entry(&name("job"), 31), "app/job/1f");
+        assert_eq!(layout.entry(&name("job"), writer, 31), "app/job/1f");
+    }
+
+    #[test]
+    fn readers_stand_among_the_entries_of_their_name_behind_all_writers() {
+        let (layout, job) = (KeyLayout::new("p/"), name("job"));
+        let [readers, all] =
+            [Mode::Shared, Mode::Exclusive].map(|mode| layout.end_of_obstacles(&job, mode));
+        let reader = layout.entry(&job, Mode::Shared, 1);
+        assert!(reader.starts_with(&layout.entries(&job)), "{reader}");
+        assert!(readers < reader && reader < all, "{reader}");
+        assert_eq!(mode_of(reader.as_bytes()), Mode::Shared);
+        for number in [1, 9, 0xa, i64::MAX] {
+            let writer = layout.entry(&job, Mode::Exclusive, number);
+            assert!(writer < readers, "{writer}");
+            assert_eq!(mode_of(writer.as_bytes()), Mode::Exclusive);
+        }
+        assert_eq!(mode_of(b"p/~name/1"), Mode::Exclusive);
+        assert_eq!(mode_of(b"p/job/"), Mode::Exclusive);
     }
 
     #[test]
@@ -134,10 +195,13 @@ mod tests {
         let names = ["a", "a/b", "a%2Fb", "a%b", "a/", "/a", "%", "/", "a%25", "ä/ö"].map(name);
         for one in &names {
             for other in names.iter().filter(|other| *other != one) {
-                assert!(!layout.entry(other, 1).starts_with(&layout.entries(one)), "{one} {other}");
+                let key = layout.entry(other, Mode::Exclusive, 1);
+                assert!(!key.starts_with(&layout.entries(one)), "{one} {other}");
             }
-            let read = layout.read(&layout.entry(one, i64::MAX)).unwrap();
-            assert_eq!(read, EntryKey { name: one.clone(), number: i64::MAX });
+            for mode in [Mode::Exclusive, Mode::Shared] {
+                let read = layout.read(&layout.entry(one, mode, i64::MAX)).unwrap();
+                assert_eq!(read, EntryKey { name: one.clone(), number: i64::MAX, mode });
+            }
         }
     }
 
@@ -145,7 +209,8 @@ mod tests {
     fn our_own_keys_are_no_entries() {
         let layout = KeyLayout::new("p/");
         let tombstone = layout.tombstone(OwnerId::from_bits(7));
-        for key in [layout.settings(), layout.quarantine(), tombstone] {
+        let reader = layout.reader(OwnerId::from_bits(7));
+        for key in [layout.settings(), layout.quarantine(), tombstone, reader] {
             assert_eq!(layout.read(&key), None, "{key}");
             assert!(!key.starts_with(&layout.entries(&name("%leasehold"))));
         }
@@ -156,7 +221,10 @@ mod tests {
         let layout = KeyLayout::new("p/");
         let others =
             ["a/1", "p/a", "p/a/", "p/a/x", "p/a/0", "p/a/-1", "p/a/01", "p/a/1F", "p/a/+1"];
-        for key in others.into_iter().chain(["p/a/b/1", "p/%/1", "p/%2f/1", "p/%61/1", "p//1"]) {
+        let odd = ["p/a/~", "p/a/~0", "p/a/~~1", "p/a/1~"];
+        for key in
+            others.into_iter().chain(odd).chain(["p/a/b/1", "p/%/1", "p/%2f/1", "p/%61/1", "p//1"])
+        {
             assert_eq!(layout.read(key), None, "{key}");
         }
     }

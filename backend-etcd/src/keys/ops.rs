@@ -1,7 +1,7 @@
 //! Conditions on the keys of a namespace, and reads of them.
 
 use etcd_client::{Compare, CompareOp, GetOptions, SortOrder, SortTarget, TxnOp};
-use lock_core::{LockName, OwnerId};
+use lock_core::{LockName, Mode, OwnerId};
 
 use super::layout::KeyLayout;
 
@@ -16,6 +16,24 @@ impl KeyLayout {
         Compare::version(self.tombstone(owner), CompareOp::Equal, 0)
     }
 
+    /// The condition that no entry keeps a request of a mode out.
+    pub(crate) fn no_obstacle(&self, name: &LockName, mode: Mode) -> Compare {
+        Compare::create_revision(self.entries(name), CompareOp::Equal, 0)
+            .with_range(self.end_of_obstacles(name, mode))
+    }
+
+    /// The condition that all entries that keep a request of a mode out were created at `created` or later. etcd takes it
+    /// for false where there is none.
+    pub(crate) fn no_earlier_obstacle(&self, name: &LockName, mode: Mode, created: i64) -> Compare {
+        Compare::create_revision(self.entries(name), CompareOp::Greater, created - 1)
+            .with_range(self.end_of_obstacles(name, mode))
+    }
+
+    /// The condition that a reader has no entry.
+    pub(crate) fn is_no_reader(&self, owner: OwnerId) -> Compare {
+        Compare::version(self.reader(owner), CompareOp::Equal, 0)
+    }
+
     /// Reads the entry that stands first.
     pub(crate) fn get_first(&self, name: &LockName) -> TxnOp {
         let oldest = GetOptions::new()
@@ -25,21 +43,44 @@ impl KeyLayout {
         TxnOp::get(self.entries(name), Some(oldest))
     }
 
-    /// Reads the two newest entries.
-    pub(crate) fn get_last_two(&self, name: &LockName) -> TxnOp {
-        TxnOp::get(self.entries(name), Some(newest(2)))
+    /// Reads all entries.
+    pub(crate) fn get_entries(&self, name: &LockName) -> TxnOp {
+        TxnOp::get(self.entries(name), Some(GetOptions::new().with_prefix()))
     }
 
-    /// Reads the entry before the one created at `created`.
-    pub(crate) fn get_before(&self, name: &LockName, created: i64) -> TxnOp {
-        let before = newest(1).with_max_create_revision(created - 1);
+    /// Reads up to `most` of the newest entries that keep a request of a mode out.
+    pub(crate) fn get_newest(&self, name: &LockName, mode: Mode, most: u32) -> TxnOp {
+        TxnOp::get(self.entries(name), Some(self.newest(name, mode, most)))
+    }
+
+    /// Reads the last of them before the one created at `created`.
+    pub(crate) fn get_before(&self, name: &LockName, mode: Mode, created: i64) -> TxnOp {
+        let before = self.newest(name, mode, 1).with_max_create_revision(created - 1);
         TxnOp::get(self.entries(name), Some(before))
     }
 
-    /// Reads the keys of up to `most` entries before the one created at `created`.
-    pub(crate) fn count_before(&self, name: &LockName, created: i64, most: u32) -> TxnOp {
-        let before = newest(most.into()).with_keys_only().with_max_create_revision(created - 1);
-        TxnOp::get(self.entries(name), Some(before))
+    /// Reads the keys of up to `most` of them before the one created at `created`.
+    pub(crate) fn keys_before(
+        &self,
+        name: &LockName,
+        mode: Mode,
+        created: i64,
+        most: u32,
+    ) -> TxnOp {
+        let before = self.newest(name, mode, most).with_keys_only();
+        TxnOp::get(self.entries(name), Some(before.with_max_create_revision(created - 1)))
+    }
+
+    fn newest(&self, name: &LockName, mode: Mode, most: u32) -> GetOptions {
+        GetOptions::new()
+            .with_range(self.end_of_obstacles(name, mode))
+            .with_sort(SortTarget::Create, SortOrder::Descend)
+            .with_limit(most.into())
+    }
+
+    /// Reads the key of the entry that a reader has.
+    pub(crate) fn get_reader(&self, owner: OwnerId) -> TxnOp {
+        TxnOp::get(self.reader(owner), None)
     }
 
     pub(crate) fn get_settings(&self) -> TxnOp {
@@ -53,11 +94,4 @@ impl KeyLayout {
     pub(crate) fn get_tombstone(&self, owner: OwnerId) -> TxnOp {
         TxnOp::get(self.tombstone(owner), None)
     }
-}
-
-fn newest(most: i64) -> GetOptions {
-    GetOptions::new()
-        .with_prefix()
-        .with_sort(SortTarget::Create, SortOrder::Descend)
-        .with_limit(most)
 }

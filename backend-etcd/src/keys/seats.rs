@@ -7,7 +7,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use lock_core::{Env as _, LockName, Mutex, SystemEnv};
+use lock_core::{Env as _, LockName, Mode, Mutex, SystemEnv};
 
 use super::layout::KeyLayout;
 
@@ -26,7 +26,7 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Seat {
     pub(crate) key: String,
-    /// `None` for an entry that was found.
+    /// `None` where another of the same key frees it.
     seats: Option<Seats>,
 }
 
@@ -39,23 +39,29 @@ impl Seats {
 
     /// The first key of a name that is free. It may still be in etcd where an outcome is not known: every transaction
     /// that makes an entry compares.
-    pub(crate) fn take(&self, layout: &KeyLayout, name: &LockName) -> Arc<Seat> {
+    pub(crate) fn take(&self, layout: &KeyLayout, name: &LockName, mode: Mode) -> Arc<Seat> {
         let mut taken = self.0.taken.lock();
         let mut number = self.0.first;
-        let mut key = layout.entry(name, number);
+        let mut key = layout.entry(name, mode, number);
         while taken.contains(&key) {
             number += 1;
-            key = layout.entry(name, number);
+            key = layout.entry(name, mode, number);
         }
         taken.insert(key.clone());
         Arc::new(Seat { key, seats: Some(self.clone()) })
     }
-}
 
-impl Seat {
-    /// The key of an entry that was found.
-    pub(crate) fn found(key: String) -> Arc<Self> {
-        Arc::new(Self { key, seats: None })
+    /// The key of an entry that was found: no other entry is to use it meanwhile.
+    pub(crate) fn found(&self, key: String) -> Arc<Seat> {
+        let is_new = self.0.taken.lock().insert(key.clone());
+        Arc::new(Seat { key, seats: is_new.then(|| self.clone()) })
+    }
+
+    /// A key that nobody has used: for a reader that found another in its own. Readers whose releases failed stay there
+    /// to the ends of their leases, and keep out no other reader.
+    pub(crate) fn elsewhere(&self, layout: &KeyLayout, name: &LockName, mode: Mode) -> Arc<Seat> {
+        let number = (SystemEnv.random() as i64 & i64::MAX).max(1);
+        self.found(layout.entry(name, mode, number))
     }
 }
 
@@ -77,16 +83,18 @@ mod tests {
     fn a_key_is_used_again_when_its_entry_has_gone_and_not_before() {
         let (seats, layout) = (Seats::new(), KeyLayout::new("p/"));
         let name = LockName::new("job").unwrap();
-        let one = seats.take(&layout, &name);
-        let two = seats.take(&layout, &name);
+        let take = |seats: &Seats| seats.take(&layout, &name, Mode::Exclusive);
+        let one = take(&seats);
+        let two = take(&seats);
         assert_ne!(one.key, two.key);
         let held = Arc::clone(&one);
         let key = one.key.clone();
         drop(one);
-        assert_ne!(seats.take(&layout, &name).key, key);
+        assert_ne!(take(&seats).key, key);
         drop(held);
-        assert_eq!(seats.take(&layout, &name).key, key);
+        assert_eq!(take(&seats).key, key);
         assert_eq!(layout.read(&key).unwrap().name, name);
-        assert_ne!(Seats::new().take(&layout, &name).key, key);
+        assert_ne!(take(&Seats::new()).key, key);
+        assert_ne!(seats.take(&layout, &name, Mode::Shared).key, key);
     }
 }

@@ -1,18 +1,18 @@
 //! Operators' calls: inspect, list, release by force, set up.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, future::ready, time::Duration};
 
-use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
-use futures_util::{StreamExt as _, stream};
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use lock_core::{
-    Cursor, Error, ErrorKind, FencingToken, Init, LockName, LockState, Page, ReleaseOutcome,
+    Cursor, Error, ErrorKind, FencingToken, Init, LockName, LockState, Mode, Page, ReleaseOutcome,
     StoreSettings,
 };
 
 use super::release::outcome;
 use crate::{
     keys::{
-        entry::Seen,
+        entry::{Seen, holders},
         settings::{RECORD_VERSION, Record, check_longest},
     },
     restore::{HistoryToken, put_settings, quarantine},
@@ -36,16 +36,40 @@ impl Begun {
 }
 
 pub(crate) async fn inspect(store: &Store, name: &LockName) -> Result<Option<LockState>, Error> {
-    let (seen, count) = store.first(name).await?;
-    let Some(seen) = seen else { return Ok(None) };
-    let state = lock_state(store, name.clone(), &seen).await?;
-    Ok(Some(state.with_waiting(u64::try_from(count - 1).unwrap_or(0))))
+    let (held_by, count) = held_by(store, name).await?;
+    let Some(state) = lock_state(store, name.clone(), &held_by).await? else { return Ok(None) };
+    Ok(Some(state.with_waiting(count.saturating_sub(held_by.len()) as u64)))
 }
 
-async fn lock_state(store: &Store, name: LockName, seen: &Seen) -> Result<LockState, Error> {
-    let remaining = store.rpc.remaining(seen.lease).await?;
-    let state = LockState::new(name, seen.holder(remaining), seen.token());
-    Ok(state.with_kept(seen.is_kept()))
+/// The entries that hold a lock, and how many there are of its name.
+async fn held_by(store: &Store, name: &LockName) -> Result<(Vec<Seen>, usize), Error> {
+    let (first, count) = store.first(name).await?;
+    if first.as_ref().is_none_or(|first| first.mode() != Mode::Shared) {
+        return Ok((first.into_iter().collect(), usize::try_from(count).unwrap_or(0)));
+    }
+    let answer = store.rpc.txn(Txn::new().and_then([store.layout.get_entries(name)])).await?;
+    let all: Vec<_> = gets(&answer).iter().flat_map(GetResponse::kvs).map(Seen::read).collect();
+    let count = all.len();
+    Ok((holders(all), count))
+}
+
+/// `None` if no entry holds it. Each of the readers has a lease of its own, and the last to end counts.
+async fn lock_state(
+    store: &Store,
+    name: LockName,
+    held_by: &[Seen],
+) -> Result<Option<LockState>, Error> {
+    let (Some(last), Some(token)) = (held_by.last(), held_by.iter().map(Seen::token).max()) else {
+        return Ok(None);
+    };
+    let leases: Vec<_> = held_by.iter().map(|seen| seen.lease).collect();
+    let asked = stream::iter(leases)
+        .map(|lease| store.rpc.remaining(lease))
+        .buffer_unordered(LEASES_AT_ONCE);
+    let remaining = asked.try_fold(Duration::ZERO, |most, its| ready(Ok(most.max(its)))).await?;
+    let readers = (last.mode() == Mode::Shared).then_some(held_by.len() as u64);
+    let state = LockState::new(name, last.holder(remaining), token);
+    Ok(Some(state.with_kept(last.is_kept()).with_readers(readers)))
 }
 
 /// A page of names. The entries of a name stand together, and the last name of a full page may
@@ -64,14 +88,11 @@ pub(crate) async fn list(store: &Store, from: Option<Cursor>) -> Result<Page, Er
         let got = gets(&answer);
         let [got, found] = &got[..] else { return Err(incomplete()) };
         store.restore.note_found(found, revision(&answer))?;
-        let mut names: BTreeMap<String, (LockName, Seen)> = BTreeMap::new();
+        let mut names: BTreeMap<String, (LockName, Vec<Seen>)> = BTreeMap::new();
         for seen in got.kvs().iter().map(Seen::read) {
             let Some(name) = in_the_way_of(store, &seen) else { continue };
             let entries = store.layout.entries(&name);
-            let first = names.entry(entries).or_insert_with(|| (name, seen.clone()));
-            if seen.created < first.1.created {
-                first.1 = seen;
-            }
+            names.entry(entries).or_insert_with(|| (name, Vec::new())).1.push(seen);
         }
         if !got.more() {
             break (names, None);
@@ -91,10 +112,11 @@ pub(crate) async fn list(store: &Store, from: Option<Cursor>) -> Result<Page, Er
         }
     };
     let states = stream::iter(names.into_values())
-        .map(|(name, seen)| async move { lock_state(store, name, &seen).await })
+        .map(|(name, all)| async move { lock_state(store, name, &holders(all)).await })
         .buffer_unordered(LEASES_AT_ONCE);
     let states: Vec<_> = states.collect().await;
-    Ok(Page::new(states.into_iter().collect::<Result<_, _>>()?, next))
+    let states: Vec<_> = states.into_iter().collect::<Result<_, _>>()?;
+    Ok(Page::new(states.into_iter().flatten().collect(), next))
 }
 
 /// The name whose queue a key is a part of: any key there is in the way, also a key that no client made. Without a
@@ -106,16 +128,22 @@ fn in_the_way_of(store: &Store, seen: &Seen) -> Option<LockName> {
     (looks_so || !store.layout.prefix().is_empty()).then_some(name)
 }
 
-/// Ends the lease of the entry that stands first. A session of etcd's own tools may have other locks by the same lease:
-/// these end too, and etcd tells its process.
+/// Ends the leases of the entries that hold the lock. A session of etcd's own tools may have other locks by the same
+/// lease: these end too, and etcd tells its process.
 pub(crate) async fn force_release(store: &Store, name: &LockName) -> Result<ReleaseOutcome, Error> {
-    let (Some(first), _) = store.first(name).await? else { return Ok(ReleaseOutcome::NotHeld) };
-    if first.lease != 0 {
-        return Ok(outcome(store.rpc.revoke(first.lease).await?));
+    let (held_by, _) = held_by(store, name).await?;
+    let ends = stream::iter(held_by).map(|seen| end(store, seen)).buffer_unordered(LEASES_AT_ONCE);
+    Ok(outcome(ends.try_fold(false, |any, ended| ready(Ok(any | ended))).await?))
+}
+
+/// Ends an entry, if it is there.
+async fn end(store: &Store, seen: Seen) -> Result<bool, Error> {
+    if seen.lease != 0 {
+        return Ok(store.rpc.revoke(seen.lease).await?);
     }
-    let same = Compare::create_revision(first.key.clone(), CompareOp::Equal, first.created);
-    let txn = Txn::new().when([same]).and_then([TxnOp::delete(first.key, None)]);
-    Ok(outcome(store.rpc.txn(txn).await?.succeeded()))
+    let same = Compare::create_revision(seen.key.clone(), CompareOp::Equal, seen.created);
+    let txn = Txn::new().when([same]).and_then([TxnOp::delete(seen.key, None)]);
+    Ok(store.rpc.txn(txn).await?.succeeded())
 }
 
 /// The highest token that etcd may have granted: tokens are revisions and an offset.

@@ -4,8 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use lock_core::{
-    Attempt, Busy, Env as _, Error, ErrorKind, FencingToken, LockName, Request, SystemEnv,
-    check_lease,
+    Attempt, Busy, Env as _, Error, ErrorKind, FencingToken, Mode, Request, SystemEnv, check_lease,
 };
 
 use super::grant::{busy, busy_for, confirm, is_ours, repeat};
@@ -21,41 +20,56 @@ use crate::{
     waiting::WaiterEntry,
 };
 
-/// The attempt of an owner that has an entry here: the lock is granted if the entry stands first.
+/// What a look from an entry found.
+struct Look {
+    /// The entry that stands first.
+    first: Option<Seen>,
+    /// The entry itself, if its turn has come.
+    turn: Option<Seen>,
+    /// Whether the entry is gone.
+    gone: bool,
+    /// How many keep it out, counted up to [`FAR`].
+    distance: u32,
+    /// The condition that its turn has come, and that it is still so.
+    still: Compare,
+}
+
+/// The attempt of an owner that has an entry here: the lock is granted if no entry before it keeps it out.
 pub(crate) async fn claim(store: &Store, request: &Request) -> Result<Attempt, Error> {
     if request.floor > FencingToken::ZERO {
         store.restore.check_token(request.floor)?;
     }
     store.restore.allow(request.lease, Record::longest_held).await?;
+    let is_reader = request.mode == Mode::Shared;
     let mut is_first = false;
     for _ in 0..TRIES {
         let Some(waiting) = store.waiters.get(request.owner) else { break };
-        // A look costs etcd no write. A waiter whose predecessor is gone needs none, unless it must write and
-        // may be refused after a raise of the offset: a refusal costs a flush.
+        // A look costs etcd no write. A writer whose predecessor is gone needs none, unless it must write and
+        // may be refused after a raise of the offset: a refusal costs a flush. A reader's condition depends on
+        // the writers behind it, so that it looks.
         let hinted = waiting.hinted.swap(false, Ordering::AcqRel);
-        if !(is_first || hinted && is_sure_of(store, &waiting, request)) {
-            let (first, distance) = look_from(store, &waiting, &request.name).await?;
-            match first {
-                Some(seen) if seen.created == waiting.created => {
-                    if is_ours(&seen, request)
-                        && let Some(grant) = repeat(store, request, seen).await?
-                    {
-                        return Ok(Attempt::Granted(grant));
-                    }
+        let still = if is_first || !is_reader && hinted && is_sure_of(store, &waiting, request) {
+            store.layout.no_earlier_obstacle(&request.name, request.mode, waiting.created)
+        } else {
+            let look = look_from(store, &waiting, request).await?;
+            let Some(seen) = look.turn else {
+                if look.gone {
+                    waiting.lose();
                 }
-                first => {
-                    if first.is_none() {
-                        waiting.lose();
-                    }
-                    let mut busy = busy_behind(store, &waiting, first).await?;
-                    busy.retry_after *= distance.max(1);
-                    return Ok(Attempt::Busy(busy));
-                }
+                let mut busy = busy_behind(store, &waiting, look.first).await?;
+                busy.retry_after *= look.distance.max(1);
+                return Ok(Attempt::Busy(busy));
+            };
+            if is_ours(&seen, request)
+                && let Some(grant) = repeat(store, request, seen).await?
+            {
+                return Ok(Attempt::Granted(grant));
             }
-        }
-        match try_claim(store, request, &waiting).await {
+            look.still
+        };
+        match try_claim(store, request, &waiting, still).await {
             Ok(Some(attempt)) => return Ok(attempt),
-            Ok(None) => is_first = !waiting.is_lost(),
+            Ok(None) => is_first = !is_reader && !waiting.is_lost(),
             Err(Failure::LeaseGone) => {
                 waiting.lose();
                 is_first = false;
@@ -74,6 +88,7 @@ async fn try_claim(
     store: &Store,
     request: &Request,
     waiting: &WaiterEntry,
+    still: Compare,
 ) -> Result<Option<Attempt>, Failure> {
     let (restore, layout) = (&store.restore, &store.layout);
     let token = restore.history_token().await?;
@@ -100,14 +115,12 @@ async fn try_claim(
         record = lifted.map(|offset| restore.history.keep(lift(offset)));
         steps.extend(record.as_ref().map(|record| record.put(layout)));
     }
-    let entries = layout.entries(&request.name);
     let txn = Txn::new()
         .when([
             // Not only that it is this entry: once it was granted or released, another attempt has written
             // it, and it may live by another lease.
             Compare::mod_revision(waiting.key(), CompareOp::Equal, waiting.created),
-            Compare::create_revision(entries, CompareOp::Greater, waiting.created - 1)
-                .with_prefix(),
+            still,
             settings.unchanged(layout),
             layout.not_quarantined(),
             layout.not_abandoned(request.owner),
@@ -116,7 +129,7 @@ async fn try_claim(
         .or_else([
             TxnOp::get(waiting.key(), None),
             layout.get_first(&request.name),
-            layout.get_before(&request.name, waiting.created),
+            layout.get_before(&request.name, request.mode, waiting.created),
             layout.get_settings(),
             layout.get_quarantine(),
             layout.get_tombstone(request.owner),
@@ -151,15 +164,14 @@ async fn try_claim(
         // An earlier attempt was granted, and its answer was lost.
         return Ok(repeat(store, request, seen).await?.map(Attempt::Granted));
     }
-    let first = Seen::only(first);
-    let is_first = first.as_ref().is_some_and(|seen| seen.created == waiting.created);
-    if there && is_first && tombstone.kvs().is_empty() {
+    let before = Seen::only(before);
+    if there && before.is_none() && tombstone.kvs().is_empty() {
         return Ok(None);
     }
-    if let Some(before) = Seen::only(before) {
+    if let Some(before) = before {
         waiting.follow(Some(before.to_follow()));
     }
-    Ok(Some(Attempt::Busy(busy(store, first).await?)))
+    Ok(Some(Attempt::Busy(busy(store, Seen::only(first)).await?)))
 }
 
 /// Whether a transaction that claims the entry writes nothing, or by settings that were just seen.
@@ -189,19 +201,35 @@ async fn busy_behind(
     Ok(busy_for(&first, remaining))
 }
 
-/// The entry that stands first, and how many stand before this one, counted up to [`FAR`].
-async fn look_from(
-    store: &Store,
-    waiting: &WaiterEntry,
-    name: &LockName,
-) -> Result<(Option<Seen>, u32), Error> {
-    let layout = &store.layout;
-    let before = layout.count_before(name, waiting.created, FAR);
+/// Looks whether the turn of an entry has come.
+async fn look_from(store: &Store, waiting: &WaiterEntry, request: &Request) -> Result<Look, Error> {
+    let (layout, name, mode) = (&store.layout, &request.name, request.mode);
+    let created = waiting.created;
     // A waiter must know the settings when its turn comes: they are compared.
-    let look = [layout.get_first(name), layout.get_settings(), before];
+    let look = [
+        layout.get_first(name),
+        layout.get_settings(),
+        layout.keys_before(name, mode, created, FAR),
+        TxnOp::get(waiting.key(), None),
+        layout.get_newest(name, mode, 1),
+    ];
     let answer = store.rpc.txn(Txn::new().and_then(look)).await?;
     let got = gets(&answer);
-    let [first, found, before] = &got[..] else { return Err(incomplete()) };
+    let [first, found, before, own, newest] = &got[..] else { return Err(incomplete()) };
     store.restore.note_found(found, revision(&answer))?;
-    Ok((Seen::only(first), u32::try_from(before.kvs().len()).unwrap_or(FAR)))
+    if let Some(before) = Seen::only(before) {
+        store.waiters.follow(waiting, before.to_follow());
+    }
+    let own = Seen::only(own).filter(|seen| seen.created == created);
+    let still = match newest.kvs().is_empty() {
+        true => layout.no_obstacle(name, mode),
+        false => layout.no_earlier_obstacle(name, mode, created),
+    };
+    Ok(Look {
+        first: Seen::only(first),
+        gone: own.is_none(),
+        turn: own.filter(|_| before.kvs().is_empty()),
+        distance: u32::try_from(before.kvs().len()).unwrap_or(FAR),
+        still,
+    })
 }

@@ -2,20 +2,23 @@
 
 use std::sync::Arc;
 
-use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse, TxnResponse};
-use lock_core::{Attempt, Enqueued, Error, ErrorKind, FencingToken, Grant, Quarantined, Request};
+use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse};
+use lock_core::{
+    Attempt, Enqueued, Error, ErrorKind, FencingToken, Grant, Mode, Quarantined, Request,
+};
 
 use super::{
     claim::claim,
-    grant::{AcquireTxn, acquire_txn, busy, busy_untimed, confirm},
+    grant::{AcquireTxn, acquire_txn, busy, busy_untimed, confirm, puts},
 };
 use crate::{
     keys::{
         entry::{EnqueueAttempt, Held, QueueEntry, Seen},
+        seats::Seats,
         settings::Record,
     },
     restore::held_back,
-    rpc::{Failure, gets, incomplete, put, revision},
+    rpc::{Failure, gets, incomplete, revision},
     store::Store,
     tunables::TRIES,
     waiting::{EtcdWaiter, RefusedWaiter, WaiterEntry, Watched},
@@ -59,7 +62,7 @@ pub(crate) async fn enqueue(store: &Store, request: &Request) -> Result<Enqueued
             Enqueued::Waiting(Box::new(RefusedWaiter), busy(store, first).await?)
         }
         // The settings had changed, or an earlier attempt made the entry.
-        Queued::Waiting(waiter, first) if is_first(&waiter, first.as_ref()) => {
+        Queued::Waiting(waiter, first) if may_be_next(request, &waiter, first.as_ref()) => {
             claim_or_wait(store, request, waiter, first).await
         }
         Queued::Waiting(waiter, first) => {
@@ -69,9 +72,10 @@ pub(crate) async fn enqueue(store: &Store, request: &Request) -> Result<Enqueued
     })
 }
 
-/// Whether no other entry stands first.
-fn is_first(waiter: &EtcdWaiter, first: Option<&Seen>) -> bool {
+/// Whether no other entry stands first, or is known to keep a reader out.
+fn may_be_next(request: &Request, waiter: &EtcdWaiter, first: Option<&Seen>) -> bool {
     first.is_none_or(|first| first.created == waiter.entry.created)
+        || request.mode == Mode::Shared && !waiter.entry.follows()
 }
 
 /// Claims an entry that was just made. If that fails, the entry is there, and waits.
@@ -106,10 +110,14 @@ pub(super) async fn line_up(store: &Store, request: &Request) -> Result<Queued, 
         // An earlier attempt may have made its entry: only with the same key does this one find it.
         let attempt = match store.attempts.get(request.owner) {
             Some(attempt) => attempt,
-            None => EnqueueAttempt {
-                lease: store.leases.take(request.lease).await?,
-                seat: store.seats.take(&store.layout, &request.name),
-            },
+            None => {
+                let take = match request.mode {
+                    Mode::Shared if !occupied.is_empty() => Seats::elsewhere,
+                    _ => Seats::take,
+                };
+                let seat = take(&store.seats, &store.layout, &request.name, request.mode);
+                EnqueueAttempt { lease: store.leases.take(request.lease).await?, seat }
+            }
         };
         store.attempts.note(request.owner, attempt.clone());
         match try_line_up(store, request, &attempt).await {
@@ -162,9 +170,11 @@ async fn try_line_up(
     // With the offset of the settings: a lifted one is not in them, and others read the entry's.
     let entry = QueueEntry::new(request, known, false);
     let own = Compare::create_revision(key.as_str(), CompareOp::Equal, 0);
+    let mut line_up = puts(store, request, &key, &entry, lease);
+    line_up.push(layout.get_newest(name, request.mode, 2));
     let wait = Txn::new()
         .when([own, layout.not_quarantined(), layout.not_abandoned(request.owner)])
-        .and_then([put(&key, entry.to_bytes(), lease.id), layout.get_last_two(name)])
+        .and_then(line_up)
         .or_else([TxnOp::get(key.as_str(), None)]);
     let txn = txn.or_else([
         TxnOp::txn(wait),
@@ -200,8 +210,9 @@ async fn try_line_up(
     }
     let read = gets(&nested);
     let (stands, predecessor) = if nested.succeeded() {
-        // Newest first: ours, and the one before it.
-        let before = read.first().and_then(|two| two.kvs().get(1)).map(Seen::read);
+        // Newest first: ours, unless it is a reader's, and the one before it.
+        let mut two = read.iter().flat_map(GetResponse::kvs).map(Seen::read);
+        let before = two.find(|seen| seen.created < now);
         ((now, entry.offset), before.map(|seen| seen.to_follow()))
     } else {
         let ours = read.first().and_then(Seen::only).ok_or_else(incomplete)?;

@@ -2,13 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use etcd_client::{Compare, CompareOp, Txn, TxnResponse};
-use lock_core::{Busy, Error, FencingToken, Grant, Request, check_lease};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnResponse};
+use lock_core::{Busy, Error, FencingToken, Grant, Mode, Request, check_lease};
 
 use crate::{
     keys::{
         entry::{Held, QueueEntry, Seen, token},
-        seats::Seat,
         settings::Record,
     },
     restore::HistoryToken,
@@ -43,21 +42,39 @@ pub(super) fn acquire_txn(
     let lifted = lifted.inspect_err(|_| restore.history.doubt())?;
     let offset = lifted.unwrap_or(settings.record.offset);
     let entry = QueueEntry::new(request, offset, true);
-    let mut puts = vec![put(key, entry.to_bytes(), lease.id)];
+    let mut puts = puts(store, request, key, &entry, lease);
     let record =
         lifted.map(|offset| restore.history.keep(Record { offset, ..settings.record.clone() }));
     puts.extend(record.as_ref().map(|record| record.put(layout)));
-    let entries = layout.entries(&request.name);
-    let none = Compare::create_revision(entries, CompareOp::Equal, 0).with_prefix();
-    let txn = Txn::new()
-        .when([
-            none,
-            settings.unchanged(layout),
-            layout.not_quarantined(),
-            layout.not_abandoned(request.owner),
-        ])
-        .and_then(puts);
+    let mut may = vec![
+        layout.no_obstacle(&request.name, request.mode),
+        settings.unchanged(layout),
+        layout.not_quarantined(),
+        layout.not_abandoned(request.owner),
+    ];
+    if request.mode == Mode::Shared {
+        may.push(layout.is_no_reader(request.owner));
+        // Another reader may be there by the same key: one whose release failed.
+        may.push(Compare::create_revision(key, CompareOp::Equal, 0));
+    }
+    let txn = Txn::new().when(may).and_then(puts);
     Ok(AcquireTxn { txn, entry, known: settings.record.offset, record })
+}
+
+/// Makes the entry of a request. A writer that repeats a request finds its entry in its way. A reader does not, and has
+/// another key for it.
+pub(super) fn puts(
+    store: &Store,
+    request: &Request,
+    key: &str,
+    entry: &QueueEntry,
+    lease: Lease,
+) -> Vec<TxnOp> {
+    let mut puts = vec![put(key, entry.to_bytes(), lease.id)];
+    if request.mode == Mode::Shared {
+        puts.push(put(&store.layout.reader(request.owner), key.into(), lease.id));
+    }
+    puts
 }
 
 /// The grant of a transaction that succeeded; `None` if the cluster was restored meanwhile, and the grant was given
@@ -97,7 +114,7 @@ pub(super) async fn repeat(
         return Ok(None);
     }
     let Some(lease) = store.keepalives.extend(seen.lease).await? else { return Ok(None) };
-    let (seat, created) = (Seat::found(key), seen.created);
+    let (seat, created) = (store.seats.found(key), seen.created);
     let held = Held { seat, lease, created, entry, history: token.history };
     Ok(Some(granted(request, held)))
 }
@@ -105,7 +122,7 @@ pub(super) async fn repeat(
 fn granted(request: &Request, held: Held) -> Grant {
     let mut grant = Grant::new(request, token(held.entry.offset, held.created));
     (grant.lease, grant.from) = (held.lease.ttl, held.lease.from);
-    grant.with_state(Arc::new(held))
+    grant.with_mode(request.mode).with_state(Arc::new(held))
 }
 
 pub(super) fn is_ours(seen: &Seen, request: &Request) -> bool {

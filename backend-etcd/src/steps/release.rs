@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use etcd_client::{GetOptions, Txn, TxnOp};
+use etcd_client::{Txn, TxnOp};
 use futures_util::future::join;
-use lock_core::{Enqueued, Error, ErrorKind, ReleaseOutcome, Released, Request};
+use lock_core::{Enqueued, Error, ErrorKind, Mode, ReleaseOutcome, Released, Request};
 
 use super::{
     enqueue::{Queued, claim_or_wait, line_up},
@@ -105,8 +105,10 @@ pub(crate) async fn release_and_enqueue(
 pub(crate) async fn abandon(store: &Store, request: &Request) -> Result<(), Error> {
     store.attempts.forget(request.owner);
     let tombstone = store.layout.tombstone(request.owner);
-    let entries = store.layout.entries(&request.name);
-    let look = TxnOp::get(entries.as_str(), Some(GetOptions::new().with_prefix()));
+    let look = match request.mode {
+        Mode::Shared => store.layout.get_reader(request.owner),
+        _ => store.layout.get_entries(&request.name),
+    };
     let mut refused = None;
     let answer = loop {
         let left = match store.leases.for_tombstone(request.lease).await {
@@ -129,7 +131,9 @@ pub(crate) async fn abandon(store: &Store, request: &Request) -> Result<(), Erro
     };
     for got in gets(&answer) {
         for seen in got.kvs().iter().map(Seen::read) {
-            if seen.is_of(request.owner) && !seen.is_kept() {
+            // The key that names the entry of a reader lives by the same lease.
+            let is_its = request.mode == Mode::Shared || seen.is_of(request.owner);
+            if is_its && !seen.is_kept() {
                 store.rpc.revoke(seen.lease).await?;
             }
         }

@@ -79,6 +79,11 @@ impl WaiterEntry {
         *self.predecessor.lock() = predecessor;
     }
 
+    /// Whether it is known which entry it follows.
+    pub(crate) fn follows(&self) -> bool {
+        self.predecessor.lock().is_some()
+    }
+
     /// The least remaining TTL of a holder's lease, if it is known.
     pub(crate) fn known_life(&self, lease: i64, now: Instant) -> Option<Duration> {
         let (_, until) = self.first.lock().filter(|(known, _)| *known == lease)?;
@@ -189,6 +194,12 @@ impl Waiters {
         self.0.lock().remove(owner);
     }
 
+    /// Notes the entry that one follows from now on. Its end may have been told already.
+    pub(crate) fn follow(&self, entry: &WaiterEntry, predecessor: (String, i64)) {
+        entry.follow(Some(predecessor));
+        self.0.lock().ended.iter().for_each(|(key, at)| entry.missed(key, *at));
+    }
+
     /// Wakes the waiters behind `key`, which ended with revision `at`.
     pub(crate) fn ended(&self, key: &str, at: i64) {
         let mut known = self.0.lock();
@@ -238,12 +249,14 @@ fn name_of(key: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lock_core::Mode;
+
     use crate::keys::{layout::KeyLayout, seats::Seats};
 
     /// An entry that was created at revision 20, behind one of key `p/job/1` that was at 10.
     fn waiting() -> Option<WaiterEntry> {
         let (layout, name) = (KeyLayout::new("p/"), lock_core::LockName::new("job").ok()?);
-        let seat = Seats::new().take(&layout, &name);
+        let seat = Seats::new().take(&layout, &name, Mode::Exclusive);
         let lease = Lease { id: 1, ttl: Duration::from_secs(9), from: SystemEnv.now() };
         let before = Some(("p/job/1".to_owned(), 10));
         let owner = OwnerId::from_bits(7);

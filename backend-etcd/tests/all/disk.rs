@@ -108,7 +108,8 @@ async fn what_an_overloaded_etcd_refuses_is_known_not_to_be_carried_out() {
     let slow = SlowFlush::start_on(process, WAIT, &[database]).await.unwrap();
     let others = Client::connect([address.to_string()], None).await.unwrap();
     let mut flood = JoinSet::new();
-    for number in 0..6_000 {
+    // Some are carried out before the first flush.
+    for number in 0..12_000 {
         let mut others = others.kv_client();
         flood.spawn(async move { others.put(format!("flood/{number}"), "", None).await });
     }

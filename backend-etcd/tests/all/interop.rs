@@ -4,8 +4,8 @@ use std::{process::Stdio, sync::Arc, time::Duration};
 
 use conformance_tests::kit::Etcd;
 use lock_core::{
-    Backend, Busy, Enqueued, Env as _, Grant, LockName, OwnerId, OwnerLabel, ReleaseOptions,
-    Request, SystemEnv, Waiter,
+    Attempt, Backend, Busy, Enqueued, Env as _, Grant, LockName, Mode, OwnerId, OwnerLabel,
+    ReleaseOptions, Request, SystemEnv, Waiter,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
@@ -139,4 +139,44 @@ async fn a_wait_of_ours_keeps_its_place_between_two_of_theirs() {
     backend.release(&grant, ReleaseOptions::default()).await.unwrap();
     after.holds().await;
     after.end().await;
+}
+
+async fn reads(backend: &dyn Backend) -> Grant {
+    let attempt = backend.try_acquire(&request().with_mode(Mode::Shared)).await.unwrap();
+    attempt.granted().expect("readers share")
+}
+
+/// To etcd's own tools each reader is a place before theirs, and to a reader each of theirs is a writer.
+#[tokio::test(flavor = "multi_thread")]
+async fn etcdctl_waits_for_all_readers_and_readers_wait_behind_it() {
+    let (etcd, backend) = start().await;
+    let [one, two] = [reads(&*backend).await, reads(&*backend).await];
+    let mut theirs = Theirs::start(&etcd);
+    queue_of(&*backend, 1).await;
+    assert_eq!(backend.inspect(&name()).await.unwrap().unwrap().readers, Some(2));
+
+    // No reader passes it, neither at once nor by a place.
+    let behind = request().with_mode(Mode::Shared);
+    let late = backend.try_acquire(&behind).await.unwrap();
+    assert!(matches!(late, Attempt::Busy(_)), "a reader passed it: {late:?}");
+    let behind = request().with_mode(Mode::Shared);
+    let (mut turn, _) = waits(&*backend, &behind).await;
+    let state = backend.inspect(&name()).await.unwrap().unwrap();
+    assert_eq!((state.readers, state.waiting), (Some(2), Some(2)));
+
+    // The last that came in leaves first: the other is still before it.
+    for reader in [&two, &one] {
+        let early = timeout(Duration::ZERO, theirs.lines.next_line()).await;
+        assert!(early.is_err(), "it has the lock beside a reader: {early:?}");
+        backend.release(reader, ReleaseOptions::default()).await.unwrap();
+    }
+    theirs.holds().await;
+    let state = backend.inspect(&name()).await.unwrap().unwrap();
+    assert_eq!((state.readers, state.waiting), (None, Some(1)));
+    let beside = backend.try_acquire(&behind).await.unwrap();
+    assert!(matches!(beside, Attempt::Busy(_)), "a reader beside it: {beside:?}");
+    theirs.end().await;
+    let reader = pushed(&*backend, &behind, &mut *turn).await;
+    assert!(reader.token > one.token.max(two.token));
+    reads(&*backend).await;
 }

@@ -1,7 +1,7 @@
 //! The layout of keys beside that of `etcdctl lock`, on a real server.
 
 use backend_etcd::{EntryKey, KeyLayout};
-use lock_core::LockName;
+use lock_core::{LockName, Mode};
 
 use crate::support::single;
 
@@ -15,8 +15,8 @@ async fn etcdctl_lock_writes_the_keys_that_the_layout_reads() {
     let lock = ["lock", "--ttl=5", "job", "--", "sh", "-c", "echo $ETCD_LOCK_KEY"];
     let said = etcd.ctl(&lock).await.unwrap();
     let key = said.trim();
-    let EntryKey { name: read, number } = layout.read(key).unwrap();
-    assert_eq!(read, name);
-    assert_eq!(layout.entry(&name, number), key);
+    let EntryKey { name: read, number, mode } = layout.read(key).unwrap();
+    assert_eq!((&read, mode), (&name, Mode::Exclusive));
+    assert_eq!(layout.entry(&name, mode, number), key);
     assert!(key.starts_with(&layout.entries(&name)));
 }

@@ -21,6 +21,7 @@ mod minimum_hold;
 mod offset;
 mod past;
 mod queue;
+mod readers;
 mod repeats;
 mod restore;
 mod settings;

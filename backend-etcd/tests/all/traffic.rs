@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::Member;
 use lock_core::{
-    Backend, Env as _, FencingToken, Grant, LockClient, ReleaseOptions, SystemEnv, Waiter,
+    Backend, Env as _, FencingToken, Grant, Lock, LockClient, ReleaseOptions, SystemEnv, Waiter,
 };
 use tokio::time::timeout;
 
@@ -147,10 +147,15 @@ async fn a_waiter_asks_more_seldom_the_further_back_it_stands() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_uncontended_lock_is_two_requests_and_a_lease_from_a_burst() {
     let etcd = single().await;
-    let member = &etcd.members()[0];
     let client = LockClient::new(connect(etcd.endpoints()[0], "5s").await);
+    for lock in [client.lock("job"), client.lock("job").shared()] {
+        cost_of_uncontended(lock, &etcd.members()[0]).await;
+    }
+}
+
+async fn cost_of_uncontended(lock: Lock, member: &Member) {
     let cycle = || async {
-        client.lock("job").acquire().await.unwrap().release().await.unwrap();
+        lock.clone().acquire().await.unwrap().release().await.unwrap();
     };
     for _ in 0..300 {
         cycle().await;

@@ -14,12 +14,12 @@ pub enum Mode {
     /// One holder: a writer.
     #[default]
     Exclusive,
-    /// Readers: any number of them, up to [`MOST_READERS`](Self::MOST_READERS), and no writer beside them.
+    /// Readers: any number of them, up to [`Guarantees::most_readers`](crate::Guarantees), and no writer beside them.
     Shared,
 }
 
 impl Mode {
-    /// How many readers share one lock at most; for one more it is `Busy`. The store keeps an id of each.
+    /// How many readers share one lock at most where the store keeps an id of each; for one more it is `Busy`.
     pub const MOST_READERS: usize = crate::tunables::MOST_READERS;
 
     /// Whether locks of this mode and of `other` may be held at the same time.
