@@ -89,7 +89,8 @@ async fn race(clients: &[LockClient], kinds: &[(&str, Use, Duration)]) {
 async fn starving(clients: &[LockClient], writer: LockClient) {
     let (mut readers, began) = (JoinSet::new(), Instant::now());
     let span = 10 * RUN;
-    for client in clients.iter().cloned() {
+    for client in clients {
+        let client = client.clone();
         readers.spawn(async move {
             let mut count = 0_usize;
             while began.elapsed() < span {
