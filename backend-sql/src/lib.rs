@@ -29,6 +29,8 @@ mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod servers;
 mod settings;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub mod shared;
 mod strategy;
 mod tables;
 mod tunables;
