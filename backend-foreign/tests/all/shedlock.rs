@@ -8,8 +8,8 @@ use conformance_tests::{
     kit::{Mariadb, MariadbOptions},
 };
 use lock_core::{
-    Backend, ConnectionSecurity, ErrorKind, Init, Mode, OwnerId, Promise, QuarantineUse,
-    ReleaseOptions, ReleaseOutcome,
+    Backend, ConnectionSecurity, Env as _, ErrorKind, FencingToken, Init, Mode, OwnerId, Promise,
+    QuarantineUse, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };
 use sqlx::Connection as _;
 
@@ -109,13 +109,13 @@ async fn a_late_attempt_takes_nothing() {
         let first = granted(&*store, &request("a", LONG)).await.unwrap();
         store.release(&first, ReleaseOptions::default()).await.unwrap();
         let hold = "SELECT name FROM shedlock WHERE name = 'a' FOR UPDATE";
-        let waiting = async |sql: &str| {
+        let waiting = async |sql: &str, count: usize| {
             let seen = async {
-                while server.sql(sql).await.trim() == "0" {
+                while server.sql(sql).await.trim() != count.to_string() {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             };
-            tokio::time::timeout(LONG, seen).await.expect("the attempt waits for the row");
+            tokio::time::timeout(LONG, seen).await.expect("statements wait for the row");
         };
         let late = request("a", LONG);
         let attempt = |late: &lock_core::Request| {
@@ -130,7 +130,7 @@ async fn a_late_attempt_takes_nothing() {
                 let mut held = other.begin().await.unwrap();
                 sqlx::raw_sql(hold).execute(&mut *held).await.unwrap();
                 let attempt = attempt(&late);
-                waiting("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+                waiting("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'", 1)
                     .await;
                 store.abandon(&late).await.unwrap();
                 held.commit().await.unwrap();
@@ -142,13 +142,14 @@ async fn a_late_attempt_takes_nothing() {
                 let mut held = other.begin().await.unwrap();
                 sqlx::raw_sql(hold).execute(&mut *held).await.unwrap();
                 let attempt = attempt(&late);
-                waiting("SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").await;
+                let blocked = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
+                waiting(blocked, 1).await;
                 let abandon = {
                     let (store, late) = (Arc::clone(&store), late.clone());
                     tokio::spawn(async move { store.abandon(&late).await })
                 };
                 // It has to wait for the same row.
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                waiting(blocked, 2).await;
                 held.commit().await.unwrap();
                 (attempt.await.unwrap(), abandon.await.unwrap())
             }
@@ -305,5 +306,49 @@ async fn a_token_at_the_limit_is_told_and_mended() {
         asked.owner = OwnerId::from_bits(7);
         let next = granted(&*store, &asked).await.unwrap();
         assert!(next.token > first.token);
+    }
+}
+
+/// Those of docs/backends/foreign.md.
+#[tokio::test]
+async fn the_documented_rights_are_enough() {
+    const PAGE: &str = include_str!("../../../docs/backends/foreign.md");
+    let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `shedlock"));
+    let rows = rows.filter_map(|row| row.split_once("` | "));
+    let rights: Vec<_> = rows.filter(|(_, rights)| rights.starts_with("SELECT")).collect();
+    assert_eq!(rights.len(), 3, "{rights:?}");
+    for kind in KINDS {
+        let server = Server::start(kind).await;
+        store(&server).await;
+        let (make, user) = match kind {
+            Kind::Postgres => ("CREATE ROLE worker LOGIN", "worker"),
+            _ => ("CREATE USER worker@'127.0.0.1'", "worker@'127.0.0.1'"),
+        };
+        server.sql(make).await;
+        for (table, rights) in &rights {
+            let rights = rights.trim_end_matches(" |");
+            server.sql(&format!("GRANT {rights} ON shedlock{table} TO {user}")).await;
+        }
+        let url = server.url("shedlock");
+        let url = url.replace("postgres@", "worker@").replace("root@", "worker@");
+        let store = backend_foreign::connect(&url).await.unwrap();
+        let grant = granted(&*store, &request("a", LONG)).await.unwrap();
+        not_granted(&*store, &request("a", LONG)).await.unwrap();
+        let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+        assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+        let higher = FencingToken::new(grant.token.get() + 10).unwrap();
+        store.raise(&grant, higher).await.unwrap();
+        assert_eq!(store.highest_token().await.unwrap(), Some(higher));
+        assert!(store.inspect(&grant.name).await.unwrap().is_some());
+        assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
+        store.clock_difference_micros().await.unwrap();
+        store.identity().await.unwrap();
+        let keep = ReleaseOptions::default().with_keep(Duration::from_millis(1));
+        let released = store.release(&grant, keep).await.unwrap();
+        assert_eq!(released.outcome, ReleaseOutcome::Released);
+        store.abandon(&request("a", LONG)).await.unwrap();
+        store.force_release(&grant.name).await.unwrap();
+        let refused = store.init(&Init::default().with_longest_lease(LONG)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Auth, "{refused}");
     }
 }
