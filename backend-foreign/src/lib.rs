@@ -2,7 +2,7 @@
 //!
 //! The lock itself stands where the other library keeps it, as the other library reads it. Beside it stand records of
 //! our own: fencing tokens, labels, tombstones of given-up attempts, and the epoch record with the quarantine.
-//! Each attempt and each release is one Lua script over all of them.
+//! Each attempt and each release is one Lua script, or one SQL statement, over all of them.
 //!
 //! # Layouts
 //! `redis://HOST?layout=…`, with all options of a `redis://` URL, on one server without failover:
@@ -16,14 +16,80 @@
 //! | `shedlock`, with `env=default` | string `job-lock:default:NAME` | nothing: its jobs do not wait |
 //! | `string`, with `key=TEMPLATE` | string `TEMPLATE`, in which `{name}` stands for `NAME` | nothing |
 //!
+//! `postgres://HOST/DATABASE?layout=shedlock` and `mysql://HOST/DATABASE?layout=shedlock`, with the options of such a URL
+//! but `strategy`, `table_prefix` and `listen`: the row `NAME` of ShedLock's table, which `table=shedlock` names. Beside it
+//! `init` makes a companion, `shedlock_leasehold`, and its settings, `shedlock_leasehold_store`. Waiters poll. All clients of
+//! ShedLock need `usingDbTime()`: without it each writes the time of its own clock and time zone.
+//!
 //! # What it cannot share
 //! A lock without a lease (PostgreSQL's advisory locks, MySQL's `GET_LOCK`): a holder could not know by its clock when
 //! it has lost the lock. Redisson's read/write locks and semaphores: another kind of record. A multi-node Redlock of
 //! another library: a minority of nodes that differ cannot be told from a lock.
 
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+mod record;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod sql;
 mod tunables;
 
-#[cfg(feature = "redis")]
-pub use self::redis::connect;
+use std::sync::Arc;
+
+use lock_core::{Backend, Error, ErrorKind};
+
+/// Opens the locks of another library, by a URL of one of the forms above.
+///
+/// # Errors
+/// As a store of the same server; `InvalidInput` for an unknown layout, or a topology in which its locks are not shared;
+/// `Unsupported` for a server whose cargo feature is off.
+pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
+    let opened = match url.split(':').next() {
+        Some("postgres" | "postgresql") => postgres(url).await,
+        Some("mysql" | "mariadb") => mysql(url).await,
+        _ => redis(url).await,
+    };
+    opened.map_err(|error| error.at("foreign", "connect"))
+}
+
+/// The SQL that makes the tables of a URL, ShedLock's own among them. Does not connect.
+///
+/// # Errors
+/// `InvalidInput` as [`connect`]; `Unsupported` for what is no SQL database.
+pub fn schema(url: &str) -> Result<String, Error> {
+    let made = match url.split(':').next() {
+        #[cfg(feature = "postgres")]
+        Some("postgres" | "postgresql") => self::sql::postgres_schema(url),
+        #[cfg(feature = "mysql")]
+        Some("mysql" | "mariadb") => self::sql::mysql_schema(url),
+        _ => {
+            let message = "the store is no SQL database, and has no schema";
+            Err(Error::new(ErrorKind::Unsupported, message))
+        }
+    };
+    made.map_err(|error| error.at("foreign", "schema"))
+}
+
+/// How each server is reached, or that its feature is off.
+macro_rules! servers {
+    ($($server:ident $feature:literal $open:path;)*) => {$(
+        #[cfg(feature = $feature)]
+        async fn $server(url: &str) -> Result<Arc<dyn Backend>, Error> {
+            $open(url).await
+        }
+
+        #[cfg(not(feature = $feature))]
+        async fn $server(_: &str) -> Result<Arc<dyn Backend>, Error> {
+            let message = concat!(
+                "this build shares no locks in this kind of server: add the cargo feature \"", $feature, "\" of leasehold"
+            );
+            Err(Error::new(ErrorKind::Unsupported, message))
+        }
+    )*};
+}
+
+servers! {
+    postgres "postgres" self::sql::postgres;
+    mysql "mysql" self::sql::mysql;
+    redis "redis" self::redis::connect;
+}

@@ -1,11 +1,11 @@
-//! The suite over the layouts of other libraries, on a real Redis.
+//! The suite over the layouts of other libraries, on real servers.
 
 use std::{process::ExitCode, sync::Arc};
 
 use async_trait::async_trait;
 use conformance_tests::{
     Harness, SetUpError, Store,
-    kit::{Redis, RedisOptions, Server as _},
+    kit::{Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions, Server as _},
 };
 use lock_core::{Backend, Error, Init};
 
@@ -43,6 +43,60 @@ impl Harness for OnLayout {
     }
 }
 
+/// ShedLock's table.
+#[derive(Clone, Copy)]
+enum OnTable {
+    Postgres,
+    Mysql,
+}
+
+#[async_trait]
+impl Harness for OnTable {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Postgres => "shedlock/postgres",
+            Self::Mysql => "shedlock/mysql",
+        }
+    }
+
+    async fn start(&self) -> Result<Store, SetUpError> {
+        let store = match self {
+            Self::Postgres => {
+                let flushing =
+                    PostgresOptions::new().line("fsync = on").line("full_page_writes = on");
+                let server = Postgres::start(flushing.line("synchronous_commit = on")).await?;
+                let url = format!("postgres://postgres@{}/postgres", server.address());
+                Store::new(format!("{url}?layout=shedlock"), server)
+            }
+            Self::Mysql => {
+                let server = Mariadb::start(MariadbOptions::new()).await?;
+                let url = format!("mysql://root@{}/test", server.address());
+                Store::new(format!("{url}?ssl-mode=disabled&layout=shedlock"), server)
+            }
+        };
+        let backend = backend_foreign::connect(&store.address).await?;
+        backend.init(&Init::default()).await?;
+        let promised = backend.guarantees();
+        if promised.push || promised.fair || promised.shared.holds() {
+            return Err(format!("not what was to be promised: {promised:?}").into());
+        }
+        Ok(store)
+    }
+
+    async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error> {
+        backend_foreign::connect(address).await
+    }
+
+    /// As ShedLock's table in MySQL pads names to compare them.
+    fn refuses(&self, name: &str) -> bool {
+        matches!(self, Self::Mysql) && name.ends_with(' ')
+    }
+
+    fn skips(&self) -> &'static [&'static str] {
+        POLLED
+    }
+}
+
 /// No layout has a queue.
 const SKIPS: [&str; 9] = [
     "places_are_served_in_order",
@@ -67,6 +121,8 @@ fn main() -> ExitCode {
     let on =
         |name, layout, skips| -> Arc<dyn Harness> { Arc::new(OnLayout { name, layout, skips }) };
     conformance_tests::main(vec![
+        Arc::new(OnTable::Postgres),
+        Arc::new(OnTable::Mysql),
         on("redisson", "redisson", WOKEN),
         on("redis-py", "redis-py", POLLED),
         on("redsync", "redsync", POLLED),

@@ -29,7 +29,7 @@ use crate::{
 
 /// Locks in an SQL database.
 #[derive(Debug)]
-pub(crate) struct SqlBackend<D> {
+pub struct SqlBackend<D> {
     dialect: Arc<D>,
     strategy: Strategy,
     versions: Versions,
@@ -37,7 +37,8 @@ pub(crate) struct SqlBackend<D> {
 }
 
 impl<D: Dialect> SqlBackend<D> {
-    pub(crate) fn new(dialect: D, strategy: Strategy) -> Self {
+    /// Over this database, by this strategy.
+    pub fn new(dialect: D, strategy: Strategy) -> Self {
         Self {
             dialect: Arc::new(dialect),
             strategy,

@@ -12,48 +12,43 @@ use crate::{error::USED_UP, gate::Gate, tunables::FAR_POLL};
 
 /// One name's row.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
-    pub(crate) name: LockName,
+pub struct Row {
+    /// The name.
+    pub name: LockName,
     /// The holder, or the last one. For a reader that looks itself up, its own id where it is one of those who share.
-    pub(crate) owner: Option<OwnerId>,
+    pub owner: Option<OwnerId>,
     /// `None` where it cannot be read.
-    pub(crate) label: Option<OwnerLabel>,
-    pub(crate) token: FencingToken,
-    pub(crate) version: i64,
+    pub label: Option<OwnerLabel>,
+    /// Of the holder, or of the last one.
+    pub token: FencingToken,
+    /// As the strategy compares it; 0 where it does not.
+    pub version: i64,
     /// Whether it was released, and is kept for a minimum hold.
-    pub(crate) kept: bool,
+    pub kept: bool,
     /// How many readers share it.
-    pub(crate) readers: Option<u64>,
+    pub readers: Option<u64>,
     /// What is left of the lease; zero when the name is free.
-    pub(crate) remaining: Duration,
+    pub remaining: Duration,
     /// For how long others, who wait, go first once it is free; zero if nobody does.
-    pub(crate) others_first: Duration,
+    pub others_first: Duration,
     /// How many wait, where there is a queue.
-    pub(crate) waiting: Option<u64>,
-    /// Whether there is an entry of the one that this was read for.
-    #[cfg_attr(
-        not(feature = "mysql"),
-        expect(dead_code, reason = "the others enter a place without a look")
-    )]
-    pub(crate) placed: bool,
+    pub waiting: Option<u64>,
+    /// Whether there is an entry of the one that this was read for; read in MySQL only.
+    pub placed: bool,
     /// How many of them wait before the entry that this was read for.
-    pub(crate) before_us: u32,
+    pub before_us: u32,
     /// Whether the statement that read this has granted it to the request that it was for, or renewed it.
-    pub(crate) granted: bool,
+    pub granted: bool,
 }
 
 /// What a release has left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub enum Left {
     /// The grant was not there; nothing was changed.
     NotHeld,
     /// A row with this version, free or kept for a last while.
     Free(i64),
     /// The lock was given to the first waiter.
-    #[cfg_attr(
-        not(any(feature = "postgres", feature = "sqlite")),
-        expect(dead_code, reason = "they hand over")
-    )]
     Taken,
 }
 
@@ -66,11 +61,7 @@ impl From<Option<i64>> for Left {
 
 /// What became of the process's next request, which a release took along.
 #[derive(Debug)]
-#[cfg_attr(
-    not(any(feature = "postgres", feature = "sqlite")),
-    expect(dead_code, reason = "they hand over")
-)]
-pub(crate) enum Handed {
+pub enum Handed {
     /// It holds the lock, with this token.
     Granted(FencingToken),
     /// It is at the end of the queue, behind the one that was granted this token.
@@ -87,14 +78,14 @@ pub(crate) const READER: usize = 33;
 const UNREADABLE: OwnerId = OwnerId::READERS;
 
 /// Where a row stands in a listing, and the row.
-pub(crate) type Listed = (String, Result<Row, Error>);
+pub type Listed = (String, Result<Row, Error>);
 
 impl Row {
     /// A row of its columns; `remaining` is read as zero where nobody is the owner.
     ///
     /// # Errors
     /// `Config` for what is no name, which no client of ours has locked.
-    pub(crate) fn read(
+    pub fn read(
         name: &str,
         owner: Option<&str>,
         label: Option<&str>,
@@ -184,7 +175,10 @@ impl Row {
 }
 
 /// The token in a column.
-pub(crate) fn token_of(stored: i64) -> Result<FencingToken, Error> {
+///
+/// # Errors
+/// `Config` for a number that is none.
+pub fn token_of(stored: i64) -> Result<FencingToken, Error> {
     let token = u64::try_from(stored).ok().and_then(FencingToken::new);
     token.ok_or_else(|| Error::new(ErrorKind::Config, USED_UP))
 }
@@ -192,7 +186,8 @@ pub(crate) fn token_of(stored: i64) -> Result<FencingToken, Error> {
 /// A database: each method is one statement, or one transaction, and ends within the time limit of a
 /// call.
 #[async_trait]
-pub(crate) trait Dialect: Debug + Send + Sync + 'static {
+pub trait Dialect: Debug + Send + Sync + 'static {
+    /// The kind of the backend, for errors.
     const KIND: &'static str;
 
     /// Whether readers share locks. Where not, a reader's request is one for an exclusive lock, which is stronger.
@@ -220,6 +215,7 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// statement of an older client fails by itself and costs nothing.
     async fn check_version(&self) -> Result<(), Error>;
 
+    /// What holds as the server's settings are now.
     fn guarantees(&self) -> Arc<Guarantees>;
 
     /// How often a statement was repeated that may have been carried out, since its connection broke.

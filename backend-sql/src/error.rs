@@ -31,7 +31,7 @@ pub(crate) const USED_UP: &str = "the fencing tokens are used up, since a token 
 
 /// An error that no database-specific rule knows better. Its message names no values, since the
 /// driver may put a password into its own only when parsing a URL, which we do ourselves.
-pub(crate) fn general(error: sqlx::Error) -> Error {
+pub fn general(error: sqlx::Error) -> Error {
     use sqlx::Error as E;
     let (kind, message) = match &error {
         // So a handshake fails, as for a certificate that is not trusted.

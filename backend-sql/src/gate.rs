@@ -11,7 +11,7 @@ use tokio::{
 /// Keeps connections of a pool for renewals, and for releases: another transaction may have the rows that attempts
 /// want for long, and every lock that is held would be lost meanwhile.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub struct Gate {
     /// Of all calls but renewals: one connection less than the pool has.
     calls: Semaphore,
     /// Of those that are about what is not held, attempts and clean-ups: one less again.

@@ -31,6 +31,7 @@ mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod servers;
 mod settings;
+pub mod shared;
 mod strategy;
 mod tables;
 mod tunables;

@@ -106,7 +106,10 @@ impl Settings {
 }
 
 /// Whether a store whose shortest lease is `shortest` may have this longest one.
-pub(crate) fn check_longest(longest: Duration, shortest: Duration) -> Result<(), Error> {
+///
+/// # Errors
+/// `InvalidInput`, with the range.
+pub fn check_longest(longest: Duration, shortest: Duration) -> Result<(), Error> {
     let most = LONGEST_LEASE;
     if longest < shortest || longest > most {
         let show = humantime::format_duration;
@@ -121,7 +124,10 @@ pub(crate) fn check_longest(longest: Duration, shortest: Duration) -> Result<(),
 }
 
 /// Refuses a store whose longest lease is not what this client was told.
-pub(crate) fn agree(expected: Option<Duration>, found: Duration) -> Result<(), Error> {
+///
+/// # Errors
+/// `Config`, with both.
+pub fn agree(expected: Option<Duration>, found: Duration) -> Result<(), Error> {
     let Some(expected) = expected.filter(|expected| *expected != found) else { return Ok(()) };
     let show = humantime::format_duration;
     let message = format!(

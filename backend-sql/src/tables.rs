@@ -6,7 +6,7 @@ use crate::tunables::LONGEST_NAME;
 
 /// The tables of one store: `PREFIX_locks` and its like.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tables {
+pub struct Tables {
     /// `None` where statements name no schema.
     schema: Option<String>,
     prefix: String,
@@ -32,11 +32,26 @@ impl Tables {
         Ok(Self { schema: Some(schema.to_owned()), ..self })
     }
 
-    /// A statement's text with the names of the tables, and of what belongs to them, in it, quoted by the same mark on both sides.
-    pub(crate) fn fill(&self, text: &str, quote: char) -> String {
-        let mut text = text.to_owned();
+    /// Another table in the same place, whose name is checked, and ends with `suffix`; quoted.
+    ///
+    /// # Errors
+    /// `InvalidInput` as for a prefix.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub fn other(&self, table: &str, suffix: &str, quote: char) -> Result<String, Error> {
+        check("table", table)?;
+        Ok(format!("{}{quote}{table}{suffix}{quote}", self.schema(quote)))
+    }
+
+    /// What stands before the name of a table.
+    fn schema(&self, quote: char) -> String {
         let schema = self.schema.as_ref();
-        let schema = schema.map(|schema| format!("{quote}{schema}{quote}.")).unwrap_or_default();
+        schema.map(|schema| format!("{quote}{schema}{quote}.")).unwrap_or_default()
+    }
+
+    /// A statement's text with the names of the tables, and of what belongs to them, in it, quoted by the same mark on both sides.
+    pub fn fill(&self, text: &str, quote: char) -> String {
+        let mut text = text.to_owned();
+        let schema = self.schema(quote);
         for table in [
             "locks",
             "places",

@@ -86,7 +86,7 @@ pub(crate) mod postgres {
     use std::time::Duration;
 
     /// The shortest lease: some round trips on a busy machine.
-    pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+    pub const SHORTEST_LEASE: Duration = Duration::from_millis(100);
     /// The longest pause between two polls of a waiter: a thousand waiters then poll 140 times a second.
     pub(crate) const FAR_POLL: Duration = Duration::from_secs(10);
     /// What is free waits so long for the first in the queue.
@@ -126,7 +126,7 @@ pub(crate) mod mysql {
     use std::time::Duration;
 
     /// The shortest lease: some round trips on a busy machine.
-    pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+    pub const SHORTEST_LEASE: Duration = Duration::from_millis(100);
     /// A waiter counts so many others before it, to see how soon its turn comes.
     pub(crate) const SEEN_AHEAD: u32 = 64;
     /// One statement says of so many places, and one more, that they are alive.

@@ -44,7 +44,7 @@
 //! | `redis` | `redis://HOST:PORT`, `rediss:`, `unix:PATH`; `redis+sentinel:`, `redis+cluster:` and `rediss+…` for a Redis that fails over | 1.88 |
 //! | `redlock` | `redlock://HOST:PORT,HOST:PORT,HOST:PORT`, also `redlocks:`, for the clients of the same independent Redis servers | 1.88 |
 //! | `etcd` | `etcd://HOST:PORT,HOST:PORT` for the clients of an etcd cluster, and `etcdctl lock` | 1.88 |
-//! | `foreign` | beside `redis`: `redis://HOST:PORT?layout=LAYOUT`, the locks of another library, such as Redisson | 1.88 |
+//! | `foreign` | the locks of another library: beside `redis` `redis://HOST:PORT?layout=LAYOUT`, such as Redisson's; beside `postgres` or `mysql` `postgres://…?layout=shedlock` or `mysql://…?layout=shedlock` | 1.88 |
 //! | `migrate` | `migrate:PHASE?from=URL&to=URL`, from one store to another: see [`migration`] | 1.88 |
 //! | `metrics` | an observer that keeps metrics, in the module of the same name | 1.88 |
 //! | `tls-ring` | TLS by *ring* for the network stores among these | 1.88 |

@@ -16,11 +16,14 @@ use lock_core::{
 
 use super::{
     guarantees,
-    layout::{Layout, digest},
+    layout::Layout,
     scripts::{self, Lock},
     waiting::{Polling, Waiters, Woken},
 };
-use crate::tunables::{BACKING_POLL, ENDLESS, POLL, RENEWALS, THEIRS_COUNT_FOR};
+use crate::{
+    record,
+    tunables::{BACKING_POLL, ENDLESS, POLL, RENEWALS},
+};
 
 /// The locks of another library in one Redis.
 #[derive(Debug)]
@@ -207,16 +210,12 @@ impl Foreign {
     }
 
     /// A client of the other library keeps no record of its phase in a migration. So one is shown for it: as that of a process
-    /// that uses this store alone. Its name is as in record/uses.rs of backend-migration.
+    /// that uses this store alone.
     async fn record_of_theirs(&self, seen: Duration) -> Result<Option<LockState>, Error> {
-        let Some(left) = THEIRS_COUNT_FOR.checked_sub(seen) else { return Ok(None) };
-        let store = digest(&self.name_of_store().await?);
-        let name = LockName::new(format!("leasehold migration only {store:016x} {:032x}", 0))?;
-        let ago = humantime::format_duration(Duration::from_secs(seen.as_secs()));
-        let label = OwnerLabel::new(format!(
-            "a {} client, seen {ago} ago; others may have been silent",
-            self.layout.word
-        ))?;
+        let store = self.name_of_store().await?;
+        let Some((name, label, left)) = record::of_theirs(&store, self.layout.word, seen)? else {
+            return Ok(None);
+        };
         let holder = Holder::new(OwnerId::from_bits(0), label, left);
         Ok(Some(LockState::new(name, Some(holder), FencingToken::ZERO)))
     }

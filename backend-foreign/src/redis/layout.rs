@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, LockName};
 
+use crate::record::digest;
+
 /// How a library keeps its locks.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
@@ -208,12 +210,6 @@ impl Layout {
     pub(crate) fn pushes(&self) -> bool {
         matches!(self.wake, Wake::RedissonChannel | Wake::SpringChannel)
     }
-}
-
-/// FNV-1a, which must never change.
-pub(super) fn digest(text: &str) -> u64 {
-    let start = 0xcbf2_9ce4_8422_2325;
-    text.bytes().fold(start, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// A key beside a lock, as Redisson makes it.

@@ -7,4 +7,4 @@ mod scripts;
 mod url;
 mod waiting;
 
-pub use self::url::connect;
+pub(crate) use self::url::connect;

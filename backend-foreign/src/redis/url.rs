@@ -21,17 +21,13 @@ const FORM: &str =
 ///
 /// # Errors
 /// As [`backend_redis::connect`]; `InvalidInput` for an unknown layout, and for sentinels and clusters.
-pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
-    let opened = async {
-        let (layout, rest) = parse(url)?;
-        let mut builder = node::from_url(&rest, "layout, registry, env, key, ")?;
-        if !rest_names_prefix(&rest) {
-            builder = builder.prefix(layout.prefix());
-        }
-        Foreign::open(builder, layout).await
-    };
-    let backend = opened.await.map_err(|error| error.at("foreign", "connect"))?;
-    Ok(Arc::new(backend))
+pub(crate) async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
+    let (layout, rest) = parse(url)?;
+    let mut builder = node::from_url(&rest, "layout, registry, env, key, ")?;
+    if !rest_names_prefix(&rest) {
+        builder = builder.prefix(layout.prefix());
+    }
+    Ok(Arc::new(Foreign::open(builder, layout).await?))
 }
 
 fn rest_names_prefix(url: &str) -> bool {

@@ -7,4 +7,6 @@ mod broken;
 mod clients;
 mod docs;
 mod migration;
+mod server;
+mod shedlock;
 mod strangers;

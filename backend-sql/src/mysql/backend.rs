@@ -63,7 +63,7 @@ impl Dialect for Mysql {
     }
 
     fn broken(&self) -> u64 {
-        self.server.retry.broken()
+        self.server.broken()
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
@@ -280,8 +280,6 @@ impl Dialect for Mysql {
     }
 
     async fn close(&self) {
-        if !self.server.given {
-            self.server.pool.close().await;
-        }
+        self.server.close().await;
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     servers::connection::micros,
     servers::tls::{Named, Tls, readable},
     settings::{Settings, server_setters, setters},
+    tables::Tables,
     tunables::mysql::SHORTEST_LEASE,
 };
 
@@ -24,7 +25,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MysqlBuilder {
     reached: Reached<MySql>,
-    settings: Settings,
+    pub(crate) settings: Settings,
 }
 
 setters!(MysqlBuilder);
@@ -62,7 +63,15 @@ impl MysqlBuilder {
         self.open().await.map_err(|error| error.at("mysql", "connect"))
     }
 
-    async fn open(mut self) -> Result<Arc<dyn Backend>, Error> {
+    async fn open(self) -> Result<Arc<dyn Backend>, Error> {
+        let (server, tables, settings) = self.reach()?;
+        let strategy = settings.strategy;
+        let store = Mysql::new(server, tables, settings).await?;
+        Ok(Arc::new(SqlBackend::new(store, strategy)))
+    }
+
+    /// The server, to which nothing was sent yet, the names of the tables, and the settings.
+    pub(crate) fn reach(mut self) -> Result<(Server, Tables, Settings), Error> {
         let tables = self.settings.check(SHORTEST_LEASE)?;
         let way = way(&self.reached.options());
         self.settings.connection = way.security;
@@ -70,12 +79,10 @@ impl MysqlBuilder {
             way.check(self.settings.plaintext, "ssl-mode=verify_identity (or required)")?;
         }
         let (pool, given) = self.reached.pool(self.settings.timeout);
-        let strategy = self.settings.strategy;
         let retry = Retry::new(self.settings.timeout, "the server".into());
         let gate = Gate::new(pool.options().get_max_connections(), self.settings.timeout);
         let server = Server { pool, given, retry, gate };
-        let store = Mysql::new(server, tables, self.settings).await?;
-        Ok(Arc::new(SqlBackend::new(store, strategy)))
+        Ok((server, tables, self.settings))
     }
 }
 

@@ -11,14 +11,17 @@ use crate::{
 
 /// What decides on whether a crash may lose what was committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Durability {
+pub struct Durability {
     /// Why locks may be lost, if so.
-    pub(super) doubt: Option<String>,
+    pub doubt: Option<String>,
 }
 
 impl Durability {
+    /// Tells the variables that [`read`](Self::read) reads.
+    pub const STATEMENT: &str = include_str!("sql/durability.sql");
+
     /// By the server's variables, of which some are not known to each version.
-    pub(super) fn read<'a>(variables: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+    pub fn read<'a>(variables: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let (mut doubt, mut log, mut sync_log) = (None, false, true);
         for (name, value) in variables {
             let value = value.to_ascii_lowercase();

@@ -58,11 +58,11 @@ mod backend;
 pub(crate) mod config;
 mod error;
 mod fence;
-mod guarantees;
+pub(crate) mod guarantees;
 mod queue;
-mod rows;
-mod server;
-mod statements;
+pub(crate) mod rows;
+pub(crate) mod server;
+pub(crate) mod statements;
 mod steps;
 mod store;
 

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// What a statement has told by its insert id: a token, a version or its clock; none where it did nothing.
-pub(super) fn told(answer: &MySqlQueryResult) -> Option<i64> {
+pub fn told(answer: &MySqlQueryResult) -> Option<i64> {
     Some(answer.last_insert_id().cast_signed()).filter(|told| *told != 0)
 }
 

@@ -16,17 +16,33 @@ use crate::{error::Failure, gate::Gate, retry::Retry, servers::connection::Lent}
 
 /// A pool, and how long a call may take.
 #[derive(Debug)]
-pub(super) struct Server {
+pub struct Server {
     pub(super) pool: MySqlPool,
     /// Whether the pool is the user's, and stays open.
     pub(super) given: bool,
     pub(super) retry: Retry,
-    pub(super) gate: Gate,
+    /// Which calls may have how many connections.
+    pub gate: Gate,
 }
 
 impl Server {
+    /// How often a statement was tried again that may have been carried out.
+    pub fn broken(&self) -> u64 {
+        self.retry.broken()
+    }
+
+    /// Closes the pool, if it is our own.
+    pub async fn close(&self) {
+        if !self.given {
+            self.pool.close().await;
+        }
+    }
+
     /// A statement that must not be carried out twice without the caller's knowing.
-    pub(super) async fn execute(
+    ///
+    /// # Errors
+    /// As of a call.
+    pub async fn execute(
         &self,
         statement: &Statement,
         arguments: &[Argument<'_>],
@@ -35,7 +51,10 @@ impl Server {
     }
 
     /// The same for one that may be.
-    pub(super) async fn execute_again(
+    ///
+    /// # Errors
+    /// As of a call.
+    pub async fn execute_again(
         &self,
         statement: &Statement,
         arguments: &[Argument<'_>],
@@ -44,7 +63,10 @@ impl Server {
     }
 
     /// A statement that only reads.
-    pub(super) async fn rows(
+    ///
+    /// # Errors
+    /// As of a call.
+    pub async fn rows(
         &self,
         statement: &Statement,
         arguments: &[Argument<'_>],
@@ -53,7 +75,10 @@ impl Server {
     }
 
     /// Several statements without arguments, such as those that make the tables.
-    pub(super) async fn script(&self, sql: &sqlx::SqlStr) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// As of a call.
+    pub async fn script(&self, sql: &sqlx::SqlStr) -> Result<(), Error> {
         self.again(|| async {
             let mut lent = Lent::of(&self.pool, failure).await?;
             let connection = lent.connection()?;

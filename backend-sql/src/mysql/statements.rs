@@ -52,22 +52,25 @@ const BATCH: &str = "JSON_TABLE(?1, '$[*]' COLUMNS (name VARCHAR(510) PATH '$[0]
 
 /// What is put in the place of `?1` and so on.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Argument<'a> {
+pub enum Argument<'a> {
+    /// Bytes.
     Bytes(&'a [u8]),
     /// JSON, which MySQL does not take as bytes.
     Text(&'a str),
+    /// A number.
     Number(i64),
 }
 
 /// A statement and which argument goes where: MySQL's own have no numbers.
 #[derive(Debug)]
-pub(super) struct Statement {
+pub struct Statement {
     text: SqlStr,
     order: Vec<usize>,
 }
 
 impl Statement {
-    pub(super) fn new(tables: &Tables, text: &str) -> Self {
+    /// Of a text with `{locks}`, `{settings}`, `{batch}` and other parts in braces, and `?1` and so on for arguments.
+    pub fn new(tables: &Tables, text: &str) -> Self {
         let (text, order) = unnumbered(&filled(tables, text));
         // Our own text but for the tables' names, which were checked. Shared: a clone copies nothing.
         Self { text: AssertSqlSafe(Arc::<str>::from(text)).into_sql_str(), order }
@@ -175,7 +178,10 @@ pub(super) fn fence_schema(tables: &Tables) -> String {
 
 /// Whether a table is there, by the answer to `exists.sql`. Refuses a view: with SQL SECURITY INVOKER it runs functions of the user
 /// who made it with the rights of whoever reads it. A trigger runs with those of the user who made it.
-pub(super) fn refuse_view(table: &str, found: Option<i64>) -> Result<bool, Error> {
+///
+/// # Errors
+/// `Config` for a view.
+pub fn refuse_view(table: &str, found: Option<i64>) -> Result<bool, Error> {
     if found == Some(0) {
         let message = format!(
             "{table:?} is no table, but may be a view, which could run the code of another user with the rights of this one; \

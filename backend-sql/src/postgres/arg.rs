@@ -12,7 +12,8 @@ use crate::servers::connection::micros;
 
 /// One argument.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Arg<'a> {
+#[allow(missing_docs, reason = "each is said by its type")]
+pub enum Arg<'a> {
     Text(&'a str),
     MaybeText(Option<&'a str>),
     Number(i64),

@@ -18,7 +18,7 @@ use super::{
     guarantees::{Terms, guarantees},
     health::Health,
     queue::wanted,
-    server::first,
+    sessions::first,
     statements::check_version,
     store::Postgres,
     waiter::QueueWaiter,
@@ -125,7 +125,7 @@ impl Dialect for Postgres {
     }
 
     fn broken(&self) -> u64 {
-        self.server.retry.broken()
+        self.server.broken()
     }
 
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {

@@ -8,7 +8,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgSslMode},
 };
 
-use super::{server::Server, statements, store::Postgres};
+use super::{server::Server, sessions::Sessions, statements, store::Postgres};
 use crate::{
     backend::SqlBackend,
     servers::connect_options::{CAPACITY, Described, Form, Reached, Way, described, switch},
@@ -22,7 +22,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct PostgresBuilder {
     reached: Reached<sqlx::Postgres>,
-    settings: Settings,
+    pub(crate) settings: Settings,
     listens: bool,
     prepares: Option<bool>,
     schema: String,
@@ -94,7 +94,7 @@ impl PostgresBuilder {
     }
 
     /// The names of the tables, if all settings are allowed.
-    fn tables(&self) -> Result<Tables, Error> {
+    pub(crate) fn tables(&self) -> Result<Tables, Error> {
         self.settings.check(SHORTEST_LEASE)?.in_schema(&self.schema)
     }
 
@@ -108,7 +108,17 @@ impl PostgresBuilder {
         self.open().await.map_err(|error| error.at("postgres", "connect"))
     }
 
-    async fn open(mut self) -> Result<Arc<dyn Backend>, Error> {
+    async fn open(self) -> Result<Arc<dyn Backend>, Error> {
+        // A client that does not prepare has a pooler, through which nothing must be listened for.
+        let listens = self.listens && self.prepares != Some(false);
+        let (sessions, tables, settings) = self.reach()?;
+        let strategy = settings.strategy;
+        let store = Postgres::new(Server::new(sessions, tables), settings, listens).await?;
+        Ok(Arc::new(SqlBackend::new(store, strategy)))
+    }
+
+    /// The sessions, in which nothing was done yet, the names of the tables, and the settings.
+    pub(crate) fn reach(mut self) -> Result<(Sessions, Tables, Settings), Error> {
         let tables = self.tables()?;
         let way = way(&self.reached.options());
         self.settings.connection = way.security;
@@ -116,12 +126,8 @@ impl PostgresBuilder {
             way.check(self.settings.plaintext, "sslmode=verify-full (or require)")?;
         }
         let (pool, given) = self.reached.pool(self.settings.timeout);
-        let strategy = self.settings.strategy;
-        let server = Server::new(pool, given, self.prepares, tables, self.settings.timeout);
-        // A client that does not prepare has a pooler, through which nothing must be listened for.
-        let listens = self.listens && self.prepares != Some(false);
-        let store = Postgres::new(server, self.settings, listens).await?;
-        Ok(Arc::new(SqlBackend::new(store, strategy)))
+        let sessions = Sessions::new(pool, given, self.prepares, self.settings.timeout);
+        Ok((sessions, tables, self.settings))
     }
 }
 

@@ -8,7 +8,10 @@ use crate::error::general;
 
 /// Whether each table is there, by the answer to `exists.sql`. Refuses tables of another role's, and a search path by which
 /// another role's operators may come before the server's own.
-pub(super) fn found(rows: &[PgRow]) -> Result<Vec<bool>, Error> {
+///
+/// # Errors
+/// `Config`, with what is refused.
+pub fn found(rows: &[PgRow]) -> Result<Vec<bool>, Error> {
     let read = |row: &PgRow| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
     let read: Option<Result<_, sqlx::Error>> = rows.first().map(read);
     let (found, path, refusal): (_, Vec<String>, Option<String>) =

@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     arg::Arg::{self, Number, Span, Truth},
-    server::first,
+    sessions::first,
     statements::{self, RECORD_VERSION, check_version, is_older},
     store::Postgres,
 };

@@ -232,7 +232,7 @@ mod tests {
     use conformance_tests::kit::{Pgbouncer, Postgres, PostgresOptions, Server as _};
 
     use super::*;
-    use crate::tables::Tables;
+    use crate::{postgres::sessions::Sessions, tables::Tables};
 
     /// A session that was left listening would tell others' connections of messages, which the driver
     /// takes for a broken protocol.
@@ -243,8 +243,8 @@ mod tests {
             let pool = PgPoolOptions::new().max_connections(2).test_before_acquire(false);
             let url = format!("postgres://postgres@{address}/postgres");
             let pool = pool.connect(&url).await.unwrap();
-            let tables = Tables::new("x").unwrap();
-            let server = Server::new(pool, true, Some(false), tables, ECHO * 10);
+            let sessions = Sessions::new(pool, true, Some(false), ECHO * 10);
+            let server = Server::new(sessions, Tables::new("x").unwrap());
             let listening =
                 Listening::start(&Arc::new(server), &Arc::new(QueueEntries::new())).await;
             listening.heard().borrow().arrives

@@ -54,20 +54,21 @@
 //! The quarantine can be turned off for the whole store (`init` with `quarantine` false): then a crash of
 //! the server makes a second holder possible for up to a lease, and `Guarantees` withholds exclusion.
 
-mod arg;
+pub(crate) mod arg;
 mod backend;
 pub(crate) mod config;
 mod entries;
 mod error;
 mod fence;
-mod found;
+pub(crate) mod found;
 mod guarantees;
 mod health;
 mod init;
 mod listen;
 mod queue;
 mod server;
-mod statements;
+pub(crate) mod sessions;
+pub(crate) mod statements;
 mod store;
 mod waiter;
 

@@ -8,7 +8,7 @@ use sqlx::{Column as _, Row as _, postgres::PgRow};
 use super::{
     arg::Arg::{self, MaybeText, Number, Span, Text},
     entries::{QueueEntry, Told},
-    server::first,
+    sessions::first,
     store::Postgres,
 };
 use crate::{

@@ -193,7 +193,7 @@ fn filled(tables: &Tables, text: &str) -> String {
 }
 
 /// Cloning it does not copy the text. The comments, which name the arguments, are left out.
-pub(super) fn shared(tables: &Tables, text: &str) -> SqlStr {
+pub fn shared(tables: &Tables, text: &str) -> SqlStr {
     let lines = text.lines().filter(|line| is_sent(line));
     let text: Arc<str> = filled(tables, &lines.collect::<Vec<_>>().join("\n")).into();
     AssertSqlSafe(text).into_sql_str()
@@ -223,7 +223,7 @@ fn theirs(names: &[&str]) -> String {
 }
 
 /// What is known of these tables before a statement names one: see `found.rs`.
-pub(super) fn exists(tables: &Tables, names: &[&str]) -> SqlStr {
+pub fn exists(tables: &Tables, names: &[&str]) -> SqlStr {
     let is_there = |name: &&str| format!("pg_catalog.to_regclass('{name}') IS NOT NULL");
     let found: Vec<_> = names.iter().map(is_there).collect();
     let text = include_str!("sql/exists.sql")

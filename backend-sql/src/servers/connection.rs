@@ -52,10 +52,11 @@ impl<DB: Database> Drop for Lent<DB> {
 }
 
 /// Microseconds, rounded up.
-pub(crate) fn micros(span: Duration) -> i64 {
+pub fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn span(micros: i64) -> Duration {
+/// A time of a column.
+pub fn span(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }

@@ -72,7 +72,10 @@ fn highest_line(kind: &str, highest: FencingToken) -> String {
         return format!("highest token {highest}\n");
     }
     let helps = match kind {
-        "foreign" | "redis" | "redlock" | "postgres" => {
+        "foreign" => {
+            "in Redis 'leasehold init --reset-tokens' sets them back; in ShedLock's table 'leasehold release --force NAME' does for one name"
+        }
+        "redis" | "redlock" | "postgres" => {
             "'leasehold init --reset-tokens' sets them back; see 'leasehold init --help'"
         }
         "etcd" => "'leasehold init --restored' starts them anew; see 'leasehold init --help'",

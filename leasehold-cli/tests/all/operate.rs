@@ -221,7 +221,9 @@ async fn each_store_waits_as_the_readme_says() {
         format!("redlock://{}", hosts.join(",")),
         format!("etcd://{}", etcd.endpoints()[0]),
         format!("postgres://postgres@{}/postgres", postgres.address()),
+        format!("postgres://postgres@{}/postgres?layout=shedlock", postgres.address()),
         format!("mysql://root@{}/test?ssl-mode=disabled", mysql.address()),
+        format!("mysql://root@{}/test?ssl-mode=disabled&layout=shedlock", mysql.address()),
     ] {
         store.ok(&["--store", &url, "init"]);
         let check = store.json(&["--store", &url, "check"]);

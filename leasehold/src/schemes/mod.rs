@@ -102,6 +102,11 @@ fn names_layout(url: &StoreUrl) -> bool {
     query.split('&').any(|option| option.starts_with("layout="))
 }
 
+fn names_shedlock(url: &StoreUrl) -> bool {
+    let query = url.expose().split_once('?').map_or("", |(_, query)| query);
+    query.split('&').any(|option| option == "layout=shedlock")
+}
+
 /// Refuses a layout where no locks are shared.
 ///
 /// # Errors
@@ -117,20 +122,45 @@ pub(crate) fn check_layout(url: &StoreUrl) -> Result<(), Error> {
         "redlock" => {
             "a lock of another library that only some nodes have cannot be told from one that is being taken"
         }
+        "postgres" | "mysql" if names_shedlock(url) => return Ok(()),
         "postgres" | "mysql" => {
             "an advisory lock and GET_LOCK have no lease, so that a holder could not tell by its clock when it has lost \
-             the lock; and tables of other libraries are not known"
+             the lock; of tables that of ShedLock is known, layout=shedlock"
         }
         _ => "no layout of another library is known there",
     };
-    let message =
-        format!("layout is refused for {}: {why}; it must be on one redis://HOST", url.scheme());
+    let message = format!(
+        "layout is refused for {}: {why}; it must be on one redis://HOST, or shedlock in \
+         PostgreSQL or MySQL",
+        url.scheme()
+    );
     Err(Error::new(ErrorKind::Unsupported, message))
 }
 
+/// Opens the locks of another library.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+async fn open_layout(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    #[cfg(feature = "foreign")]
+    return backend_foreign::connect(url.expose()).await;
+    #[cfg(not(feature = "foreign"))]
+    Err(no_layouts(&url))
+}
+
+/// The SQL that makes the tables of the locks of another library.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+fn schema_of_layout(url: &StoreUrl) -> Result<String, Error> {
+    #[cfg(feature = "foreign")]
+    return backend_foreign::schema(url.expose());
+    #[cfg(not(feature = "foreign"))]
+    Err(no_layouts(url))
+}
+
 /// The error where this build shares no locks.
-#[cfg(all(feature = "redis", not(feature = "foreign")))]
-fn no_layouts() -> Error {
+#[cfg(all(
+    any(feature = "mysql", feature = "postgres", feature = "redis"),
+    not(feature = "foreign")
+))]
+fn no_layouts(_: &StoreUrl) -> Error {
     let message = "this build has no layouts of other libraries: add the cargo feature \"foreign\" of leasehold";
     Error::new(ErrorKind::Unsupported, message)
 }

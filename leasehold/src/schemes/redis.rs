@@ -10,19 +10,9 @@ use crate::StoreUrl;
 
 pub(super) async fn open(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     if super::names_layout(&url) {
-        return foreign(url).await;
+        return super::open_layout(url).await;
     }
     backend_redis::connect(url.expose()).await
-}
-
-#[cfg(feature = "foreign")]
-async fn foreign(url: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
-    backend_foreign::connect(url.expose()).await
-}
-
-#[cfg(not(feature = "foreign"))]
-async fn foreign(_: StoreUrl) -> Result<Arc<dyn Backend>, Error> {
-    Err(super::no_layouts())
 }
 
 pub(super) fn schema(_: &StoreUrl) -> Result<String, Error> {

@@ -131,6 +131,21 @@ fn each_feature_alone_brings_no_other_client() {
     }
 }
 
+/// The locks of another library come with the stores that are chosen beside them, and with no other.
+#[test]
+fn shared_locks_bring_no_other_client() {
+    for package in ["leasehold", "leasehold-cli"] {
+        for (feature, own) in CLIENTS.iter().filter(|(_, own)| !own.is_empty()) {
+            let packages = packages(package, &format!("foreign,{feature}"));
+            assert!(packages.contains("leasehold-foreign"), "{packages:?}");
+            let all = CLIENTS.iter().flat_map(|(_, own)| *own);
+            for client in all.filter(|client| !own.contains(client)) {
+                assert!(!packages.contains(*client), "{package}/foreign,{feature} brings {client}");
+            }
+        }
+    }
+}
+
 #[test]
 fn every_feature_has_a_row_and_the_command_has_the_same() {
     // Which provider of cryptography, metrics, and tests of programs: of no store.

@@ -3,7 +3,6 @@
 use std::{process::Stdio, sync::Arc, time::Duration};
 
 use backend_migration::{Migration, Phase};
-use conformance_tests::kit::{Redis, RedisOptions, Server as _};
 use lock_core::{ErrorKind, FencingToken, Holder, Init, LockClient, TryAcquire};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
@@ -12,6 +11,7 @@ use tokio::{
 };
 
 use super::{Library, program::Program};
+use crate::server::Server;
 
 const URL: &str = "LEASEHOLD_TEST_HOLDER";
 /// The lease of a holder that is to be outlived, and of one whose waiter has to be woken.
@@ -32,7 +32,7 @@ pub(super) enum Side {
 
 /// A client of each side, on one server.
 pub(super) struct Pair {
-    server: Redis,
+    server: Server,
     theirs: Program,
     library: &'static Library,
     url: String,
@@ -42,9 +42,10 @@ pub(super) struct Pair {
 impl Pair {
     /// `None` where the other library cannot be installed here.
     pub(super) async fn start(library: &'static Library) -> Option<Self> {
-        let server = Redis::start(RedisOptions::new()).await.unwrap();
+        let server = Server::start(library.server).await;
+        server.make_table().await;
         let theirs = library.start(server.address()).await?;
-        let url = format!("redis://{}?layout={}", server.address(), library.layout);
+        let url = server.url(library.layout);
         let store = backend_foreign::connect(&url).await.unwrap();
         store.init(&Init::new().with_first_use(true)).await.unwrap();
         Some(Self { server, theirs, library, url, ours: LockClient::new(store) })
@@ -128,17 +129,27 @@ impl Pair {
         guard.release().await.unwrap();
     }
 
+    /// As ShedLock's lockAtLeastFor has it.
+    pub(super) async fn they_keep_it_for_a_minimum_hold(&mut self) {
+        assert_eq!(self.theirs.does(&format!("least kept {LONG} 5000")).await, "got");
+        assert_eq!(self.theirs.does("release kept").await, "released");
+        let holder = self.refused("kept").await;
+        assert!(holder.remaining <= Duration::from_secs(5), "{holder:?}");
+        let guard = timeout(PATIENCE, self.ours.lock("kept").acquire()).await.unwrap().unwrap();
+        guard.release().await.unwrap();
+    }
+
     pub(super) async fn they_hold_without_an_end(&mut self) {
         assert_eq!(self.theirs.does("acquire endless 0").await, "got");
         let key = if self.library.layout == "redis-py" { "endless" } else { "lock:endless" };
-        assert_eq!(self.server.cli(&["PTTL", key]).await.unwrap().trim(), "-1");
+        assert_eq!(self.server.redis(&["PTTL", key]).await, "-1");
         let holder = self.refused("endless").await;
         assert!(holder.label.as_str().contains(", with no end: "), "{holder:?}");
         // To ask did not give it an end.
-        assert_eq!(self.server.cli(&["PTTL", key]).await.unwrap().trim(), "-1");
+        assert_eq!(self.server.redis(&["PTTL", key]).await, "-1");
         assert_eq!(self.theirs.does("release endless").await, "released");
         let guard = timeout(PATIENCE, self.ours.lock("endless").acquire()).await.unwrap().unwrap();
-        let left: i64 = self.server.cli(&["PTTL", key]).await.unwrap().trim().parse().unwrap();
+        let left: i64 = self.server.redis(&["PTTL", key]).await.parse().unwrap();
         assert!(left > 0, "a lock of ours ends in {left} ms");
         guard.release().await.unwrap();
     }
@@ -206,7 +217,7 @@ impl Pair {
         self.theirs.kill().await;
         // Their last lock was seen longer ago than it counts.
         let epoch = format!("leasehold-foreign:{}:{{0}}:epoch", self.library.layout);
-        assert_eq!(self.server.cli(&["HSET", &epoch, "theirs", "1"]).await.unwrap().trim(), "0");
+        assert_eq!(self.server.redis(&["HSET", &epoch, "theirs", "1"]).await, "0");
         let entered = async {
             loop {
                 match enter(Phase::New).await {

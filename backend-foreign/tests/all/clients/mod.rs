@@ -1,4 +1,4 @@
-//! The real clients of other libraries beside ours, on one Redis. A client whose toolchain or registry is missing is
+//! The real clients of other libraries beside ours, on one server. A client whose toolchain or registry is missing is
 //! skipped, and says so on stderr.
 
 mod cases;
@@ -6,7 +6,10 @@ mod program;
 
 use self::{
     cases::{Pair, Side},
-    program::{Library, NODE_REDLOCK, PYTHON_REDIS_LOCK, REDIS_PY, REDISSON, REDSYNC},
+    program::{
+        Library, NODE_REDLOCK, PYTHON_REDIS_LOCK, REDIS_PY, REDISSON, REDSYNC, SHEDLOCK_IN_MYSQL,
+        SHEDLOCK_IN_POSTGRES,
+    },
 };
 
 /// Tests over one library.
@@ -49,6 +52,16 @@ beside! {
     python_redis_lock PYTHON_REDIS_LOCK 20;
     node_redlock NODE_REDLOCK 20;
     redsync REDSYNC 20;
+    shedlock_in_postgres SHEDLOCK_IN_POSTGRES 20;
+    shedlock_in_mysql SHEDLOCK_IN_MYSQL 20;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shedlocks_minimum_hold_keeps_ours_out() {
+    for library in [&SHEDLOCK_IN_POSTGRES, &SHEDLOCK_IN_MYSQL] {
+        let Some(mut pair) = Pair::start(library).await else { return };
+        pair.they_keep_it_for_a_minimum_hold().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,8 +16,11 @@ use tokio::{
     sync::Mutex,
 };
 
+use crate::server::Kind;
+
 /// How a library's client is installed and started.
 pub(super) struct Library {
+    pub(super) server: Kind,
     /// The layout in the URL.
     pub(super) layout: &'static str,
     /// Shell commands that install it into the present folder, in which the program's file is.
@@ -37,6 +40,7 @@ macro_rules! files {
 }
 
 pub(super) const REDISSON: Library = Library {
+    server: Kind::Redis,
     layout: "redisson",
     install: "mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib && javac -cp 'lib/*' Client.java",
     files: files!("redisson/Client.java" as "Client.java", "redisson/pom.xml" as "pom.xml"),
@@ -45,6 +49,7 @@ pub(super) const REDISSON: Library = Library {
 };
 
 pub(super) const REDIS_PY: Library = Library {
+    server: Kind::Redis,
     layout: "redis-py",
     install: "python3 -m venv venv && venv/bin/pip -q install redis==8.1.0",
     files: files!("redis_py.py" as "client.py"),
@@ -53,6 +58,7 @@ pub(super) const REDIS_PY: Library = Library {
 };
 
 pub(super) const PYTHON_REDIS_LOCK: Library = Library {
+    server: Kind::Redis,
     layout: "python-redis-lock",
     install: "python3 -m venv venv && venv/bin/pip -q install python-redis-lock==4.0.1 redis==8.1.0",
     files: files!("python_redis_lock.py" as "client.py"),
@@ -61,6 +67,7 @@ pub(super) const PYTHON_REDIS_LOCK: Library = Library {
 };
 
 pub(super) const NODE_REDLOCK: Library = Library {
+    server: Kind::Redis,
     layout: "node-redlock",
     install: "npm install --silent --no-audit --no-fund redlock@5.0.0-beta.2 ioredis@5",
     files: files!("node_redlock.mjs" as "client.mjs"),
@@ -69,10 +76,33 @@ pub(super) const NODE_REDLOCK: Library = Library {
 };
 
 pub(super) const REDSYNC: Library = Library {
+    server: Kind::Redis,
     layout: "redsync",
     install: "go mod init client && go get github.com/go-redsync/redsync/v4@v4.13.0 && go mod tidy && go build -o client .",
     files: files!("redsync.go" as "main.go"),
     start: "exec ./client \"$1\" \"$2\"",
+    endless: false,
+};
+
+/// By the JdbcTemplate provider.
+pub(super) const SHEDLOCK_IN_POSTGRES: Library = Library {
+    server: Kind::Postgres,
+    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client postgres \"$1:$2\"",
+    ..SHEDLOCK
+};
+
+pub(super) const SHEDLOCK_IN_MYSQL: Library = Library {
+    server: Kind::Mysql,
+    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client mysql \"$1:$2\"",
+    ..SHEDLOCK
+};
+
+const SHEDLOCK: Library = Library {
+    layout: "shedlock",
+    server: Kind::Postgres,
+    install: "mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=lib && javac -cp 'lib/*' Client.java",
+    files: files!("shedlock/Client.java" as "Client.java", "shedlock/pom.xml" as "pom.xml"),
+    start: "",
     endless: false,
 };
 

@@ -1,0 +1,207 @@
+//! ShedLock's table in MySQL and MariaDB.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use backend_sql::shared::{
+    Described, Gate, general, micros,
+    mysql::{self, Argument, Durability, Statement, refuse_view, told},
+    span,
+};
+use lock_core::{Error, ErrorKind, Grant};
+use sqlx::{
+    AssertSqlSafe, Row as _, SqlSafeStr as _,
+    mysql::{MySqlQueryResult, MySqlRow},
+};
+
+use super::{
+    server::{
+        Arg::{self, Span, Text},
+        Seen, Server, Stored,
+    },
+    statements::{Names, Statements},
+};
+use crate::tunables::ROUNDED;
+
+/// The server's UTC when it began with the statement.
+const UTC: &str = "UTC_TIMESTAMP(6)";
+
+/// The microseconds that a lock is held for.
+const LEFT: &str = "GREATEST(TIMESTAMPDIFF(MICROSECOND, {utc}, l.lock_until), 0)";
+
+/// Whether a table is there: 1 for a table, and 0 for a view.
+const EXISTS: &str = "SELECT table_type = 'BASE TABLE' FROM information_schema.tables \
+                      WHERE table_schema = DATABASE() AND table_name = ?1";
+
+/// What makes the tables.
+pub(super) const SCHEMA: &str = include_str!("mysql/schema.sql");
+
+#[derive(Debug)]
+pub(super) struct Mysql {
+    server: mysql::Server,
+    described: Described,
+    exists: Statement,
+    durability: Statement,
+}
+
+impl Mysql {
+    pub(super) fn new(server: mysql::Server, described: Described) -> Self {
+        let exists = Statement::new(&described.tables, EXISTS);
+        let durability = Statement::new(&described.tables, Durability::STATEMENT);
+        Self { server, described, exists, durability }
+    }
+}
+
+fn bound<'a>(args: &[Arg<'a>]) -> Vec<Argument<'a>> {
+    let each = args.iter().map(|arg| match *arg {
+        Text(text) => Argument::Text(text),
+        Arg::Number(number) => Argument::Number(number),
+        Span(span) => Argument::Number(micros(span + ROUNDED)),
+    });
+    each.collect()
+}
+
+/// What a write tells, or that it has found its row.
+fn done(answer: &MySqlQueryResult) -> Option<i64> {
+    told(answer).or((answer.rows_affected() > 0).then_some(1))
+}
+
+/// A column of text, which may come as bytes.
+fn text(row: &MySqlRow, at: usize) -> Result<Option<String>, sqlx::Error> {
+    let bytes: Option<Vec<u8>> = row.try_get_unchecked(at)?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn number(row: &MySqlRow, at: usize) -> Result<Option<i64>, sqlx::Error> {
+    row.try_get_unchecked(at)
+}
+
+fn seen(row: &MySqlRow) -> Result<Seen, sqlx::Error> {
+    Ok(Seen {
+        name: text(row, 0)?.unwrap_or_default(),
+        locked_by: text(row, 1)?.unwrap_or_default(),
+        remaining: span(number(row, 2)?.unwrap_or(0)),
+        owner: text(row, 3)?,
+        label: text(row, 4)?,
+        token: number(row, 5)?,
+    })
+}
+
+fn pair(row: &MySqlRow) -> Result<(String, String), sqlx::Error> {
+    Ok((text(row, 0)?.unwrap_or_default(), text(row, 1)?.unwrap_or_default()))
+}
+
+#[async_trait]
+impl Server for Mysql {
+    type Statement = Statement;
+
+    const SHORTEST_LEASE: Duration = mysql::SHORTEST_LEASE;
+    const TIMES: &'static [&'static str] = &[
+        "datetime(3)",
+        "datetime(4)",
+        "datetime(5)",
+        "datetime(6)",
+        "timestamp(3)",
+        "timestamp(4)",
+        "timestamp(5)",
+        "timestamp(6)",
+    ];
+    const NEEDS_ROWS: bool = true;
+    const PADS: bool = true;
+    const QUOTE: char = '`';
+
+    fn statements(&self, names: &Names) -> Statements<Statement> {
+        Statements::mysql(|text| {
+            let text = names.fill(text, 0).replace("{left}", LEFT).replace("{utc}", UTC);
+            Statement::new(&self.described.tables, &text)
+        })
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.server.gate
+    }
+
+    fn broken(&self) -> u64 {
+        self.server.broken()
+    }
+
+    async fn once(&self, sql: &Statement, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
+        Ok(done(&self.server.execute(sql, &bound(args)).await?))
+    }
+
+    async fn again(&self, sql: &Statement, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
+        Ok(done(&self.server.execute_again(sql, &bound(args)).await?))
+    }
+
+    async fn number(&self, sql: &Statement) -> Result<Option<i64>, Error> {
+        let rows = self.server.rows(sql, &[]).await?;
+        rows.first().map_or(Ok(None), |row| number(row, 0)).map_err(general)
+    }
+
+    async fn seen(&self, sql: &Statement, args: &[Arg<'_>]) -> Result<Vec<Seen>, Error> {
+        let rows = self.server.rows(sql, &bound(args)).await?;
+        rows.iter().map(seen).collect::<Result<_, _>>().map_err(general)
+    }
+
+    async fn stored(&self, sql: &Statement) -> Result<Option<Stored>, Error> {
+        let rows = self.server.rows(sql, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        if number(row, 3).map_err(general)? != Some(1) {
+            let message = "autocommit is off in the server's sessions, so that no statement would ever end its \
+                           transaction; allowed is on";
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let read = || {
+            let [version, longest] = [number(row, 0)?.unwrap_or(0), number(row, 1)?.unwrap_or(0)];
+            let identity = text(row, 2)?.unwrap_or_default();
+            Ok(Stored { version, longest_lease: span(longest), identity })
+        };
+        read().map(Some).map_err(general)
+    }
+
+    async fn pairs(&self, sql: &Statement) -> Result<Vec<(String, String)>, Error> {
+        let rows = self.server.rows(sql, &[]).await?;
+        rows.iter().map(pair).collect::<Result<_, _>>().map_err(general)
+    }
+
+    /// One by one, in one order, so that two clients never wait for each other's rows.
+    async fn renew(
+        &self,
+        sql: &Statement,
+        grants: &[(&Grant, Duration)],
+    ) -> Result<Vec<bool>, Error> {
+        let mut renewed = Vec::with_capacity(grants.len());
+        for (grant, lease) in grants {
+            let owner = grant.owner.to_string();
+            let args = [Text(grant.name.as_str()), Text(&owner), Span(*lease)];
+            renewed.push(self.again(sql, &args).await?.is_some());
+        }
+        Ok(renewed)
+    }
+
+    async fn found(&self, names: &Names) -> Result<[bool; 3], Error> {
+        let mut found = [false; 3];
+        for (at, name) in [&names.lock, &names.companion, &names.settings].into_iter().enumerate() {
+            let name = name.trim_matches('`');
+            let rows = self.server.rows(&self.exists, &[Argument::Text(name)]).await?;
+            let kind = rows.first().map_or(Ok(None), |row| number(row, 0)).map_err(general)?;
+            found[at] = refuse_view(name, kind)?;
+        }
+        Ok(found)
+    }
+
+    async fn make(&self, names: &Names, longest_micros: i64) -> Result<(), Error> {
+        let text = names.fill(SCHEMA, longest_micros);
+        self.server.script(&AssertSqlSafe(text).into_sql_str()).await
+    }
+
+    async fn doubt(&self) -> Result<Option<String>, Error> {
+        let variables = self.pairs(&self.durability).await?;
+        let pairs = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Ok(Durability::read(pairs).doubt)
+    }
+
+    async fn close(&self) {
+        self.server.close().await;
+    }
+}

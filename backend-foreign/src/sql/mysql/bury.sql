@@ -1,0 +1,3 @@
+-- No attempt of ?2 at ?1 may succeed any more. No more than a thousand such owners are remembered.
+INSERT INTO {companion} (name, token, buried) VALUES (?1, 0, CONCAT(?2, ','))
+ON DUPLICATE KEY UPDATE buried = LEFT(CONCAT(?2, ',', COALESCE(buried, '')), 33000)

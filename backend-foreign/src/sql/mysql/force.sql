@@ -1,0 +1,2 @@
+-- Frees ?1, whoever holds it.
+UPDATE {lock} SET lock_until = {utc} WHERE name = ?1 AND lock_until > {utc}

@@ -1,0 +1,1 @@
+SELECT COALESCE(MAX(token), 0) FROM {companion}

@@ -1,0 +1,1 @@
+UPDATE {store} SET longest_lease = ?1 WHERE id = 1

@@ -1,0 +1,158 @@
+//! ShedLock's table in PostgreSQL.
+
+use std::{collections::HashSet, time::Duration};
+
+use async_trait::async_trait;
+use backend_sql::shared::{
+    Described, Gate, general,
+    postgres::{self, Sessions, exists, first, found, statement},
+    span,
+};
+use lock_core::{Error, Grant};
+use sqlx::{Row as _, SqlStr, postgres::PgRow};
+
+use super::{
+    server::{Arg, Seen, Server, Stored},
+    statements::{Names, Statements},
+};
+
+/// The server's UTC, at the moment at which it is read.
+const UTC: &str = "pg_catalog.timezone('UTC', {now})";
+
+/// The microseconds that a lock is held for; 'infinity' is no number of them, and counts as a thousand years.
+const LEFT: &str = "greatest((pg_catalog.date_part('epoch', greatest(least(l.lock_until, {utc} + interval '1000 years'), {utc}) \
+                    - {utc}) * 1000000::double precision)::bigint, 0)";
+
+/// What makes the tables.
+pub(super) const SCHEMA: &str = include_str!("postgres/schema.sql");
+
+#[derive(Debug)]
+pub(super) struct Postgres {
+    sessions: Sessions,
+    described: Described,
+}
+
+impl Postgres {
+    pub(super) fn new(sessions: Sessions, described: Described) -> Self {
+        Self { sessions, described }
+    }
+}
+
+fn bound<'a>(args: &[Arg<'a>]) -> Vec<postgres::Arg<'a>> {
+    let each = args.iter().map(|arg| match *arg {
+        Arg::Text(text) => postgres::Arg::Text(text),
+        Arg::Number(number) => postgres::Arg::Number(number),
+        Arg::Span(span) => postgres::Arg::Span(span),
+    });
+    each.collect()
+}
+
+fn seen(row: &PgRow) -> Result<Seen, sqlx::Error> {
+    Ok(Seen {
+        name: row.try_get(0)?,
+        locked_by: row.try_get(1)?,
+        remaining: span(row.try_get(2)?),
+        owner: row.try_get(3)?,
+        label: row.try_get(4)?,
+        token: row.try_get(5)?,
+    })
+}
+
+#[async_trait]
+impl Server for Postgres {
+    type Statement = SqlStr;
+
+    const SHORTEST_LEASE: Duration = postgres::SHORTEST_LEASE;
+    const TIMES: &'static [&'static str] =
+        &["timestamp without time zone", "timestamp(6) without time zone"];
+    const NEEDS_ROWS: bool = false;
+    const PADS: bool = false;
+    const QUOTE: char = '"';
+
+    fn statements(&self, names: &Names) -> Statements<SqlStr> {
+        Statements::postgres(|text| {
+            let text = names.fill(text, 0).replace("{left}", LEFT).replace("{utc}", UTC);
+            statement(&self.described.tables, &text)
+        })
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.sessions.gate
+    }
+
+    fn broken(&self) -> u64 {
+        self.sessions.broken()
+    }
+
+    async fn once(&self, sql: &SqlStr, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
+        first(&self.sessions.once(sql, &bound(args)).await?)
+    }
+
+    async fn again(&self, sql: &SqlStr, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
+        first(&self.sessions.again(sql, &bound(args)).await?)
+    }
+
+    async fn number(&self, sql: &SqlStr) -> Result<Option<i64>, Error> {
+        let rows = self.sessions.again(sql, &[]).await?;
+        Ok(first::<Option<i64>>(&rows)?.flatten())
+    }
+
+    async fn seen(&self, sql: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<Seen>, Error> {
+        let rows = self.sessions.again(sql, &bound(args)).await?;
+        rows.iter().map(seen).collect::<Result<_, _>>().map_err(general)
+    }
+
+    async fn stored(&self, sql: &SqlStr) -> Result<Option<Stored>, Error> {
+        let rows = self.sessions.again(sql, &[]).await?;
+        let read = |row: &PgRow| {
+            let [version, longest_lease] = [row.try_get(0)?, row.try_get(1)?];
+            Ok(Stored { version, longest_lease: span(longest_lease), identity: row.try_get(2)? })
+        };
+        rows.first().map(read).transpose().map_err(general)
+    }
+
+    async fn pairs(&self, sql: &SqlStr) -> Result<Vec<(String, String)>, Error> {
+        let rows = self.sessions.again(sql, &[]).await?;
+        let read = |row: &PgRow| Ok((row.try_get(0)?, row.try_get(1)?));
+        rows.iter().map(read).collect::<Result<_, _>>().map_err(general)
+    }
+
+    async fn renew(&self, sql: &SqlStr, grants: &[(&Grant, Duration)]) -> Result<Vec<bool>, Error> {
+        let names: Vec<_> = grants.iter().map(|(grant, _)| grant.name.as_str()).collect();
+        let owners: Vec<_> = grants.iter().map(|(grant, _)| grant.owner.to_string()).collect();
+        let asked: Vec<_> = owners.iter().map(String::as_str).collect();
+        let leases: Vec<_> = grants.iter().map(|(_, lease)| *lease).collect();
+        let args = [
+            postgres::Arg::Texts(&names),
+            postgres::Arg::Texts(&asked),
+            postgres::Arg::Spans(&leases),
+        ];
+        let rows = self.sessions.again(sql, &args).await?;
+        let renewed: Result<HashSet<String>, _> = rows.iter().map(|row| row.try_get(0)).collect();
+        let renewed = renewed.map_err(general)?;
+        Ok(owners.iter().map(|owner| renewed.contains(owner)).collect())
+    }
+
+    async fn found(&self, names: &Names) -> Result<[bool; 3], Error> {
+        let tables = [&*names.lock, &*names.companion, &*names.settings];
+        let rows = self.sessions.again(&exists(&self.described.tables, &tables), &[]).await?;
+        Ok(found(&rows)?.try_into().unwrap_or_default())
+    }
+
+    async fn make(&self, names: &Names, longest_micros: i64) -> Result<(), Error> {
+        self.sessions.script(names.fill(SCHEMA, longest_micros)).await
+    }
+
+    async fn doubt(&self) -> Result<Option<String>, Error> {
+        let sql = statement(&self.described.tables, include_str!("postgres/durability.sql"));
+        let settings = self.pairs(&sql).await?;
+        let lost = settings.iter().find(|(_, value)| value == "off");
+        Ok(lost.map(|(name, _)| {
+            format!("{name} is off: a crash may lose locks that are still held; set it to on")
+        }))
+    }
+
+    async fn close(&self) {
+        self.sessions.close().await;
+    }
+}

@@ -1,0 +1,2 @@
+-- An attempt makes the row.
+SELECT 1::bigint

@@ -1,0 +1,1 @@
+SELECT coalesce(pg_catalog.max(token), 0) FROM {companion}

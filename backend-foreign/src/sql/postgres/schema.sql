@@ -1,0 +1,27 @@
+-- ShedLock's own table, as its documentation makes it but for the room for names; our companion of it; and the settings. Times
+-- are the server's UTC.
+CREATE TABLE IF NOT EXISTS {lock} (
+    name       VARCHAR(255) NOT NULL PRIMARY KEY,
+    lock_until TIMESTAMP    NOT NULL,
+    locked_at  TIMESTAMP    NOT NULL,
+    locked_by  VARCHAR(255) NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS {companion} (
+    name   text   PRIMARY KEY,
+    owner  text,            -- hexadecimal digits; of the last holder of ours
+    label  text,            -- the owner's, for people
+    token  bigint NOT NULL, -- of the last holder of ours
+    buried text             -- owners that must never be granted anything any more, each with a comma behind it
+);
+
+CREATE TABLE IF NOT EXISTS {store} (
+    id            integer PRIMARY KEY CHECK (id = 1),
+    version       bigint NOT NULL, -- of the companion and of this table
+    longest_lease bigint NOT NULL, -- in microseconds
+    identity      text   NOT NULL  -- which store this is: made once
+);
+
+INSERT INTO {store} (id, version, longest_lease, identity)
+VALUES (1, 1, {longest_lease}, pg_catalog.md5(pg_catalog.random()::text || pg_catalog.clock_timestamp()::text))
+ON CONFLICT (id) DO NOTHING;

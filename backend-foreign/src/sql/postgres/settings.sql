@@ -1,0 +1,1 @@
+SELECT version, longest_lease, identity FROM {store} WHERE id = 1

@@ -1,0 +1,21 @@
+-- Takes a name that is not there, or whose lock_until is over. $1 name, $2 owner, $3 label, $4 lease, $5 floor + 1.
+-- What a row that is there gets is computed by a clock read when its lock was had. The tombstone is looked for twice: before
+-- anything is taken, and in the companion's newest state. There it ends the statement by a division by zero, so that all
+-- of it is undone, and it is repeated: then the first look finds it.
+WITH taken AS (
+    INSERT INTO {lock} AS l (name, lock_until, locked_at, locked_by)
+    SELECT $1, {utc} + $4, {utc}, $2
+    WHERE NOT EXISTS (
+        SELECT 1 FROM {companion} AS c WHERE c.name = $1 AND pg_catalog.strpos(c.buried, $2) > 0
+    )
+    ON CONFLICT (name) DO UPDATE SET lock_until = {utc} + $4, locked_at = {utc}, locked_by = $2
+    WHERE l.lock_until <= {utc}
+    RETURNING 1
+)
+INSERT INTO {companion} AS c (name, owner, label, token)
+SELECT $1, $2, $3, greatest({micros}, $5) FROM taken
+ON CONFLICT (name) DO UPDATE SET owner = $2, label = $3, token = greatest({micros}, c.token + 1, $5)
+RETURNING token
+    / CASE WHEN pg_catalog.strpos(c.buried, $2) > 0 THEN 0 ELSE 1 END
+    -- No statement that is older than half a minute comes to its end.
+    / {young}

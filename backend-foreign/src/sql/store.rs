@@ -1,0 +1,182 @@
+//! A store: ShedLock's table, our companion of it, and the settings.
+
+use std::{sync::Arc, time::Duration};
+
+use backend_sql::shared::{Described, Row, agree, micros};
+use lock_core::{Error, ErrorKind, Guarantees, LockName, OwnerId, RwLock, check_record_version};
+use tokio::sync::OnceCell;
+
+use super::{
+    guarantees,
+    server::{Seen, Server, Stored},
+    statements::{Names, Statements},
+};
+
+/// The version of the companion, the settings and the statements.
+pub(super) const RECORD_VERSION: u64 = 1;
+
+/// Behind the owner in `locked_by` where the lock was released, and is kept for a minimum hold: nobody's id is of this form,
+/// so that what compares the holder finds none.
+const RELEASED: &str = " released";
+
+/// In the place of the owner's id, which a client of ShedLock has not.
+const THEIRS: OwnerId = OwnerId::from_bits(1);
+
+/// The locks of ShedLock in one table.
+#[derive(Debug)]
+pub(super) struct ShedLock<S: Server> {
+    pub(super) server: S,
+    pub(super) described: Described,
+    pub(super) names: Names,
+    pub(super) sql: Statements<S::Statement>,
+    pub(super) promised: RwLock<Arc<Guarantees>>,
+    /// How many characters a name may have, where ShedLock's table has a limit.
+    agreed: OnceCell<Option<usize>>,
+}
+
+impl<S: Server> ShedLock<S> {
+    /// Nothing is sent yet but what tells what is there.
+    pub(super) async fn open(server: S, described: Described, table: &str) -> Result<Self, Error> {
+        let names = Names::new(&described, table, S::QUOTE)?;
+        let sql = server.statements(&names);
+        let longest = described.longest_lease_of_new();
+        let promised = guarantees::of(S::SHORTEST_LEASE, longest, None, described.connection);
+        let promised = RwLock::new(Arc::new(promised));
+        let this = Self { server, described, names, sql, promised, agreed: OnceCell::new() };
+        this.promise(longest).await?;
+        if this.server.found(&this.names).await? == [true; 3] {
+            this.ready().await?;
+        }
+        Ok(this)
+    }
+
+    /// States the promises by what the server's settings are now.
+    pub(super) async fn promise(&self, longest: Duration) -> Result<(), Error> {
+        let doubt = self.server.doubt().await?;
+        let promised = guarantees::of(S::SHORTEST_LEASE, longest, doubt, self.described.connection);
+        *self.promised.write() = Arc::new(promised);
+        Ok(())
+    }
+
+    /// Takes the store's settings over, once, or refuses what does not fit.
+    pub(super) async fn ready(&self) -> Result<&S, Error> {
+        self.width().await?;
+        Ok(&self.server)
+    }
+
+    async fn width(&self) -> Result<Option<usize>, Error> {
+        let settle = || async {
+            self.server.found(&self.names).await?;
+            let stored = self.stored().await?;
+            agree(self.described.longest_lease, stored.longest_lease)?;
+            let width = columns::<S>(&self.server.pairs(&self.sql.columns).await?)?;
+            self.promise(stored.longest_lease).await?;
+            Ok(width)
+        };
+        self.agreed.get_or_try_init(settle).await.copied()
+    }
+
+    /// The settings as they are now.
+    pub(super) async fn stored(&self) -> Result<Stored, Error> {
+        let gone = || Error::new(ErrorKind::Config, "the row of settings is gone");
+        let stored = self.server.stored(&self.sql.settings).await?.ok_or_else(gone)?;
+        check_record_version(&stored.version.to_string(), RECORD_VERSION)?;
+        Ok(stored)
+    }
+
+    /// Refuses a name that ShedLock's table has no room for, or would take for another.
+    pub(super) async fn check_name(&self, name: &LockName) -> Result<(), Error> {
+        if S::PADS && name.as_str().ends_with(' ') {
+            let message = "the name ends with a space, which ShedLock's table does not tell from the name without it; \
+                           must end with another character";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        let length = name.as_str().chars().count();
+        match self.width().await? {
+            Some(most) if length > most => Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!(
+                    "the name has {length} characters, and the column of ShedLock's table has room for {most}; \
+                     must be at most {most}, or widen the column"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn longest_micros(&self, longest: Option<Duration>) -> i64 {
+        micros(longest.unwrap_or_else(|| self.described.longest_lease_of_new()))
+    }
+
+    /// Which store this is: each table is one.
+    pub(super) async fn identity(&self) -> Result<String, Error> {
+        Ok(format!("shedlock:{}", self.stored().await?.identity))
+    }
+}
+
+/// A row as the flow knows it. Our record counts only while the lock is its owner's.
+pub(super) fn row(seen: &Seen) -> Result<Row, Error> {
+    let Seen { name, locked_by, remaining, owner, label, token } = seen;
+    let token = token.unwrap_or(0);
+    if remaining.is_zero() {
+        return Row::read(name, None, None, token, 0, Duration::ZERO);
+    }
+    let (holder, kept) = match locked_by.strip_suffix(RELEASED) {
+        Some(holder) => (holder, true),
+        None => (&**locked_by, false),
+    };
+    if owner.as_deref() == Some(holder) {
+        let mut row = Row::read(name, Some(holder), label.as_deref(), token, 0, *remaining)?;
+        row.kept = kept;
+        return Ok(row);
+    }
+    let plain: String = locked_by.chars().filter(|letter| !letter.is_control()).take(60).collect();
+    let label = format!("a shedlock client: {plain}");
+    Row::read(name, Some(&THEIRS.to_string()), Some(&label), token, 0, *remaining)
+}
+
+/// The record of a migration for clients of ShedLock that were `seen` so long ago.
+pub(super) fn record(store: &str, seen: Duration) -> Result<Option<Row>, Error> {
+    let Some((name, label, left)) = crate::record::of_theirs(store, "shedlock", seen)? else {
+        return Ok(None);
+    };
+    let (owner, label) = (THEIRS.to_string(), label.as_str());
+    Row::read(name.as_str(), Some(&owner), Some(label), 0, 0, left).map(Some)
+}
+
+/// Refuses columns that cannot keep what is written; how many characters a name may have.
+fn columns<S: Server>(found: &[(String, String)]) -> Result<Option<usize>, Error> {
+    let of = |wanted: &str| {
+        let kind = found.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        kind.map(|(_, kind)| kind.as_str()).ok_or_else(|| {
+            refuse(format!("ShedLock's table has no column {wanted}; it must have name, lock_until, locked_at and locked_by"))
+        })
+    };
+    for time in ["lock_until", "locked_at"] {
+        let kind = of(time)?;
+        if !S::TIMES.contains(&kind) {
+            let allowed = S::TIMES.join(" or ");
+            return Err(refuse(format!(
+                "the column {time} of ShedLock's table is a {kind}; it must be a {allowed}"
+            )));
+        }
+    }
+    let holder = width(of("locked_by")?);
+    let needed = THEIRS.to_string().len() + RELEASED.len();
+    if holder.is_some_and(|width| width < needed) {
+        let message = format!(
+            "the column locked_by of ShedLock's table must have room for {needed} characters"
+        );
+        return Err(refuse(message));
+    }
+    Ok(width(of("name")?))
+}
+
+fn refuse(message: String) -> Error {
+    Error::new(ErrorKind::Config, message)
+}
+
+/// The number in a type such as `varchar(64)`.
+fn width(kind: &str) -> Option<usize> {
+    kind.split_once('(')?.1.split(')').next()?.parse().ok()
+}

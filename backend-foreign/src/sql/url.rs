@@ -1,0 +1,91 @@
+//! A store by its URL.
+
+use std::sync::Arc;
+
+use backend_sql::shared::{self, Described, micros};
+use lock_core::{Backend, Error, ErrorKind, SeenOptions};
+use url::form_urlencoded;
+
+use super::{dialect::backend, server::Server as _, statements::Names, store::ShedLock};
+
+/// Options of the databases' own stores that mean nothing here.
+const NOT_HERE: [&str; 3] = ["strategy", "table_prefix", "listen"];
+
+/// Opens the locks of ShedLock in PostgreSQL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?layout=shedlock&table=shedlock`,
+/// with the options of a `postgres://` URL but `strategy`, `table_prefix` and `listen`.
+#[cfg(feature = "postgres")]
+pub(crate) async fn postgres(url: &str) -> Result<Arc<dyn Backend>, Error> {
+    let (table, rest) = parse(url)?;
+    let (sessions, described) = shared::postgres::sessions(&rest)?;
+    let server = super::postgres::Postgres::new(sessions, described.clone());
+    Ok(Arc::new(backend(ShedLock::open(server, described, &table).await?)))
+}
+
+/// Opens the locks of ShedLock in MySQL or MariaDB: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?layout=shedlock&table=shedlock`,
+/// with the options of a `mysql://` URL but `strategy` and `table_prefix`.
+#[cfg(feature = "mysql")]
+pub(crate) async fn mysql(url: &str) -> Result<Arc<dyn Backend>, Error> {
+    let (table, rest) = parse(url)?;
+    let (server, described) = shared::mysql::server(&rest)?;
+    let server = super::mysql::Mysql::new(server, described.clone());
+    Ok(Arc::new(backend(ShedLock::open(server, described, &table).await?)))
+}
+
+/// The SQL that makes the tables of such a URL.
+#[cfg(feature = "postgres")]
+pub(crate) fn postgres_schema(url: &str) -> Result<String, Error> {
+    let (table, rest) = parse(url)?;
+    let described = shared::postgres::described(&rest)?;
+    let names = Names::new(&described, &table, super::postgres::Postgres::QUOTE)?;
+    Ok(names.fill(super::postgres::SCHEMA, longest(&described)))
+}
+
+/// The SQL that makes the tables of such a URL.
+#[cfg(feature = "mysql")]
+pub(crate) fn mysql_schema(url: &str) -> Result<String, Error> {
+    let (table, rest) = parse(url)?;
+    let described = shared::mysql::described(&rest)?;
+    let names = Names::new(&described, &table, super::mysql::Mysql::QUOTE)?;
+    Ok(names.fill(super::mysql::SCHEMA, longest(&described)))
+}
+
+fn longest(described: &Described) -> i64 {
+    micros(described.longest_lease_of_new())
+}
+
+/// The table, and the URL without the layout's options.
+fn parse(url: &str) -> Result<(String, String), Error> {
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    let (mut rest, mut seen) = (Vec::new(), SeenOptions::default());
+    let (mut layout, mut table) = (None, None);
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let Some((option, value)) = form_urlencoded::parse(pair.as_bytes()).next() else {
+            continue;
+        };
+        match &*option {
+            "layout" => layout = Some(value.into_owned()),
+            "table" => table = Some(value.into_owned()),
+            own if NOT_HERE.contains(&own) => {
+                return Err(refuse(format!(
+                    "{own} is no option of locks shared with ShedLock; beside those of the server it must be table"
+                )));
+            }
+            _ => {
+                rest.push(pair);
+                continue;
+            }
+        }
+        seen.once(&option)?;
+    }
+    if layout.as_deref() != Some("shedlock") {
+        let message = "this layout is not known in an SQL database; it must be shedlock";
+        return Err(refuse(message.to_owned()));
+    }
+    let rest =
+        if rest.is_empty() { place.to_owned() } else { format!("{place}?{}", rest.join("&")) };
+    Ok((table.unwrap_or_else(|| "shedlock".to_owned()), rest))
+}
+
+fn refuse(message: String) -> Error {
+    Error::new(ErrorKind::InvalidInput, message)
+}

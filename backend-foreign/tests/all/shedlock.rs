@@ -1,0 +1,354 @@
+//! ShedLock's table, beside what stands in it by other means. The real client is tried in clients/.
+
+use std::{sync::Arc, time::Duration};
+
+use backend_migration::{Direction, Fleet, Migration, Phase, Step};
+use conformance_tests::{
+    broken::cases::{LONG, granted, name, not_granted, request},
+    kit::{Mariadb, MariadbOptions},
+};
+use lock_core::{
+    Backend, ConnectionSecurity, Env as _, ErrorKind, FencingToken, Init, Mode, OwnerId, Promise,
+    QuarantineUse, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
+};
+use sqlx::Connection as _;
+
+use crate::server::{Kind, Server};
+
+const KINDS: [Kind; 2] = [Kind::Postgres, Kind::Mysql];
+
+async fn store(server: &Server) -> Arc<dyn Backend> {
+    let store = backend_foreign::connect(&server.url("shedlock")).await.unwrap();
+    store.init(&Init::default()).await.unwrap();
+    store
+}
+
+/// A row as a client of ShedLock that locked it so many seconds ago.
+async fn theirs(server: &Server, name: &str, ago: u32, for_seconds: u32) {
+    let (now, second) = match server {
+        Server::Mysql(_) => ("UTC_TIMESTAMP(3)", "SECOND"),
+        _ => ("timezone('utc', clock_timestamp())", "'1 second'"),
+    };
+    let times = |count| format!("{count} * INTERVAL {second}");
+    let (until, at) = match server {
+        Server::Mysql(_) => (
+            format!("{now} + INTERVAL {for_seconds} SECOND"),
+            format!("{now} - INTERVAL {ago} SECOND"),
+        ),
+        _ => (format!("{now} + {}", times(for_seconds)), format!("{now} - {}", times(ago))),
+    };
+    server.sql(&format!("DELETE FROM shedlock WHERE name = '{name}'")).await;
+    let row = format!("INSERT INTO shedlock VALUES ('{name}', {until}, {at}, 'host-7')");
+    server.sql(&row).await;
+}
+
+#[tokio::test]
+async fn the_row_is_theirs_and_the_companion_ours() {
+    for kind in KINDS {
+        let server = Server::start(kind).await;
+        server.make_table().await;
+        let store = store(&server).await;
+        let grant = granted(&*store, &request("a", LONG)).await.unwrap();
+        let holder = server.sql("SELECT locked_by FROM shedlock WHERE name = 'a'").await;
+        assert_eq!(holder.trim(), grant.owner.to_string());
+        store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        // ShedLock remembers that the row is there.
+        assert_eq!(server.sql("SELECT count(*) FROM shedlock").await.trim(), "1");
+        theirs(&server, "a", 0, 60).await;
+        not_granted(&*store, &request("a", LONG)).await.unwrap();
+        let state = store.inspect(&grant.name).await.unwrap().unwrap();
+        let holder = state.holder.expect("it is held");
+        assert_eq!(holder.label.as_str(), "a shedlock client: host-7");
+        assert!(holder.remaining > Duration::from_secs(50), "{holder:?}");
+        assert!(store.list(None).await.unwrap().locks.iter().any(|held| held.name == grant.name));
+        // A release of ours that comes late frees nothing of theirs.
+        let late = store.release(&grant, ReleaseOptions::default()).await.unwrap();
+        assert_eq!(late.outcome, ReleaseOutcome::NotHeld);
+        assert_eq!(store.force_release(&grant.name).await.unwrap(), ReleaseOutcome::Released);
+        let next = granted(&*store, &request("a", LONG)).await.unwrap();
+        assert!(next.token > grant.token, "{} came after {}", next.token, grant.token);
+    }
+}
+
+#[tokio::test]
+async fn what_is_withheld_is_told() {
+    for kind in KINDS {
+        let server = Server::start(kind).await;
+        let store = store(&server).await;
+        let promised = store.guarantees();
+        assert!(!promised.push && !promised.fair && !promised.shared.holds() && promised.raise);
+        assert_eq!(promised.quarantine, QuarantineUse::Unavailable);
+        assert_eq!(promised.connection, ConnectionSecurity::Local);
+        let Promise::Holds { assuming } = &promised.tokens else { panic!("{promised:?}") };
+        assert!(assuming.iter().any(|it| it.id == "foreign-holders-are-not-fenced"));
+        match (&promised.exclusion, kind) {
+            (Promise::Holds { assuming }, Kind::Mysql) => {
+                assert!(assuming.iter().any(|it| it.id == "foreign-clients-use-the-servers-clock"));
+            }
+            // Of the test's server.
+            (Promise::Withheld { why }, Kind::Postgres) => {
+                assert!(why.starts_with("fsync is off"), "{why}");
+            }
+            other => panic!("{other:?}"),
+        }
+        let shared = request("a", LONG).with_mode(Mode::Shared);
+        let error = store.init(&Init::default().with_restored(true)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        // As in each store without readers, one is a writer.
+        granted(&*store, &shared).await.unwrap();
+        not_granted(&*store, &request("a", LONG)).await.unwrap();
+    }
+}
+
+/// An attempt waits for the row, which another transaction has; meanwhile it is given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_attempt_takes_nothing() {
+    for kind in KINDS {
+        let server = Server::start(kind).await;
+        let store = store(&server).await;
+        let first = granted(&*store, &request("a", LONG)).await.unwrap();
+        store.release(&first, ReleaseOptions::default()).await.unwrap();
+        let hold = "SELECT name FROM shedlock WHERE name = 'a' FOR UPDATE";
+        let waiting = async |sql: &str, count: usize| {
+            let seen = async {
+                while server.sql(sql).await.trim() != count.to_string() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            tokio::time::timeout(LONG, seen).await.expect("statements wait for the row");
+        };
+        let late = request("a", LONG);
+        let attempt = |late: &lock_core::Request| {
+            let (store, late) = (Arc::clone(&store), late.clone());
+            tokio::spawn(async move { store.try_acquire(&late).await })
+        };
+        let address = server.address();
+        let (attempt, abandon) = match kind {
+            Kind::Postgres => {
+                let url = format!("postgres://postgres@{address}/postgres");
+                let mut other = sqlx::PgConnection::connect(&url).await.unwrap();
+                let mut held = other.begin().await.unwrap();
+                sqlx::raw_sql(hold).execute(&mut *held).await.unwrap();
+                let attempt = attempt(&late);
+                waiting("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'", 1)
+                    .await;
+                store.abandon(&late).await.unwrap();
+                held.commit().await.unwrap();
+                (attempt.await.unwrap(), Ok(()))
+            }
+            _ => {
+                let url = format!("mysql://root@{address}/test?ssl-mode=disabled");
+                let mut other = sqlx::MySqlConnection::connect(&url).await.unwrap();
+                let mut held = other.begin().await.unwrap();
+                sqlx::raw_sql(hold).execute(&mut *held).await.unwrap();
+                let attempt = attempt(&late);
+                let blocked = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
+                waiting(blocked, 1).await;
+                let abandon = {
+                    let (store, late) = (Arc::clone(&store), late.clone());
+                    tokio::spawn(async move { store.abandon(&late).await })
+                };
+                // It has to wait for the same row.
+                waiting(blocked, 2).await;
+                held.commit().await.unwrap();
+                (attempt.await.unwrap(), abandon.await.unwrap())
+            }
+        };
+        abandon.unwrap();
+        drop(attempt);
+        let state = store.inspect(&name("a")).await.unwrap().unwrap();
+        assert!(state.holder.is_none(), "{state:?}");
+        not_granted(&*store, &late).await.unwrap();
+        let next = granted(&*store, &request("a", LONG)).await.unwrap();
+        assert!(next.token > first.token);
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_cannot_keep_the_times_or_names_is_refused() {
+    for kind in KINDS {
+        let server = Server::start(kind).await;
+        server.make_table().await;
+        let store = store(&server).await;
+        let error = store.try_acquire(&request(&"x".repeat(65), LONG)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().contains("must be at most 64"), "{error}");
+        granted(&*store, &request(&"x".repeat(64), LONG)).await.unwrap();
+        let changes = match kind {
+            Kind::Postgres => [
+                (
+                    "ALTER TABLE shedlock ALTER lock_until TYPE timestamptz",
+                    "timestamp with time zone; it must be",
+                ),
+                (
+                    "ALTER TABLE shedlock ALTER lock_until TYPE timestamp(0)",
+                    "timestamp(0) without time zone; it must be",
+                ),
+            ],
+            _ => [
+                (
+                    "ALTER TABLE shedlock MODIFY lock_until TIMESTAMP NOT NULL",
+                    "is a timestamp; it must be",
+                ),
+                (
+                    "ALTER TABLE shedlock MODIFY lock_until DATETIME NOT NULL",
+                    "is a datetime; it must be",
+                ),
+            ],
+        };
+        for (change, part) in changes {
+            server.sql(change).await;
+            let error = backend_foreign::connect(&server.url("shedlock")).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+}
+
+/// Sessions of other clients would write other times.
+#[tokio::test]
+async fn a_timestamp_of_another_zone_is_refused() {
+    let options = MariadbOptions::new().flag("--default-time-zone=+02:00");
+    let server = Server::Mysql(Mariadb::start(options).await.unwrap());
+    // What init makes has no time zone.
+    let made = store(&server).await;
+    granted(&*made, &request("a", LONG)).await.unwrap();
+    server.sql("ALTER TABLE shedlock MODIFY lock_until TIMESTAMP(3) NOT NULL").await;
+    let error = backend_foreign::connect(&server.url("shedlock")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("of the server's time zone +02:00"), "{error}");
+}
+
+#[tokio::test]
+async fn each_table_is_a_store_of_its_own_and_schema_makes_it() {
+    for kind in KINDS {
+        let server = Server::start(kind).await;
+        let first = store(&server).await;
+        let url = format!("{}&table=jobs&longest_lease=1m", server.url("shedlock"));
+        server.sql(&backend_foreign::schema(&url).unwrap()).await;
+        let other = backend_foreign::connect(&url).await.unwrap();
+        assert_eq!(other.guarantees().longest_lease, Duration::from_secs(60));
+        assert_ne!(first.identity().await.unwrap(), other.identity().await.unwrap());
+        granted(&*first, &request("a", LONG)).await.unwrap();
+        granted(&*other, &request("a", LONG)).await.unwrap();
+        assert_eq!(server.sql("SELECT count(*) FROM jobs").await.trim(), "1");
+        let wrong = server.url("shedlock") + "&longest_lease=2m";
+        let error = backend_foreign::connect(&wrong).await.unwrap_err();
+        assert!(error.to_string().contains("the store's is 30s"), "{error}");
+    }
+}
+
+/// A client of theirs keeps no record of a migration, and counts as a process of phase `old`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_of_shedlock_keeps_processes_out_of_phase_new() {
+    for kind in KINDS {
+        let server = Server::start(kind).await;
+        // Each process has connections of its own.
+        let stores = async || {
+            let old = store(&server).await;
+            let new = format!("{}&table=new", server.url("shedlock"));
+            let new = backend_foreign::connect(&new).await.unwrap();
+            new.init(&Init::default()).await.unwrap();
+            [old, new]
+        };
+        let enter = async |phase| {
+            let [old, new] = stores().await;
+            Migration::new(old, new, phase).await
+        };
+        let [old, new] = stores().await;
+        let next = || async { Fleet::survey(&*old, &*new).await.unwrap().next(Direction::Forward) };
+        let _both = enter(Phase::Both).await.unwrap();
+        assert_eq!(next().await.unwrap(), Step::Enter(Phase::New), "none was seen");
+        theirs(&server, "job", 60, 0).await;
+        let told = next().await.unwrap_err().to_string();
+        assert!(told.contains("a shedlock client, seen"), "{told}");
+        let told = enter(Phase::New).await.unwrap_err().to_string();
+        assert!(told.contains("a shedlock client, seen"), "{told}");
+        theirs(&server, "job", 601, 0).await;
+        assert_eq!(next().await.unwrap(), Step::Enter(Phase::New));
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_refused_with_an_explanation_and_without_the_url() {
+    for (url, part) in [
+        ("postgres://u:hunter2@localhost/db?layout=hunter2", "it must be shedlock"),
+        ("mysql://u:hunter2@localhost/db?layout=advisory", "it must be shedlock"),
+        ("postgres://u:hunter2@localhost/db", "it must be shedlock"),
+        ("postgres://localhost/db?layout=shedlock&layout=shedlock", "layout is given twice"),
+        ("postgres://localhost/db?layout=shedlock&table=a-b", "table \"a-b\" is not allowed"),
+        ("postgres://localhost/db?layout=shedlock&strategy=optimistic", "strategy is no option"),
+        ("mysql://localhost/db?layout=shedlock&table_prefix=x", "table_prefix is no option"),
+        ("postgres://localhost/db?layout=shedlock&hunter2=1", "an option in the URL"),
+        ("postgres://u:hunter2@h.invalid/db?layout=shedlock", "plaintext=on in the URL"),
+    ] {
+        let error = backend_foreign::connect(url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
+        assert!(error.to_string().contains(part), "{url}: {error}");
+        assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
+    }
+}
+
+/// A token that is used up by hand is told, and force mends it.
+#[tokio::test]
+async fn a_token_at_the_limit_is_told_and_mended() {
+    for kind in KINDS {
+        let server = Server::start(kind).await;
+        let store = store(&server).await;
+        let first = granted(&*store, &request("a", LONG)).await.unwrap();
+        store.release(&first, ReleaseOptions::default()).await.unwrap();
+        server.sql("UPDATE shedlock_leasehold SET token = 9007199254740991").await;
+        let error = store.try_acquire(&request("a", LONG)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(error.to_string().contains("used up"), "{error}");
+        store.force_release(&first.name).await.unwrap();
+        let mut asked = request("a", LONG);
+        asked.owner = OwnerId::from_bits(7);
+        let next = granted(&*store, &asked).await.unwrap();
+        assert!(next.token > first.token);
+    }
+}
+
+/// Those of docs/backends/foreign.md.
+#[tokio::test]
+async fn the_documented_rights_are_enough() {
+    const PAGE: &str = include_str!("../../../docs/backends/foreign.md");
+    let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `shedlock"));
+    let rows = rows.filter_map(|row| row.split_once("` | "));
+    let rights: Vec<_> = rows.filter(|(_, rights)| rights.starts_with("SELECT")).collect();
+    assert_eq!(rights.len(), 3, "{rights:?}");
+    for kind in KINDS {
+        let server = Server::start(kind).await;
+        store(&server).await;
+        let (make, user) = match kind {
+            Kind::Postgres => ("CREATE ROLE worker LOGIN", "worker"),
+            _ => ("CREATE USER worker@'127.0.0.1'", "worker@'127.0.0.1'"),
+        };
+        server.sql(make).await;
+        for (table, rights) in &rights {
+            let rights = rights.trim_end_matches(" |");
+            server.sql(&format!("GRANT {rights} ON shedlock{table} TO {user}")).await;
+        }
+        let url = server.url("shedlock");
+        let url = url.replace("postgres@", "worker@").replace("root@", "worker@");
+        let store = backend_foreign::connect(&url).await.unwrap();
+        let grant = granted(&*store, &request("a", LONG)).await.unwrap();
+        not_granted(&*store, &request("a", LONG)).await.unwrap();
+        let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
+        assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
+        let higher = FencingToken::new(grant.token.get() + 10).unwrap();
+        store.raise(&grant, higher).await.unwrap();
+        assert_eq!(store.highest_token().await.unwrap(), Some(higher));
+        assert!(store.inspect(&grant.name).await.unwrap().is_some());
+        assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
+        store.clock_difference_micros().await.unwrap();
+        store.identity().await.unwrap();
+        let keep = ReleaseOptions::default().with_keep(Duration::from_millis(1));
+        let released = store.release(&grant, keep).await.unwrap();
+        assert_eq!(released.outcome, ReleaseOutcome::Released);
+        store.abandon(&request("a", LONG)).await.unwrap();
+        store.force_release(&grant.name).await.unwrap();
+        let refused = store.init(&Init::default().with_longest_lease(LONG)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Auth, "{refused}");
+    }
+}
