@@ -12,7 +12,7 @@ use conformance_tests::{
     kit::{Change, Etcd, EtcdOptions, Proxy},
 };
 use etcd_client::{Client, TxnOp};
-use lock_core::{Backend, FencingToken, Init};
+use lock_core::{Backend, FencingToken, Init, Mode, Request};
 
 use crate::support::{self, LEASE};
 
@@ -53,6 +53,17 @@ const BROKEN: &[Broken<OneEtcd>] = &[
         case: |setup| Box::pin(a_late_request(setup)),
     },
     Broken {
+        what: "S1: a reader compares the entries of all writers",
+        // The end of the range of its comparison: the tag, the length, the name with the mark of readers.
+        changes: &[Change::Text("\u{0d}leasehold/a/~", "\u{0d}leasehold/a/!")],
+        case: |setup| Box::pin(a_reader_beside_a_writer(setup)),
+    },
+    Broken {
+        what: "S6: a reader compares the key that names its entry",
+        changes: &[Change::Text("%leasehold/readers/", "%leasehold/reade__/")],
+        case: |setup| Box::pin(a_repeat_by_a_reader(setup)),
+    },
+    Broken {
         what: "S2: the fence compares the token that was admitted",
         // A comparison as it stands in the request: the tag of its key, the key's length, the key. The
         // write has another tag. The key that is compared instead has no value yet.
@@ -85,6 +96,25 @@ async fn a_late_request(setup: &mut OneEtcd) -> Verdict {
     let late = request("a", LEASE);
     direct.abandon(&late).await.map_err(words)?;
     not_granted(&*setup.open().await, &late).await
+}
+
+fn reader() -> Request {
+    request("a", LEASE).with_mode(Mode::Shared)
+}
+
+async fn a_reader_beside_a_writer(setup: &mut OneEtcd) -> Verdict {
+    let store = first_use(setup).await;
+    granted(&*store, &request("a", LEASE)).await?;
+    not_granted(&*setup.open().await, &reader()).await
+}
+
+/// The first attempt is made directly.
+async fn a_repeat_by_a_reader(setup: &mut OneEtcd) -> Verdict {
+    let direct = support::connect(setup.etcd.endpoints()[0], "5s").await;
+    let asked = reader();
+    let first = granted(&*direct, &asked).await?;
+    let again = granted(&*setup.open().await, &asked).await?;
+    if again.token == first.token { Ok(()) } else { Err("it has two entries".into()) }
 }
 
 async fn a_stale_write(setup: &mut OneEtcd) -> Verdict {

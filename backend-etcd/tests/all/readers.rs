@@ -3,7 +3,9 @@
 use conformance_tests::kit::{Mode as Link, Proxy};
 use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use futures_util::future::join_all;
-use lock_core::{Attempt, Backend, Enqueued, Grant, LockName, Mode, ReleaseOptions, Request};
+use lock_core::{
+    Attempt, Backend, Enqueued, Fence, Grant, LockName, Mode, ReleaseOptions, Request,
+};
 
 use crate::support::{connect, name, request, single};
 
@@ -101,6 +103,18 @@ async fn lose(proxy: &Proxy, call: impl AsyncFnOnce() -> Result<(), lock_core::E
     assert!(error.is_ambiguous(), "{error}");
     assert!(proxy.counters().to_client.swallowed > before, "the fault did not happen");
     proxy.set(Link::Pass).await.unwrap();
+}
+
+/// What docs/readers-and-writers.md says of stores without one token for all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fence_that_has_seen_a_reader_refuses_one_that_came_before_it() {
+    let etcd = single().await;
+    let backend = connect(etcd.endpoints()[0], "5s").await;
+    assert!(!backend.guarantees().one_token_for_readers);
+    let [one, two] = [granted(&*backend, &reader()).await, granted(&*backend, &reader()).await];
+    let fence = Fence::new();
+    fence.admit("data", two.token).unwrap();
+    fence.admit("data", one.token).unwrap_err();
 }
 
 /// Writers that line up behind a waiting reader are not in its way, and are no reason to refuse it.

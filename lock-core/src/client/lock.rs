@@ -86,7 +86,8 @@ impl Lock {
     /// with it, counted from the last renewal of any of them.
     ///
     /// *Errors*: `Unsupported` with the reason, before the store is touched, where the store has no shared locks.
-    /// `InvalidInput` together with [`at_least`](Self::at_least). A lock that 1,000 readers share is busy for others.
+    /// `InvalidInput` together with [`at_least`](Self::at_least). A lock that
+    /// [`Guarantees::most_readers`](crate::Guarantees) share is busy for others.
     pub fn shared(mut self) -> Self {
         self.wanted.mode = Mode::Shared;
         self
