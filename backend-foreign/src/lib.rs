@@ -32,6 +32,7 @@ mod record;
 mod redis;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod sql;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 mod tunables;
 
 use std::sync::Arc;

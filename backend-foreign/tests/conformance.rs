@@ -62,9 +62,8 @@ impl Harness for OnTable {
     async fn start(&self) -> Result<Store, SetUpError> {
         let store = match self {
             Self::Postgres => {
-                let flushing =
-                    PostgresOptions::new().line("fsync = on").line("full_page_writes = on");
-                let server = Postgres::start(flushing.line("synchronous_commit = on")).await?;
+                let flushing = PostgresOptions::new().line("fsync = on");
+                let server = Postgres::start(flushing).await?;
                 let url = format!("postgres://postgres@{}/postgres", server.address());
                 Store::new(format!("{url}?layout=shedlock"), server)
             }

@@ -210,7 +210,9 @@ async fn each_store_waits_as_the_readme_says() {
     let nodes = Redis::start_many(3, RedisOptions::new()).await.unwrap();
     let hosts: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
     let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
-    let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
+    // `check` finds fault with a server that may lose what it has committed to ShedLock's table.
+    let flushing = PostgresOptions::new().line("fsync = on");
+    let postgres = Postgres::start(flushing).await.unwrap();
     let mysql = Mariadb::start(MariadbOptions::new()).await.unwrap();
     let readme = include_str!("../../../README.md");
     for url in [
