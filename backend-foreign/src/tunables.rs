@@ -7,6 +7,7 @@ use std::time::Duration;
 #[cfg(feature = "redis")]
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
 /// How often a waiter asks where nothing wakes it, jittered: about as often as the other libraries do.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub(crate) const POLL: Duration = Duration::from_millis(200);
 /// The same where a message wakes it, in case one is lost.
 #[cfg(feature = "redis")]
@@ -20,6 +21,7 @@ pub(crate) const EXPIRY_SLACK: Duration = Duration::from_millis(600);
 pub(crate) const ENDLESS: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// How long a client of the other library that was seen to hold a lock counts as alive in a migration. One that locks more
 /// seldom, such as a nightly job, is not seen.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub(crate) const THEIRS_COUNT_FOR: Duration = Duration::from_secs(600);
 /// Renewals in one script call: a script holds the whole server up while it runs.
 #[cfg(feature = "redis")]
