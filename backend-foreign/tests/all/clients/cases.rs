@@ -207,6 +207,12 @@ impl Pair {
         for phase in [Phase::Old, Phase::Both] {
             self.ours = LockClient::new(Arc::new(enter(phase).await.unwrap()));
             self.alternates(10).await;
+            // While they alternate it may be that neither ever finds the other's lock.
+            let got = self.theirs.does(&format!("acquire seen {LONG}")).await;
+            assert!(got.starts_with("got"), "{got}");
+            let refused = self.ours.lock("seen").try_acquire().await.unwrap();
+            assert!(matches!(refused, TryAcquire::Busy(_)), "{refused:?}");
+            assert_eq!(self.theirs.does("release seen").await, "released");
             let error = enter(Phase::New).await.unwrap_err();
             let told = format!("a {} client, seen", self.library.layout);
             assert!(error.to_string().contains(&told), "{phase}: {error}");
