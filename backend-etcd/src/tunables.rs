@@ -79,7 +79,7 @@ pub(crate) const SILENT_WATCH: Duration = seconds(1);
 pub(crate) const TRIES: usize = 32;
 /// How many keys a page of a listing reads.
 pub(crate) const PAGE: i64 = 200;
-/// How many leases are asked about at once for a page.
+/// How many leases are asked about at once for a page, and at most for one name.
 pub(crate) const LEASES_AT_ONCE: usize = 16;
 
 // ---- Restore detection ----

@@ -53,7 +53,8 @@ async fn held_by(store: &Store, name: &LockName) -> Result<(Vec<Seen>, usize), E
     Ok((holders(all), count))
 }
 
-/// `None` if no entry holds it. Each of the readers has a lease of its own, and the last to end counts.
+/// `None` if no entry holds it. Each of the readers has a lease of its own, and the last to end counts. A call for each of a
+/// thousand would be too many, so only the newest are asked for.
 async fn lock_state(
     store: &Store,
     name: LockName,
@@ -62,7 +63,8 @@ async fn lock_state(
     let (Some(last), Some(token)) = (held_by.last(), held_by.iter().map(Seen::token).max()) else {
         return Ok(None);
     };
-    let leases: Vec<_> = held_by.iter().map(|seen| seen.lease).collect();
+    let newest = held_by.iter().rev().take(LEASES_AT_ONCE);
+    let leases: Vec<_> = newest.map(|seen| seen.lease).collect();
     let asked = stream::iter(leases)
         .map(|lease| store.rpc.remaining(lease))
         .buffer_unordered(LEASES_AT_ONCE);
