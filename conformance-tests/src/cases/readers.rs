@@ -150,6 +150,8 @@ async fn one_reader_above_the_most_is_busy(setting: Setting) {
     assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
     backend.release(&first, NOW).await.unwrap();
     granted(&*backend, &late).await;
+    // Otherwise the listings of cases beside this one would have to walk over them.
+    backend.force_release(&name).await.unwrap();
 }
 
 async fn tokens_rise_between_readers_and_writers(setting: Setting) {
