@@ -164,7 +164,8 @@ async fn a_served_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
 /// A connection that is given up half-made neither holds the store up nor leaves anything there.
 async fn a_connect_dropped_at_any_poll_changes_nothing(setting: Setting) {
     let client = setting.client().await;
-    for polls in 0..MOST {
+    let mut polls = 0;
+    for _ in 0..MOST {
         let name = setting.name(&format!("connect {polls}"));
         let ended = poll_times(setting.harness().connect(setting.address()), polls).await;
         let guard = client.lock(&name).acquire().await.expect("the store is not held up");
@@ -174,8 +175,10 @@ async fn a_connect_dropped_at_any_poll_changes_nothing(setting: Setting) {
             println!("    connect: dropped after 0 to {polls} polls");
             return;
         }
+        // That of a migration lists the names of all cases, and each answer is a poll: later ones are a sample.
+        polls += 1 + polls / 32;
     }
-    panic!("a connect did not end within {MOST} polls");
+    panic!("a connect did not end within {polls} polls");
 }
 
 async fn a_release_dropped_at_any_poll_still_releases(setting: Setting) {
