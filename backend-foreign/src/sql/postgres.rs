@@ -1,4 +1,7 @@
 //! ShedLock's table in PostgreSQL.
+//!
+//! Its columns are VARCHAR. Statements compare them as text: otherwise an operator that somebody else made for VARCHAR would
+//! fit better than PostgreSQL's own.
 
 use std::{collections::HashSet, time::Duration};
 

@@ -115,7 +115,7 @@ async fn a_late_attempt_takes_nothing() {
         let waiting = async |sql: &str, count: usize| {
             let seen = async {
                 while server.sql(sql).await.trim() != count.to_string() {
-                    // InnoDB shows what it showed before to whom looks again within 100 ms.
+                    // InnoDB shows its waiting statements as of a moment when nobody had looked for 100 ms.
                     tokio::time::sleep(Duration::from_millis(200)).await;
                 }
             };
@@ -355,4 +355,41 @@ async fn the_documented_rights_are_enough() {
         let refused = store.init(&Init::default().with_longest_lease(LONG)).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Auth, "{refused}");
     }
+}
+
+/// ShedLock's columns are VARCHAR, for which an operator of somebody else may fit better than PostgreSQL's own.
+#[tokio::test]
+async fn no_operator_of_somebody_else_runs() {
+    let server = Server::start(Kind::Postgres).await;
+    let store = store(&server).await;
+    for (left, right) in [("varchar", "text"), ("text", "varchar"), ("varchar", "varchar")] {
+        let function =
+            "RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'it ran'; END $$";
+        server.sql(&format!("CREATE FUNCTION hostile({left}, {right}) {function}")).await;
+        for operator in ["=", "<>", "<", ">", "<=", ">=", "~", "!~"] {
+            let sides = format!("FUNCTION = hostile, LEFTARG = {left}, RIGHTARG = {right}");
+            server.sql(&format!("CREATE OPERATOR {operator} ({sides})")).await;
+        }
+    }
+    let asked = request("job", LONG);
+    let grant = granted(&*store, &asked).await.unwrap();
+    let Server::Postgres(postgres) = &server else { unreachable!() };
+    let ran = postgres.sql("SELECT 1 FROM shedlock WHERE name = 'job'::text").await.unwrap_err();
+    assert!(ran.to_string().contains("it ran"), "{ran}");
+
+    not_granted(&*store, &request("job", LONG)).await.unwrap();
+    let renewed = store.renew(&[&grant], SystemEnv.now()).await;
+    assert!(matches!(renewed[..], [Renewal::Renewed { .. }]), "{renewed:?}");
+    store.raise(&grant, FencingToken::new(grant.token.get() + 1).unwrap()).await.unwrap();
+    assert!(store.inspect(&name("job")).await.unwrap().is_some());
+    assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
+    let mut keep = ReleaseOptions::default();
+    keep.keep = Some(LONG);
+    let kept = store.release(&grant, keep).await.unwrap();
+    assert_eq!(kept.outcome, ReleaseOutcome::Released);
+    assert_eq!(store.force_release(&name("job")).await.unwrap(), ReleaseOutcome::Released);
+    let grant = granted(&*store, &asked).await.unwrap();
+    let released = store.release(&grant, ReleaseOptions::default()).await.unwrap();
+    assert_eq!(released.outcome, ReleaseOutcome::Released);
+    store.abandon(&asked).await.unwrap();
 }

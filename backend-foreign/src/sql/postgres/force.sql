@@ -1,3 +1,3 @@
 -- Frees $1, whoever holds it.
-UPDATE {lock} SET lock_until = {utc} WHERE name = $1 AND lock_until > {utc}
+UPDATE {lock} SET lock_until = {utc} WHERE name::text = $1 AND lock_until > {utc}
 RETURNING 1::bigint

@@ -1,6 +1,6 @@
 -- Gives $1 back if it is $2's. The row stays, as ShedLock expects.
 UPDATE {lock} SET lock_until = {utc}
-WHERE name = $1
-    AND locked_by = $2
+WHERE name::text = $1
+    AND locked_by::text = $2
     AND lock_until > {utc}
 RETURNING 1::bigint
