@@ -27,8 +27,8 @@ pub use self::{
     plan::{
         fault::Fault,
         system_under_test::{
-            Absent, Census, Connect, Expected, Guarantee, InQuick, Lasting, OwnFence, Plant, Stage,
-            Start, SystemUnderTest, Withheld,
+            Absent, Census, Connect, Expected, Guarantee, InQuick, Lasting, OwnFence, Plant,
+            Reason, Stage, Start, SystemUnderTest, Withheld,
         },
     },
     results::{

@@ -25,7 +25,7 @@ use crate::{
     kit::Proxy,
     proof::{
         Absent::{As, NotApplicable},
-        Fault, Guarantee, InQuick, Plant, Stage, SystemUnderTest, Withheld,
+        Fault, Guarantee, InQuick, Plant, Reason, Stage, SystemUnderTest, Withheld,
     },
 };
 
@@ -70,15 +70,19 @@ fn single() -> Vec<SystemUnderTest> {
                 Fault::ClockForward,
             ])
             .soak(&[Fault::SlowDisk, Fault::ClockBack])
-            .breaks(Fault::ClockForward, Guarantee::Exclusion, Some("clock-does-not-step"))
+            .breaks(
+                Fault::ClockForward,
+                Guarantee::Exclusion,
+                Reason::Assumption("clock-does-not-step"),
+            )
             .absent(&[(Fault::Restored, As("tail lost"))])
             .absent(&MEMBERS)
             .done(),
         Row::new("redis, quarantine off", |fault| Box::pin(redis::start(fault, "&quarantine=off")))
             .quick(&[Fault::ServerRestarted, Fault::DataLost])
             .soak(&[Fault::TailLost])
-            .breaks(Fault::DataLost, Guarantee::Exclusion, None)
-            .breaks(Fault::TailLost, Guarantee::Exclusion, None)
+            .breaks(Fault::DataLost, Guarantee::Exclusion, Reason::Unpromised)
+            .breaks(Fault::TailLost, Guarantee::Exclusion, Reason::Unpromised)
             .rest(As("redis"))
             .done(),
         Row::new("etcd", |fault| Box::pin(etcd::start(fault, 1)))
@@ -94,8 +98,8 @@ fn single() -> Vec<SystemUnderTest> {
             .quick(&[Fault::ServerPaused, Fault::ServerRestarted, Fault::FailedOver])
             .soak(&[Fault::Restored, Fault::SlowDisk, Fault::FullDisk])
             .soak(&[Fault::ClockForward, Fault::ClockBack])
-            .breaks(Fault::Restored, Guarantee::Exclusion, Some("no-cold-copy"))
-            .breaks(Fault::ClockForward, Guarantee::Exclusion, Some("server-clock"))
+            .breaks(Fault::Restored, Guarantee::Exclusion, Reason::Assumption("no-cold-copy"))
+            .breaks(Fault::ClockForward, Guarantee::Exclusion, Reason::Assumption("server-clock"))
             .absent(&[OPERATOR])
             .absent(&[(Fault::TailLost, NotApplicable("a crash empties the lock table"))])
             .absent(&but_failover())
@@ -105,15 +109,15 @@ fn single() -> Vec<SystemUnderTest> {
             .quick(&[Fault::ServerPaused, Fault::ServerRestarted])
             .soak(&[Fault::Restored, Fault::SlowDisk, Fault::FullDisk])
             .soak(&[Fault::ClockForward, Fault::ClockBack])
-            .breaks(Fault::Restored, Guarantee::Exclusion, Some("one-server"))
-            .breaks(Fault::ClockForward, Guarantee::Exclusion, Some("server-clock"))
+            .breaks(Fault::Restored, Guarantee::Exclusion, Reason::Assumption("one-server"))
+            .breaks(Fault::ClockForward, Guarantee::Exclusion, Reason::Assumption("server-clock"))
             .absent(&[OPERATOR, NO_TAIL])
             .absent(&[NO_FAILOVER])
             .absent(&but_failover())
             .done(),
         Row::new("mysql, flushed once a second", |fault| Box::pin(mysql::start(fault, 0)))
             .quick(&[Fault::ServerRestarted])
-            .breaks(Fault::ServerRestarted, Guarantee::Exclusion, None)
+            .breaks(Fault::ServerRestarted, Guarantee::Exclusion, Reason::Unpromised)
             .rest(As("mysql"))
             .done(),
     ]
@@ -130,7 +134,11 @@ fn groups() -> Vec<SystemUnderTest> {
                 Fault::DataLost,
             ])
             .soak(&[Fault::ClockForward, Fault::ClockBack])
-            .breaks(Fault::ClockForward, Guarantee::Exclusion, Some("clock-does-not-step"))
+            .breaks(
+                Fault::ClockForward,
+                Guarantee::Exclusion,
+                Reason::Assumption("clock-does-not-step"),
+            )
             .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
             .rest(ON_ONE_SERVER)
             .done(),
@@ -138,7 +146,11 @@ fn groups() -> Vec<SystemUnderTest> {
             .soak(&but(CLIENT_FAULTS, &[]))
             .soak(&[Fault::FailedOver, Fault::ServerPaused, Fault::ServerRestarted])
             .soak(&[Fault::ClockForward, Fault::ClockBack])
-            .breaks(Fault::ClockForward, Guarantee::Exclusion, Some("clock-does-not-step"))
+            .breaks(
+                Fault::ClockForward,
+                Guarantee::Exclusion,
+                Reason::Assumption("clock-does-not-step"),
+            )
             .absent(&[NO_MEMBER])
             .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
             .rest(ON_ONE_SERVER)
@@ -198,8 +210,8 @@ impl Row {
         self
     }
 
-    fn breaks(mut self, fault: Fault, guarantee: Guarantee, against: Option<&'static str>) -> Self {
-        self.0.withheld.push(Withheld { fault, guarantee, against });
+    fn breaks(mut self, fault: Fault, guarantee: Guarantee, reason: Reason) -> Self {
+        self.0.withheld.push(Withheld { fault, guarantee, reason });
         self
     }
 

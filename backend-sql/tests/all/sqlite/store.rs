@@ -11,7 +11,8 @@ use std::{
 use crate::support::sqlite::{BOTH, LEASE, count, open, raw, request};
 use backend_sql::{Strategy, sqlite::SqliteBuilder};
 use lock_core::{
-    Attempt, Env as _, ErrorKind, FencingToken, LockClient, LockName, ReleaseOptions, SystemEnv,
+    Attempt, Env as _, ErrorKind, FencingToken, LockClient, LockName, ReleaseOptions, Renewal,
+    SystemEnv,
 };
 
 #[tokio::test]
@@ -80,6 +81,8 @@ async fn another_writer_delays_and_is_named_when_it_never_ends() {
     let error = hasty.try_acquire(&request("other")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("others kept writing"), "{error}");
+    let renewed = hasty.renew(&[&grant], SystemEnv.now()).await;
+    assert!(matches!(&renewed[..], [Renewal::Unknown(_)]), "{renewed:?}");
     // A read does not wait.
     assert!(patient.inspect(&grant.name).await.unwrap().unwrap().holder.is_some());
     let release = patient.release(&grant, ReleaseOptions::default());

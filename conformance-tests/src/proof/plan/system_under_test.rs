@@ -92,9 +92,19 @@ pub struct Withheld {
     pub fault: Fault,
     /// Which promise.
     pub guarantee: Guarantee,
-    /// The id of the assumption in the backend's `Guarantees` that the fault breaks; `None` where the
-    /// backend makes no such promise at all.
-    pub against: Option<&'static str>,
+    /// Why it breaks.
+    pub reason: Reason,
+}
+
+/// Why a promise breaks under a fault.
+#[derive(Clone, Copy, Debug)]
+pub enum Reason {
+    /// The backend makes no such promise.
+    Unpromised,
+    /// The fault breaks the assumption with this id in the backend's `Guarantees`.
+    Assumption(&'static str),
+    /// The store is broken on purpose.
+    Flaw,
 }
 
 /// Why a fault is not tried on a store.
@@ -285,20 +295,22 @@ impl SystemUnderTest {
 
     /// Where the backend promises what stands here as withheld: one of the two is wrong.
     pub(crate) fn contradicts(&self, promised: &Guarantees) -> Option<String> {
-        self.withheld.iter().find_map(|Withheld { fault, guarantee, against }| {
+        self.withheld.iter().find_map(|Withheld { fault, guarantee, reason }| {
             let promise = match guarantee {
                 Guarantee::Exclusion => &promised.exclusion,
                 Guarantee::Tokens => &promised.tokens,
                 _ => return None,
             };
             let what = format!("{guarantee:?} is to break under {fault}");
-            match (promise, against) {
-                (Promise::Withheld { .. }, None) => None,
-                (Promise::Holds { .. }, None) => Some(format!("{what}, and is promised")),
-                (Promise::Withheld { .. }, Some(id)) => {
+            match (promise, reason) {
+                (_, Reason::Flaw) | (Promise::Withheld { .. }, Reason::Unpromised) => None,
+                (Promise::Holds { .. }, Reason::Unpromised) => {
+                    Some(format!("{what}, and is promised"))
+                }
+                (Promise::Withheld { .. }, Reason::Assumption(id)) => {
                     Some(format!("{what} against the assumption {id}, and is not promised at all"))
                 }
-                (Promise::Holds { assuming }, Some(id)) => {
+                (Promise::Holds { assuming }, Reason::Assumption(id)) => {
                     let named = assuming.iter().any(|assumption| assumption.id == *id);
                     (!named).then(|| format!("{what}, and the assumption {id} is not named"))
                 }

@@ -68,7 +68,12 @@ pub(crate) async fn run(
         careless: fault != Fault::None,
         role: Role::Victim,
     };
-    let mut clients = vec![Client::start(&part, &record).await?];
+    let mut victim = part.clone();
+    if fault == Fault::ClientPaused {
+        // It does nothing but hold. Paused in a write of SQLite's it would keep everybody out, as the docs of that store say.
+        victim.tasks = 1;
+    }
+    let mut clients = vec![Client::start(&victim, &record).await?];
     for process in 1..profile.processes {
         let role = if process == 1 { Role::Heir } else { Role::Other };
         let (url, lease) = (stage.url.clone(), lease(&promised));
