@@ -18,7 +18,7 @@ use super::{
     store::Mysql,
 };
 use crate::{
-    dialect::{Dialect, Left, Listed, Row},
+    dialect::{Dialect, Handed, Left, Listed, Row},
     error::general,
     gate::Gate,
     servers::connection::micros,
@@ -160,6 +160,14 @@ impl Dialect for Mysql {
             None => self.change(&self.sql.release, grant, None).await?,
         };
         Ok(version.into())
+    }
+
+    async fn hand_on(
+        self: Arc<Self>,
+        grant: &Grant,
+        next: &Request,
+    ) -> Result<Option<Handed>, Error> {
+        Ok(self.pass(grant, next).await?.map(Handed::Granted))
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use lock_core::{Error, FencingToken, Grant, LockName, OwnerId, Request};
 use super::{
     rows::{row, told},
     statements::{
-        Argument::{Bytes, Number},
+        Argument::{self, Bytes, Number},
         Statement,
     },
     store::Mysql,
@@ -38,13 +38,7 @@ impl Mysql {
         version: Option<i64>,
     ) -> Result<Option<FencingToken>, Error> {
         let owner = request.owner.to_string();
-        let mut arguments = vec![
-            Bytes(request.name.as_str().as_bytes()),
-            Bytes(owner.as_bytes()),
-            Bytes(request.label.as_str().as_bytes()),
-            Number(micros(request.lease)),
-            Number(request.floor.get().cast_signed() + 1),
-        ];
+        let mut arguments = asked(request, &owner);
         arguments.extend(version.map(Number));
         let answer = self.ready().await?.execute_again(statement, &arguments).await?;
         let Some(token) = told(&answer).map(token_of).transpose()? else { return Ok(None) };
@@ -56,6 +50,19 @@ impl Mysql {
             tracing::debug!(name = %request.name, %error, "a place is left behind");
         }
         Ok(Some(token))
+    }
+
+    /// Gives a grant back, and the lock to the next request of this process, if nobody waits.
+    pub(super) async fn pass(
+        &self,
+        grant: &Grant,
+        next: &Request,
+    ) -> Result<Option<FencingToken>, Error> {
+        let (owner, before) = (next.owner.to_string(), grant.owner.to_string());
+        let mut arguments = asked(next, &owner);
+        arguments.push(Bytes(before.as_bytes()));
+        let answer = self.ready().await?.execute(&self.sql.hand_on, &arguments).await?;
+        told(&answer).map(token_of).transpose()
     }
 
     /// What is known of a name, by an owner that may have a place, or by nobody.
@@ -70,4 +77,15 @@ impl Mysql {
         let rows = self.ready().await?.rows(&self.sql.look, &arguments).await?;
         rows.first().map(row).transpose()
     }
+}
+
+/// What a statement that takes a lock is told of a request, by an owner as it is written.
+fn asked<'a>(request: &'a Request, owner: &'a str) -> Vec<Argument<'a>> {
+    vec![
+        Bytes(request.name.as_str().as_bytes()),
+        Bytes(owner.as_bytes()),
+        Bytes(request.label.as_str().as_bytes()),
+        Number(micros(request.lease)),
+        Number(request.floor.get().cast_signed() + 1),
+    ]
 }

@@ -97,6 +97,21 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
         case: |stage| Box::pin(a_release_by_another(stage)),
     },
     Broken {
+        what: "S4: only the owner hands a lock on",
+        changes: &[Replace("hand-on-owner", "AND ? <> ''")],
+        case: |stage| Box::pin(a_handover_by_another(stage)),
+    },
+    Broken {
+        what: "S4: what was released, and is kept, is not handed on",
+        changes: &[LeaveOut("hand-on-kept")],
+        case: |stage| Box::pin(a_second_release(stage)),
+    },
+    Broken {
+        what: "S5: what has ended is not handed on",
+        changes: &[LeaveOut("hand-on-expired")],
+        case: |stage| Box::pin(a_late_handover(stage)),
+    },
+    Broken {
         what: "S5: a renewal does not bring an expired lease back",
         changes: &[LeaveOut("renew-expired")],
         case: |stage| Box::pin(a_late_renewal(stage)),
@@ -213,6 +228,37 @@ async fn a_server_that_flushes_seldom(stage: &mut OneMariadb) -> Verdict {
         true => Err("exclusion is promised, and a crash may lose what is held".to_owned()),
         false => Ok(()),
     }
+}
+
+/// A release that takes the next request along must not get it the lock.
+async fn hands_nothing_on(store: &dyn Backend, grant: &Grant) -> Verdict {
+    let next = request("a", LONG);
+    let released = store.release(grant, ReleaseOptions::new().with_next(&next)).await;
+    match released.map_err(words)?.next {
+        Some(Enqueued::Granted(grant)) => Err(format!("handed on, with {}", grant.token)),
+        _ => Ok(()),
+    }
+}
+
+async fn a_handover_by_another(stage: &OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    let mut other = granted(&*store, &request("a", LONG)).await?;
+    other.owner = request("a", LONG).owner;
+    hands_nothing_on(&*store, &other).await
+}
+
+async fn a_second_release(stage: &OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    store.release(&grant, ReleaseOptions::new().with_keep(LONG)).await.map_err(words)?;
+    hands_nothing_on(&*store, &grant).await
+}
+
+async fn a_late_handover(stage: &OneMariadb) -> Verdict {
+    let store = first_use(stage).await;
+    let grant = granted(&*store, &request("a", Duration::from_millis(300))).await?;
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    hands_nothing_on(&*store, &grant).await
 }
 
 async fn a_late_renewal_among_others(stage: &mut OneMariadb) -> Verdict {

@@ -10,9 +10,10 @@ use backend_sql::{
     mysql::{MysqlBuilder, connect, schema},
 };
 use conformance_tests::kit::{Clock, Data, Mariadb, MariadbOptions, Server as _};
+use futures_util::future::join_all;
 use lock_core::{
-    Attempt, Env as _, ErrorKind, FencingToken, Init, LockClient, LossReason, QuarantineUse,
-    ReleaseOptions, Renewal, SystemEnv,
+    Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, LockClient, LossReason,
+    QuarantineUse, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };
 use sqlx::mysql::MySqlPoolOptions;
 
@@ -204,5 +205,43 @@ async fn a_lock_that_nobody_else_wants_costs_two_statements() {
         let count = counted(&server, "Com_stmt_execute").await - before;
         // There may be one sweep among them.
         assert!((200..=210).contains(&count), "{strategy}: {count} statements");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_a_release_carries_gets_the_lock_where_nobody_waits() {
+    let server = start().await;
+    for strategy in BOTH {
+        let store = made(&server, strategy).await;
+        let held = granted(&store, &request("job")).await;
+        let next = request("job");
+        let options = ReleaseOptions::new().with_next(&next);
+        let answer = store.release(&held, options).await.unwrap().next;
+        let Some(Enqueued::Granted(grant)) = answer else { panic!("{answer:?}") };
+        assert!(grant.token > held.token);
+        assert!(matches!(store.try_acquire(&request("job")).await.unwrap(), Attempt::Busy(_)));
+        // A second release of what is gone hands nothing on.
+        let released = store.release(&held, ReleaseOptions::new().with_next(&request("job"))).await;
+        let released = released.unwrap();
+        assert_eq!(released.outcome, ReleaseOutcome::NotHeld);
+        assert!(released.next.is_none(), "{released:?}");
+    }
+}
+
+/// From one task of a client to the next one.
+#[tokio::test]
+async fn a_handoff_within_a_client_costs_one_statement() {
+    const TASKS: u64 = 50;
+    let server = start().await;
+    for strategy in BOTH {
+        let client = LockClient::new(made(&server, strategy).await);
+        let first = client.lock("job").acquire().await.unwrap();
+        let take = async || client.lock("job").acquire().await.unwrap().release().await.unwrap();
+        let each = join_all((0..TASKS).map(|_| take()));
+        let before = counted(&server, "Com_stmt_execute").await;
+        tokio::join!(each, async { first.release().await.unwrap() });
+        let count = counted(&server, "Com_stmt_execute").await - before;
+        // The first of them may have a place to enter and to leave, and there may be a sweep.
+        assert!((TASKS..TASKS + 20).contains(&count), "{strategy}: {count} statements");
     }
 }

@@ -1,0 +1,13 @@
+-- Gives ?1, which is ?6's, to ?2, if no live place waits for it. The answer is that of insert.sql, and ?1 to ?5 are its
+-- arguments.
+UPDATE {locks} SET
+    token = LAST_INSERT_ID(GREATEST({now}, token + 1, ?5)),
+    owner = ?2, label = ?3, version = version + 1, expires_2 = {now} + ?4
+WHERE name = ?1
+    -- guard: hand-on-owner
+    AND owner = ?6
+    -- guard: hand-on-kept
+    AND kept = 0
+    -- guard: hand-on-expired
+    AND expires_2 > {now}
+    AND {not_abandoned} AND NOT {behind}
