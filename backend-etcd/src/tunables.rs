@@ -67,6 +67,8 @@ pub(crate) const REMEMBERED_ENDS: usize = 64;
 /// So many names of a client are watched each by itself; where it waits for more, one watch tells of the ends of all
 /// names, also of those that nobody here waits for.
 pub(crate) const MOST_WATCHED: usize = 16;
+/// A waiter with so many entries before it watches only the one that it follows: otherwise each end would be told to all.
+pub(crate) const CROWDED: i64 = 8;
 /// Between two attempts to open the watch.
 pub(crate) const WATCH_PAUSE: Duration = millis(50);
 /// While a client waits, a watch that was silent for this long is asked for its progress, and one that does not

@@ -93,7 +93,7 @@ async fn try_claim(
     let (restore, layout) = (&store.restore, &store.layout);
     let token = restore.history_token().await?;
     // Until its predecessor is known, any end of the name wakes it.
-    waiting.follow(None);
+    waiting.follow_none();
     let settings = restore.settings();
     // The longest may have been made shorter while it waited: then leases of before are waited out, too.
     check_lease(request.lease, settings.record.longest_held())?;
@@ -169,7 +169,7 @@ async fn try_claim(
         return Ok(None);
     }
     if let Some(before) = before {
-        waiting.follow(Some(before.to_follow()));
+        store.waiters.follow(waiting, before.to_follow());
     }
     Ok(Some(Attempt::Busy(busy(store, Seen::only(first)).await?)))
 }

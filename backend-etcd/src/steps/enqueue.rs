@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use lock_core::{
-    Attempt, Enqueued, Error, ErrorKind, FencingToken, Grant, Mode, Quarantined, Request,
+    Attempt, Enqueued, Error, ErrorKind, FencingToken, Grant, LockName, Mode, Quarantined, Request,
 };
 
 use super::{
@@ -20,7 +20,7 @@ use crate::{
     restore::held_back,
     rpc::{Failure, gets, incomplete, revision},
     store::Store,
-    tunables::TRIES,
+    tunables::{CROWDED, TRIES},
     waiting::{EtcdWaiter, RefusedWaiter, WaiterEntry, Watched},
 };
 
@@ -101,8 +101,6 @@ pub(super) async fn line_up(store: &Store, request: &Request) -> Result<Queued, 
         store.restore.check_token(request.floor)?;
     }
     store.restore.allow(request.lease, Record::longest_lease).await?;
-    // From before the entry is made.
-    let _watched = watched(store, request);
     let is_repeat = store.attempts.get(request.owner).is_some();
     // Keys of entries whose end is not known here.
     let mut occupied = Vec::new();
@@ -149,9 +147,23 @@ pub(super) async fn line_up(store: &Store, request: &Request) -> Result<Queued, 
     Err(Error::new(ErrorKind::Unavailable, "etcd ended the lease again and again"))
 }
 
-fn watched(store: &Store, request: &Request) -> Watched {
-    let (layout, name) = (&store.layout, store.layout.entries(&request.name));
-    store.watch.name(&store.rpc, layout.prefix(), &store.waiters, name)
+/// What is watched for an entry: its name, whose watch serves the next turn, too; or only what it follows, where so many
+/// stand before it that each end would wake many clients.
+fn watched(
+    store: &Store,
+    name: &LockName,
+    before: i64,
+    predecessor: Option<&(String, i64)>,
+) -> Watched {
+    let whole = store.layout.entries(name);
+    let range = match predecessor {
+        Some((key, _)) if before >= CROWDED => {
+            store.watch.let_go(&whole);
+            key.clone()
+        }
+        _ => whole,
+    };
+    store.watch.range(&store.rpc, store.layout.prefix(), &store.waiters, range)
 }
 
 /// `None` if it is to be tried anew, with another lease and key.
@@ -209,11 +221,12 @@ async fn try_line_up(
         return Ok(Some(Queued::Refused(first)));
     }
     let read = gets(&nested);
-    let (stands, predecessor) = if nested.succeeded() {
+    let (stands, predecessor, before) = if nested.succeeded() {
         // Newest first: ours, unless it is a reader's, and the one before it.
         let mut two = read.iter().flat_map(GetResponse::kvs).map(Seen::read);
         let before = two.find(|seen| seen.created < now);
-        ((now, entry.offset), before.map(|seen| seen.to_follow()))
+        let count = read.first().map_or(0, GetResponse::count);
+        ((now, entry.offset), before.map(|seen| seen.to_follow()), count)
     } else {
         let ours = read.first().and_then(Seen::only).ok_or_else(incomplete)?;
         if !ours.is_of(request.owner) || ours.is_kept() {
@@ -224,13 +237,13 @@ async fn try_line_up(
             let Some(its) = store.keepalives.extend(ours.lease).await? else { return Ok(None) };
             lease = its;
         }
-        ((ours.created, ours.entry.map_or(0, |entry| entry.offset)), None)
+        ((ours.created, ours.entry.map_or(0, |entry| entry.offset)), None, 0)
     };
     let entries = layout.entries(name);
-    let entry = WaiterEntry::new(request.owner, entries, seat, stands, lease, predecessor);
+    let watched = watched(store, name, before, predecessor.as_ref());
+    let entry = WaiterEntry::new(request.owner, entries, seat, stands, lease, predecessor, watched);
     let Store { waiters, keepalives, rpc, watch, .. } = store;
-    let watched = watched(store, request);
-    let waiter = EtcdWaiter::start(entry, waiters, keepalives, rpc, watch, watched);
+    let waiter = EtcdWaiter::start(entry, waiters, keepalives, rpc, watch);
     Ok(Some(Queued::Waiting(waiter, first)))
 }
 

@@ -1,4 +1,4 @@
-//! The names that a client's waiters want to be watched.
+//! What a client's waiters want to be watched: names, or single keys.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::tunables::MOST_WATCHED;
 
-/// By the beginnings of their keys.
+/// Names by the beginnings of their keys, which end with `/`, and keys.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: Mutex<Known>,
@@ -23,13 +23,13 @@ struct Known {
     wanted: HashMap<String, usize>,
     /// Those that nobody wants now, the oldest first: whoever takes turns wants them again.
     idle: VecDeque<String>,
-    /// There were more than a few: all names are watched at once.
+    /// There were more than a few: all keys are watched at once.
     wide: bool,
 }
 
 /// What is to be watched.
 pub(super) enum Ranges {
-    /// These names.
+    /// These.
     Few(Vec<String>),
     All,
 }
@@ -41,24 +41,36 @@ impl Ranges {
     }
 }
 
-/// A name is watched until this is dropped, and for a while longer.
+/// A name or a key is watched until this is dropped, and for a while longer.
 #[derive(Debug)]
 pub(crate) struct Watched {
     names: Arc<Names>,
-    prefix: String,
+    range: String,
 }
 
 impl Watched {
-    pub(super) fn new(names: &Arc<Names>, prefix: String) -> Self {
-        names.want(&prefix);
-        Self { names: Arc::clone(names), prefix }
+    pub(super) fn new(names: &Arc<Names>, range: String) -> Self {
+        names.want(&range);
+        Self { names: Arc::clone(names), range }
+    }
+
+    /// Watches another key from now on, where it is not a whole name that is watched.
+    pub(super) fn turn_to(&mut self, key: &str) {
+        if is_key(&self.range) && self.range != key {
+            *self = Self::new(&self.names, key.to_owned());
+        }
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.names.leave(&self.prefix);
+        self.names.leave(&self.range);
     }
+}
+
+/// Whether this is a key, and not the beginning of all keys of a name.
+pub(super) fn is_key(range: &str) -> bool {
+    !range.ends_with('/')
 }
 
 impl Names {
@@ -70,16 +82,16 @@ impl Names {
         }
     }
 
-    fn want(&self, prefix: &str) {
+    fn want(&self, range: &str) {
         let mut known = self.known.lock();
-        if let Some(count) = known.wanted.get_mut(prefix) {
+        if let Some(count) = known.wanted.get_mut(range) {
             *count += 1;
             if *count == 1 {
-                known.idle.retain(|idle| idle != prefix);
+                known.idle.retain(|idle| idle != range);
             }
             return;
         }
-        known.wanted.insert(prefix.to_owned(), 1);
+        known.wanted.insert(range.to_owned(), 1);
         if known.wanted.len() > MOST_WATCHED {
             match known.idle.pop_front() {
                 Some(oldest) => _ = known.wanted.remove(&oldest),
@@ -91,17 +103,28 @@ impl Names {
         self.changed.notify_one();
     }
 
-    fn leave(&self, prefix: &str) {
+    /// Watches a name no more, unless somebody wants it.
+    pub(super) fn let_go(&self, name: &str) {
         let mut known = self.known.lock();
-        let Some(count) = known.wanted.get_mut(prefix) else { return };
+        if known.wanted.get(name) == Some(&0) {
+            known.wanted.remove(name);
+            known.idle.retain(|idle| idle != name);
+            drop(known);
+            self.changed.notify_one();
+        }
+    }
+
+    fn leave(&self, range: &str) {
+        let mut known = self.known.lock();
+        let Some(count) = known.wanted.get_mut(range) else { return };
         *count -= 1;
         if *count > 0 {
             return;
         }
         if known.wanted.len() > MOST_WATCHED {
-            known.wanted.remove(prefix);
+            known.wanted.remove(range);
         } else {
-            known.idle.push_back(prefix.to_owned());
+            known.idle.push_back(range.to_owned());
         }
         // Not at once, so that one more or less does not change all watches.
         if known.wide && known.wanted.len() - known.idle.len() <= MOST_WATCHED / 2 {

@@ -12,6 +12,7 @@ use std::{
 use lock_core::{Env as _, Instant, Mutex, OwnerId, SystemEnv};
 use tokio::sync::Notify;
 
+use super::names::Watched;
 use crate::{
     keys::{entry::EnqueueAttempt, seats::Seat},
     leases::Keepalives,
@@ -34,6 +35,8 @@ pub(crate) struct WaiterEntry {
     /// The entry whose end wakes it, by key and create revision; `None` if that is not known, and any end of its name
     /// does.
     predecessor: Mutex<Option<(String, i64)>>,
+    /// By which it hears of that.
+    watched: Mutex<Watched>,
     /// The lease of the holder that was last seen, and how long it lives at least: renewals only lengthen it, and a
     /// minimum hold has a lease of its own.
     first: Mutex<Option<(i64, Instant)>>,
@@ -51,6 +54,7 @@ impl WaiterEntry {
         (created, offset): (i64, i64),
         lease: Lease,
         predecessor: Option<(String, i64)>,
+        watched: Watched,
     ) -> Self {
         Self {
             owner,
@@ -60,6 +64,7 @@ impl WaiterEntry {
             prefix,
             lease: Mutex::new(lease),
             predecessor: Mutex::new(predecessor),
+            watched: Mutex::new(watched),
             first: Mutex::default(),
             hinted: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -75,8 +80,14 @@ impl WaiterEntry {
         *self.lease.lock()
     }
 
-    pub(crate) fn follow(&self, predecessor: Option<(String, i64)>) {
-        *self.predecessor.lock() = predecessor;
+    fn follow(&self, (key, created): (String, i64)) {
+        self.watched.lock().turn_to(&key);
+        *self.predecessor.lock() = Some((key, created));
+    }
+
+    /// It is not known any more which entry it follows.
+    pub(crate) fn follow_none(&self) {
+        *self.predecessor.lock() = None;
     }
 
     /// Whether it is known which entry it follows.
@@ -196,7 +207,7 @@ impl Waiters {
 
     /// Notes the entry that one follows from now on. Its end may have been told already.
     pub(crate) fn follow(&self, entry: &WaiterEntry, predecessor: (String, i64)) {
-        entry.follow(Some(predecessor));
+        entry.follow(predecessor);
         self.0.lock().ended.iter().for_each(|(key, at)| entry.missed(key, *at));
     }
 
@@ -212,15 +223,15 @@ impl Waiters {
         }
     }
 
-    /// Wakes those whose keys begin so: an end may have been missed.
+    /// Wakes those of a name, of the name of a key, or all whose keys begin so: an end may have been missed.
     pub(crate) fn wake(&self, range: &str) {
         let known = self.0.lock();
-        // A range is that of a name, or of all.
+        // A range is that of a name, a key, or that of all.
         let all = known.names.keys().any(|name| name != range && name.starts_with(range));
         if all {
             known.entries.values().for_each(|entry| entry.wake.notify_one());
         } else {
-            known.of(range).for_each(|entry| entry.wake.notify_one());
+            known.of(name_of(range)).for_each(|entry| entry.wake.notify_one());
         }
     }
 }
@@ -260,7 +271,9 @@ mod tests {
         let lease = Lease { id: 1, ttl: Duration::from_secs(9), from: SystemEnv.now() };
         let before = Some(("p/job/1".to_owned(), 10));
         let owner = OwnerId::from_bits(7);
-        Some(WaiterEntry::new(owner, layout.entries(&name), seat, (20, 0), lease, before))
+        let entries = layout.entries(&name);
+        let watched = Watched::new(&Arc::default(), entries.clone());
+        Some(WaiterEntry::new(owner, entries, seat, (20, 0), lease, before, watched))
     }
 
     #[test]

@@ -7,7 +7,6 @@ use lock_core::{Error, Signal, Waiter};
 use tokio::task::AbortHandle;
 
 use super::{
-    names::Watched,
     queue::{WaiterEntry, Waiters},
     watch::Watch,
 };
@@ -20,7 +19,6 @@ pub(crate) struct EtcdWaiter {
     keepalive: AbortHandle,
     waiters: Waiters,
     rpc: Rpc,
-    _watched: Watched,
     /// Ends with the last of its users.
     _watch: Arc<Watch>,
 }
@@ -33,7 +31,6 @@ impl EtcdWaiter {
         keepalives: &Keepalives,
         rpc: &Rpc,
         watch: &Arc<Watch>,
-        watched: Watched,
     ) -> Self {
         let entry = Arc::new(entry);
         waiters.add(&entry);
@@ -43,7 +40,6 @@ impl EtcdWaiter {
             keepalive: tokio::spawn(keepalive).abort_handle(),
             waiters: waiters.clone(),
             rpc: rpc.clone(),
-            _watched: watched,
             _watch: Arc::clone(watch),
         }
     }

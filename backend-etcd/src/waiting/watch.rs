@@ -1,4 +1,5 @@
-//! One stream of watches for all waiters of a client: of the names that they wait for, or of all where these are many.
+//! One stream of watches for all waiters of a client: of the names that they wait for, of the keys that they follow where
+//! a name is crowded, or of all where these are many.
 //!
 //! It never asks for the past, which etcd serves late: after each watch is made its waiters look for themselves, and
 //! later ends are pushed. A waiter that is not woken polls. A request for progress finds a stream that hangs without
@@ -14,7 +15,7 @@ use lock_core::Error;
 use tokio::{task::AbortHandle, time::Instant};
 
 use super::{
-    names::{Names, Ranges, Watched},
+    names::{Names, Ranges, Watched, is_key},
     queue::Waiters,
 };
 use crate::{
@@ -30,16 +31,27 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches a name, by the beginning of its keys; `prefix` is that of all keys. Starts the task when this is first
-    /// asked for.
-    pub(crate) fn name(&self, rpc: &Rpc, prefix: &str, waiters: &Waiters, name: String) -> Watched {
-        let watched = Watched::new(&self.names, name);
+    /// Watches a name, by the beginning of its keys, or one of them; `prefix` is that of all keys. Starts the task when this
+    /// is first asked for.
+    pub(crate) fn range(
+        &self,
+        rpc: &Rpc,
+        prefix: &str,
+        waiters: &Waiters,
+        range: String,
+    ) -> Watched {
+        let watched = Watched::new(&self.names, range);
         self.task.get_or_init(|| {
             let (rpc, prefix, waiters) = (rpc.clone(), prefix.to_owned(), waiters.clone());
             let names = Arc::clone(&self.names);
             tokio::spawn(run(rpc, prefix, names, waiters)).abort_handle()
         });
         watched
+    }
+
+    /// Watches a whole name no more, if nobody wants it.
+    pub(crate) fn let_go(&self, name: &str) {
+        self.names.let_go(name);
     }
 
     pub(crate) fn stop(&self) {
@@ -77,13 +89,17 @@ struct Open {
 
 impl Open {
     /// How to watch another range.
-    fn add(&mut self, range: &str) -> WatchOptions {
+    fn add(&mut self, range: &str, prefix: &str) -> WatchOptions {
         self.last += 1;
         self.watches.insert(range.to_owned(), self.last);
         let options = WatchOptions::new().with_filters([WatchFilterType::NoPut]);
         let options = options.with_watch_id(self.last);
-        // etcd takes an empty key for a missing one.
-        if range.is_empty() { options.with_all_keys() } else { options.with_prefix() }
+        match range {
+            // etcd takes an empty key for a missing one.
+            "" => options.with_all_keys(),
+            range if range != prefix && is_key(range) => options,
+            _ => options.with_prefix(),
+        }
     }
 
     /// What is wanted and not watched, and what is watched and not wanted.
@@ -108,12 +124,12 @@ async fn watch(rpc: &Rpc, prefix: &str, names: &Names, waiters: &Waiters) -> Res
     let mut open = Open::default();
     let (new, _) = open.compare(names.ranges(), prefix);
     let Some(first) = new.first() else { return Ok(()) };
-    let (mut asks, mut stream) = rpc.watch(first, open.add(first)).await?.split();
+    let (mut asks, mut stream) = rpc.watch(first, open.add(first, prefix)).await?.split();
     let (mut is_asked, mut silent_from) = (false, Instant::now());
     loop {
         let (new, other) = open.compare(names.ranges(), prefix);
         for range in new {
-            asks.watch(range.as_str(), Some(open.add(&range))).await.map_err(failure)?;
+            asks.watch(range.as_str(), Some(open.add(&range, prefix))).await.map_err(failure)?;
         }
         // Behind the new ones: what ends meanwhile is told by one or the other.
         for (range, id) in other {

@@ -122,8 +122,17 @@ async fn what_an_overloaded_etcd_refuses_is_known_not_to_be_carried_out() {
         panic!("the fault did not happen");
     };
     tokio::time::timeout(WAIT, overloaded).await.expect("the fault did not happen");
-    let error = client.backend().try_acquire(&request()).await.expect_err("it is overloaded");
-    assert!(format!("{error:#}").contains(OVERLOADED), "the fault did not happen: {error:#}");
+    let refused = async {
+        loop {
+            let error =
+                client.backend().try_acquire(&request()).await.expect_err("it is overloaded");
+            // A busy machine may not have answered in time.
+            if format!("{error:#}").contains(OVERLOADED) {
+                return error;
+            }
+        }
+    };
+    let error = tokio::time::timeout(WAIT, refused).await.expect("the fault did not happen");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:#}");
     let waiting = tokio::spawn(client.lock("job").wait(WAIT * 3).acquire());
     // Its attempts are refused meanwhile: none can be seen from outside, but that it has not got the lock.

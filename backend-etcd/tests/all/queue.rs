@@ -8,7 +8,7 @@ use lock_core::{
     Backend, Enqueued, Env as _, LockClient, LockName, OwnerId, OwnerLabel, ReleaseOptions,
     Renewal, Request, Signal, SystemEnv,
 };
-use tokio::time::timeout;
+use tokio::{task::JoinSet, time::timeout};
 
 use crate::support::{connect, leases, single};
 
@@ -153,4 +153,38 @@ async fn a_waiting_client_is_told_of_the_names_that_it_waits_for_and_of_no_other
     guard.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
     assert!(told().await - before > 0.5, "the metric tells nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_is_told_to_few_clients_however_many_wait() {
+    const CLIENTS: u32 = 40;
+    /// Those that were near when they entered, and the next one.
+    const TOLD: f64 = 10.0;
+    let (etcd, backend) = start().await;
+    let member = &etcd.members()[0];
+    let guard = LockClient::new(Arc::clone(&backend)).lock("job").acquire().await.unwrap();
+    let mut clients = Vec::new();
+    let mut waiting = JoinSet::new();
+    for number in 1..=CLIENTS {
+        let client = LockClient::new(connect(etcd.endpoints()[0], "5s").await);
+        waiting.spawn(client.lock("job").wait(PATIENCE * 3).acquire());
+        clients.push(client);
+        let entered = async {
+            while member.metric("etcd_debugging_mvcc_watcher_total").await.unwrap()
+                < f64::from(number) - 0.5
+            {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, entered).await.expect("a watch for each");
+    }
+    let told = async || member.metric("etcd_debugging_mvcc_events_total").await.unwrap();
+    let before = told().await;
+    guard.release().await.unwrap();
+    while let Some(guard) = waiting.join_next().await {
+        guard.unwrap().unwrap().release().await.unwrap();
+    }
+    let each = (told().await - before) / f64::from(CLIENTS);
+    assert!(each > 0.9, "{each} were told of each end: the metric tells nothing");
+    assert!(each < TOLD, "{each} of {CLIENTS} clients were told of each end");
 }
