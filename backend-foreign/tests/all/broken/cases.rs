@@ -9,6 +9,7 @@ use conformance_tests::{
     },
     kit::Mode,
 };
+use futures_util::StreamExt as _;
 use lock_core::{
     Attempt, Backend, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant, Init, LossReason,
     ReleaseOptions, ReleaseOutcome, Renewal, Signal, SystemEnv,
@@ -160,6 +161,21 @@ pub(super) async fn a_waiter_by_message(setup: &Shared) -> Verdict {
     one.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
     match tokio::time::timeout(LONG / 2, waiter.next()).await {
         Ok(Signal::Recheck) => Ok(()),
+        other => Err(format!("it was not woken: {other:?}")),
+    }
+}
+
+/// As Spring Integration 6 waits.
+pub(super) async fn a_waiter_of_a_registry(setup: &Shared) -> Verdict {
+    let store = setup.of("spring&registry=app").await;
+    let mut waiting = setup.listen("app-channel").await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+    match tokio::time::timeout(LONG / 4, waiting.on_message().next()).await {
+        Ok(Some(message)) => {
+            let text: String = message.get_payload().map_err(words)?;
+            wrong(text == "app:a", || format!("the message is {text:?}"))
+        }
         other => Err(format!("it was not woken: {other:?}")),
     }
 }

@@ -58,6 +58,7 @@ variants! {
     "L2: a release begins the rest" Replace("begins_rest", "if false then") => many_grants_in_a_row;
     "migration: a client of the other library is noted" LeaveOut("notes_theirs") => a_foreign_client_in_a_listing;
     "L2: a release wakes by message" LeaveOut("wake_publish") => a_waiter_by_message;
+    "L2: a release wakes by the message to a registry" LeaveOut("wake_registry") => a_waiter_of_a_registry;
     "L2: a release leaves a signal" LeaveOut("wake_list") => a_waiter_by_signal;
     "S6: a repeat keeps its grant" Replace("repeat", "if false then") => a_repeat;
     "S4: a repeat takes no lock of another" Replace("repeat_owner", "local own = noted == owner") => a_repeat_after_another_took_it;

@@ -45,7 +45,7 @@ impl Pair {
         let server = Server::start(library.server).await;
         server.make_table().await;
         let theirs = library.start(server.address()).await?;
-        let url = server.url(library.layout);
+        let url = server.url(library.layout) + library.options;
         let store = backend_foreign::connect(&url).await.unwrap();
         store.init(&Init::new().with_first_use(true)).await.unwrap();
         Some(Self { server, theirs, library, url, ours: LockClient::new(store) })
