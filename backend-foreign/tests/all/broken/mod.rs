@@ -1,8 +1,10 @@
 //! The guards in the scripts, each left out once: on its way to a real server a script loses the guard, and the case
 //! meant for it has to fail. The same case lets the script pass as it is.
 
+mod any;
 mod cases;
 mod server;
+mod tables;
 
 use conformance_tests::{
     broken::{
@@ -16,7 +18,7 @@ use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
 };
 
-use self::{cases::*, server::Shared};
+use self::{any::*, cases::*, server::Shared};
 
 const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/scripts")];
 
