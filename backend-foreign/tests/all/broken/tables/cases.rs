@@ -57,7 +57,7 @@ pub(super) async fn a_holder_of_theirs<const KIND: bool>(setup: &Table<KIND>) ->
 
 pub(super) async fn an_abandoned_owner_has_an_answer(setup: &Table<POSTGRES>) -> Verdict {
     first_use(setup).await;
-    let store = setup.client("timeout=3s").await;
+    let store = setup.client("timeout=8s").await;
     free_again(&*store).await?;
     let given_up = request("a", LONG);
     store.abandon(&given_up).await.map_err(words)?;

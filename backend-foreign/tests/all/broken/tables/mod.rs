@@ -50,9 +50,10 @@ macro_rules! variants {
 
 variants! {
     POSTGRESES Table<POSTGRES>;
+    "S6: an abandoned owner is told so" Replace("not-abandoned", "AND false") => an_abandoned_owner_has_an_answer;
+    "L5: a renewal does not wait for a row that another has" Replace("renew-skips", "FOR UPDATE OF l") => a_batch_beside_another_transaction;
     "S1: a held name is not granted" LeaveOut("held") => a_held_name;
     "S1: a lock of ShedLock is left alone" LeaveOut("held") => a_holder_of_theirs;
-    "S6: an abandoned owner is told so" Replace("not-abandoned", "AND false") => an_abandoned_owner_has_an_answer;
     "S6: an owner that is abandoned while its attempt waits gets nothing" LeaveOut("abandoned-meanwhile") => an_attempt_abandoned_while_it_waits;
     "S6: abandoning leaves a tombstone" Replace("bury-new", "VALUES ($1, 0, pg_catalog.left($2, 0))") => an_abandoned_owner;
     "S6: abandoning leaves the tombstones of others" Replace("bury-others", "buried = $2::text || ','") => two_abandoned_owners;
@@ -70,7 +71,6 @@ variants! {
     "S5: what is kept is not renewed" Replace("kept", "locked_by = $2") => a_renewal_of_what_is_kept;
     "S3: a renewal shortens no lease"
         Replace("renew-shorter", "lock_until = pg_catalog.timezone('UTC', pg_catalog.now()) + ours.lease") => a_shorter_renewal;
-    "L5: a renewal does not wait for a row that another has" Replace("renew-skips", "FOR UPDATE OF l") => a_batch_beside_another_transaction;
     "S4: only the owner raises" Replace("raise-owner", "AND $2 <> ''") => a_raise_by_another;
     "S4: what is over is not raised" LeaveOut("raise-over") => a_late_raise;
     "S2: a token is only raised" Replace("raise-only", "token = $3") => a_raise_to_less;
@@ -87,6 +87,7 @@ variants! {
 
 variants! {
     MYSQLS Table<MYSQL>;
+    "L5: a renewal does not wait for a row that another has" Replace("renew-skips", "FOR UPDATE") => a_batch_beside_another_in_mysql;
     "S1: a held name is not granted" LeaveOut("held") => a_held_name;
     "S1: a lock of ShedLock is left alone" LeaveOut("held") => a_holder_of_theirs;
     "S6: an abandoned owner gets nothing" Replace("not-abandoned", "AND ? <> ''") => an_abandoned_owner;
@@ -105,7 +106,6 @@ variants! {
     "S5: what is kept is not renewed" Replace("kept", "locked_by = ?") => a_renewal_of_what_is_kept;
     "S3: a renewal shortens no lease"
         Replace("renew-shorter", "lock_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND") => a_shorter_renewal;
-    "L5: a renewal does not wait for a row that another has" Replace("renew-skips", "FOR UPDATE") => a_batch_beside_another_in_mysql;
     "S4: only the owner raises" Replace("raise-owner", "AND ? <> ''") => a_raise_by_another;
     "S4: what is over is not raised" LeaveOut("raise-over") => a_late_raise;
     "S2: a token is only raised" Replace("raise-only", "c.token = ?") => a_raise_to_less;
