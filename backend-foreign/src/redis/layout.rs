@@ -66,7 +66,7 @@ pub(crate) enum Wake {
     Polling,
     /// Redisson's channel of the lock.
     RedissonChannel,
-    /// A channel of the lock in Spring Integration from 7 on, and one of the registry before.
+    /// A channel of the lock from Spring Integration 7 on, and one of the registry before.
     SpringChannels,
     /// A list from which one waiter takes a signal.
     SignalList,
