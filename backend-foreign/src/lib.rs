@@ -12,7 +12,7 @@
 //! | `redisson` | hash `NAME` with a field `owner:1` | channel `redisson_lock__channel:{NAME}` |
 //! | `redis-py`, `redsync`, `node-redlock` | string `NAME` | nothing: waiters poll |
 //! | `python-redis-lock` | string `lock:NAME` | list `lock-signal:NAME` |
-//! | `spring`, with `registry=KEY` | string `KEY:NAME` | channel `KEY-channel:KEY:NAME` |
+//! | `spring`, with `registry=KEY` | string `KEY:NAME` | channels `KEY-channel:KEY:NAME` and `KEY-channel` |
 //! | `shedlock`, with `env=default` | string `job-lock:default:NAME` | nothing: its jobs do not wait |
 //! | `string`, with `key=TEMPLATE` | string `TEMPLATE`, in which `{name}` stands for `NAME` | nothing |
 //!

@@ -55,7 +55,7 @@ pub mod postgres {
             arg::Arg,
             found::found,
             sessions::{Sessions, first},
-            statements::{exists, shared as statement},
+            statements::{exists, owners, shared as statement},
         },
         tunables::postgres::SHORTEST_LEASE,
     };

@@ -41,7 +41,7 @@ pub use self::{
         wait,
     },
     mariadb::{Mariadb, MariadbOptions},
-    postgres::{Pgbouncer, Postgres, PostgresOptions},
+    postgres::{Hostile, Pgbouncer, Postgres, PostgresOptions},
     process::{Process, Spec},
     redis::{Links, Redis, RedisCluster, RedisOptions, Sentinels},
     server::{Data, Server},

@@ -66,8 +66,8 @@ pub(crate) enum Wake {
     Polling,
     /// Redisson's channel of the lock.
     RedissonChannel,
-    /// The channel of a Spring registry.
-    SpringChannel,
+    /// A channel of the lock from Spring Integration 7 on, and one of the registry before.
+    SpringChannels,
     /// A list from which one waiter takes a signal.
     SignalList,
 }
@@ -125,7 +125,7 @@ impl Layout {
                             .to_owned(),
                     )
                 })?;
-                text("spring", &format!("{registry}:{NAME}"), Wake::SpringChannel, 150)
+                text("spring", &format!("{registry}:{NAME}"), Wake::SpringChannels, 150)
             }
             "shedlock" => {
                 let environment = detail.unwrap_or("default");
@@ -196,7 +196,7 @@ impl Layout {
             Wake::RedissonChannel => {
                 Some((redisson_key("redisson_lock__channel", &lock), "0".to_owned()))
             }
-            Wake::SpringChannel => {
+            Wake::SpringChannels => {
                 let registry = self.key.strip_suffix(":{name}").unwrap_or_default();
                 Some((format!("{registry}-channel:{lock}"), lock.clone()))
             }
@@ -206,9 +206,14 @@ impl Layout {
         Ok(Keys { lock, token, signals, channel })
     }
 
+    /// How the scripts call the way of a message.
+    pub(super) fn publish_word(&self) -> &'static str {
+        if self.wake == Wake::SpringChannels { "spring" } else { "publish" }
+    }
+
     /// Whether a release sends our waiters a message.
     pub(crate) fn pushes(&self) -> bool {
-        matches!(self.wake, Wake::RedissonChannel | Wake::SpringChannel)
+        matches!(self.wake, Wake::RedissonChannel | Wake::SpringChannels)
     }
 }
 

@@ -149,6 +149,14 @@ impl<S: Server> Dialect for ShedLock<S> {
         Ok(asked.iter().zip(renewed).map(|(each, renewed)| renewed.then_some(each.1)).collect())
     }
 
+    async fn renew_one(&self, grant: &Grant) -> Result<Option<Duration>, Error> {
+        let server = self.ready().await?;
+        let lease = grant.lease.min(self.stored().await?.longest_lease);
+        let owner = grant.owner.to_string();
+        let args = [Text(grant.name.as_str()), Text(&owner), Span(lease)];
+        Ok(server.again(&self.sql.renew_one, &args).await?.map(|_| lease))
+    }
+
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
         let owner = grant.owner.to_string();
         let (name, owner) = (Text(grant.name.as_str()), Text(&owner));

@@ -8,7 +8,7 @@ use std::{collections::HashSet, time::Duration};
 use async_trait::async_trait;
 use backend_sql::shared::{
     Described, Gate, general,
-    postgres::{self, Sessions, exists, first, found, statement},
+    postgres::{self, Sessions, exists, first, found, owners, statement},
     span,
 };
 use lock_core::{Error, Grant};
@@ -27,7 +27,11 @@ const LEFT: &str = "greatest((pg_catalog.date_part('epoch', greatest(least(l.loc
                     - {utc}) * 1000000::double precision)::bigint, 0)";
 
 /// What makes the tables.
-pub(super) const SCHEMA: &str = include_str!("postgres/schema.sql");
+pub(super) fn schema(names: &Names, longest_micros: i64) -> String {
+    let refused = owners(&[&names.lock, &names.companion, &names.settings]);
+    let text = include_str!("postgres/schema.sql").replace("{owners}", refused.trim_end());
+    names.fill(&text, longest_micros)
+}
 
 #[derive(Debug)]
 pub(super) struct Postgres {
@@ -143,7 +147,7 @@ impl Server for Postgres {
     }
 
     async fn make(&self, names: &Names, longest_micros: i64) -> Result<(), Error> {
-        self.sessions.script(names.fill(SCHEMA, longest_micros)).await
+        self.sessions.script(schema(names, longest_micros)).await
     }
 
     async fn doubt(&self) -> Result<Option<String>, Error> {

@@ -86,7 +86,7 @@ pub(super) trait Server: Debug + Send + Sync + Sized + 'static {
     /// The names and types of the columns of ShedLock's table, or other pairs.
     async fn pairs(&self, sql: &Self::Statement) -> Result<Vec<(String, String)>, Error>;
 
-    /// Renews each by the lease beside it; whether each was there.
+    /// Renews each by the lease beside it; whether each was there. One whose row another transaction has counts as not there.
     async fn renew(
         &self,
         sql: &Self::Statement,

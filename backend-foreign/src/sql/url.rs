@@ -37,7 +37,7 @@ pub(crate) fn postgres_schema(url: &str) -> Result<String, Error> {
     let (table, rest) = parse(url)?;
     let described = shared::postgres::described(&rest)?;
     let names = Names::new(&described, &table, super::postgres::Postgres::QUOTE)?;
-    Ok(names.fill(super::postgres::SCHEMA, longest(&described)))
+    Ok(super::postgres::schema(&names, longest(&described)))
 }
 
 /// The SQL that makes the tables of such a URL.

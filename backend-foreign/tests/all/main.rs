@@ -6,6 +6,7 @@
 mod broken;
 mod clients;
 mod docs;
+mod hostile;
 mod migration;
 mod server;
 mod shedlock;

@@ -232,8 +232,9 @@ pub fn exists(tables: &Tables, names: &[&str]) -> SqlStr {
     shared(tables, &text)
 }
 
-/// Refuses them.
-fn owners(names: &[&str]) -> String {
+/// Refuses them, in SQL of several statements.
+#[must_use]
+pub fn owners(names: &[&str]) -> String {
     include_str!("sql/owners.sql").replace("{theirs}", theirs(names).trim_end())
 }
 

@@ -59,7 +59,7 @@ impl<'a> Lock<'a> {
     /// How waiters are woken, as the scripts say it: the way, the channel and the message.
     pub(super) fn wake(&self) -> [&str; 3] {
         match (&self.keys.channel, &self.keys.signals) {
-            (Some((channel, message)), _) => ["publish", channel, message],
+            (Some((channel, message)), _) => [self.layout.publish_word(), channel, message],
             (None, Some(_)) => ["list", "", "1"],
             (None, None) => ["none", "", ""],
         }

@@ -58,7 +58,10 @@ end
 local function free(wake, channel, message)
   redis.call('DEL', KEYS[6], KEYS[2])
   -- guard: wake_publish
-  if wake == 'publish' then redis.call('PUBLISH', channel, message) end
+  if wake == 'publish' or wake == 'spring' then redis.call('PUBLISH', channel, message) end
+  -- Before 7 Spring Integration has one channel for all locks of a registry, to which each message says its lock.
+  -- guard: wake_registry
+  if wake == 'spring' then redis.call('PUBLISH', string.sub(channel, 1, -2 - #message), message) end
   if wake == 'list' then
     redis.call('DEL', KEYS[7])
     -- guard: wake_list

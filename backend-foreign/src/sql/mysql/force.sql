@@ -1,2 +1,4 @@
 -- Frees ?1, whoever holds it.
-UPDATE {lock} SET lock_until = {utc} WHERE name = ?1 AND lock_until > {utc}
+UPDATE {lock} SET lock_until = {utc} WHERE name = ?1
+    -- guard: force-held
+    AND lock_until > {utc}

@@ -1,3 +1,14 @@
--- Renews ?1 for ?3 if it is ?2's. It may be carried out after one that was sent later: it never shortens.
-UPDATE {lock} SET lock_until = GREATEST(lock_until, {utc} + INTERVAL ?3 MICROSECOND)
-WHERE name = ?1 AND locked_by = ?2 AND lock_until > {utc}
+-- Renews ?1 for ?3 if it is ?2's. A row that another transaction has is left out, since an UPDATE would wait for it. Nothing is
+-- inserted: the row is there. It may be carried out after one that was sent later: it never shortens.
+INSERT INTO {lock} (name, lock_until, locked_at, locked_by)
+SELECT l.name, l.lock_until, l.locked_at, l.locked_by FROM {lock} AS l
+WHERE l.name = ?1
+    -- guard: renew-owner
+    AND l.locked_by = ?2
+    -- guard: renew-over
+    AND l.lock_until > {utc}
+-- guard: renew-skips
+FOR UPDATE SKIP LOCKED
+ON DUPLICATE KEY UPDATE
+    -- guard: renew-shorter
+    lock_until = GREATEST({lock}.lock_until, {utc} + INTERVAL ?3 MICROSECOND)

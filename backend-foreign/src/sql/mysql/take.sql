@@ -2,7 +2,11 @@
 -- they are when their locks are had; the clock is that of the statement's begin.
 UPDATE {lock} AS l, {companion} AS c SET
     l.lock_until = {utc} + INTERVAL ?4 MICROSECOND, l.locked_at = {utc}, l.locked_by = ?2,
-    c.owner = ?2, c.label = ?3, c.token = LAST_INSERT_ID(GREATEST({now}, c.token + 1, ?5))
+    c.owner = ?2, c.label = ?3,
+    -- guard: above-the-last
+    c.token = LAST_INSERT_ID(GREATEST({now}, c.token + 1, ?5))
 WHERE l.name = ?1 AND c.name = ?1
+    -- guard: held
     AND l.lock_until <= {utc}
+    -- guard: not-abandoned
     AND (c.buried IS NULL OR LOCATE(?2, c.buried) = 0)

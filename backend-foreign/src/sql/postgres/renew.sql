@@ -3,10 +3,16 @@
 WITH ours AS (
     SELECT l.name::text AS name, g.lease
     FROM unnest($1::text[], $2::text[], $3::interval[]) AS g (name, owner, lease)
-    JOIN {lock} AS l ON l.name::text = g.name AND l.locked_by::text = g.owner
+    JOIN {lock} AS l ON l.name::text = g.name
+    -- guard: renew-owner
+    AND l.locked_by::text = g.owner
+    -- guard: renew-over
     WHERE l.lock_until > {utc}
+    -- guard: renew-skips
     FOR UPDATE OF l SKIP LOCKED
 )
-UPDATE {lock} AS l SET lock_until = greatest(l.lock_until, {utc} + ours.lease)
+UPDATE {lock} AS l SET
+    -- guard: renew-shorter
+    lock_until = greatest(l.lock_until, {utc} + ours.lease)
 FROM ours WHERE l.name::text = ours.name
 RETURNING l.locked_by::text

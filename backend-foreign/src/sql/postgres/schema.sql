@@ -22,6 +22,8 @@ CREATE TABLE IF NOT EXISTS {store} (
     identity      text   NOT NULL  -- which store this is: made once
 );
 
+{owners}
+
 INSERT INTO {store} (id, version, longest_lease, identity)
 VALUES (1, 1, {longest_lease}, pg_catalog.md5(pg_catalog.random()::text || pg_catalog.clock_timestamp()::text))
 ON CONFLICT (id) DO NOTHING;

@@ -9,43 +9,19 @@ use conformance_tests::{
     },
     kit::Mode,
 };
+use futures_util::StreamExt as _;
 use lock_core::{
-    Attempt, Backend, Enqueued, Env as _, Error, ErrorKind, FencingToken, Grant, Init, LossReason,
-    ReleaseOptions, ReleaseOutcome, Renewal, Signal, SystemEnv,
+    Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, LossReason, ReleaseOptions,
+    ReleaseOutcome, Renewal, Signal, SystemEnv,
 };
 
-use super::server::Shared;
+use super::{
+    any::{refused, renewed, wrong},
+    server::Shared,
+};
 
 /// The epoch record of the layout `redis-py`.
 const EPOCH: &str = "leasehold-foreign:redis-py:{0}:epoch";
-
-fn wrong<T>(holds: bool, what: impl FnOnce() -> T) -> Result<(), T> {
-    if holds { Ok(()) } else { Err(what()) }
-}
-
-/// The answer must be an error of this kind.
-fn refused<T: std::fmt::Debug>(kind: ErrorKind, answer: Result<T, Error>) -> Verdict {
-    match answer {
-        Err(error) if error.kind() == kind => Ok(()),
-        other => Err(format!("it was not refused: {other:?}")),
-    }
-}
-
-async fn renewed(store: &dyn Backend, grant: &Grant) -> Renewal {
-    store.renew(&[grant], SystemEnv.now()).await.pop().unwrap()
-}
-
-async fn left(store: &dyn Backend) -> Result<Duration, String> {
-    let state = store.inspect(&name("a")).await.map_err(words)?;
-    Ok(state.and_then(|state| state.holder).ok_or("nobody holds it")?.remaining)
-}
-
-async fn kept(store: &dyn Backend) -> Result<Grant, String> {
-    let grant = granted(store, &request("a", LONG)).await?;
-    let options = ReleaseOptions::new().with_keep(LONG);
-    store.release(&grant, options).await.map_err(words)?;
-    Ok(grant)
-}
 
 pub(super) async fn a_foreign_holder(setup: &Shared) -> Verdict {
     let store = first_use(setup).await;
@@ -83,25 +59,6 @@ pub(super) async fn a_late_request(setup: &Shared) -> Verdict {
     let value = setup.say(&["GET", "a"]).await;
     wrong(value.is_empty(), || format!("a late request took the lock for {value}"))?;
     refused(ErrorKind::Unavailable, answer)
-}
-
-pub(super) async fn a_floor_far_ahead(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    let mut asked = request("a", LONG);
-    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 600_000_000).unwrap();
-    refused(ErrorKind::InvalidInput, store.try_acquire(&asked).await)
-}
-
-pub(super) async fn a_lease_above_the_longest(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    refused(ErrorKind::InvalidInput, store.try_acquire(&request("a", 10 * LONG)).await)
-}
-
-pub(super) async fn abandoning_beside_a_holder(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    granted(&*store, &request("a", LONG)).await?;
-    store.abandon(&request("a", LONG)).await.map_err(words)?;
-    not_granted(&*store, &request("a", LONG)).await
 }
 
 pub(super) async fn a_token_of_the_other_side(setup: &Shared) -> Verdict {
@@ -164,6 +121,21 @@ pub(super) async fn a_waiter_by_message(setup: &Shared) -> Verdict {
     }
 }
 
+/// As Spring Integration 6 waits.
+pub(super) async fn a_waiter_of_a_registry(setup: &Shared) -> Verdict {
+    let store = setup.of("spring&registry=app").await;
+    let mut waiting = setup.listen("app-channel").await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
+    match tokio::time::timeout(LONG / 4, waiting.on_message().next()).await {
+        Ok(Some(message)) => {
+            let text: String = message.get_payload().map_err(words)?;
+            wrong(text == "app:a", || format!("the message is {text:?}"))
+        }
+        other => Err(format!("it was not woken: {other:?}")),
+    }
+}
+
 pub(super) async fn a_waiter_by_signal(setup: &Shared) -> Verdict {
     let store = setup.of("python-redis-lock").await;
     // Another program waits as that library does.
@@ -175,13 +147,6 @@ pub(super) async fn a_waiter_by_signal(setup: &Shared) -> Verdict {
     let (signal, released) = tokio::join!(waiting, held);
     released?;
     wrong(signal.ends_with('1'), || format!("the signal is {signal:?}"))
-}
-
-pub(super) async fn a_repeat(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    let asked = request("a", LONG);
-    let [first, second] = [granted(&*store, &asked).await?, granted(&*store, &asked).await?];
-    wrong(first.token == second.token, || format!("{} and {}", first.token, second.token))
 }
 
 /// Without our knowledge, as after a deletion that did not compare.
@@ -205,14 +170,6 @@ pub(super) async fn a_renewal_after_another_took_it(setup: &Shared) -> Verdict {
     let answer = renewed(&*store, &grant).await;
     let taken = matches!(answer, Renewal::Lost(LossReason::TakenOver));
     wrong(taken, || format!("it was answered {answer:?}"))
-}
-
-pub(super) async fn a_repeat_of_what_is_kept(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    let grant = kept(&*store).await?;
-    let mut again = request("a", LONG);
-    again.owner = grant.owner;
-    not_granted(&*store, &again).await
 }
 
 pub(super) async fn a_repeat_in_another_version(setup: &Shared) -> Verdict {
@@ -239,70 +196,6 @@ pub(super) async fn a_repeat_above_the_longest_lease(setup: &Shared) -> Verdict 
     let lower = Init::new().with_first_use(true).with_longest_lease(LONG / 2);
     setup.open().await.init(&lower).await.map_err(words)?;
     refused(ErrorKind::InvalidInput, store.try_acquire(&asked).await)
-}
-
-pub(super) async fn a_shorter_repeat(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    let mut asked = request("a", LONG);
-    granted(&*store, &asked).await?;
-    asked.lease = LONG / 10;
-    granted(&*store, &asked).await?;
-    let left = left(&*store).await?;
-    wrong(left > LONG / 5, || format!("it ends in {left:?}"))
-}
-
-pub(super) async fn a_shorter_renewal(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    let mut grant = granted(&*store, &request("a", LONG)).await?;
-    grant.lease = LONG / 10;
-    renewed(&*store, &grant).await;
-    let left = left(&*store).await?;
-    wrong(left > LONG / 5, || format!("it ends in {left:?}"))
-}
-
-pub(super) async fn a_release_of_what_is_kept(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    let grant = kept(&*store).await?;
-    store.release(&grant, ReleaseOptions::default()).await.map_err(words)?;
-    not_granted(&*store, &request("a", LONG)).await
-}
-
-pub(super) async fn a_renewal_of_what_is_kept(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    let grant = kept(&*store).await?;
-    let answer = renewed(&*store, &grant).await;
-    wrong(matches!(answer, Renewal::Lost(_)), || format!("it was answered {answer:?}"))
-}
-
-pub(super) async fn a_raise_by_another(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    let mut grant = granted(&*store, &request("a", LONG)).await?;
-    let higher = FencingToken::new(grant.token.get() + 1).unwrap();
-    grant.owner = request("a", LONG).owner;
-    refused(ErrorKind::NotHeld, store.raise(&grant, higher).await)
-}
-
-pub(super) async fn a_raise_of_what_is_kept(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    let grant = kept(&*store).await?;
-    let higher = FencingToken::new(grant.token.get() + 1).unwrap();
-    refused(ErrorKind::NotHeld, store.raise(&grant, higher).await)
-}
-
-pub(super) async fn a_raise_far_ahead(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    let grant = granted(&*store, &request("a", LONG)).await?;
-    let far = FencingToken::new(grant.token.get() + 600_000_000).unwrap();
-    refused(ErrorKind::InvalidInput, store.raise(&grant, far).await)
-}
-
-pub(super) async fn a_raise_to_less(setup: &Shared) -> Verdict {
-    let store = first_use(setup).await;
-    let grant = granted(&*store, &request("a", LONG)).await?;
-    let lower = FencingToken::new(grant.token.get() - 1).unwrap();
-    store.raise(&grant, lower).await.map_err(words)?;
-    let state = store.inspect(&grant.name).await.map_err(words)?.ok_or("it is gone")?;
-    wrong(state.token == grant.token, || format!("the token is {}", state.token))
 }
 
 /// The key of the last token is lost, as by another program.

@@ -1,8 +1,10 @@
 //! The guards in the scripts, each left out once: on its way to a real server a script loses the guard, and the case
 //! meant for it has to fail. The same case lets the script pass as it is.
 
+mod any;
 mod cases;
 mod server;
+mod tables;
 
 use conformance_tests::{
     broken::{
@@ -16,7 +18,7 @@ use conformance_tests::{
     kit::Change::{LeaveOut, Replace},
 };
 
-use self::{cases::*, server::Shared};
+use self::{any::*, cases::*, server::Shared};
 
 const FOLDERS: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/scripts")];
 
@@ -58,6 +60,7 @@ variants! {
     "L2: a release begins the rest" Replace("begins_rest", "if false then") => many_grants_in_a_row;
     "migration: a client of the other library is noted" LeaveOut("notes_theirs") => a_foreign_client_in_a_listing;
     "L2: a release wakes by message" LeaveOut("wake_publish") => a_waiter_by_message;
+    "L2: a release wakes by the message to a registry" LeaveOut("wake_registry") => a_waiter_of_a_registry;
     "L2: a release leaves a signal" LeaveOut("wake_list") => a_waiter_by_signal;
     "S6: a repeat keeps its grant" Replace("repeat", "if false then") => a_repeat;
     "S4: a repeat takes no lock of another" Replace("repeat_owner", "local own = noted == owner") => a_repeat_after_another_took_it;

@@ -26,6 +26,14 @@ impl Shared {
         backend_foreign::connect(&url).await.unwrap()
     }
 
+    /// Another program, which listens.
+    pub(super) async fn listen(&self, channel: &str) -> redis::aio::PubSub {
+        let client = redis::Client::open(format!("redis://{}", self.server.address())).unwrap();
+        let mut listening = client.get_async_pubsub().await.unwrap();
+        listening.subscribe(channel).await.unwrap();
+        listening
+    }
+
     /// A command of another program.
     pub(super) async fn say(&self, words: &[&str]) -> String {
         self.server.cli(words).await.unwrap().trim().to_owned()

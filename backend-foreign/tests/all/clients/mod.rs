@@ -8,7 +8,7 @@ use self::{
     cases::{Pair, Side},
     program::{
         Library, NODE_REDLOCK, PYTHON_REDIS_LOCK, REDIS_PY, REDISSON, REDSYNC, SHEDLOCK_IN_MYSQL,
-        SHEDLOCK_IN_POSTGRES,
+        SHEDLOCK_IN_POSTGRES, SHEDLOCK_IN_REDIS, SPRING_6, SPRING_7,
     },
 };
 
@@ -52,13 +52,23 @@ beside! {
     python_redis_lock PYTHON_REDIS_LOCK 20;
     node_redlock NODE_REDLOCK 20;
     redsync REDSYNC 20;
+    spring SPRING_7 10;
+    shedlock_in_redis SHEDLOCK_IN_REDIS 10;
     shedlock_in_postgres SHEDLOCK_IN_POSTGRES 20;
     shedlock_in_mysql SHEDLOCK_IN_MYSQL 20;
 }
 
+/// Its waiters listen to another channel than those of the next version.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_of_spring_6_are_woken() {
+    let Some(mut pair) = Pair::start(&SPRING_6).await else { return };
+    pair.we_wait_for_them().await;
+    pair.they_wait_for_us().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shedlocks_minimum_hold_keeps_ours_out() {
-    for library in [&SHEDLOCK_IN_POSTGRES, &SHEDLOCK_IN_MYSQL] {
+    for library in [&SHEDLOCK_IN_REDIS, &SHEDLOCK_IN_POSTGRES, &SHEDLOCK_IN_MYSQL] {
         let Some(mut pair) = Pair::start(library).await else { return };
         pair.they_keep_it_for_a_minimum_hold().await;
     }

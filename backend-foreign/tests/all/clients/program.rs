@@ -21,8 +21,11 @@ use crate::server::Kind;
 /// How a library's client is installed and started.
 pub(super) struct Library {
     pub(super) server: Kind,
-    /// The layout in the URL.
+    /// The layout in the URL, and what it needs behind it.
     pub(super) layout: &'static str,
+    pub(super) options: &'static str,
+    /// Of the library, where two are tried.
+    version: &'static str,
     /// Shell commands that install it into the present folder, in which the program's file is.
     install: &'static str,
     /// The program's files.
@@ -39,71 +42,108 @@ macro_rules! files {
     };
 }
 
-pub(super) const REDISSON: Library = Library {
+const ANY: Library = Library {
     server: Kind::Redis,
-    layout: "redisson",
-    install: "mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib && javac -cp 'lib/*' Client.java",
-    files: files!("redisson/Client.java" as "Client.java", "redisson/pom.xml" as "pom.xml"),
-    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client \"$1\" \"$2\"",
+    layout: "",
+    options: "",
+    version: "",
+    install: "",
+    files: &[],
+    start: "",
     endless: false,
 };
 
+/// What installs a Java client, with more options of Maven.
+macro_rules! java {
+    ($options:literal) => {
+        concat!(
+            "mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=lib ",
+            $options,
+            " && javac -cp 'lib/*' Client.java"
+        )
+    };
+}
+
+pub(super) const REDISSON: Library = Library {
+    layout: "redisson",
+    install: java!(""),
+    files: files!("redisson/Client.java" as "Client.java", "redisson/pom.xml" as "pom.xml"),
+    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client \"$1\" \"$2\"",
+    ..ANY
+};
+
 pub(super) const REDIS_PY: Library = Library {
-    server: Kind::Redis,
     layout: "redis-py",
     install: "python3 -m venv venv && venv/bin/pip -q install redis==8.1.0",
     files: files!("redis_py.py" as "client.py"),
     start: "exec venv/bin/python client.py \"$1\" \"$2\"",
     endless: true,
+    ..ANY
 };
 
 pub(super) const PYTHON_REDIS_LOCK: Library = Library {
-    server: Kind::Redis,
     layout: "python-redis-lock",
     install: "python3 -m venv venv && venv/bin/pip -q install python-redis-lock==4.0.1 redis==8.1.0",
     files: files!("python_redis_lock.py" as "client.py"),
     start: "exec venv/bin/python client.py \"$1\" \"$2\"",
     endless: true,
+    ..ANY
 };
 
 pub(super) const NODE_REDLOCK: Library = Library {
-    server: Kind::Redis,
     layout: "node-redlock",
     install: "npm install --silent --no-audit --no-fund redlock@5.0.0-beta.2 ioredis@5",
     files: files!("node_redlock.mjs" as "client.mjs"),
     start: "exec node client.mjs \"$1\" \"$2\" \"$PWD\"",
-    endless: false,
+    ..ANY
 };
 
 pub(super) const REDSYNC: Library = Library {
-    server: Kind::Redis,
     layout: "redsync",
     install: "go mod init client && go get github.com/go-redsync/redsync/v4@v4.13.0 && go mod tidy && go build -o client .",
     files: files!("redsync.go" as "main.go"),
     start: "exec ./client \"$1\" \"$2\"",
-    endless: false,
+    ..ANY
+};
+
+pub(super) const SPRING_6: Library =
+    Library { version: "6.5.2", install: java!("-Dversion.of.spring=6.5.2"), ..SPRING };
+
+pub(super) const SPRING_7: Library =
+    Library { version: "7.0.0", install: java!("-Dversion.of.spring=7.0.0"), ..SPRING };
+
+/// In the mode in which its waiters listen to a channel.
+const SPRING: Library = Library {
+    layout: "spring",
+    options: "&registry=app",
+    files: files!("spring/Client.java" as "Client.java", "spring/pom.xml" as "pom.xml"),
+    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client \"$1\" \"$2\"",
+    ..ANY
+};
+
+pub(super) const SHEDLOCK_IN_REDIS: Library = Library {
+    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client redis \"$1\" \"$2\"",
+    ..SHEDLOCK
 };
 
 /// By the JdbcTemplate provider.
 pub(super) const SHEDLOCK_IN_POSTGRES: Library = Library {
     server: Kind::Postgres,
-    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client postgres \"$1:$2\"",
+    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client postgres \"$1\" \"$2\"",
     ..SHEDLOCK
 };
 
 pub(super) const SHEDLOCK_IN_MYSQL: Library = Library {
     server: Kind::Mysql,
-    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client mysql \"$1:$2\"",
+    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client mysql \"$1\" \"$2\"",
     ..SHEDLOCK
 };
 
 const SHEDLOCK: Library = Library {
     layout: "shedlock",
-    server: Kind::Postgres,
-    install: "mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=lib && javac -cp 'lib/*' Client.java",
+    install: java!(""),
     files: files!("shedlock/Client.java" as "Client.java", "shedlock/pom.xml" as "pom.xml"),
-    start: "",
-    endless: false,
+    ..ANY
 };
 
 /// In seconds: a registry that does not answer is no registry.
@@ -116,8 +156,8 @@ impl Library {
     /// The folder with the installed client, or why there is none.
     async fn installed(&self) -> Result<PathBuf, String> {
         let _one = INSTALLING.lock().await;
-        let folder =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join("foreign-clients").join(self.layout);
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("foreign-clients");
+        let folder = folder.join(self.layout).join(self.version);
         let recipe = folder.join("recipe");
         let wanted = format!("{}\n{:?}", self.install, self.files);
         if std::fs::read_to_string(&recipe).is_ok_and(|made| made == wanted) {

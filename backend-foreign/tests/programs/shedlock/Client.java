@@ -1,4 +1,4 @@
-// A client of ShedLock's JdbcTemplate provider, driven by lines on stdin: see tests/all/clients/program.rs.
+// A client of ShedLock's JdbcTemplate provider or of its Redis provider, driven by lines on stdin: see tests/all/clients/program.rs.
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -6,16 +6,25 @@ import java.time.Instant;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Scanner;
+import java.util.function.UnaryOperator;
 import net.javacrumbs.shedlock.core.LockConfiguration;
+import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.core.SimpleLock;
 import net.javacrumbs.shedlock.provider.jdbctemplate.JdbcTemplateLockProvider;
+import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
+import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
+import org.springframework.data.redis.core.StringRedisTemplate;
 import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.jdbc.datasource.DriverManagerDataSource;
 
 class Client {
-    static JdbcTemplate template;
-    static JdbcTemplateLockProvider provider;
-    static final Map<String, SimpleLock> held = new HashMap<>();
+    static LockProvider provider;
+    /** With what the store said of its name then. */
+    record Held(SimpleLock lock, String record) {}
+
+    /** What the store says of a name. */
+    static UnaryOperator<String> record;
+    static final Map<String, Held> held = new HashMap<>();
 
     /** Its jobs do not wait: one that is to run asks again. */
     static String acquire(String name, String millis, Duration atLeast) throws Exception {
@@ -23,19 +32,19 @@ class Client {
             Duration atMost = Duration.ofMillis(Long.parseLong(millis));
             var lock = provider.lock(new LockConfiguration(Instant.now(), name, atMost, atLeast));
             if (lock.isPresent()) {
-                held.put(name, lock.get());
+                held.put(name, new Held(lock.get(), record.apply(name)));
                 return "got";
             }
             Thread.sleep(20);
         }
     }
 
-    /** An unlock does not tell whether it has found the lock: the row does. */
+    /** An unlock does not tell whether it has found the lock: the store does. */
     static String release(String name) {
-        String row = "SELECT concat(locked_by, ' ', lock_until) FROM shedlock WHERE name = ?";
-        String before = template.queryForObject(row, String.class, name);
-        held.remove(name).unlock();
-        return before.equals(template.queryForObject(row, String.class, name)) ? "lost" : "released";
+        Held mine = held.remove(name);
+        boolean there = mine.record().equals(record.apply(name));
+        mine.lock().unlock();
+        return there ? "released" : "lost";
     }
 
     static String count(String name, Path path, int holds) throws Exception {
@@ -53,15 +62,31 @@ class Client {
         return "counted";
     }
 
-    public static void main(String[] args) throws Exception {
-        String url = args[0].equals("mysql")
-            ? "jdbc:mariadb://" + args[1] + "/test?user=root"
-            : "jdbc:postgresql://" + args[1] + "/postgres?user=postgres";
-        template = new JdbcTemplate(new DriverManagerDataSource(url));
+    static void inRedis(String host, int port) {
+        var connections = new LettuceConnectionFactory(host, port);
+        connections.afterPropertiesSet();
+        connections.start();
+        var template = new StringRedisTemplate(connections);
+        record = name -> template.opsForValue().get("job-lock:default:" + name);
+        provider = new RedisLockProvider.Builder(connections).safeUpdate(true).build();
+    }
+
+    static void inDatabase(String url) {
+        var template = new JdbcTemplate(new DriverManagerDataSource(url));
+        String row = "SELECT concat(locked_by, ' ', lock_until) FROM shedlock WHERE name = ?";
+        record = name -> template.queryForObject(row, String.class, name);
         provider = new JdbcTemplateLockProvider(JdbcTemplateLockProvider.Configuration.builder()
             .withJdbcTemplate(template)
             .usingDbTime()
             .build());
+    }
+
+    public static void main(String[] args) throws Exception {
+        switch (args[0]) {
+            case "redis" -> inRedis(args[1], Integer.parseInt(args[2]));
+            case "mysql" -> inDatabase("jdbc:mariadb://" + args[1] + ":" + args[2] + "/test?user=root");
+            default -> inDatabase("jdbc:postgresql://" + args[1] + ":" + args[2] + "/postgres?user=postgres");
+        }
         Scanner lines = new Scanner(System.in);
         while (lines.hasNextLine()) {
             String[] words = lines.nextLine().split(" ");
@@ -74,5 +99,6 @@ class Client {
                 default -> throw new IllegalArgumentException(words[0]);
             });
         }
+        System.exit(0);
     }
 }

@@ -1,10 +1,8 @@
 //! Another role may create functions and operators in a schema that our role looks into, as everybody might in
 //! `public` before PostgreSQL 15. None of them is run in our name.
 
-use std::collections::BTreeSet;
-
 use backend_sql::postgres::{PostgresFence, connect, schema};
-use conformance_tests::kit::{Postgres, PostgresOptions, Proxy, Server as _};
+use conformance_tests::kit::{Hostile, Postgres, PostgresOptions, Proxy, Server as _};
 use lock_core::{
     Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome,
     Renewal, Signal, SystemEnv,
@@ -32,88 +30,6 @@ const TYPES: [&str; 13] = [
     "oid",
     "regclass",
 ];
-/// The same of functions with three arguments.
-const FEWER: [&str; 5] = ["text", "text[]", "bigint", "integer", "boolean"];
-
-/// Each operator between each two types, and each function of each types: a better match than the server's own,
-/// wherever that is not an exact one.
-fn planted(functions: &[(String, usize)], operators: &BTreeSet<String>) -> String {
-    let mut sql = String::from("SET ROLE hostile; SET check_function_bodies = off;");
-    let mut plant = |name: &str, types: &[&str], returns: &str| {
-        let types = types.join(", ");
-        sql += &format!(
-            "CREATE FUNCTION public.{name}({types}) RETURNS {returns} LANGUAGE plpgsql AS \
-             $$ BEGIN PERFORM nextval('public.ran'); RAISE EXCEPTION 'hostile: {name}({types})'; END $$;"
-        );
-    };
-    for (name, arity) in functions {
-        for one in TYPES {
-            match arity {
-                1 => plant(name, &[one], "text"),
-                2 => TYPES.iter().for_each(|two| plant(name, &[one, two], "text")),
-                _ if !FEWER.contains(&one) => {}
-                _ => FEWER.iter().for_each(|two| {
-                    FEWER.iter().for_each(|three| plant(name, &[one, two, three], "text"));
-                }),
-            }
-        }
-    }
-    for (at, symbol) in operators.iter().enumerate() {
-        for left in TYPES {
-            for right in TYPES {
-                let compares = symbol.contains(['<', '>', '=']);
-                let function = format!("op_{at}");
-                plant(&function, &[left, right], if compares { "boolean" } else { left });
-            }
-        }
-    }
-    for (at, symbol) in operators.iter().enumerate() {
-        for left in TYPES {
-            for right in TYPES {
-                sql += &format!(
-                    "CREATE OPERATOR public.{symbol} \
-                     (LEFTARG = {left}, RIGHTARG = {right}, FUNCTION = public.op_{at});"
-                );
-            }
-        }
-    }
-    sql
-}
-
-/// The functions, with each number of arguments that they may have, and the operators in all statements that our role
-/// has sent.
-async fn used(server: &Postgres) -> (Vec<(String, usize)>, BTreeSet<String>) {
-    let sent = "SELECT string_agg(query, E'\\n') FROM stats.pg_stat_statements AS s \
-        JOIN pg_roles AS r ON r.oid = s.userid WHERE r.rolname = 'app'";
-    let sent = server.sql(sent).await.unwrap();
-    assert!(sent.contains("app_fence") && sent.contains("pg_notify"), "{sent}");
-    let words: BTreeSet<_> = sent
-        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .map(str::to_lowercase)
-        .collect();
-    let words = words.into_iter().collect::<Vec<_>>().join("','");
-    let functions = format!(
-        "SELECT DISTINCT proname || ' ' || pronargs FROM pg_proc \
-         WHERE pronamespace = 'pg_catalog'::regnamespace AND proname IN ('{words}') \
-         AND pronargs BETWEEN 1 AND 3"
-    );
-    let functions = server.sql(&functions).await.unwrap();
-    let functions: Vec<_> = functions
-        .lines()
-        .map(|line| line.split_once(' ').unwrap())
-        .map(|(name, arity)| (name.to_owned(), arity.parse().unwrap()))
-        .collect();
-    // BETWEEN is made of them.
-    let mut operators = BTreeSet::from(["<=".to_owned(), ">=".to_owned()]);
-    for symbol in sent.split(|c: char| !"+-*/<>=~!@#%^&|`?".contains(c)) {
-        // No comment, and no `->` of a cast.
-        if !symbol.is_empty() && !symbol.contains("--") && !symbol.contains("/*") {
-            operators.insert(symbol.to_owned());
-        }
-    }
-    (functions, operators)
-}
-
 /// Every statement of a store and of a fence, and the printed schema.
 async fn use_all(server: &Postgres, options: &str, pushes: bool) {
     let url = format!("postgres://app@{}/postgres", server.address());
@@ -221,28 +137,24 @@ async fn use_all(server: &Postgres, options: &str, pushes: bool) {
 /// begins, also of what stands in a branch that is not taken.
 #[tokio::test]
 async fn functions_and_operators_of_another_role_are_not_run() {
-    let options = PostgresOptions::new().line("shared_preload_libraries = 'pg_stat_statements'");
-    let server = Postgres::start(options.line("pg_stat_statements.track = all")).await.unwrap();
-    let roles = "CREATE SCHEMA stats; CREATE EXTENSION pg_stat_statements SCHEMA stats; \
-        CREATE ROLE app LOGIN; CREATE ROLE hostile; \
-        GRANT CREATE ON SCHEMA public TO PUBLIC; CREATE SEQUENCE ran; GRANT USAGE ON ran TO PUBLIC";
-    server.sql(roles).await.unwrap();
+    let options = PostgresOptions::new().line(Hostile::PRELOAD).line(Hostile::TRACK);
+    let server = Postgres::start(options).await.unwrap();
+    server.sql(Hostile::ROLES).await.unwrap();
     let stores = [("strategy=primary-key", true), ("strategy=optimistic&prepare=off", false)];
     for (options, pushes) in stores {
         use_all(&server, options, pushes).await;
     }
-    let (functions, operators) = used(&server).await;
-    println!("{functions:?} {operators:?}");
-    assert!(functions.len() > 15 && operators.len() > 8);
+    let seen = Hostile::seen(&server).await.unwrap();
+    println!("{seen:?}");
+    assert!(seen.functions.len() > 15 && seen.operators.len() > 8);
+    assert!(seen.functions.iter().any(|(name, _)| name == "pg_notify"));
     let mut hostile = PgConnection::connect(&url(&server)).await.unwrap();
-    hostile.execute(AssertSqlSafe(planted(&functions, &operators))).await.unwrap();
-    let ran = "SELECT is_called FROM ran";
+    hostile.execute(AssertSqlSafe(seen.planted(&TYPES))).await.unwrap();
     for (options, pushes) in stores {
         use_all(&server, options, pushes).await;
     }
-    assert_eq!(server.sql(ran).await.unwrap(), "f");
-    let revoke = "SET ROLE hostile; REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC";
-    server.sql(revoke).await.unwrap();
+    assert_eq!(server.sql(Hostile::RAN).await.unwrap(), "f");
+    server.sql(Hostile::REVOKE).await.unwrap();
     for (options, pushes) in stores {
         use_all(&server, options, pushes).await;
     }

@@ -128,7 +128,8 @@ impl Semaphore {
     /// [`wait_for_quarantine`](Self::wait_for_quarantine) adds. A permit costs one or two calls to the store while most
     /// slots are free; a wait costs about four calls for each slot. The permit of a client that crashed is free when
     /// its lease is over. One that crashes at the door delays the others by 3 s, or by the store's shortest lease where
-    /// that is longer, and as any crashed waiter by the store's [`dead_place_delay`](crate::Guarantees).
+    /// that is longer, and as any crashed waiter by the store's [`dead_place_delay`](crate::Guarantees). A store that
+    /// reads its last attempt late may still grant it a slot, for the lease of a permit.
     ///
     /// *Errors*: `InvalidInput` before the store is touched; otherwise as [`Lock::acquire`].
     ///

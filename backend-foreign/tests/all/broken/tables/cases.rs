@@ -1,0 +1,260 @@
+//! What each guard is for, where it is another thing than in other stores.
+
+use std::{sync::Arc, time::Duration};
+
+use conformance_tests::{
+    broken::{
+        Clients as _, Verdict,
+        cases::{LONG, above, first_use, granted, name, not_granted, request, words},
+    },
+    kit::Postgres,
+};
+use lock_core::{
+    Attempt, Backend, Env as _, ErrorKind, FencingToken, Grant, ReleaseOptions, ReleaseOutcome,
+    Renewal, SystemEnv,
+};
+
+use super::{
+    super::any::{left, refused, renewed, wrong},
+    a_batch_with_a_locked_row,
+    stage::{Clocked, MYSQL, POSTGRES, Table, a_locked_row, a_locked_row_of_mysql},
+};
+use crate::server::Server;
+
+/// The lease of a grant that is over after a pause.
+const SHORT: Duration = Duration::from_millis(300);
+
+async fn over(store: &dyn Backend) -> Result<Grant, String> {
+    let grant = granted(store, &request("a", SHORT)).await?;
+    tokio::time::sleep(2 * SHORT).await;
+    Ok(grant)
+}
+
+async fn released(store: &dyn Backend, grant: &Grant) -> Verdict {
+    store.release(grant, ReleaseOptions::default()).await.map(drop).map_err(words)
+}
+
+/// The lock was held, and is free.
+async fn free_again(store: &dyn Backend) -> Result<Grant, String> {
+    let grant = granted(store, &request("a", LONG)).await?;
+    released(store, &grant).await?;
+    Ok(grant)
+}
+
+pub(super) async fn a_holder_of_theirs<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    let store = first_use(setup).await;
+    let row = match KIND {
+        MYSQL => "UTC_TIMESTAMP(3) + INTERVAL 1 MINUTE, UTC_TIMESTAMP(3)",
+        POSTGRES => {
+            "timezone('utc', clock_timestamp()) + interval '1 minute', timezone('utc', clock_timestamp())"
+        }
+    };
+    setup.sql(&format!("INSERT INTO {{table}} VALUES ('a', {row}, 'host-7')")).await;
+    not_granted(&*store, &request("a", LONG)).await?;
+    let holder = setup.sql("SELECT locked_by FROM {table}").await;
+    wrong(holder == "host-7", || format!("the holder is {holder:?} now"))
+}
+
+pub(super) async fn an_abandoned_owner_has_an_answer(setup: &Table<POSTGRES>) -> Verdict {
+    first_use(setup).await;
+    let store = setup.client("timeout=8s").await;
+    free_again(&*store).await?;
+    let given_up = request("a", LONG);
+    store.abandon(&given_up).await.map_err(words)?;
+    match store.try_acquire(&given_up).await {
+        Ok(Attempt::Busy(_)) => Ok(()),
+        other => Err(format!("it was answered {other:?}")),
+    }
+}
+
+/// Ends when a statement about the table waits for a row that another transaction has.
+async fn waits_for_a_row(server: &Postgres, table: &str, ended: impl Fn() -> bool) -> Verdict {
+    let waits = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%\"{table}\"%'"
+    );
+    while server.sql(&waits).await.map_err(words)? == "0" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        if ended() {
+            return Err("the attempt did not wait".to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn postgres(setup: &Table<POSTGRES>) -> &Postgres {
+    let Server::Postgres(server) = &*setup.server else { panic!("it is another database") };
+    server
+}
+
+pub(super) async fn an_attempt_abandoned_while_it_waits(setup: &Table<POSTGRES>) -> Verdict {
+    let store = first_use(setup).await;
+    free_again(&*store).await?;
+    let mut holding = a_locked_row(postgres(setup), &setup.table).await;
+    let late = request("a", LONG);
+    let attempt = {
+        let (store, late) = (Arc::clone(&store), late.clone());
+        tokio::spawn(async move { store.try_acquire(&late).await })
+    };
+    waits_for_a_row(postgres(setup), &setup.table, || attempt.is_finished()).await?;
+    store.abandon(&late).await.map_err(words)?;
+    sqlx::raw_sql("COMMIT").execute(&mut holding).await.map_err(words)?;
+    let answer = attempt.await.map_err(words)?;
+    let state = store.inspect(&name("a")).await.map_err(words)?.ok_or("it is gone")?;
+    wrong(state.holder.is_none(), || format!("it was answered {answer:?}"))
+}
+
+pub(super) async fn an_attempt_of_one_who_has_gone(setup: &Clocked) -> Verdict {
+    let store = first_use(setup).await;
+    free_again(&*store).await?;
+    let mut holding = a_locked_row(&setup.server, "shedlock").await;
+    let attempt = tokio::spawn(async move { store.try_acquire(&request("a", LONG)).await });
+    waits_for_a_row(&setup.server, "shedlock", || attempt.is_finished()).await?;
+    attempt.abort();
+    setup.clock.step(61.0).unwrap();
+    sqlx::raw_sql("COMMIT").execute(&mut holding).await.map_err(words)?;
+    let under_way = "SELECT count(*) FROM pg_stat_activity \
+                     WHERE state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%\"shedlock\"%'";
+    while setup.server.sql(under_way).await.map_err(words)? != "0" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    granted(&*setup.open().await, &request("a", LONG)).await.map(drop)
+}
+
+pub(super) async fn two_abandoned_owners<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    let store = first_use(setup).await;
+    free_again(&*store).await?;
+    let both = [request("a", LONG), request("a", LONG)];
+    for given_up in &both {
+        store.abandon(given_up).await.map_err(words)?;
+    }
+    for given_up in &both {
+        not_granted(&*store, given_up).await?;
+    }
+    Ok(())
+}
+
+/// As of a clock that was ahead.
+pub(super) async fn a_token_over_the_last<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    let store = first_use(setup).await;
+    let mut last = free_again(&*store).await?;
+    setup.sql("UPDATE {table}_leasehold SET token = token + 5000000").await;
+    last.token = FencingToken::new(last.token.get() + 5_000_000).unwrap();
+    above(&last, &granted(&*store, &request("a", LONG)).await?)
+}
+
+async fn above_a_floor(store: &dyn Backend) -> Verdict {
+    let mut asked = request("a", LONG);
+    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 5_000_000).unwrap();
+    let token = granted(store, &asked).await?.token;
+    wrong(token > asked.floor, || format!("{token} is not above {}", asked.floor))
+}
+
+pub(super) async fn a_floor_of_a_known_name<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    let store = first_use(setup).await;
+    free_again(&*store).await?;
+    above_a_floor(&*store).await
+}
+
+pub(super) async fn a_floor_of_a_new_name(setup: &Table<POSTGRES>) -> Verdict {
+    above_a_floor(&*first_use(setup).await).await
+}
+
+pub(super) async fn a_token_after_a_loss<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    let store = first_use(setup).await;
+    let first = free_again(&*store).await?;
+    setup.sql("DELETE FROM {table}_leasehold").await;
+    above(&first, &granted(&*store, &request("a", LONG)).await?)
+}
+
+pub(super) async fn a_late_release<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    let store = first_use(setup).await;
+    let late = over(&*store).await?;
+    let told = store.release(&late, ReleaseOptions::default()).await.map_err(words)?.outcome;
+    wrong(told == ReleaseOutcome::NotHeld, || format!("it was told {told:?}"))
+}
+
+pub(super) async fn a_keep_by_another<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    let store = first_use(setup).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let mut other = held.clone();
+    other.owner = request("a", LONG).owner;
+    let keep = ReleaseOptions::new().with_keep(SHORT);
+    let _ = store.release(&other, keep).await;
+    let state = store.inspect(&held.name).await.map_err(words)?.ok_or("it is gone")?;
+    let there = state.holder.is_some_and(|holder| holder.owner == held.owner);
+    wrong(there, || "the holder has lost it".to_owned())
+}
+
+pub(super) async fn a_late_keep<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    let store = first_use(setup).await;
+    let late = over(&*store).await?;
+    let keep = ReleaseOptions::new().with_keep(LONG);
+    store.release(&late, keep).await.map_err(words)?;
+    granted(&*store, &request("a", LONG)).await.map(drop)
+}
+
+pub(super) async fn a_longer_renewal_by_another<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    let store = first_use(setup).await;
+    let mut other = granted(&*store, &request("a", LONG / 2)).await?;
+    other.owner = request("a", LONG).owner;
+    other.lease = LONG;
+    renewed(&*store, &other).await;
+    let left = left(&*store).await?;
+    wrong(left <= LONG / 2 + SHORT, || format!("it ends in {left:?}"))
+}
+
+pub(super) async fn a_batch_beside_another_transaction(setup: &Table<POSTGRES>) -> Verdict {
+    let lock = async { Ok(a_locked_row(postgres(setup), &setup.table).await) };
+    a_batch_with_a_locked_row(setup, lock).await
+}
+
+pub(super) async fn a_batch_beside_another_in_mysql(setup: &Table<MYSQL>) -> Verdict {
+    let lock = async { Ok(a_locked_row_of_mysql(&setup.server, &setup.table).await) };
+    a_batch_with_a_locked_row(setup, lock).await
+}
+
+/// It gets its row when the lease is over.
+pub(super) async fn a_renewal_that_waits_for_the_row(setup: &Clocked) -> Verdict {
+    let store = first_use(setup).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    let mut holding = a_locked_row(&setup.server, "shedlock").await;
+    let renewing = tokio::spawn(async move { renewed(&*store, &grant).await });
+    waits_for_a_row(&setup.server, "shedlock", || renewing.is_finished()).await?;
+    setup.clock.step(LONG.as_secs_f64()).unwrap();
+    sqlx::raw_sql("COMMIT").execute(&mut holding).await.map_err(words)?;
+    let answer = renewing.await.map_err(words)?;
+    wrong(matches!(answer, Renewal::Lost(_)), || format!("it was answered {answer:?}"))
+}
+
+pub(super) async fn a_late_raise<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    let store = first_use(setup).await;
+    let late = over(&*store).await?;
+    let higher = FencingToken::new(late.token.get() + 1).unwrap();
+    refused(ErrorKind::NotHeld, store.raise(&late, higher).await)
+}
+
+/// As of a clock that was far ahead.
+pub(super) async fn a_token_over_a_force<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    let store = first_use(setup).await;
+    let mut last = free_again(&*store).await?;
+    setup.sql("UPDATE {table}_leasehold SET token = token + 3600000000").await;
+    last.token = FencingToken::new(last.token.get() + 3_600_000_000).unwrap();
+    store.force_release(&last.name).await.map_err(words)?;
+    above(&last, &granted(&*store, &request("a", LONG)).await?)
+}
+
+pub(super) async fn force_of_a_free_name<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    let store = first_use(setup).await;
+    free_again(&*store).await?;
+    let told = store.force_release(&name("a")).await.map_err(words)?;
+    wrong(told == ReleaseOutcome::NotHeld, || format!("it was told {told:?}"))
+}
+
+pub(super) async fn only_ours_in_a_listing<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    let store = first_use(setup).await;
+    granted(&*store, &request("a", LONG)).await?;
+    let kept = granted(&*store, &request("b", LONG)).await?;
+    store.release(&kept, ReleaseOptions::new().with_keep(LONG)).await.map_err(words)?;
+    let page = store.list(None).await.map_err(words)?;
+    wrong(page.locks.len() == 2, || format!("{page:?}"))
+}

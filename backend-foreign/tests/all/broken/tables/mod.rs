@@ -1,0 +1,115 @@
+//! ShedLock's table: the guards in the statements, each left out once.
+
+mod cases;
+mod stage;
+
+use conformance_tests::{
+    broken::{
+        Broken,
+        cases::{
+            a_batch_with_a_locked_row, a_held_name, a_late_renewal, a_release_by_another,
+            an_abandoned_owner, kept_of_an_abandoned,
+        },
+        every_marker_is_tried, try_all,
+    },
+    kit::Change::{LeaveOut, Replace},
+};
+
+use self::{
+    cases::*,
+    stage::{Clocked, MYSQL, POSTGRES, Table},
+};
+use super::any::*;
+
+const IN_POSTGRES: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/sql/postgres")];
+const IN_MYSQL: &[&str] = &[concat!(env!("CARGO_MANIFEST_DIR"), "/src/sql/mysql")];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_of_postgres_miss_their_guards() {
+    try_all(IN_POSTGRES, POSTGRESES).await;
+    try_all(IN_POSTGRES, CLOCKED).await;
+    let names = [Broken::names(POSTGRESES), Broken::names(CLOCKED)].concat();
+    every_marker_is_tried(IN_POSTGRES, &names);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_of_mysql_miss_their_guards() {
+    try_all(IN_MYSQL, MYSQLS).await;
+    every_marker_is_tried(IN_MYSQL, &Broken::names(MYSQLS));
+}
+
+macro_rules! variants {
+    ($list:ident $stage:ty; $($what:literal $change:expr => $case:ident;)*) => {
+        const $list: &[Broken<$stage>] = &[$(Broken {
+            what: $what,
+            changes: &[$change],
+            case: |stage| Box::pin($case(stage)),
+        }),*];
+    };
+}
+
+variants! {
+    POSTGRESES Table<POSTGRES>;
+    "S6: an abandoned owner is told so" Replace("not-abandoned", "AND false") => an_abandoned_owner_has_an_answer;
+    "L5: a renewal does not wait for a row that another has" Replace("renew-skips", "FOR UPDATE OF l") => a_batch_beside_another_transaction;
+    "S1: a held name is not granted" LeaveOut("held") => a_held_name;
+    "S1: a lock of ShedLock is left alone" LeaveOut("held") => a_holder_of_theirs;
+    "S6: an owner that is abandoned while its attempt waits gets nothing" LeaveOut("abandoned-meanwhile") => an_attempt_abandoned_while_it_waits;
+    "S6: abandoning leaves a tombstone" Replace("bury-new", "VALUES ($1, 0, pg_catalog.left($2, 0))") => an_abandoned_owner;
+    "S6: abandoning leaves the tombstones of others" Replace("bury-others", "buried = $2::text || ','") => two_abandoned_owners;
+    "S6: abandoning leaves what is kept" Replace("kept", "locked_by = $2") => kept_of_an_abandoned;
+    "S2: a token is above the last one" Replace("above-the-last", "token = greatest(0, $5)") => a_token_over_the_last;
+    "S2: a token is above the floor" Replace("above-the-last", "token = c.token + 1") => a_floor_of_a_known_name;
+    "S2: a new name's token is above the floor" Replace("floor-of-new", "$5 * 0 + 1") => a_floor_of_a_new_name;
+    "S2: a token is above those that were lost" Replace("floor-of-new", "$5") => a_token_after_a_loss;
+    "S4: only the owner releases" Replace("release-owner", "AND $2 <> ''") => a_release_by_another;
+    "S4: what is over is not released" LeaveOut("release-over") => a_late_release;
+    "S4: only the owner keeps" LeaveOut("keep-owner") => a_keep_by_another;
+    "S5: what is over is not kept" LeaveOut("keep-over") => a_late_keep;
+    "S4: only the owner renews" LeaveOut("renew-owner") => a_longer_renewal_by_another;
+    "S5: what is over is not renewed" LeaveOut("renew-over") => a_late_renewal;
+    "S5: what is kept is not renewed" Replace("kept", "locked_by = $2") => a_renewal_of_what_is_kept;
+    "S3: a renewal shortens no lease"
+        Replace("renew-shorter", "lock_until = pg_catalog.timezone('UTC', pg_catalog.now()) + ours.lease") => a_shorter_renewal;
+    "S4: only the owner raises" Replace("raise-owner", "AND $2 <> ''") => a_raise_by_another;
+    "S4: what is over is not raised" LeaveOut("raise-over") => a_late_raise;
+    "S2: a token is only raised" Replace("raise-only", "token = $3") => a_raise_to_less;
+    "S2: force lowers no token" LeaveOut("mend-bad") => a_token_over_a_force;
+    "S4: force tells that nobody held it" LeaveOut("force-held") => force_of_a_free_name;
+    "migration: a client of ours is none of theirs" LeaveOut("theirs") => only_ours_in_a_listing;
+}
+
+variants! {
+    CLOCKED Clocked;
+    "S5: what is over when its row is had is not renewed" LeaveOut("renew-one-over") => a_renewal_that_waits_for_the_row;
+    "S6: no statement of a client that has gone comes to its end a minute later" LeaveOut("young") => an_attempt_of_one_who_has_gone;
+}
+
+variants! {
+    MYSQLS Table<MYSQL>;
+    "L5: a renewal does not wait for a row that another has" Replace("renew-skips", "FOR UPDATE") => a_batch_beside_another_in_mysql;
+    "S1: a held name is not granted" LeaveOut("held") => a_held_name;
+    "S1: a lock of ShedLock is left alone" LeaveOut("held") => a_holder_of_theirs;
+    "S6: an abandoned owner gets nothing" Replace("not-abandoned", "AND ? <> ''") => an_abandoned_owner;
+    "S6: abandoning leaves a tombstone" Replace("bury-new", "VALUES (?, 0, LEFT(?, 0))") => an_abandoned_owner;
+    "S6: abandoning leaves the tombstones of others" Replace("bury-others", "buried = CONCAT(?, ',')") => two_abandoned_owners;
+    "S6: abandoning leaves what is kept" Replace("kept", "locked_by = ?") => kept_of_an_abandoned;
+    "S2: a token is above the last one" Replace("above-the-last", "c.token = LAST_INSERT_ID(GREATEST(0, ?))") => a_token_over_the_last;
+    "S2: a token is above the floor" Replace("above-the-last", "c.token = LAST_INSERT_ID(c.token + 1 + 0 * ?)") => a_floor_of_a_known_name;
+    "S2: a token is above those that were lost" Replace("above-the-last", "c.token = LAST_INSERT_ID(GREATEST(c.token + 1, ?))") => a_token_after_a_loss;
+    "S4: only the owner releases" Replace("release-owner", "AND ? <> ''") => a_release_by_another;
+    "S4: what is over is not released" LeaveOut("release-over") => a_late_release;
+    "S4: only the owner keeps" Replace("keep-owner", "AND ? <> ''") => a_keep_by_another;
+    "S5: what is over is not kept" LeaveOut("keep-over") => a_late_keep;
+    "S4: only the owner renews" Replace("renew-owner", "AND ? <> ''") => a_longer_renewal_by_another;
+    "S5: what is over is not renewed" LeaveOut("renew-over") => a_late_renewal;
+    "S5: what is kept is not renewed" Replace("kept", "locked_by = ?") => a_renewal_of_what_is_kept;
+    "S3: a renewal shortens no lease"
+        Replace("renew-shorter", "lock_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND") => a_shorter_renewal;
+    "S4: only the owner raises" Replace("raise-owner", "AND ? <> ''") => a_raise_by_another;
+    "S4: what is over is not raised" LeaveOut("raise-over") => a_late_raise;
+    "S2: a token is only raised" Replace("raise-only", "c.token = ?") => a_raise_to_less;
+    "S2: force lowers no token" LeaveOut("mend-bad") => a_token_over_a_force;
+    "S4: force tells that nobody held it" LeaveOut("force-held") => force_of_a_free_name;
+    "migration: a client of ours is none of theirs" LeaveOut("theirs") => only_ours_in_a_listing;
+}

@@ -1,0 +1,131 @@
+//! ShedLock's tables behind a proxy that leaves something out of the statements.
+
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU64, Ordering},
+};
+
+use conformance_tests::{
+    broken::{Clients, Setup},
+    kit::{Change, Clock, Mariadb, MariadbOptions, Postgres, PostgresOptions, Proxy, Server as _},
+};
+use lock_core::Backend;
+use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, PgConnection};
+use tokio::sync::Mutex;
+
+use crate::server::Server;
+
+pub(super) const POSTGRES: bool = false;
+pub(super) const MYSQL: bool = true;
+
+/// A table of its own in a server that all variants share.
+pub(super) struct Table<const KIND: bool> {
+    pub(super) server: Arc<Server>,
+    proxy: Proxy,
+    pub(super) table: String,
+}
+
+/// The server of each kind, for as long as a variant has it.
+static SERVERS: [Mutex<Weak<Server>>; 2] =
+    [Mutex::const_new(Weak::new()), Mutex::const_new(Weak::new())];
+static TABLES: AtomicU64 = AtomicU64::new(0);
+
+async fn shared(mysql: bool) -> Arc<Server> {
+    let mut there = SERVERS[usize::from(mysql)].lock().await;
+    if let Some(server) = there.upgrade() {
+        return server;
+    }
+    let server = Arc::new(if mysql {
+        Server::Mysql(Mariadb::start(MariadbOptions::new()).await.unwrap())
+    } else {
+        Server::Postgres(Postgres::start(PostgresOptions::new()).await.unwrap())
+    });
+    *there = Arc::downgrade(&server);
+    server
+}
+
+impl<const KIND: bool> Table<KIND> {
+    /// In PostgreSQL its statements are prepared: changed texts have arguments.
+    pub(super) async fn client(&self, options: &str) -> Arc<dyn Backend> {
+        let url = self.server.url("shedlock");
+        let [server, proxy] = [self.server.address(), self.proxy.address()];
+        let url = url.replace(&server.to_string(), &proxy.to_string());
+        let prepare = if KIND == POSTGRES { "&prepare=on" } else { "" };
+        let url = format!("{url}&table={}&{options}{prepare}", self.table);
+        backend_foreign::connect(&url).await.unwrap()
+    }
+
+    /// What the database answers; `{table}` is the table's name.
+    pub(super) async fn sql(&self, sql: &str) -> String {
+        let sql = sql.replace("{table}", &self.table);
+        self.server.sql(&sql).await.trim().to_owned()
+    }
+}
+
+#[async_trait::async_trait]
+impl<const KIND: bool> Setup for Table<KIND> {
+    async fn start(changes: &[Change<'_>]) -> Self {
+        let server = shared(KIND).await;
+        let proxy = Proxy::changing(server.address(), changes).await.unwrap();
+        let table = format!("jobs_{}", TABLES.fetch_add(1, Ordering::Relaxed));
+        Self { server, proxy, table }
+    }
+
+    fn altered(&self) -> u64 {
+        self.proxy.counters().altered
+    }
+}
+
+#[async_trait::async_trait]
+impl<const KIND: bool> Clients for Table<KIND> {
+    async fn open(&self) -> Arc<dyn Backend> {
+        self.client("timeout=30s").await
+    }
+}
+
+/// A server whose clock can be stepped.
+pub(super) struct Clocked {
+    pub(super) server: Postgres,
+    pub(super) clock: Clock,
+    proxy: Proxy,
+}
+
+#[async_trait::async_trait]
+impl Setup for Clocked {
+    async fn start(changes: &[Change<'_>]) -> Self {
+        let clock = Clock::new().await.unwrap();
+        let server = Postgres::start(PostgresOptions::new().clock(&clock)).await.unwrap();
+        let proxy = Proxy::changing(server.address(), changes).await.unwrap();
+        Self { server, clock, proxy }
+    }
+
+    fn altered(&self) -> u64 {
+        self.proxy.counters().altered
+    }
+}
+
+#[async_trait::async_trait]
+impl Clients for Clocked {
+    async fn open(&self) -> Arc<dyn Backend> {
+        let url = format!("postgres://postgres@{}/postgres", self.proxy.address());
+        backend_foreign::connect(&(url + "?layout=shedlock&timeout=30s")).await.unwrap()
+    }
+}
+
+/// A transaction that has the row of `a`.
+pub(super) async fn a_locked_row(server: &Postgres, table: &str) -> PgConnection {
+    let url = format!("postgres://postgres@{}/postgres", server.address());
+    let mut session = PgConnection::connect(&url).await.unwrap();
+    let lock = format!("BEGIN; UPDATE {table} SET locked_by = locked_by WHERE name = 'a'");
+    sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut session).await.unwrap();
+    session
+}
+
+/// The same in MySQL.
+pub(super) async fn a_locked_row_of_mysql(server: &Server, table: &str) -> MySqlConnection {
+    let url = format!("mysql://root@{}/test?ssl-mode=disabled", server.address());
+    let mut session = MySqlConnection::connect(&url).await.unwrap();
+    let lock = format!("BEGIN; SELECT name FROM {table} WHERE name = 'a' FOR UPDATE");
+    sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut session).await.unwrap();
+    session
+}
