@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise, QuarantineUse};
 
-use super::store::RECORD_VERSION;
+use super::statements::RECORD_VERSION;
 use crate::tunables::SQL_LONGEST_POLL;
 
 pub(super) fn of(

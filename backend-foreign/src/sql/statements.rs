@@ -3,6 +3,9 @@
 use backend_sql::shared::Described;
 use lock_core::Error;
 
+/// The version of the companion, the settings and the statements.
+pub(super) const RECORD_VERSION: u64 = 1;
+
 /// Those of each database, which stand in files of the same names.
 macro_rules! statements {
     ($($name:ident)*) => {

@@ -9,11 +9,8 @@ use tokio::sync::OnceCell;
 use super::{
     guarantees,
     server::{Seen, Server, Stored},
-    statements::{Names, Statements},
+    statements::{Names, RECORD_VERSION, Statements},
 };
-
-/// The version of the companion, the settings and the statements.
-pub(super) const RECORD_VERSION: u64 = 1;
 
 /// Behind the owner in `locked_by` where the lock was released, and is kept for a minimum hold: nobody's id is of this form,
 /// so that what compares the holder finds none.
