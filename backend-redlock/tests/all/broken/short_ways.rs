@@ -56,7 +56,10 @@ pub(super) const VARIANTS: &[Change<'static>] = &[
     LeaveOut("batch_late"),
     LeaveOut("batch_lease"),
     Replace("batch_proposal", "if false then"),
-    Replace("batch_held", "taken = call('SET', KEYS[first + at - 1], record, 'PX', lease)"),
+    Replace(
+        "batch_held",
+        "taken = call('SET', KEYS[first + at - 1], record, 'PX', step == 3 and ARGV[own + 2] or lease)",
+    ),
 ];
 
 #[tokio::test]
