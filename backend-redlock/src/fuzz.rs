@@ -35,8 +35,17 @@ const URLS: &[&str] = &[
     "ca=",
     "1y",
 ];
-const RECORDS: &[&str] =
-    &["0000000000000000000000000000000f", " ", "1", "0", "label", "busy", "granted"];
+const RECORDS: &[&str] = &[
+    "0000000000000000000000000000000f",
+    "00000000000000000000000000000000",
+    " ",
+    "\n",
+    "1",
+    "0",
+    "label",
+    "busy",
+    "granted",
+];
 
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![

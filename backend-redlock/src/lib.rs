@@ -31,7 +31,7 @@
 //!   taken on a bare majority is lost with one more node: its holder is told at once, and no other client gets the
 //!   lock before the time is over that the holder was promised.
 //! - It is not `fair`: waiters are called in the order in which they came, but another client may be faster.
-//! - Only one holder per name; counted permits over a majority would be unsafe.
+//! - One writer per name, or readers; counted permits over a majority would be unsafe.
 //!
 //! # Permissions
 //! On each node a user needs what `backend-redis` lists, and `+zadd +zrange +zrem +zrank +zcard`; the

@@ -1,6 +1,7 @@
 //! Eight clients contend for one name while the nodes of a minority are paused, killed and emptied, cut
 //! off, and given wrong clocks; what the clients saw is checked. Each has several tasks there, so that
-//! releases carry the next attempt, and others on a name of its own, so that calls go in batches.
+//! releases carry the next attempt, and others on a name of its own, so that calls go in batches. On the
+//! name of all, one turn in three is a reader's.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "chaos/witness.rs"]
@@ -30,6 +31,8 @@ use self::{
 };
 
 const CLIENTS: u32 = 8;
+/// The name of all.
+const JOB: &str = "job";
 /// The tasks of a client on the name of all, and as many on its own.
 const TASKS: u64 = 2;
 const NODES: usize = 5;
@@ -58,6 +61,9 @@ struct Resource {
     state: Mutex<(FencingToken, u64)>,
     refused: AtomicU64,
     holders: AtomicU64,
+    readers: AtomicU64,
+    /// How many readers came while another one was there.
+    together: AtomicU64,
 }
 
 impl Resource {
@@ -98,6 +104,15 @@ async fn update(
     op.record(What::Updated { resource, token, began, read, wrote, admitted });
 }
 
+/// Once a reader's token was seen, no writer from before it writes.
+async fn read(resource: &Resource, token: FencingToken, lots: &mut Lots) {
+    let others = resource.readers.fetch_add(1, Ordering::SeqCst);
+    resource.together.fetch_add(others.min(1), Ordering::SeqCst);
+    resource.read(token);
+    tokio::time::sleep(Duration::from_micros(lots.below(20_000))).await;
+    resource.readers.fetch_sub(1, Ordering::SeqCst);
+}
+
 async fn contend(
     recorder: Recorder,
     client: LockClient,
@@ -107,8 +122,13 @@ async fn contend(
     name: LockName,
 ) {
     while !end.load(Ordering::SeqCst) {
-        let op = recorder.ask(&name);
-        let guard = match client.lock(&name).lease(LEASE).wait(LONGEST).acquire().await {
+        let shared = name.as_str() == JOB && lots.below(3) == 0;
+        let lock = client.lock(&name).lease(LEASE).wait(LONGEST);
+        let (op, lock) = match shared {
+            true => (recorder.ask_shared(&name), lock.shared()),
+            false => (recorder.ask(&name), lock),
+        };
+        let guard = match lock.acquire().await {
             Ok(guard) => guard,
             Err(error) => {
                 op.failed(&error);
@@ -120,7 +140,10 @@ async fn contend(
         // Now and then for longer than a lease, so that renewals are under fire, too.
         let times = if lots.below(16) == 0 { 150 } else { 2 };
         for _ in 0..times {
-            update(&op, &resource, &name, guard.token(), &mut lots).await;
+            match shared {
+                true => read(&resource, guard.token(), &mut lots).await,
+                false => update(&op, &resource, &name, guard.token(), &mut lots).await,
+            }
             if !op.look(&guard) {
                 break;
             }
@@ -143,7 +166,7 @@ async fn use_client(
     let (own, own_name) = (Arc::new(Resource::default()), name(&format!("own {number}")));
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
-        for (resource, name) in [(&job, name("job")), (&own, own_name.clone())] {
+        for (resource, name) in [(&job, name(JOB)), (&own, own_name.clone())] {
             let lots = Lots(lots.below(u64::MAX));
             let (recorder, client, end) = (recorder.clone(), client.clone(), end.clone());
             tasks.spawn(contend(recorder, client, resource.clone(), end, lots, name));
@@ -287,7 +310,12 @@ async fn eight_clients_under_random_faults() {
     tokio::spawn(async move {
         tokio::time::sleep(RUN).await;
         let latest = tokio::time::Instant::now() + 5 * RUN;
-        while seen.holders.load(Ordering::SeqCst) < ENOUGH && tokio::time::Instant::now() < latest {
+        let enough = || {
+            let [holders, together] =
+                [&seen.holders, &seen.together].map(|count| count.load(Ordering::SeqCst));
+            holders >= ENOUGH && together > 0
+        };
+        while !enough() && tokio::time::Instant::now() < latest {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         over.store(true, Ordering::SeqCst);
@@ -312,6 +340,9 @@ async fn eight_clients_under_random_faults() {
         resource.refused.load(Ordering::SeqCst)
     );
     assert!(acquired as u64 >= ENOUGH, "hardly anything was acquired: {acquired}");
+    let together = resource.together.load(Ordering::SeqCst);
+    println!("{together} readers beside others");
+    assert!(together > 0, "no two readers ever shared the lock");
     let batched = witness.batched();
     println!("{batched} attempts in batches, counted on each node");
     assert!(batched >= ENOUGH, "hardly anything went in a batch: {batched}");

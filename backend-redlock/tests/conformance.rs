@@ -53,7 +53,6 @@ impl Harness for OnNodes {
             "a_request_that_a_release_carries_goes_to_the_end",
             "leaving_a_place_gives_back_what_it_was_granted",
             "who_stands_further_back_asks_more_seldom",
-            "shared",
         ]
     }
 }

@@ -133,7 +133,8 @@ pub struct Guarantees {
     /// S2: tokens of one name strictly increase over its grants.
     pub tokens: Promise,
     /// Readers and writers: any number of shared grants of one name go together, and none goes with an exclusive one.
-    /// `exclusion` and `tokens` then speak of grants of which at least one is exclusive. A client refuses
+    /// `exclusion` and `tokens` then speak of grants of which at least one is exclusive. No reader passes a writer that
+    /// waits, also where the store is not `fair`. A client refuses
     /// [`Lock::shared`](crate::Lock::shared) where it is withheld.
     pub shared: Promise,
     /// Whether the readers that share a lock at one time all have the same token, so that a fence that refuses lower

@@ -9,7 +9,7 @@ mod round;
 use std::{sync::Arc, time::Duration};
 
 use backend_redis::batching::{BatchSink, Batcher, Queued};
-use lock_core::{Attempt, Error, FencingToken, Grant, ReleaseOutcome, Request};
+use lock_core::{Attempt, Error, FencingToken, Grant, Mode, ReleaseOutcome, Request};
 use tokio::sync::oneshot;
 
 use self::jobs::ReleaseJob;
@@ -34,6 +34,11 @@ impl BatchSink<Job> for Quorum {
     }
 }
 
+/// What `batch.lua` knows: a writer without a floor.
+fn is_plain(request: &Request) -> bool {
+    request.floor == FencingToken::ZERO && request.mode == Mode::Exclusive
+}
+
 /// Makes an attempt, with a place in the queues if `entry` is given.
 pub(crate) async fn attempt(
     queue: &BatchQueue,
@@ -41,7 +46,7 @@ pub(crate) async fn attempt(
     request: &Request,
     entry: Option<&QueueEntry>,
 ) -> Result<Attempt, Error> {
-    let plain = entry.is_none() && request.floor == FencingToken::ZERO;
+    let plain = entry.is_none() && is_plain(request);
     let alone = if plain { queue.alone() } else { None };
     if plain
         && alone.is_none()
@@ -49,7 +54,9 @@ pub(crate) async fn attempt(
     {
         return Ok(Attempt::Granted(grant));
     }
-    acquire::attempt(quorum, request, entry, alone.is_some()).await
+    // No batch has asked for a reader.
+    let first = alone.is_some() || request.mode == Mode::Shared && entry.is_none();
+    acquire::attempt(quorum, request, entry, first).await
 }
 
 /// Releases a grant, or keeps it for a last while; with what the next attempt of this process was
@@ -63,8 +70,8 @@ pub(crate) async fn release(
 ) -> Result<(ReleaseOutcome, Option<Grant>), Error> {
     let held = Held::of(grant);
     let certain = held.as_ref().is_none_or(|held| held.release());
-    let plain = certain && keep.is_none();
-    let next = next.filter(|next| next.floor == FencingToken::ZERO);
+    let plain = certain && keep.is_none() && grant.mode == Mode::Exclusive;
+    let next = next.filter(|next| is_plain(next));
     let alone = if plain && next.is_none() { queue.alone() } else { None };
     if plain
         && alone.is_none()

@@ -6,7 +6,7 @@ use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
 use super::{node::Node, options::Options};
 use crate::{
     protocol::vote::majority,
-    tunables::{FAR_POLL, NEAR_POLL},
+    tunables::{FAR_POLL, NEAR_POLL, PLACE_LIFE},
 };
 
 /// What the guarantees rest on.
@@ -36,10 +36,7 @@ pub(super) fn of(basis: &Basis, options: &Options, all: &[Node]) -> Guarantees {
     let show = humantime::format_duration;
     let bound = options.clock_bound;
     let mut promised = Guarantees::new(options.shortest_lease(), settings.longest_lease);
-    promised.shared = Promise::Withheld {
-        why: "a majority of nodes is proved safe for one holder; the model of the protocol has no readers"
-            .into(),
-    };
+    promised.shared = Promise::Holds { assuming: Vec::new() };
     promised.connection = all
         .iter()
         .map(|node| node.server.connection_security())
@@ -115,6 +112,8 @@ pub(super) fn of(basis: &Basis, options: &Options, all: &[Node]) -> Guarantees {
     // The nodes' keys end at different instants, and the queue's head may be dead.
     promised.expiry_slack = options.margin() + NEAR_POLL;
     promised.longest_poll = FAR_POLL;
+    // A dead writer's place is in the way of readers; they ask again some time after its end.
+    promised.dead_place_delay = PLACE_LIFE + FAR_POLL;
     promised.token_lead = settings.longest_lease;
     promised.record_version = Some(RECORD_VERSION);
     promised

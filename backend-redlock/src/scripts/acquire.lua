@@ -1,9 +1,10 @@
--- One node's vote on an attempt. Behind acquire_fast.lua and the functions of backend-redis.
+-- One node's vote on an attempt. Behind the functions of backend-redis, and for a writer behind acquire_fast.lua.
 --
 -- KEYS: 1 epoch record   2 lock   3 queue (sorted set of owners by rank)
 --       4 places (hash: owner to "until channel"; `turn` to "owner until")   5 tombstone
 -- ARGV: 1 to 4 and the last two as in epoch_arguments.lua of backend-redis
---       5 owner   6 lease ms   7 label   8 floor   9 proposed number   10 clock bound, µs
+--       5 owner   6 lease ms   7 label   8 floor, of a reader with a 0 in front   9 proposed number
+--       10 clock bound, µs
 --       11 number of the attempt, rising for one owner   12 the clock past which it is late
 --       13 which watermark   14 what the client takes this clock to be
 --       15 channel, or '' for no place   16 rank of the place
@@ -12,8 +13,14 @@
 -- Of a record that cannot be read, 'busy' names the owner '?'.
 -- A lock is "owner number state attempt label", with Redis's own expiry; state 0 held, 1 released and
 -- kept for a last while. A tombstone holds the number of the last attempt that is to take nothing.
+--
+-- A lock that readers share is "READERS number 0 count label", with a line "owner number attempt" for each of them.
+-- The first line has the highest of their numbers, how many they are, and the label of the reader that came last; the
+-- expiry is that of the latest lease. No pattern runs over all lines, which may be a thousand. The `until` of a
+-- reader's place has a 0 in front. To a script that knows of no readers that is the same time, and the lock that
+-- readers share is somebody else's.
 local owner, lease, floor, bound = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8]), tonumber(ARGV[10])
-local attempt, estimated = tonumber(ARGV[11]), tonumber(ARGV[14])
+local attempt, estimated, reader = tonumber(ARGV[11]), tonumber(ARGV[14]), is_reader(ARGV[8])
 local TURN_US = 100000
 local other = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))
 -- guard: acquire_version
@@ -71,9 +78,14 @@ if floor > highest then return {'floor', stamp, text(highest)} end
 -- guard: longest_lease
 if lease * 1000 > tonumber(ARGV[3]) then return {'lease', stamp} end
 local record = read(KEYS[2])
-local holder, number, state, last, label = string.match(record or '', '^(%x+) (%d+) ([01]) (%d+) (.*)$')
+local holder, number, state, last, label = string.match(record or '', '^(%x+) (%d+) ([01]) (%d+) ([^\n]*)')
 -- Such a record cannot be read: it is nobody's, and holds the lock until it ends.
 if holder and (#holder ~= 32 or tonumber(number) > 9007199254740991) then holder, number = nil, nil end
+-- How many readers share it, and where the asker's line is, if it is one of them.
+local count = holder == READERS and tonumber(last) or 0
+local from, own, to = holder == READERS and string.find(record, '\n' .. owner .. ' ', 1, true), nil, nil
+if from then own, last, to = string.match(record, '^(%d+) (%d+)()', from + 34) end
+local function line(of, by) return '\n' .. owner .. ' ' .. of .. ' ' .. by end
 local function busy()
   local left = record and redis.call('PTTL', KEYS[2]) or 0
   if left == -1 then
@@ -88,25 +100,49 @@ local gone = redis.call('GET', KEYS[5])
 -- guard: tombstone
 if gone and tonumber(gone) >= attempt then return busy() end
 -- guard: repeat
-if holder == owner and state == '0' then
+if own or holder == owner and state == '0' then
   -- A repeat sets the lease anew. It may be a late one: it never shortens.
   -- guard: repeat_lease
   local left = math.max(lease, redis.call('PTTL', KEYS[2]))
   -- guard: last_attempt
   last = math.max(attempt, tonumber(last))
-  redis.call('SET', KEYS[2], table.concat({owner, number, '0', text(last), label}, ' '), 'PX', left)
-  return {'ours', stamp, number, 1}
+  record = own and string.sub(record, 1, from - 1) .. line(own, text(last)) .. string.sub(record, to)
+    or table.concat({owner, number, '0', text(last), label}, ' ')
+  redis.call('SET', KEYS[2], record, 'PX', left)
+  return {'ours', stamp, own or number, 1}
 end
 local turn, ends = string.match(redis.call('HGET', KEYS[4], 'turn') or '', '^(%x+) (%d+)$')
 ends = tonumber(ends or 0)
--- For a moment after a release only the head of the queue is served.
+-- For a moment after a release only the head of the queue is served, or the readers at its head.
+-- guard: readers_turn
+if reader and turn == READERS then turn = owner end
 -- guard: turn
 local others = turn and turn ~= owner and ends > now and ends <= now + TURN_US
+-- Whether a writer stands before the asker in the queue, and lives.
+local function writer_first()
+  for _, ahead in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+    -- guard: own_place
+    if ahead == owner then return false end
+    local place = redis.call('HGET', KEYS[4], ahead) or ''
+    local until_ = tonumber(string.match(place, '^(%d+) ') or 0)
+    -- guard: live_writer
+    if until_ > now and until_ <= now + LIFE_US and not is_reader(place) then return true end
+  end
+  return false
+end
+-- guard: writers_wait
+local shut = record
+if reader then
+  -- guard: readers_wait
+  shut = record and not (count > 0 and count < MOST_READERS)
+  -- guard: writer_first
+  shut = shut or writer_first()
+end
 -- guard: held
-if record or others then
+if shut or others then
   if ARGV[15] ~= '' then
     redis.call('ZADD', KEYS[3], 'NX', ARGV[16], owner)
-    redis.call('HSET', KEYS[4], owner, text(now + LIFE_US) .. ' ' .. ARGV[15])
+    redis.call('HSET', KEYS[4], owner, (reader and '0' or '') .. text(now + LIFE_US) .. ' ' .. ARGV[15])
     redis.call('PEXPIRE', KEYS[3], TOMB_MS)
     redis.call('PEXPIRE', KEYS[4], TOMB_MS)
     -- Until then, and a second more, batch.lua looks for places and tombstones.
@@ -128,8 +164,16 @@ if number > 9007199254740991 then return {'exhausted', stamp} end
 local top = math.max(number, tonumber(redis.call('HGET', KEYS[1], 'top') or 0))
 -- guard: notes_number
 redis.call('HSET', KEYS[1], ARGV[13], text(number), 'top', text(top))
-redis.call('SET', KEYS[2], table.concat({owner, text(number), '0', text(attempt), ARGV[7]}, ' '),
-  'PX', lease)
+if reader then
+  -- guard: join_lease
+  if record then lease = math.max(lease, redis.call('PTTL', KEYS[2])) end
+  local lines = string.find(record or '', '\n', 1, true)
+  record = table.concat({READERS, text(number), '0', text(count + 1), ARGV[7]}, ' ')
+    .. (lines and string.sub(record, lines) or '') .. line(text(number), text(attempt))
+else
+  record = table.concat({owner, text(number), '0', text(attempt), ARGV[7]}, ' ')
+end
+redis.call('SET', KEYS[2], record, 'PX', lease)
 redis.call('ZREM', KEYS[3], owner)
 redis.call('HDEL', KEYS[4], owner, 'turn')
 return {'ours', stamp, text(number), 0}

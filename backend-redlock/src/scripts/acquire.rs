@@ -3,13 +3,16 @@
 use std::sync::{Arc, LazyLock};
 
 use backend_redis::node::{Node as Server, Script};
-use lock_core::Request;
+use lock_core::{Mode, Request};
 
 use super::{ScriptCall, millis, watermark};
 
 static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
     Script::in_epoch(include_str!("acquire_fast.lua"), include_str!("acquire.lua"))
 });
+/// For a reader, whom the short way does not know.
+static ACQUIRE_SHARED: LazyLock<Script> =
+    LazyLock::new(|| Script::in_epoch("", include_str!("acquire.lua")));
 
 /// The arguments, in their order behind the four of `gate`; times are of the nodes' clock, in microseconds.
 pub(crate) struct Acquire<'a> {
@@ -30,11 +33,15 @@ impl Acquire<'_> {
     pub(crate) fn call(self, server: &Server) -> Arc<ScriptCall> {
         let Self { request, proposed, bound, number, late, clock, place } = self;
         let (channel, rank) = place.unwrap_or_default();
+        let (script, zero): (&'static Script, _) = match request.mode {
+            Mode::Shared => (&ACQUIRE_SHARED, "0"),
+            _ => (&ACQUIRE, ""),
+        };
         let arguments = vec![
             request.owner.to_string(),
             millis(request.lease),
             request.label.to_string(),
-            request.floor.to_string(),
+            format!("{zero}{}", request.floor),
             proposed.to_string(),
             bound.to_string(),
             number.to_string(),
@@ -44,6 +51,6 @@ impl Acquire<'_> {
             channel.to_owned(),
             rank.to_string(),
         ];
-        ScriptCall::granting(&ACQUIRE, server.keys(&request.name, request.owner), arguments)
+        ScriptCall::granting(script, server.keys(&request.name, request.owner), arguments)
     }
 }

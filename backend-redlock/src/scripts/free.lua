@@ -1,6 +1,6 @@
 -- Gives a lock back on one node, or makes sure that an owner has nothing there; then wakes the head
--- of the queue. It grants nothing, so it asks for no epoch. It does all of this also where memory is short,
--- since its first write needs none: see common.lua of backend-redis.
+-- of the queue, or the readers that stand there. It grants nothing, so it asks for no epoch. It does all of
+-- this also where memory is short, since its first write needs none: see common.lua of backend-redis.
 --
 -- KEYS: those of acquire.lua
 -- ARGV: 1 owner, or '' to free the lock of any holder, also where it cannot be read   2 ms to keep it, or ''
@@ -37,11 +37,15 @@ if refusal and ARGV[1] == '' then return refusal end
 -- As in acquire.lua, and in limits.lua of backend-redis.
 local TURN_US, LIFE_US = 100000, 3000000
 local function text(number) return string.format('%.0f', number) end
-local head_left = false
+local READERS = string.rep('0', 32)
+local left_place, head_left = false, false
 if ARGV[5] == '1' and redis.call('ZREM', KEYS[3], ARGV[1]) == 1 then
+  left_place = true
   redis.call('HDEL', KEYS[4], ARGV[1])
-  local turn = redis.call('HGET', KEYS[4], 'turn')
-  if turn and string.sub(turn, 1, 32) == ARGV[1] then
+  local whose = string.sub(redis.call('HGET', KEYS[4], 'turn') or '', 1, 32)
+  -- Where it was the turn of readers, others may stand there now.
+  -- guard: turn_left
+  if whose == ARGV[1] or whose == READERS then
     redis.call('HDEL', KEYS[4], 'turn')
     -- guard: head_left
     head_left = true
@@ -57,16 +61,32 @@ if ARGV[1] == '' then
 end
 if record then
   local owner, number, state, last, label =
-    string.match(record, '^(%x+) (%d+) (%d) (%d+) (.*)$')
+    string.match(record, '^(%x+) (%d+) (%d) (%d+) ([^\n]*)')
   -- guard: owner_frees
   mine = ARGV[1] == '' or owner == ARGV[1]
+  local count, from, to = last, nil, nil
+  if ARGV[1] ~= '' and owner == READERS then
+    -- One of those that share it: see acquire.lua.
+    from = string.find(record, '\n' .. ARGV[1] .. ' ', 1, true)
+    if from then last, to = string.match(record, '^%d+ (%d+)()', from + 34) end
+    -- guard: reader_frees
+    mine = from ~= nil
+  end
   -- guard: later_attempt
   if ARGV[3] ~= '' and mine and tonumber(last) > tonumber(ARGV[3]) then mine = false end
   -- A lock that was released and is kept stays until its time or force ends it, also where the release that
   -- keeps it is repeated late.
   -- guard: kept
   if mine and ARGV[1] ~= '' and state == '1' then mine = false end
-  if mine and ARGV[2] ~= '' then
+  local rest = mine and from and string.sub(record, 1, from - 1) .. string.sub(record, to)
+  -- guard: last_reader
+  if rest and string.find(rest, '\n', 1, true) then
+    rest = string.gsub(rest, '^(%x+ %d+ 0) %d+', '%1 ' .. text(count - 1))
+    local left = math.max(1, redis.call('PTTL', KEYS[2]))
+    redis.call('PEXPIRE', KEYS[2], left)
+    -- guard: leaves
+    redis.call('SET', KEYS[2], rest, 'PX', left)
+  elseif mine and ARGV[2] ~= '' and not rest then
     redis.call('PEXPIRE', KEYS[2], ARGV[2])
     redis.call('SET', KEYS[2], table.concat({owner, number, '1', last, label}, ' '), 'PX', ARGV[2])
   elseif mine then
@@ -89,22 +109,36 @@ if ARGV[4] ~= '' then
     end
   end
 end
+-- Beside readers only readers get in.
+local shared = record and string.sub(record, 1, 32) == READERS
+local called = not record and (mine or head_left)
+-- guard: call_beside
+called = called or shared and (mine or left_place)
 -- guard: hand_over
-if not refusal and not record and (mine or head_left) and redis.call('EXISTS', KEYS[3]) == 1 then
+if not refusal and called and redis.call('EXISTS', KEYS[3]) == 1 then
+  local readers = 0
   while true do
-    local head = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+    local head = redis.call('ZRANGE', KEYS[3], readers, readers)[1]
     if not head then break end
-    local ends, channel = string.match(redis.call('HGET', KEYS[4], head) or '', '^(%d+) (.*)$')
+    local place = redis.call('HGET', KEYS[4], head) or ''
+    local ends, channel = string.match(place, '^(%d+) (.*)$')
     ends = tonumber(ends or 0)
     -- Beyond a life ahead: the clock went back, and the place may be long dead.
     -- guard: live_place
     if ends > now and ends <= now + LIFE_US then
-      redis.call('HSET', KEYS[4], 'turn', head .. ' ' .. text(now + TURN_US))
+      -- A reader's: others may get in with it.
+      -- guard: call_readers
+      local reader = string.find(place, '^0%d')
+      -- guard: call_writer
+      if not reader and (shared or readers > 0) then break end
+      redis.call('HSET', KEYS[4], 'turn', (reader and READERS or head) .. ' ' .. text(now + TURN_US))
       redis.call('PUBLISH', channel, head)
-      break
+      if not reader then break end
+      readers = readers + 1
+    else
+      redis.call('ZREM', KEYS[3], head)
+      redis.call('HDEL', KEYS[4], head)
     end
-    redis.call('ZREM', KEYS[3], head)
-    redis.call('HDEL', KEYS[4], head)
   end
 end
 return {'freed', text(now), mine and 1 or 0}

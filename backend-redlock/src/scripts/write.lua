@@ -14,8 +14,19 @@ local stamp = string.format('%.0f', now)
 if ARGV[4] ~= '' and number > now + ARGV[4] then
   return {'floor', stamp, string.format('%.0f', now + ARGV[4])}
 end
-local owner, own, state, rest =
-  string.match(redis.call('GET', KEYS[2]) or '', '^(%x+) (%d+) (%d) (.*)$')
+local record = redis.call('GET', KEYS[2]) or ''
+local whose, own, state, rest = string.match(record, '^(%x+) (%d+) (%d) ()')
+rest = rest and string.sub(record, rest)
+local owner, first = whose, ARGV[2]
+local from = whose == string.rep('0', 32) and string.find(rest, '\n' .. ARGV[1] .. ' ', 1, true)
+if from then
+  -- Of readers that share it each has a line of its own, and the first line has the highest number: see acquire.lua.
+  if tonumber(own) > number then first = own end
+  local mine, to = string.match(rest, '^(%d+)()', from + 34)
+  owner, own = ARGV[1], mine
+  -- guard: write_reader
+  rest = string.sub(rest, 1, from + 33) .. ARGV[2] .. string.sub(rest, to)
+end
 -- guard: write_owner
 if owner ~= ARGV[1] or state ~= '0' then return {'written', stamp, 0} end
 -- guard: write_rises
@@ -23,7 +34,7 @@ if number > tonumber(own) then
   local left = math.max(1, redis.call('PTTL', KEYS[2]))
   -- Its time first, which needs no memory: see common.lua of backend-redis.
   redis.call('PEXPIRE', KEYS[2], left)
-  redis.call('SET', KEYS[2], table.concat({owner, ARGV[2], state, rest}, ' '), 'PX', left)
+  redis.call('SET', KEYS[2], table.concat({whose, first, state, rest}, ' '), 'PX', left)
   if number > tonumber(redis.call('HGET', KEYS[1], ARGV[3]) or 0) then
     -- guard: write_notes_mark
     redis.call('HSET', KEYS[1], ARGV[3], ARGV[2])

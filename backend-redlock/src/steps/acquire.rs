@@ -232,7 +232,8 @@ pub(crate) fn make_grant(
     let nodes = (0..quorum.nodes.len()).map(part).collect();
     let held = Arc::new(Held::new(attempt.number, attempt.first, nodes, until));
     let state: Arc<Held> = Arc::clone(&held);
-    let mut grant = Grant::new(attempt.request, token).with_state(state);
+    let mut grant =
+        Grant::new(attempt.request, token).with_mode(attempt.request.mode).with_state(state);
     grant.margin = quorum.options.margin();
     (held, grant)
 }

@@ -29,6 +29,8 @@ pub(crate) struct Record {
     holder: Holder,
     token: u64,
     kept: bool,
+    /// Those that share it, where it is shared.
+    readers: Option<BTreeSet<OwnerId>>,
 }
 
 #[derive(Default)]
@@ -220,6 +222,7 @@ impl Seen {
                 holder: Holder::unreadable(left),
                 token: 0,
                 kept: false,
+                readers: None,
             }));
         }
         Ok(())
@@ -232,7 +235,10 @@ impl Seen {
             holders.entry(record.holder.owner).or_default().push(record);
         }
         let highest = self.records.iter().map(|record| record.token).max().unwrap_or(0);
-        let held = holders.into_values().find(|records| records.len() >= majority(nodes));
+        let of_majority = |records: &Vec<&Record>| {
+            records.len() >= majority(nodes) && readers(records, nodes) != Some(0)
+        };
+        let held = holders.into_values().find(of_majority);
         if let Some(records) = held {
             let mut tokens: BTreeMap<u64, usize> = BTreeMap::new();
             for record in &records {
@@ -247,7 +253,7 @@ impl Seen {
             let token = FencingToken::new(token)?;
             let kept = records.iter().filter(|record| record.kept).count() >= majority(nodes);
             let state = LockState::new(name.clone(), Some(holder), token).with_kept(kept);
-            return Some(state.with_waiting(self.places));
+            return Some(state.with_readers(readers(&records, nodes)).with_waiting(self.places));
         }
         (self.places > 0).then(|| {
             let token = FencingToken::new(highest).unwrap_or(FencingToken::ZERO);
@@ -256,12 +262,28 @@ impl Seen {
     }
 }
 
-/// `owner number state attempt label`.
+/// How many readers have the lock on a majority of `nodes`; `None` where it is not shared.
+fn readers(records: &[&Record], nodes: usize) -> Option<u64> {
+    let mut counts: BTreeMap<OwnerId, usize> = BTreeMap::new();
+    for owner in records.iter().flat_map(|record| record.readers.iter().flatten()) {
+        *counts.entry(*owner).or_default() += 1;
+    }
+    records.first()?.readers.as_ref()?;
+    Some(counts.values().filter(|count| **count >= majority(nodes)).count() as u64)
+}
+
+/// `owner number state attempt label`, and where readers share it a line `owner number attempt` for each of them.
 pub(crate) fn read_record(record: &[u8], left: Duration) -> Option<Record> {
-    let mut parts = std::str::from_utf8(record).ok()?.splitn(5, ' ');
+    let mut lines = std::str::from_utf8(record).ok()?.split('\n');
+    let mut parts = lines.next()?.splitn(5, ' ');
     let owner = parts.next()?.parse().ok()?;
     let token = parts.next()?.parse().ok().filter(|token| FencingToken::new(*token).is_some())?;
     let kept = parts.next().filter(|state| ["0", "1"].contains(state))? == "1";
     let label = OwnerLabel::new(parts.nth(1)?).ok()?;
-    Some(Record { holder: Holder::new(owner, label, left), token, kept })
+    let reader = |line: &str| line.split(' ').next()?.parse().ok();
+    let readers: BTreeSet<OwnerId> = lines.map(reader).collect::<Option<_>>()?;
+    // Lines of readers are in a record of theirs, and only there.
+    (readers.is_empty() != (owner == OwnerId::READERS)).then_some(())?;
+    let readers = (!readers.is_empty()).then_some(readers);
+    Some(Record { holder: Holder::new(owner, label, left), token, kept, readers })
 }

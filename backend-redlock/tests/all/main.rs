@@ -6,6 +6,7 @@ mod broken;
 mod faults;
 mod memory;
 mod quorum;
+mod readers;
 mod support;
 mod versions;
 mod waiting;

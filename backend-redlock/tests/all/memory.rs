@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use lock_core::{
-    Backend, Env as _, ErrorKind, FencingToken, ReleaseOptions, ReleaseOutcome, Signal, SystemEnv,
+    Backend, Env as _, ErrorKind, FencingToken, Mode, ReleaseOptions, ReleaseOutcome, Signal,
+    SystemEnv,
 };
 
 use crate::support::{
@@ -112,6 +113,27 @@ async fn with_no_memory_left_whoever_waits_is_heard_of_called_and_served() {
     let next = granted(&*other, &waiter).await;
     assert!(next.token > held.token);
     renewed(&*other, &next).await;
+}
+
+#[tokio::test]
+async fn with_no_memory_left_readers_stay_and_leave() {
+    let (nodes, store) = full().await;
+    let reader = || request("a", LEASE).with_mode(Mode::Shared);
+    let (one, two) = (granted(&*store, &reader()).await, granted(&*store, &reader()).await);
+    let writer = request("a", LEASE);
+    let (mut turn, _) = place(&*store, &writer).await;
+    fill(&nodes).await;
+    renewed(&*store, &one).await;
+    store.raise(&one, FencingToken::new(two.token.get() + 5).unwrap()).await.unwrap();
+    store.abandon(&reader()).await.unwrap();
+    for grant in [&one, &two] {
+        let released = store.release(grant, ReleaseOptions::default()).await.unwrap();
+        assert_eq!(released.outcome, ReleaseOutcome::Released);
+    }
+    let called = tokio::time::timeout(SOON, turn.next()).await.unwrap();
+    assert!(matches!(called, Signal::Recheck), "{called:?}");
+    limit(&nodes, "0").await;
+    assert!(granted(&*store, &writer).await.token.get() > two.token.get() + 5);
 }
 
 #[tokio::test]

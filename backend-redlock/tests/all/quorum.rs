@@ -160,7 +160,7 @@ async fn memory_is_that_of_live_names() {
 }
 
 /// Which watermark is a name's: part of the protocol between clients.
-fn watermark(name: &str) -> String {
+pub(super) fn watermark(name: &str) -> String {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -134,6 +134,8 @@ async fn asked_of_a_straggler(asked: Request) -> u64 {
 #[tokio::test]
 async fn a_straggler_that_the_release_finds_is_asked_again_only_after_an_earlier_attempt() {
     assert_eq!(asked_of_a_straggler(request("a", LEASE)).await, 2);
+    let reader = request("a", LEASE).with_mode(lock_core::Mode::Shared);
+    assert_eq!(asked_of_a_straggler(reader).await, 2);
     let mut asked = request("a", LEASE);
     asked.floor = FencingToken::new(1).unwrap();
     assert_eq!(asked_of_a_straggler(asked).await, 3);

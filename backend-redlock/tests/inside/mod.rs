@@ -8,9 +8,9 @@ mod votes;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use backend_redis::RedisBuilder;
-use conformance_tests::kit::Mode;
+use conformance_tests::kit;
 use lock_core::{
-    Backend as _, Env as _, Grant, LockName, OwnerId, ReleaseOptions, Request, SystemEnv,
+    Backend as _, Env as _, Grant, LockName, Mode, OwnerId, ReleaseOptions, Request, SystemEnv,
 };
 
 use self::support::{LEASE, Nodes, SOON, eventually, request};
@@ -58,10 +58,13 @@ async fn warmed(nodes: &Nodes, store: &Redlock) {
         let none = || async { (nodes.keeping(name).await == 0).then_some(()) };
         eventually("all to be free", none).await;
     };
-    let grant = granted_by_all(nodes, store, &request("warm", LEASE)).await;
-    store.renew(&[&grant], SystemEnv.now()).await;
-    released(store, &grant).await;
-    free(&grant.name).await;
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let asked = request("warm", LEASE).with_mode(mode);
+        let grant = granted_by_all(nodes, store, &asked).await;
+        store.renew(&[&grant], SystemEnv.now()).await;
+        released(store, &grant).await;
+        free(&grant.name).await;
+    }
     let grant = gathered(store, &request("warm", LEASE)).await.unwrap();
     released_in_a_batch(store, &grant).await;
     free(&grant.name).await;
@@ -102,13 +105,13 @@ async fn forgotten(nodes: &Nodes, by: &[usize], name: &LockName) {
 }
 
 async fn late(nodes: &Nodes, at: usize) {
-    let mode = Mode::Delay { to_server: LATE, to_client: Duration::ZERO };
+    let mode = kit::Mode::Delay { to_server: LATE, to_client: Duration::ZERO };
     nodes.proxies[at].set(mode).await.unwrap();
 }
 
 async fn cut(nodes: &Nodes, which: &[usize]) {
     for at in which {
-        nodes.proxies[*at].set(Mode::Cut).await.unwrap();
+        nodes.proxies[*at].set(kit::Mode::Cut).await.unwrap();
     }
 }
 

@@ -14,7 +14,7 @@ use lock_core::{
     ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };
 
-use super::{Case, always, cases, fair};
+use super::{Case, always, cases};
 use crate::{
     harness::Harness,
     setting::{Setting, eventually, granted, place, refused, served},
@@ -36,9 +36,9 @@ cases! {
     "L2" a_writer_waits_for_the_last_reader shares;
     "L2" a_wait_that_is_over_names_the_readers shares;
     "L2" a_release_serves_all_waiting_readers shares;
-    "L3" no_reader_passes_a_waiting_writer shares_fairly;
-    "L3" readers_in_a_loop_do_not_starve_a_writer shares_fairly;
-    "L3" a_writer_that_gives_up_lets_the_readers_behind_it_in shares_fairly;
+    "L3" no_reader_passes_a_waiting_writer shares;
+    "L3" readers_in_a_loop_do_not_starve_a_writer shares;
+    "L3" a_writer_that_gives_up_lets_the_readers_behind_it_in shares;
     "L5" a_forced_release_is_learnt_by_every_reader shares;
     "operation" inspect_and_list_tell_how_many_readers_share shares;
     "operation" a_store_without_shared_locks_is_refused_by_the_client always;
@@ -55,11 +55,6 @@ pub(super) fn grouped() -> Vec<Case> {
 
 pub(super) fn shares(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
     if promised.shared.holds() { Ok(()) } else { Err("the store has no shared locks") }
-}
-
-fn shares_fairly(promised: &Guarantees, harness: &dyn Harness) -> Result<(), &'static str> {
-    shares(promised, harness)?;
-    fair(promised, harness)
 }
 
 fn shares_with_so_many(promised: &Guarantees, harness: &dyn Harness) -> Result<(), &'static str> {

@@ -18,9 +18,8 @@ use leasehold::{
     migration::{Migration, Phase},
 };
 
-/// Cases about order, which a migration does not promise in phase `Both`; the first is for all about readers.
-const UNFAIR: [&str; 11] = [
-    "shared",
+/// Cases about order, which a migration does not promise in phase `Both`.
+const UNFAIR: [&str; 7] = [
     "places_are_served_in_order",
     "nobody_barges_past_a_place",
     "a_withdrawn_place_is_passed_over",
@@ -28,9 +27,6 @@ const UNFAIR: [&str; 11] = [
     "a_request_that_a_release_carries_goes_to_the_end",
     "leaving_a_place_gives_back_what_it_was_granted",
     "who_stands_further_back_asks_more_seldom",
-    "no_reader_passes_a_waiting_writer",
-    "readers_in_a_loop_do_not_starve_a_writer",
-    "a_writer_that_gives_up_lets_the_readers_behind_it_in",
 ];
 
 /// Two stores by their URLs.
@@ -68,8 +64,6 @@ impl Harness for Pair {
 
     fn skips(&self) -> &'static [&'static str] {
         match (self.phase, self.to) {
-            (Phase::Both, Kind::Postgres | Kind::Etcd) => &UNFAIR[1..],
-            // One of the two has no shared locks.
             (Phase::Both, _) => &UNFAIR,
             // Those of the one store, which here are fair.
             (Phase::New, Kind::Etcd) => &["one_reader_above_the_most_is_busy"],
@@ -126,7 +120,7 @@ impl Harness for InMemory {
             "a_paused_reader_learns_of_its_loss",
         ];
         static ALONE_AND_UNFAIR: LazyLock<Vec<&str>> =
-            LazyLock::new(|| [&ALONE[..], &UNFAIR[1..]].concat());
+            LazyLock::new(|| [&ALONE[..], &UNFAIR].concat());
         if self.1 == Phase::Both { &ALONE_AND_UNFAIR } else { &ALONE }
     }
 }

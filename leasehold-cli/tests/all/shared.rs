@@ -85,21 +85,14 @@ async fn a_release_by_force_ends_all_readers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[cfg(feature = "redlock")]
+#[cfg(feature = "foreign")]
 async fn a_reader_is_refused_where_the_store_has_no_shared_locks() {
-    let mut servers = Vec::new();
-    for _ in 0..3 {
-        servers.push(Redis::start(RedisOptions::new()).await.unwrap());
-    }
-    let addresses: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
-    let url = format!("redlock://{}", addresses.join(","));
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    let url = format!("redis://{}?layout=redisson", server.address());
     let (store, shared) = (Store::new(), ["run", "--shared", "data", "--", "echo", "ran"]);
     let (code, line) = failure(&store.act(&[&["--store", &url][..], &shared].concat()));
     assert_eq!(code, 64);
-    assert!(
-        line.contains("no shared locks") && line.contains("the protocol has no readers"),
-        "{line}"
-    );
+    assert!(line.contains("no shared locks: the backend grants exclusive locks only"), "{line}");
 }
 
 #[test]

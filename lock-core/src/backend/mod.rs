@@ -123,8 +123,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// lease, since it may be a late repeat. An attempt of an owner that was
     /// [abandoned](Backend::abandon) grants nothing.
     ///
-    /// *Readers*: where [`Guarantees::shared`] is promised, a request of [`Mode::Shared`] joins other readers if no live place
-    /// waits, or its own is the first. The readers have a token above that of the last writer, and the lock is
+    /// *Readers*: where [`Guarantees::shared`] is promised, a request of [`Mode::Shared`] joins other readers if no writer
+    /// has a live place before it. The readers have a token above that of the last writer, and the lock is
     /// theirs until the last lease of them is over. A reader that has left holds nothing. The answer to a request of
     /// that mode may be an exclusive grant, too.
     ///

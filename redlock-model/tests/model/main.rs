@@ -20,7 +20,7 @@
 //!
 //! Readers share a lock by a record of their own on each node, with a number of its own, which raises the
 //! watermark as a writer's does. Two readers may come to the same token, by a write-back; a reader's is never that of a
-//! writer. The scripts have no readers yet.
+//! writer. The scripts keep the records of readers in one, which ends with the last: here they may end one by one.
 //!
 //! Not shown: more nodes or attempts, two renewals, repeats by the same owner, a clock that goes ahead
 //! and comes back; of three attempts a crash, a jump or a renewal. Two crashes take a minute, and two readers beside a

@@ -3,6 +3,7 @@
 
 mod ends;
 mod node;
+mod readers;
 mod scripts;
 mod short_ways;
 mod store;
@@ -25,10 +26,16 @@ async fn the_nodes_miss_their_guards() {
     try_all(FOLDERS, scripts::VARIANTS).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_readers_of_a_node_miss_their_guards() {
+    try_all(FOLDERS, readers::VARIANTS).await;
+}
+
 #[test]
 fn each_guard_is_left_out_once() {
     let mut names = Broken::names(store::VARIANTS);
     names.extend(Broken::names(scripts::VARIANTS));
+    names.extend(Broken::names(readers::VARIANTS));
     names.extend(short_ways::VARIANTS.iter().filter_map(|change| match *change {
         LeaveOut(name) | Replace(name, _) => Some(name),
         _ => None,

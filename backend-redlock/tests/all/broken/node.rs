@@ -32,6 +32,8 @@ macro_rules! script {
 pub(super) static ACQUIRE_FAST: LazyLock<Script> = script!("acquire_fast");
 pub(super) static ACQUIRE: LazyLock<Script> =
     LazyLock::new(|| Script::in_epoch(file!("acquire_fast"), file!("acquire")));
+/// For readers.
+static ACQUIRE_SHARED: LazyLock<Script> = LazyLock::new(|| Script::in_epoch("", file!("acquire")));
 pub(super) static BATCH: LazyLock<Script> = script!("batch");
 pub(super) static FREE: LazyLock<Script> = script!("free");
 static RENEW: LazyLock<Script> = script!("renew");
@@ -66,6 +68,8 @@ pub(super) struct Attempt {
     pub(super) estimated: u64,
     /// Whether it wants a place.
     pub(super) place: bool,
+    /// Whether it is a reader's.
+    pub(super) shared: bool,
 }
 
 pub(super) struct Node(Raw);
@@ -103,6 +107,12 @@ impl Node {
         turn.split(' ').next().unwrap().to_owned()
     }
 
+    /// The lock is kept with this record.
+    pub(super) async fn keep(&mut self, record: &str) {
+        let lock = self.key("lock", "a");
+        self.say(&["SET", &lock, record, "PX", "20000"]).await;
+    }
+
     /// Writes a field among the places.
     pub(super) async fn note_place(&mut self, field: &str, value: &str) {
         let places = self.key("places", "a");
@@ -133,6 +143,7 @@ impl Node {
             late: now + 60 * SECOND,
             estimated: now,
             place: false,
+            shared: false,
         }
     }
 
@@ -153,14 +164,16 @@ impl Node {
     fn asking(&self, attempt: &Attempt) -> redis::Cmd {
         let mut arguments = self.in_epoch();
         arguments.extend([owner(attempt.owner), attempt.lease.to_string(), "label".to_owned()]);
-        let Attempt { floor, proposed, number, late, estimated, .. } = *attempt;
-        arguments.extend([floor, proposed, BOUND, number, late].map(|part| part.to_string()));
+        let Attempt { floor, proposed, number, late, estimated, shared, .. } = *attempt;
+        let (script, zero) = if shared { (&ACQUIRE_SHARED, "0") } else { (&ACQUIRE, "") };
+        arguments.push(format!("{zero}{floor}"));
+        arguments.extend([proposed, BOUND, number, late].map(|part| part.to_string()));
         arguments.extend(["mark1".to_owned(), estimated.to_string()]);
         let channel = if attempt.place { "channel" } else { "" };
         // A rank by the letter: those who come first stand first.
         let rank = attempt.owner.as_bytes()[0].to_string();
         arguments.extend([channel.to_owned(), rank, late.to_string(), String::new()]);
-        evaluating(ACQUIRE.text(), &self.keys(attempt.owner), &arguments)
+        evaluating(script.text(), &self.keys(attempt.owner), &arguments)
     }
 
     /// Takes the lock, which is free.
@@ -169,10 +182,26 @@ impl Node {
         self.ask(Way::Short, &attempt).await
     }
 
+    /// The same by a reader.
+    pub(super) async fn shared(&mut self, owner: &'static str) -> Result<u64, String> {
+        let attempt = Attempt { shared: true, ..self.attempt(owner).await };
+        self.ask(Way::Short, &attempt).await
+    }
+
     /// Enters a place for the lock, which is held.
     pub(super) async fn placed(&mut self, owner: &'static str) -> Result<(), String> {
-        let attempt = Attempt { place: true, ..self.attempt(owner).await };
-        match self.ask(Way::Short, &attempt).await {
+        let attempt = self.attempt(owner).await;
+        self.waits(attempt).await
+    }
+
+    /// The same by a reader.
+    pub(super) async fn placed_shared(&mut self, owner: &'static str) -> Result<(), String> {
+        let attempt = Attempt { shared: true, ..self.attempt(owner).await };
+        self.waits(attempt).await
+    }
+
+    async fn waits(&mut self, attempt: Attempt) -> Result<(), String> {
+        match self.ask(Way::Short, &Attempt { place: true, ..attempt }).await {
             Err(word) if word == "busy" => Ok(()),
             other => Err(format!("no place: {other:?}")),
         }
@@ -198,6 +227,7 @@ impl Node {
             late: now,
             estimated: now,
             place: false,
+            shared: false,
         });
         let differ = attempts.iter().any(|attempt| attempt.lease != first.lease);
         let mut arguments = self.in_epoch();

@@ -7,6 +7,8 @@ local function floor()
   return pick(0, 0, 0, 0, NOW - 5, NOW, NOW + 5, highest, highest + 1)
 end
 local function number() return random(1, 20) end
+-- The owner of a lock that readers share, who are some of the last three owners.
+local READERS = string.rep('0', 32)
 
 -- Watermarks by name; two names share one.
 local MARKS = {a = 'mark1', b = 'mark1', c = 'mark2', d = 'mark3', e = 'mark4', f = 'mark5'}
@@ -43,11 +45,13 @@ local function queue(name, most)
     both('ZADD', 'queue:' .. name, text(random(1, 5)), owner)
     if not one_in(8) then
       local until_ = pick(NOW - 5, NOW, NOW + 1, NOW + 1000000, NOW + LIFE_US, NOW + LIFE_US + 1)
-      both('HSET', 'places:' .. name, owner, text(until_) .. ' ' .. channel())
+      -- A reader's has a 0 in front.
+      both('HSET', 'places:' .. name, owner, pick('', '0') .. text(until_) .. ' ' .. channel())
     end
   end
   if first and one_in(2) then
-    both('HSET', 'places:' .. name, 'turn', first .. ' ' .. text(pick(NOW - 1, NOW, NOW + 1, NOW + TURN_US, NOW + TURN_US + 1)))
+    local whose = pick(first, first, READERS)
+    both('HSET', 'places:' .. name, 'turn', whose .. ' ' .. text(pick(NOW - 1, NOW, NOW + 1, NOW + TURN_US, NOW + TURN_US + 1)))
   end
   local ends = text(NOW_MS + 60000)
   both('PEXPIREAT', 'queue:' .. name, ends)
@@ -57,6 +61,13 @@ end
 local function record(name)
   if one_in(3) then return end
   local token = text(math.max(1, (marks[MARKS[name]] or 0) - random(0, 30)))
+  if one_in(4) then
+    local count = random(3)
+    local lines = {table.concat({READERS, token, '0', count, label()}, ' ')}
+    for at = 12, 11 + count do lines[#lines + 1] = table.concat({OWNERS[at], token, text(number())}, ' ') end
+    both('SET', 'lock:' .. name, table.concat(lines, '\n'), 'PXAT', text(NOW_MS + pick(1000, 2000, 20000)))
+    return
+  end
   both('SET', 'lock:' .. name, table.concat({pick(unpack(OWNERS, 1, 6)), token, pick('0', '0', '1'), text(number()), label()}, ' '),
     'PXAT', text(NOW_MS + pick(1000, 2000, 20000)))
 end
@@ -107,14 +118,15 @@ local function one_attempt(before, held)
   return worlds[1].long and 'long' or 'short', difference
 end
 
--- Mostly by the holder.
-local function releaser(name)
+-- Mostly by the holder. Of those that may be readers, only by itself.
+local function releaser(name, last)
   local held = redis.call('GET', worlds[1].base .. 'lock:' .. name)
-  return held and not one_in(6) and string.sub(held, 1, 32) or pick(unpack(OWNERS))
+  local holder = held and not one_in(6) and string.sub(held, 1, 32)
+  return holder and holder ~= READERS and holder or pick(unpack(OWNERS, 1, last))
 end
 
 local function one_release(before)
-  local owner = releaser('a')
+  local owner = releaser('a', 14)
   local own = {owner, '', '', '', '', '60000'}
   if one_in(3) then
     own = {one_in(9) and '' or owner, pick('', '5000'), pick('', '0', NUMBER), pick('', NUMBER), pick('', '1'), '60000'}
@@ -159,7 +171,7 @@ local function one_batch(before, _, names)
   local releases, attempts, jobs, batch_label, how, odd = {}, {}, {}, label(), 'long', ''
   local one_lease = one_in(2) and text(lease())
   for _, name in ipairs(names) do
-    if one_in(2) then releases[#releases + 1] = {name, releaser(name)} end
+    if one_in(2) then releases[#releases + 1] = {name, releaser(name, 11)} end
   end
   for at = 1, random(0, 7) do
     attempts[at] = {pick(unpack(names)), OWNERS[at + 4], one_lease or text(lease()), batch_label}

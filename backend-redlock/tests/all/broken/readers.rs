@@ -1,0 +1,390 @@
+//! Guards of the locks that readers share, on one node.
+
+use conformance_tests::{
+    broken::{Broken, Verdict},
+    kit::Change::{LeaveOut, Replace},
+};
+use lock_core::Mode;
+
+use super::node::{Attempt, Node, SECOND, Way, owner};
+
+/// Whose turn it is where readers were called.
+const READERS: &str = "00000000000000000000000000000000";
+
+pub(super) const VARIANTS: &[Broken<Node>] = &[
+    Broken {
+        what: "S1: a writer waits for readers",
+        changes: &[Replace("writers_wait", "local shut = record and holder ~= READERS")],
+        case: |node| Box::pin(a_writer_beside_a_reader(node)),
+    },
+    Broken {
+        what: "S1: a reader waits for a writer",
+        changes: &[Replace("readers_wait", "shut = false")],
+        case: |node| Box::pin(a_reader_beside_a_writer(node)),
+    },
+    Broken {
+        what: "S1: no reader joins a thousand",
+        changes: &[Replace("readers_wait", "shut = record and count == 0")],
+        case: |node| Box::pin(one_reader_above_the_most(node)),
+    },
+    Broken {
+        what: "S1: a reader with a short lease does not shorten that of others",
+        changes: &[LeaveOut("join_lease")],
+        case: |node| Box::pin(a_reader_with_a_short_lease(node)),
+    },
+    Broken {
+        what: "S2: a writer's number is above that of a reader before it",
+        changes: &[Replace("notes_number", "redis.call('HSET', KEYS[1], 'top', text(top))")],
+        case: |node| Box::pin(a_writer_after_a_reader(node)),
+    },
+    Broken {
+        what: "S2: a reader keeps the number that is written back",
+        changes: &[LeaveOut("write_reader")],
+        case: |node| Box::pin(a_number_for_a_reader(node)),
+    },
+    Broken {
+        what: "S4: no number is written for who is not among the readers",
+        changes: &[LeaveOut("write_owner")],
+        case: |node| Box::pin(a_number_for_who_is_no_reader(node)),
+    },
+    Broken {
+        what: "S4: a reader that asks twice counts once",
+        changes: &[Replace("repeat", "if holder == owner and state == '0' then")],
+        case: |node| Box::pin(a_reader_that_asks_twice(node)),
+    },
+    Broken {
+        what: "S4: who is not among the readers frees nothing",
+        changes: &[Replace("reader_frees", "mine = true")],
+        case: |node| Box::pin(a_release_by_who_is_no_reader(node)),
+    },
+    Broken {
+        what: "S4: a reader that leaves leaves the others",
+        changes: &[Replace("last_reader", "if false then")],
+        case: |node| Box::pin(a_reader_that_leaves(node)),
+    },
+    Broken {
+        what: "S4: who left is no reader any more",
+        changes: &[LeaveOut("leaves")],
+        case: |node| Box::pin(a_reader_that_leaves(node)),
+    },
+    Broken {
+        what: "S5: only who is among the readers renews",
+        changes: &[Replace(
+            "renew_owner",
+            "elseif record and string.sub(record, 1, 32) ~= owner and not string.find(record, '\\n', 1, true) then",
+        )],
+        case: |node| Box::pin(a_reader_that_leaves(node)),
+    },
+    Broken {
+        what: "L1: a reader renews",
+        changes: &[Replace(
+            "renew_owner",
+            "elseif record and string.sub(record, 1, 32) ~= owner then",
+        )],
+        case: |node| Box::pin(a_renewal_by_a_reader(node)),
+    },
+    Broken {
+        what: "S6: what is taken back is no later attempt of a reader",
+        changes: &[LeaveOut("later_attempt")],
+        case: |node| Box::pin(a_late_clean_up(node)),
+    },
+    Broken {
+        what: "L3: no reader passes a writer",
+        changes: &[LeaveOut("writer_first")],
+        case: |node| Box::pin(a_reader_past_a_writer(node)),
+    },
+    Broken {
+        what: "L3: nor while the lock is free",
+        changes: &[Replace("writer_first", "shut = shut or record and writer_first()")],
+        case: |node| Box::pin(a_reader_past_a_writer(node)),
+    },
+    Broken {
+        what: "L2: a reader does not wait for the writer behind it",
+        changes: &[LeaveOut("own_place")],
+        case: |node| Box::pin(a_reader_before_a_writer(node)),
+    },
+    Broken {
+        what: "L3: a reader passes a dead writer",
+        changes: &[Replace(
+            "live_writer",
+            "if until_ <= now + LIFE_US and not is_reader(place) then return true end",
+        )],
+        case: |node| Box::pin(a_reader_behind_a_dead_writer(node, Place::Old)),
+    },
+    Broken {
+        what: "L3: a reader passes a writer of a clock that went back",
+        changes: &[Replace(
+            "live_writer",
+            "if until_ > now and not is_reader(place) then return true end",
+        )],
+        case: |node| Box::pin(a_reader_behind_a_dead_writer(node, Place::FarAhead)),
+    },
+    Broken {
+        what: "L2: a reader does not wait for the readers before it",
+        changes: &[Replace(
+            "live_writer",
+            "if until_ > now and until_ <= now + LIFE_US then return true end",
+        )],
+        case: |node| Box::pin(two_readers_that_are_called(node)),
+    },
+    Broken {
+        what: "L2: all readers at the head are served",
+        changes: &[LeaveOut("readers_turn")],
+        case: |node| Box::pin(two_readers_that_are_called(node)),
+    },
+    Broken {
+        what: "L2: all readers at the head are called",
+        changes: &[Replace("call_readers", "local reader = false")],
+        case: |node| Box::pin(two_readers_that_are_called(node)),
+    },
+    Broken {
+        what: "L3: a writer is not called with the readers before it",
+        changes: &[Replace("call_writer", "if not reader and shared then break end")],
+        case: |node| Box::pin(a_writer_behind_a_reader(node)),
+    },
+    Broken {
+        what: "L2: the readers that were called pass it on",
+        changes: &[Replace("turn_left", "if whose == ARGV[1] then")],
+        case: |node| Box::pin(a_reader_that_is_called_and_leaves(node)),
+    },
+    Broken {
+        what: "L3: a writer is not called beside readers",
+        changes: &[Replace("call_writer", "if not reader and readers > 0 then break end")],
+        case: |node| Box::pin(a_writer_that_waits_for_two_readers(node)),
+    },
+    Broken {
+        what: "L2: a writer that gives up calls the readers behind it",
+        changes: &[LeaveOut("call_beside")],
+        case: |node| Box::pin(a_writer_that_gives_up(node)),
+    },
+];
+
+fn refused(answer: Result<u64, String>) -> Verdict {
+    match answer {
+        Err(word) if word == "busy" => Ok(()),
+        other => Err(format!("it was not refused: {other:?}")),
+    }
+}
+
+/// Owners of the readers that are inside.
+async fn inside(node: &mut Node) -> Vec<String> {
+    let record = node.record().await;
+    record.lines().skip(1).map(|line| line[..32].to_owned()).collect()
+}
+
+async fn only(node: &mut Node, letters: &[&str]) -> Verdict {
+    let (wanted, found) = (letters.iter().map(|letter| owner(letter)), inside(node).await);
+    match wanted.eq(found.iter().cloned()) {
+        true => Ok(()),
+        false => Err(format!("the readers inside are {found:?}")),
+    }
+}
+
+async fn is_turn(node: &mut Node, of: &str) -> Verdict {
+    match node.turn().await {
+        turn if turn == of => Ok(()),
+        turn => Err(format!("it is the turn of {turn:?}")),
+    }
+}
+
+/// The long way, as after an attempt of which not all answers were heard.
+const DOUBTFUL: [&str; 4] = ["", "", "9", ""];
+const LEAVES_PLACE: [&str; 4] = ["", "0", "", "1"];
+
+async fn a_writer_beside_a_reader(node: &mut Node) -> Verdict {
+    node.shared("a").await?;
+    for way in [Way::Short, Way::Batch, Way::Long] {
+        let writer = node.attempt("b").await;
+        if let Ok(number) = node.ask(way, &writer).await {
+            return Err(format!("a writer was given {number} beside a reader"));
+        }
+    }
+    only(node, &["a"]).await
+}
+
+async fn a_reader_beside_a_writer(node: &mut Node) -> Verdict {
+    node.taken("a").await?;
+    refused(node.shared("b").await)
+}
+
+async fn one_reader_above_the_most(node: &mut Node) -> Verdict {
+    let line = |at: usize| format!("\n{at:032x} 7 1");
+    let most: String = (1..Mode::MOST_READERS).map(line).collect();
+    node.keep(&format!("{READERS} 7 0 {} label{most}", Mode::MOST_READERS - 1)).await;
+    node.shared("a").await?;
+    refused(node.shared("b").await)
+}
+
+async fn a_reader_with_a_short_lease(node: &mut Node) -> Verdict {
+    node.shared("a").await?;
+    let short = Attempt { lease: 100, shared: true, ..node.attempt("b").await };
+    node.ask(Way::Short, &short).await?;
+    match node.left().await {
+        left if left > 1_000 => only(node, &["a", "b"]).await,
+        left => Err(format!("it ends in {left} ms")),
+    }
+}
+
+async fn a_writer_after_a_reader(node: &mut Node) -> Verdict {
+    let mut ahead = Attempt { shared: true, ..node.attempt("a").await };
+    ahead.proposed += 2 * SECOND;
+    let readers = node.ask(Way::Short, &ahead).await?;
+    assert!(node.free("a", [""; 4]).await);
+    match node.taken("b").await? {
+        number if number > readers => Ok(()),
+        number => Err(format!("a writer's {number} came after a reader's {readers}")),
+    }
+}
+
+async fn a_number_for_a_reader(node: &mut Node) -> Verdict {
+    let (first, other) = (node.shared("a").await?, node.shared("b").await?);
+    assert!(first < other, "each has a number of its own");
+    for number in [other + 5, other + 3] {
+        assert_eq!(node.write("a", number, "").await, "written 1");
+    }
+    match (node.shared("a").await?, node.shared("b").await?, node.number().await) {
+        (one, two, first_line) if [one, two, first_line] == [other + 5, other, other + 5] => Ok(()),
+        numbers => Err(format!("{first} and {other}, of which one was raised, became {numbers:?}")),
+    }
+}
+
+async fn a_number_for_who_is_no_reader(node: &mut Node) -> Verdict {
+    let own = node.shared("a").await?;
+    let said = node.write("b", own + 1, "").await;
+    match node.number().await {
+        number if number == own && said == "written 0" => Ok(()),
+        number => Err(format!("{said}, and {own} became {number}")),
+    }
+}
+
+async fn a_reader_that_asks_twice(node: &mut Node) -> Verdict {
+    let first = node.shared("a").await?;
+    let other = node.shared("b").await?;
+    let again = node.shared("a").await?;
+    if again != first || other == first {
+        return Err(format!(
+            "{first} was given to the one, and then {again}; to the other {other}"
+        ));
+    }
+    assert!(node.free("a", DOUBTFUL).await);
+    only(node, &["b"]).await
+}
+
+async fn a_release_by_who_is_no_reader(node: &mut Node) -> Verdict {
+    node.shared("a").await?;
+    match node.free("b", DOUBTFUL).await {
+        true => Err("it was released by somebody else".to_owned()),
+        false => only(node, &["a"]).await,
+    }
+}
+
+async fn a_reader_that_leaves(node: &mut Node) -> Verdict {
+    node.shared("a").await?;
+    node.shared("b").await?;
+    assert!(node.free("a", [""; 4]).await);
+    only(node, &["b"]).await?;
+    for (letter, expected) in [("a", 2), ("b", 1)] {
+        let answer = node.renew(letter, 20_000, u64::MAX >> 11).await;
+        if answer != expected {
+            return Err(format!("the renewal of {letter} was answered {answer}"));
+        }
+    }
+    if node.free("a", [""; 4]).await {
+        return Err("it left twice".to_owned());
+    }
+    refused(node.taken("c").await)?;
+    assert!(node.free("b", [""; 4]).await);
+    node.taken("c").await.map(drop)
+}
+
+async fn a_renewal_by_a_reader(node: &mut Node) -> Verdict {
+    let short = Attempt { lease: 5_000, shared: true, ..node.attempt("a").await };
+    node.ask(Way::Short, &short).await?;
+    match (node.renew("a", 20_000, u64::MAX >> 11).await, node.left().await) {
+        (1, left) if left > 10_000 => Ok(()),
+        answer => Err(format!("{answer:?}")),
+    }
+}
+
+async fn a_late_clean_up(node: &mut Node) -> Verdict {
+    node.shared("a").await?;
+    node.free("a", ["", "4", "", ""]).await;
+    only(node, &["a"]).await?;
+    // That of the attempt itself.
+    assert!(node.free("a", ["", "5", "", ""]).await);
+    only(node, &[]).await
+}
+
+async fn a_reader_past_a_writer(node: &mut Node) -> Verdict {
+    node.shared("a").await?;
+    node.placed("b").await?;
+    refused(node.shared("c").await)?;
+    only(node, &["a"]).await?;
+    // Nor where the lease of the readers inside is over.
+    node.forget().await;
+    refused(node.shared("c").await)?;
+    node.taken("b").await.map(drop)
+}
+
+async fn a_reader_before_a_writer(node: &mut Node) -> Verdict {
+    a_writer_behind_a_reader(node).await?;
+    node.shared("b").await.map(drop)
+}
+
+enum Place {
+    Old,
+    FarAhead,
+}
+
+async fn a_reader_behind_a_dead_writer(node: &mut Node, place: Place) -> Verdict {
+    node.shared("a").await?;
+    node.placed("b").await?;
+    let until = match place {
+        Place::Old => 1,
+        Place::FarAhead => node.now().await + 3_600 * SECOND,
+    };
+    node.note_place(&owner("b"), &format!("{until} channel")).await;
+    node.shared("c").await.map(drop)
+}
+
+async fn two_readers_that_are_called(node: &mut Node) -> Verdict {
+    node.taken("a").await?;
+    node.placed_shared("b").await?;
+    node.placed_shared("c").await?;
+    let second = Attempt { shared: true, ..node.attempt("c").await };
+    node.free_and_ask("a", &second).await?;
+    node.shared("b").await?;
+    only(node, &["c", "b"]).await
+}
+
+async fn a_writer_behind_a_reader(node: &mut Node) -> Verdict {
+    node.taken("a").await?;
+    node.placed_shared("b").await?;
+    node.placed("c").await?;
+    node.free("a", [""; 4]).await;
+    is_turn(node, READERS).await
+}
+
+async fn a_reader_that_is_called_and_leaves(node: &mut Node) -> Verdict {
+    a_writer_behind_a_reader(node).await?;
+    node.free("b", LEAVES_PLACE).await;
+    is_turn(node, &owner("c")).await
+}
+
+async fn a_writer_that_waits_for_two_readers(node: &mut Node) -> Verdict {
+    node.shared("a").await?;
+    node.shared("b").await?;
+    node.placed("c").await?;
+    node.free("a", [""; 4]).await;
+    is_turn(node, "").await?;
+    node.free("b", [""; 4]).await;
+    is_turn(node, &owner("c")).await
+}
+
+async fn a_writer_that_gives_up(node: &mut Node) -> Verdict {
+    node.shared("a").await?;
+    node.placed("b").await?;
+    node.placed_shared("c").await?;
+    node.free("b", LEAVES_PLACE).await;
+    is_turn(node, READERS).await
+}
