@@ -132,8 +132,9 @@ async fn one_reader_above_the_most_is_busy(setting: Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let mut first = None;
-    for _ in 0..setting.promised().most_readers.unwrap() / 50 {
-        let requests: Vec<_> = (0..50).map(|_| setting.reader(&name)).collect();
+    // Few at once: on a busy machine a reply that waits for many others tells Redlock too little of its node's clock.
+    for _ in 0..setting.promised().most_readers.unwrap() / 10 {
+        let requests: Vec<_> = (0..10).map(|_| setting.reader(&name)).collect();
         let grants = join_all(requests.iter().map(|request| granted(&*backend, request))).await;
         first = grants.into_iter().next();
     }
