@@ -15,7 +15,6 @@ mod operators;
 mod ownership;
 mod processes;
 mod readers;
-mod readers_processes;
 mod several;
 mod several_processes;
 mod tokens;
@@ -97,8 +96,7 @@ pub fn all() -> Vec<Case> {
     all.extend(several::all());
     all.extend(several_processes::all());
     all.extend(election::all());
-    all.extend(readers::grouped());
-    all.extend(readers_processes::grouped());
+    all.extend(readers::all());
     all
 }
 

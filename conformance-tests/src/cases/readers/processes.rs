@@ -5,11 +5,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rustix::process::Signal;
 
-use super::{
-    Case, cases, processes,
-    readers::{GROUP, shares},
-};
+use super::{cases, shares};
 use crate::{
+    cases::processes,
     child::{Child, Deed},
     harness::Harness,
     setting::Setting,
@@ -19,10 +17,6 @@ cases! {
     "S1" no_process_reads_while_another_writes shared_by_processes;
     "L1" a_killed_readers_lock_is_free_for_writers_within_its_lease shared_by_processes;
     "L5" a_paused_reader_learns_of_its_loss shared_by_processes;
-}
-
-pub(super) fn grouped() -> Vec<Case> {
-    all().into_iter().map(|case| case.of(GROUP)).collect()
 }
 
 fn shared_by_processes(

@@ -1,0 +1,164 @@
+//! Readers and writers that wait for each other.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use lock_core::{Blocked, Env as _, OwnerId, SystemEnv};
+
+use super::{NOW, cases, shares};
+use crate::setting::{Setting, eventually, granted, place, refused, served};
+
+cases! {
+    "L1" a_crashed_reader_delays_a_writer_by_its_lease shares;
+    "L2" a_writer_waits_for_the_last_reader shares;
+    "L2" a_wait_that_is_over_names_the_readers shares;
+    "L2" a_release_serves_all_waiting_readers shares;
+    "L3" no_reader_passes_a_waiting_writer shares;
+    "L3" readers_in_a_loop_do_not_starve_a_writer shares;
+    "L3" a_writer_that_gives_up_lets_the_readers_behind_it_in shares;
+}
+
+async fn a_crashed_reader_delays_a_writer_by_its_lease(setting: Setting) {
+    let (backend, client) = (setting.connect().await, setting.client().await);
+    let name = setting.name("job");
+    let inside = granted(&*backend, &setting.short_reader(&name)).await;
+    let began = SystemEnv.now();
+    let _crashed = granted(&*backend, &setting.short_reader(&name)).await;
+    backend.release(&inside, NOW).await.unwrap();
+    let writer = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
+    let took = SystemEnv.now().since(began);
+    assert!(took >= setting.lease(), "a writer was let in after {took:?}");
+    writer.release().await.unwrap();
+}
+
+async fn a_writer_waits_for_the_last_reader(setting: Setting) {
+    let (one, (other, mut waits)) = (setting.client().await, setting.observed_client().await);
+    let name = setting.name("job");
+    let lease = setting.long_lease();
+    let first = one.lock(&name).lease(lease).shared().acquire().await.unwrap();
+    let second = one.lock(&name).lease(lease).shared().acquire().await.unwrap();
+    let lock =
+        other.lock(&name).wait(setting.promised().longest_poll * 2 + Duration::from_secs(10));
+    let writer = tokio::spawn(lock.acquire());
+    waits.reach(1).await;
+    let token = second.token();
+    first.release().await.unwrap();
+    let still = other.lock(&name).try_acquire().await.unwrap();
+    assert!(still.guard().is_none(), "a reader is inside");
+    let state = other.backend().inspect(&name).await.unwrap().expect("a lock that is held");
+    assert_eq!(state.readers, Some(1), "the other reader is inside: {state:?}");
+    assert!(second.is_valid() && !writer.is_finished());
+    second.release().await.unwrap();
+    let writer = writer.await.unwrap().expect("the last reader serves the writer");
+    assert!(writer.token() > token);
+}
+
+async fn a_wait_that_is_over_names_the_readers(setting: Setting) {
+    let (one, other) = (setting.client().await, setting.client().await);
+    let name = setting.name("job");
+    let reader = one.lock(&name).lease(setting.long_lease()).shared().acquire().await.unwrap();
+    // Long enough for a heartbeat of the place.
+    let wait = setting.promised().longest_poll * 2;
+    let error = other.lock(&name).wait(wait).acquire().await.unwrap_err();
+    let Some(Blocked::Busy(busy)) = error.blocked() else { panic!("{error:?}") };
+    let holder = busy.holder.as_ref().expect("a store tells who holds");
+    assert_eq!((holder.owner, holder.is_unreadable()), (OwnerId::READERS, false));
+    assert_eq!(busy.token, reader.token());
+}
+
+async fn a_release_serves_all_waiting_readers(setting: Setting) {
+    let name = setting.name("job");
+    let holder = setting.connect().await;
+    let grant = granted(&*holder, &setting.request(&name)).await;
+    let backends = join_all((0..4).map(|_| setting.connect())).await;
+    let mut waiting = Vec::new();
+    for backend in &backends {
+        let request = setting.reader(&name);
+        let (turn, busy) = place(&**backend, &request).await;
+        waiting.push((backend, request, turn, busy));
+    }
+    // None of them leaves before all are inside.
+    let all = join_all(waiting.iter_mut().map(|(backend, request, turn, busy)| {
+        served(&***backend, request, &mut **turn, busy.clone())
+    }));
+    let release = async { holder.release(&grant, NOW).await.unwrap() };
+    let limit = setting.promised().longest_poll * 2 + Duration::from_secs(10);
+    let (grants, _) = tokio::time::timeout(limit, async { tokio::join!(all, release) })
+        .await
+        .expect("all readers are served by one release");
+    assert!(grants.iter().all(|reader| reader.token > grant.token));
+    refused(&*holder, &setting.request(&name)).await;
+}
+
+async fn no_reader_passes_a_waiting_writer(setting: Setting) {
+    let name = setting.name("job");
+    let (holder, waiter, third) =
+        (setting.connect().await, setting.connect().await, setting.connect().await);
+    let inside = granted(&*holder, &setting.reader(&name)).await;
+    let request = setting.request(&name);
+    let (mut turn, busy) = place(&*waiter, &request).await;
+    refused(&*third, &setting.reader(&name)).await;
+    let behind = setting.reader(&name);
+    let (mut late, late_busy) = place(&*third, &behind).await;
+    holder.release(&inside, NOW).await.unwrap();
+    refused(&*third, &setting.reader(&name)).await;
+    let writer = served(&*waiter, &request, &mut *turn, busy).await;
+    waiter.release(&writer, NOW).await.unwrap();
+    let reader = served(&*third, &behind, &mut *late, late_busy).await;
+    assert!(reader.token > writer.token);
+}
+
+async fn readers_in_a_loop_do_not_starve_a_writer(setting: Setting) {
+    const READERS: usize = 8;
+    let name = setting.name("job");
+    let (done, over) = tokio::sync::watch::channel(false);
+    let turns = Arc::new(AtomicUsize::new(0));
+    let mut loops = Vec::new();
+    for at in 0..READERS {
+        let (client, name, over) = (setting.client().await, name.clone(), over.clone());
+        let turns = Arc::clone(&turns);
+        loops.push(tokio::spawn(async move {
+            while !*over.borrow() {
+                let guard = client.lock(&name).shared().acquire().await.unwrap();
+                turns.fetch_add(1, Ordering::Relaxed);
+                // So long, and each so differently, that there is always another one inside.
+                tokio::time::sleep(Duration::from_millis(20 + 7 * at as u64)).await;
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    let writer = setting.client().await;
+    for _ in 0..5 {
+        let before = turns.load(Ordering::Relaxed);
+        eventually("readers come again", setting.patience(), || async {
+            (turns.load(Ordering::Relaxed) >= before + READERS).then_some(())
+        })
+        .await;
+        let guard = writer.lock(&name).wait(Duration::from_secs(40)).acquire().await;
+        guard.expect("the readers let the writer in").release().await.unwrap();
+    }
+    done.send_replace(true);
+    for reader in loops {
+        reader.await.unwrap();
+    }
+}
+
+async fn a_writer_that_gives_up_lets_the_readers_behind_it_in(setting: Setting) {
+    let name = setting.name("job");
+    let (holder, waiter, third) =
+        (setting.connect().await, setting.connect().await, setting.connect().await);
+    granted(&*holder, &setting.reader(&name)).await;
+    let (writer, _) = place(&*waiter, &setting.request(&name)).await;
+    let behind = setting.reader(&name);
+    let (mut turn, busy) = place(&*third, &behind).await;
+    writer.leave().await.unwrap();
+    let served = served(&*third, &behind, &mut *turn, busy);
+    let limit = setting.promised().longest_poll * 2 + Duration::from_secs(10);
+    tokio::time::timeout(limit, served).await.expect("nobody is before the reader any more");
+}
