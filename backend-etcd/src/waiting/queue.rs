@@ -115,6 +115,10 @@ impl WaiterEntry {
         self.predecessor.lock().as_ref().is_none_or(|(_, before)| *before == created)
     }
 
+    fn may_follow(&self, key: &str) -> bool {
+        self.predecessor.lock().as_ref().is_none_or(|(predecessor, _)| predecessor == key)
+    }
+
     /// The entry is gone from etcd.
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Release);
@@ -223,16 +227,21 @@ impl Waiters {
         }
     }
 
-    /// Wakes those of a name, of the name of a key, or all whose keys begin so: an end may have been missed.
-    pub(crate) fn wake(&self, range: &str) {
+    /// Wakes all: an end may have been missed, here and below.
+    pub(crate) fn wake_all(&self) {
+        self.0.lock().entries.values().for_each(|entry| entry.wake.notify_one());
+    }
+
+    /// Wakes those of a name.
+    pub(crate) fn wake_of(&self, name: &str) {
+        self.0.lock().of(name).for_each(|entry| entry.wake.notify_one());
+    }
+
+    /// Wakes those that follow a key.
+    pub(crate) fn wake_behind(&self, key: &str) {
         let known = self.0.lock();
-        // A range is that of a name, a key, or that of all.
-        let all = known.names.keys().any(|name| name != range && name.starts_with(range));
-        if all {
-            known.entries.values().for_each(|entry| entry.wake.notify_one());
-        } else {
-            known.of(name_of(range)).for_each(|entry| entry.wake.notify_one());
-        }
+        let behind = known.of(name_of(key)).filter(|entry| entry.may_follow(key));
+        behind.for_each(|entry| entry.wake.notify_one());
     }
 }
 
@@ -260,6 +269,7 @@ fn name_of(key: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt as _;
     use lock_core::Mode;
 
     use crate::keys::{layout::KeyLayout, seats::Seats};
@@ -291,5 +301,26 @@ mod tests {
         assert_eq!(told("p/job/2", 30), Some((false, false)));
         assert_eq!(told("p/job/1", 11), Some((false, true)));
         assert_eq!(told(&own, 21), Some((true, true)));
+    }
+
+    #[test]
+    fn a_watch_of_a_key_wakes_those_that_follow_it_and_no_others() {
+        let waiters = Waiters::default();
+        let Some(entry) = waiting().map(Arc::new) else { panic!("no entry") };
+        waiters.add(&entry);
+        let is_woken = || entry.wake.notified().now_or_never().is_some();
+        waiters.wake_behind("p/job/2");
+        assert!(!is_woken());
+        waiters.wake_behind("p/job/1");
+        assert!(is_woken());
+        entry.follow_none();
+        waiters.wake_behind("p/job/2");
+        assert!(is_woken());
+        waiters.wake_of("p/other/");
+        assert!(!is_woken());
+        waiters.wake_of("p/job/");
+        assert!(is_woken());
+        waiters.wake_all();
+        assert!(is_woken());
     }
 }

@@ -81,15 +81,16 @@ async fn run(rpc: Rpc, prefix: String, names: Arc<Names>, waiters: Waiters) {
 }
 
 /// The watches of one stream, by the beginnings of the keys that they watch.
-#[derive(Default)]
-struct Open {
+struct Open<'a> {
+    /// That of all keys.
+    prefix: &'a str,
     watches: HashMap<String, i64>,
     last: i64,
 }
 
-impl Open {
+impl Open<'_> {
     /// How to watch another range.
-    fn add(&mut self, range: &str, prefix: &str) -> WatchOptions {
+    fn add(&mut self, range: &str) -> WatchOptions {
         self.last += 1;
         self.watches.insert(range.to_owned(), self.last);
         let options = WatchOptions::new().with_filters([WatchFilterType::NoPut]);
@@ -97,16 +98,16 @@ impl Open {
         match range {
             // etcd takes an empty key for a missing one.
             "" => options.with_all_keys(),
-            range if range != prefix && is_key(range) => options,
+            range if range != self.prefix && is_key(range) => options,
             _ => options.with_prefix(),
         }
     }
 
     /// What is wanted and not watched, and what is watched and not wanted.
-    fn compare(&self, wanted: Ranges, prefix: &str) -> (Vec<String>, Vec<(String, i64)>) {
+    fn compare(&self, wanted: Ranges) -> (Vec<String>, Vec<(String, i64)>) {
         let wanted = match wanted {
             Ranges::Few(each) => each,
-            Ranges::All => vec![prefix.to_owned()],
+            Ranges::All => vec![self.prefix.to_owned()],
         };
         let other = self.watches.iter().filter(|(range, _)| !wanted.contains(range));
         let other = other.map(|(range, id)| (range.clone(), *id)).collect();
@@ -121,15 +122,15 @@ impl Open {
 /// Watches until the stream ends.
 async fn watch(rpc: &Rpc, prefix: &str, names: &Names, waiters: &Waiters) -> Result<(), Error> {
     let position = rpc.members.position();
-    let mut open = Open::default();
-    let (new, _) = open.compare(names.ranges(), prefix);
+    let mut open = Open { prefix, watches: HashMap::new(), last: 0 };
+    let (new, _) = open.compare(names.ranges());
     let Some(first) = new.first() else { return Ok(()) };
-    let (mut asks, mut stream) = rpc.watch(first, open.add(first, prefix)).await?.split();
+    let (mut asks, mut stream) = rpc.watch(first, open.add(first)).await?.split();
     let (mut is_asked, mut silent_from) = (false, Instant::now());
     loop {
-        let (new, other) = open.compare(names.ranges(), prefix);
+        let (new, other) = open.compare(names.ranges());
         for range in new {
-            asks.watch(range.as_str(), Some(open.add(&range, prefix))).await.map_err(failure)?;
+            asks.watch(range.as_str(), Some(open.add(&range))).await.map_err(failure)?;
         }
         // Behind the new ones: what ends meanwhile is told by one or the other.
         for (range, id) in other {
@@ -162,12 +163,16 @@ async fn watch(rpc: &Rpc, prefix: &str, names: &Names, waiters: &Waiters) -> Res
 }
 
 /// Tells the waiters; returns whether etcd has ended a watch that is wanted.
-fn tell(open: &Open, answer: &WatchResponse, waiters: &Waiters) -> bool {
+fn tell(open: &Open<'_>, answer: &WatchResponse, waiters: &Waiters) -> bool {
     let range = open.range(answer.watch_id());
     if answer.created()
         && let Some(range) = range
     {
-        waiters.wake(range);
+        match range {
+            all if all == open.prefix => waiters.wake_all(),
+            key if is_key(key) => waiters.wake_behind(key),
+            name => waiters.wake_of(name),
+        }
     }
     for event in answer.events() {
         let Some(pair) = event.kv().filter(|_| event.event_type() == EventType::Delete) else {
