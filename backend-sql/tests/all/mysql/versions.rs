@@ -55,9 +55,11 @@ impl Versioned for Versions {
             }
         }
         match version {
-            Some(3) => drop(
-                self.sql("ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires_3").await,
-            ),
+            Some(3) => {
+                // The number first: who asks between the two statements is told of the version then, too.
+                self.sql("UPDATE leasehold_settings SET version = 3").await;
+                self.sql("ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires_3").await;
+            }
             Some(2) => {}
             _ => {
                 self.sql("DROP TABLE leasehold_queue").await;
