@@ -22,11 +22,11 @@ const LEASE: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn a_slot_that_moves_while_held_and_waited_for_is_one_quarantine() {
-    let options = "longest_lease=2s&failover_margin=0s";
+    let options = "longest_lease=6s&failover_margin=0s";
     let cluster = cluster(0, options).await;
     let (slot, from) = owner(&cluster, 0).await;
     let to = (from + 1) % 3;
-    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(2));
+    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(6));
     let first = LockClient::new(connect(&url(&cluster, options)).await);
     let second = LockClient::new(connect(&url(&cluster, options)).await);
     let other = connect(&url(&cluster, options)).await;

@@ -101,7 +101,7 @@ async fn cut(mode: Mode) {
 async fn a_lock_that_is_taken_away_is_told_lost_and_a_late_release_not_held() {
     let server = server().await;
     let (client, heard) = observed(&url(&server)).await;
-    let lease = Duration::from_secs(1);
+    let lease = Duration::from_secs(6);
     let guard = client.lock(name("a")).lease(lease).acquire().await.unwrap();
     client.force_release(name("a")).await.unwrap();
     let reason = tokio::time::timeout(SOON, guard.lost()).await.unwrap();

@@ -18,9 +18,9 @@ const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn after_a_failover_that_lost_a_held_lock_there_is_no_second_holder() {
-    let options = "longest_lease=3s";
+    let options = "longest_lease=6s";
     let mut group = group(RedisOptions::new(), options).await;
-    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(3));
+    let (recorder, lease) = (Recorder::new(1), Duration::from_secs(6));
     let old = group.master().await.unwrap();
     let first = LockClient::new(connect(&url(&group, options)).await);
     let other = connect(&url(&group, options)).await;

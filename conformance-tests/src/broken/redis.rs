@@ -57,7 +57,9 @@ impl Raw {
         let identity =
             [server.info("run_id").await.unwrap(), server.info("master_replid").await.unwrap()];
         let client = ::redis::Client::open(format!("redis://{}", proxy.address())).unwrap();
-        let config = ::redis::AsyncConnectionConfig::new().set_response_timeout(None);
+        let config = ::redis::AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
         let link = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
         let mut raw = Self { _server: server, proxy, clock, link, identity, base };
         let [run, replid] = raw.identity.clone();

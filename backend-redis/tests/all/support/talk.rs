@@ -7,7 +7,9 @@ use redis::{RedisError, aio::MultiplexedConnection};
 
 pub(crate) async fn talk_to(address: SocketAddr) -> MultiplexedConnection {
     let client = redis::Client::open(format!("redis://{address}")).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    let config =
+        redis::AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
 /// The answer, which is to be one text or number.
