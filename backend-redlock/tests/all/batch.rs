@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use conformance_tests::kit::{Data, Mode, Server as _};
+use conformance_tests::kit::{Counters, Data, Mode, Server as _};
 use futures_util::{
     future::{join, join_all},
     poll,
@@ -154,7 +154,8 @@ async fn a_batch_goes_on_without_a_minority_and_leaves_nothing_there() {
     let held = grants(attempts(&*store, &requests("job")).await);
     assert_eq!(held.len(), MANY);
     assert_eq!(releases(&*store, &held).await, [ReleaseOutcome::Released; MANY]);
-    assert!(nodes.proxies[0].counters().to_client.swallowed > 0, "no reply was lost");
+    let lost = |counters: &Counters| counters.to_client.swallowed > 0;
+    nodes.proxies[0].until("a reply to be lost", SOON, lost).await.unwrap();
     nodes.proxies[0].set(Mode::Pass).await.unwrap();
     let start = SystemEnv.now();
     eventually("nothing to be left", || async { (kept(&nodes, "job").await == 0).then_some(()) })

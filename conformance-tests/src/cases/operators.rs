@@ -14,7 +14,7 @@ use crate::setting::{Setting, granted};
 cases! {
     "operation" inspect_tells_the_holder_and_then_no_holder always;
     "operation" what_is_kept_for_a_minimum_hold_is_told_from_what_is_held always;
-    "operation" a_list_shows_every_held_name_once always;
+    "operation" a_list_shows_every_held_name always;
     "L5" a_forced_release_is_learnt_by_the_holder always;
     "operation" init_of_a_store_in_use_changes_nothing always;
     "S1" after_a_restore_init_holds_grants_back_or_refuses always;
@@ -52,7 +52,7 @@ async fn what_is_kept_for_a_minimum_hold_is_told_from_what_is_held(setting: Sett
     backend.release(&again, ReleaseOptions::default()).await.unwrap();
 }
 
-async fn a_list_shows_every_held_name_once(setting: Setting) {
+async fn a_list_shows_every_held_name(setting: Setting) {
     let backend = setting.connect().await;
     let own = setting.name("");
     let mut grants = BTreeMap::new();
@@ -79,12 +79,9 @@ async fn a_list_shows_every_held_name_once(setting: Setting) {
             if !state.name.as_str().starts_with(own.as_str()) {
                 continue;
             }
-            assert_eq!(
-                seen.insert(state.name.clone(), holder.owner),
-                None,
-                "{:?} is listed twice",
-                state.name
-            );
+            // In a store that moves its keys meanwhile, a name may be in two parts.
+            let before = seen.insert(state.name.clone(), holder.owner);
+            assert!(before.is_none_or(|owner| owner == holder.owner), "{state:?}");
         }
         cursor = page.next;
         if cursor.is_none() {

@@ -218,7 +218,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Lists held names in parts: `None` starts, a page's `next` goes on.
     ///
-    /// *Guarantees*: a name that is held from the start to the end of a listing is in it.
+    /// *Guarantees*: a name that is held from the start to the end of a listing is in it. It may be in two parts, where
+    /// the store moves its keys meanwhile.
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error>;
 
     /// Frees a name, whichever client holds it, or whichever clients share it. Each former holder learns of it at its
