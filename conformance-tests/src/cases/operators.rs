@@ -81,7 +81,11 @@ async fn a_list_shows_every_held_name(setting: Setting) {
             }
             // In a store that moves its keys meanwhile, a name may be in two parts.
             let before = seen.insert(state.name.clone(), holder.owner);
-            assert!(before.is_none_or(|owner| owner == holder.owner), "{state:?}");
+            assert!(
+                before.is_none_or(|owner| owner == holder.owner),
+                "two holders: {:?}",
+                state.name
+            );
         }
         cursor = page.next;
         if cursor.is_none() {
