@@ -1,6 +1,7 @@
 //! Who gets a name next, and when the names of clients that were killed are free.
 //!
 //! `cargo bench -p benchmarks --bench hands [-- STORE… PART…]`: some stores, and some of the parts `turns` and `death`.
+//! Part `crowd` has to be asked for, and lasts as long as is said, as in `-- redis crowd 1h`; by default a minute.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
@@ -18,6 +19,9 @@ use tokio::{
 };
 
 const SPAN: Duration = Duration::from_secs(3);
+/// Clients of a crowd, and how long each holds the name.
+const CROWD: usize = 500;
+const HOLD_IN_CROWD: Duration = Duration::from_millis(20);
 /// Processes that are killed at once.
 const KILLED: usize = 200;
 /// Clients that wait for their names: one for all, and as many as let the server carry out several at once.
@@ -71,6 +75,27 @@ async fn turns(kind: &str) {
             client.close().await;
         }
     }
+}
+
+/// A lock that is lost, or not had in time, ends the run.
+async fn crowd(kind: &str, span: Duration) {
+    let site = Site::start(kind).await;
+    let mut clients = Vec::new();
+    for _ in 0..CROWD {
+        clients.push(Contender::Leasehold(site.client().await));
+    }
+    let pace = Pace { span, hold: HOLD_IN_CROWD, think: Duration::ZERO };
+    let mut turns = compete(&clients, CROWD, 0, "crowd", pace).await;
+    let changes = seen(&mut turns);
+    let (longest, most) = longest_wait(&turns);
+    println!(
+        "{kind}: {CROWD} clients, each holding for {HOLD_IN_CROWD:?}, took {} turns in {}; none lost its lock; {:.1} changes \
+         of hands a second; longest wait {:.1} s, others' turns meanwhile at most {most}",
+        turns.len(),
+        humantime::format_duration(span),
+        changes.per_second,
+        longest.as_secs_f64(),
+    );
 }
 
 /// The part of a process that holds a lock until it is killed, if this is one.
@@ -145,10 +170,14 @@ fn main() {
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let is_asked = |word: &str| asked.iter().any(|asked| asked == word);
     let any_store = Site::KINDS.iter().any(|kind| is_asked(kind));
-    let any_part = ["turns", "death"].iter().any(|part| is_asked(part));
+    let span = asked.iter().find_map(|word| humantime::parse_duration(word).ok());
+    let any_part = ["turns", "death", "crowd"].iter().any(|part| is_asked(part));
     for kind in Site::KINDS.into_iter().filter(|kind| !any_store || is_asked(kind)) {
         if !any_part || is_asked("turns") {
             runtime.block_on(turns(kind));
+        }
+        if is_asked("crowd") {
+            runtime.block_on(crowd(kind, span.unwrap_or(Duration::from_secs(60))));
         }
         // What a process holds in memory ends with it.
         if kind != "memory" && (!any_part || is_asked("death")) {
