@@ -20,8 +20,8 @@ use conformance_tests::{
 };
 use futures_util::future::try_join_all;
 use lock_core::{
-    Backend, Enqueued, Env as _, FencingToken, Grant, ReleaseOptions, Renewal, Request, SystemEnv,
-    Waiter,
+    Backend, Enqueued, Env as _, FencingToken, Grant, Init, ReleaseOptions, Renewal, Request,
+    SystemEnv, Waiter,
 };
 use sqlx::{Connection as _, MySqlConnection};
 
@@ -305,9 +305,11 @@ async fn a_name_below_the_watermark(stage: &mut OneMariadb) -> Verdict {
 
 async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
     let store = first_use(stage).await;
+    let init = Init::new().with_longest_lease(Duration::from_secs(600));
+    store.init(&init).await.map_err(words)?;
     let mut asked = request("a", LONG);
-    // It leads the clock, as one of a store whose clock was ahead.
-    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 25_000_000).unwrap();
+    // As one of a store whose clock was ahead. It leads the clock for longer than a sweep takes on any machine.
+    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 590_000_000).unwrap();
     let first = granted(&*store, &asked).await?;
     store.release(&first, ReleaseOptions::default()).await.map_err(words)?;
     // A client sweeps once in a thousand releases.

@@ -16,8 +16,8 @@ use conformance_tests::{
     kit::Change::{self, LeaveOut, Replace},
 };
 use lock_core::{
-    Backend, Enqueued, Env as _, FencingToken, Grant, OwnerId, ReleaseOptions, Request, SystemEnv,
-    Waiter,
+    Backend, Enqueued, Env as _, FencingToken, Grant, Init, OwnerId, ReleaseOptions, Request,
+    SystemEnv, Waiter,
 };
 use sqlx::{Connection as _, SqliteConnection};
 
@@ -269,10 +269,13 @@ async fn a_row_of_another_clock_is_held_while_it_is_renewed(file: &OneFile) -> V
     not_granted(&*store, &request("a", LONG)).await
 }
 
-/// A grant with a token that leads the clock, as one of a store whose clock was ahead; released.
+/// A grant as one of a store whose clock was ahead; released. Its token leads the clock for longer than a sweep takes
+/// on any machine.
 async fn ahead(store: &dyn Backend) -> Result<lock_core::Grant, String> {
+    let init = Init::new().with_longest_lease(Duration::from_secs(600));
+    store.init(&init).await.map_err(words)?;
     let mut asked = request("a", LONG);
-    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 25_000_000).unwrap();
+    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 590_000_000).unwrap();
     let first = granted(store, &asked).await?;
     store.release(&first, ReleaseOptions::default()).await.map_err(words)?;
     Ok(first)
