@@ -25,8 +25,6 @@ mod error;
 #[cfg(test)]
 mod fuzz;
 mod gate;
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-mod places;
 mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod servers;

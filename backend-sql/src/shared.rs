@@ -52,9 +52,11 @@ pub mod postgres {
     use super::Described;
     pub use crate::{
         postgres::{
-            arg::Arg,
-            found::found,
-            sessions::{Sessions, first},
+            connection::{
+                arg::Arg,
+                found::found,
+                sessions::{Sessions, first},
+            },
             statements::{exists, owners, shared as statement},
         },
         tunables::postgres::SHORTEST_LEASE,
@@ -89,9 +91,9 @@ pub mod mysql {
     use super::Described;
     pub use crate::{
         mysql::{
+            connection::server::Server,
             guarantees::Durability,
             rows::told,
-            server::Server,
             statements::{Argument, Statement, refuse_view},
         },
         tunables::mysql::SHORTEST_LEASE,

@@ -8,7 +8,7 @@ use sqlx::{
     mysql::{MySqlConnectOptions, MySqlSslMode},
 };
 
-use super::{server::Server, statements, store::Mysql};
+use super::{connection::server::Server, statements, store::Mysql};
 use crate::{
     backend::SqlBackend,
     gate::Gate,

@@ -9,7 +9,7 @@ use lock_core::{Error, ErrorKind, FencingToken, Stale};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row as _, SqlSafeStr as _, SqlStr};
 
 use super::{
-    error::failure,
+    connection::error::failure,
     statements::{Argument, Statement, refuse_view},
 };
 use crate::{error::general, tables::Tables};

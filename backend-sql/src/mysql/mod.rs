@@ -56,14 +56,11 @@
 
 mod backend;
 pub(crate) mod config;
-mod error;
+pub(crate) mod connection;
 mod fence;
 pub(crate) mod guarantees;
-mod queue;
 pub(crate) mod rows;
-pub(crate) mod server;
 pub(crate) mod statements;
-mod steps;
 mod store;
 
 pub use self::{

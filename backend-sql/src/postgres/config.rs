@@ -8,7 +8,11 @@ use sqlx::{
     postgres::{PgConnectOptions, PgSslMode},
 };
 
-use super::{server::Server, sessions::Sessions, statements, store::Postgres};
+use super::{
+    connection::{server::Server, sessions::Sessions},
+    statements,
+    store::Postgres,
+};
 use crate::{
     backend::SqlBackend,
     servers::connect_options::{CAPACITY, Described, Form, Reached, Way, described, switch},

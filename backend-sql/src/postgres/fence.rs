@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lock_core::{Error, ErrorKind, FencingToken, Stale};
 use sqlx::{PgConnection, SqlStr};
 
-use super::{error::failure, found::found, sessions::first, statements};
+use super::{
+    connection::{error::failure, found::found, sessions::first},
+    statements,
+};
 use crate::tables::Tables;
 
 /// Admits writes whose token is not stale, inside the transaction that makes them.

@@ -54,23 +54,14 @@
 //! The quarantine can be turned off for the whole store (`init` with `quarantine` false): then a crash of
 //! the server makes a second holder possible for up to a lease, and `Guarantees` withholds exclusion.
 
-pub(crate) mod arg;
 mod backend;
 pub(crate) mod config;
-mod entries;
-mod error;
+pub(crate) mod connection;
 mod fence;
-pub(crate) mod found;
 mod guarantees;
-mod health;
-mod init;
-mod listen;
-mod queue;
-mod server;
-pub(crate) mod sessions;
 pub(crate) mod statements;
 mod store;
-mod waiter;
+mod waiting;
 
 pub use self::{
     config::{PostgresBuilder, connect, schema},

@@ -9,7 +9,7 @@ use lock_core::{Backend, Error, SeenOptions};
 use percent_encoding::percent_decode_str;
 use sqlx::SqlitePool;
 
-use super::{open::File, statements, store::Sqlite};
+use super::{connection::open::File, statements, store::Sqlite};
 use crate::{
     backend::SqlBackend,
     settings::{Settings, refusal, setters},

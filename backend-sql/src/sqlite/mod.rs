@@ -21,19 +21,15 @@
 //! users besides its owner and its group may read is refused. A user who may read it can stop its locks: a lock of SQLite's for reading is enough.
 
 mod backend;
-mod bell;
 pub(crate) mod config;
+mod connection;
 mod epoch;
-mod error;
 mod fence;
 mod guarantees;
-mod mode;
-mod open;
-mod queue;
 mod rows;
 mod statements;
-mod steps;
 mod store;
+mod waiting;
 
 pub use self::{
     config::{SqliteBuilder, connect, schema},
