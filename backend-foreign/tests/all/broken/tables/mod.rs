@@ -38,16 +38,6 @@ async fn statements_of_mysql_miss_their_guards() {
     every_marker_is_tried(IN_MYSQL, &Broken::names(MYSQLS));
 }
 
-macro_rules! variants {
-    ($list:ident $stage:ty; $($what:literal $change:expr => $case:ident;)*) => {
-        const $list: &[Broken<$stage>] = &[$(Broken {
-            what: $what,
-            changes: &[$change],
-            case: |stage| Box::pin($case(stage)),
-        }),*];
-    };
-}
-
 variants! {
     POSTGRESES Table<POSTGRES>;
     "S6: an abandoned owner is told so" Replace("not-abandoned", "AND false") => an_abandoned_owner_has_an_answer;
