@@ -1,4 +1,4 @@
-//! A waiter in the nodes' queues.
+//! A waiter: one request in the nodes' queues.
 
 use std::sync::Arc;
 

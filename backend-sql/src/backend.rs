@@ -1,4 +1,4 @@
-//! The trait, over any database.
+//! The trait `Backend`, for every database.
 
 use std::{
     borrow::Cow,

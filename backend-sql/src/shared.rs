@@ -1,4 +1,4 @@
-//! The flow, the dialects' seam and the sessions, for backends that keep locks in other tables of the same servers.
+//! The common flow, the trait `Dialect`, and the sessions, for backends that keep locks in other tables of the same servers.
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use crate::servers::connection::{micros, span};

@@ -1,4 +1,4 @@
-//! The trait, in terms of scripts.
+//! The trait `Backend`: each operation is one script.
 
 use std::{sync::Arc, time::Duration};
 

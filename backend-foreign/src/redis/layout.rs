@@ -1,4 +1,4 @@
-//! The layouts, as data: where a library keeps a lock, and how it is woken.
+//! The layouts, as data: where a library keeps a lock, and how it wakes waiters.
 
 use std::time::Duration;
 

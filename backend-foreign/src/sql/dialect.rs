@@ -1,4 +1,4 @@
-//! The layout's side of the seam of leasehold-sql: one implementation for both databases.
+//! The trait `Dialect` of leasehold-sql for ShedLock's table: one implementation for both databases.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the layout needs of a database.
+//! The trait of a database: what ShedLock's layout needs of it.
 
 use std::{fmt::Debug, time::Duration};
 

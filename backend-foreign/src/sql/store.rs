@@ -1,4 +1,4 @@
-//! A store: ShedLock's table, our companion of it, and the settings.
+//! A store: ShedLock's table, our table beside it, and the settings.
 
 use std::{sync::Arc, time::Duration};
 

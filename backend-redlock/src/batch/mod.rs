@@ -1,7 +1,7 @@
 //! Attempts and releases of many tasks, gathered into one script call per node.
 //!
-//! A task that finds no other about goes by itself, and so does what is not plain: a lock that is held, votes that
-//! split, nodes that do not answer.
+//! A task that finds no other task asks the nodes alone. So does a call that is not plain: a lock that is held, votes
+//! that split, nodes that do not answer.
 
 mod jobs;
 mod round;

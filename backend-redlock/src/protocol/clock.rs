@@ -1,4 +1,4 @@
-//! Which nodes' clocks give them a vote.
+//! Which nodes may vote, by their clocks.
 
 /// How far a node's clock is ahead of this process's, in microseconds: somewhere from `low` to `high`,
 /// since it was read between the request and its reply.

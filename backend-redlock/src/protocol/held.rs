@@ -1,4 +1,4 @@
-//! What the client keeps of a grant: a node's part in it, for each node.
+//! What the client remembers of a grant: what each node has stored of it.
 
 use std::sync::{Arc, MutexGuard};
 

@@ -1,4 +1,4 @@
-//! All nodes together: their clock, their settings, which of them are waited for, and tasks in the background.
+//! All nodes together: their common clock, their settings, for which of them a call waits, and background tasks.
 
 use std::{
     fmt,

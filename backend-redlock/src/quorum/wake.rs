@@ -1,4 +1,4 @@
-//! The waiters of this process, and the pushes by which nodes call them.
+//! The waiters of this process, and the pushes by which nodes wake them.
 
 use std::{
     collections::{BTreeSet, HashMap},

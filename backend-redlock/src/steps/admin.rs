@@ -1,4 +1,4 @@
-//! What operators ask: inspect, list, init, tokens.
+//! The operators' operations: inspect, list, init, tokens.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Freeing in the background what nodes have of an attempt or a grant.
+//! Removes, in the background, what nodes keep of an attempt or a grant.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
-//! The guards in the scripts, each left out once: on its way to a real server a script loses the guard, and the case
-//! meant for it has to fail. The same case lets the script pass as it is.
+//! Removes each guard from the scripts, one at a time: a proxy in front of a real server changes the script, and the case
+//! for that guard must fail. With the unchanged script the same case must pass.
 
-// Before the modules, which use it too.
+// It stands before the modules because `tables` uses it too.
 macro_rules! variants {
     ($list:ident $stage:ty; $($what:literal $change:expr => $case:ident;)*) => {
         const $list: &[Broken<$stage>] = &[$(Broken {

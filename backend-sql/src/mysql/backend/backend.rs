@@ -1,4 +1,4 @@
-//! MySQL's side of the seam.
+//! The trait `Dialect` for MySQL.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 

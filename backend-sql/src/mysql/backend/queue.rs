@@ -1,4 +1,4 @@
-//! The places of a name.
+//! The queue of a name: its table of places.
 
 use std::{sync::Arc, time::Duration};
 

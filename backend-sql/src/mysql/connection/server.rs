@@ -1,4 +1,4 @@
-//! Statements on a server: one connection of the pool each, repeated while that is of use.
+//! Statements on a server: each takes one connection of the pool, and is repeated if it lost a conflict.
 
 use std::{convert::identity, future::Future};
 

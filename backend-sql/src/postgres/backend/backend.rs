@@ -1,4 +1,4 @@
-//! PostgreSQL's side of the seam.
+//! The trait `Dialect` for PostgreSQL.
 
 use std::{
     collections::HashMap,

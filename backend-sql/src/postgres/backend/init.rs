@@ -1,4 +1,4 @@
-//! The tables and the settings in them.
+//! `init`: makes the tables, and changes the settings in them.
 
 use std::{collections::HashSet, time::Duration};
 

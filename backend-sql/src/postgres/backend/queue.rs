@@ -1,4 +1,4 @@
-//! The queue in a lock's row, seen from here.
+//! The statements on the queue in a lock's row.
 
 use std::{sync::atomic::Ordering, time::Duration};
 

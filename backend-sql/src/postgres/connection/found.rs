@@ -1,13 +1,13 @@
-//! What is known of tables before a statement names one: a table, a view or a policy of another role's would run code in our
-//! name.
+//! The check of the tables before a statement first names one: a table, a view or a policy of another role could run code in
+//! our name.
 
 use lock_core::{Error, ErrorKind};
 use sqlx::{Row as _, postgres::PgRow};
 
 use crate::error::general;
 
-/// Whether each table is there, by the answer to `exists.sql`. Refuses tables of another role's, and a search path by which
-/// another role's operators may come before the server's own.
+/// Whether each table exists, by the answer to `exists.sql`. Refuses tables of another role, and a search path with which
+/// PostgreSQL may prefer another role's operators to its own.
 ///
 /// # Errors
 /// `Config`, with what is refused.

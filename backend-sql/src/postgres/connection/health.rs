@@ -1,4 +1,4 @@
-//! What is to be known of the server as it is now.
+//! The present state of the server: its oldest snapshot and its free sessions.
 
 use std::time::Duration;
 

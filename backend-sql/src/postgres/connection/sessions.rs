@@ -1,4 +1,4 @@
-//! Sessions of a server, and statements in them that end in time.
+//! Sessions of a server, and statements in them, with a time limit.
 
 use std::{
     convert::identity,

@@ -1,4 +1,4 @@
-//! The entries that this client has in the queues of names.
+//! The queue entries of this client.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},

@@ -1,4 +1,4 @@
-//! The one connection on which a client is told that it is an entry's turn.
+//! The one connection on which the server tells a client that one of its entries has its turn.
 
 use std::sync::{Arc, Weak};
 

@@ -1,4 +1,4 @@
-//! SQLite's side of the seam.
+//! The trait `Dialect` for SQLite.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The places of a name, and who is told of its turn.
+//! The queue of a name: its table of places, and the wake-up of the next waiter.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Which users of this machine may read the file. Each of them can take WAL's write lock by its `-shm`, opened read-only,
-//! and keep it: nothing is granted or renewed then.
+//! Which users of this machine may read the file. Each of them can open its `-shm` read-only, take WAL's write lock there and
+//! keep it. Then nothing is granted or renewed.
 
 use std::{
     fs, io,

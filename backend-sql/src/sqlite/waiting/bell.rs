@@ -1,8 +1,9 @@
-//! Bells: pipes by which a client that gives a lock away wakes the one client that it gave it to. A bell decides nothing:
-//! whoever hears it looks.
+//! Bells: named pipes. A client that hands a lock over wakes the client that got it by that client's bell. A bell decides
+//! nothing: a client that hears it looks at the store.
 //!
-//! A client's bell stands beside the database, with its mode: `PATH-wake-` and 32 hexadecimal digits. It is made when the
-//! client first waits, and removed with it; one whose client was killed is removed by the next that rings it, or by a sweep.
+//! A client's bell stands beside the database, with the database's mode: `PATH-wake-` and 32 hexadecimal digits. The client
+//! makes it when it first waits, and removes it when it closes. If the client was killed, the next client that rings the bell
+//! removes it, or a sweep does.
 
 use std::{
     fs::{self, File},

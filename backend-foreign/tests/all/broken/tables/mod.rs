@@ -1,4 +1,4 @@
-//! ShedLock's table: the guards in the statements, each left out once.
+//! Removes each guard from the statements on ShedLock's table, one at a time.
 
 mod cases;
 mod stage;
