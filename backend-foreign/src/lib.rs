@@ -1,8 +1,8 @@
-//! Locks that are those of another library: a client of leasehold and a client of that library exclude each other.
+//! Locks in the layout of another library: a client of leasehold and a client of that library exclude each other.
 //!
-//! The lock itself stands where the other library keeps it, as the other library reads it. Beside it stand records of
-//! our own: fencing tokens, labels, tombstones of given-up attempts, and the epoch record with the quarantine.
-//! Each attempt and each release is one Lua script, or one SQL statement, over all of them.
+//! The lock itself stands where the other library keeps it, in the form that the other library reads. Leasehold keeps its own
+//! records beside it: fencing tokens, labels, tombstones of abandoned attempts, and the epoch record with the quarantine. Each
+//! attempt and each release is one Lua script, or one SQL statement, over all of these records.
 //!
 //! # Layouts
 //! `redis://HOST?layout=…`, with all options of a `redis://` URL, on one server without failover:
@@ -22,9 +22,10 @@
 //! ShedLock need `usingDbTime()`: without it each writes the time of its own clock and time zone.
 //!
 //! # What it cannot share
-//! A lock without a lease (PostgreSQL's advisory locks, MySQL's `GET_LOCK`): a holder could not know by its clock when
-//! it has lost the lock. Redisson's read/write locks and semaphores: another kind of record. A multi-node Redlock of
-//! another library: a minority of nodes that differ cannot be told from a lock.
+//! - A lock without a lease, such as PostgreSQL's advisory locks and MySQL's `GET_LOCK`: its holder could not know by its
+//!   clock when it has lost the lock.
+//! - Redisson's read/write locks and semaphores: they have another kind of record.
+//! - A Redlock of another library over several nodes: on a minority of nodes a record that differs cannot be told from a lock.
 
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 mod record;

@@ -1,4 +1,4 @@
-//! The record of a migration that is shown for clients of the other library, which keep none.
+//! The record of a process in a migration, as it is shown for clients of the other library, which keep none.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The trait, in terms of the quorum.
+//! The trait `Backend`: each operation asks a quorum of nodes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whatever a URL or a node says, nothing panics.
+//! No URL and no node's reply makes the code panic.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A waiter in the nodes' queues.
+//! A waiter: one request in the nodes' queues.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ struct QueuedWaiter {
     request: Request,
     number: u64,
     calls: UnboundedReceiver<Called>,
-    /// Which nodes have called since the last recheck, and until when more are waited for.
+    /// Which nodes have woken it since the last recheck, and until when it waits for more of them.
     by: Vec<usize>,
     until: Option<Instant>,
 }
 
-/// Makes an attempt that takes a place where the lock is held.
+/// Makes an attempt. If the lock is held, the attempt takes a place in the queues.
 pub(crate) async fn enqueue(quorum: &Arc<Quorum>, request: &Request) -> Result<Enqueued, Error> {
     let rank = quorum.clock().unwrap_or_default();
     let channel = quorum.nodes[0].server.channel();

@@ -1,4 +1,4 @@
-//! The trait, over any database.
+//! The trait `Backend`, for every database.
 
 use std::{
     borrow::Cow,
@@ -12,19 +12,17 @@ use std::{
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Blocked, Busy, Cursor, Enqueued, Env as _, Error, ErrorKind, FencingToken,
-    Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Mode, Page, ReleaseOptions,
+    Grant, Guarantees, Init, Instant, LockName, LockState, Mode, Page, ReleaseOptions,
     ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv, check_lease, check_token,
 };
 
-use tokio::time::{Instant as TokioInstant, timeout, timeout_at};
+use tokio::time::timeout;
 
 use crate::{
     dialect::{Dialect, Handed, Left, Listed, Row},
-    gate,
+    gate, renewal,
     strategy::{self, Strategy, Taken, Versions},
-    tunables::{
-        ANSWER_IN, FAR, GRACE, LONGEST_POLL, PAGE, SHORTEST_CHECK, SWEEP_EVERY, WAIT_FOR_ROWS,
-    },
+    tunables::{FAR, GRACE, LONGEST_POLL, PAGE, SWEEP_EVERY},
 };
 
 /// Locks in an SQL database.
@@ -165,50 +163,6 @@ impl<D: Dialect> SqlBackend<D> {
         Ok(Some(Released::new(ReleaseOutcome::Released, Some(next))))
     }
 
-    /// Whether a grant that was not renewed is lost, if that is known by `end`; `None` if another transaction has its
-    /// row.
-    async fn missing(&self, grant: &Grant, end: TokioInstant) -> Option<Renewal> {
-        // The loss is certain; the new holder is for people.
-        let look = timeout_at(end, self.dialect.look(&grant.name, Some(grant.owner)))
-            .await
-            .unwrap_or_else(|_| {
-                let message = "the batch was answered before this lock was looked at";
-                Err(Error::new(ErrorKind::Timeout, message).on(&grant.name))
-            });
-        let row = match look.during::<D>("renew") {
-            Ok(row) => row.filter(Row::is_held),
-            Err(error) => return Some(Renewal::Unknown(error)),
-        };
-        match row {
-            Some(row) if row.owner == Some(grant.owner) => None,
-            Some(_) => Some(Renewal::Lost(LossReason::TakenOver)),
-            None => Some(Renewal::Lost(LossReason::Gone)),
-        }
-    }
-
-    /// Renews a grant whose row another transaction had, if it lets go of it in time.
-    async fn renew_one(
-        &self,
-        grant: &Grant,
-        limit: Duration,
-        end: TokioInstant,
-        sent: Instant,
-    ) -> Renewal {
-        let renewal = self.dialect.renew_one(grant);
-        let answer = match timeout_at(end.min(TokioInstant::now() + limit), renewal).await {
-            Ok(answer) => answer.during::<D>("renew"),
-            Err(_) => {
-                let message = "another transaction keeps the lock's row";
-                Err(Error::new(ErrorKind::Timeout, message).at(D::KIND, "renew").on(&grant.name))
-            }
-        };
-        match answer {
-            Ok(Some(lease)) => Renewal::Renewed { from: sent, lease },
-            Ok(None) => self.missing(grant, end).await.unwrap_or(Renewal::Lost(LossReason::Gone)),
-            Err(error) => Renewal::Unknown(error),
-        }
-    }
-
     /// The answer of a step. Where it failed by tables that are of another version, the error says so.
     async fn explained<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         match answer {
@@ -326,22 +280,7 @@ impl<D: Dialect> Backend for SqlBackend<D> {
             Ok(leases) => leases,
             Err(error) => return grants.iter().map(|_| Renewal::Unknown(error.clone())).collect(),
         };
-        // The others' answers wait for what is looked at, and for those whose rows others have.
-        let shortest = grants.iter().map(|grant| grant.lease).min().unwrap_or_default();
-        let end = TokioInstant::now() + (shortest / ANSWER_IN).max(SHORTEST_CHECK);
-        let mut answers = Vec::with_capacity(grants.len());
-        for (grant, lease) in grants.iter().zip(leases) {
-            answers.push(match lease {
-                Some(lease) => Some(Renewal::Renewed { from: sent, lease }),
-                None => self.missing(grant, end).await,
-            });
-        }
-        let waiting = answers.iter().filter(|answer| answer.is_none()).count().max(1);
-        let each = shortest / WAIT_FOR_ROWS / waiting as u32;
-        for (grant, answer) in grants.iter().zip(&mut answers).filter(|(_, one)| one.is_none()) {
-            *answer = Some(self.renew_one(grant, each, end, sent).await);
-        }
-        answers.into_iter().flatten().collect()
+        renewal::answers(&*self.dialect, grants, leases, sent).await
     }
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {

@@ -1,4 +1,4 @@
-//! The seam between the flow, written once, and a database's own SQL and clock.
+//! The trait of a database: what the common flow needs of its SQL and its clock.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -15,13 +15,13 @@ use crate::{error::USED_UP, gate::Gate, tunables::FAR_POLL};
 pub struct Row {
     /// The name.
     pub name: LockName,
-    /// The holder, or the last one. For a reader that looks itself up, its own id where it is one of those who share.
+    /// The holder, or the last one. If a reader looks the lock up and shares it, the reader's own id.
     pub owner: Option<OwnerId>,
-    /// `None` where it cannot be read.
+    /// `None` if it cannot be read.
     pub label: Option<OwnerLabel>,
     /// Of the holder, or of the last one.
     pub token: FencingToken,
-    /// As the strategy compares it; 0 where it does not.
+    /// The version that the strategy compares; 0 if the strategy compares none.
     pub version: i64,
     /// Whether it was released, and is kept for a minimum hold.
     pub kept: bool,
@@ -29,15 +29,15 @@ pub struct Row {
     pub readers: Option<u64>,
     /// What is left of the lease; zero when the name is free.
     pub remaining: Duration,
-    /// For how long others, who wait, go first once it is free; zero if nobody does.
+    /// For how long waiters go first once the lock is free; zero if nobody waits.
     pub others_first: Duration,
     /// How many wait, where there is a queue.
     pub waiting: Option<u64>,
-    /// Whether there is an entry of the one that this was read for; read in MySQL only.
+    /// Whether the owner for whom the row was read has an entry in the queue. Only MySQL reads this.
     pub placed: bool,
-    /// How many of them wait before the entry that this was read for.
+    /// How many wait before the owner for whom the row was read.
     pub before_us: u32,
-    /// Whether the statement that read this has granted it to the request that it was for, or renewed it.
+    /// Whether the statement that read the row also granted the lock to its request, or renewed it.
     pub granted: bool,
 }
 
@@ -59,14 +59,14 @@ impl From<Option<i64>> for Left {
     }
 }
 
-/// What became of the process's next request, which a release took along.
+/// What became of the next request of the same process, which a release carried with it.
 #[derive(Debug)]
 pub enum Handed {
     /// It holds the lock, with this token.
     Granted(FencingToken),
-    /// It is at the end of the queue, behind the one that was granted this token.
+    /// It is at the end of the queue. The first waiter was granted this token.
     Queued(FencingToken, Box<dyn Waiter>),
-    /// Nothing: the lock was given to the first waiter, and the request is to ask for itself.
+    /// The first waiter was granted the lock. The request is not in the queue: it must ask again.
     #[cfg(feature = "postgres")]
     Passed,
 }
@@ -74,17 +74,17 @@ pub enum Handed {
 /// A reader in the column of those who share a lock: its 32 digits and a comma.
 pub(crate) const READER: usize = 33;
 
-/// That of [`Holder::unreadable`], which is nobody's; a row that readers share has it, too.
+/// The owner of [`Holder::unreadable`], which no client has. A row that readers share has it, too.
 const UNREADABLE: OwnerId = OwnerId::READERS;
 
 /// Where a row stands in a listing, and the row.
 pub type Listed = (String, Result<Row, Error>);
 
 impl Row {
-    /// A row of its columns; `remaining` is read as zero where nobody is the owner.
+    /// Makes a row of its columns. Without an owner, `remaining` becomes zero.
     ///
     /// # Errors
-    /// `Config` for what is no name, which no client of ours has locked.
+    /// `Config` for a text that is no name. No client of ours has locked it.
     pub fn read(
         name: &str,
         owner: Option<&str>,
@@ -118,8 +118,8 @@ impl Row {
         })
     }
 
-    /// Others wait before the entry that this was read for. The first of them takes what is free, or is dead and will be
-    /// passed over.
+    /// Notes how many wait before the owner for whom the row was read. The first of them takes a free lock, or is dead and
+    /// will be passed over.
     #[cfg(any(feature = "mysql", feature = "sqlite"))]
     pub(crate) fn set_before(&mut self, others: u32) {
         self.before_us = others;
@@ -128,7 +128,7 @@ impl Row {
         }
     }
 
-    /// So many bytes stand in the column of those who share it, if any.
+    /// Notes how many bytes the column of readers has, if it has any.
     pub(crate) fn set_readers(&mut self, bytes: Option<i64>) {
         let readers = bytes.map(|bytes| bytes.unsigned_abs() / READER as u64);
         self.readers = readers.filter(|_| self.label.is_some());
@@ -138,12 +138,12 @@ impl Row {
         self.owner.is_some() && !self.remaining.is_zero()
     }
 
-    /// Whether others hold it or go first.
+    /// Whether somebody holds the lock, or goes first.
     pub(crate) fn is_taken(&self) -> bool {
         self.is_held() || !self.others_first.is_zero()
     }
 
-    /// Whether a request has to wait: others hold it or go first, and it is no reader that may join them.
+    /// Whether a request has to wait: somebody holds the lock or goes first, and the request is not of a reader that may join.
     pub(crate) fn refuses(&self, request: &Request) -> bool {
         let open = request.mode == Mode::Shared
             && self.others_first.is_zero()
@@ -177,26 +177,25 @@ impl Row {
 /// The token in a column.
 ///
 /// # Errors
-/// `Config` for a number that is none.
+/// `Config` for a number that is no token.
 pub fn token_of(stored: i64) -> Result<FencingToken, Error> {
     let token = u64::try_from(stored).ok().and_then(FencingToken::new);
     token.ok_or_else(|| Error::new(ErrorKind::Config, USED_UP))
 }
 
-/// A database: each method is one statement, or one transaction, and ends within the time limit of a
-/// call.
+/// A database. Each method is one statement or one transaction, and ends within the time limit of a call.
 #[async_trait]
 pub trait Dialect: Debug + Send + Sync + 'static {
     /// The kind of the backend, for errors.
     const KIND: &'static str;
 
-    /// Whether readers share locks. Where not, a reader's request is one for an exclusive lock, which is stronger.
+    /// Whether readers share locks. If not, a reader gets an exclusive lock, which is stronger.
     const SHARES: bool = false;
 
     /// The longest pause between two polls of a waiter.
     const FAR_POLL: Duration = FAR_POLL;
 
-    /// What attempts and others pass before they take a connection; `None` where there is only one.
+    /// Limits how many connections each kind of call may take; `None` for a database with one connection.
     fn gate(&self) -> Option<&Gate> {
         None
     }
@@ -204,25 +203,25 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     /// How long a call may take.
     fn timeout(&self) -> Duration;
 
-    /// What tells this store from every other.
+    /// A text that identifies this store among all others.
     async fn identity(&self) -> Result<String, Error>;
 
-    /// Takes the store's settings over, once, or refuses the store if they are not what we were told.
+    /// Reads the store's settings, once. Refuses the store if they differ from what this client was told.
     async fn agree_once(&self) -> Result<(), Error>;
 
-    /// Refuses tables of another version, as the settings have it now. They are looked at when a client connects and
-    /// when a statement does not fit the tables: `init` of a newer version renames a column in the same step, so that each
-    /// statement of an older client fails by itself and costs nothing.
+    /// Refuses tables of another version, by the version that the settings have now. A client calls this when it connects,
+    /// and when a statement does not fit the tables. `init` of a newer version renames a column in the same step, so every
+    /// statement of an older client fails. So no statement needs to read the version.
     async fn check_version(&self) -> Result<(), Error>;
 
-    /// What holds as the server's settings are now.
+    /// What the store promises with its present settings.
     fn guarantees(&self) -> Arc<Guarantees>;
 
-    /// How often a statement was repeated that may have been carried out, since its connection broke.
+    /// How often a statement was repeated because its connection broke, although it may have been carried out.
     fn broken(&self) -> u64;
 
-    /// Takes a free name, or makes a reader one of those who share it; `None` if it is another's, or ours already and this
-    /// does not set the lease of our own anew.
+    /// Takes a free name, or adds a reader to those who share it. `None` if another owner has it, or if this owner has it
+    /// already and the database does not renew its lease here.
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error>;
 
     /// Makes a free row with version 0, if there is none.
@@ -231,8 +230,8 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     /// Takes a row that has this version; `None` if it has another.
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error>;
 
-    /// Takes a row that this client left behind, if it has this version or if any will do. A database in
-    /// which this is no cheaper than to take a free name does nothing where any will do.
+    /// Takes a row that this client released. With `version` only if the row still has that version. Without, any
+    /// version will do, but a database does nothing if this is no cheaper than [`insert`](Dialect::insert).
     async fn retake(
         &self,
         request: &Request,
@@ -244,49 +243,49 @@ pub trait Dialect: Debug + Send + Sync + 'static {
         }
     }
 
-    /// Whether this is to be [looked at](Dialect::look_to_take) before anything else: others held the name or waited
-    /// for it when this client last heard, or the request has an entry in the queue.
+    /// Whether the client should first [look](Dialect::look_to_take): when it last heard of the name, others held it or waited
+    /// for it; or the request has an entry in the queue.
     fn looks_first(&self, _request: &Request) -> bool {
         false
     }
 
-    /// What is known of a name, for people or for this owner. Changes nothing.
+    /// Reads the row of a name, for people or for this owner. Changes nothing.
     async fn look(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error>;
 
-    /// The same for somebody who wants the lock, which may write: a database that meets rows of clocks
-    /// that it does not share lets their leases count from here on; one that has a queue looks after
-    /// it, and in the same step grants what is free to a request that has a [`waiter`](Dialect::waiter), or enters it.
+    /// Reads the row of a name for a request that wants the lock. It may write. A database that finds a row of another clock
+    /// lets that lease count from now on. A database with a queue removes dead entries. If the request has a
+    /// [`waiter`](Dialect::waiter), the same step grants it a free lock or enters it in the queue.
     async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
         self.look(&request.name, Some(request.owner)).await
     }
 
-    /// The handle by which a request waits in the store's queue: its refused attempts then enter it.
+    /// The handle by which a request waits in the store's queue. From now on a refused attempt enters the request there.
     fn waiter(self: Arc<Self>, request: &Request) -> Box<dyn Waiter>;
 
-    /// Renews a batch. For each, the lease that was set: what the grant asks for, or the store's longest lease where that is
-    /// shorter now; `None` if it was not there. One whose row another transaction has counts as not there: a statement that
-    /// waits for it would keep the rows of the others meanwhile, and be late for them.
+    /// Renews a batch. Returns for each grant the lease that was set: the one that the grant asks for, or the store's longest
+    /// lease if that is shorter now. `None` if the grant was not there. A grant whose row another transaction has locked counts
+    /// as not there: if the statement waited for that row, it would keep the other rows locked and be late for them.
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error>;
 
-    /// Renews one, and waits for its row.
+    /// Renews one grant, and waits for its row.
     async fn renew_one(&self, grant: &Grant) -> Result<Option<Duration>, Error> {
         Ok(self.renew(&[grant]).await?.pop().flatten())
     }
 
-    /// Takes a reader away from those who share a lock; whether others are left. The last one becomes a writer in the same
-    /// step, and then gives the lock back as one.
+    /// Removes a reader from those who share a lock. Returns whether others are left. The last reader becomes a writer in the
+    /// same step, and must then release the lock as a writer.
     async fn part(&self, _grant: &Grant) -> Result<bool, Error> {
         Ok(false)
     }
 
-    /// Tells the first place that it may join, if it is a reader's: this reader has joined, and had a place before it.
+    /// Wakes the first waiter if it is a reader: the reader `joined` stood before it in the queue, and now shares the lock.
     async fn tell_next_reader(&self, _joined: &Request) {}
 
-    /// Frees a grant, or lets it run out in `keep`.
+    /// Frees a grant now, or after `keep`.
     async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error>;
 
-    /// Frees a grant, and gives the lock to the next request of the same process if nobody waits, or
-    /// queues it. `None`: nothing was done.
+    /// Frees a grant. If nobody waits, the next request of the same process gets the lock; otherwise it may enter the queue.
+    /// `None`: nothing was done.
     async fn hand_on(
         self: Arc<Self>,
         _grant: &Grant,
@@ -295,11 +294,10 @@ pub trait Dialect: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Forbids an owner, so that no statement of its that is still under way takes anything, and
-    /// takes away what it has.
+    /// Removes all that an owner has, and bars it: a statement of that owner that is still under way takes nothing.
     async fn abandon(&self, request: &Request) -> Result<(), Error>;
 
-    /// Why nothing is granted for now, if that is so. Asked when a name that looks free was refused.
+    /// Why the store grants nothing for now, if that is so. Asked after a name that looks free was refused.
     async fn quarantine(&self) -> Result<Option<Quarantined>, Error> {
         Ok(None)
     }
@@ -307,15 +305,16 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     /// Lifts the token of a grant; `false` if the grant is gone.
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error>;
 
-    /// Frees a name; `false` if nobody had it. A token that is negative, or at the limit so that none is above it, becomes
-    /// the highest that a grant of ours may have: the clock and the longest lease. So does a version begin anew that is out of
-    /// that range. Both would keep all grants away.
+    /// Frees a name; `false` if nobody had it. Also repairs values that would prevent every grant. A token that is negative,
+    /// or so high that none is above it, becomes the highest that a grant may have: the clock plus the longest lease. A version
+    /// out of range starts again.
     async fn force(&self, name: &LockName) -> Result<bool, Error>;
 
-    /// Held names after the place `after`, at most `limit`, in order: the place of each, and its row if that has a name.
+    /// Lists at most `limit` held names behind the position `after`, in order: the position of each, and its row if the row has
+    /// a valid name.
     async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error>;
 
-    /// Forgets what may be forgotten: free rows if `rows`, and abandoned owners of long ago.
+    /// Deletes the records of owners that were abandoned long ago and, if `rows`, the rows of free names.
     async fn sweep(&self, rows: bool) -> Result<(), Error>;
 
     /// Creates the tables if need be, and changes settings.

@@ -1,4 +1,4 @@
-//! Whatever a URL or a row says, nothing panics.
+//! No URL and no row makes the code panic.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which calls may have how many connections of a pool.
+//! How many connections of a pool each kind of call may take.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use tokio::{
     time::timeout,
 };
 
-/// Keeps connections of a pool for renewals, and for releases: another transaction may have the rows that attempts
-/// want for long, and every lock that is held would be lost meanwhile.
+/// Keeps connections of a pool for renewals and for releases. Attempts may wait long for rows that another transaction has
+/// locked. If they took all connections, every lock that is held would be lost meanwhile.
 #[derive(Debug)]
 pub struct Gate {
-    /// Of all calls but renewals: one connection less than the pool has.
+    /// For all calls but renewals: one connection less than the pool has.
     calls: Semaphore,
-    /// Of those that are about what is not held, attempts and clean-ups: one less again.
+    /// For attempts and clean-ups, which are for no held lock: again one less.
     attempts: Semaphore,
     timeout: Duration,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Gate {
-    /// For a pool of so many connections. One of two keeps none for releases, and one of one keeps none at all.
+    /// For a pool of so many connections. A pool of two keeps none for releases. A pool of one keeps none.
     #[cfg_attr(
         not(any(feature = "mysql", feature = "postgres")),
         expect(dead_code, reason = "a file has one connection")

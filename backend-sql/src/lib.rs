@@ -1,8 +1,8 @@
 //! Locks of leasehold in SQL databases.
 //!
-//! Two strategies, by the same tables ([`Strategy`]): in one the row *is* the lock, taken by one
-//! upsert; in the other a version column guards one conditional update of what was read before. Both
-//! leave the fencing token of a released lock behind in its row.
+//! There are two strategies over the same tables ([`Strategy`]). In one the row *is* the lock, and one upsert takes it. In
+//! the other the client reads the row, and updates it only if its version is still the same. With both, the row keeps the
+//! fencing token of a released lock.
 //!
 //! | feature | database | module |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //! | `mysql` | MySQL, MariaDB | [`mysql`] |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// An optimized build looks through all futures of a call at once, and MySQL's driver nests them deeply.
+// An optimized build resolves all futures of a call at once, and MySQL's driver nests them deeply.
 #![recursion_limit = "256"]
 // Without a database nothing uses the flow.
 #![cfg_attr(
@@ -25,8 +25,7 @@ mod error;
 #[cfg(test)]
 mod fuzz;
 mod gate;
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-mod places;
+mod renewal;
 mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod servers;
@@ -45,7 +44,7 @@ pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-// Builders take its pools and options, fences its connections.
+// Builders take pools and options of sqlx; fences take its connections.
 pub use sqlx;
 
 pub use self::strategy::Strategy;

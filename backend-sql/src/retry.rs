@@ -1,4 +1,4 @@
-//! Statements that wait for others, and end in time.
+//! Repeats statements that lost a conflict with others, up to the time limit.
 
 use std::{
     future::Future,
@@ -14,7 +14,7 @@ use crate::{
     tunables::{GRACE, RETRY_PAUSE},
 };
 
-/// For how long statements are tried, and what they are sent to, for messages.
+/// For how long a statement is repeated; and the name of the server or file, for messages.
 #[derive(Debug)]
 pub(crate) struct Retry {
     timeout: Duration,
@@ -27,15 +27,15 @@ impl Retry {
         Self { timeout, whom, broken: AtomicU64::new(0) }
     }
 
-    /// How often a statement was tried again that may have been carried out. What is answered to the next try
-    /// says nothing of that.
+    /// How often a statement was tried again although it may have been carried out. The answer to the next try does not
+    /// tell.
     pub(crate) fn broken(&self) -> u64 {
         self.broken.load(Ordering::Relaxed)
     }
 
-    /// Runs a statement, again and again while others are in its way, up to the time limit.
+    /// Runs a statement, and repeats it while it loses conflicts with others, up to the time limit.
     ///
-    /// A statement that writes must be read to its end: a commit that fails is told only there.
+    /// Read a statement that writes to its end: only there it tells of a commit that failed.
     pub(crate) async fn run<T, E, Fut>(
         &self,
         judge: impl Fn(E) -> Failure,
@@ -75,9 +75,8 @@ impl Retry {
         }
     }
 
-    /// The same for a statement that may be carried out twice: where a connection turns out to be
-    /// broken, such as all of a pool are after a restart of the server, up to `connections` more are
-    /// tried.
+    /// The same for a statement that may be carried out twice. If a connection is broken, it tries up to `connections` more:
+    /// after a restart of the server all connections of a pool are broken.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) async fn again<T, E, Fut>(
         &self,

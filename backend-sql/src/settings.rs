@@ -1,4 +1,4 @@
-//! What every store of this crate is told, by a builder or behind the `?` of a URL.
+//! The options that all stores of this crate have, in a builder and behind the `?` of a URL.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::{
     tunables::{LONGEST_LEASE, TIMEOUT, TIMEOUTS},
 };
 
-/// The version of SQLite's and MySQL's tables, their contents and the statements; PostgreSQL has its own. A step to another version renames a column
-/// that every statement of an older client names: see [`Dialect::check_version`](crate::dialect::Dialect::check_version).
+/// The version of SQLite's and MySQL's tables, their contents and the statements; PostgreSQL has its own. A new version
+/// renames a column that every statement of an older client names: see [`Dialect::check_version`](crate::dialect::Dialect::check_version).
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(crate) const RECORD_VERSION: i64 = 2;
 
@@ -162,16 +162,15 @@ macro_rules! setters {
                 self
             }
 
-            /// The longest lease that this client believes the store to have; a store that has
-            /// another is refused. Default: what the store has, or 30 s for a new one.
+            /// The longest lease that this client expects of the store. `build` refuses a store with another one. Default:
+            /// what the store has, or 30 s for a new one.
             #[must_use]
             pub fn longest_lease(mut self, longest: std::time::Duration) -> Self {
                 self.settings.longest_lease = Some(longest);
                 self
             }
 
-            /// How long a call may take, waits for other users of the database included. Default:
-            /// 5 s.
+            /// How long a call may take, including waits for other users of the database. Default: 5 s.
             #[must_use]
             pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
                 self.settings.timeout = timeout;
@@ -187,25 +186,25 @@ pub(crate) use setters;
 macro_rules! server_setters {
     ($builder:ident, $pool:ty, $options:ty) => {
         impl $builder {
-            /// The database of a pool that you have. A statement of ours takes one of its connections for
-            /// less than a millisecond, and one that waits for others' rows for up to the time limit; a waiter keeps none.
-            /// Of three connections or more one is left for releases and one for renewals. Unless the pool was made with
-            /// `test_before_acquire(false)`, each statement costs a second round trip. PostgreSQL opens one more connection,
-            /// with the pool's options, for messages to waiters.
+            /// Uses the database of your pool. A statement takes one of its connections, usually for less than a
+            /// millisecond; if another transaction has locked the row, for up to the time limit. A waiter keeps no connection.
+            /// If the pool has three connections or more, one is kept for releases and one for renewals. Each statement costs a
+            /// second round trip, unless the pool was made with `test_before_acquire(false)`. For PostgreSQL the client
+            /// opens one more connection, with the pool's options, for messages to waiters.
             #[must_use]
             pub fn with_pool(pool: $pool) -> Self {
                 Self::new(Reached::Pool(pool))
             }
 
-            /// A database by its connection's options, with a pool of our own of up to 5 connections: three for attempts,
-            /// and one each for releases and renewals.
+            /// Connects by these options, with an own pool of up to 5 connections: three for attempts, one for releases and one
+            /// for renewals.
             #[must_use]
             pub fn with_options(options: $options) -> Self {
                 Self::new(Reached::Options(Box::new(options)))
             }
 
-            /// Whether a password may go over a network unencrypted, to any server that answers for the host. Where TLS is not
-            /// demanded and the host is not this machine, that is refused otherwise. Default: no.
+            /// Whether a password may go over a network unencrypted, to any server that answers for the host. Default: no. Then
+            /// `build` refuses a password if TLS is not demanded and the host is not this machine.
             #[must_use]
             pub fn plaintext(mut self, allowed: bool) -> Self {
                 self.settings.plaintext = allowed;

@@ -1,4 +1,4 @@
-//! The flow, the dialects' seam and the sessions, for backends that keep locks in other tables of the same servers.
+//! The common flow, the trait `Dialect`, and the sessions, for backends that keep locks in other tables of the same servers.
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use crate::servers::connection::{micros, span};
@@ -52,9 +52,11 @@ pub mod postgres {
     use super::Described;
     pub use crate::{
         postgres::{
-            arg::Arg,
-            found::found,
-            sessions::{Sessions, first},
+            connection::{
+                arg::Arg,
+                found::found,
+                sessions::{Sessions, first},
+            },
             statements::{exists, owners, shared as statement},
         },
         tunables::postgres::SHORTEST_LEASE,
@@ -89,9 +91,9 @@ pub mod mysql {
     use super::Described;
     pub use crate::{
         mysql::{
+            connection::server::Server,
             guarantees::Durability,
             rows::told,
-            server::Server,
             statements::{Argument, Statement, refuse_view},
         },
         tunables::mysql::SHORTEST_LEASE,

@@ -1,4 +1,4 @@
-//! How a lock is taken: the two strategies, written once for all databases.
+//! The two strategies by which a lock is taken, written once for all databases.
 
 use std::{collections::HashMap, fmt, str::FromStr};
 
@@ -18,8 +18,8 @@ pub enum Strategy {
     /// The row is the lock: one upsert takes it. Rows of free names are swept away.
     #[default]
     PrimaryKey,
-    /// The row stays: a conditional update takes it if its version is the one that was read before,
-    /// or that this client left behind. The table keeps a row for every name ever used.
+    /// The row stays. A conditional update takes it if it still has the version that this client last read or wrote. The
+    /// table keeps a row for every name ever used.
     Optimistic,
 }
 
@@ -54,11 +54,11 @@ impl FromStr for Strategy {
 pub(crate) enum Taken {
     /// It is ours.
     Yes(Grant),
-    /// It is another's; or it was free and was snatched away, or is not to be had by this owner.
+    /// Another owner has it; or another was faster; or this owner was abandoned.
     No(Option<Row>),
 }
 
-/// The primary key: one statement takes the lock or does nothing. Readers go this way by both strategies: one joins
+/// By the primary key: one statement takes the lock or does nothing. With both strategies readers use this: a reader joins
 /// whatever version the row has.
 pub(crate) async fn primary_key<D: Dialect>(
     dialect: &D,
@@ -94,8 +94,8 @@ fn grant(request: &Request, token: FencingToken) -> Grant {
     Grant::new(request, token).with_mode(request.mode)
 }
 
-/// A row that is held, or that others take first. Where it is our own by an earlier attempt, that is
-/// the same grant, with the lease anew.
+/// The answer for a row that is held, or that others take first. If an earlier attempt of this owner took it, that is the same
+/// grant, with a new lease.
 async fn held<D: Dialect>(dialect: &D, request: &Request, row: Row) -> Result<Taken, Error> {
     let mut ours = grant(request, row.token);
     if row.granted {
@@ -111,7 +111,7 @@ async fn held<D: Dialect>(dialect: &D, request: &Request, row: Row) -> Result<Ta
     Ok(Taken::No(Some(row)))
 }
 
-/// The version: read, decide here, and change the row only if nobody has meanwhile.
+/// By the version: reads the row, decides here, and changes the row only if nobody else has meanwhile.
 pub(crate) async fn optimistic<D: Dialect>(
     dialect: &D,
     versions: &Versions,
@@ -141,8 +141,8 @@ pub(crate) async fn optimistic<D: Dialect>(
     Ok(Taken::No(last))
 }
 
-/// The versions at which this client left names behind, so that it need not look before it takes one
-/// again, and knows that there is a row. What is out of date costs a statement.
+/// The versions of the rows that this client released. So it knows that there is a row, and need not read it before it takes
+/// it again. A version that is out of date costs one statement.
 #[derive(Debug, Default)]
 pub(crate) struct Versions(Mutex<HashMap<LockName, i64>>);
 

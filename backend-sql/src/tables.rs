@@ -4,7 +4,7 @@ use lock_core::{Error, ErrorKind};
 
 use crate::tunables::LONGEST_NAME;
 
-/// The tables of one store: `PREFIX_locks` and its like.
+/// The tables of one store: `PREFIX_locks` and the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tables {
     /// `None` where statements name no schema.
@@ -22,7 +22,7 @@ impl Tables {
         Ok(Self { schema: None, prefix: prefix.to_owned() })
     }
 
-    /// The same in this schema, which every statement then names.
+    /// The same tables in this schema. Every statement then names the schema.
     ///
     /// # Errors
     /// `InvalidInput` as for a prefix.
@@ -32,7 +32,7 @@ impl Tables {
         Ok(Self { schema: Some(schema.to_owned()), ..self })
     }
 
-    /// Another table in the same place, whose name is checked, and ends with `suffix`; quoted.
+    /// The quoted name of another table in the same schema, which ends with `suffix`. The name is checked.
     ///
     /// # Errors
     /// `InvalidInput` as for a prefix.
@@ -48,7 +48,7 @@ impl Tables {
         schema.map(|schema| format!("{quote}{schema}{quote}.")).unwrap_or_default()
     }
 
-    /// A statement's text with the names of the tables, and of what belongs to them, in it, quoted by the same mark on both sides.
+    /// Fills the names of the tables, and of what belongs to them, into a statement, each between two quotes of this kind.
     pub fn fill(&self, text: &str, quote: char) -> String {
         let mut text = text.to_owned();
         let schema = self.schema(quote);
@@ -75,7 +75,7 @@ impl Tables {
     }
 }
 
-/// Whether a line of a statement is sent: comments are not, but those before a line that tests leave out.
+/// Whether a line of a statement is sent. Comments are not sent, except those that mark a line that tests leave out.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) fn is_sent(line: &str) -> bool {
     let line = line.trim_start();

@@ -1,6 +1,6 @@
-//! All numbers of this crate that one might want to change. Those of a statement stand in its file: how many tombstones are
-//! kept (`abandon.sql`), and for how long in PostgreSQL, when a watermark counts (`sweep.sql`), how late a statement may be (`{young}` in
-//! `postgres/statements.rs`).
+//! The numbers of this crate that a developer may want to tune. Some numbers stand in their statement: how many tombstones
+//! are kept (`abandon.sql`); in PostgreSQL also for how long, when a watermark counts (`sweep.sql`), and how late a statement
+//! may be (`{young}` in `postgres/statements.rs`).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The trait, in terms of scripts.
+//! The trait `Backend`: each operation is one script.
 
 use std::{sync::Arc, time::Duration};
 
@@ -106,7 +106,7 @@ impl Foreign {
         }
     }
 
-    /// When a waiter asks again, whose holder's lease ends after `left`.
+    /// When a waiter asks again, if the holder's lease ends after `left`.
     fn pause(&self, left: Duration) -> Duration {
         let pause = if self.layout.pushes() { BACKING_POLL } else { POLL };
         jittered(&SystemEnv, pause).min(left + Duration::from_millis(1))
@@ -126,7 +126,7 @@ impl Foreign {
         Ok(LockState::new(name.clone(), holder, token(token_)?).with_kept(kept))
     }
 
-    /// A holder by the other library: it has no owner id.
+    /// A holder of the other library. It has no owner id.
     fn theirs(&self, value: &Value, endless: bool, remaining: Duration) -> Result<Holder, Error> {
         let shown = match value {
             Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
@@ -191,7 +191,7 @@ impl Foreign {
         }
     }
 
-    /// The states of these names, and how long ago a client of the other library was seen to hold any.
+    /// The states of these names, and how long ago a client of the other library was last seen as a holder.
     async fn look(&self, names: &[LockName]) -> Result<(Vec<LockState>, Option<Duration>), Error> {
         let mut keys = vec![self.node.epoch_key()];
         for name in names {
@@ -209,8 +209,8 @@ impl Foreign {
         Ok((states, seen.map(Duration::from_micros)))
     }
 
-    /// A client of the other library keeps no record of its phase in a migration. So one is shown for it: as that of a process
-    /// that uses this store alone.
+    /// A client of the other library keeps no record of its phase in a migration. So the listing shows one for it, which says that
+    /// a process uses this store alone.
     async fn record_of_theirs(&self, seen: Duration) -> Result<Option<LockState>, Error> {
         let store = self.name_of_store().await?;
         let Some((name, label, left)) = record::of_theirs(&store, self.layout.word, seen)? else {
@@ -333,15 +333,15 @@ impl Backend for Foreign {
         raised.map_err(|error| error.at("foreign", "raise").on(&grant.name))
     }
 
-    /// Where nobody holds it, a lock that was never taken cannot be told from one that is free.
+    /// If nobody holds it, a lock that was never taken looks like one that is free.
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
         let state = self.look(std::slice::from_ref(name)).await;
         let state = state.map_err(|error| error.at("foreign", "inspect").on(name))?.0.pop();
         Ok(state.filter(|state| state.holder.is_some()))
     }
 
-    /// Only those that clients of this library hold: no key tells a lock of the other library from other data. For a while
-    /// after one of its clients was seen, a record of a migration for it.
+    /// Lists only the locks that clients of leasehold hold: no key tells a lock of the other library from other data. For a while
+    /// after a client of the other library was seen, the list also has a record for the migration.
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
         self.page(from).await.map_err(|error| error.at("foreign", "list"))
     }

@@ -1,4 +1,4 @@
-//! What is promised beside clients of another library.
+//! What a store in Redis promises while clients of another library use it, too.
 
 use backend_redis::node::{Node, NodeSettings, RECORD_VERSION};
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};

@@ -1,4 +1,4 @@
-//! The layouts, as data: where a library keeps a lock, and how it is woken.
+//! The layouts, as data: where a library keeps a lock, and how it wakes waiters.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ pub(crate) struct Layout {
     pub(crate) key: String,
     pub(crate) token: TokenKey,
     pub(crate) wake: Wake,
-    /// After many grants in a row our clients leave the lock alone for as long as a waiter of the library may sleep between
-    /// two looks. Zero: its clients do not wait.
+    /// For how long our clients leave the lock alone after many grants in a row: as long as a waiter of the library may sleep
+    /// between two looks. Zero: the library's clients do not wait.
     pub(crate) rest: Duration,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Keys {
     pub(crate) channel: Option<(String, String)>,
 }
 
-/// What stands for the name in a template.
+/// The text that stands for the name in a template.
 pub(crate) const NAME: &str = "{name}";
 const OUR_TOKENS: &str = "leasehold_token:";
 const REDISSON_TOKENS: &str = "redisson_lock_token:";

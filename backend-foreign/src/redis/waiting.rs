@@ -35,7 +35,7 @@ struct Entry {
     wake: Arc<Notify>,
 }
 
-/// One is woken by one message: each that is woken asks the store.
+/// A message wakes one waiter, which then asks the store.
 impl Listener for Waiters {
     /// The client has no channel of its own.
     fn listens(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The layout's side of the seam of leasehold-sql: one implementation for both databases.
+//! The trait `Dialect` of leasehold-sql for ShedLock's table: one implementation for both databases.
 
 use std::{sync::Arc, time::Duration};
 
@@ -118,7 +118,7 @@ impl<S: Server> Dialect for ShedLock<S> {
         }
     }
 
-    /// By the strategy that this layout never has.
+    /// Only for a strategy that this layout never has.
     async fn create(&self, _name: &LockName) -> Result<(), Error> {
         Ok(())
     }
@@ -168,8 +168,8 @@ impl<S: Server> Dialect for ShedLock<S> {
         Ok(done.into())
     }
 
-    /// In this order: an attempt that ends before the tombstone is there is seen by the release, and a later one finds the
-    /// tombstone.
+    /// The tombstone comes first, then the release. An attempt that ends before the tombstone is released; a later attempt
+    /// finds the tombstone.
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let owner = request.owner.to_string();
         let whose = [Text(request.name.as_str()), Text(&owner)];
@@ -192,7 +192,8 @@ impl<S: Server> Dialect for ShedLock<S> {
         Ok(server.once(&self.sql.force, &name).await?.is_some())
     }
 
-    /// Those of clients of ShedLock, too. Behind them, for a while after one of these was seen, a record of a migration.
+    /// Also lists the locks of clients of ShedLock. For a while after one of these clients was seen, the list ends with a record
+    /// for the migration.
     async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
         if after == LAST {
             return Ok(Vec::new());
@@ -212,7 +213,7 @@ impl<S: Server> Dialect for ShedLock<S> {
         Ok(listed)
     }
 
-    /// No row is ever removed: ShedLock remembers which are there.
+    /// No row is ever removed: ShedLock remembers which rows exist.
     async fn sweep(&self, _rows: bool) -> Result<(), Error> {
         // Read anew now and then: an operator may have changed them.
         self.promise(self.guarantees().longest_lease).await

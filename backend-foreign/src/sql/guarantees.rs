@@ -1,4 +1,4 @@
-//! What is promised beside clients of ShedLock.
+//! What a store in SQL promises while clients of ShedLock use it, too.
 
 use std::time::Duration;
 

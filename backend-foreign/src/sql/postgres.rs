@@ -1,7 +1,7 @@
 //! ShedLock's table in PostgreSQL.
 //!
-//! Its columns are VARCHAR. Statements compare them as text: otherwise an operator that somebody else made for VARCHAR would
-//! fit better than PostgreSQL's own.
+//! Its columns are VARCHAR. Our statements compare them as text: otherwise PostgreSQL would prefer an operator that another
+//! role made for VARCHAR to its own.
 
 use std::{collections::HashSet, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the layout needs of a database.
+//! The trait of a database: what ShedLock's layout needs of it.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -22,10 +22,10 @@ pub(super) struct Seen {
     pub(super) name: String,
     pub(super) locked_by: String,
     pub(super) remaining: Duration,
-    /// Of the last holder of ours.
+    /// The label of the last holder that is a client of ours.
     pub(super) owner: Option<String>,
     pub(super) label: Option<String>,
-    /// `None` where there is no companion.
+    /// `None` if our table has no row of the name.
     pub(super) token: Option<i64>,
 }
 
@@ -55,7 +55,7 @@ pub(super) trait Server: Debug + Send + Sync + Sized + 'static {
     /// Whether names that differ in spaces at their ends may be one to a collation.
     const PADS: bool;
 
-    /// The names of tables and schemas stand in these.
+    /// The mark that stands around the names of tables and schemas.
     const QUOTE: char;
 
     /// The statements.
@@ -67,40 +67,41 @@ pub(super) trait Server: Debug + Send + Sync + Sized + 'static {
     /// How often a statement was repeated that may have been carried out.
     fn broken(&self) -> u64;
 
-    /// A write that must not be carried out twice without the caller's knowing: the number that it tells, or that it has
-    /// done something; `None` where it did nothing.
+    /// Runs a write that must not be carried out twice unnoticed. Returns the number that it reports, or that it has done
+    /// something; `None` if it did nothing.
     async fn once(&self, sql: &Self::Statement, args: &[Arg<'_>]) -> Result<Option<i64>, Error>;
 
-    /// The same for one that may be.
+    /// The same for a write that may be carried out twice.
     async fn again(&self, sql: &Self::Statement, args: &[Arg<'_>]) -> Result<Option<i64>, Error>;
 
-    /// One number that is read.
+    /// Reads one number.
     async fn number(&self, sql: &Self::Statement) -> Result<Option<i64>, Error>;
 
-    /// Rows of names.
+    /// Reads rows of names.
     async fn seen(&self, sql: &Self::Statement, args: &[Arg<'_>]) -> Result<Vec<Seen>, Error>;
 
-    /// The settings; `None` where their row is gone.
+    /// Reads the settings; `None` if their row is gone.
     async fn stored(&self, sql: &Self::Statement) -> Result<Option<Stored>, Error>;
 
     /// The names and types of the columns of ShedLock's table, or other pairs.
     async fn pairs(&self, sql: &Self::Statement) -> Result<Vec<(String, String)>, Error>;
 
-    /// Renews each by the lease beside it; whether each was there. One whose row another transaction has counts as not there.
+    /// Renews each grant by the lease beside it. Returns for each whether it was there. A grant whose row another transaction has
+    /// locked counts as not there.
     async fn renew(
         &self,
         sql: &Self::Statement,
         grants: &[(&Grant, Duration)],
     ) -> Result<Vec<bool>, Error>;
 
-    /// Whether ShedLock's table, the companion and the settings are there, before a statement names one. Refuses what could
-    /// run another's code in our name.
+    /// Whether ShedLock's table, our table beside it and the settings exist. Call it before a statement names one of them: it
+    /// refuses a table that could run another role's code in our name.
     async fn found(&self, names: &Names) -> Result<[bool; 3], Error>;
 
-    /// Makes what is missing of the tables.
+    /// Makes the missing tables.
     async fn make(&self, names: &Names, longest_micros: i64) -> Result<(), Error>;
 
-    /// Why a crash may lose what was committed, if so; refuses a server whose time zone would shift the times.
+    /// Why a crash may lose what was committed, if it may. Refuses a server whose time zone would shift the times.
     async fn doubt(&self) -> Result<Option<String>, Error>;
 
     /// Ends connections.

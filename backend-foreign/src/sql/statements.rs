@@ -1,4 +1,4 @@
-//! The statements, with the tables' names in them.
+//! The statements: the text of the SQL files with the tables' names filled in.
 
 use backend_sql::shared::Described;
 use lock_core::Error;

@@ -1,4 +1,4 @@
-//! A store: ShedLock's table, our companion of it, and the settings.
+//! A store: ShedLock's table, our table beside it, and the settings.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,11 +12,11 @@ use super::{
     statements::{Names, RECORD_VERSION, Statements},
 };
 
-/// Behind the owner in `locked_by` where the lock was released, and is kept for a minimum hold: nobody's id is of this form,
-/// so that what compares the holder finds none.
+/// Stands behind the owner in `locked_by` if the lock was released and is kept for a minimum hold. No id has this form, so a
+/// statement that compares the holder finds none.
 const RELEASED: &str = " released";
 
-/// In the place of the owner's id, which a client of ShedLock has not.
+/// Stands for the owner's id, which a client of ShedLock does not have.
 const THEIRS: OwnerId = OwnerId::from_bits(1);
 
 /// The locks of ShedLock in one table.
@@ -27,12 +27,12 @@ pub(super) struct ShedLock<S: Server> {
     pub(super) names: Names,
     pub(super) sql: Statements<S::Statement>,
     pub(super) promised: RwLock<Arc<Guarantees>>,
-    /// How many characters a name may have, where ShedLock's table has a limit.
+    /// How many characters a name may have, if ShedLock's table has a limit.
     agreed: OnceCell<Option<usize>>,
 }
 
 impl<S: Server> ShedLock<S> {
-    /// Nothing is sent yet but what tells what is there.
+    /// It sends nothing yet, except the question which tables exist.
     pub(super) async fn open(server: S, described: Described, table: &str) -> Result<Self, Error> {
         let names = Names::new(&described, table, S::QUOTE)?;
         let sql = server.statements(&names);
@@ -47,7 +47,7 @@ impl<S: Server> ShedLock<S> {
         Ok(this)
     }
 
-    /// States the promises by what the server's settings are now.
+    /// Updates the promises from the server's present settings.
     pub(super) async fn promise(&self, longest: Duration) -> Result<(), Error> {
         let doubt = self.server.doubt().await?;
         let promised = guarantees::of(S::SHORTEST_LEASE, longest, doubt, self.described.connection);
@@ -81,7 +81,7 @@ impl<S: Server> ShedLock<S> {
         Ok(stored)
     }
 
-    /// Refuses a name that ShedLock's table has no room for, or would take for another.
+    /// Refuses a name that is too long for ShedLock's table, or that the table would take for another name.
     pub(super) async fn check_name(&self, name: &LockName) -> Result<(), Error> {
         if S::PADS && name.as_str().ends_with(' ') {
             let message = "the name ends with a space, which ShedLock's table does not tell from the name without it; \
@@ -111,7 +111,7 @@ impl<S: Server> ShedLock<S> {
     }
 }
 
-/// A row as the flow knows it. Our record counts only while the lock is its owner's.
+/// The row for the common flow. Our record counts only while its owner holds the lock.
 pub(super) fn row(seen: &Seen) -> Result<Row, Error> {
     let Seen { name, locked_by, remaining, owner, label, token } = seen;
     let token = token.unwrap_or(0);
@@ -141,7 +141,7 @@ pub(super) fn record(store: &str, seen: Duration) -> Result<Option<Row>, Error> 
     Row::read(name.as_str(), Some(&owner), Some(label), 0, 0, left).map(Some)
 }
 
-/// Refuses columns that cannot keep what is written; how many characters a name may have.
+/// Refuses columns that cannot keep what we write. Returns how many characters a name may have.
 fn columns<S: Server>(found: &[(String, String)]) -> Result<Option<usize>, Error> {
     let of = |wanted: &str| {
         let kind = found.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));

@@ -1,5 +1,4 @@
-//! Another role may create functions, operators and tables in a schema that our role looks into. None of its code runs in our
-//! name.
+//! Another role may create functions, operators and tables in a schema of our search path. None of its code runs in our name.
 
 use conformance_tests::{
     broken::cases::{LONG, granted, not_granted, request},
@@ -11,8 +10,8 @@ use lock_core::{
 };
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
-/// Types of whatever stands in our statements. ShedLock's columns are VARCHAR, for which an operator of somebody else
-/// may fit better than PostgreSQL's own.
+/// The types of all values and columns in our statements. ShedLock's columns are VARCHAR: for that type PostgreSQL may prefer
+/// another role's operator to its own.
 const TYPES: [&str; 16] = [
     "name",
     "text",
@@ -120,15 +119,15 @@ async fn functions_and_operators_of_another_role_are_not_run() {
     }
 }
 
-/// That a table is `hostile`'s.
+/// The answer must say that a table belongs to `hostile`.
 fn refused<T: std::fmt::Debug>(answer: Result<T, Error>) {
     let error = answer.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("\"hostile\""), "{error}");
 }
 
-/// Each of the three tables, with a trigger that runs its code as whoever writes there; and a view, whose functions run
-/// as whoever reads it.
+/// For each of the three tables, `hostile` owns it and gives it a trigger, whose code runs in the name of each writer. Then
+/// `hostile` makes a view, whose functions run in the name of each reader.
 #[tokio::test]
 async fn tables_and_views_of_another_role_are_refused() {
     let server = start().await;
@@ -151,7 +150,7 @@ async fn tables_and_views_of_another_role_are_refused() {
              CREATE TRIGGER trap BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION trap()"
         );
         run(&server, "hostile", &planted).await;
-        // Ours but for this one.
+        // The other two are ours.
         for own in ["shedlock", "shedlock_leasehold", "shedlock_leasehold_store"] {
             if own != table {
                 server.sql(&format!("ALTER TABLE {own} OWNER TO app")).await.unwrap();

@@ -9,7 +9,7 @@ use crate::protocol::held::Held;
 
 pub(crate) struct AttemptJob {
     pub(crate) request: Request,
-    /// `None`: it is to go by itself.
+    /// `None`: the attempt must be made alone.
     pub(crate) answer: oneshot::Sender<Option<Grant>>,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct ReleaseJob {
 
 pub(crate) enum Job {
     Attempt(AttemptJob),
-    /// With the next attempt of this process for the same lock, which is made right behind it.
+    /// The next attempt of this process for the same lock, which the script makes right after the release.
     Release(ReleaseJob, Option<AttemptJob>),
 }
 
@@ -62,7 +62,7 @@ impl Jobs {
     }
 }
 
-/// Sends an attempt its own way, unless its caller has gone.
+/// Lets an attempt be made alone, unless its caller has gone.
 pub(super) fn decline(attempt: AttemptJob) {
     attempt.answer.send(None).ok();
 }

@@ -1,7 +1,7 @@
 //! Attempts and releases of many tasks, gathered into one script call per node.
 //!
-//! A task that finds no other about goes by itself, and so does what is not plain: a lock that is held, votes that
-//! split, nodes that do not answer.
+//! A task that finds no other task asks the nodes alone. So does a call that is not plain: a lock that is held, votes
+//! that split, nodes that do not answer.
 
 mod jobs;
 mod round;
@@ -59,8 +59,8 @@ pub(crate) async fn attempt(
     acquire::attempt(quorum, request, entry, first).await
 }
 
-/// Releases a grant, or keeps it for a last while; with what the next attempt of this process was
-/// given right behind.
+/// Releases a grant, or keeps it for a last while. Also returns what the next attempt of this process was given, which the
+/// script makes right after the release.
 pub(crate) async fn release(
     queue: &BatchQueue,
     quorum: &Arc<Quorum>,
@@ -82,8 +82,8 @@ pub(crate) async fn release(
     Ok((release::release(quorum, grant, keep).await?, None))
 }
 
-/// Makes an attempt without a place in the next batch; `None` where it is not plain and nothing is
-/// left of it, or soon will be.
+/// Makes an attempt in the next batch, without a place in a queue. `None` if the attempt is not plain. Then nothing is left of
+/// it, or soon nothing will be.
 pub(crate) async fn gather_attempt(
     queue: &BatchQueue,
     quorum: &Arc<Quorum>,
@@ -95,8 +95,8 @@ pub(crate) async fn gather_attempt(
     queue.call(quorum, job, quorum.options.timeout, answer).await
 }
 
-/// Releases in the next batch, and there makes an attempt of this process for the same lock right
-/// behind it, unless others wait: then it comes to nothing, as for a lock that is held.
+/// Releases in the next batch, where the script then makes an attempt of this process for the same lock. If others wait, the
+/// attempt fails as for a lock that is held.
 pub(crate) async fn gather_release(
     queue: &BatchQueue,
     quorum: &Arc<Quorum>,

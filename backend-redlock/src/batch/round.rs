@@ -33,7 +33,7 @@ use crate::{
 /// What one node replied to a batch.
 enum BatchReply {
     Pending,
-    /// It is not asked, or gave no answer; whether it may have been carried out there.
+    /// The node was not asked, or gave no answer. Whether the batch may have been carried out there.
     Failed(bool),
     Answer(Vec<i64>, Option<Span>),
 }
@@ -90,7 +90,7 @@ enum AttemptState {
     Open(AttemptJob),
     /// It has the lock.
     Won(Request, Arc<Held>),
-    /// What it was given is taken back.
+    /// It failed, and what nodes gave it is taken back.
     Failed(Request),
 }
 
@@ -132,7 +132,7 @@ impl Shared {
     }
 }
 
-/// Releases asked for once more, by themselves: job, node and answer.
+/// Releases that were repeated alone: job, node and answer.
 type Extra = FuturesUnordered<BoxFuture<'static, (usize, usize, Result<Answer, Error>)>>;
 
 /// Sends a batch, and answers its jobs.
@@ -227,7 +227,7 @@ impl Batch<'_> {
         }
     }
 
-    /// What is settled already hears of it as of a straggler: others in the batch may be open for long.
+    /// A job that is settled treats the reply as a late one: other jobs of the batch may stay open for long.
     fn hear(&mut self, at: usize, reply: BatchReply, extra: &Extra) {
         let first = self.releases.len();
         for (job, fate) in self.attempts.iter().enumerate() {
@@ -237,8 +237,8 @@ impl Batch<'_> {
         self.freed_by(at, extra);
     }
 
-    /// Counts what a node replied to the releases. Where a client waits for the name, the node is asked once more, for
-    /// this name alone.
+    /// Counts what a node replied to the releases. If a client waits for the name, asks the node once more, for this name
+    /// alone.
     fn freed_by(&mut self, at: usize, extra: &Extra) {
         for job in 0..self.releases.len() {
             match self.replies[at].number(job) {
@@ -338,7 +338,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Hears the stragglers in the background.
+    /// Handles late replies in the background.
     fn finish(self, round: Round, mut extra: Extra) {
         let Self { quorum, mut releases, attempts, own, .. } = self;
         for freeing in &mut releases {
@@ -375,7 +375,7 @@ impl Batch<'_> {
 }
 
 impl AttemptState {
-    /// Hears of a node when the attempt is settled: nothing yet at the end of the time, or its answer.
+    /// Notes a node's late reply to an attempt that is settled, or that it has not replied within the time.
     fn straggler(
         &self,
         quorum: &Arc<Quorum>,

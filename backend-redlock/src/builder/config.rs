@@ -29,10 +29,10 @@ pub struct RedlockBuilder {
 }
 
 impl RedlockBuilder {
-    /// A store on these servers, each with its own TLS and user. They must be an odd number, three or
-    /// more, independent of each other.
+    /// A store on these servers, each with its own TLS and user. Their number must be odd, and at least three. They must
+    /// be independent of each other.
     ///
-    /// Prefix and timeout of the whole store win over those of a node.
+    /// The prefix and the timeout of the store replace those of its nodes.
     #[must_use]
     pub fn new(nodes: impl IntoIterator<Item = RedisBuilder>) -> Self {
         Self {
@@ -42,17 +42,17 @@ impl RedlockBuilder {
         }
     }
 
-    /// How long an operation waits for a node that has not answered before it goes on without it; ten
-    /// times as long, but no longer than half the timeout, where more than a minority is silent. Default: a hundredth of the lease, at least 5 ms and at most 50 ms.
+    /// How long an operation waits for a node that does not answer, before it goes on without the node. Default: a
+    /// hundredth of the lease, at least 5 ms and at most 50 ms. While more than a minority is silent, it waits ten times
+    /// as long, but at most half the timeout.
     #[must_use]
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.options.node_timeout = Some(timeout);
         self
     }
 
-    /// How far a node's clock may be from the median of the nodes. Twice as much is taken off each
-    /// lease's validity, and the shortest lease is four times as much and 10 ms. All clients of a
-    /// store must agree. Default: 100 ms.
+    /// How far a node's clock may be from the median of the nodes. Default: 100 ms. All clients of a store must agree. The
+    /// client takes twice the bound off the validity of each lease. The shortest lease is four times the bound plus 10 ms.
     #[must_use]
     pub fn clock_bound(mut self, bound: Duration) -> Self {
         self.options.clock_bound = bound;
@@ -66,36 +66,33 @@ impl RedlockBuilder {
         self
     }
 
-    /// How long connecting to a node and a command may take before the connection is given up.
-    /// Default: 1 s.
+    /// How long it may take to connect to a node, and to run a command. Then the client gives the connection up. Default:
+    /// 1 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
         self
     }
 
-    /// The longest lease that this client believes all nodes to have. Default: what they have, or
-    /// 30 s.
+    /// The longest lease that this client expects of all nodes. Default: what they have, or 30 s.
     #[must_use]
     pub fn longest_lease(mut self, longest: Duration) -> Self {
         self.nodes = self.nodes.into_iter().map(|node| node.longest_lease(longest)).collect();
         self
     }
 
-    /// Whether a node's loss of data is followed by its quarantine. Default: what the nodes have, or
-    /// on.
+    /// Whether a node goes into quarantine after it has lost its data. Default: what the nodes have, or on.
     #[must_use]
     pub fn quarantine(mut self, on: bool) -> Self {
         self.nodes = self.nodes.into_iter().map(|node| node.quarantine(on)).collect();
         self
     }
 
-    /// Connects to a majority at least. Nodes that cannot be reached are looked for in the background.
+    /// Connects to at least a majority. A background task goes on trying the other nodes.
     ///
     /// # Errors
-    /// `InvalidInput` for a setting or a number of nodes that is not allowed; `Config` where two nodes
-    /// are the same server; `Auth` or `Config` where any node refuses this client; `Unavailable` where
-    /// no majority answers.
+    /// `InvalidInput` for a setting or a number of nodes that is not allowed; `Config` if two nodes are the same server;
+    /// `Auth` or `Config` if a node refuses this client; `Unavailable` if no majority answers.
     pub async fn build(self) -> Result<Arc<dyn Backend>, Error> {
         let open = async {
             let quorum = Arc::new(self.quorum()?);

@@ -11,11 +11,11 @@ use super::config::RedlockBuilder;
 const FORM: &str = "the URL of a Redlock store is redlock://HOST:PORT,HOST:PORT,HOST:PORT?options, with \
                     USER:PASSWORD@ before a host that asks for it, or redlocks:// with TLS";
 
-/// Opens the store that a URL describes: `redlock://HOST:PORT,HOST:PORT,HOST:PORT/DATABASE?options`,
-/// where a host may have `USER:PASSWORD@` of its own before it; `redlocks://…` the same with TLS.
+/// Opens the store that a URL describes: `redlock://HOST:PORT,HOST:PORT,HOST:PORT/DATABASE?options`. Each host may have its
+/// own `USER:PASSWORD@` before it. `redlocks://…` is the same with TLS.
 ///
-/// Options: `node_timeout=50ms`, `clock_bound=100ms`, `prefix=leasehold-redlock`, `timeout=1s`, and for
-/// each node those of a `redis://` URL, such as `plaintext=on` for passwords without TLS.
+/// Options: `node_timeout=50ms`, `clock_bound=100ms`, `prefix=leasehold-redlock`, `timeout=1s`; and those of a `redis://`
+/// URL, which go to each node, such as `plaintext=on` for passwords without TLS.
 ///
 /// # Errors
 /// As [`RedlockBuilder::build`]; `InvalidInput` for a URL that is not of this form. No message shows the

@@ -1,4 +1,4 @@
-//! Which nodes' clocks give them a vote.
+//! Which nodes may vote, by their clocks.
 
 /// How far a node's clock is ahead of this process's, in microseconds: somewhere from `low` to `high`,
 /// since it was read between the request and its reply.
@@ -36,12 +36,11 @@ impl Span {
     }
 }
 
-/// Which nodes may vote, from what is known of their clocks; `None` where nothing is.
+/// Which nodes may vote, by what is known of their clocks; `None` for a clock of which nothing is known.
 ///
-/// A node that may be further than `bound` (µs) from the median has no vote. If only two clocks
-/// are known and may be more than `bound` apart, either may be wrong, so neither has one. A single
-/// clock has nothing to be compared with and keeps its vote, which alone is no majority. A reply that
-/// took longer than `bound` says too little.
+/// A node whose clock may be further than `bound` (µs) from the median has no vote. If only two clocks are known, and they may
+/// be more than `bound` apart, either may be wrong: so neither node has a vote. A single clock cannot be compared with others.
+/// Its node keeps its vote, which alone is no majority. A reply that took longer than `bound` says too little.
 #[must_use]
 pub fn may_vote(clocks: &[Option<Span>], bound: u64) -> Vec<bool> {
     let mut lows: Vec<i64> = clocks.iter().flatten().map(|span| span.low).collect();

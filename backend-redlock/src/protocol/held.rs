@@ -1,4 +1,4 @@
-//! What the client keeps of a grant: a node's part in it, for each node.
+//! What the client remembers of a grant: what each node has stored of it.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -8,8 +8,8 @@ use lock_core::{Grant, Instant, LossReason, Mutex};
 pub(crate) struct Held {
     /// The number of the attempt.
     pub(crate) attempt: u64,
-    /// No other attempt of this owner is known of here, so that what a release finds is what this one was
-    /// given. (An owner whose lost attempt the core repeated is abandoned after the release.)
+    /// This client knows of no other attempt of this owner. So what a release finds was given to this attempt. (If the core
+    /// repeated an attempt that was lost, it abandons the owner after the release.)
     lone: bool,
     parts: Mutex<Parts>,
 }
@@ -17,11 +17,11 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) nodes: Vec<Part>,
-    /// The latest end that the holder knows of: it does not rely on the grant any longer.
+    /// The latest end that the holder knows of: after it the holder does not rely on the grant.
     pub(crate) reported: Instant,
     /// A majority was found without it, and its holder was told.
     pub(crate) lost: Option<LossReason>,
-    /// It was given back: what comes late is taken back.
+    /// It was released: what a node gives late is taken back.
     pub(crate) released: bool,
 }
 
@@ -55,7 +55,7 @@ impl Held {
         self.parts.lock()
     }
 
-    /// Notes that it is given back; whether it is known of all nodes what they gave.
+    /// Notes the release. Returns whether it is known of all nodes what they gave.
     pub(crate) fn release(&self) -> bool {
         let mut parts = self.parts();
         parts.released = true;
@@ -66,11 +66,11 @@ impl Held {
         Arc::clone(grant.state.as_ref()?).downcast().ok()
     }
 
-    /// Hears what a straggler said to the attempt: whether it gave the lock or may have, and whether that is
-    /// known. Whether it is to be taken back.
+    /// Notes the late answer of a node to the attempt: whether it gave the lock or may have, and whether that is known.
+    /// Returns whether to take it back.
     ///
-    /// A release mostly follows at once on the same connection, and what it finds is gone. So where the
-    /// node has not answered that yet, its answer decides ([`freed`](Self::freed)).
+    /// A release mostly follows at once on the same connection, and removes what it finds. So if the node has not answered
+    /// the release yet, that answer decides ([`freed`](Self::freed)).
     pub(crate) fn straggler(&self, at: usize, gave: bool, known: bool) -> bool {
         let mut parts = self.parts();
         let released = parts.released;
@@ -86,8 +86,7 @@ impl Held {
         part.freed == Some(false)
     }
 
-    /// Hears what a node said to the release, or that this will not be heard. Whether the node is to be
-    /// asked again.
+    /// Notes the answer of a node to the release, or that none will come. Returns whether to ask the node again.
     pub(crate) fn freed(&self, at: usize, held: Option<bool>) -> bool {
         let part = &mut self.parts().nodes[at];
         // A node that is asked again may still answer the first question.

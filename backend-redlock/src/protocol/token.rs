@@ -12,7 +12,7 @@ pub fn stored(proposed: u64, clock: u64, watermark: u64, bound: u64) -> u64 {
     near.max(watermark.saturating_add(1))
 }
 
-/// What follows from the numbers of a won vote.
+/// What follows from the numbers of a vote that was won.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Token {

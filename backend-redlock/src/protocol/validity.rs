@@ -1,4 +1,4 @@
-//! How long a majority keeps the lock.
+//! Until when a majority of nodes is sure to keep the lock.
 
 use super::vote::majority;
 

@@ -15,7 +15,7 @@ pub(super) struct Basis {
     settings: NodeSettings,
     /// A node that may remove held locks, and its policy.
     evicting: Option<(String, String)>,
-    /// Why a setting that this client was not told is no basis.
+    /// Why the client cannot rely on a setting that it was not told.
     untold: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! All nodes together: their clock, their settings, which of them are waited for, and tasks in the background.
+//! All nodes together: their common clock, their settings, for which of them a call waits, and background tasks.
 
 use std::{
     fmt,
@@ -50,8 +50,8 @@ impl fmt::Debug for Quorum {
 }
 
 impl Quorum {
-    /// The addresses as they were configured: run ids change with a restart, and an id that a node keeps goes with its
-    /// data, while the store goes on.
+    /// The addresses as they were configured. An id of the server would not do: a run id changes with a restart, and an id
+    /// that a node stores is lost with its data, while the store goes on.
     pub(crate) fn name_of_store(&self) -> String {
         let mut nodes: Vec<_> = self.nodes.iter().map(|node| node.address.as_str()).collect();
         nodes.sort_unstable();
@@ -77,7 +77,7 @@ impl Quorum {
         majority(self.nodes.len())
     }
 
-    /// The nodes to ask: those that are waited for, or all where those are too few.
+    /// The nodes to ask: those for which calls wait, or all nodes if those are too few.
     pub(crate) fn contacts(&self) -> Vec<usize> {
         let all = 0..self.nodes.len();
         let trusted: Vec<_> = all.clone().filter(|at| self.nodes[*at].is_trusted()).collect();
@@ -150,7 +150,7 @@ impl Quorum {
         }
     }
 
-    /// No call waits for this node any more, until it has answered a probe.
+    /// From now on no call waits for this node, until it has answered a probe.
     pub(crate) fn suspect(self: &Arc<Self>, at: usize, why: &str) {
         if self.nodes[at].suspect(why) {
             let (probe, closing) = (Probe(Arc::downgrade(self), at), self.closing.clone());
@@ -193,7 +193,7 @@ impl Quorum {
     /// The settings that all nodes have.
     ///
     /// # Errors
-    /// `Config` where they differ.
+    /// `Config` if they differ.
     pub(crate) fn settings(&self) -> Result<NodeSettings, Error> {
         let first = self.nodes[0].server.believed();
         let Some(other) = self.nodes.iter().find(|node| node.server.believed() != first) else {
@@ -236,7 +236,7 @@ impl Quorum {
         Ok(Some(NodeSettings { longest_lease, quarantine: answer.text(3)? == "on" }))
     }
 
-    /// Too few nodes answered for what needs a majority.
+    /// The error if fewer nodes than a majority answered.
     pub(crate) fn too_few(&self, answered: usize, failure: Option<Error>) -> Error {
         let message = format!(
             "{answered} of {} nodes answered, and {} are needed",
@@ -252,8 +252,8 @@ impl Quorum {
     }
 }
 
-/// A probe of a node that is not waited for. Where it is dropped with its runtime, the node is waited for again:
-/// nothing else would ask it.
+/// A probe of a node for which no call waits. If the probe is dropped with its runtime, calls wait for the node again:
+/// otherwise nothing would ask it.
 struct Probe(Weak<Quorum>, usize);
 
 impl Drop for Probe {
@@ -265,7 +265,7 @@ impl Drop for Probe {
 }
 
 impl Probe {
-    /// Asks until the node answers within the time that calls are given.
+    /// Asks until the node answers within the time limit of calls.
     async fn run(mut self) {
         let at = self.1;
         let [mut pause, longest] = PROBE_PAUSES;

@@ -18,7 +18,7 @@ pub(crate) struct Round {
     alarm: Pin<Box<Sleep>>,
     limit: Duration,
     minority: usize,
-    /// How much longer it waits, once, if more than a minority was silent when the time was over.
+    /// How much longer it waits, once, if more than a minority is silent when the time is over.
     patience: Duration,
 }
 
@@ -91,8 +91,8 @@ impl Round {
         &self.pending
     }
 
-    /// Hears the stragglers in the background. What they answer goes to `then`. A node that is still silent when the
-    /// time is over is suspected and comes to `then` with `None`, and later again with its answer.
+    /// Waits for the late answers in the background, and passes them to `then`. If a node is still silent when the time is
+    /// over, it is suspected: `then` gets `None` for it, and later its answer.
     pub(crate) fn finish(
         mut self,
         quorum: &Arc<Quorum>,

@@ -1,4 +1,4 @@
-//! The waiters of this process, and the pushes by which nodes call them.
+//! The waiters of this process, and the pushes by which nodes wake them.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -51,9 +51,9 @@ struct Registered {
 /// How a waiter is woken to look again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Called {
-    /// This node calls it.
+    /// This node has woken it.
     By(usize),
-    /// Calls may have been missed.
+    /// Wake-ups may have been missed.
     Missed,
 }
 
@@ -62,7 +62,7 @@ impl WakeRegistry {
         self.waiters.lock()
     }
 
-    /// The entry of a waiter that is here.
+    /// The entry of a waiter of this process.
     pub(crate) fn entry(&self, owner: OwnerId) -> Option<QueueEntry> {
         if self.count.load(Ordering::SeqCst) == 0 {
             return None;
@@ -70,7 +70,7 @@ impl WakeRegistry {
         self.waiters().get(&owner).map(|waiter| waiter.entry.clone())
     }
 
-    /// Enters a waiter, before the nodes hear of it; its number, its entry and its calls. A repeat keeps its rank.
+    /// Enters a waiter, before the nodes hear of it. Returns its number, its entry and its wake-ups. A repeat keeps its rank.
     pub(crate) fn enter(
         &self,
         owner: OwnerId,

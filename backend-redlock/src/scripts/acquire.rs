@@ -10,7 +10,7 @@ use super::{ScriptCall, millis, watermark};
 static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
     Script::in_epoch(include_str!("acquire_fast.lua"), include_str!("acquire.lua"))
 });
-/// For a reader, whom the short way does not know.
+/// For readers: `acquire_fast.lua` takes locks for writers only.
 static ACQUIRE_SHARED: LazyLock<Script> =
     LazyLock::new(|| Script::in_epoch("", include_str!("acquire.lua")));
 

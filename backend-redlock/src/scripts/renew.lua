@@ -1,5 +1,5 @@
--- Renews grants on one node. It grants nothing, so it asks for no epoch; but no lease is set that is above the
--- node's longest lease, which may have been lowered since the grant.
+-- Renews grants on one node. It grants nothing, so it does not check the epoch. It sets no lease above the node's
+-- longest lease, which may have been lowered since the grant.
 -- KEYS: 1 epoch record, then the locks. ARGV: 1 the clock past which it is ahead, then owner and lease
 -- ms of each.
 -- Answer: {'renewed', clock, answers, the longest lease in µs or 0}: 1 renewed, 2 somebody else's, 0 gone. Or that of
@@ -23,7 +23,7 @@ for at = 2, #KEYS do
     -- A key of another type is somebody else's, and no reason to fail the others.
     if not string.find(record.err, 'WRONGTYPE', 1, true) then return record end
     answer = 2
-  -- Of readers that share it each has a line of its own: see acquire.lua.
+  -- Each reader has its own line in the record: see acquire.lua.
   -- guard: renew_owner
   elseif record and string.sub(record, 1, 32) ~= owner and not string.find(record, '\n' .. owner .. ' ', 1, true) then
     answer = 2

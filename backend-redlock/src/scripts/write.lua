@@ -20,7 +20,7 @@ rest = rest and string.sub(record, rest)
 local owner, first = whose, ARGV[2]
 local from = whose == string.rep('0', 32) and string.find(rest, '\n' .. ARGV[1] .. ' ', 1, true)
 if from then
-  -- Of readers that share it each has a line of its own, and the first line has the highest number: see acquire.lua.
+  -- Each reader has its own line in the record. The first line has the highest of their numbers: see acquire.lua.
   if tonumber(own) > number then first = own end
   local mine, to = string.match(rest, '^(%d+)()', from + 34)
   owner, own = ARGV[1], mine

@@ -28,9 +28,9 @@ pub(crate) struct Try<'a> {
     pub(crate) number: u64,
     pub(crate) sent: Instant,
     pub(crate) limit: Duration,
-    /// It takes a place where the lock is held.
+    /// It takes a place in the queues if the lock is held.
     pub(crate) placed: bool,
-    /// It is the first of its owner here.
+    /// It is the first try of its owner.
     pub(crate) first: bool,
 }
 
@@ -216,7 +216,7 @@ fn won(
     grant
 }
 
-/// A grant, and what is kept of it; of each node, whether it may have given the lock unheard and
+/// A grant, and what the client remembers of it: for each node, whether it may have given the lock without an answer, and
 /// whether it was asked.
 pub(crate) fn make_grant(
     quorum: &Quorum,
@@ -238,7 +238,7 @@ pub(crate) fn make_grant(
     (held, grant)
 }
 
-/// Takes back what a failed attempt was given, also from nodes that answer later or not at all.
+/// Takes back what nodes gave to a failed attempt, also from nodes that answer late or never.
 fn failed(quorum: &Arc<Quorum>, attempt: &Try<'_>, record: &VoteRecord<'_>, round: Round) {
     for at in 0..quorum.nodes.len() {
         if record.gave(at) || record.doubtful(at) {

@@ -1,4 +1,4 @@
-//! What operators ask: inspect, list, init, tokens.
+//! The operators' operations: inspect, list, init, tokens.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ pub(crate) struct Record {
     holder: Holder,
     token: u64,
     kept: bool,
-    /// Those that share it, where it is shared.
+    /// The readers, if readers share it.
     readers: Option<BTreeSet<OwnerId>>,
 }
 
@@ -39,7 +39,7 @@ struct Seen {
     places: u64,
 }
 
-/// Asks all nodes that are waited for; a majority must answer. What they answer goes to `hear`.
+/// Asks all nodes for which calls wait, and passes their answers to `hear`. A majority must answer.
 async fn ask_majority(
     quorum: &Arc<Quorum>,
     call: &Arc<ScriptCall>,
@@ -80,8 +80,8 @@ pub(crate) async fn inspect(
     Ok(seen.state(name, quorum.nodes.len()))
 }
 
-/// All held names in one part. A held name is on a majority, and so on one of any nodes that are
-/// one more than the rest.
+/// Lists all held names in one part. A held name is on a majority of the nodes, so at least one node of any other majority
+/// has it.
 pub(crate) async fn list_held(quorum: &Arc<Quorum>) -> Result<Page, Error> {
     let nodes = quorum.nodes.len();
     let needed = nodes - quorum.majority() + 1;
@@ -122,7 +122,7 @@ async fn names_on(node: &Node) -> Result<BTreeSet<LockName>, Error> {
     }
 }
 
-/// Sets every node up: a node that is left out would disagree with the others.
+/// Sets up every node: a node that is left out would disagree with the others.
 pub(crate) async fn init(quorum: &Quorum, init: &Init) -> Result<StoreSettings, Error> {
     init.refuse_restored("a restore restarts a node, which starts its quarantine")?;
     if let Some(longest) = init.longest_lease {
@@ -161,7 +161,7 @@ pub(crate) async fn highest_mark(quorum: &Arc<Quorum>) -> Result<FencingToken, E
 /// Reads the nodes' clocks.
 ///
 /// # Errors
-/// Where no majority answers.
+/// If no majority answers.
 pub(crate) async fn refresh_clocks(quorum: &Arc<Quorum>) -> Result<(), Error> {
     ask_majority(quorum, &scripts::hello(&quorum.nodes[0].server), |_| Ok(())).await
 }
@@ -262,7 +262,7 @@ impl Seen {
     }
 }
 
-/// How many readers have the lock on a majority of `nodes`; `None` where it is not shared.
+/// How many readers have the lock on a majority of `nodes`; `None` if it is not shared.
 fn readers(records: &[&Record], nodes: usize) -> Option<u64> {
     let mut counts: BTreeMap<OwnerId, usize> = BTreeMap::new();
     for owner in records.iter().flat_map(|record| record.readers.iter().flatten()) {

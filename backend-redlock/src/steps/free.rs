@@ -1,4 +1,4 @@
-//! Freeing in the background what nodes have of an attempt or a grant.
+//! Removes, in the background, what nodes keep of an attempt or a grant.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,8 +32,8 @@ pub(crate) fn free_in_background(
     });
 }
 
-/// Takes one node's part in an attempt back. Later attempts of the same owner keep theirs. `doubtful`: the attempt
-/// may yet arrive, and is to take nothing.
+/// Takes back what one node gave to an attempt. Later attempts of the same owner keep theirs. `doubtful`: the attempt may still
+/// arrive, and must then take nothing.
 pub(crate) fn undo(
     quorum: &Arc<Quorum>,
     at: usize,
@@ -47,8 +47,7 @@ pub(crate) fn undo(
     free_in_background(quorum, at, call, request.lease);
 }
 
-/// Frees what nodes gave to the attempt of a grant, or may yet give, and nothing that a later attempt of the same
-/// owner was given.
+/// Frees what nodes gave to the attempt of a grant, or may still give. What a later attempt of the same owner was given stays.
 pub(crate) fn take_back(quorum: &Arc<Quorum>, grant: &Grant) {
     let number = Some(Held::of(grant).map_or(0, |held| held.attempt));
     let free = Free { up_to: number, tombstone: number, ..Free::default() };
@@ -58,7 +57,7 @@ pub(crate) fn take_back(quorum: &Arc<Quorum>, grant: &Grant) {
     }
 }
 
-/// Hears what a node said to the release of a grant, or that this will not be heard: whether the node held it.
+/// Notes the answer of a node to the release of a grant, whether it held the lock, or that no answer will come.
 pub(crate) fn freed(
     quorum: &Arc<Quorum>,
     at: usize,
@@ -72,8 +71,8 @@ pub(crate) fn freed(
     }
 }
 
-/// Gives up places in which the owner does not wait any more. An owner that takes one again may lose it on a node until its
-/// next attempt.
+/// Gives up the places of an owner that no longer waits. If the owner takes a place again, a node may be without it until
+/// the owner's next attempt.
 pub(crate) fn leave_places(
     quorum: &Arc<Quorum>,
     request: &Request,

@@ -1,4 +1,4 @@
-//! What a client does with a lock: acquire, renew, release, and an operator's questions.
+//! The operations: acquire, renew, release, and those of operators.
 
 pub(crate) mod acquire;
 pub(crate) mod admin;

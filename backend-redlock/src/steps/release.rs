@@ -52,13 +52,13 @@ impl ReleaseCount {
     }
 }
 
-/// Whether a node held the lock; `None` where it does not say.
+/// Whether a node held the lock; `None` if it does not say.
 pub(crate) fn was_held(answer: Result<Answer, Error>) -> Option<bool> {
     Some(answer.and_then(|answer| answer.number(2)).ok()? == 1)
 }
 
-/// Whether a node refuses this client, as one with records of another version: asked again, it might free what somebody
-/// took meanwhile.
+/// Whether a node refuses this client, for example because its records have another version. Do not ask such a node again: it
+/// might free what somebody else took meanwhile.
 fn is_refused(answer: &Result<Answer, Error>) -> bool {
     matches!(answer, Err(error) if error.kind() == ErrorKind::Config)
 }
@@ -122,8 +122,8 @@ pub(crate) async fn release(
     outcome.ok_or_else(|| count.too_few(quorum))
 }
 
-/// Makes sure that an owner has nothing on a majority of the nodes and never will; on the others in the background,
-/// as soon as they answer.
+/// Makes sure that an owner has nothing on a majority of the nodes, and never will. On the other nodes it does so in the
+/// background, as soon as they answer.
 pub(crate) async fn abandon(quorum: &Arc<Quorum>, request: &Request) -> Result<(), Error> {
     // What a lost grant has left goes later.
     let up_to = quorum.retained.has(request.owner).then_some(0);
@@ -142,7 +142,7 @@ pub(crate) async fn force_release(
     Ok(if freed > 0 { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
 }
 
-/// Frees something on all nodes; on how many of the majority that answered first there was something.
+/// Runs a call that frees something on all nodes. Of the majority that answered first, returns how many had something.
 async fn on_a_majority(
     quorum: &Arc<Quorum>,
     call: &Arc<ScriptCall>,

@@ -29,7 +29,7 @@ enum RenewReply {
 struct Answers {
     spans: Vec<Option<Span>>,
     words: Vec<Option<Vec<RenewReply>>>,
-    /// The shortest of the nodes' longest leases: one that was lowered binds before it is on all nodes.
+    /// The shortest of the nodes' longest leases. While the longest lease is lowered node by node, the lowest value counts.
     longest: Duration,
 }
 
@@ -50,7 +50,7 @@ impl Answers {
         self.words.iter().map(|words| words.as_ref().map(|words| words[grant])).collect()
     }
 
-    /// Whether a grant's fate is certain: renewed by a majority in line, or gone from one.
+    /// Whether the answer for a grant is certain: a majority with a valid clock has renewed it, or a majority has lost it.
     fn certain(&self, grant: usize, in_line: &[bool]) -> bool {
         let words = self.of(grant);
         renewed(&words, in_line) >= majority(words.len()) || lost(&words).is_some()
@@ -73,7 +73,7 @@ fn renewed(words: &[Option<RenewReply>], in_line: &[bool]) -> usize {
         .count()
 }
 
-/// A grant that a majority no longer has is gone for good: renewal re-acquires nothing.
+/// A grant that a majority no longer has is lost for good: a renewal never acquires.
 fn lost(words: &[Option<RenewReply>]) -> Option<LossReason> {
     let count = |wanted| words.iter().filter(|word| **word == Some(wanted)).count();
     let (taken, gone) = (count(RenewReply::Taken), count(RenewReply::Gone));
@@ -165,9 +165,8 @@ fn apply(
 
 /// Frees what nodes have of a grant that a majority has lost, but not before `until`.
 ///
-/// Its holder learns of the loss at once, but may be in the middle of its work. Until then
-/// what nodes still have of the grant keeps others out: freed earlier, those nodes and the ones that never had the
-/// grant would be a majority for another holder.
+/// The holder learns of the loss at once, but may be in the middle of its work. Until then the nodes that still have the grant
+/// keep others out. If they freed it earlier, they and the nodes that never had it would be a majority for another holder.
 fn retain(quorum: &Arc<Quorum>, grant: &Grant, until: Instant) {
     let Some(retained) = quorum.retained.enter(grant.owner) else { return };
     let call = Free::default().call(&quorum.nodes[0].server, &grant.name, grant.owner);

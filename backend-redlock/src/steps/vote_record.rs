@@ -18,7 +18,7 @@ use crate::{
 pub(crate) enum NodeReply {
     /// It may still answer.
     Pending,
-    /// It is not asked, or did not answer in time: why.
+    /// It was not asked, or did not answer in time; with the reason.
     Silent(String),
     Failed(Error),
     Answer(Answer),
@@ -31,7 +31,7 @@ pub(crate) struct VoteRecord<'a> {
     pub(crate) replies: Vec<NodeReply>,
 }
 
-/// What a failed attempt comes to.
+/// What a failed attempt means.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Busy(Busy),
@@ -39,7 +39,7 @@ pub(crate) enum Verdict {
     Split(Busy),
     Quarantined(Quarantined),
     Error(Error),
-    /// No majority could vote, only because too little was known of clocks: the answers tell more.
+    /// No majority could vote, but only because too little was known of the clocks. The answers have told more about them.
     Clocks(Error),
 }
 
@@ -60,7 +60,7 @@ impl<'a> VoteRecord<'a> {
         };
     }
 
-    /// Which of the nodes that have answered have a clock in line with the others.
+    /// Which of the nodes that have answered may vote by their clocks.
     fn in_line(&self) -> Vec<bool> {
         let spans: Vec<_> = self.replies.iter().map(|reply| reply.answer()?.span).collect();
         may_vote(&spans, u64::try_from(self.bound.as_micros()).unwrap_or(u64::MAX))
@@ -70,7 +70,7 @@ impl<'a> VoteRecord<'a> {
         self.replies.iter().any(|reply| matches!(reply, NodeReply::Pending))
     }
 
-    /// The votes so far. While any node is open, a clock that is off now may be in line later.
+    /// The votes so far. Until all nodes have answered, a node whose clock seems wrong now may get its vote later.
     pub(crate) fn votes(&self) -> Vec<Vote> {
         let (in_line, open) = (self.in_line(), self.open());
         let vote = |(at, reply): (usize, &NodeReply)| match reply {
@@ -164,8 +164,8 @@ impl<'a> VoteRecord<'a> {
         self.replies.iter().filter(|reply| reply.answer().is_none()).count()
     }
 
-    /// Whom most nodes name, if with the nodes that were not heard they may be a majority; with the
-    /// number that most of them have.
+    /// The owner that most nodes name, if they may be a majority together with the nodes that have not answered; and the number
+    /// that most of them have.
     fn holder(&self) -> Option<(Holder, u64)> {
         let mut named: BTreeMap<&str, Vec<&Answer>> = BTreeMap::new();
         for answer in self.replies.iter().filter_map(NodeReply::answer).filter(|a| a.word == "busy")
@@ -260,7 +260,7 @@ impl<'a> VoteRecord<'a> {
         }
     }
 
-    /// Why a node has no vote, and the kind of error where trying again does not help.
+    /// Why a node has no vote; and the kind of error, if trying again does not help.
     fn why(
         &self,
         at: usize,

@@ -1,4 +1,4 @@
-//! How a store is described: by a builder or a URL.
+//! The builder of a store, and its URL.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sqlx::{
     mysql::{MySqlConnectOptions, MySqlSslMode},
 };
 
-use super::{server::Server, statements, store::Mysql};
+use super::{connection::server::Server, statements, store::Mysql};
 use crate::{
     backend::SqlBackend,
     gate::Gate,
@@ -53,7 +53,7 @@ impl MysqlBuilder {
         Self { reached, settings: Settings::default() }
     }
 
-    /// Connects, and compares settings if the tables are there. It makes no tables:
+    /// Connects, and compares the settings if the tables exist. It makes no tables:
     /// [`Backend::init`] does, and so does the SQL of [`schema`].
     ///
     /// # Errors
@@ -103,15 +103,14 @@ fn way(options: &MySqlConnectOptions) -> Way {
 
 /// Opens the store that a URL describes:
 /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
-/// longest_lease=30s&timeout=5s&plaintext=on`, also with `mariadb:`, where the options may be left out. Of the
+/// longest_lease=30s&timeout=5s&plaintext=on`, also with `mariadb:`. The options may be left out. Of the
 /// driver's own options `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` and
-/// `statement-cache-capacity` are passed on; [the module](super) says what those of TLS mean. No option may be
-/// there twice.
+/// `statement-cache-capacity` are passed on; [the module](super) says what those of TLS mean. No option may
+/// occur twice.
 ///
 /// # Errors
 /// As [`MysqlBuilder::build`]; `InvalidInput` for a URL that is not of this form; `Config` for a file that
-/// cannot be read. No message
-/// shows the URL.
+/// cannot be read. No message shows the URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     let builder = parse(url).and_then(|(builder, files)| readable(&files).map(|()| builder));
     builder.map_err(|error| error.at("mysql", "connect"))?.build().await

@@ -1,4 +1,4 @@
-//! The user's side: a fence in the database that it protects.
+//! The fence: the check of the token in the database that the lock protects.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,7 @@ use lock_core::{Error, ErrorKind, FencingToken, Stale};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row as _, SqlSafeStr as _, SqlStr};
 
 use super::{
-    error::failure,
+    connection::error::failure,
     statements::{Argument, Statement, refuse_view},
 };
 use crate::{error::general, tables::Tables};
@@ -71,8 +71,7 @@ impl MysqlFence {
         Ok(())
     }
 
-    /// Creates the table, if it is not there. MySQL commits an open transaction on that: call it
-    /// outside of any.
+    /// Creates the table, if there is none. MySQL then commits an open transaction: call this outside of any.
     ///
     /// # Errors
     /// `Config` for a view of that name, which could run the code of another user with the rights of yours. Otherwise as the
@@ -82,16 +81,15 @@ impl MysqlFence {
         sqlx::raw_sql(self.create.clone()).execute(connection).await.map(drop).map_err(error)
     }
 
-    /// Admits `token` to `resource`, or tells that a larger one was there before: then roll back.
-    /// One statement, which also locks the resource's row until the transaction ends. Before the first one this fence looks whether
-    /// the table is a view: make a fence for each database.
+    /// Admits `token` to `resource`, or answers that a larger token came before: then roll back.
+    /// This is one statement. It also locks the resource's row until the transaction ends. Before the first one, the fence checks
+    /// that the table is not a view: so make one fence for each database.
     ///
-    /// The answer holds when the transaction commits; a token that was admitted by one that rolls
-    /// back was not admitted.
+    /// The answer counts when the transaction commits. If the transaction rolls back, the token was not admitted.
     ///
     /// # Errors
     /// `InvalidInput` for a resource of more than 512 bytes; otherwise as of [`create`](Self::create). After
-    /// a deadlock MySQL has rolled the transaction back: begin it anew. *Cancel safety*: as of any
+    /// a deadlock MySQL has rolled the transaction back: begin again. *Cancel safety*: as of any
     /// statement in your transaction.
     pub async fn admit(
         &self,

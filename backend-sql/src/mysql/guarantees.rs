@@ -1,4 +1,4 @@
-//! What holds, by what the server's settings are.
+//! What a MySQL store promises, which depends on the server's settings.
 
 use std::time::Duration;
 

@@ -7,9 +7,9 @@ use sqlx::{Row as _, mysql::MySqlRow};
 use tokio::sync::OnceCell;
 
 use super::{
+    connection::server::Server,
     guarantees::{Durability, guarantees},
     rows::text,
-    server::Server,
     statements::{
         Argument::{self, Bytes},
         Statement, Statements, refuse_view,
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{
     error::general,
-    places::Places,
     servers::connection::span,
     settings::{Settings, agree, check_version, is_older},
     tables::Tables,
+    waiting::Places,
 };
 
 #[derive(Debug)]

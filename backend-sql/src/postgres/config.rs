@@ -1,4 +1,4 @@
-//! How a store is described: by a builder or a URL.
+//! The builder of a store, and its URL.
 
 use std::sync::Arc;
 
@@ -8,7 +8,11 @@ use sqlx::{
     postgres::{PgConnectOptions, PgSslMode},
 };
 
-use super::{server::Server, sessions::Sessions, statements, store::Postgres};
+use super::{
+    connection::{server::Server, sessions::Sessions},
+    statements,
+    store::Postgres,
+};
 use crate::{
     backend::SqlBackend,
     servers::connect_options::{CAPACITY, Described, Form, Reached, Way, described, switch},
@@ -50,31 +54,33 @@ const FORM: Form = Form {
 };
 
 impl PostgresBuilder {
-    /// Whether waiters are told by NOTIFY, on a connection of their own besides the pool's. Default:
-    /// `true`, and where nothing arrives they look every 10 ms; `false` does that without trying, and
-    /// nothing is [prepared](Self::prepare).
+    /// Whether the server wakes waiters by NOTIFY, on one connection besides the pool's. Default: `true`; if no message
+    /// arrives, waiters look every 10 ms. With `false` they always look, and no statement is [prepared](Self::prepare).
     #[must_use]
     pub fn listen(mut self, listens: bool) -> Self {
         self.listens = listens;
         self
     }
 
-    /// Whether statements are prepared, which spares the server a part of its work. Default: while this client
-    /// is told by NOTIFY, for that shows that its sessions are its own; without it their arguments are written into
-    /// them, and each is one message, so that any pooler will do. `false` is always so, and without trying NOTIFY.
-    /// `true` is for a pooler in transaction mode that tracks prepared statements, as pgbouncer does from 1.21 on,
-    /// and for `listen(false)` without a pooler. With a pooler that tracks none it is not safe: a session may
-    /// have another client's statement of the same name, which would be run instead.
+    /// Whether statements are prepared, which saves the server some work. Default: only while messages of NOTIFY arrive, for
+    /// that shows that the sessions belong to this client alone. Otherwise, and always with `false`, the arguments are written
+    /// into the statements. Then each statement is one message, and any pooler will do.
+    ///
+    /// `true` is for a pooler in transaction mode that tracks prepared statements, as pgbouncer does from 1.21 on, and for
+    /// `listen(false)` without a pooler. With a pooler that tracks none `true` is not safe: the session may have another
+    /// client's statement of the same name, and would run that instead.
     #[must_use]
     pub fn prepare(mut self, prepares: bool) -> Self {
         self.prepares = Some(prepares);
         self
     }
 
-    /// The schema of the tables, which every statement names: a role that may create tables in another schema of the
-    /// search path cannot put its own in their place. `init` makes no schema. Before a client first uses tables,
-    /// it refuses those that belong to a role that ours is not a member of, unless that is a superuser, or the owner of the
-    /// schema or of the database: the owner of a table can run code in the name of each role that uses it. Default: `public`.
+    /// The schema of the tables. Default: `public`. Every statement names the schema, so a role that may create tables in
+    /// another schema of the search path cannot replace ours. `init` makes no schema.
+    ///
+    /// The owner of a table can run code in the name of each role that uses the table. So a client checks the owner before it
+    /// first uses the tables. The owner must be a role of which the client's role is a member, a superuser, or the owner of
+    /// the schema or of the database.
     #[must_use]
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
         // SET search_path would not do: it outlives the statement, and a pooler in transaction mode then gives the session
@@ -98,7 +104,7 @@ impl PostgresBuilder {
         self.settings.check(SHORTEST_LEASE)?.in_schema(&self.schema)
     }
 
-    /// Connects, and compares settings if the tables are there. It makes no tables:
+    /// Connects, and compares the settings if the tables exist. It makes no tables:
     /// [`Backend::init`] does, and so does the SQL of [`schema`].
     ///
     /// # Errors
@@ -151,15 +157,14 @@ fn way(options: &PgConnectOptions) -> Way {
 
 /// Opens the store that a URL describes:
 /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?strategy=optimistic&table_prefix=leasehold&\
-/// longest_lease=30s&timeout=5s&listen=on&prepare=off&schema=public&plaintext=on`, where all after the host may be left out. Of the driver's own
-/// options `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `application_name`, `host` and
-/// `statement-cache-capacity` are passed on; [the module](super) says what those of TLS mean. No option may be
-/// there twice.
+/// longest_lease=30s&timeout=5s&listen=on&prepare=off&schema=public&plaintext=on`. All after the host may be left out. Of the
+/// driver's own options `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `application_name`, `host` and
+/// `statement-cache-capacity` are passed on; [the module](super) says what those of TLS mean. No option may
+/// occur twice.
 ///
 /// # Errors
 /// As [`PostgresBuilder::build`]; `InvalidInput` for a URL that is not of this form; `Config` for a file that
-/// cannot be read. No message
-/// shows the URL.
+/// cannot be read. No message shows the URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     let builder = parse(url).and_then(|(builder, files)| readable(&files).map(|()| builder));
     builder.map_err(|error| error.at("postgres", "connect"))?.build().await

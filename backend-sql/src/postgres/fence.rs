@@ -1,11 +1,14 @@
-//! The user's side: a fence in the database that it protects.
+//! The fence: the check of the token in the database that the lock protects.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lock_core::{Error, ErrorKind, FencingToken, Stale};
 use sqlx::{PgConnection, SqlStr};
 
-use super::{error::failure, found::found, sessions::first, statements};
+use super::{
+    connection::{error::failure, found::found, sessions::first},
+    statements,
+};
 use crate::tables::Tables;
 
 /// Admits writes whose token is not stale, inside the transaction that makes them.
@@ -54,7 +57,7 @@ impl PostgresFence {
         })
     }
 
-    /// Refuses a table of another role's, before any statement names it.
+    /// Refuses a table of another role, before any statement names it.
     async fn check(&self, connection: &mut PgConnection) -> Result<(), Error> {
         let rows = sqlx::raw_sql(self.exists.clone()).fetch_all(connection).await.map_err(error)?;
         let found = found(&rows).map_err(|error| error.at("postgres", "fence"))?;
@@ -62,8 +65,8 @@ impl PostgresFence {
         Ok(())
     }
 
-    /// Creates the table, if it is not there. Others may do so at the same time; in a transaction of yours
-    /// they wait for its end.
+    /// Creates the table, if there is none. Others may do so at the same time. If you do it in a transaction, they wait for its
+    /// end.
     ///
     /// # Errors
     /// `Config` for a table of a role that could run code in the name of this one, and for a search path with a schema
@@ -77,12 +80,11 @@ impl PostgresFence {
         }
     }
 
-    /// Admits `token` to `resource`, or tells that a larger one was there before: then roll back.
-    /// One statement, which also locks the resource's row until the transaction ends. Before the first one this fence looks whose
-    /// the table is: make a fence for each database.
+    /// Admits `token` to `resource`, or answers that a larger token came before: then roll back.
+    /// This is one statement. It also locks the resource's row until the transaction ends. Before the first one, the fence checks
+    /// which role owns the table: so make one fence for each database.
     ///
-    /// The answer holds when the transaction commits; a token that was admitted by one that rolls
-    /// back was not admitted.
+    /// The answer counts when the transaction commits. If the transaction rolls back, the token was not admitted.
     ///
     /// # Errors
     /// `Config` as of [`create`](Self::create); otherwise as the database reports. *Cancel safety*: as of any statement in your transaction.

@@ -10,67 +10,60 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Leases run on the server's clock. A crash of the server, a promotion or a restore empties the
-//! tables, and nothing is then granted for one longest lease. Each attempt, release and batch of
-//! renewals is one statement in a transaction of its own, and no session keeps anything that another
-//! could not do without: poolers in transaction mode are fine. Statements are prepared only where a client has seen
-//! that its sessions are its own; `prepare=on` and `prepare=off` in the URL say that there is no need to see.
+//! Leases run on the server's clock. A crash of the server, a promotion or a restore empties the tables. Then the store
+//! grants nothing for one longest lease. Each attempt, release and batch of renewals is one statement in its own
+//! transaction, and works in any session: so poolers in transaction mode are fine. A client prepares statements only after it
+//! has seen that its sessions belong to it alone. `prepare=on` and `prepare=off` in the URL decide without that.
 //!
-//! Waiters stand in a queue. A release gives the lock to the first of them in the same statement, which tells it by NOTIFY, on one
-//! connection besides the pool's, for each client that waits. Where NOTIFY does not arrive, as behind a pooler in
-//! transaction mode, they look every 10 ms; `Guarantees::push` says which it is.
+//! Waiters stand in a queue. The statement that releases a lock also gives it to the first waiter, and wakes that waiter's
+//! client by NOTIFY. Each client that waits listens on one connection besides the pool's. If NOTIFY does not arrive, as behind
+//! a pooler in transaction mode, waiters look every 10 ms. `Guarantees::push` says whether NOTIFY arrives.
 //!
 //! A role needs SELECT, INSERT, UPDATE and DELETE on `leasehold_locks`, `leasehold_places` and `leasehold_marker`, and SELECT on
-//! `leasehold_settings`; for [`PostgresFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. `init` needs the
-//! tables' owner, and so does changing a setting.
+//! `leasehold_settings`; for [`PostgresFence`] SELECT, INSERT and UPDATE on `leasehold_fence`. Only the tables' owner can
+//! run `init` or change a setting.
 //!
-//! Other roles may create what they like in the schemas of the search path: our statements name the schema of the tables
-//! (`schema` in the URL, `public` if it is left out) and run no function or operator of another role. A search path that
-//! names a schema before `pg_catalog` is refused. The owners of the tables and of their schema are trusted, since they
-//! can run code in the name of each role that uses the tables. So can a role with the privilege TRIGGER on them, which
-//! `GRANT ALL` has in it: grant what is named above. Before a client or a [`PostgresFence`] first names a table, it refuses those that
-//! belong to another role (see [`PostgresBuilder::schema`]).
+//! Other roles may create objects in the schemas of the search path. That does no harm: our statements name the schema of
+//! the tables (`schema` in the URL, default `public`), and run no function or operator of another role. A client refuses a
+//! search path that names a schema before `pg_catalog`. It must trust the owners of the tables and of their schema, since
+//! they can run code in the name of each role that uses the tables. A role with the privilege TRIGGER on the tables can do
+//! so, too. `GRANT ALL` includes TRIGGER: so grant only what is named above. Before a client or a [`PostgresFence`] first names
+//! a table, it refuses a table of another role (see [`PostgresBuilder::schema`]).
 //!
 //! # TLS
 //!
-//! A server that is not verified can use up this process's memory: the driver reads messages of up to 4 GiB, also
-//! before the login, and has no limit of its own to set. The time limit ends it. While notices arrive faster than
-//! the driver reads them, it keeps its thread of the runtime, so that no time limit ends it.
+//! A server that is not verified can use up this process's memory: the driver reads messages of up to 4 GiB, also before
+//! the login, and has no limit to set. The time limit of the call ends it. But while notices arrive faster than the driver
+//! reads them, the driver keeps its thread of the runtime, and no time limit ends it.
 //!
-//! `sslmode` in the URL says which: `disable`; `prefer`, the default, which is TLS only where the server has it;
-//! `require`; `verify-ca`, and `verify-full`. Before `verify-ca` no certificate is checked, and only `verify-full`
-//! checks that it is this host's: somebody between client and server reads and changes everything with the others.
-//! Trusted are the authorities that Mozilla trusts and those in the PEM file `sslrootcert`; `sslcert` and `sslkey` are
-//! the client's own. The provider of cryptography is that of the feature `tls-ring` (default) or `tls-aws-lc`, for
-//! the driver takes no other; only for `verify-ca` it takes the one that the application has installed
-//! (`CryptoProvider::install_default`), and without one that mode is refused. A mode that is not known, and a file that would not be used, is refused. Where the URL is silent
-//! the environment is asked, as PostgreSQL's own clients do (`PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT`, `PGSSLKEY`).
+//! `sslmode` in the URL chooses the mode: `disable`; `prefer` (default: TLS only if the server has it); `require`;
+//! `verify-ca`; `verify-full`. The first three check no certificate. Only `verify-full` checks that the certificate belongs to
+//! the host: with every other mode somebody between client and server can read and change everything. The client trusts the
+//! authorities that Mozilla trusts, and those in the PEM file `sslrootcert`. `sslcert` and `sslkey` are the client's own
+//! certificate and key.
 //!
-//! A password is not sent where it could be read on the way, or be asked for by a server that is not ours: where TLS is
-//! not demanded (`require` at least) and the host is not this machine, the URL needs `plaintext=on`.
+//! The provider of cryptography comes from the feature `tls-ring` (default) or `tls-aws-lc`: the driver takes no other. Only
+//! for `verify-ca` it takes the provider that the application has installed (`CryptoProvider::install_default`); without one
+//! that mode is refused. An unknown mode, and a file that would not be used, are refused. For an option that the URL leaves
+//! out, the client reads the environment, as PostgreSQL's own clients do (`PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT`,
+//! `PGSSLKEY`).
+//!
+//! A client does not send a password that others could read on the way, or that another server could ask for: if TLS is not
+//! demanded (`require` at least) and the host is not this machine, the URL needs `plaintext=on`.
 //!
 //! # Without a quarantine
 //!
-//! The quarantine can be turned off for the whole store (`init` with `quarantine` false): then a crash of
-//! the server makes a second holder possible for up to a lease, and `Guarantees` withholds exclusion.
+//! `init` with `quarantine` false turns the quarantine off for the whole store. Then a crash of the server makes a second
+//! holder possible for up to a lease, and `Guarantees` withholds exclusion.
 
-pub(crate) mod arg;
 mod backend;
 pub(crate) mod config;
-mod entries;
-mod error;
+pub(crate) mod connection;
 mod fence;
-pub(crate) mod found;
 mod guarantees;
-mod health;
-mod init;
-mod listen;
-mod queue;
-mod server;
-pub(crate) mod sessions;
 pub(crate) mod statements;
 mod store;
-mod waiter;
+mod waiting;
 
 pub use self::{
     config::{PostgresBuilder, connect, schema},

@@ -1,4 +1,4 @@
-//! The statements, with the tables' names in them.
+//! The statements: the text of the SQL files with the tables' names filled in.
 
 use std::{sync::Arc, time::Duration};
 
@@ -222,7 +222,7 @@ fn theirs(names: &[&str]) -> String {
     include_str!("sql/theirs.sql").replace("{tables}", &tables.join(", "))
 }
 
-/// What is known of these tables before a statement names one: see `found.rs`.
+/// Asks for these tables before a statement names one: see `connection/found.rs`.
 pub fn exists(tables: &Tables, names: &[&str]) -> SqlStr {
     let is_there = |name: &&str| format!("pg_catalog.to_regclass('{name}') IS NOT NULL");
     let found: Vec<_> = names.iter().map(is_there).collect();

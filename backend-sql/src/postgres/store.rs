@@ -7,13 +7,13 @@ use sqlx::{Row as _, SqlStr, postgres::PgRow};
 use tokio::sync::{OnceCell, watch};
 
 use super::{
-    arg::Arg,
-    entries::{Crowded, QueueEntries, Waited},
-    found::found,
+    connection::{arg::Arg, found::found, server::Server},
     guarantees::{Terms, guarantees},
-    listen::{Heard, Listening},
-    server::Server,
     statements::{check_version, is_older},
+    waiting::{
+        entries::{Crowded, QueueEntries, Waited},
+        listen::{Heard, Listening},
+    },
 };
 use crate::{
     error::general,

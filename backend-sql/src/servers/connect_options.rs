@@ -1,4 +1,4 @@
-//! How a database server is connected to: by a pool of the user's, or by options, which a URL may describe.
+//! How a client connects to a database server: by the user's pool, or by options, which a URL may describe.
 
 use std::{fmt, str::FromStr, time::Duration};
 

@@ -1,4 +1,4 @@
-//! One statement at a time on a connection of a pool, and times as statements have them.
+//! One statement at a time on a connection of a pool, and the times in statements.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::error::{Failure, general};
 
 /// A connection for the length of one statement.
 ///
-/// It goes back to the pool only when the statement has come to its end. One that is given up half-way,
-/// by a time limit or since its future was dropped, takes its connection with it: the answer may never
-/// come, and the next call on the connection would wait for it.
+/// The connection goes back to the pool only when the statement has ended. If the statement is given up half-way, by a time
+/// limit or because its future was dropped, the connection is closed: its answer may never come, and the next call on the
+/// connection would wait for it.
 pub(crate) struct Lent<DB: Database>(Option<PoolConnection<DB>>);
 
 impl<DB: Database> Lent<DB> {
@@ -35,7 +35,7 @@ impl<DB: Database> Lent<DB> {
         connection.ok_or_else(|| Failure::Error(general(sqlx::Error::PoolClosed)))
     }
 
-    /// After an answer of the server's, also a refusal, the connection is as good as before.
+    /// After any answer of the server, also a refusal, the connection can be used again.
     pub(crate) fn settle<T>(mut self, answer: &Result<T, sqlx::Error>) {
         if matches!(answer, Ok(_) | Err(sqlx::Error::Database(_))) {
             drop(self.0.take());

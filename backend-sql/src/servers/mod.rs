@@ -1,4 +1,4 @@
-//! What PostgreSQL and MySQL share: how a server is connected to, and its connections.
+//! What PostgreSQL and MySQL share: options of a connection, TLS, and connections of a pool.
 
 pub(crate) mod connect_options;
 pub(crate) mod connection;

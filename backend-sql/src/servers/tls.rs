@@ -1,5 +1,5 @@
-//! What a URL says of TLS: each word of it is used, or refused by its name. The driver passes over some: a mode
-//! that it does not try, certificates to trust in a mode that trusts all, half a pair of certificate and key.
+//! The options of a URL for TLS. Each option is used, or refused by its name. The driver alone would ignore some: a mode that
+//! it does not know, certificates to trust in a mode that trusts all, a certificate without its key.
 
 use std::{env, fs, path::PathBuf};
 
@@ -22,7 +22,7 @@ pub(crate) struct Tls {
     pub(crate) variables: Option<&'static str>,
 }
 
-/// What a URL names and has to be there.
+/// What a URL names, and must exist.
 #[derive(Clone, Debug)]
 pub(crate) enum Named {
     /// A file, by the option.
@@ -100,9 +100,9 @@ impl Tls {
     }
 }
 
-/// Whether the files can be read, before the driver tells of a server that is not reached. And whether there is a
-/// provider of cryptography: without a check of the name the driver takes the one of the process, and where there is
-/// none it installs one for all of the process, or panics if rustls was built with two.
+/// Checks that the files can be read: otherwise the driver would report a server that it cannot reach. Also checks that the
+/// process has a provider of cryptography. Without a check of the host's name the driver takes that provider. If there is
+/// none, the driver installs one for the whole process, or panics if rustls was built with two.
 pub(crate) fn readable(files: &[Named]) -> Result<(), Error> {
     for named in files {
         match named {

@@ -1,4 +1,4 @@
-//! How a store is described: by a builder or a URL.
+//! The builder of a store, and its URL.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,7 +9,7 @@ use lock_core::{Backend, Error, SeenOptions};
 use percent_encoding::percent_decode_str;
 use sqlx::SqlitePool;
 
-use super::{open::File, statements, store::Sqlite};
+use super::{connection::open::File, statements, store::Sqlite};
 use crate::{
     backend::SqlBackend,
     settings::{Settings, refusal, setters},
@@ -28,32 +28,32 @@ pub struct SqliteBuilder {
 setters!(SqliteBuilder);
 
 impl SqliteBuilder {
-    /// The file at `path`, which is made at the first use that writes.
+    /// The file at `path`. The first use that writes makes it.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), pool: None, group: false, settings: Settings::default() }
     }
 
-    /// Whether a file that is made here is for the users of its group, too: with mode 0660 in place of 0600. Its group is
-    /// that of its folder where the folder has the setgid bit (`chmod g+s`), as it is to have, and else that of the user who makes
-    /// it. Default: no.
+    /// Whether a new file is also for the users of its group: with mode 0660 instead of 0600. Default: no. Give the folder the
+    /// setgid bit (`chmod g+s`): then the file has the folder's group. Without it the file has the group of the user who makes
+    /// it.
     #[must_use]
     pub fn group_access(mut self, on: bool) -> Self {
         self.group = on;
         self
     }
 
-    /// The database of a pool that you have. A statement of ours takes one of its connections for
-    /// some microseconds. Set it to WAL mode, or readers will hold up the lock.
+    /// Uses the database of your pool. A statement takes one of its connections for some microseconds. Set the database to WAL
+    /// mode, or readers of the database delay the locks.
     #[must_use]
     pub fn with_pool(pool: SqlitePool) -> Self {
         let path = pool.connect_options().get_filename().to_owned();
         Self { pool: Some(pool), ..Self::new(path) }
     }
 
-    /// Opens the store. A file that is not there yet is made at the first use that writes. One that users besides its
-    /// owner and its group may read is refused, since each of them could end all locks by it; with a pool of yours it is only
-    /// warned of, by `tracing`.
+    /// Opens the store. If there is no file yet, the first use that writes makes it. `build` refuses a file that users other than
+    /// its owner and its group may read, since each of them could end all locks. With your own pool it only warns, by
+    /// `tracing`.
     ///
     /// # Errors
     /// `InvalidInput` for a setting that is not allowed; `Config` or `Unavailable`, naming the path,
@@ -72,10 +72,9 @@ impl SqliteBuilder {
 }
 
 /// Opens the store that a URL describes:
-/// `sqlite:PATH?strategy=optimistic&table_prefix=leasehold&longest_lease=30s&timeout=5s&access=group`, where
-/// all after the path may be left out. PATH is percent-encoded, and relative if it does not begin with
-/// a slash. `access` is `owner`, by default, or `group`: see [`SqliteBuilder::group_access`]. No option may be
-/// there twice.
+/// `sqlite:PATH?strategy=optimistic&table_prefix=leasehold&longest_lease=30s&timeout=5s&access=group`. All after the path may
+/// be left out. PATH is percent-encoded, and relative if it does not begin with a slash. `access` is `owner` (default) or
+/// `group`: see [`SqliteBuilder::group_access`]. No option may occur twice.
 ///
 /// # Errors
 /// As [`SqliteBuilder::build`]; `InvalidInput` for a URL that is not of this form.

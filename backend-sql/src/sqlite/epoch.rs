@@ -1,4 +1,4 @@
-//! Whose clock the times of a row are on.
+//! Epochs: which clock the times of a row belong to.
 
 use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
 

@@ -1,4 +1,4 @@
-//! The check on the side of the data that a lock protects.
+//! The fence: the check of the token in the database that the lock protects.
 
 use lock_core::{Error, FencingToken, Stale};
 use sqlx::{AssertSqlSafe, SqlStr, SqliteConnection};
@@ -44,7 +44,7 @@ impl SqliteFence {
         Ok(Self { create: statements::fence_schema(&tables), admit, admitted })
     }
 
-    /// Creates the table, if it is not there.
+    /// Creates the table, if there is none.
     ///
     /// # Errors
     /// As the database reports.
@@ -53,10 +53,9 @@ impl SqliteFence {
         sqlx::raw_sql(sql).execute(connection).await.map(drop).map_err(error)
     }
 
-    /// Admits `token` to `resource`, or tells that a larger one was there before: then roll back.
+    /// Admits `token` to `resource`, or answers that a larger token came before: then roll back.
     ///
-    /// The answer holds when the transaction commits; a token that was admitted by one that rolls
-    /// back was not admitted.
+    /// The answer counts when the transaction commits. If the transaction rolls back, the token was not admitted.
     ///
     /// # Errors
     /// As the database reports. *Cancel safety*: as of any statement in your transaction.

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use lock_core::{Assumption, ConnectionSecurity, Guarantees, Promise};
 
-use super::open::network_file_system;
+use super::connection::open::network_file_system;
 use crate::{
     settings::RECORD_VERSION,
     tunables::{FAR_POLL, LONGEST_POLL, PLACE_LIFE, UNHEARD, sqlite::SHORTEST_LEASE},

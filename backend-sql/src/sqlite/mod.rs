@@ -9,31 +9,26 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The file is in WAL mode with `synchronous=NORMAL`. A loss of power may lose the last grants, but
-//! with them it ends their holders, and rows of an earlier boot count as held for a full lease.
-//! Leases run on CLOCK_BOOTTIME, which nobody sets: the wall clock is used for tokens only. A process in a
-//! time namespace of its own, as a container may have, has another clock, and so has an earlier boot. What was
-//! locked by such a clock is held, for all who share one, for one lease from when the first of them asks for it,
-//! or from when its holder wrote last if that was later. The
-//! file must be on a local file system; SQLite's locks do not work over a network.
+//! The file is in WAL mode with `synchronous=NORMAL`. A loss of power may lose the last grants, but it also ends their
+//! holders. Leases run on CLOCK_BOOTTIME, which nobody sets; only tokens use the wall clock. An earlier boot had another clock,
+//! and so has a process in its own time namespace, as in some containers. A client that finds a lock of another clock cannot
+//! know when its lease ends. So it takes the lock as held for one full lease, which begins when the first client of its own
+//! clock asks, or later when the holder last wrote. The file must be on a local file system: SQLite's locks do not work over
+//! a network.
 //!
-//! The file is made with mode 0600, for one user, or with `access=group` 0660, for the users of a group; and one that
-//! users besides its owner and its group may read is refused. A user who may read it can stop its locks: a lock of SQLite's for reading is enough.
+//! A new file has mode 0600, for one user; with `access=group` 0660, for the users of a group. A file that other users may
+//! read is refused: a user who may read it can block all its locks by a lock of SQLite for reading.
 
 mod backend;
-mod bell;
 pub(crate) mod config;
+mod connection;
 mod epoch;
-mod error;
 mod fence;
 mod guarantees;
-mod mode;
-mod open;
-mod queue;
 mod rows;
 mod statements;
-mod steps;
 mod store;
+mod waiting;
 
 pub use self::{
     config::{SqliteBuilder, connect, schema},

@@ -1,4 +1,4 @@
-//! A row of the locks' table, as the clock of one epoch sees it.
+//! A row of the locks' table, read by the clock of this client's epoch.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The statements, with the tables' names in them.
+//! The statements: the text of the SQL files with the tables' names filled in.
 
 use lock_core::{Mode, OwnerId};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};

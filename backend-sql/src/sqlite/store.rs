@@ -7,16 +7,15 @@ use sqlx::{AssertSqlSafe, SqlitePool};
 use tokio::sync::OnceCell;
 
 use super::{
-    bell::Bells,
+    connection::open::File,
     epoch,
     guarantees::guarantees,
-    open::File,
     statements::{self, Statements},
+    waiting::bell::Bells,
 };
 use crate::{
-    dialect::Dialect as _,
-    places::Places,
     settings::{agree, check_version, is_older},
+    waiting::Places,
 };
 
 #[derive(Debug)]
@@ -47,13 +46,17 @@ impl Sqlite {
         // A file that is not there is made by the first use that writes, with what we were told.
         // An older one is for `init` to upgrade; every other step makes sure that it is ready.
         if sqlite.file.is_there() && !is_older(sqlite.version().await?) {
-            sqlite.agree_once().await?;
+            sqlite.ready().await?;
         }
         Ok(sqlite)
     }
 
-    /// Takes the store's longest lease over, or refuses the store if it is not what we were told.
-    pub(super) async fn agree(&self) -> Result<(), Error> {
+    /// Takes the store's longest lease over, once, or refuses the store if it is not what we were told.
+    pub(super) async fn ready(&self) -> Result<(), Error> {
+        self.agreed.get_or_try_init(|| self.agree()).await.copied()
+    }
+
+    async fn agree(&self) -> Result<(), Error> {
         check_version(self.version().await?)?;
         let longest = self.longest_lease().await?;
         agree(self.file.settings.longest_lease, longest)?;
@@ -116,7 +119,7 @@ impl Sqlite {
 
     /// The pool, once this client agrees with the store.
     pub(super) async fn pool(&self) -> Result<&SqlitePool, Error> {
-        self.agree_once().await?;
+        self.ready().await?;
         self.file.pool().await
     }
 }

@@ -2,18 +2,20 @@
 
 #![deny(clippy::missing_trait_methods)]
 
-use std::{collections::HashSet, future::pending, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use lock_core::{
     Attempt, Backend, Busy, Cursor, Enqueued, Env as _, Error, FencingToken, Grant, Guarantees,
     Init, Instant, LockName, LockState, Mode, Mutex, OwnerId, OwnerLabel, Page, QuarantineUse,
-    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, Signal, StoreSettings, SystemEnv,
-    Waiter,
+    ReleaseOptions, ReleaseOutcome, Released, Renewal, Request, StoreSettings, SystemEnv,
 };
 use tokio::sync::watch;
 
-use super::Flaw;
+use super::{
+    Flaw,
+    waiters::{Deaf, OfTheHerd, Undead},
+};
 
 #[derive(Debug)]
 pub(super) struct Flawed {
@@ -347,84 +349,5 @@ impl Backend for Flawed {
 
     async fn close(&self) {
         self.sound.close().await;
-    }
-}
-
-/// A place that gets no signal.
-#[derive(Debug)]
-struct Deaf;
-
-#[async_trait]
-impl Waiter for Deaf {
-    async fn next(&mut self) -> Signal {
-        pending().await
-    }
-
-    async fn leave(self: Box<Self>) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
-/// A place that asks again after every release.
-#[derive(Debug)]
-struct OfTheHerd {
-    turn: Box<dyn Waiter>,
-    herd: watch::Receiver<()>,
-}
-
-#[async_trait]
-impl Waiter for OfTheHerd {
-    async fn next(&mut self) -> Signal {
-        tokio::select! {
-            signal = self.turn.next() => signal,
-            Ok(()) = self.herd.changed() => Signal::Recheck,
-        }
-    }
-
-    async fn leave(self: Box<Self>) -> Result<(), Error> {
-        self.turn.leave().await
-    }
-}
-
-/// A place whose heartbeat goes on after its process has gone.
-#[derive(Debug)]
-struct Undead {
-    turn: Option<Box<dyn Waiter>>,
-    store: Arc<dyn Backend>,
-    request: Request,
-    /// Whether it can be given up.
-    leaves: bool,
-}
-
-#[async_trait]
-impl Waiter for Undead {
-    async fn next(&mut self) -> Signal {
-        match &mut self.turn {
-            Some(turn) => turn.next().await,
-            None => pending().await,
-        }
-    }
-
-    async fn leave(mut self: Box<Self>) -> Result<(), Error> {
-        match self.turn.take_if(|_| self.leaves) {
-            Some(turn) => turn.leave().await,
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Undead {
-    fn drop(&mut self) {
-        let Some(turn) = self.turn.take() else { return };
-        let (store, mut request) = (Arc::clone(&self.store), self.request.clone());
-        tokio::spawn(async move {
-            let _alive = turn;
-            loop {
-                request.sent = SystemEnv.now();
-                // The answer does not matter.
-                let _ = store.try_acquire(&request).await;
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
     }
 }

@@ -3,6 +3,7 @@
 //! Each mutant is the reference backend with one flaw, and names the case that is meant to catch it.
 
 mod flawed;
+mod waiters;
 
 use std::{sync::Arc, time::Duration};
 

@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use conformance_tests::{
-    Harness, SetUpError, Store,
+    Harness, MemoryHarness, SetUpError, Store,
     stores::pairs::{self, Kind},
 };
 use leasehold::{
@@ -104,24 +104,9 @@ impl Harness for InMemory {
     }
 
     fn skips(&self) -> &'static [&'static str] {
-        const ALONE: [&str; 13] = [
-            "a_killed_holders_lock_is_free_within_its_lease",
-            "a_paused_holder_learns_of_its_loss_and_is_fenced",
-            "processes_count_without_losing_an_update",
-            "processes_share_the_permits_of_a_semaphore",
-            "a_killed_holders_permit_is_free_within_its_lease",
-            "a_client_killed_at_the_door_keeps_nobody_from_a_free_slot",
-            "all_locks_of_a_killed_holder_are_free_within_their_lease",
-            "a_paused_holder_of_a_permit_learns_of_its_loss",
-            "a_paused_holder_of_all_learns_of_its_loss",
-            "an_election_outlives_its_leaders",
-            "no_process_reads_while_another_writes",
-            "a_killed_readers_lock_is_free_for_writers_within_its_lease",
-            "a_paused_reader_learns_of_its_loss",
-        ];
         static ALONE_AND_UNFAIR: LazyLock<Vec<&str>> =
-            LazyLock::new(|| [&ALONE[..], &UNFAIR].concat());
-        if self.1 == Phase::Both { &ALONE_AND_UNFAIR } else { &ALONE }
+            LazyLock::new(|| [&MemoryHarness::NEED_PROCESSES[..], &UNFAIR].concat());
+        if self.1 == Phase::Both { &ALONE_AND_UNFAIR } else { &MemoryHarness::NEED_PROCESSES }
     }
 }
 

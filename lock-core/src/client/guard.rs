@@ -21,7 +21,7 @@ use crate::{
 pub struct Guard {
     handle: Arc<Handle>,
     held: Arc<Held>,
-    /// Whether it is among the guards that `held` counts.
+    /// Whether `held` counts this guard.
     counted: bool,
 }
 
@@ -62,7 +62,7 @@ impl Guard {
         self.held.grant.owner
     }
 
-    /// The store's grant with its opaque state: for functions of a backend beyond the trait.
+    /// The store's grant with its opaque state, for functions that a backend has besides the trait.
     #[must_use]
     pub fn grant(&self) -> &Grant {
         &self.held.grant
@@ -80,10 +80,10 @@ impl Guard {
         remaining(&self.handle, &self.held)
     }
 
-    /// One more guard of the same hold, for work that locks what its caller has locked already.
+    /// Makes one more guard of the same hold, for a function whose caller already has the lock.
     ///
     /// *Guarantees*: the lock is held until the last of its guards is released or dropped. All of them have the same
-    /// token and owner, and learn of a loss together. The store is not asked.
+    /// token and owner, and learn of a loss together. This does not call the store.
     ///
     /// An acquire is never re-entrant by itself: tasks have no identity, so a second one waits like any other.
     ///
@@ -98,8 +98,8 @@ impl Guard {
 
     /// Waits until the lock is lost, and returns the reason.
     ///
-    /// *Durations*: it ends at the latest when the validity ends, also if the store hangs or the task that renews
-    /// has stalled.
+    /// *Durations*: it ends at the latest when the validity ends, also if the store hangs, or if the renewing task has
+    /// stalled.
     ///
     /// *Cancel safety*: dropping it changes nothing.
     pub async fn lost(&self) -> LossReason {
@@ -112,21 +112,21 @@ impl Guard {
         self.held.cancellation()
     }
 
-    /// Releases the lock and waits for the store's answer. Where [`reenter`](Self::reenter) has made other guards of
-    /// it, only the last one asks the store.
+    /// Releases the lock and waits for the store's answer. If [`reenter`](Self::reenter) has made other guards of the
+    /// hold, only the last one calls the store.
     ///
     /// *Durations*: it ends within the client's `call_timeout`.
     ///
-    /// *Errors*: `Lost` if the lock was lost before; `NotHeld` if the store no longer had it;
-    /// `Timeout` after the client's `call_timeout`, and the release is then repeated in the background
-    /// until the lease is over; otherwise the error of the store, and the lock is free when its lease is over.
+    /// *Errors*: `Lost` if the lock was lost before; `NotHeld` if the store no longer had it; `Timeout` after the
+    /// client's `call_timeout`: then the client repeats the release in the background until the lease is over;
+    /// otherwise the error of the store: then the lock is free when its lease is over.
     ///
     /// *Cancel safety*: the release goes on in the background.
     pub async fn release(mut self) -> Result<(), Error> {
         let state = Arc::clone(&self.handle.0);
         let state = &state;
         let _in_flight = ClientState::count(&**state);
-        // Latches an end of validity that was not noticed before.
+        // Notices now if the validity has ended.
         let now = state.env.now();
         // While it is still counted, no other guard of the hold can end it.
         let valid = check_at(state, &self.held, now);
@@ -175,7 +175,7 @@ impl Guard {
 
 pub(crate) async fn wait_for_loss(state: &Arc<ClientState>, held: &Arc<Held>) -> LossReason {
     while let Some(until) = held.valid_until() {
-        // The own timer is for the case that the renewer's runtime has stalled.
+        // This timer is needed if the renewer's runtime has stalled.
         let alarm = state.env.sleep_until(until);
         match select(std::pin::pin!(held.ended()), alarm).await {
             Either::Left((End::Lost(reason), _)) => return reason,

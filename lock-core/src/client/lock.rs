@@ -17,7 +17,7 @@ use crate::{
     Quarantined, Request, env::sleep_in_slices,
 };
 
-/// The answer to [`Lock::try_acquire`]. There are no others, so that a `match` can deal with each.
+/// The answer to [`Lock::try_acquire`]. No variant will be added, so a `match` can name all of them.
 #[derive(Debug)]
 pub enum TryAcquire {
     /// The lock is held by this guard.
@@ -70,24 +70,24 @@ impl Lock {
 
     /// Shares the lock with other readers, and keeps writers out. A writer acquires the plain lock of the same name.
     ///
-    /// For long reads and rare writes. Each reader costs the store as much as a writer: where reads are as short as a
+    /// Use it for long reads and rare writes. Each reader costs the store as much as a writer: if a read is as short as a
     /// call to the store, the plain lock is no slower.
     ///
-    /// *Guarantees*: as far as the store promises [`shared`](crate::Guarantees), no reader holds the lock beside a writer. Where the
-    /// store is fair, no reader that comes later passes a writer that waits, so that readers do not starve it. A
-    /// reader's token is above those of all writers before it, and below those of all writers after it. Each reader
-    /// asks the store for itself, also where others of this process share the lock: one that did not would pass the
-    /// waiting writers of other processes. [`Guard::reenter`](crate::Guard::reenter) shares one hold without asking.
+    /// *Guarantees*: as far as the store promises [`shared`](crate::Guarantees), no reader holds the lock beside a writer. If
+    /// the store is fair, a later reader does not pass a waiting writer, so readers do not starve writers. A reader's
+    /// token is above those of all writers before it, and below those of all writers after it. Each reader asks the
+    /// store, also if others of this process share the lock: otherwise it would pass the waiting writers of other
+    /// processes. [`Guard::reenter`](crate::Guard::reenter) shares one hold without a call to the store.
     ///
-    /// A reader cannot become a writer, or the other way round: two readers that wait for each other to leave would wait
-    /// for ever. Release, acquire the other, and look again at what was read.
+    /// A reader cannot become a writer, nor a writer a reader: two readers that wait for each other to leave would wait
+    /// for ever. Release the lock, acquire the other kind, and read the data again.
     ///
-    /// *Durations*: a reader that crashed delays writers until the longest lease is over among those that shared the lock
-    /// with it, counted from the last renewal of any of them.
+    /// *Durations*: a reader that crashed delays writers by at most the longest lease of the readers that shared the lock
+    /// with it. That lease counts from the last renewal of any of them.
     ///
-    /// *Errors*: `Unsupported` with the reason, before the store is touched, where the store has no shared locks.
-    /// `InvalidInput` together with [`at_least`](Self::at_least). A lock that
-    /// [`Guarantees::most_readers`](crate::Guarantees) share is busy for others.
+    /// *Errors*: `Unsupported` with the reason, before the store is touched, if the store has no shared locks.
+    /// `InvalidInput` together with [`at_least`](Self::at_least). If
+    /// [`Guarantees::most_readers`](crate::Guarantees) share a lock, it is busy for more readers.
     pub fn shared(mut self) -> Self {
         self.wanted.mode = Mode::Shared;
         self
@@ -128,7 +128,7 @@ impl Lock {
     /// Keeps the lock for at least this long from its acquisition, also if it is released before. Default: no
     /// minimum. It must be at most the store's longest lease.
     ///
-    /// For jobs that end sooner than the clocks that start them differ.
+    /// For a job that several machines start by their clocks: set it longer than those clocks differ.
     pub fn at_least(mut self, span: Duration) -> Self {
         self.wanted.at_least = Some(span);
         self
@@ -158,13 +158,13 @@ impl Lock {
         Self { name, ..self.clone() }
     }
 
-    /// The same with no longer a lease than this, and without `at_least` and `hold_at_most`.
+    /// The same lock with a lease of at most `longest`, and without `at_least` and `hold_at_most`.
     pub(super) fn for_a_door(&self, longest: Duration) -> Self {
         let (mode, lease) = (Mode::Exclusive, self.wanted.lease.min(longest));
         Self { wanted: Wanted { mode, lease, at_least: None, hold_at_most: None }, ..self.clone() }
     }
 
-    /// The shorter of this limit and its own.
+    /// Waits for the shorter of this limit and its own.
     pub(super) fn wait_at_most(self, limit: Option<Duration>) -> Self {
         match limit {
             Some(limit) => {
@@ -187,8 +187,8 @@ impl Lock {
 
     /// Makes one attempt and does not wait.
     ///
-    /// *Guarantees*: the attempt is its own, also where other tasks of this process wait for the lock. Contention is
-    /// not an error.
+    /// *Guarantees*: it calls the store also if other tasks of this process wait for the lock. A busy lock is not an
+    /// error.
     ///
     /// *Durations*: it ends within the client's `call_timeout`, or twice that if the first answer came after its lease
     /// had ended.
@@ -224,8 +224,8 @@ impl Lock {
             .on(name))
     }
 
-    /// Gives a grant back in the background that cannot become a guard: the caller's wait has an end, and its
-    /// future may be dropped. An error if it came after the client was closed.
+    /// Releases a grant that cannot become a guard. It does so in the background: the caller's wait has an end, and its
+    /// future may be dropped. Fails if the client was closed meanwhile.
     fn refuse(&self, grant: Grant) -> Result<(), Error> {
         let state = Arc::clone(&self.handle.0);
         let name = grant.name.clone();
@@ -262,15 +262,15 @@ impl Lock {
         }
     }
 
-    /// Acquires the lock, waiting in the store's queue where it has one.
+    /// Acquires the lock. If the lock is busy, waits in the store's queue, if it has one.
     ///
-    /// *Guarantees*: tasks of one client that wait for one lock share an attempt and a place there, and are served in
-    /// the order of their calls. While the store is unreachable, it tries again until the wait is over.
+    /// *Guarantees*: tasks of one client that wait for one lock share one attempt and one place in the queue. They are
+    /// served in the order of their calls. While the store is unreachable, it tries again until the wait is over.
     ///
     /// *Durations*: [`wait`](Lock::wait) limits the whole call; by default it waits for ever.
     ///
     /// *Errors*: `InvalidInput` before the store is touched; `Timeout` when the wait is over, with the reason in
-    /// [`Error::blocked`]; errors of the store that waiting cannot mend; `Config` once the client is closed, or where
+    /// [`Error::blocked`]; errors of the store that do not go away by waiting; `Config` once the client is closed, or if
     /// it has to wait without a tokio runtime.
     ///
     /// *Cancel safety*: dropping it gives the place up and releases a grant that came meanwhile.
@@ -289,7 +289,7 @@ impl Lock {
         observed(self.state(), self.name(), acquire).await
     }
 
-    /// What it allows a quarantine.
+    /// How long it waits for a quarantine.
     pub(super) fn patience(&self) -> QuarantineWait {
         QuarantineWait::new(self.quarantine.clone())
     }
@@ -299,8 +299,9 @@ impl Lock {
         self.wait == Some(Duration::ZERO)
     }
 
-    /// The same, of which nobody is told; where a quarantine is waited for `apart`, one that is found at first is an
-    /// error at once. What stood `in_the_way` for a while is told there, also of a lock that was acquired in the end.
+    /// The same without telling observers. If the caller waits for a quarantine `apart`, a quarantine that the first
+    /// attempt finds is an error at once. `in_the_way` says what blocked the lock for a while, also if it was acquired in
+    /// the end.
     pub(super) async fn acquire_once(
         &self,
         apart: bool,
@@ -320,7 +321,7 @@ impl Lock {
         let _in_flight = ClientState::begin(&***self.handle)?;
         let env = &self.handle.env;
         let deadline = self.wait.map(|wait| env.now() + wait);
-        // A task that finds others of this process waiting, or asking, goes behind them and asks nothing of the store.
+        // A task that finds others of this process waiting, or asking, queues behind them and does not call the store.
         // Readers do not wait for each other's first attempts, which may all succeed.
         let shared = self.wanted.mode == Mode::Shared;
         let at_once = shared || self.handle.backend.answers_at_once();
@@ -358,7 +359,7 @@ impl Lock {
             .map_err(|error| error.on(name))
     }
 
-    /// The attempt before any place is taken: the whole way of an uncontended lock.
+    /// The attempt before the task joins a queue. An uncontended lock needs no more.
     async fn try_first(
         &self,
         name: &LockName,

@@ -39,7 +39,7 @@ impl LockClient {
         Self::with_env(backend, Arc::new(SystemEnv), options)
     }
 
-    /// A client in another world than the real one, such as a simulation.
+    /// A client with another clock, randomness and tasks than the real ones, such as in a simulation.
     ///
     /// # Errors
     /// As [`with_options`](Self::with_options).
@@ -52,7 +52,7 @@ impl LockClient {
         Ok(Self::build(backend, env, options))
     }
 
-    /// For a test's store, which has checked the options.
+    /// A client of a store for tests, which has checked the options.
     #[cfg(feature = "testing")]
     pub(crate) fn in_env(
         backend: Arc<dyn Backend>,
@@ -78,8 +78,8 @@ impl LockClient {
         }
     }
 
-    /// The same client, whose events `observer` hears from now on. Call it before the client is used: of what is acquired
-    /// already, only the rest is heard.
+    /// The same client; `observer` hears its events from now on. Call this before the client is used: of a lock that is
+    /// already acquired, `observer` hears only the later events.
     ///
     /// One observer may serve several clients: [`Event::store`](crate::Event::store) tells them apart.
     ///
@@ -120,7 +120,7 @@ impl LockClient {
     ///
     /// *Durations*: each of the three waits ends after the client's `call_timeout`.
     ///
-    /// *Cancel safety*: the steps that were begun go on in the background.
+    /// *Cancel safety*: the steps that have begun go on in the background.
     pub async fn close(&self) {
         let state = &self.handle.0;
         state.refuse_calls();
@@ -153,7 +153,7 @@ pub(crate) struct WeakClient(std::sync::Weak<Handle>);
 
 #[cfg(feature = "testing")]
 impl WeakClient {
-    /// Ends the owner's hold of a name, as a renewal does that is answered by a loss.
+    /// Ends the owner's hold of a name, as a renewal does if the store answers that the lock is lost.
     pub(crate) fn lose(&self, name: &LockName, owner: crate::OwnerId, reason: LossReason) {
         let Some(handle) = self.0.upgrade() else { return };
         let all = handle.renewer.held_of(name).into_iter();

@@ -32,8 +32,8 @@ fn outcome<T: Answer>(result: &Result<T, Error>) -> Result<&Held, NotAcquired<'_
     }
 }
 
-/// Does the work of an acquire, and tells of its begin and its end. A bad name is no lock, and is not told. The work is
-/// borrowed: a future that is moved costs more than all else here.
+/// Does the work of an acquire, and reports its begin and its end. A bad name is no lock, and is not reported. The work is
+/// borrowed: to move the future would cost more than all else here.
 pub(super) async fn observed<T: Answer>(
     state: &ClientState,
     name: Result<&LockName, Error>,

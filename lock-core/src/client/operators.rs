@@ -25,15 +25,15 @@ pub struct StoreCheck {
     pub clock_difference_micros: Option<i64>,
     /// The highest token that the store remembers, of all names; `None` where the store does not tell.
     pub highest_token: Option<FencingToken>,
-    /// What the store tells of itself that slows it down or will soon stop it.
+    /// The store's own warnings: what slows it down, or will soon stop it.
     pub told: Vec<String>,
     /// What the store promises in its present configuration.
     pub guarantees: Arc<Guarantees>,
 }
 
 impl StoreCheck {
-    /// What an operator should look at, a sentence each: promises that are withheld, tokens that are used up, a store
-    /// that is slow, a clock that is off, and what the store itself tells.
+    /// What an operator should look at, one sentence each: withheld promises, used-up tokens, a slow store, a clock that is
+    /// wrong, and the store's own warnings.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let show = humantime::format_duration;
@@ -99,7 +99,7 @@ impl LockClient {
     ///
     /// # Errors
     /// As [all of these calls](#calls-of-operators); `Config` for more than a million held names, and for a store whose
-    /// listing leads to where it was.
+    /// listing goes round in a circle.
     pub async fn list(&self) -> Result<Vec<LockState>, Error> {
         let (mut locks, mut listing, mut goes_on) = (Vec::new(), Listing::new(), true);
         while goes_on {
@@ -145,8 +145,8 @@ impl LockClient {
         })
     }
 
-    /// Frees a name, whichever client holds it. The former holder learns of it at its next renewal, and may write until
-    /// then: only a fence keeps its writes out.
+    /// Frees a name, whichever client holds it. The former holder learns of it at its next renewal. Until then it may
+    /// write: only a fence refuses its writes.
     ///
     /// # Errors
     /// `InvalidInput` for a bad name; otherwise as [all of these calls](#calls-of-operators).

@@ -16,7 +16,7 @@ use crate::{Instant, tunables::FAILING_PART};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RenewalHealth {
-    /// How long ago the lease began that the store has confirmed last: by the grant, or by a renewal.
+    /// How long ago the last confirmed lease began. The grant or a renewal confirmed it.
     pub confirmed: Duration,
     /// How long the lock may be relied on without another renewal; zero when it is lost.
     pub remaining: Duration,
@@ -29,7 +29,7 @@ fn health(state: &ClientState, held: &Held) -> RenewalHealth {
     RenewalHealth { confirmed, remaining: remaining(state, held), failures: held.failures() }
 }
 
-/// When a lock that is not renewed counts as failing; `None` where it is over, or is not renewed any more.
+/// When a lock counts as failing if it is not renewed; `None` if it has ended, or is no longer renewed.
 fn failing_at(held: &Held) -> Option<Instant> {
     let confirmed = held.confirmed();
     let until = held.valid_until().filter(|until| *until < held.hold_until())?;
@@ -57,12 +57,12 @@ impl Guard {
         health(&self.state(), self.held())
     }
 
-    /// Waits until the lock has not been renewed for two thirds of the time for which the last renewal counts, and
-    /// returns how long it may still be relied on: about a third of the lease. It may yet be renewed. For work that
-    /// needs a while to stop.
+    /// Waits until two thirds of the last confirmed lease have passed without another renewal. Returns how long the lock
+    /// may still be relied on: about a third of the lease. The lock may still be renewed. Use it for work that needs time
+    /// to stop.
     ///
-    /// *Durations*: zero is returned if the lock was lost meanwhile, as at the end of its `hold_at_most`, before which
-    /// it is not renewed and gives no warning. It never ends for a lock that is released.
+    /// *Durations*: it returns zero if the lock was lost meanwhile. If
+    /// `hold_at_most` ends the lock, it gives no warning before, and returns zero then. It never ends for a lock that is released.
     ///
     /// *Cancel safety*: dropping it changes nothing.
     pub async fn renewal_failing(&self) -> Duration {

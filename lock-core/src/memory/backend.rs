@@ -11,7 +11,10 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use super::store::{Answer, Now, Store};
+use super::{
+    entry::Now,
+    store::{Answer, Store},
+};
 use crate::{
     Attempt, Backend, ConnectionSecurity, Cursor, Enqueued, Env, Error, ErrorKind, FencingToken,
     Grant, Guarantees, Init, Instant, LockName, LockState, LossReason, Page, Promise,

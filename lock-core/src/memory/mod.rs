@@ -1,6 +1,7 @@
 //! The reference backend: locks in this process's memory. Read it to understand the contract.
 
 mod backend;
+mod entry;
 mod store;
 
 pub use self::backend::Memory;

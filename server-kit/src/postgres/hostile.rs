@@ -1,39 +1,40 @@
-//! What another role may plant in a schema that a role looks into, as everybody might in `public` before PostgreSQL 15.
+//! What a hostile role can create in a schema of another role's search path. Before PostgreSQL 15 every role could do so in
+//! `public`.
 
 use std::collections::BTreeSet;
 
 use super::Postgres;
 use crate::error::Result;
 
-/// Types that functions with three arguments have.
+/// The types that are tried for functions with three arguments: with all types there would be too many.
 const FEWER: [&str; 5] = ["text", "text[]", "bigint", "integer", "boolean"];
 
-/// The functions and operators in all statements that the role `app` has sent, for a role `hostile` to shadow.
+/// The functions and operators of all statements that the role `app` has sent. The role `hostile` shadows them.
 #[derive(Debug)]
 pub struct Hostile {
-    /// With each number of arguments that they may have.
+    /// Each function, once with each number of arguments that it may have.
     pub functions: Vec<(String, usize)>,
-    /// Symbols.
+    /// The symbols of the operators.
     pub operators: BTreeSet<String>,
 }
 
 impl Hostile {
-    /// A line of the server's configuration, by which it remembers what was sent.
+    /// A line for the server's configuration: with it the server records each statement.
     pub const PRELOAD: &str = "shared_preload_libraries = 'pg_stat_statements'";
-    /// Another, for statements inside of functions.
+    /// A second line: the server also records statements inside functions.
     pub const TRACK: &str = "pg_stat_statements.track = all";
-    /// The roles, and a sequence that what is planted counts on when it runs.
+    /// Creates the roles, and a sequence. Each planted function advances the sequence when it runs.
     pub const ROLES: &str = "CREATE SCHEMA stats; CREATE EXTENSION pg_stat_statements SCHEMA stats; \
         CREATE ROLE app LOGIN; CREATE ROLE hostile LOGIN; GRANT CREATE ON SCHEMA public TO PUBLIC; \
         CREATE SEQUENCE ran; GRANT ALL ON ran TO PUBLIC";
-    /// Whether anything planted ran: `f` or `t`.
+    /// Asks whether a planted function ran: `f` or `t`.
     pub const RAN: &str = "SELECT is_called FROM ran";
-    /// From here on what is planted may not be run, which the server tells before it begins, also of what stands in a branch
-    /// that is not taken.
+    /// Takes away the right to run the planted functions. The server then refuses a statement that uses one before the
+    /// statement begins, also if the function stands in a branch that is not taken.
     pub const REVOKE: &str =
         "SET ROLE hostile; REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC";
 
-    /// Reads what was sent since the server began.
+    /// Reads the statements that were sent since the server began.
     ///
     /// # Errors
     /// If the server does not answer, or was not started with [`PRELOAD`](Self::PRELOAD) and [`ROLES`](Self::ROLES).
@@ -56,7 +57,7 @@ impl Hostile {
         let functions = functions
             .filter_map(|(name, arity)| Some((name.to_owned(), arity.parse().ok()?)))
             .collect();
-        // BETWEEN is made of them.
+        // BETWEEN uses these two.
         let mut operators = BTreeSet::from(["<=".to_owned(), ">=".to_owned()]);
         for symbol in sent.split(|c: char| !"+-*/<>=~!@#%^&|`?".contains(c)) {
             // No comment, and no `->` of a cast.
@@ -67,8 +68,9 @@ impl Hostile {
         Ok(Self { functions, operators })
     }
 
-    /// SQL that makes each operator between each two of these types, and each function of them, as `hostile`: a better match
-    /// than the server's own, wherever that is not an exact one. `types` are those of whatever stands in the statements.
+    /// SQL by which `hostile` creates each operator for each pair of these types, and each function. PostgreSQL prefers such
+    /// an operator or function to its own wherever its own is not an exact match. `types` are the types of the values and
+    /// columns in the statements.
     #[must_use]
     pub fn planted(&self, types: &[&str]) -> String {
         let mut sql = String::from("SET ROLE hostile; SET check_function_bodies = off;");

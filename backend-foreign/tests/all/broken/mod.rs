@@ -1,5 +1,16 @@
-//! The guards in the scripts, each left out once: on its way to a real server a script loses the guard, and the case
-//! meant for it has to fail. The same case lets the script pass as it is.
+//! Removes each guard from the scripts, one at a time: a proxy in front of a real server changes the script, and the case
+//! for that guard must fail. With the unchanged script the same case must pass.
+
+// It stands before the modules because `tables` uses it too.
+macro_rules! variants {
+    ($list:ident $stage:ty; $($what:literal $change:expr => $case:ident;)*) => {
+        const $list: &[Broken<$stage>] = &[$(Broken {
+            what: $what,
+            changes: &[$change],
+            case: |stage| Box::pin($case(stage)),
+        }),*];
+    };
+}
 
 mod any;
 mod cases;
@@ -32,17 +43,8 @@ fn each_guard_is_left_out_once() {
     every_marker_is_tried(FOLDERS, &Broken::names(VARIANTS));
 }
 
-macro_rules! variants {
-    ($($what:literal $change:expr => $case:ident;)*) => {
-        const VARIANTS: &[Broken<Shared>] = &[$(Broken {
-            what: $what,
-            changes: &[$change],
-            case: |store| Box::pin($case(store)),
-        }),*];
-    };
-}
-
 variants! {
+    VARIANTS Shared;
     "S1: a held name is not granted" Replace("held", "if false then") => a_held_name;
     "S1: a lock of the other library is left alone" Replace("held", "if false then") => a_foreign_holder;
     "S1: an attempt waits for the quarantine" Replace("gate", "local mark = 1") => an_attempt_in_the_quarantine;

@@ -38,7 +38,7 @@ impl Versioned for Versions {
     }
 
     async fn plant(&self, version: Option<u64>) {
-        // From whatever version the tables have, and in the order of a step of `init`.
+        // Works from any version that the tables have, in the order in which `init` changes them.
         let there = async |column: &str| {
             let columns = format!(
                 "SELECT COUNT(*) FROM information_schema.columns \
@@ -56,7 +56,7 @@ impl Versioned for Versions {
         }
         match version {
             Some(3) => {
-                // The number first: who asks between the two statements is told of the version then, too.
+                // The version goes first: a client that asks between the two statements is then also refused by the version.
                 self.sql("UPDATE leasehold_settings SET version = 3").await;
                 self.sql("ALTER TABLE leasehold_locks RENAME COLUMN expires_2 TO expires_3").await;
             }

@@ -1,5 +1,5 @@
-//! Another role may create functions and operators in a schema that our role looks into, as everybody might in
-//! `public` before PostgreSQL 15. None of them is run in our name.
+//! Another role may create functions and operators in a schema of our search path. Before PostgreSQL 15 every role could do
+//! so in `public`. None of them runs in our name.
 
 use backend_sql::postgres::{PostgresFence, connect, schema};
 use conformance_tests::kit::{Hostile, Postgres, PostgresOptions, Proxy, Server as _};
@@ -14,7 +14,7 @@ use crate::support::postgres::{
     BLOCKED, LEASE, SECOND, WAIT, given, granted, place, request, says, url,
 };
 
-/// Types of whatever stands in our statements.
+/// The types of all values and columns in our statements.
 const TYPES: [&str; 13] = [
     "name",
     "text",

@@ -1,4 +1,4 @@
-//! Attempts and places in a queue, and the clean-up of those whose caller has gone.
+//! Attempts, and requests for a place in the queue; and their clean-up if the caller has gone.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(crate) fn after_attempt(
     })
 }
 
-/// Cleans up after a place that was asked for in vain.
+/// Cleans up after a request for a place whose caller has gone.
 pub(crate) fn after_enqueue(
     state: Arc<ClientState>,
     (request, result): (Request, Result<Enqueued, Error>),

@@ -1,4 +1,4 @@
-//! A store call that runs to its end, also where its caller goes away (S6).
+//! A store call that runs to its end, also if its caller goes away (S6).
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! The calls of the store, each run to its end, and the clean-up after calls that failed or lost their caller.
+//! The calls to the store, each of which runs to its end; and the clean-up after calls that failed or lost their caller.
 
 mod attempt;
 mod backoff;

@@ -39,7 +39,7 @@ pub struct All {
 
 impl All {
     /// Sets how long [`acquire`](Self::acquire) waits for all of them together. Default: for ever. Zero makes one
-    /// attempt for each. A shorter wait of one lock counts, too.
+    /// attempt for each. If a lock has a shorter wait of its own, that limits the wait for this lock.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -47,20 +47,20 @@ impl All {
 
     /// Acquires the locks one after the other, in the order of their names.
     ///
-    /// *Guarantees*: all or none. Those that are held are renewed while it waits for the others. When it returns,
-    /// each of them is valid. It does not deadlock with another `all`, whatever the order in which each was told its
-    /// locks: a process waits only for names above those that it holds.
+    /// *Guarantees*: all or none. The client renews the locks that it holds while it waits for the others. When it
+    /// returns, each of them is valid. Two `all` do not deadlock, in whatever order each got its locks: a process waits
+    /// only for names above those that it holds.
     ///
     /// *Durations*: [`wait`](Self::wait) limits the whole call, from the end of a quarantine that a lock
     /// [waits for apart](Lock::wait_for_quarantine). It costs one call to the store for each lock that is free, one
-    /// after the other, and one for the store's [identity](crate::Backend::identity) where a name is given twice.
+    /// after the other. If a name is given twice, it also asks for each store's [identity](crate::Backend::identity).
     ///
     /// *Errors*: `InvalidInput` before any lock is asked for: no locks, one lock twice, a lock whose own options are
     /// wrong, or one name in two stores that have no identity to order them by (a pair of stores while a migration
     /// uses both has none). `Lost` if one was lost while the others were waited for. Otherwise as [`Lock::acquire`].
     /// The error names the lock. Whatever was acquired is released in the background.
     ///
-    /// *Cancel safety*: dropping it gives everything back, also where a minimum hold was asked for.
+    /// *Cancel safety*: dropping it releases everything, also a lock with a minimum hold.
     pub async fn acquire(self) -> Result<Guards, Error> {
         let Some(first) = self.locks.first() else {
             return Err(Error::new(ErrorKind::InvalidInput, "all needs at least 1 lock, not 0"));
@@ -70,7 +70,7 @@ impl All {
         let mut end = deadline(env, self.wait);
         let ordered = in_order(&self.locks, end.filter(|_| !at_once)).await?;
         let mut taken = Taken(Guards(Vec::with_capacity(ordered.len())));
-        // Why there was no time left to ask the next one.
+        // What used up the time, if there is none left to ask for the next one.
         let mut delayed: Option<Error> = None;
         for &at in &ordered {
             let (lock, name) = (&self.locks[at], self.locks[at].name()?);
@@ -116,7 +116,7 @@ impl All {
         Ok(Guards(guards.into_iter().map(|(_, guard)| guard).collect()))
     }
 
-    /// Acquires one. Where it waits for a quarantine apart, the wait for all counts from then.
+    /// Acquires one. If it waits for a quarantine apart, the wait for all starts after that.
     async fn acquire_one(
         &self,
         lock: &Lock,
@@ -141,8 +141,8 @@ impl All {
     }
 }
 
-/// What is held before all are. Dropped, it gives them back in reverse, and no minimum hold counts: nobody has used
-/// them.
+/// The locks that are held before all are held. If it is dropped, it releases them in reverse order. Minimum holds do not
+/// count: nobody has used the locks.
 struct Taken(Guards);
 
 impl Drop for Taken {

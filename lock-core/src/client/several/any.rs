@@ -7,8 +7,8 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use super::{deadline, left, until};
 use crate::{Blocked, Error, ErrorKind, Guard, Instant, Lock, TryAcquire};
 
-/// Acquires one of several locks: the first in the given order that is free, else the first that becomes free. For
-/// things of which one is as good as another: ports, devices, workspaces.
+/// Acquires one of several locks: the first in the given order that is free, otherwise the first that becomes free. Use it
+/// for things that can replace each other: ports, devices, workspaces.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -49,10 +49,10 @@ impl Any {
     /// is free, the wait about three for each.
     ///
     /// *Errors*: `InvalidInput` before any store is touched, for no locks and for a lock whose own options are wrong;
-    /// `Timeout` when the wait is over, with the reason in [`Error::blocked`]. A store that fails is left
-    /// out while others are waited for; where all fail, the error of the last one.
+    /// `Timeout` when the wait is over, with the reason in [`Error::blocked`]. If a store fails, it waits for the others.
+    /// If all fail, it returns the error of the last one.
     ///
-    /// *Cancel safety*: dropping it gives every place up and releases a grant that came meanwhile.
+    /// *Cancel safety*: dropping it leaves every queue, and releases a grant that came meanwhile.
     pub async fn acquire(self) -> Result<Guard, Error> {
         let Some(first) = self.locks.first() else {
             return Err(Error::new(ErrorKind::InvalidInput, "any needs at least 1 lock, not 0"));
@@ -91,8 +91,8 @@ impl Any {
     }
 }
 
-/// Tries one after the other until one is free, and notes what is `in_the_way`. One that fails is passed over, but for
-/// one that fails after `limit`.
+/// Tries one after the other until one is free, and notes what is `in_the_way`. It goes on after a lock that fails, unless
+/// `limit` is over.
 ///
 /// # Errors
 /// The last one, if none was free and some failed.
@@ -120,7 +120,7 @@ pub(super) async fn first_free(
 /// Waits for all, and keeps the first that is granted.
 ///
 /// # Errors
-/// If all fail: one that says what was in the way, if there is one, or else the last.
+/// If all fail: an error that says what was in the way, if there is one, otherwise the last.
 pub(super) async fn first_granted(locks: impl Iterator<Item = Lock>) -> Result<Guard, Error> {
     let mut waiting: FuturesUnordered<_> = locks.map(Lock::acquire).collect();
     let mut failed = Error::new(ErrorKind::InvalidInput, "there is no lock to wait for");

@@ -38,8 +38,8 @@ impl LockClient {
 /// A leader election. Made by [`LockClient::election`].
 ///
 /// The leader is the client that holds the lock of the election's name; its term is the fencing token, which rises
-/// with each leader. Hand the term to whatever the leader writes to: a leader that was paused may believe in
-/// itself until its validity is checked, and only the fence refuses its writes.
+/// with each leader. Send the term with each write: a leader that was paused may believe that it still leads until it
+/// checks its validity, and only a fence refuses its writes.
 #[derive(Clone)]
 #[must_use = "nothing happens until `campaign` or `run`"]
 pub struct Election {
@@ -47,7 +47,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Sets the lease of the leadership, as [`Lock::lease`]: a leader that crashed is replaced when it is over.
+    /// Sets the lease of the leadership, as [`Lock::lease`]. When a leader crashes, the next one follows after this time.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lock = self.lock.lease(lease);
         self
@@ -72,7 +72,7 @@ impl Election {
     /// and after a pause of about 1 s it campaigns again. When `work` returns, this client resigns. Work that never
     /// returns makes it a candidate for ever.
     ///
-    /// *Errors*: those of [`Lock::acquire`] that waiting cannot mend, such as `InvalidInput`, `Auth` and
+    /// *Errors*: those of [`Lock::acquire`] that do not go away by waiting, such as `InvalidInput`, `Auth` and
     /// `Config`; also `Config` once the client is closed.
     ///
     /// *Cancel safety*: dropping it drops the work, and resigns in the background:
@@ -97,13 +97,13 @@ impl Election {
     /// Watches who leads, until all receivers are dropped, the client is closed, or its last clone and guard are gone.
     /// The receivers then see that the channel is closed.
     ///
-    /// *Guarantees*: what it shows was so at the store at most `stale` ago; where the store does not answer in time, it
-    /// shows [`Leadership::Unknown`]. Shorter terms may be missed. It is not fit to decide by: only the leader's own
-    /// guard tells whether it leads.
+    /// *Guarantees*: what it shows was true in the store at most `stale` ago. If the store does not answer in time, it
+    /// shows [`Leadership::Unknown`]. It may miss a shorter term. Do not decide by it: only the leader's own guard tells
+    /// whether it leads.
     ///
     /// *Durations*: it asks the store twice in `stale`, which is between 10 ms and 1 h, and gives each answer half of
-    /// `stale`, but at most the client's `call_timeout`. A task that its runtime does not run shows nothing new; after
-    /// a suspend of the machine that may last up to a second longer.
+    /// `stale`, but at most the client's `call_timeout`. While the runtime does not run its task, it shows nothing new.
+    /// After a suspend of the machine that may last up to a second longer.
     ///
     /// *Errors*: `InvalidInput` for a bad name or `stale`; `Config` without a tokio runtime, or once the client is
     /// closed.

@@ -43,7 +43,7 @@ impl Guards {
         join_all(self.0.into_iter().map(Guard::release)).await.into_iter().collect()
     }
 
-    /// The guards by themselves.
+    /// The separate guards.
     #[must_use]
     pub fn into_vec(self) -> Vec<Guard> {
         self.0
@@ -51,7 +51,7 @@ impl Guards {
 }
 
 impl From<Guard> for Guards {
-    /// A single one, for code that deals with one lock as with several.
+    /// A set of one guard, for code that handles one lock like several.
     fn from(guard: Guard) -> Self {
         Self(vec![guard])
     }

@@ -16,7 +16,7 @@ use crate::{
     tunables::LONGEST_SLICE,
 };
 
-/// Who leads, as of the last look.
+/// Who leads, when the watch last looked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leadership {
@@ -38,11 +38,11 @@ pub struct Leader {
     pub owner: OwnerId,
     /// Its fencing token.
     pub term: FencingToken,
-    /// When this watch first saw it without a gap since, by the wall clock of this machine.
+    /// Since when this watch has seen it lead without a gap, by the wall clock of this machine.
     pub since: SystemTime,
 }
 
-/// Looks, in each `interval` once.
+/// Looks once in each `interval`.
 pub(super) async fn look_again(
     handle: Weak<Handle>,
     name: LockName,
@@ -68,7 +68,7 @@ pub(super) async fn look_again(
     }
 }
 
-/// Takes the answer over, unless it is the same leader, that has led since it was first seen.
+/// Takes the answer over if it differs. For the same leader and term the first answer stays, with its `since`.
 fn is_news(last: &mut Leadership, now: Leadership) -> bool {
     let same = match (&*last, &now) {
         (Leadership::Held(before), Leadership::Held(now)) => {

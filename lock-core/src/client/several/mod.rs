@@ -1,4 +1,4 @@
-//! More than one lock, and more than one holder, made of plain locks: no backend knows of them.
+//! Several locks at once, semaphores and elections, made of plain locks: no backend knows of them.
 
 mod all;
 mod any;

@@ -1,4 +1,4 @@
-//! A counting semaphore: as many holders as there are slots, each slot a lock of its own.
+//! A counting semaphore: as many holders as there are slots. Each slot is a lock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,13 +40,12 @@ impl LockClient {
 
 /// A permit about to be acquired. Made by [`LockClient::semaphore`].
 ///
-/// With N permits, the slots are the locks `name/0` to `name/N-1`. A permit is the guard of a slot: it has a
-/// lease and a fencing token of its own, which fences that slot. Clients that cannot get a slot at once wait one after
-/// the other at the *door*, the lock `name`; whoever holds the door waits for all slots. So the promises are those of
-/// plain locks, on every store.
+/// With N permits, the slots are the locks `name/0` to `name/N-1`. A permit is the guard of a slot. It has its own lease
+/// and its own fencing token, which fences that slot. A client that gets no slot at once waits at the *door*, the lock
+/// `name`. The client that holds the door waits for all slots. So the promises are those of plain locks, on every store.
 ///
-/// All clients must agree on the number of permits. Otherwise there are as many as the largest number says, and a client
-/// with a smaller one that waits at the door keeps the others from slots that are free and not its own. Do not use the
+/// All clients must agree on the number of permits. Otherwise there are as many permits as the largest number says. And a
+/// client with a smaller number that waits at the door keeps the others from the slots above its number. Do not use the
 /// name, or the names of the slots, for other locks.
 #[derive(Clone)]
 #[must_use = "nothing happens until `acquire` or `try_acquire`"]
@@ -98,9 +97,9 @@ impl Semaphore {
 
     /// Tries every slot once, and does not wait.
     ///
-    /// *Guarantees*: busy only if every slot was busy when it was tried; a slot that fails is passed over. On a store
-    /// that is fair it passes clients that wait only while the door changes hands: one that waits for all slots is in
-    /// the queue of each.
+    /// *Guarantees*: it answers busy only if every slot was busy when it was tried. It skips a slot that fails. If the
+    /// store is fair, it overtakes waiting clients only while the door changes hands: a client that waits for all slots
+    /// is in the queue of each.
     ///
     /// *Durations*: one call for each slot until one is free, each as [`Lock::try_acquire`]. It ends with the first
     /// call that fails after the client's `call_timeout`.
@@ -120,20 +119,20 @@ impl Semaphore {
 
     /// Acquires a permit: tries two slots, then waits at the door, and then for all slots.
     ///
-    /// *Guarantees*: never more than `permits` holders, as far as the store promises exclusion. Where the store is
-    /// fair, clients that wait get permits in the order in which they came to the door; a newcomer may find a slot
-    /// while the door changes hands.
+    /// *Guarantees*: never more than `permits` holders, as far as the store promises exclusion. If the store is fair,
+    /// clients get permits in the order in which they came to the door. But a newcomer may find a slot while the door
+    /// changes hands.
     ///
-    /// *Durations*: [`wait`](Self::wait) limits the whole call, but for what
-    /// [`wait_for_quarantine`](Self::wait_for_quarantine) adds. A permit costs one or two calls to the store while most
+    /// *Durations*: [`wait`](Self::wait) limits the whole call;
+    /// [`wait_for_quarantine`](Self::wait_for_quarantine) may add to it. A permit costs one or two calls to the store while most
     /// slots are free; a wait costs about four calls for each slot. The permit of a client that crashed is free when
-    /// its lease is over. One that crashes at the door delays the others by 3 s, or by the store's shortest lease where
-    /// that is longer, and as any crashed waiter by the store's [`dead_place_delay`](crate::Guarantees). A store that
-    /// reads its last attempt late may still grant it a slot, for the lease of a permit.
+    /// its lease is over. A client that crashes at the door delays the others by 3 s, or by the store's shortest lease if
+    /// that is longer; and, as any crashed waiter, by the store's [`dead_place_delay`](crate::Guarantees). If the store
+    /// reads the last attempt of a crashed client late, it may still grant that client a slot, for the lease of a permit.
     ///
     /// *Errors*: `InvalidInput` before the store is touched; otherwise as [`Lock::acquire`].
     ///
-    /// *Cancel safety*: dropping it gives all places up and releases what was granted meanwhile.
+    /// *Cancel safety*: dropping it leaves all queues, and releases what was granted meanwhile.
     pub async fn acquire(self) -> Result<Guard, Error> {
         self.check()?;
         let env = &*self.slot.state().env;
@@ -148,7 +147,7 @@ impl Semaphore {
         }
     }
 
-    /// The same; where a quarantine is waited for `apart`, one that a slot tells of is an error at once.
+    /// The same. If the caller waits for a quarantine `apart`, a quarantine that a slot reports is an error at once.
     async fn acquire_once(
         &self,
         env: &dyn Env,
@@ -221,9 +220,8 @@ impl Semaphore {
         LockName::new(format!("{}/{at}", self.slot.name()?))
     }
 
-    /// The lock that lets one client at a time wait for the slots. Its lease is short: a client that crashes there
-    /// keeps the others from slots that are free. It needs no longer one, since two clients at the door are a load,
-    /// and no harm.
+    /// The lock that lets one client at a time wait for the slots. Its lease is short: a client that crashes there keeps
+    /// the others from free slots. The lease need not be longer: two clients at the door are only more load.
     fn door(&self) -> Lock {
         let shortest = self.slot.state().backend.guarantees().shortest_lease;
         self.slot.for_a_door(DOOR_LEASE.max(shortest))

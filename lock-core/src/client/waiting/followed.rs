@@ -1,4 +1,4 @@
-//! A guard that this process was given: its release brings the next place.
+//! The guard that this process was granted last: its release brings the next place in the queue.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A task's stake in the local queue of a name.
+//! One task in the local queue of a name.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// A task that waits; dropping it leaves the queue, and releases the lock that it was given unheard.
+/// A task that waits. If it is dropped, it leaves the queue, and releases a lock that it was given but has not taken.
 pub(crate) struct LocalWaiter<'a> {
     state: &'a Arc<ClientState>,
     queue: Arc<LocalQueue>,
@@ -22,8 +22,8 @@ pub(crate) struct LocalWaiter<'a> {
 }
 
 impl<'a> LocalWaiter<'a> {
-    /// Joins the queue of `name`, and starts its worker if there is none. Until the store answers the queue, what
-    /// stands in the way is `blocked`.
+    /// Joins the queue of `name`, and starts its worker if there is none. Until the store answers the queue, `blocked` says
+    /// what stands in the way.
     ///
     /// # Errors
     /// `Config` if the client is closed, or where there is no runtime.

@@ -1,4 +1,4 @@
-//! Asks the store for all tasks of this process that wait for a name, in the one place that they share.
+//! The queue worker of a name: asks the store for all tasks of this process that wait, in the one place that they share.
 
 use std::{sync::Arc, time::Duration};
 

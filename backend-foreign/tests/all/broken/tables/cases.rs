@@ -1,4 +1,4 @@
-//! What each guard is for, where it is another thing than in other stores.
+//! The cases for guards that only these tables have.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::server::Server;
 
-/// The lease of a grant that is over after a pause.
+/// A lease that ends during a test.
 const SHORT: Duration = Duration::from_millis(300);
 
 async fn over(store: &dyn Backend) -> Result<Grant, String> {
@@ -34,7 +34,7 @@ async fn released(store: &dyn Backend, grant: &Grant) -> Verdict {
     store.release(grant, ReleaseOptions::default()).await.map(drop).map_err(words)
 }
 
-/// The lock was held, and is free.
+/// Takes the lock and releases it.
 async fn free_again(store: &dyn Backend) -> Result<Grant, String> {
     let grant = granted(store, &request("a", LONG)).await?;
     released(store, &grant).await?;
@@ -67,7 +67,7 @@ pub(super) async fn an_abandoned_owner_has_an_answer(setup: &Table<POSTGRES>) ->
     }
 }
 
-/// Ends when a statement about the table waits for a row that another transaction has.
+/// Returns when a statement on the table waits for a row that another transaction has locked.
 async fn waits_for_a_row(server: &Postgres, table: &str, ended: impl Fn() -> bool) -> Verdict {
     let waits = format!(
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%\"{table}\"%'"
@@ -133,7 +133,7 @@ pub(super) async fn two_abandoned_owners<const KIND: bool>(setup: &Table<KIND>) 
     Ok(())
 }
 
-/// As of a clock that was ahead.
+/// The last token is one that a clock made while it was 5 s ahead.
 pub(super) async fn a_token_over_the_last<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
     let store = first_use(setup).await;
     let mut last = free_again(&*store).await?;
@@ -213,7 +213,7 @@ pub(super) async fn a_batch_beside_another_in_mysql(setup: &Table<MYSQL>) -> Ver
     a_batch_with_a_locked_row(setup, lock).await
 }
 
-/// It gets its row when the lease is over.
+/// The renewal gets the row when the lease is over.
 pub(super) async fn a_renewal_that_waits_for_the_row(setup: &Clocked) -> Verdict {
     let store = first_use(setup).await;
     let grant = granted(&*store, &request("a", LONG)).await?;
@@ -233,7 +233,7 @@ pub(super) async fn a_late_raise<const KIND: bool>(setup: &Table<KIND>) -> Verdi
     refused(ErrorKind::NotHeld, store.raise(&late, higher).await)
 }
 
-/// As of a clock that was far ahead.
+/// The last token is one that a clock made while it was an hour ahead.
 pub(super) async fn a_token_over_a_force<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
     let store = first_use(setup).await;
     let mut last = free_again(&*store).await?;

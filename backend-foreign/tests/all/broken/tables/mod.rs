@@ -1,4 +1,4 @@
-//! ShedLock's table: the guards in the statements, each left out once.
+//! Removes each guard from the statements on ShedLock's table, one at a time.
 
 mod cases;
 mod stage;
@@ -36,16 +36,6 @@ async fn statements_of_postgres_miss_their_guards() {
 async fn statements_of_mysql_miss_their_guards() {
     try_all(IN_MYSQL, MYSQLS).await;
     every_marker_is_tried(IN_MYSQL, &Broken::names(MYSQLS));
-}
-
-macro_rules! variants {
-    ($list:ident $stage:ty; $($what:literal $change:expr => $case:ident;)*) => {
-        const $list: &[Broken<$stage>] = &[$(Broken {
-            what: $what,
-            changes: &[$change],
-            case: |stage| Box::pin($case(stage)),
-        }),*];
-    };
 }
 
 variants! {

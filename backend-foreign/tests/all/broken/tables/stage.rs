@@ -1,4 +1,4 @@
-//! ShedLock's tables behind a proxy that leaves something out of the statements.
+//! ShedLock's tables behind a proxy that removes a guard from the statements.
 
 use std::sync::{
     Arc, Weak,
@@ -18,14 +18,14 @@ use crate::server::Server;
 pub(super) const POSTGRES: bool = false;
 pub(super) const MYSQL: bool = true;
 
-/// A table of its own in a server that all variants share.
+/// The table of one variant. All variants share one server.
 pub(super) struct Table<const KIND: bool> {
     pub(super) server: Arc<Server>,
     proxy: Proxy,
     pub(super) table: String,
 }
 
-/// The server of each kind, for as long as a variant has it.
+/// The server of each kind. It ends with the last variant that uses it.
 static SERVERS: [Mutex<Weak<Server>>; 2] =
     [Mutex::const_new(Weak::new()), Mutex::const_new(Weak::new())];
 static TABLES: AtomicU64 = AtomicU64::new(0);
@@ -45,7 +45,7 @@ async fn shared(mysql: bool) -> Arc<Server> {
 }
 
 impl<const KIND: bool> Table<KIND> {
-    /// In PostgreSQL its statements are prepared: changed texts have arguments.
+    /// PostgreSQL prepares the statements: so the text that the proxy changes has `$1` in it, not the value.
     pub(super) async fn client(&self, options: &str) -> Arc<dyn Backend> {
         let url = self.server.url("shedlock");
         let [server, proxy] = [self.server.address(), self.proxy.address()];
@@ -55,7 +55,7 @@ impl<const KIND: bool> Table<KIND> {
         backend_foreign::connect(&url).await.unwrap()
     }
 
-    /// What the database answers; `{table}` is the table's name.
+    /// Runs `sql`, in which `{table}` stands for the table's name, and returns the answer.
     pub(super) async fn sql(&self, sql: &str) -> String {
         let sql = sql.replace("{table}", &self.table);
         self.server.sql(&sql).await.trim().to_owned()
@@ -112,7 +112,7 @@ impl Clients for Clocked {
     }
 }
 
-/// A transaction that has the row of `a`.
+/// A transaction that keeps the row of `a` locked.
 pub(super) async fn a_locked_row(server: &Postgres, table: &str) -> PgConnection {
     let url = format!("postgres://postgres@{}/postgres", server.address());
     let mut session = PgConnection::connect(&url).await.unwrap();

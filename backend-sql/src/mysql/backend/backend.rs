@@ -1,0 +1,293 @@
+//! The trait `Dialect` for MySQL.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use lock_core::{
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, Request,
+    StoreSettings, Waiter,
+};
+use sqlx::{AssertSqlSafe, Row as _, SqlSafeStr as _, mysql::MySqlRow};
+
+use crate::{
+    dialect::{Dialect, Handed, Left, Listed, Row},
+    error::general,
+    gate::Gate,
+    mysql::{
+        rows::{batch, row, text, told},
+        statements::{
+            self,
+            Argument::{Bytes, Number, Text},
+        },
+        store::Mysql,
+    },
+    servers::connection::micros,
+    settings::{RECORD_VERSION, check_longest, check_version, is_older},
+    tunables::{
+        FAR,
+        mysql::{SHORTEST_LEASE, SWEEPS, SWEPT},
+    },
+    waiting::QueueWaiter,
+};
+
+#[async_trait]
+impl Dialect for Mysql {
+    const KIND: &'static str = "mysql";
+    const SHARES: bool = true;
+
+    fn gate(&self) -> Option<&Gate> {
+        Some(&self.server.gate)
+    }
+
+    fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
+
+    async fn identity(&self) -> Result<String, Error> {
+        let rows = self.ready().await?.rows(&self.sql.identity, &[]).await?;
+        let missing = || Error::new(ErrorKind::Config, "the store's settings are missing");
+        let row = rows.first().ok_or_else(missing)?;
+        text(row, 0).map_err(general)
+    }
+
+    async fn agree_once(&self) -> Result<(), Error> {
+        self.ready().await.map(drop)
+    }
+
+    async fn check_version(&self) -> Result<(), Error> {
+        check_version(self.version().await?)
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        Arc::clone(&self.promised.read())
+    }
+
+    fn broken(&self) -> u64 {
+        self.server.broken()
+    }
+
+    async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
+        let statement = match request.mode {
+            Mode::Shared => &self.sql.join,
+            _ => &self.sql.insert,
+        };
+        self.grant(statement, request, None).await
+    }
+
+    async fn create(&self, name: &LockName) -> Result<(), Error> {
+        let name = Bytes(name.as_str().as_bytes());
+        self.ready().await?.execute_again(&self.sql.create, &[name]).await.map(drop)
+    }
+
+    async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
+        self.grant(&self.sql.take, request, Some(version)).await
+    }
+
+    async fn retake(
+        &self,
+        request: &Request,
+        version: Option<i64>,
+    ) -> Result<Option<FencingToken>, Error> {
+        self.grant(&self.sql.take, request, version).await
+    }
+
+    async fn look(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error> {
+        self.fetch(name, owner).await
+    }
+
+    fn looks_first(&self, request: &Request) -> bool {
+        self.places.looks_first(request)
+    }
+
+    async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
+        let mut row = self.fetch(&request.name, Some(request.owner)).await?;
+        if let Some(row) = &mut row {
+            // Far is far: a place is heard of often enough to live.
+            row.before_us = row.before_us.min(FAR);
+        }
+        self.places.note(request, row.as_ref());
+        let is_ours =
+            row.as_ref().is_some_and(|row| row.is_held() && row.owner == Some(request.owner));
+        // A holder that asks once more would be served after its release.
+        if let Some(place) = self.places.of(request.owner)
+            && !is_ours
+        {
+            self.enter(request, &place, row.as_ref().map(|row| row.placed)).await?;
+        }
+        Ok(row)
+    }
+
+    fn waiter(self: Arc<Self>, request: &Request) -> Box<dyn Waiter> {
+        Box::new(QueueWaiter::new(self, request))
+    }
+
+    async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {
+        let server = self.ready().await?;
+        let longest = self.longest_lease().await?;
+        // In one order, so that two batches never wait for each other's rows.
+        let mut sorted = grants.to_vec();
+        sorted.sort_unstable_by_key(|grant| grant.name.as_str());
+        let asked = sorted.iter().map(|grant| (*grant, grant.lease.min(longest)));
+        let batch = batch(asked.map(|(grant, lease)| (&grant.name, Some((grant.owner, lease)))));
+        let batch = Text(&batch);
+        let answer = server.execute_again(&self.sql.renew, &[batch]).await?;
+        let set = |grant: &&Grant| Some(grant.lease.min(longest));
+        if answer.rows_affected() == 2 * grants.len() as u64 {
+            return Ok(grants.iter().map(set).collect());
+        }
+        let Some(clock) = told(&answer) else { return Ok(vec![None; grants.len()]) };
+        let rows = server.rows(&self.sql.renewed, &[batch, Number(clock)]).await?;
+        let owners: Result<HashSet<_>, _> = rows.iter().map(|row| text(row, 0)).collect();
+        let owners = owners.map_err(general)?;
+        let there = |grant: &&&Grant| owners.contains(&grant.owner.to_string());
+        Ok(grants.iter().map(|grant| Some(grant).filter(there).and_then(set)).collect())
+    }
+
+    async fn renew_one(&self, grant: &Grant) -> Result<Option<Duration>, Error> {
+        let lease = grant.lease.min(self.longest_lease().await?);
+        let renewed = self.change(&self.sql.renew_one, grant, Some(micros(lease))).await?;
+        Ok(renewed.map(|_| lease))
+    }
+
+    async fn part(&self, grant: &Grant) -> Result<bool, Error> {
+        let left = self.change(&self.sql.part, grant, None).await?;
+        Ok(left == Some(1))
+    }
+
+    async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
+        let version = match keep {
+            Some(keep) => self.change(&self.sql.keep, grant, Some(micros(keep))).await?,
+            None => self.change(&self.sql.release, grant, None).await?,
+        };
+        Ok(version.into())
+    }
+
+    async fn hand_on(
+        self: Arc<Self>,
+        grant: &Grant,
+        next: &Request,
+    ) -> Result<Option<Handed>, Error> {
+        Ok(self.pass(grant, next).await?.map(Handed::Granted))
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        let server = self.ready().await?;
+        let owner = request.owner.to_string();
+        let whose = [Bytes(request.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
+        server.execute_again(&self.sql.abandon, &whose).await?;
+        server.execute_again(&self.sql.abandon_place, &whose).await?;
+        let left = Grant::new(request, FencingToken::ZERO);
+        if request.mode == Mode::Shared && !self.part(&left).await? {
+            self.change(&self.sql.release, &left, None).await?;
+        }
+        Ok(())
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
+        let token = token.get().cast_signed();
+        Ok(self.change(&self.sql.raise, grant, Some(token)).await?.is_some())
+    }
+
+    async fn force(&self, name: &LockName) -> Result<bool, Error> {
+        let name = Bytes(name.as_str().as_bytes());
+        let answer = self.ready().await?.execute(&self.sql.force, &[name]).await?;
+        Ok(told(&answer).is_some())
+    }
+
+    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
+        // No name is before this; MariaDB can be told to take what is empty for null.
+        let after = if after.is_empty() { "00" } else { after };
+        let arguments = [Text(after), Number(limit.into())];
+        let rows = self.ready().await?.rows(&self.sql.list, &arguments).await?;
+        let listed = |found: &MySqlRow| Ok((found.try_get("place")?, row(found)));
+        rows.iter().map(listed).collect::<Result<_, _>>().map_err(general)
+    }
+
+    async fn sweep(&self, rows: bool) -> Result<(), Error> {
+        let server = self.ready().await?;
+        // Read anew now and then: an operator may have changed them.
+        self.promise(self.guarantees().longest_lease).await?;
+        for _ in 0..if rows { SWEEPS } else { 0 } {
+            let dead = server.rows(&self.sql.dead, &[Number(SWEPT as i64)]).await?;
+            let read = |row: &MySqlRow| Ok((row.try_get(0)?, row.try_get(1)?));
+            let dead: Result<Vec<(String, i64)>, sqlx::Error> = dead.iter().map(read).collect();
+            let dead = dead.map_err(general)?;
+            let Some(highest) = dead.iter().map(|(_, token)| *token).max() else { break };
+            let highest = Number(highest);
+            server.execute_again(&self.sql.raise_watermark, &[highest]).await?;
+            let names: Vec<_> = dead.iter().map(|(name, _)| format!("[\"{name}\"]")).collect();
+            let names = format!("[{}]", names.join(","));
+            server.execute_again(&self.sql.sweep, &[Text(&names), highest]).await?;
+            if dead.len() < SWEPT {
+                break;
+            }
+        }
+        let dead = server.rows(&self.sql.dead_places, &[Number(SWEPT as i64)]).await?;
+        if !dead.is_empty() {
+            let dead: Result<Vec<i64>, _> = dead.iter().map(|row| row.try_get(0)).collect();
+            let dead = format!("{:?}", dead.map_err(general)?);
+            server.execute_again(&self.sql.forget_places, &[Text(&dead)]).await?;
+        }
+        Ok(())
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_restored(
+            "it has no quarantine; keep all clients stopped for one longest lease after a restore",
+        )?;
+        if init.reset_tokens {
+            let message = "this store cannot set its tokens back, since it has no quarantine in which its \
+                           clock could pass those of before; keep all clients stopped for one longest \
+                           lease, drop the tables, and make them anew";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if init.quarantine.is_some() {
+            let message = "this store has no quarantine to turn on or off: what it commits is flushed, \
+                           or exclusion is not promised";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if let Some(longest) = init.longest_lease {
+            check_longest(longest, SHORTEST_LEASE)?;
+        }
+        let known = self.is_there("{settings}").await?;
+        let (locks, queue) = (self.is_there("{locks}").await?, self.is_there("{queue}").await?);
+        let stored = if known { self.version().await? } else { RECORD_VERSION };
+        let older = is_older(stored);
+        if !older {
+            check_version(stored)?;
+        }
+        if !known || older || !locks || !queue {
+            let longest = init.longest_lease.unwrap_or(self.settings.longest_lease_of_new());
+            let schema = statements::schema(&self.tables, micros(longest));
+            let schema: Arc<str> = (schema + &statements::upgrade(&self.tables)).into();
+            let schema = AssertSqlSafe(schema).into_sql_str();
+            match self.server.script(&schema).await {
+                // Another `init` has renamed a column since this one looked for it.
+                Err(error) if error.kind() == ErrorKind::Config => {
+                    self.server.script(&schema).await?;
+                }
+                made => made?,
+            }
+        }
+        if let Some(longest) = init.longest_lease.filter(|_| known) {
+            let longest = Number(micros(longest));
+            self.server.execute_again(&self.sql.set_longest_lease, &[longest]).await?;
+        }
+        let longest = self.longest_lease().await?;
+        self.promise(longest).await?;
+        Ok(StoreSettings::new(longest, None))
+    }
+
+    async fn clock_micros(&self) -> Result<Option<i64>, Error> {
+        self.number(&self.sql.clock, &[]).await
+    }
+
+    async fn highest_token(&self) -> Result<i64, Error> {
+        self.ready().await?;
+        Ok(self.number(&self.sql.highest_token, &[]).await?.unwrap_or(0))
+    }
+
+    async fn close(&self) {
+        self.server.close().await;
+    }
+}

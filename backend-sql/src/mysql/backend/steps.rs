@@ -1,0 +1,91 @@
+//! Statements that several steps share.
+
+use lock_core::{Error, FencingToken, Grant, LockName, OwnerId, Request};
+
+use crate::{
+    dialect::{Row, token_of},
+    mysql::{
+        rows::{row, told},
+        statements::{
+            Argument::{self, Bytes, Number},
+            Statement,
+        },
+        store::Mysql,
+    },
+    servers::connection::micros,
+};
+
+impl Mysql {
+    /// A statement that changes one owner's live grant and tells its new version.
+    pub(super) async fn change(
+        &self,
+        statement: &Statement,
+        grant: &Grant,
+        last: Option<i64>,
+    ) -> Result<Option<i64>, Error> {
+        let owner = grant.owner.to_string();
+        let mut arguments = vec![Bytes(grant.name.as_str().as_bytes()), Bytes(owner.as_bytes())];
+        arguments.extend(last.map(Number));
+        let answer = self.ready().await?.execute(statement, &arguments).await?;
+        Ok(told(&answer))
+    }
+
+    /// A statement that takes a lock and tells the token.
+    pub(super) async fn grant(
+        &self,
+        statement: &Statement,
+        request: &Request,
+        version: Option<i64>,
+    ) -> Result<Option<FencingToken>, Error> {
+        let owner = request.owner.to_string();
+        let mut arguments = asked(request, &owner);
+        arguments.extend(version.map(Number));
+        let answer = self.ready().await?.execute_again(statement, &arguments).await?;
+        let Some(token) = told(&answer).map(token_of).transpose()? else { return Ok(None) };
+        if let Some(place) = self.places.of(request.owner)
+            && place.is_entered()
+            && let Err(error) = self.give_up(request).await
+        {
+            // It dies by itself.
+            tracing::debug!(name = %request.name, %error, "a place is left behind");
+        }
+        Ok(Some(token))
+    }
+
+    /// Gives a grant back, and the lock to the next request of this process, if nobody waits.
+    pub(super) async fn pass(
+        &self,
+        grant: &Grant,
+        next: &Request,
+    ) -> Result<Option<FencingToken>, Error> {
+        let (owner, before) = (next.owner.to_string(), grant.owner.to_string());
+        let mut arguments = asked(next, &owner);
+        arguments.push(Bytes(before.as_bytes()));
+        let answer = self.ready().await?.execute(&self.sql.hand_on, &arguments).await?;
+        told(&answer).map(token_of).transpose()
+    }
+
+    /// What is known of a name, by an owner that may have a place, or by nobody.
+    pub(super) async fn fetch(
+        &self,
+        name: &LockName,
+        owner: Option<OwnerId>,
+    ) -> Result<Option<Row>, Error> {
+        let owner = owner.map(|owner| owner.to_string());
+        let mut arguments = vec![Bytes(name.as_str().as_bytes())];
+        arguments.extend(owner.as_ref().map(|owner| Bytes(owner.as_bytes())));
+        let rows = self.ready().await?.rows(&self.sql.look, &arguments).await?;
+        rows.first().map(row).transpose()
+    }
+}
+
+/// What a statement that takes a lock is told of a request, by an owner as it is written.
+fn asked<'a>(request: &'a Request, owner: &'a str) -> Vec<Argument<'a>> {
+    vec![
+        Bytes(request.name.as_str().as_bytes()),
+        Bytes(owner.as_bytes()),
+        Bytes(request.label.as_str().as_bytes()),
+        Number(micros(request.lease)),
+        Number(request.floor.get().cast_signed() + 1),
+    ]
+}

@@ -1,0 +1,129 @@
+//! Statements on a server: each takes one connection of the pool, and is repeated if it lost a conflict.
+
+use std::{convert::identity, future::Future};
+
+use lock_core::Error;
+use sqlx::{
+    MySqlPool,
+    mysql::{MySqlQueryResult, MySqlRow},
+};
+
+use super::error::failure;
+use crate::{
+    error::Failure,
+    gate::Gate,
+    mysql::statements::{Argument, Statement},
+    retry::Retry,
+    servers::connection::Lent,
+};
+
+/// A pool, and how long a call may take.
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) pool: MySqlPool,
+    /// Whether the pool is the user's, and stays open.
+    pub(crate) given: bool,
+    pub(crate) retry: Retry,
+    /// Which calls may have how many connections.
+    pub gate: Gate,
+}
+
+impl Server {
+    /// How often a statement was tried again that may have been carried out.
+    pub fn broken(&self) -> u64 {
+        self.retry.broken()
+    }
+
+    /// Closes the pool, if it is our own.
+    pub async fn close(&self) {
+        if !self.given {
+            self.pool.close().await;
+        }
+    }
+
+    /// A statement that must not be carried out twice without the caller's knowing.
+    ///
+    /// # Errors
+    /// As of a call.
+    pub async fn execute(
+        &self,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<MySqlQueryResult, Error> {
+        self.retry.run(identity, || self.write(statement, arguments)).await
+    }
+
+    /// The same for one that may be.
+    ///
+    /// # Errors
+    /// As of a call.
+    pub async fn execute_again(
+        &self,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<MySqlQueryResult, Error> {
+        self.again(|| self.write(statement, arguments)).await
+    }
+
+    /// A statement that only reads.
+    ///
+    /// # Errors
+    /// As of a call.
+    pub async fn rows(
+        &self,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<Vec<MySqlRow>, Error> {
+        self.again(|| self.read(statement, arguments)).await
+    }
+
+    /// Several statements without arguments, such as those that make the tables.
+    ///
+    /// # Errors
+    /// As of a call.
+    pub async fn script(&self, sql: &sqlx::SqlStr) -> Result<(), Error> {
+        self.again(|| async {
+            let mut lent = Lent::of(&self.pool, failure).await?;
+            let connection = lent.connection()?;
+            let answer = sqlx::raw_sql(sql.clone()).execute(connection).await;
+            // One that failed half-way has changed its session, which goes.
+            if answer.is_ok() {
+                lent.settle(&answer);
+            }
+            answer.map(drop).map_err(failure)
+        })
+        .await
+    }
+
+    async fn again<T, Fut>(&self, run: impl Fn() -> Fut) -> Result<T, Error>
+    where
+        Fut: Future<Output = Result<T, Failure>>,
+    {
+        let connections = self.pool.options().get_max_connections();
+        self.retry.again(connections, identity, run).await
+    }
+
+    async fn write(
+        &self,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<MySqlQueryResult, Failure> {
+        let mut lent = Lent::of(&self.pool, failure).await?;
+        let connection = lent.connection()?;
+        let answer = statement.with(arguments).execute(connection).await;
+        lent.settle(&answer);
+        answer.map_err(failure)
+    }
+
+    async fn read(
+        &self,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<Vec<MySqlRow>, Failure> {
+        let mut lent = Lent::of(&self.pool, failure).await?;
+        let connection = lent.connection()?;
+        let answer = statement.with(arguments).fetch_all(connection).await;
+        lent.settle(&answer);
+        answer.map_err(failure)
+    }
+}

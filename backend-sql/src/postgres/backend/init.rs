@@ -1,0 +1,117 @@
+//! `init`: makes the tables, and changes the settings in them.
+
+use std::{collections::HashSet, time::Duration};
+
+use lock_core::{Error, ErrorKind, Init, StoreSettings};
+use sqlx::{Row as _, SqlStr};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    dialect::Dialect as _,
+    error::general,
+    postgres::{
+        connection::{
+            arg::Arg::{self, Number, Span, Truth},
+            sessions::first,
+        },
+        statements::{self, RECORD_VERSION, check_version, is_older},
+        store::Postgres,
+    },
+    servers::connection::micros,
+    settings::check_longest,
+    tunables::postgres::{ROWS_AGAIN, SHORTEST_LEASE},
+};
+
+impl Postgres {
+    /// Repeats a statement that passes over rows that others have locked, until it has passed over none.
+    async fn all_rows(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<(), Error> {
+        self.in_time(async {
+            while first(&self.server.once(statement, args).await?)? == Some(true) {
+                sleep(ROWS_AGAIN).await;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits for the end of all transactions that write to locks now. A statement of theirs may have read the marker as it was
+    /// before, and wait for a row: when it has that, it grants by what it has read, as every statement sees what was
+    /// committed when it began.
+    async fn writers_end(&self) -> Result<(), Error> {
+        let mut before = self.writers().await?;
+        self.in_time(async {
+            while !before.is_empty() {
+                sleep(ROWS_AGAIN).await;
+                let now = self.writers().await?;
+                before.retain(|writer| now.contains(writer));
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn writers(&self) -> Result<HashSet<String>, Error> {
+        let rows = self.server.again(&self.server.sql.writers, &[]).await?;
+        rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(general)
+    }
+
+    async fn in_time(&self, wait: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+        timeout(self.server.timeout, wait).await.unwrap_or_else(|_| {
+            let message = "other transactions keep rows of locks; end them, and repeat init";
+            Err(Error::new(ErrorKind::Unavailable, message))
+        })
+    }
+
+    /// Makes the tables if need be, and changes settings.
+    pub(super) async fn settle(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_restored("keep all clients stopped for one longest lease after a restore")?;
+        if init.first_use && init.reset_tokens {
+            let message = "a first use grants at once, and tokens that are set back wait for a quarantine; \
+                           allowed is one of the two";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        let (server, sql) = (&self.server, &self.server.sql);
+        if let Some(longest) = init.longest_lease {
+            check_longest(longest, SHORTEST_LEASE)?;
+        }
+        let longest = init.longest_lease.unwrap_or_else(|| self.settings.longest_lease_of_new());
+        let (tables, longest) = (&server.tables, micros(longest));
+        let found = self.found().await?;
+        let stored = if found.settings { self.version().await? } else { RECORD_VERSION };
+        let older = is_older(stored);
+        if !older {
+            check_version(stored)?;
+        }
+        if !found.all || older {
+            let text = statements::schema(tables, longest) + &statements::upgrade(tables);
+            server.script(text).await?;
+        }
+        if let Some(longest) = init.longest_lease.filter(|_| found.settings) {
+            server.once(&sql.set_longest_lease, &[Span(longest)]).await?;
+        }
+        if let Some(quarantined) = init.quarantine {
+            server.once(&sql.set_quarantine, &[Truth(quarantined)]).await?;
+            if quarantined {
+                self.writers_end().await?;
+            }
+            self.all_rows(&sql.doubt, &[]).await?;
+        }
+        let (longest, quarantined) = self.learn().await?;
+        if init.reset_tokens {
+            let longest = self.longest_ever().max(longest);
+            // Nothing is granted from here on, and by no row; then the tokens are set back.
+            server.once(&sql.reset_watermark, &[Span(longest)]).await?;
+            self.writers_end().await?;
+            self.all_rows(&sql.doubt, &[]).await?;
+            self.all_rows(&sql.reset_tokens, &[Number(micros(longest))]).await?;
+            server.once(&sql.reset_watermark, &[Span(longest)]).await?;
+        }
+        if init.first_use {
+            server.once(&sql.open_at_once, &[]).await?;
+        }
+        let mut settings = StoreSettings::new(longest, Some(quarantined));
+        settings.grants_in =
+            self.quarantine().await?.map_or(Duration::ZERO, |held_back| held_back.remaining);
+        Ok(settings)
+    }
+}

@@ -1,0 +1,184 @@
+//! Sessions of a server, and statements in them, with a time limit.
+
+use std::{
+    convert::identity,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use lock_core::Error;
+use sqlx::{
+    AssertSqlSafe, Connection as _, Decode, PgPool, Postgres, Row as _, SqlStr, Type,
+    postgres::PgRow,
+};
+
+use super::{
+    arg::{Arg, inline},
+    error::failure,
+};
+use crate::{
+    error::{Failure, general},
+    gate::Gate,
+    postgres::statements::own_session,
+    retry::Retry,
+    servers::connection::Lent,
+};
+
+/// A pool, and how its statements are sent.
+#[derive(Debug)]
+pub struct Sessions {
+    pub(crate) pool: PgPool,
+    /// Whether the pool is the user's, and stays open.
+    given: bool,
+    /// Whether statements are prepared, and their arguments bound, if we were told.
+    prepares: Option<bool>,
+    /// Whether a session of ours is nobody else's, as far as was seen: see `waiting/listen.rs`.
+    alone: AtomicBool,
+    own_session: SqlStr,
+    retry: Retry,
+    /// Which calls may have how many connections.
+    pub gate: Gate,
+    /// How long a call may take.
+    pub timeout: Duration,
+}
+
+impl Sessions {
+    pub(crate) fn new(
+        pool: PgPool,
+        given: bool,
+        prepares: Option<bool>,
+        timeout: Duration,
+    ) -> Self {
+        let retry = Retry::new(timeout, "the server".into());
+        let alone = AtomicBool::new(false);
+        let gate = Gate::new(pool.options().get_max_connections(), timeout);
+        let own_session = own_session(timeout);
+        Self { pool, given, prepares, alone, own_session, retry, gate, timeout }
+    }
+
+    /// How often a statement was tried again that may have been carried out.
+    pub fn broken(&self) -> u64 {
+        self.retry.broken()
+    }
+
+    /// Behind a pooler that gives each transaction another session, what was prepared is in another session when it
+    /// is wanted; and where it is wanted there may be another's of that name, which would be run in its place. So
+    /// nothing is prepared before this is seen.
+    pub(crate) fn sessions_are_ours(&self, alone: bool) {
+        self.alone.store(alone, Ordering::Relaxed);
+    }
+
+    /// Runs a statement, again and again while it loses conflicts with others, up to the time limit.
+    ///
+    /// # Errors
+    /// As of a call.
+    pub async fn once(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Error> {
+        self.retry.run(identity, || self.send(statement, args)).await
+    }
+
+    /// The same for a statement that may be carried out twice.
+    ///
+    /// # Errors
+    /// As of a call.
+    pub async fn again(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Error> {
+        let connections = self.pool.options().get_max_connections();
+        self.retry.again(connections, identity, || self.send(statement, args)).await
+    }
+
+    async fn send(&self, statement: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<PgRow>, Failure> {
+        if self.prepares.unwrap_or_else(|| self.alone.load(Ordering::Relaxed)) {
+            let mut lent = Lent::of(&self.pool, failure).await?;
+            if !self.given && lent.connection()?.cached_statements_size() == 0 {
+                // The first statement of this session.
+                let answer =
+                    sqlx::raw_sql(self.own_session.clone()).execute(lent.connection()?).await;
+                if let Err(error) = answer {
+                    return Err(failure(error));
+                }
+            }
+            let query = sqlx::query(statement.clone());
+            let query = args.iter().fold(query, |query, arg| arg.bind(query));
+            let answer = query.fetch_all(lent.connection()?).await;
+            if !is_of_the_session(&answer) {
+                lent.settle(&answer);
+                return answer.map_err(failure);
+            }
+            // Nothing was carried out. The connection goes: its driver still believes in what it has prepared.
+            tracing::debug!("what was prepared is gone, or another's; nothing is prepared for now");
+            self.sessions_are_ours(false);
+        }
+        let mut lent = Lent::of(&self.pool, failure).await?;
+        // In one message: the driver sends a statement and its arguments in two, between which a
+        // pooler may change the session.
+        let limit = self.timeout.as_millis();
+        let statement = inline(statement.as_str(), args);
+        let text = AssertSqlSafe(format!("SET LOCAL lock_timeout = {limit}; {statement}"));
+        let answer = sqlx::raw_sql(text).fetch_all(lent.connection()?).await;
+        lent.settle(&answer);
+        answer.map_err(failure)
+    }
+
+    /// Runs several statements without arguments, in one transaction.
+    ///
+    /// # Errors
+    /// As of a call.
+    pub async fn script(&self, text: String) -> Result<(), Error> {
+        let text: Arc<str> = text.into();
+        let run = || async {
+            let mut lent = Lent::of(&self.pool, failure).await?;
+            let connection = lent.connection()?;
+            let answer = sqlx::raw_sql(AssertSqlSafe(Arc::clone(&text))).execute(connection).await;
+            lent.settle(&answer);
+            answer.map(drop).map_err(failure)
+        };
+        self.retry.run(identity, run).await
+    }
+
+    /// What a statement without arguments tells of the session that it runs in, as one message that a pooler
+    /// takes for a whole.
+    pub(crate) async fn session(&self, text: &'static str) -> Result<i32, Error> {
+        let run = || async {
+            let mut lent = Lent::of(&self.pool, failure).await?;
+            let connection = lent.connection()?;
+            let answer = sqlx::raw_sql(text).fetch_one(connection).await;
+            lent.settle(&answer);
+            answer.and_then(|row| row.try_get(0)).map_err(failure)
+        };
+        self.retry.run(identity, run).await
+    }
+
+    /// A statement without arguments that tells one number.
+    ///
+    /// # Errors
+    /// As of a call.
+    pub async fn number(&self, statement: &SqlStr) -> Result<Option<i64>, Error> {
+        first(&self.again(statement, &[]).await?)
+    }
+
+    /// Closes the pool, if it is our own.
+    pub async fn close(&self) {
+        if !self.given {
+            self.pool.close().await;
+        }
+    }
+}
+
+/// Whether a statement was refused since its session has not what was prepared, or has it already.
+fn is_of_the_session<T>(answer: &Result<T, sqlx::Error>) -> bool {
+    let error = answer.as_ref().err().and_then(sqlx::Error::as_database_error);
+    error.and_then(|error| error.code()).is_some_and(|code| code == "26000" || code == "42P05")
+}
+
+/// The first column of the first row.
+///
+/// # Errors
+/// `Config` where it is of another type.
+pub fn first<'r, T>(rows: &'r [PgRow]) -> Result<Option<T>, Error>
+where
+    T: Decode<'r, Postgres> + Type<Postgres>,
+{
+    rows.first().map(|row| row.try_get(0)).transpose().map_err(general)
+}

@@ -1,0 +1,261 @@
+//! The one connection on which the server tells a client that one of its entries has its turn.
+
+use std::sync::{Arc, Weak};
+
+use lock_core::{Error, ErrorKind, SystemEnv, jittered};
+use sqlx::{
+    Row as _,
+    postgres::{PgListener, PgPoolOptions},
+};
+use tokio::{
+    sync::{Notify, watch},
+    task::AbortHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use super::entries::QueueEntries;
+use crate::{
+    error::general,
+    postgres::connection::{arg::Arg::Text, health::Health, server::Server},
+    tunables::postgres::{
+        BEGIN, CHECK, ECHO, FREE_TO_GO_ON, FREE_TO_LISTEN, RECONNECT, RECONNECT_FIRST,
+    },
+};
+
+const SESSION: &str = "SELECT pg_catalog.pg_backend_pid()";
+
+/// What is known of messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// Whether they arrive at this client when it listens.
+    pub(crate) arrives: bool,
+    /// Whether it listens. It does while it has entries, and needs no connection for it otherwise.
+    pub(crate) now: bool,
+}
+
+/// Listens, while there are entries, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    heard: watch::Receiver<Heard>,
+    task: Option<AbortHandle>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Listening {
+    /// Never listens.
+    pub(crate) fn off() -> Self {
+        Self { heard: watch::channel(Heard::default()).1, task: None }
+    }
+
+    /// Begins, and waits until it is known whether messages arrive: a pooler that gives each
+    /// transaction another session passes none on.
+    pub(crate) async fn start(server: &Arc<Server>, entries: &Arc<QueueEntries>) -> Self {
+        let (tell, mut heard) = watch::channel(Heard::default());
+        let listener = Listener {
+            server: Arc::clone(server),
+            channel: entries.channel(),
+            entries: Arc::downgrade(entries),
+            wanted: Arc::clone(&entries.wanted),
+            tell,
+        };
+        heard.mark_unchanged();
+        let task = tokio::spawn(listener.run()).abort_handle();
+        // An error of the other side would be its end.
+        let _ = heard.changed().await;
+        Self { heard, task: Some(task) }
+    }
+
+    pub(crate) fn stop(&self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+
+    pub(crate) fn heard(&self) -> watch::Receiver<Heard> {
+        self.heard.clone()
+    }
+}
+
+/// Why a client listens no more.
+enum End {
+    Lost,
+    Idle,
+}
+
+struct Listener {
+    server: Arc<Server>,
+    channel: String,
+    entries: Weak<QueueEntries>,
+    wanted: Arc<Notify>,
+    tell: watch::Sender<Heard>,
+}
+
+impl Listener {
+    async fn run(self) {
+        let mut pause = RECONNECT_FIRST;
+        while self.entries.strong_count() > 0 {
+            let began = Instant::now();
+            let ended = self.listen().await;
+            if matches!(ended, Ok(End::Idle)) {
+                self.tell.send_replace(Heard { arrives: true, now: false });
+                // A word of one that is there no more costs a connection for a moment.
+                self.wanted.notified().await;
+                continue;
+            }
+            self.server.sessions_are_ours(false);
+            self.tell.send_replace(Heard::default());
+            if let Err(error) = &ended {
+                tracing::debug!(%error, "not told of turns; entries are looked after instead");
+            }
+            // One that worked for a while is tried again at once.
+            pause = if began.elapsed() > CHECK { RECONNECT_FIRST } else { pause * 2 };
+            pause = pause.min(RECONNECT);
+            sleep(jittered(&SystemEnv, pause)).await;
+        }
+    }
+
+    /// Listens until the connection is lost or deaf, or there are no entries for a while.
+    async fn listen(&self) -> Result<End, Error> {
+        let mut listener = timeout(BEGIN, self.begin()).await.unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::Timeout,
+                "no answer from the server that is to send messages",
+            ))
+        })?;
+        self.server.sessions_are_ours(true);
+        self.tell.send_replace(Heard { arrives: true, now: true });
+        if let Some(entries) = self.entries.upgrade() {
+            entries.tell_all();
+        }
+        loop {
+            let message = timeout(CHECK, listener.try_recv()).await;
+            let Some(entries) = self.entries.upgrade() else { return Ok(End::Lost) };
+            match message {
+                Ok(Ok(Some(message))) => entries.tell(message.payload()),
+                Ok(Ok(None)) => return Ok(End::Lost),
+                Ok(Err(error)) => return Err(general(error)),
+                Err(_) if entries.is_empty() => return Ok(End::Idle),
+                Err(_) => {
+                    // Many may have begun to listen at once.
+                    self.has_room(FREE_TO_GO_ON).await?;
+                    self.echo(&mut listener).await?;
+                }
+            }
+        }
+    }
+
+    /// Fails where less than this part of the server's sessions is free.
+    async fn has_room(&self, (part, all): (i64, i64)) -> Result<(), Error> {
+        let health = Health::of(&self.server).await?;
+        if health.left() * all < health.most * part {
+            let why = "too many of the server's sessions are in use to be told of turns on one";
+            return Err(Error::new(ErrorKind::Unavailable, why));
+        }
+        Ok(())
+    }
+
+    /// A connection on which messages arrive.
+    async fn begin(&self) -> Result<PgListener, Error> {
+        self.has_room(FREE_TO_LISTEN).await?;
+        // A pool for one connection, since that is what the driver listens on; a new one each time. Of the last
+        // one the connection may hang for as long as the kernel believes in it, and it has no place for another.
+        let own = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(ECHO * 5)
+            .test_before_acquire(false)
+            .connect_lazy_with((*self.server.pool.connect_options()).clone());
+        let mut listener = PgListener::connect_with(&own).await.map_err(general)?;
+        listener.eager_reconnect(false);
+        self.refuse_pooler(&mut listener).await?;
+        listener.listen(&self.channel).await.map_err(general)?;
+        if let Err(error) = self.echo(&mut listener).await {
+            // Before the session is somebody else's.
+            let _ = listener.unlisten_all().await;
+            return Err(error);
+        }
+        Ok(listener)
+    }
+
+    /// Behind a pooler that gives each transaction another session nothing must be listened for: the
+    /// messages would be told to the client that has the session then, whose driver may not expect them.
+    ///
+    /// A session of our own is always the same, and never that of another connection. The order of the
+    /// questions is such that neither the pooler that gives out the session that was last given back
+    /// nor one that gives out each in turn can answer all of them so.
+    async fn refuse_pooler(&self, listener: &mut PgListener) -> Result<(), Error> {
+        let mut ours = None;
+        for on_listener in [true, true, false, false, true, false, true, false, false, true] {
+            let session = if on_listener {
+                let row = sqlx::raw_sql(SESSION).fetch_one(&mut *listener).await;
+                row.and_then(|row| row.try_get(0)).map_err(general)?
+            } else {
+                self.server.session(SESSION).await?
+            };
+            let known: i32 = *ours.get_or_insert(session);
+            if (session == known) != on_listener {
+                let why = "a pooler gives each transaction another session";
+                return Err(Error::new(ErrorKind::Unsupported, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a message to ourselves by a connection of the pool, and waits for it.
+    async fn echo(&self, listener: &mut PgListener) -> Result<(), Error> {
+        self.server.once(&self.server.sql.notify, &[Text(&self.channel)]).await?;
+        let heard = async {
+            loop {
+                match listener.try_recv().await.map_err(general)? {
+                    Some(message) if message.payload().is_empty() => return Ok(()),
+                    Some(message) => {
+                        if let Some(entries) = self.entries.upgrade() {
+                            entries.tell(message.payload());
+                        }
+                    }
+                    None => return Err(general(sqlx::Error::WorkerCrashed)),
+                }
+            }
+        };
+        timeout(ECHO, heard).await.unwrap_or_else(|_| {
+            let why = "messages do not arrive: is there a pooler between?";
+            Err(Error::new(ErrorKind::Unavailable, why))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conformance_tests::kit::{Pgbouncer, Postgres, PostgresOptions, Server as _};
+
+    use super::*;
+    use crate::{postgres::connection::sessions::Sessions, tables::Tables};
+
+    /// A session that was left listening would tell others' connections of messages, which the driver
+    /// takes for a broken protocol.
+    #[tokio::test]
+    async fn nothing_is_listened_for_through_a_pooler() {
+        let postgres = Postgres::start(PostgresOptions::new()).await.unwrap();
+        let listens = async |address: std::net::SocketAddr| {
+            let pool = PgPoolOptions::new().max_connections(2).test_before_acquire(false);
+            let url = format!("postgres://postgres@{address}/postgres");
+            let pool = pool.connect(&url).await.unwrap();
+            let sessions = Sessions::new(pool, true, Some(false), ECHO * 10);
+            let server = Server::new(sessions, Tables::new("x").unwrap());
+            let listening =
+                Listening::start(&Arc::new(server), &Arc::new(QueueEntries::new())).await;
+            listening.heard().borrow().arrives
+        };
+        assert!(listens(postgres.address()).await);
+        let commands = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+        for sessions in 1..4 {
+            let pooler = Pgbouncer::start(&postgres, sessions).await.unwrap();
+            assert!(!listens(pooler.address()).await, "{sessions} sessions");
+            assert_eq!(postgres.sql(commands).await.unwrap(), "0");
+        }
+    }
+}

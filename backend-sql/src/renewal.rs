@@ -1,0 +1,79 @@
+//! The answers to a batch of renewals, also for the grants that the batch left out: each is lost, or another transaction has
+//! its row.
+
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, Grant, Instant, LossReason, Renewal};
+use tokio::time::{Instant as TokioInstant, timeout_at};
+
+use crate::{
+    dialect::{Dialect, Row},
+    tunables::{ANSWER_IN, SHORTEST_CHECK, WAIT_FOR_ROWS},
+};
+
+const OPERATION: &str = "renew";
+
+/// The answer for each grant. `leases` are those that the batch has set; `sent` is when it left.
+pub(crate) async fn answers<D: Dialect>(
+    dialect: &D,
+    grants: &[&Grant],
+    leases: Vec<Option<Duration>>,
+    sent: Instant,
+) -> Vec<Renewal> {
+    // All answers wait until each grant that was left out has one.
+    let shortest = grants.iter().map(|grant| grant.lease).min().unwrap_or_default();
+    let end = TokioInstant::now() + (shortest / ANSWER_IN).max(SHORTEST_CHECK);
+    let mut answers = Vec::with_capacity(grants.len());
+    for (grant, lease) in grants.iter().zip(leases) {
+        answers.push(match lease {
+            Some(lease) => Some(Renewal::Renewed { from: sent, lease }),
+            None => missing(dialect, grant, end).await,
+        });
+    }
+    let waiting = answers.iter().filter(|answer| answer.is_none()).count().max(1);
+    let each = shortest / WAIT_FOR_ROWS / waiting as u32;
+    for (grant, answer) in grants.iter().zip(&mut answers).filter(|(_, one)| one.is_none()) {
+        *answer = Some(renew_one(dialect, grant, each, end, sent).await);
+    }
+    answers.into_iter().flatten().collect()
+}
+
+/// Whether a grant that was not renewed is lost, if that is known by `end`; `None` if another transaction has its row.
+async fn missing<D: Dialect>(dialect: &D, grant: &Grant, end: TokioInstant) -> Option<Renewal> {
+    // The loss is certain; the new holder is for people.
+    let look =
+        timeout_at(end, dialect.look(&grant.name, Some(grant.owner))).await.unwrap_or_else(|_| {
+            let message = "the batch was answered before this lock was looked at";
+            Err(Error::new(ErrorKind::Timeout, message).on(&grant.name))
+        });
+    let row = match look {
+        Ok(row) => row.filter(Row::is_held),
+        Err(error) => return Some(Renewal::Unknown(error.at(D::KIND, OPERATION))),
+    };
+    match row {
+        Some(row) if row.owner == Some(grant.owner) => None,
+        Some(_) => Some(Renewal::Lost(LossReason::TakenOver)),
+        None => Some(Renewal::Lost(LossReason::Gone)),
+    }
+}
+
+/// Renews a grant whose row another transaction had, if it lets go of it in time.
+async fn renew_one<D: Dialect>(
+    dialect: &D,
+    grant: &Grant,
+    limit: Duration,
+    end: TokioInstant,
+    sent: Instant,
+) -> Renewal {
+    let renewal = dialect.renew_one(grant);
+    let answer = timeout_at(end.min(TokioInstant::now() + limit), renewal).await;
+    let answer = answer.unwrap_or_else(|_| {
+        Err(Error::new(ErrorKind::Timeout, "another transaction keeps the lock's row")
+            .on(&grant.name))
+    });
+    match answer {
+        Ok(Some(lease)) => Renewal::Renewed { from: sent, lease },
+        Ok(None) => missing(dialect, grant, end).await.unwrap_or(Renewal::Lost(LossReason::Gone)),
+        Err(error) => Renewal::Unknown(error.at(D::KIND, OPERATION)),
+    }
+}

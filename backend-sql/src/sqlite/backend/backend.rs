@@ -1,0 +1,323 @@
+//! The trait `Dialect` for SQLite.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use lock_core::{
+    Error, ErrorKind, FencingToken, Grant, Guarantees, Init, LockName, Mode, OwnerId, Request,
+    StoreSettings, Waiter,
+};
+use sqlx::{Row as _, sqlite::SqliteRow};
+
+use super::{
+    queue::Passed,
+    steps::{nanos, read_to_end},
+};
+use crate::{
+    dialect::{Dialect, Handed, Left, Listed, Row},
+    error::general,
+    settings::{check_longest, check_version},
+    sqlite::{
+        epoch::{now, today, wall_micros},
+        rows,
+        store::{Sqlite, milliseconds},
+    },
+    tunables::{REMEMBERED, sqlite::SHORTEST_LEASE},
+    waiting::QueueWaiter,
+};
+
+#[async_trait]
+impl Dialect for Sqlite {
+    const KIND: &'static str = "sqlite";
+    const SHARES: bool = true;
+
+    fn timeout(&self) -> Duration {
+        self.file.settings.timeout
+    }
+
+    async fn identity(&self) -> Result<String, Error> {
+        let pool = self.pool().await?;
+        let read = || async {
+            sqlx::query_scalar::<_, String>(self.sql.identity.clone()).fetch_one(pool).await
+        };
+        self.file.while_busy(read).await
+    }
+
+    async fn agree_once(&self) -> Result<(), Error> {
+        self.ready().await
+    }
+
+    async fn check_version(&self) -> Result<(), Error> {
+        if !self.file.is_there() {
+            return Ok(());
+        }
+        check_version(self.version().await?)
+    }
+
+    fn guarantees(&self) -> Arc<Guarantees> {
+        let promised = Arc::clone(&self.promised.read());
+        if promised.push != self.bells.is_heard() {
+            self.set_promises(promised.longest_lease);
+        }
+        Arc::clone(&self.promised.read())
+    }
+
+    fn broken(&self) -> u64 {
+        self.file.retry.broken()
+    }
+
+    async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error> {
+        let statement = match request.mode {
+            Mode::Shared => &self.sql.join,
+            _ => &self.sql.insert,
+        };
+        self.grant(statement, request, None).await
+    }
+
+    async fn create(&self, name: &LockName) -> Result<(), Error> {
+        let pool = self.pool().await?;
+        let write = || {
+            let query = sqlx::query(self.sql.create.clone()).bind(name.as_str()).bind(&self.epoch);
+            async { query.execute(pool).await }
+        };
+        self.file.while_busy(write).await.map(drop)
+    }
+
+    async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {
+        self.grant(&self.sql.take, request, Some(version)).await
+    }
+
+    fn looks_first(&self, request: &Request) -> bool {
+        self.places.looks_first(request)
+    }
+
+    async fn look(&self, name: &LockName, owner: Option<OwnerId>) -> Result<Option<Row>, Error> {
+        let row = self.fetch(name, owner).await?;
+        row.map(|row| rows::read(&row, &self.epoch)).transpose()
+    }
+
+    async fn look_to_take(&self, request: &Request) -> Result<Option<Row>, Error> {
+        // Before the look: what is released after it is given to a place.
+        if let Some(place) = self.places.of(request.owner)
+            && place.enter()
+        {
+            self.enter(request, &place).await?;
+        }
+        let found = self.fetch(&request.name, Some(request.owner)).await?;
+        let read = found.as_ref().map(|row| rows::read(row, &self.epoch)).transpose()?;
+        self.places.note(request, read.as_ref());
+        let (Some(found), Some(row)) = (found, read) else { return Ok(None) };
+        let unseen = rows::end(&found, &self.epoch).map_err(general)?.is_none();
+        if unseen && row.is_held() {
+            self.adopt(&row).await?;
+        }
+        Ok(Some(row))
+    }
+
+    fn waiter(self: Arc<Self>, request: &Request) -> Box<dyn Waiter> {
+        Box::new(QueueWaiter::new(self, request))
+    }
+
+    async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {
+        let (readers, writers): (Vec<&Grant>, Vec<&Grant>) =
+            grants.iter().partition(|grant| grant.mode == Mode::Shared);
+        let mut longest = HashMap::new();
+        if !writers.is_empty() {
+            longest.extend(self.renew_batch(&self.sql.renew, &writers).await?);
+        }
+        if !readers.is_empty() {
+            for (owners, ms) in self.renew_batch(&self.sql.renew_readers, &readers).await? {
+                let wrong = |error| Error::new(ErrorKind::Config, "renewals").with_source(error);
+                let owners: Vec<String> = serde_json::from_str(&owners).map_err(wrong)?;
+                longest.extend(owners.into_iter().map(|owner| (owner, ms)));
+            }
+        }
+        let set = |grant: &&Grant| {
+            let longest = milliseconds(*longest.get(&grant.owner.to_string())?);
+            Some(grant.lease.min(longest))
+        };
+        Ok(grants.iter().map(set).collect())
+    }
+
+    async fn part(&self, grant: &Grant) -> Result<bool, Error> {
+        let pool = self.pool().await?;
+        let reader = grant.owner.to_string();
+        let write = || {
+            let query = sqlx::query_scalar::<_, String>(self.sql.part.clone());
+            let query = query.bind(grant.name.as_str()).bind(&reader);
+            let query = query.bind(now()).bind(&self.epoch);
+            async { read_to_end(query.fetch_all(pool)).await }
+        };
+        let holder = self.file.while_busy(write).await?;
+        Ok(holder.is_some_and(|holder| holder != reader))
+    }
+
+    async fn tell_next_reader(&self, joined: &Request) {
+        if self.places.of(joined.owner).is_some_and(|place| place.is_entered())
+            && let Err(error) = self.tell_first(&joined.name).await
+        {
+            tracing::debug!(name = %joined.name, %error, "the next reader finds out by its poll");
+        }
+    }
+
+    async fn release(&self, grant: &Grant, keep: Option<Duration>) -> Result<Left, Error> {
+        if let Some(keep) = keep {
+            return Ok(self.change(&self.sql.keep, grant, Some(nanos(keep))).await?.into());
+        }
+        Ok(match self.pass(grant, None).await? {
+            None => Left::NotHeld,
+            Some(Passed { owner: None, version, .. }) => Left::Free(version),
+            Some(_) => Left::Taken,
+        })
+    }
+
+    async fn hand_on(
+        self: Arc<Self>,
+        grant: &Grant,
+        next: &Request,
+    ) -> Result<Option<Handed>, Error> {
+        let Some(passed) = self.pass(grant, Some(next)).await? else { return Ok(None) };
+        if passed.owner == Some(next.owner) {
+            return Ok(Some(Handed::Granted(passed.token)));
+        }
+        let waiter = QueueWaiter::new(Arc::clone(&self), next);
+        if let Some(place) = self.places.of(next.owner) {
+            place.enter();
+            if let Err(error) = self.enter(next, &place).await {
+                // Its first poll enters it.
+                tracing::debug!(name = %next.name, %error, "no place yet");
+            }
+            // The lock may have been released before the place was there.
+            place.wake();
+        }
+        Ok(Some(Handed::Queued(passed.token, Box::new(waiter))))
+    }
+
+    async fn abandon(&self, request: &Request) -> Result<(), Error> {
+        let pool = self.pool().await?;
+        let owner = request.owner.to_string();
+        // First the tombstone, so that a late statement finds it, then whatever an earlier one took or entered.
+        let write = || {
+            let query = sqlx::query(self.sql.abandon.clone()).bind(&owner);
+            let query = query.bind(now()).bind(&self.epoch).bind(today());
+            async { query.execute(pool).await }
+        };
+        self.file.while_busy(write).await?;
+        self.remove(request).await
+    }
+
+    async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<bool, Error> {
+        let token = token.get() as i64;
+        Ok(self.change(&self.sql.raise, grant, Some(token)).await?.is_some())
+    }
+
+    async fn force(&self, name: &LockName) -> Result<bool, Error> {
+        let Some(pool) = self.reader().await? else { return Ok(false) };
+        let write = || {
+            let query = sqlx::query_scalar::<_, i64>(self.sql.force.clone());
+            let query = query.bind(name.as_str()).bind(now()).bind(&self.epoch);
+            let query = query.bind(wall_micros());
+            async { read_to_end(query.fetch_all(pool)).await }
+        };
+        let freed = self.file.while_busy(write).await?.is_some();
+        if freed {
+            self.tell_first(name).await?;
+        }
+        Ok(freed)
+    }
+
+    async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
+        let Some(pool) = self.reader().await? else { return Ok(Vec::new()) };
+        let read = || {
+            let query = sqlx::query(self.sql.list.clone());
+            let query = query.bind(after).bind(now()).bind(&self.epoch);
+            let query = query.bind(wall_micros()).bind(limit);
+            async { query.fetch_all(pool).await }
+        };
+        let rows = self.file.while_busy(read).await?;
+        let listed = |row: &SqliteRow| Ok((row.try_get("place")?, rows::read(row, &self.epoch)));
+        rows.iter().map(listed).collect::<Result<_, _>>().map_err(general)
+    }
+
+    async fn sweep(&self, rows: bool) -> Result<(), Error> {
+        let pool = self.pool().await?;
+        if rows {
+            for statement in [&self.sql.raise_watermark, &self.sql.sweep] {
+                let write = || {
+                    let query = sqlx::query(statement.clone()).bind(now()).bind(&self.epoch);
+                    async { query.execute(pool).await }
+                };
+                self.file.while_busy(write).await?;
+            }
+        }
+        let write = || async { sqlx::query(self.sql.forget_seen.clone()).execute(pool).await };
+        self.file.while_busy(write).await?;
+        let write = || {
+            let query = sqlx::query(self.sql.forget_places.clone()).bind(now());
+            let query = query.bind(&self.epoch).bind(wall_micros());
+            async { query.execute(pool).await }
+        };
+        self.file.while_busy(write).await?;
+        let bells = Arc::clone(&self.bells);
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || bells.sweep()).await {
+            tracing::debug!(%error, "pipes of clients that have ended may be left");
+        }
+        let before = now().saturating_sub(nanos(REMEMBERED));
+        let write = || {
+            let query = sqlx::query(self.sql.forget.clone()).bind(before);
+            let query = query.bind(&self.epoch).bind(today());
+            async { query.execute(pool).await }
+        };
+        self.file.while_busy(write).await.map(drop)
+    }
+
+    async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
+        init.refuse_restored(
+            "it has no quarantine; keep all clients stopped for one longest lease after a restore",
+        )?;
+        if init.reset_tokens {
+            let message = "this store cannot set its tokens back, since it has no quarantine in which its \
+                           clock could pass those of before; keep all clients stopped for one longest \
+                           lease, drop the tables, or remove a file that has no others, and make them anew";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if init.quarantine.is_some() {
+            let message = "this store cannot lose grants that are still held, \
+                           and has no quarantine to turn on or off";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if let Some(longest) = init.longest_lease {
+            check_longest(longest, SHORTEST_LEASE)?;
+        }
+        self.upgrade().await?;
+        if let Some(longest) = init.longest_lease {
+            let pool = self.file.pool().await?;
+            let write = || {
+                let query = sqlx::query(self.sql.set_longest_lease.clone());
+                let query = query.bind(longest.as_millis() as i64);
+                async { query.execute(pool).await }
+            };
+            self.file.while_busy(write).await?;
+        }
+        let longest = self.longest_lease().await?;
+        self.set_promises(longest);
+        Ok(StoreSettings::new(longest, None))
+    }
+
+    async fn clock_micros(&self) -> Result<Option<i64>, Error> {
+        Ok(None)
+    }
+
+    async fn highest_token(&self) -> Result<i64, Error> {
+        let Some(pool) = self.reader().await? else { return Ok(0) };
+        let read = || async {
+            sqlx::query_scalar::<_, i64>(self.sql.highest_token.clone()).fetch_one(pool).await
+        };
+        self.file.while_busy(read).await
+    }
+
+    async fn close(&self) {
+        self.bells.close();
+        self.file.close().await;
+    }
+}

@@ -1,0 +1,144 @@
+//! The queue of a name: its table of places, and the wake-up of the next waiter.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lock_core::{Error, FencingToken, Grant, LockName, Mode, OwnerId, Request};
+
+use super::steps::{nanos, read_to_end};
+use crate::{
+    dialect::{Dialect as _, token_of},
+    sqlite::{
+        epoch::{now, wall_micros},
+        rows,
+        store::Sqlite,
+    },
+    tunables::TURN,
+    waiting::{Place, Places, Queue, Turn},
+};
+
+/// What a release has left behind.
+pub(super) struct Passed {
+    pub(super) version: i64,
+    /// Who has the lock now.
+    pub(super) owner: Option<OwnerId>,
+    pub(super) token: FencingToken,
+}
+
+impl Sqlite {
+    /// Enters the place of a request, or says that it is alive.
+    pub(super) async fn enter(&self, request: &Request, place: &Place) -> Result<(), Error> {
+        let pool = self.pool().await?;
+        let (owner, bell) = (request.owner.to_string(), self.bells.own());
+        let write = || {
+            let query = sqlx::query(self.sql.enter.clone())
+                .bind(request.name.as_str())
+                .bind(&owner)
+                .bind(request.label.as_str())
+                .bind(request.floor.get() as i64)
+                .bind(&bell)
+                .bind(now())
+                .bind(&self.epoch)
+                .bind(wall_micros())
+                .bind(request.mode == Mode::Shared);
+            async { query.execute(pool).await }
+        };
+        self.file.while_busy(write).await.inspect_err(|_| place.doubt()).map(drop)
+    }
+
+    /// Gives a grant back: to the first place, which is told; or to `next`, if nobody waits. `None`: nothing was done.
+    pub(super) async fn pass(
+        &self,
+        grant: &Grant,
+        next: Option<&Request>,
+    ) -> Result<Option<Passed>, Error> {
+        let pool = self.pool().await?;
+        let owner = grant.owner.to_string();
+        let next_owner = next.map(|next| next.owner.to_string());
+        let write = || {
+            let query = sqlx::query_as::<_, (i64, Option<String>, i64, Option<String>)>(
+                self.sql.release.clone(),
+            )
+            .bind(grant.name.as_str())
+            .bind(&owner)
+            .bind(now())
+            .bind(&self.epoch)
+            .bind(wall_micros())
+            .bind(&next_owner)
+            .bind(next.map(|next| next.label.as_str()))
+            .bind(next.map(|next| nanos(next.lease)))
+            .bind(next.map(|next| next.floor.get() as i64));
+            async { read_to_end(query.fetch_all(pool)).await }
+        };
+        let passed = self.file.while_busy(write).await?;
+        let Some((version, owner, token, bell)) = passed else { return Ok(None) };
+        let owner = owner.map(|owner| owner.parse()).transpose()?;
+        if let (Some(owner), Some(bell)) = (owner, bell) {
+            self.bells.ring(&bell, owner);
+        }
+        Ok(Some(Passed { version, owner, token: token_of(token)? }))
+    }
+
+    /// Tells the first place of a name that the lock is free, if it is.
+    pub(super) async fn tell_first(&self, name: &LockName) -> Result<(), Error> {
+        let pool = self.pool().await?;
+        let read = || {
+            let query = sqlx::query_as::<_, (String, Option<String>)>(self.sql.first.clone());
+            let query = query.bind(name.as_str()).bind(now()).bind(&self.epoch).bind(wall_micros());
+            async { query.fetch_optional(pool).await }
+        };
+        if let Some((owner, Some(bell))) = self.file.while_busy(read).await?
+            && let Ok(owner) = owner.parse()
+        {
+            self.bells.ring(&bell, owner);
+        }
+        Ok(())
+    }
+
+    /// Takes the place of a request away, and what it holds unless that was released and is kept; and tells the next.
+    pub(super) async fn remove(&self, request: &Request) -> Result<(), Error> {
+        let pool = self.pool().await?;
+        let owner = request.owner.to_string();
+        let write = || {
+            let query = sqlx::query(self.sql.leave.clone()).bind(request.name.as_str());
+            let query = query.bind(&owner);
+            async { query.execute(pool).await }
+        };
+        // Before the lock, which might be given to it.
+        self.file.while_busy(write).await?;
+        let left = Grant::new(request, FencingToken::ZERO);
+        if request.mode == Mode::Shared {
+            self.part(&left).await?;
+        }
+        self.change(&self.sql.withdraw, &left, None).await?;
+        self.tell_first(&request.name).await
+    }
+}
+
+#[async_trait]
+impl Queue for Sqlite {
+    const TURN: Duration = TURN;
+
+    fn places(&self) -> &Places {
+        &self.places
+    }
+
+    fn is_woken(&self) -> bool {
+        self.bells.is_heard()
+    }
+
+    async fn turn(&self, request: &Request) -> Result<Turn, Error> {
+        let row = self.fetch(&request.name, Some(request.owner)).await?;
+        Ok(match row.map(|row| rows::read(&row, &self.epoch)).transpose()? {
+            Some(row) if row.is_held() && row.owner == Some(request.owner) => {
+                Turn::Granted(row.token)
+            }
+            Some(row) if row.refuses(request) => Turn::Wait(row.before_us),
+            _ => Turn::Free,
+        })
+    }
+
+    async fn leave(&self, request: &Request) -> Result<(), Error> {
+        self.remove(request).await
+    }
+}

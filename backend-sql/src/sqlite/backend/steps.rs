@@ -1,0 +1,128 @@
+//! Statements that several steps share.
+
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, FencingToken, Grant, LockName, OwnerId, Request};
+use sqlx::sqlite::SqliteRow;
+
+use crate::{
+    dialect::{Row, token_of},
+    sqlite::{
+        epoch::{now, wall_micros},
+        store::Sqlite,
+    },
+};
+
+impl Sqlite {
+    /// What is known of a name, by an owner that may have a place, or by nobody.
+    pub(super) async fn fetch(
+        &self,
+        name: &LockName,
+        owner: Option<OwnerId>,
+    ) -> Result<Option<SqliteRow>, Error> {
+        let Some(pool) = self.reader().await? else { return Ok(None) };
+        let owner = owner.map(|owner| owner.to_string());
+        let read = || {
+            let query = sqlx::query(self.sql.look.clone()).bind(name.as_str()).bind(&owner);
+            let query = query.bind(now()).bind(&self.epoch).bind(wall_micros());
+            async { query.fetch_optional(pool).await }
+        };
+        self.file.while_busy(read).await
+    }
+
+    /// Renews grants of one mode; the owners that were renewed, and the longest lease in ms.
+    pub(super) async fn renew_batch(
+        &self,
+        statement: &sqlx::SqlStr,
+        grants: &[&Grant],
+    ) -> Result<Vec<(String, i64)>, Error> {
+        let pool = self.pool().await?;
+        let batch: Vec<_> = grants
+            .iter()
+            .map(|grant| (grant.name.as_str(), grant.owner.to_string(), nanos(grant.lease)))
+            .collect();
+        let wrong = |error| Error::new(ErrorKind::InvalidInput, "a batch").with_source(error);
+        let batch = serde_json::to_string(&batch).map_err(wrong)?;
+        let write = || {
+            let query = sqlx::query_as::<_, (String, i64)>(statement.clone());
+            let query = query.bind(now()).bind(&self.epoch).bind(&batch);
+            async { query.fetch_all(pool).await }
+        };
+        self.file.while_busy(write).await
+    }
+
+    pub(super) async fn adopt(&self, row: &Row) -> Result<(), Error> {
+        let pool = self.pool().await?;
+        let write = || {
+            let query = sqlx::query(self.sql.adopt.clone()).bind(row.name.as_str());
+            let query = query.bind(now()).bind(&self.epoch).bind(row.version);
+            async { query.execute(pool).await }
+        };
+        self.file.while_busy(write).await.map(drop)
+    }
+
+    /// A statement that changes one owner's live grant and tells its new version.
+    pub(super) async fn change(
+        &self,
+        statement: &sqlx::SqlStr,
+        grant: &Grant,
+        last: Option<i64>,
+    ) -> Result<Option<i64>, Error> {
+        let pool = self.pool().await?;
+        let owner = grant.owner.to_string();
+        let write = || {
+            let query = sqlx::query_scalar::<_, i64>(statement.clone());
+            let query = query.bind(grant.name.as_str()).bind(&owner).bind(now()).bind(&self.epoch);
+            let query = match last {
+                Some(last) => query.bind(last),
+                None => query,
+            };
+            async { read_to_end(query.fetch_all(pool)).await }
+        };
+        self.file.while_busy(write).await
+    }
+
+    /// A statement that takes a lock and tells the token.
+    pub(super) async fn grant(
+        &self,
+        statement: &sqlx::SqlStr,
+        request: &Request,
+        version: Option<i64>,
+    ) -> Result<Option<FencingToken>, Error> {
+        let pool = self.pool().await?;
+        let owner = request.owner.to_string();
+        let write = || {
+            let query = sqlx::query_scalar::<_, i64>(statement.clone())
+                .bind(request.name.as_str())
+                .bind(&owner)
+                .bind(request.label.as_str())
+                .bind(nanos(request.lease))
+                // Read anew for each try: what waits for the database must not make them old.
+                .bind(now())
+                .bind(&self.epoch)
+                .bind(wall_micros())
+                .bind(request.floor.get() as i64 + 1);
+            let query = match version {
+                Some(version) => query.bind(version),
+                None => query,
+            };
+            async { read_to_end(query.fetch_all(pool)).await }
+        };
+        self.file.while_busy(write).await?.map(token_of).transpose()
+    }
+}
+
+/// The one row of a statement that writes, once it is committed.
+///
+/// SQLite commits a statement after its last row. `fetch_optional` stops at the first, and the driver
+/// then commits without telling whether that failed, so that a grant on a full disk would be one in
+/// our memory only.
+pub(super) async fn read_to_end<T>(
+    rows: impl Future<Output = Result<Vec<T>, sqlx::Error>>,
+) -> Result<Option<T>, sqlx::Error> {
+    Ok(rows.await?.pop())
+}
+
+pub(super) fn nanos(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
+}

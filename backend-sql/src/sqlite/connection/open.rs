@@ -1,0 +1,226 @@
+//! The file: found or made, and statements on it that wait for others without blocking a thread.
+
+use std::{
+    convert::identity,
+    fs,
+    future::Future,
+    path::{Path, PathBuf},
+};
+
+use lock_core::{Error, ErrorKind};
+use rustix::fs::{Access, access};
+use sqlx::{
+    AssertSqlSafe, SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+use tokio::sync::OnceCell;
+
+use super::{error::failure, mode};
+use crate::{
+    error::Failure,
+    retry::Retry,
+    settings::{Settings, check_version, is_older},
+    sqlite::statements,
+    tables::Tables,
+    tunables::sqlite::{OWN_WAIT, TRIES_AT_ONCE},
+};
+
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) path: PathBuf,
+    pub(crate) retry: Retry,
+    pub(crate) tables: Tables,
+    pub(crate) settings: Settings,
+    given: Option<SqlitePool>,
+    /// Whether a file that we make is for its group, too.
+    group: bool,
+    pool: OnceCell<SqlitePool>,
+}
+
+impl File {
+    pub(crate) fn new(
+        path: PathBuf,
+        given: Option<SqlitePool>,
+        group: bool,
+        tables: Tables,
+        settings: Settings,
+    ) -> Result<Self, Error> {
+        let path = if given.is_none() { checked(&path)? } else { path };
+        let retry = Retry::new(settings.timeout, format!("{path:?}"));
+        let this = Self { path, retry, tables, settings, given, group, pool: OnceCell::new() };
+        this.check_mode()?;
+        Ok(this)
+    }
+
+    fn check_mode(&self) -> Result<(), Error> {
+        match mode::check(&self.path) {
+            // The file of an application that has other data in it has a mode of the application's.
+            Err(error) if self.given.is_some() => {
+                tracing::warn!(%error);
+                Ok(())
+            }
+            checked => checked,
+        }
+    }
+
+    /// Whether there is a database to read from yet.
+    pub(crate) fn is_there(&self) -> bool {
+        self.given.is_some() || self.path.exists()
+    }
+
+    /// The pool, with the tables in its database.
+    pub(crate) async fn pool(&self) -> Result<&SqlitePool, Error> {
+        self.pool.get_or_try_init(|| self.open()).await
+    }
+
+    async fn open(&self) -> Result<SqlitePool, Error> {
+        let pool = match &self.given {
+            Some(pool) => pool.clone(),
+            None => {
+                mode::make(&self.path, self.group)?;
+                self.connect()
+            }
+        };
+        // It may have been made since it was looked for: by another, or by the pool.
+        self.check_mode()?;
+        let longest = self.settings.longest_lease_of_new();
+        let schema = statements::schema(&self.tables, longest.as_millis() as i64);
+        // Looked for first, so that a role that may not create tables can use those that are there. A file that lacks one,
+        // such as one that an older version made, gets it now.
+        let known = "SELECT 1 FROM {settings} WHERE EXISTS (SELECT 1 FROM {locks}) IS NOT NULL \
+            AND EXISTS (SELECT 1 FROM {seen}) IS NOT NULL \
+            AND EXISTS (SELECT 1 FROM {abandoned}) IS NOT NULL \
+            AND EXISTS (SELECT 1 FROM {queue}) IS NOT NULL";
+        let known = self.tables.fill(known, '"');
+        let found = sqlx::query_scalar::<_, i64>(AssertSqlSafe(known));
+        if let Ok(Some(_)) = found.fetch_optional(&pool).await {
+            return Ok(pool);
+        }
+        // Nothing is made in a file of another version: an older one is for `init` to upgrade.
+        let version = self.tables.fill(include_str!("../sql/version.sql"), '"');
+        let read = || async {
+            let version = sqlx::query_scalar::<_, Option<i64>>(AssertSqlSafe(version.clone()));
+            version.fetch_optional(&pool).await
+        };
+        // It fails where there are no settings yet.
+        if let Ok(Some(Some(stored))) = self.while_busy(read).await {
+            if is_older(stored) {
+                return Ok(pool);
+            }
+            check_version(stored)?;
+        }
+        self.while_busy(|| async {
+            sqlx::raw_sql(AssertSqlSafe(schema.clone())).execute(&pool).await
+        })
+        .await?;
+        Ok(pool)
+    }
+
+    fn connect(&self) -> SqlitePool {
+        let options = SqliteConnectOptions::new()
+            .filename(&self.path)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Normal)
+            .busy_timeout(OWN_WAIT);
+        // One connection: SQLite has one writer at a time, and statements of one connection run in
+        // the order in which they were sent.
+        SqlitePoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(self.settings.timeout)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            .connect_lazy_with(options)
+    }
+
+    /// Runs a statement, again and again while another has the database, up to the time limit.
+    pub(crate) async fn while_busy<T, Fut>(&self, run: impl Fn() -> Fut) -> Result<T, Error>
+    where
+        Fut: Future<Output = Result<T, sqlx::Error>>,
+    {
+        let judge = |error| failure(error, &self.path);
+        let tries = || async {
+            for _ in 1..TRIES_AT_ONCE {
+                match run().await.map_err(judge) {
+                    Err(Failure::Busy(_)) => tokio::task::yield_now().await,
+                    answer => return answer,
+                }
+            }
+            run().await.map_err(judge)
+        };
+        self.retry.run(identity, tries).await
+    }
+
+    pub(crate) async fn close(&self) {
+        // A pool that was given stays its owner's.
+        if let Some(pool) = self.pool.get().filter(|_| self.given.is_none()) {
+            pool.close().await;
+        }
+    }
+}
+
+/// The path made absolute, so that it stays the same file when the program changes its folder, and
+/// so that SQLite takes no name for one of its URIs; refused where it can be no store.
+///
+/// Nothing here opens the file. A process that closes any descriptor of it loses the locks that its
+/// SQLite connections have on it (POSIX record locks).
+fn checked(path: &Path) -> Result<PathBuf, Error> {
+    let refuse = |kind, why: &str| Err(Error::new(kind, format!("{path:?} {why}")));
+    let config = |why: &str| refuse(ErrorKind::Config, why);
+    if path.to_str().is_none_or(|text| text.contains(char::is_control)) {
+        let why = "is no path for a store; allowed is UTF-8 without control characters";
+        return refuse(ErrorKind::InvalidInput, why);
+    }
+    let path = match std::path::absolute(path) {
+        Ok(path) => path,
+        Err(error) => return config("cannot be made absolute").map_err(|e| e.with_source(error)),
+    };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let exists = match fs::metadata(&path) {
+        Ok(found) if found.is_file() => true,
+        Ok(found) if found.is_dir() => {
+            return config("is a directory; allowed is a file in an existing folder");
+        }
+        Ok(_) => return config("is no regular file; allowed is a file in an existing folder"),
+        Err(_) => false,
+    };
+    if !folder.is_dir() {
+        let why =
+            format!("cannot be made, since {folder:?} is no folder; allowed is an existing one");
+        return config(&why);
+    }
+    let may = |path: &Path, how| access(path, how).map_err(std::io::Error::from);
+    let mut allowed = may(folder, Access::WRITE_OK | Access::EXEC_OK);
+    if exists {
+        allowed = may(&path, Access::READ_OK | Access::WRITE_OK).and(allowed);
+    }
+    match allowed {
+        Ok(()) => Ok(path),
+        Err(error) => {
+            let why = match error.kind() {
+                std::io::ErrorKind::ReadOnlyFilesystem => "is on a read-only file system",
+                _ => {
+                    "cannot be opened; allowed is a file that may be read and written, in a folder that may"
+                }
+            };
+            refuse(ErrorKind::Unavailable, why).map_err(|refusal| refusal.with_source(error))
+        }
+    }
+}
+
+/// The kind of network file system that the file is on, if it is a known one.
+pub(crate) fn network_file_system(path: &Path) -> Option<&'static str> {
+    // The magic numbers of statfs(2).
+    const KNOWN: [(u64, &str); 7] = [
+        (0x6969, "NFS"),
+        (0x517b, "SMB"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB2"),
+        (0x0102_1997, "9p"),
+        (0x00c3_6400, "Ceph"),
+        (0x5346_414f, "AFS"),
+    ];
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let kind = rustix::fs::statfs(folder).ok()?.f_type as u64 & 0xffff_ffff;
+    KNOWN.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
+}

@@ -1,0 +1,190 @@
+//! Bells: named pipes. A client that hands a lock over wakes the client that got it by that client's bell. A bell decides
+//! nothing: a client that hears it looks at the store.
+//!
+//! A client's bell stands beside the database, with the database's mode: `PATH-wake-` and 32 hexadecimal digits. The client
+//! makes it when it first waits, and removes it when it closes. If the client was killed, the next client that rings the bell
+//! removes it, or a sweep does.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::SystemTime,
+};
+
+use lock_core::{Env as _, Mutex, OwnerId, SystemEnv};
+
+use crate::{tunables::sqlite::OLD_BELL, waiting::Places};
+
+/// A message is the 32 digits of the owner, and a line's end: shorter than what a pipe takes in one piece.
+const MESSAGE: usize = 33;
+/// Ends the thread that listens.
+const END: [u8; MESSAGE] = [b'\n'; MESSAGE];
+
+/// The bell of this client, and those of others.
+#[derive(Debug)]
+pub(crate) struct Bells {
+    database: PathBuf,
+    places: Arc<Places>,
+    own: Mutex<Own>,
+}
+
+#[derive(Debug)]
+enum Own {
+    /// Nobody has waited yet.
+    Not,
+    Heard(Bell),
+    /// It could not be made, or the client was closed.
+    Deaf,
+}
+
+#[derive(Debug)]
+struct Bell {
+    id: String,
+    path: PathBuf,
+    pipe: File,
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        let _ = self.pipe.write_all(&END);
+    }
+}
+
+impl Bells {
+    pub(crate) fn new(database: PathBuf, places: Arc<Places>) -> Self {
+        Self { database, places, own: Mutex::new(Own::Not) }
+    }
+
+    /// Whether this client hears, as far as is known.
+    pub(crate) fn is_heard(&self) -> bool {
+        cfg!(target_os = "linux") && !matches!(*self.own.lock(), Own::Deaf)
+    }
+
+    /// The client's own bell, made at the first use of a file that is there.
+    pub(crate) fn own(&self) -> Option<String> {
+        let mut own = self.own.lock();
+        if let Own::Not = *own {
+            *own = match self.make() {
+                Ok(bell) => Own::Heard(bell),
+                Err(error) => {
+                    tracing::warn!(%error, path = ?self.database, "no pipe can be made here: waiters look every 10 ms");
+                    Own::Deaf
+                }
+            };
+        }
+        match &*own {
+            Own::Heard(bell) => Some(bell.id.clone()),
+            Own::Not | Own::Deaf => None,
+        }
+    }
+
+    fn make(&self) -> io::Result<Bell> {
+        // Beside the file itself, by whatever name a client knows it.
+        let database = self.database.canonicalize()?;
+        let id = OwnerId::from_bits(SystemEnv.random()).to_string();
+        let path = beside(&database, &id);
+        make_pipe(&path)?;
+        fs::set_permissions(&path, fs::metadata(&database)?.permissions())?;
+        // For reading and writing: so it has no end when all others have closed it.
+        let pipe = File::options().read(true).write(true).open(&path)?;
+        let (bell, places) = (Bell { id, path, pipe: pipe.try_clone()? }, Arc::clone(&self.places));
+        thread::Builder::new()
+            .name("leasehold-bell".into())
+            .spawn(move || listen(pipe, &places))?;
+        Ok(bell)
+    }
+
+    /// Rings the bell of a client, for the place of this owner.
+    pub(crate) fn ring(&self, id: &str, owner: OwnerId) {
+        // What is no id of ours is no part of a path.
+        if id.parse::<OwnerId>().is_err() {
+            return;
+        }
+        let Ok(database) = self.database.canonicalize() else { return };
+        let path = beside(&database, id);
+        match open_pipe(&path) {
+            // One that is full has woken its client already.
+            Ok(mut pipe) => drop(pipe.write(format!("{owner}\n").as_bytes())),
+            Err(error) if is_unheard(&error) => drop(fs::remove_file(&path)),
+            // The client's poll is behind this.
+            Err(error) => tracing::debug!(%error, ?path, "a bell is not there"),
+        }
+    }
+
+    /// Removes the bells of clients that were killed.
+    pub(crate) fn sweep(&self) -> io::Result<()> {
+        let database = self.database.canonicalize()?;
+        let (Some(folder), now) = (database.parent(), SystemTime::now()) else { return Ok(()) };
+        for file in fs::read_dir(folder)? {
+            let path = file?.path();
+            let id = path.as_os_str().to_str().and_then(|path| path.rsplit('-').next());
+            if !id.is_some_and(|id| id.parse::<OwnerId>().is_ok() && path == beside(&database, id))
+            {
+                continue;
+            }
+            let age = fs::metadata(&path).and_then(|file| file.modified());
+            let is_old =
+                age.is_ok_and(|made| now.duration_since(made).is_ok_and(|age| age > OLD_BELL));
+            if is_old && open_pipe(&path).is_err_and(|error| is_unheard(&error)) {
+                fs::remove_file(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close(&self) {
+        *self.own.lock() = Own::Deaf;
+    }
+}
+
+/// Wakes whom it is told to, until it is told to end.
+fn listen(mut pipe: File, places: &Places) {
+    let mut message = [0; MESSAGE];
+    while pipe.read_exact(&mut message).is_ok() && message != END {
+        let owner = str::from_utf8(&message[..MESSAGE - 1]).ok().and_then(|text| text.parse().ok());
+        if let Some(owner) = owner {
+            places.wake(owner);
+        }
+    }
+}
+
+fn beside(database: &Path, id: &str) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push("-wake-");
+    path.push(id);
+    path.into()
+}
+
+/// Nobody reads it.
+fn is_unheard(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
+}
+
+/// Opens a pipe that somebody reads, for writing, and waits for nothing.
+fn open_pipe(path: &Path) -> io::Result<File> {
+    use rustix::fs::{FileType, Mode, OFlags};
+
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let pipe = rustix::fs::open(path, flags, Mode::empty())?;
+    let found = FileType::from_raw_mode(rustix::fs::fstat(&pipe)?.st_mode);
+    if found != FileType::Fifo {
+        return Err(io::Error::other("it is no pipe"));
+    }
+    Ok(pipe.into())
+}
+
+#[cfg(target_os = "linux")]
+fn make_pipe(path: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).map_err(Into::into)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn make_pipe(_: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

@@ -1,0 +1,3 @@
+//! How a client wakes the waiter of another process.
+
+pub(super) mod bell;
