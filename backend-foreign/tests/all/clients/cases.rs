@@ -2,12 +2,10 @@
 
 use std::{
     process::Stdio,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
-use backend_migration::{Migration, Phase};
-use lock_core::{ErrorKind, FencingToken, Holder, Init, LockClient, TryAcquire};
+use lock_core::{FencingToken, Holder, Init, LockClient, TryAcquire};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Command,
@@ -19,14 +17,14 @@ use crate::server::Server;
 
 const URL: &str = "LEASEHOLD_TEST_HOLDER";
 /// The lease of a holder that is to be outlived, and of one whose waiter has to be woken.
-const SHORT: &str = "1500";
-const LONG: &str = "28000";
+pub(super) const SHORT: &str = "1500";
+pub(super) const LONG: &str = "28000";
 /// A waiter that only the end of the holder's lease wakes is later than this.
 const WOKEN_WITHIN: Duration = Duration::from_secs(20);
 /// Between two holds: the other side, which may poll, is to find the lock free.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Longer than a busy machine takes for anything.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
@@ -36,10 +34,10 @@ pub(super) enum Side {
 
 /// A client of each side, on one server.
 pub(super) struct Pair {
-    server: Server,
-    theirs: Program,
+    pub(super) server: Server,
+    pub(super) theirs: Program,
     library: &'static Library,
-    url: String,
+    pub(super) url: String,
     ours: LockClient,
 }
 
@@ -208,59 +206,6 @@ impl Pair {
             assert!(last > theirs, "our token {last} came after {theirs} in round {round}");
             guard.release().await.unwrap();
         }
-    }
-}
-
-impl Pair {
-    /// Phase by phase: their client locks beside the first two, and has ended before the last.
-    pub(super) async fn moves_to_our_own_layout(&mut self) {
-        let old = backend_foreign::connect(&self.url).await.unwrap();
-        let new = backend_redis::connect(&format!("redis://{}", self.server.address())).await;
-        let new = new.unwrap();
-        new.init(&Init::new().with_first_use(true)).await.unwrap();
-        let enter = |phase| Migration::new(Arc::clone(&old), Arc::clone(&new), phase);
-        for phase in [Phase::Old, Phase::Both] {
-            self.ours = LockClient::new(Arc::new(enter(phase).await.unwrap()));
-            self.alternates(10).await;
-            // While they alternate it may be that neither ever finds the other's lock.
-            let got = self.theirs.does(&format!("acquire seen {LONG}")).await;
-            assert!(got.starts_with("got"), "{got}");
-            let refused = self.ours.lock("seen").try_acquire().await.unwrap();
-            assert!(matches!(refused, TryAcquire::Busy(_)), "{refused:?}");
-            assert_eq!(self.theirs.does("release seen").await, "released");
-            let error = enter(Phase::New).await.unwrap_err();
-            let told = format!("a {} client, seen", self.library.layout);
-            assert!(error.to_string().contains(&told), "{phase}: {error}");
-        }
-        let last = self.ours.lock("job").acquire().await.unwrap();
-        let token = last.token();
-        last.release().await.unwrap();
-        self.theirs.kill().await;
-        // Their last lock was seen longer ago than it counts.
-        let epoch = format!("leasehold-foreign:{}:{{0}}:epoch", self.library.layout);
-        assert_eq!(self.server.redis(&["HSET", &epoch, "theirs", "1"]).await, "0");
-        let entered = async {
-            loop {
-                match enter(Phase::New).await {
-                    Ok(entered) => break entered,
-                    // The record of our first phase ends with its lease.
-                    Err(error) if error.kind() == ErrorKind::Config => {
-                        tokio::time::sleep(Duration::from_millis(200)).await;
-                    }
-                    Err(error) => panic!("{error}"),
-                }
-            }
-        };
-        let entered = timeout(PATIENCE, entered).await.expect("phase new is entered");
-        let beside = self.ours.lock("job").acquire().await.unwrap();
-        assert!(beside.token() > token, "{} came after {token}", beside.token());
-        let ours = LockClient::new(Arc::new(entered));
-        let refused = ours.lock("job").try_acquire().await.unwrap();
-        assert!(matches!(refused, TryAcquire::Busy(_)), "{refused:?}");
-        let token = beside.token();
-        beside.release().await.unwrap();
-        let guard = timeout(PATIENCE, ours.lock("job").acquire()).await.unwrap().unwrap();
-        assert!(guard.token() > token, "{} came after {token}", guard.token());
     }
 }
 

@@ -2,6 +2,7 @@
 //! skipped, and says so on stderr.
 
 mod cases;
+mod moving;
 mod program;
 
 use self::{
@@ -82,8 +83,7 @@ async fn redissons_fenced_lock_and_ours_share_one_sequence() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redisson_beside_a_migration() {
-    let Some(mut pair) = Pair::start(&REDISSON).await else { return };
-    pair.moves_to_our_own_layout().await;
+    moving::to_our_own_layout(&REDISSON).await;
 }
 
 /// A process of ours that is killed while it holds the lock: a test of its own, since it does not end.
