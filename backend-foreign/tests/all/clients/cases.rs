@@ -21,8 +21,11 @@ pub(super) const SHORT: &str = "1500";
 pub(super) const LONG: &str = "28000";
 /// A waiter that only the end of the holder's lease wakes is later than this.
 const WOKEN_WITHIN: Duration = Duration::from_secs(20);
+/// Of each side, in turn. A client that polls is told to do so every 10 ms meanwhile; ShedLock's, which does not wait at all,
+/// is asked again every 20 ms by its program.
+const HOLDS: usize = 100;
 /// Between two holds: the other side, which may poll, is to find the lock free.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(30);
 /// Longer than a busy machine takes for anything.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -54,14 +57,13 @@ impl Pair {
     }
 
     /// Both sides add to a number that only the lock protects, in turn.
-    pub(super) async fn alternates(&mut self, holds: usize) {
-        let holds = if std::env::var_os("LEASEHOLD_SOAK").is_some() { 100 } else { holds };
+    pub(super) async fn alternates(&mut self) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("number");
         std::fs::write(&file, "0 nobody").unwrap();
-        self.theirs.ask(&format!("count job {} {holds}", file.display())).await;
+        self.theirs.ask(&format!("count job {} {HOLDS}", file.display())).await;
         let (mut done, mut last) = (0, FencingToken::ZERO);
-        while done < holds {
+        while done < HOLDS {
             let guard =
                 timeout(PATIENCE, self.ours.lock("job").lease(Duration::from_secs(20)).acquire());
             let guard = guard.await.expect("our client is served").unwrap();
@@ -82,7 +84,7 @@ impl Pair {
             timeout(PATIENCE, self.theirs.answer()).await.expect("their client is served");
         assert_eq!(counted, "counted");
         let text = std::fs::read_to_string(&file).unwrap();
-        assert!(text.starts_with(&format!("{} ", 2 * holds)), "{text} after {holds} holds of each");
+        assert!(text.starts_with(&format!("{} ", 2 * HOLDS)), "{text} after {HOLDS} holds of each");
     }
 
     /// Who stands in our way.
