@@ -2,10 +2,12 @@
 
 use std::{
     process::Stdio,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use lock_core::{FencingToken, Holder, Init, LockClient, TryAcquire};
+use conformance_tests::broken::cases::request;
+use lock_core::{Enqueued, FencingToken, Holder, Init, LockClient, Signal, TryAcquire};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Command,
@@ -107,6 +109,25 @@ impl Pair {
         assert_eq!(self.theirs.does("release waited").await, "released");
         let guard = timeout(WOKEN_WITHIN, waiting).await.expect("woken before the lease ends");
         guard.unwrap().unwrap().release().await.unwrap();
+    }
+
+    /// Where their release sends a message. A waiter of the store itself does not poll: only a message wakes it.
+    pub(super) async fn their_message_wakes_us(&mut self) {
+        let store = Arc::clone(self.ours.backend());
+        if !store.guarantees().push {
+            return;
+        }
+        assert_eq!(self.theirs.does(&format!("acquire told {LONG}")).await, "got");
+        let asked = request("told", Duration::from_secs(20));
+        let Enqueued::Waiting(mut waiter, _) = store.enqueue(&asked).await.unwrap() else {
+            panic!("the lock was given while they held it");
+        };
+        let early = timeout(Duration::from_millis(300), waiter.next()).await;
+        assert!(early.is_err(), "woken while they held it: {early:?}");
+        assert_eq!(self.theirs.does("release told").await, "released");
+        let woken = timeout(PATIENCE, waiter.next()).await.expect("their release wakes ours");
+        assert!(matches!(woken, Signal::Recheck), "{woken:?}");
+        waiter.leave().await.unwrap();
     }
 
     pub(super) async fn they_wait_for_us(&mut self) {

@@ -29,6 +29,7 @@ macro_rules! beside {
             async fn wait_for_each_other() {
                 let Some(mut pair) = Pair::start(&$library).await else { return };
                 pair.we_wait_for_them().await;
+                pair.their_message_wakes_us().await;
                 pair.they_wait_for_us().await;
                 pair.they_release_late().await;
                 if $library.endless {
