@@ -7,8 +7,8 @@ use conformance_tests::{
     kit::{Redis, RedisCluster, RedisOptions, Server as _},
 };
 use lock_core::{
-    Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome,
-    Renewal, Signal, SystemEnv,
+    Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions,
+    ReleaseOutcome, Renewal, Signal, SystemEnv,
 };
 
 const PAGE: &str = include_str!("../../../docs/backends/foreign.md");
@@ -172,6 +172,41 @@ async fn our_waiters_ask_as_often_as_the_page_says() {
         let rest = millis(rest)[0];
         assert_eq!(promised.longest_poll, Duration::from_millis(most + rest), "{layout}");
         server.cli(&["DEL", key]).await.unwrap();
+    }
+}
+
+/// How often the server was sent each of these commands.
+async fn sent<const N: usize>(server: &Redis, commands: [&str; N]) -> [u64; N] {
+    let stats = server.cli(&["INFO", "commandstats"]).await.unwrap();
+    commands.map(|command| {
+        let field = format!("cmdstat_{command}:calls=");
+        let value = stats.lines().find_map(|line| line.strip_prefix(&field)?.split(',').next());
+        value.map_or(0, |value| value.parse().unwrap())
+    })
+}
+
+/// As the page says of the cost.
+#[tokio::test]
+async fn a_free_lock_costs_two_scripts() {
+    const PAIRS: u64 = 20;
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    for layout in ["redisson", "redis-py"] {
+        // A busy machine is not to ask twice, nor to renew.
+        let url = format!("redis://{}?layout={layout}&timeout=30s", server.address());
+        let store = backend_foreign::connect(&url).await.unwrap();
+        store.init(&Init::new().with_first_use(true)).await.unwrap();
+        let client = LockClient::new(store);
+        // The server learns the scripts.
+        client.lock("first").acquire().await.unwrap().release().await.unwrap();
+        let before = sent(&server, ["evalsha", "eval", "subscribe"]).await;
+        for name in 0..PAIRS {
+            let lock = client.lock(format!("free {name}")).lease(Duration::from_secs(30));
+            let guard = lock.acquire().await.unwrap();
+            guard.release().await.unwrap();
+        }
+        let after = sent(&server, ["evalsha", "eval", "subscribe"]).await;
+        let [scripts, eval, subscribe] = [0, 1, 2].map(|at| after[at] - before[at]);
+        assert_eq!([scripts, eval, subscribe], [2 * PAIRS, 0, 0], "{layout}");
     }
 }
 
