@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use conformance_tests::{
     broken::cases::{LONG, granted, request},
-    kit::{Redis, RedisOptions, Server as _},
+    kit::{Redis, RedisCluster, RedisOptions, Server as _},
 };
 use lock_core::{
-    Enqueued, Env as _, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome, Renewal,
-    Signal, SystemEnv,
+    Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions,
+    ReleaseOutcome, Renewal, Signal, SystemEnv,
 };
 
 const PAGE: &str = include_str!("../../../docs/backends/foreign.md");
@@ -118,4 +118,110 @@ async fn a_shared_lock_is_refused() {
     let error = store.try_acquire(&asked).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(!store.guarantees().shared.holds());
+}
+
+/// The numbers before ` ms` in a text.
+fn millis(text: &str) -> Vec<u64> {
+    let words: Vec<_> = text.split(' ').collect();
+    let before =
+        |unit: &str| words.iter().position(|word| word.trim_end_matches([',', ';']) == unit);
+    let end = before("ms").unwrap_or_else(|| panic!("{text:?} names no ms"));
+    words[..end].iter().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// The page's table of pauses.
+#[tokio::test]
+async fn our_waiters_ask_as_often_as_the_page_says() {
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    let table = PAGE.lines().skip_while(|line| !line.starts_with("| layout | our waiters ask"));
+    let rows: Vec<Vec<_>> = table
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    assert_eq!(rows.len(), 8, "{rows:?}");
+    for row in rows {
+        let [layout, ours, _, rest] = row[..] else { panic!("{row:?}") };
+        let layout = layout.trim_matches('`');
+        let (key, option) = match layout {
+            "python-redis-lock" => ("lock:a", ""),
+            "spring" => ("KEY:a", "&registry=KEY"),
+            "shedlock" => ("job-lock:default:a", ""),
+            "string" => ("a", "&key={name}"),
+            _ => ("a", ""),
+        };
+        let url = format!("redis://{}?layout={layout}{option}", server.address());
+        let store = backend_foreign::connect(&url).await.unwrap();
+        store.init(&Init::new().with_first_use(true)).await.unwrap();
+        let holds: &[&str] = match layout {
+            "redisson" => &["HSET", key, "theirs:1", "1"],
+            _ => &["SET", key, "theirs"],
+        };
+        server.cli(holds).await.unwrap();
+        let [least, most] = millis(ours)[..] else { panic!("{layout}: {ours}") };
+        for _ in 0..20 {
+            let Attempt::Busy(busy) = store.try_acquire(&request("a", LONG)).await.unwrap() else {
+                panic!("{layout}: the lock was given twice");
+            };
+            let pause = busy.retry_after.as_millis();
+            assert!((least.into()..=most.into()).contains(&pause), "{layout}: {pause} ms");
+        }
+        let promised = store.guarantees();
+        assert_eq!(promised.push, ours.starts_with("by "), "{layout}");
+        // A rest may come before the last pause.
+        let rest = millis(rest)[0];
+        assert_eq!(promised.longest_poll, Duration::from_millis(most + rest), "{layout}");
+        server.cli(&["DEL", key]).await.unwrap();
+    }
+}
+
+/// How often the server was sent each of these commands.
+async fn sent<const N: usize>(server: &Redis, commands: [&str; N]) -> [u64; N] {
+    let stats = server.cli(&["INFO", "commandstats"]).await.unwrap();
+    commands.map(|command| {
+        let field = format!("cmdstat_{command}:calls=");
+        let value = stats.lines().find_map(|line| line.strip_prefix(&field)?.split(',').next());
+        value.map_or(0, |value| value.parse().unwrap())
+    })
+}
+
+/// As the page says of the cost.
+#[tokio::test]
+async fn a_free_lock_costs_two_scripts() {
+    const PAIRS: u64 = 20;
+    let server = Redis::start(RedisOptions::new()).await.unwrap();
+    for layout in ["redisson", "redis-py"] {
+        // A busy machine is not to ask twice, nor to renew.
+        let url = format!("redis://{}?layout={layout}&timeout=30s", server.address());
+        let store = backend_foreign::connect(&url).await.unwrap();
+        store.init(&Init::new().with_first_use(true)).await.unwrap();
+        let client = LockClient::new(store);
+        // The server learns the scripts.
+        client.lock("first").acquire().await.unwrap().release().await.unwrap();
+        let before = sent(&server, ["evalsha", "eval", "subscribe"]).await;
+        for name in 0..PAIRS {
+            let lock = client.lock(format!("free {name}")).lease(Duration::from_secs(30));
+            let guard = lock.acquire().await.unwrap();
+            guard.release().await.unwrap();
+        }
+        let after = sent(&server, ["evalsha", "eval", "subscribe"]).await;
+        let [scripts, eval, subscribe] = [0, 1, 2].map(|at| after[at] - before[at]);
+        assert_eq!([scripts, eval, subscribe], [2 * PAIRS, 0, 0], "{layout}");
+    }
+}
+
+/// By no URL: there Redisson wakes by another kind of message, and a replica may take over.
+#[tokio::test]
+async fn a_cluster_is_refused() {
+    let cluster = RedisCluster::start(3, 0, RedisOptions::new()).await.unwrap();
+    let node = cluster.nodes()[0].address();
+    for (scheme, kind, part) in [
+        ("redis", ErrorKind::Config, "part of a cluster"),
+        ("redis+cluster", ErrorKind::InvalidInput, "must be one server"),
+    ] {
+        let url = format!("{scheme}://{node}?layout=redisson");
+        let error = backend_foreign::connect(&url).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{url}: {error}");
+        assert!(error.to_string().contains(part), "{url}: {error}");
+    }
 }

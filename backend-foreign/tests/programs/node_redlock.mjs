@@ -13,8 +13,8 @@ const held = new Map();
 const pause = (millis) => new Promise((done) => setTimeout(done, millis));
 
 const words = {
-  async acquire(name, millis) {
-    held.set(name, await redlock.acquire([name], Number(millis)));
+  async acquire(name, millis, settings) {
+    held.set(name, await redlock.acquire([name], Number(millis), settings));
     return "got";
   },
   async release(name) {
@@ -31,7 +31,7 @@ const words = {
   async count(name, path, holds) {
     let done = 0;
     while (done < Number(holds)) {
-      await words.acquire(name, 20000);
+      await words.acquire(name, 20000, { retryDelay: 10, retryJitter: 5 });
       const [number, last] = readFileSync(path, "utf8").split(" ");
       if (last !== "theirs") {
         await pause(1);
@@ -39,7 +39,7 @@ const words = {
         done += 1;
       }
       if ((await words.release(name)) !== "released") throw new Error("lost");
-      await pause(50);
+      await pause(30);
     }
     return "counted";
   },

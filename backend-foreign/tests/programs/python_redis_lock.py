@@ -36,7 +36,7 @@ def count(name, path, holds):
                 file.write(f"{int(number) + 1} theirs")
             done += 1
         assert release(name) == "released"
-        time.sleep(0.05)
+        time.sleep(0.03)
     return "counted"
 
 

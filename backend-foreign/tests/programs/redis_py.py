@@ -8,8 +8,8 @@ client = redis.Redis(host=sys.argv[1], port=int(sys.argv[2]))
 held = {}
 
 
-def acquire(name, millis):
-    lock = client.lock(name, timeout=int(millis) / 1000 or None)
+def acquire(name, millis, sleep=0.1):
+    lock = client.lock(name, timeout=int(millis) / 1000 or None, sleep=sleep)
     assert lock.acquire()
     held[name] = lock
     return "got"
@@ -26,7 +26,7 @@ def release(name):
 def count(name, path, holds):
     done = 0
     while done < int(holds):
-        acquire(name, 20000)
+        acquire(name, 20000, sleep=0.01)
         number, last = open(path).read().split()
         if last != "theirs":
             time.sleep(0.001)
@@ -34,7 +34,7 @@ def count(name, path, holds):
                 file.write(f"{int(number) + 1} theirs")
             done += 1
         assert release(name) == "released"
-        time.sleep(0.05)
+        time.sleep(0.03)
     return "counted"
 
 

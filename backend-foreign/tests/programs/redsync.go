@@ -19,9 +19,10 @@ var (
 	held  = map[string]*redsync.Mutex{}
 )
 
-func acquire(name string, millis string) string {
+func acquire(name string, millis string, more ...redsync.Option) string {
 	lease, _ := strconv.Atoi(millis)
-	mutex := sync_.NewMutex(name, redsync.WithExpiry(time.Duration(lease)*time.Millisecond), redsync.WithTries(100000))
+	options := append(more, redsync.WithExpiry(time.Duration(lease)*time.Millisecond), redsync.WithTries(100000))
+	mutex := sync_.NewMutex(name, options...)
 	if err := mutex.Lock(); err != nil {
 		panic(err)
 	}
@@ -39,7 +40,7 @@ func release(name string) string {
 func count(name string, path string, holds string) string {
 	wanted, _ := strconv.Atoi(holds)
 	for done := 0; done < wanted; {
-		acquire(name, "20000")
+		acquire(name, "20000", redsync.WithRetryDelay(10*time.Millisecond))
 		text, _ := os.ReadFile(path)
 		words := strings.Fields(string(text))
 		if words[1] != "theirs" {
@@ -53,7 +54,7 @@ func count(name string, path string, holds string) string {
 		if release(name) != "released" {
 			panic("lost")
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(30 * time.Millisecond)
 	}
 	return "counted"
 }

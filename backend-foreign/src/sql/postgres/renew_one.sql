@@ -1,6 +1,10 @@
 -- Renews $1 for $3 if it is $2's, and waits for its row. It may be carried out after one that was sent later: it never shortens.
-UPDATE {lock} SET lock_until = greatest(lock_until, {utc} + $3)
-WHERE name::text = $1 AND locked_by::text = $2
+UPDATE {lock} SET
+    -- guard: renew-one-shorter
+    lock_until = greatest(lock_until, {utc} + $3)
+WHERE name::text = $1
+    -- guard: renew-one-owner
+    AND locked_by::text = $2
     -- guard: renew-one-over
     AND lock_until > {utc}
 RETURNING 1::bigint

@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use backend_migration::{Migration, Phase};
-use lock_core::{ErrorKind, FencingToken, Holder, Init, LockClient, TryAcquire};
+use conformance_tests::broken::cases::request;
+use lock_core::{Enqueued, FencingToken, Holder, Init, LockClient, Signal, TryAcquire};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Command,
@@ -19,14 +19,17 @@ use crate::server::Server;
 
 const URL: &str = "LEASEHOLD_TEST_HOLDER";
 /// The lease of a holder that is to be outlived, and of one whose waiter has to be woken.
-const SHORT: &str = "1500";
-const LONG: &str = "28000";
+pub(super) const SHORT: &str = "1500";
+pub(super) const LONG: &str = "28000";
 /// A waiter that only the end of the holder's lease wakes is later than this.
 const WOKEN_WITHIN: Duration = Duration::from_secs(20);
+/// Of each side, in turn. A client that polls is told to do so every 10 ms meanwhile; ShedLock's, which does not wait at all,
+/// is asked again every 20 ms by its program.
+const HOLDS: usize = 100;
 /// Between two holds: the other side, which may poll, is to find the lock free.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(30);
 /// Longer than a busy machine takes for anything.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
@@ -36,10 +39,10 @@ pub(super) enum Side {
 
 /// A client of each side, on one server.
 pub(super) struct Pair {
-    server: Server,
-    theirs: Program,
+    pub(super) server: Server,
+    pub(super) theirs: Program,
     library: &'static Library,
-    url: String,
+    pub(super) url: String,
     ours: LockClient,
 }
 
@@ -56,14 +59,13 @@ impl Pair {
     }
 
     /// Both sides add to a number that only the lock protects, in turn.
-    pub(super) async fn alternates(&mut self, holds: usize) {
-        let holds = if std::env::var_os("LEASEHOLD_SOAK").is_some() { 100 } else { holds };
+    pub(super) async fn alternates(&mut self) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("number");
         std::fs::write(&file, "0 nobody").unwrap();
-        self.theirs.ask(&format!("count job {} {holds}", file.display())).await;
+        self.theirs.ask(&format!("count job {} {HOLDS}", file.display())).await;
         let (mut done, mut last) = (0, FencingToken::ZERO);
-        while done < holds {
+        while done < HOLDS {
             let guard =
                 timeout(PATIENCE, self.ours.lock("job").lease(Duration::from_secs(20)).acquire());
             let guard = guard.await.expect("our client is served").unwrap();
@@ -84,7 +86,7 @@ impl Pair {
             timeout(PATIENCE, self.theirs.answer()).await.expect("their client is served");
         assert_eq!(counted, "counted");
         let text = std::fs::read_to_string(&file).unwrap();
-        assert!(text.starts_with(&format!("{} ", 2 * holds)), "{text} after {holds} holds of each");
+        assert!(text.starts_with(&format!("{} ", 2 * HOLDS)), "{text} after {HOLDS} holds of each");
     }
 
     /// Who stands in our way.
@@ -107,6 +109,25 @@ impl Pair {
         assert_eq!(self.theirs.does("release waited").await, "released");
         let guard = timeout(WOKEN_WITHIN, waiting).await.expect("woken before the lease ends");
         guard.unwrap().unwrap().release().await.unwrap();
+    }
+
+    /// Where their release sends a message. A waiter of the store itself does not poll: only a message wakes it.
+    pub(super) async fn their_message_wakes_us(&mut self) {
+        let store = Arc::clone(self.ours.backend());
+        if !store.guarantees().push {
+            return;
+        }
+        assert_eq!(self.theirs.does(&format!("acquire told {LONG}")).await, "got");
+        let asked = request("told", Duration::from_secs(20));
+        let Enqueued::Waiting(mut waiter, _) = store.enqueue(&asked).await.unwrap() else {
+            panic!("the lock was given while they held it");
+        };
+        let early = timeout(Duration::from_millis(300), waiter.next()).await;
+        assert!(early.is_err(), "woken while they held it: {early:?}");
+        assert_eq!(self.theirs.does("release told").await, "released");
+        let woken = timeout(PATIENCE, waiter.next()).await.expect("their release wakes ours");
+        assert!(matches!(woken, Signal::Recheck), "{woken:?}");
+        waiter.leave().await.unwrap();
     }
 
     pub(super) async fn they_wait_for_us(&mut self) {
@@ -208,59 +229,6 @@ impl Pair {
             assert!(last > theirs, "our token {last} came after {theirs} in round {round}");
             guard.release().await.unwrap();
         }
-    }
-}
-
-impl Pair {
-    /// Phase by phase: their client locks beside the first two, and has ended before the last.
-    pub(super) async fn moves_to_our_own_layout(&mut self) {
-        let old = backend_foreign::connect(&self.url).await.unwrap();
-        let new = backend_redis::connect(&format!("redis://{}", self.server.address())).await;
-        let new = new.unwrap();
-        new.init(&Init::new().with_first_use(true)).await.unwrap();
-        let enter = |phase| Migration::new(Arc::clone(&old), Arc::clone(&new), phase);
-        for phase in [Phase::Old, Phase::Both] {
-            self.ours = LockClient::new(Arc::new(enter(phase).await.unwrap()));
-            self.alternates(10).await;
-            // While they alternate it may be that neither ever finds the other's lock.
-            let got = self.theirs.does(&format!("acquire seen {LONG}")).await;
-            assert!(got.starts_with("got"), "{got}");
-            let refused = self.ours.lock("seen").try_acquire().await.unwrap();
-            assert!(matches!(refused, TryAcquire::Busy(_)), "{refused:?}");
-            assert_eq!(self.theirs.does("release seen").await, "released");
-            let error = enter(Phase::New).await.unwrap_err();
-            let told = format!("a {} client, seen", self.library.layout);
-            assert!(error.to_string().contains(&told), "{phase}: {error}");
-        }
-        let last = self.ours.lock("job").acquire().await.unwrap();
-        let token = last.token();
-        last.release().await.unwrap();
-        self.theirs.kill().await;
-        // Their last lock was seen longer ago than it counts.
-        let epoch = format!("leasehold-foreign:{}:{{0}}:epoch", self.library.layout);
-        assert_eq!(self.server.redis(&["HSET", &epoch, "theirs", "1"]).await, "0");
-        let entered = async {
-            loop {
-                match enter(Phase::New).await {
-                    Ok(entered) => break entered,
-                    // The record of our first phase ends with its lease.
-                    Err(error) if error.kind() == ErrorKind::Config => {
-                        tokio::time::sleep(Duration::from_millis(200)).await;
-                    }
-                    Err(error) => panic!("{error}"),
-                }
-            }
-        };
-        let entered = timeout(PATIENCE, entered).await.expect("phase new is entered");
-        let beside = self.ours.lock("job").acquire().await.unwrap();
-        assert!(beside.token() > token, "{} came after {token}", beside.token());
-        let ours = LockClient::new(Arc::new(entered));
-        let refused = ours.lock("job").try_acquire().await.unwrap();
-        assert!(matches!(refused, TryAcquire::Busy(_)), "{refused:?}");
-        let token = beside.token();
-        beside.release().await.unwrap();
-        let guard = timeout(PATIENCE, ours.lock("job").acquire()).await.unwrap().unwrap();
-        assert!(guard.token() > token, "{} came after {token}", guard.token());
     }
 }
 

@@ -2,6 +2,7 @@
 //! skipped, and says so on stderr.
 
 mod cases;
+mod moving;
 mod program;
 
 use self::{
@@ -14,20 +15,21 @@ use self::{
 
 /// Tests over one library.
 macro_rules! beside {
-    ($($module:ident $library:ident $holds:literal;)*) => {$(
+    ($($module:ident $library:ident;)*) => {$(
         mod $module {
             use super::*;
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn exclude_each_other() {
                 let Some(mut pair) = Pair::start(&$library).await else { return };
-                pair.alternates($holds).await;
+                pair.alternates().await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn wait_for_each_other() {
                 let Some(mut pair) = Pair::start(&$library).await else { return };
                 pair.we_wait_for_them().await;
+                pair.their_message_wakes_us().await;
                 pair.they_wait_for_us().await;
                 pair.they_release_late().await;
                 if $library.endless {
@@ -45,17 +47,16 @@ macro_rules! beside {
     )*};
 }
 
-// How many holds each side has: those of a library that polls take as long as its pauses. LEASEHOLD_SOAK=1 tries 100 of each.
 beside! {
-    redisson REDISSON 100;
-    redis_py REDIS_PY 20;
-    python_redis_lock PYTHON_REDIS_LOCK 20;
-    node_redlock NODE_REDLOCK 20;
-    redsync REDSYNC 20;
-    spring SPRING_7 10;
-    shedlock_in_redis SHEDLOCK_IN_REDIS 10;
-    shedlock_in_postgres SHEDLOCK_IN_POSTGRES 20;
-    shedlock_in_mysql SHEDLOCK_IN_MYSQL 20;
+    redisson REDISSON;
+    redis_py REDIS_PY;
+    python_redis_lock PYTHON_REDIS_LOCK;
+    node_redlock NODE_REDLOCK;
+    redsync REDSYNC;
+    spring SPRING_7;
+    shedlock_in_redis SHEDLOCK_IN_REDIS;
+    shedlock_in_postgres SHEDLOCK_IN_POSTGRES;
+    shedlock_in_mysql SHEDLOCK_IN_MYSQL;
 }
 
 /// Its waiters listen to another channel than those of the next version.
@@ -82,8 +83,7 @@ async fn redissons_fenced_lock_and_ours_share_one_sequence() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redisson_beside_a_migration() {
-    let Some(mut pair) = Pair::start(&REDISSON).await else { return };
-    pair.moves_to_our_own_layout().await;
+    moving::to_our_own_layout(&REDISSON).await;
 }
 
 /// A process of ours that is killed while it holds the lock: a test of its own, since it does not end.

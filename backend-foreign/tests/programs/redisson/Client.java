@@ -48,7 +48,7 @@ class Client {
                 done++;
             }
             if (!release(name).equals("released")) throw new IllegalStateException("lost");
-            Thread.sleep(50);
+            Thread.sleep(30);
         }
         return "counted";
     }

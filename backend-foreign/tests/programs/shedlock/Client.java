@@ -15,7 +15,7 @@ import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 import org.springframework.data.redis.core.StringRedisTemplate;
 import org.springframework.jdbc.core.JdbcTemplate;
-import org.springframework.jdbc.datasource.DriverManagerDataSource;
+import org.springframework.jdbc.datasource.SingleConnectionDataSource;
 
 class Client {
     static LockProvider provider;
@@ -57,7 +57,7 @@ class Client {
                 done++;
             }
             if (!release(name).equals("released")) throw new IllegalStateException("lost");
-            Thread.sleep(50);
+            Thread.sleep(30);
         }
         return "counted";
     }
@@ -72,7 +72,7 @@ class Client {
     }
 
     static void inDatabase(String url) {
-        var template = new JdbcTemplate(new DriverManagerDataSource(url));
+        var template = new JdbcTemplate(new SingleConnectionDataSource(url, true));
         String row = "SELECT concat(locked_by, ' ', lock_until) FROM shedlock WHERE name = ?";
         record = name -> template.queryForObject(row, String.class, name);
         provider = new JdbcTemplateLockProvider(JdbcTemplateLockProvider.Configuration.builder()

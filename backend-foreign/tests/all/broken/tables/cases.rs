@@ -13,6 +13,7 @@ use lock_core::{
     Attempt, Backend, Env as _, ErrorKind, FencingToken, Grant, ReleaseOptions, ReleaseOutcome,
     Renewal, SystemEnv,
 };
+use sqlx::AssertSqlSafe;
 
 use super::{
     super::any::{left, refused, renewed, wrong},
@@ -23,6 +24,9 @@ use crate::server::Server;
 
 /// A lease that ends during a test.
 const SHORT: Duration = Duration::from_millis(300);
+/// A renewal waits for a row for a part of the lease that it asks for: for longer here than a busy machine takes to let go
+/// of it. The store's longest lease limits what is set.
+const PATIENT: Duration = LONG.saturating_mul(10);
 
 async fn over(store: &dyn Backend) -> Result<Grant, String> {
     let grant = granted(store, &request("a", SHORT)).await?;
@@ -67,18 +71,25 @@ pub(super) async fn an_abandoned_owner_has_an_answer(setup: &Table<POSTGRES>) ->
     }
 }
 
-/// Returns when a statement on the table waits for a row that another transaction has locked.
-async fn waits_for_a_row(server: &Postgres, table: &str, ended: impl Fn() -> bool) -> Verdict {
-    let waits = format!(
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%\"{table}\"%'"
-    );
-    while server.sql(&waits).await.map_err(words)? == "0" {
+/// Returns when a statement waits for a row that another transaction has locked: when `waiting` finds one.
+async fn waits_for_a_row<F: Future<Output = Result<String, String>>>(
+    waiting: impl Fn() -> F,
+    ended: impl Fn() -> bool,
+) -> Verdict {
+    while waiting().await? == "0" {
         tokio::time::sleep(Duration::from_millis(5)).await;
         if ended() {
-            return Err("the attempt did not wait".to_owned());
+            return Err("the statement did not wait".to_owned());
         }
     }
     Ok(())
+}
+
+async fn waits_in_postgres(server: &Postgres, table: &str, ended: impl Fn() -> bool) -> Verdict {
+    let waits = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%\"{table}\"%'"
+    );
+    waits_for_a_row(|| async { server.sql(&waits).await.map_err(words) }, ended).await
 }
 
 fn postgres(setup: &Table<POSTGRES>) -> &Postgres {
@@ -95,7 +106,7 @@ pub(super) async fn an_attempt_abandoned_while_it_waits(setup: &Table<POSTGRES>)
         let (store, late) = (Arc::clone(&store), late.clone());
         tokio::spawn(async move { store.try_acquire(&late).await })
     };
-    waits_for_a_row(postgres(setup), &setup.table, || attempt.is_finished()).await?;
+    waits_in_postgres(postgres(setup), &setup.table, || attempt.is_finished()).await?;
     store.abandon(&late).await.map_err(words)?;
     sqlx::raw_sql("COMMIT").execute(&mut holding).await.map_err(words)?;
     let answer = attempt.await.map_err(words)?;
@@ -108,7 +119,7 @@ pub(super) async fn an_attempt_of_one_who_has_gone(setup: &Clocked) -> Verdict {
     free_again(&*store).await?;
     let mut holding = a_locked_row(&setup.server, "shedlock").await;
     let attempt = tokio::spawn(async move { store.try_acquire(&request("a", LONG)).await });
-    waits_for_a_row(&setup.server, "shedlock", || attempt.is_finished()).await?;
+    waits_in_postgres(&setup.server, "shedlock", || attempt.is_finished()).await?;
     attempt.abort();
     setup.clock.step(61.0).unwrap();
     sqlx::raw_sql("COMMIT").execute(&mut holding).await.map_err(words)?;
@@ -216,12 +227,59 @@ pub(super) async fn a_batch_beside_another_in_mysql(setup: &Table<MYSQL>) -> Ver
 /// The renewal gets the row when the lease is over.
 pub(super) async fn a_renewal_that_waits_for_the_row(setup: &Clocked) -> Verdict {
     let store = first_use(setup).await;
-    let grant = granted(&*store, &request("a", LONG)).await?;
+    let mut grant = granted(&*store, &request("a", LONG)).await?;
+    grant.lease = PATIENT;
     let mut holding = a_locked_row(&setup.server, "shedlock").await;
     let renewing = tokio::spawn(async move { renewed(&*store, &grant).await });
-    waits_for_a_row(&setup.server, "shedlock", || renewing.is_finished()).await?;
+    waits_in_postgres(&setup.server, "shedlock", || renewing.is_finished()).await?;
     setup.clock.step(LONG.as_secs_f64()).unwrap();
     sqlx::raw_sql("COMMIT").execute(&mut holding).await.map_err(words)?;
+    let answer = renewing.await.map_err(words)?;
+    wrong(matches!(answer, Renewal::Lost(_)), || format!("it was answered {answer:?}"))
+}
+
+/// It gets its row when another has taken the lock.
+pub(super) async fn a_renewal_of_what_was_taken<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+    a_renewal_of_a_row_that_changes(setup, "locked_by = 'another'").await
+}
+
+/// It gets its row when the lock was given back by force.
+pub(super) async fn a_renewal_of_what_was_freed(setup: &Table<MYSQL>) -> Verdict {
+    let change = "lock_until = UTC_TIMESTAMP(3) - INTERVAL 1 SECOND";
+    a_renewal_of_a_row_that_changes(setup, change).await
+}
+
+async fn a_renewal_of_a_row_that_changes<const KIND: bool>(
+    setup: &Table<KIND>,
+    change: &str,
+) -> Verdict {
+    let store = first_use(setup).await;
+    let mut grant = granted(&*store, &request("a", LONG)).await?;
+    grant.lease = PATIENT;
+    let renew = || tokio::spawn(async move { renewed(&*store, &grant).await });
+    let table = &setup.table;
+    let change = format!("UPDATE {table} SET {change} WHERE name = 'a'; COMMIT");
+    let renewing = match &*setup.server {
+        Server::Postgres(server) => {
+            let mut holding = a_locked_row(server, table).await;
+            let renewing = renew();
+            waits_in_postgres(server, table, || renewing.is_finished()).await?;
+            sqlx::raw_sql(AssertSqlSafe(change)).execute(&mut holding).await.map_err(words)?;
+            renewing
+        }
+        server => {
+            let mut holding = a_locked_row_of_mysql(server, table).await;
+            let renewing = renew();
+            let waits = format!(
+                "SELECT count(*) FROM information_schema.innodb_trx \
+                 WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE '%`{table}`%'"
+            );
+            let waiting = || async { Ok(server.sql(&waits).await.trim().to_owned()) };
+            waits_for_a_row(waiting, || renewing.is_finished()).await?;
+            sqlx::raw_sql(AssertSqlSafe(change)).execute(&mut holding).await.map_err(words)?;
+            renewing
+        }
+    };
     let answer = renewing.await.map_err(words)?;
     wrong(matches!(answer, Renewal::Lost(_)), || format!("it was answered {answer:?}"))
 }

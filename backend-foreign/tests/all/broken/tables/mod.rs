@@ -61,6 +61,9 @@ variants! {
     "S5: what is kept is not renewed" Replace("kept", "locked_by = $2") => a_renewal_of_what_is_kept;
     "S3: a renewal shortens no lease"
         Replace("renew-shorter", "lock_until = pg_catalog.timezone('UTC', pg_catalog.now()) + ours.lease") => a_shorter_renewal;
+    "S4: a renewal that waits for its row finds its owner there" Replace("renew-one-owner", "AND $2 <> ''") => a_renewal_of_what_was_taken;
+    "S3: a repeat shortens no lease"
+        Replace("renew-one-shorter", "lock_until = pg_catalog.timezone('UTC', pg_catalog.now()) + $3") => a_shorter_repeat;
     "S4: only the owner raises" Replace("raise-owner", "AND $2 <> ''") => a_raise_by_another;
     "S4: what is over is not raised" LeaveOut("raise-over") => a_late_raise;
     "S2: a token is only raised" Replace("raise-only", "token = $3") => a_raise_to_less;
@@ -96,6 +99,10 @@ variants! {
     "S5: what is kept is not renewed" Replace("kept", "locked_by = ?") => a_renewal_of_what_is_kept;
     "S3: a renewal shortens no lease"
         Replace("renew-shorter", "lock_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND") => a_shorter_renewal;
+    "S4: a renewal that waits for its row finds its owner there" Replace("renew-one-owner", "AND ? <> ''") => a_renewal_of_what_was_taken;
+    "S5: what is over when its row is had is not renewed" LeaveOut("renew-one-over") => a_renewal_of_what_was_freed;
+    "S3: a repeat shortens no lease"
+        Replace("renew-one-shorter", "lock_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND") => a_shorter_repeat;
     "S4: only the owner raises" Replace("raise-owner", "AND ? <> ''") => a_raise_by_another;
     "S4: what is over is not raised" LeaveOut("raise-over") => a_late_raise;
     "S2: a token is only raised" Replace("raise-only", "c.token = ?") => a_raise_to_less;
