@@ -21,7 +21,7 @@ use crate::{
     rpc::{Failure, gets, incomplete, revision},
     store::Store,
     tunables::{CROWDED, TRIES},
-    waiting::{EtcdWaiter, RefusedWaiter, WaiterEntry, Watched},
+    waiting::{EtcdWaiter, RefusedWaiter, WaiterEntry},
 };
 
 /// The outcome of an enqueue.
@@ -147,23 +147,23 @@ pub(super) async fn line_up(store: &Store, request: &Request) -> Result<Queued, 
     Err(Error::new(ErrorKind::Unavailable, "etcd ended the lease again and again"))
 }
 
-/// What is watched for an entry: its name, whose watch serves the next turn, too; or only what it follows, where so many
-/// stand before it that each end would wake many clients.
-fn watched(
+/// What is watched for an entry: its name, whose watch serves the next turn, too; or only the entry that it follows. A
+/// reader follows the last writer, and the ends of other readers do not concern it. Where many entries stand before a
+/// writer's, each end would be told to many clients.
+fn range(
     store: &Store,
-    name: &LockName,
+    request: &Request,
     before: i64,
     predecessor: Option<&(String, i64)>,
-) -> Watched {
-    let whole = store.layout.entries(name);
-    let range = match predecessor {
-        Some((key, _)) if before >= CROWDED => {
+) -> String {
+    let whole = store.layout.entries(&request.name);
+    match predecessor {
+        Some((key, _)) if before >= CROWDED || request.mode == Mode::Shared => {
             store.watch.let_go(&whole);
             key.clone()
         }
         _ => whole,
-    };
-    store.watch.range(&store.rpc, store.layout.prefix(), &store.waiters, range)
+    }
 }
 
 /// `None` if it is to be tried anew, with another lease and key.
@@ -225,8 +225,10 @@ async fn try_line_up(
         // Newest first: ours, unless it is a reader's, and the one before it.
         let mut two = read.iter().flat_map(GetResponse::kvs).map(Seen::read);
         let before = two.find(|seen| seen.created < now);
-        let count = read.first().map_or(0, GetResponse::count);
-        ((now, entry.offset), before.map(|seen| seen.to_follow()), count)
+        let others = read
+            .first()
+            .map_or(0, |seen| seen.count() - i64::from(request.mode == Mode::Exclusive));
+        ((now, entry.offset), before.map(|seen| seen.to_follow()), others)
     } else {
         let ours = read.first().and_then(Seen::only).ok_or_else(incomplete)?;
         if !ours.is_of(request.owner) || ours.is_kept() {
@@ -240,10 +242,12 @@ async fn try_line_up(
         ((ours.created, ours.entry.map_or(0, |entry| entry.offset)), None, 0)
     };
     let entries = layout.entries(name);
-    let watched = watched(store, name, before, predecessor.as_ref());
-    let entry = WaiterEntry::new(request.owner, entries, seat, stands, lease, predecessor, watched);
+    let range = range(store, request, before, predecessor.as_ref());
+    let entry = WaiterEntry::new(request.owner, entries, seat, stands, lease, predecessor);
     let Store { waiters, keepalives, rpc, watch, .. } = store;
     let waiter = EtcdWaiter::start(entry, waiters, keepalives, rpc, watch);
+    // Behind the entry: a watch that begins wakes those that it finds.
+    waiter.hear(watch.range(rpc, layout.prefix(), waiters, range));
     Ok(Some(Queued::Waiting(waiter, first)))
 }
 

@@ -23,7 +23,7 @@ struct Known {
     wanted: HashMap<String, usize>,
     /// Those that nobody wants now, the oldest first: whoever takes turns wants them again.
     idle: VecDeque<String>,
-    /// There were more than a few: all keys are watched at once.
+    /// More than [`MOST_WATCHED`] are wanted: one watch covers all keys.
     wide: bool,
 }
 
@@ -41,7 +41,7 @@ impl Ranges {
     }
 }
 
-/// A name or a key is watched until this is dropped, and for a while longer.
+/// A key is watched until this is dropped, and a name for a while longer.
 #[derive(Debug)]
 pub(crate) struct Watched {
     names: Arc<Names>,
@@ -121,7 +121,11 @@ impl Names {
         if *count > 0 {
             return;
         }
-        if known.wanted.len() > MOST_WATCHED {
+        if is_key(range) {
+            // Keys are used again: whoever watched this one on would be told of the ends of others.
+            known.wanted.remove(range);
+            self.changed.notify_one();
+        } else if known.wanted.len() > MOST_WATCHED {
             known.wanted.remove(range);
         } else {
             known.idle.push_back(range.to_owned());
@@ -140,7 +144,7 @@ mod tests {
     use super::*;
 
     fn watched(names: &Arc<Names>, each: std::ops::Range<usize>) -> Vec<Watched> {
-        each.map(|number| Watched::new(names, number.to_string())).collect()
+        each.map(|number| Watched::new(names, format!("{number}/"))).collect()
     }
 
     fn few(names: &Names) -> Option<usize> {
@@ -157,7 +161,17 @@ mod tests {
         assert_eq!(few(&names), Some(3));
         let _kept = watched(&names, 2..MOST_WATCHED + 2);
         assert_eq!(few(&names), Some(MOST_WATCHED));
-        assert!(!matches!(names.ranges(), Ranges::Few(each) if each.contains(&"0".to_owned())));
+        assert!(!matches!(names.ranges(), Ranges::Few(each) if each.contains(&"0/".to_owned())));
+    }
+
+    #[test]
+    fn a_key_is_watched_no_longer_than_it_is_wanted() {
+        let names = Arc::new(Names::default());
+        let mut watched = Watched::new(&names, "job/1".to_owned());
+        watched.turn_to("job/2");
+        assert!(matches!(names.ranges(), Ranges::Few(each) if each == ["job/2"]));
+        drop(watched);
+        assert_eq!(few(&names), Some(0));
     }
 
     #[test]

@@ -35,8 +35,8 @@ pub(crate) struct WaiterEntry {
     /// The entry whose end wakes it, by key and create revision; `None` if that is not known, and any end of its name
     /// does.
     predecessor: Mutex<Option<(String, i64)>>,
-    /// By which it hears of that.
-    watched: Mutex<Watched>,
+    /// By which it hears of that; `None` while it is being added.
+    watched: Mutex<Option<Watched>>,
     /// The lease of the holder that was last seen, and how long it lives at least: renewals only lengthen it, and a
     /// minimum hold has a lease of its own.
     first: Mutex<Option<(i64, Instant)>>,
@@ -54,7 +54,6 @@ impl WaiterEntry {
         (created, offset): (i64, i64),
         lease: Lease,
         predecessor: Option<(String, i64)>,
-        watched: Watched,
     ) -> Self {
         Self {
             owner,
@@ -64,7 +63,7 @@ impl WaiterEntry {
             prefix,
             lease: Mutex::new(lease),
             predecessor: Mutex::new(predecessor),
-            watched: Mutex::new(watched),
+            watched: Mutex::default(),
             first: Mutex::default(),
             hinted: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -80,9 +79,16 @@ impl WaiterEntry {
         *self.lease.lock()
     }
 
+    pub(super) fn hear(&self, watched: Watched) {
+        *self.watched.lock() = Some(watched);
+    }
+
     fn follow(&self, (key, created): (String, i64)) {
-        self.watched.lock().turn_to(&key);
-        *self.predecessor.lock() = Some((key, created));
+        // The watch of the key, when it begins, wakes those that follow the key then.
+        *self.predecessor.lock() = Some((key.clone(), created));
+        if let Some(watched) = &mut *self.watched.lock() {
+            watched.turn_to(&key);
+        }
     }
 
     /// It is not known any more which entry it follows.
@@ -281,9 +287,7 @@ mod tests {
         let lease = Lease { id: 1, ttl: Duration::from_secs(9), from: SystemEnv.now() };
         let before = Some(("p/job/1".to_owned(), 10));
         let owner = OwnerId::from_bits(7);
-        let entries = layout.entries(&name);
-        let watched = Watched::new(&Arc::default(), entries.clone());
-        Some(WaiterEntry::new(owner, entries, seat, (20, 0), lease, before, watched))
+        Some(WaiterEntry::new(owner, layout.entries(&name), seat, (20, 0), lease, before))
     }
 
     #[test]

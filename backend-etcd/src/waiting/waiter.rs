@@ -7,6 +7,7 @@ use lock_core::{Error, Signal, Waiter};
 use tokio::task::AbortHandle;
 
 use super::{
+    names::Watched,
     queue::{WaiterEntry, Waiters},
     watch::Watch,
 };
@@ -42,6 +43,11 @@ impl EtcdWaiter {
             rpc: rpc.clone(),
             _watch: Arc::clone(watch),
         }
+    }
+
+    /// Sets what tells of the end that it waits for.
+    pub(crate) fn hear(&self, watched: Watched) {
+        self.entry.hear(watched);
     }
 }
 

@@ -187,4 +187,52 @@ async fn an_end_is_told_to_few_clients_however_many_wait() {
     let each = (told().await - before) / f64::from(CLIENTS);
     assert!(each > 0.9, "{each} were told of each end: the metric tells nothing");
     assert!(each < TOLD, "{each} of {CLIENTS} clients were told of each end");
+
+    // A client has forgotten the entries that it followed: their keys are used again.
+    for _ in 0..3 {
+        join_all(clients.iter().map(async |client| {
+            let guard = client.lock("job").wait(PATIENCE * 3).acquire().await.unwrap();
+            guard.release().await.unwrap();
+        }))
+        .await;
+    }
+    let forgotten = async {
+        while member.metric("etcd_debugging_mvcc_watcher_total").await.unwrap() > f64::from(CLIENTS)
+        {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, forgotten).await.expect("no watches but those of the name");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_reader_is_told_to_no_other_reader() {
+    const READERS: u32 = 20;
+    let (etcd, backend) = start().await;
+    let member = &etcd.members()[0];
+    let guard = LockClient::new(Arc::clone(&backend)).lock("job").acquire().await.unwrap();
+    let mut clients = Vec::new();
+    let mut waiting = JoinSet::new();
+    for _ in 0..READERS {
+        let client = LockClient::new(connect(etcd.endpoints()[0], "5s").await);
+        waiting.spawn(client.lock("job").shared().wait(PATIENCE * 3).acquire());
+        clients.push(client);
+    }
+    let name = LockName::new("job").unwrap();
+    let all_wait = async {
+        let all = Some(u64::from(READERS));
+        while backend.inspect(&name).await.unwrap().unwrap().waiting != all {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, all_wait).await.expect("all wait");
+    guard.release().await.unwrap();
+    let readers = waiting.join_all().await;
+    let told = async || member.metric("etcd_debugging_mvcc_events_total").await.unwrap();
+    let before = told().await;
+    for reader in readers {
+        reader.unwrap().release().await.unwrap();
+    }
+    let told = told().await - before;
+    assert!(told < 1.0, "the ends of {READERS} readers were told {told} times");
 }

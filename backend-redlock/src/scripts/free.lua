@@ -35,10 +35,10 @@ local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest'
 -- With records of another version an owner only gives its own back.
 if refusal and ARGV[1] == '' then return refusal end
 -- As in acquire.lua, and in limits.lua of backend-redis.
-local TURN_US, LIFE_US = 100000, 3000000
+local TURN_US, LIFE_US, MOST_READERS = 100000, 3000000, 1000
 local function text(number) return string.format('%.0f', number) end
 local READERS = string.rep('0', 32)
-local left_place, head_left = false, false
+local left_place, head_left, was_full = false, false, false
 if ARGV[5] == '1' and redis.call('ZREM', KEYS[3], ARGV[1]) == 1 then
   left_place = true
   redis.call('HDEL', KEYS[4], ARGV[1])
@@ -78,6 +78,7 @@ if record then
   -- keeps it is repeated late.
   -- guard: kept
   if mine and ARGV[1] ~= '' and state == '1' then mine = false end
+  was_full = mine and from and tonumber(count) >= MOST_READERS
   local rest = mine and from and string.sub(record, 1, from - 1) .. string.sub(record, to)
   -- guard: last_reader
   if rest and string.find(rest, '\n', 1, true) then
@@ -109,11 +110,12 @@ if ARGV[4] ~= '' then
     end
   end
 end
--- Beside readers only readers get in.
+-- Beside readers only readers get in: where a writer before them gave up, or the most shared it. All that were called
+-- before need no second call.
 local shared = record and string.sub(record, 1, 32) == READERS
 local called = not record and (mine or head_left)
 -- guard: call_beside
-called = called or shared and (mine or left_place)
+called = called or shared and (left_place or was_full)
 -- guard: hand_over
 if not refusal and called and redis.call('EXISTS', KEYS[3]) == 1 then
   local readers = 0

@@ -150,12 +150,22 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
     Broken {
         what: "L3: a writer is not called beside readers",
         changes: &[Replace("call_writer", "if not reader and readers > 0 then break end")],
-        case: |node| Box::pin(a_writer_that_waits_for_two_readers(node)),
+        case: |node| Box::pin(a_writer_that_waits_for_a_reader(node)),
     },
     Broken {
         what: "L2: a writer that gives up calls the readers behind it",
         changes: &[LeaveOut("call_beside")],
         case: |node| Box::pin(a_writer_that_gives_up(node)),
+    },
+    Broken {
+        what: "L2: one that leaves the most calls the readers that wait",
+        changes: &[Replace("call_beside", "called = called or shared and left_place")],
+        case: |node| Box::pin(one_that_leaves_the_most(node)),
+    },
+    Broken {
+        what: "L4: readers are not called by each one that leaves",
+        changes: &[Replace("call_beside", "called = called or shared and (left_place or mine)")],
+        case: |node| Box::pin(one_that_leaves_another(node)),
     },
 ];
 
@@ -207,12 +217,33 @@ async fn a_reader_beside_a_writer(node: &mut Node) -> Verdict {
     refused(node.shared("b").await)
 }
 
-async fn one_reader_above_the_most(node: &mut Node) -> Verdict {
+/// The record of `a` and so many others.
+fn shared_with(others: usize) -> String {
     let line = |at: usize| format!("\n{at:032x} 7 1");
-    let most: String = (1..Mode::MOST_READERS).map(line).collect();
-    node.keep(&format!("{READERS} 7 0 {} label{most}", Mode::MOST_READERS - 1)).await;
-    node.shared("a").await?;
-    refused(node.shared("b").await)
+    let lines: String = (1..=others).map(line).collect();
+    format!("{READERS} 7 0 {} label{lines}\n{} 7 1", others + 1, owner("a"))
+}
+
+async fn one_reader_above_the_most(node: &mut Node) -> Verdict {
+    node.keep(&shared_with(Mode::MOST_READERS - 2)).await;
+    node.shared("b").await?;
+    refused(node.shared("c").await)
+}
+
+async fn one_that_leaves_the_most(node: &mut Node) -> Verdict {
+    node.keep(&shared_with(Mode::MOST_READERS - 1)).await;
+    node.placed_shared("b").await?;
+    assert!(node.free("a", [""; 4]).await);
+    is_turn(node, READERS).await
+}
+
+/// Its place stands there still: it was called, and has not come yet.
+async fn one_that_leaves_another(node: &mut Node) -> Verdict {
+    node.keep(&shared_with(Mode::MOST_READERS - 1)).await;
+    node.placed_shared("b").await?;
+    node.keep(&shared_with(1)).await;
+    assert!(node.free("a", [""; 4]).await);
+    is_turn(node, "").await
 }
 
 async fn a_reader_with_a_short_lease(node: &mut Node) -> Verdict {
@@ -371,13 +402,13 @@ async fn a_reader_that_is_called_and_leaves(node: &mut Node) -> Verdict {
     is_turn(node, &owner("c")).await
 }
 
-async fn a_writer_that_waits_for_two_readers(node: &mut Node) -> Verdict {
+async fn a_writer_that_waits_for_a_reader(node: &mut Node) -> Verdict {
     node.shared("a").await?;
-    node.shared("b").await?;
+    node.placed("b").await?;
     node.placed("c").await?;
-    node.free("a", [""; 4]).await;
+    node.free("b", LEAVES_PLACE).await;
     is_turn(node, "").await?;
-    node.free("b", [""; 4]).await;
+    node.free("a", [""; 4]).await;
     is_turn(node, &owner("c")).await
 }
 
