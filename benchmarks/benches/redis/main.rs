@@ -35,7 +35,6 @@ const MINTING: usize = 1;
 const OWN: usize = 2;
 const RSLOCK: usize = 3;
 const SCRIPTS: usize = 6;
-const SHARED: usize = 7;
 
 /// The same without the client: the backend's own calls.
 async fn bare_backend(store: Arc<dyn Backend>) {
@@ -107,10 +106,6 @@ impl Bench {
         kinds.push(("leasehold's backend alone", call(move |_| bare_backend(store.clone()))));
         let scripts = Scripts::load(self.connection.clone()).await;
         kinds.push(("its scripts by hand", call(move |_| scripts.clone().pair())));
-        // As beside Redisson: the same lock, in its layout.
-        let shared = leasehold::open(&format!("{}?layout=redisson", self.url)).await.unwrap();
-        shared.init(&Init::new().with_first_use(true)).await.unwrap();
-        kinds.push(("leasehold, layout=redisson", pairs(&LockClient::new(shared))));
         let seen = latencies(&kinds).await;
         println!(
             "  leasehold / bare pair: {:.2}; its scripts: {:.2}; token's price: {:.2}",
@@ -118,7 +113,6 @@ impl Bench {
             seen.ratio(SCRIPTS, BARE),
             seen.ratio(MINTING, BARE)
         );
-        println!("  layout=redisson / leasehold: {:.2}", seen.ratio(SHARED, OWN));
     }
 
     async fn many(&self) {

@@ -1,4 +1,7 @@
--- Frees ?1, whoever holds it.
-UPDATE {lock} SET lock_until = {utc} WHERE name = ?1
+-- Frees ?1, whoever holds it; an hour ago, as a release.
+UPDATE {lock} SET
+    -- guard: force-past
+    lock_until = {utc} - INTERVAL 1 HOUR
+WHERE name = ?1
     -- guard: force-held
     AND lock_until > {utc}

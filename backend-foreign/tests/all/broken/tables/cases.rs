@@ -10,8 +10,8 @@ use conformance_tests::{
     kit::Postgres,
 };
 use lock_core::{
-    Attempt, Backend, Env as _, ErrorKind, FencingToken, Grant, ReleaseOptions, ReleaseOutcome,
-    Renewal, SystemEnv,
+    Attempt, Backend, Env as _, ErrorKind, FencingToken, Grant, OwnerId, ReleaseOptions,
+    ReleaseOutcome, Renewal, SystemEnv,
 };
 use sqlx::AssertSqlSafe;
 
@@ -220,7 +220,7 @@ pub(super) async fn a_batch_beside_another_transaction(setup: &Table<POSTGRES>) 
 }
 
 pub(super) async fn a_batch_beside_another_in_mysql(setup: &Table<MYSQL>) -> Verdict {
-    let lock = async { Ok(a_locked_row_of_mysql(&setup.server, &setup.table).await) };
+    let lock = async { Ok(a_locked_row_of_mysql(setup.server.address(), &setup.table).await) };
     a_batch_with_a_locked_row(setup, lock).await
 }
 
@@ -240,25 +240,31 @@ pub(super) async fn a_renewal_that_waits_for_the_row(setup: &Clocked) -> Verdict
 
 /// It gets its row when another has taken the lock.
 pub(super) async fn a_renewal_of_what_was_taken<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
-    a_renewal_of_a_row_that_changes(setup, "locked_by = 'another'").await
+    let change = format!("UPDATE {} SET locked_by = 'another' WHERE name = 'a'", setup.table);
+    a_renewal_of_a_row_that_changes(setup, |_| change).await
 }
 
-/// It gets its row when the lock was given back by force.
+/// It gets its row when the lock was released, by a statement that began later than its own.
+pub(super) async fn a_renewal_of_what_was_released(setup: &Table<MYSQL>) -> Verdict {
+    let release = include_str!("../../../../src/sql/mysql/release.sql");
+    a_renewal_of_a_row_that_changes(setup, |owner| setup.filled(release, owner)).await
+}
+
+/// The same by force.
 pub(super) async fn a_renewal_of_what_was_freed(setup: &Table<MYSQL>) -> Verdict {
-    let change = "lock_until = UTC_TIMESTAMP(3) - INTERVAL 1 SECOND";
-    a_renewal_of_a_row_that_changes(setup, change).await
+    let force = include_str!("../../../../src/sql/mysql/force.sql");
+    a_renewal_of_a_row_that_changes(setup, |owner| setup.filled(force, owner)).await
 }
 
 async fn a_renewal_of_a_row_that_changes<const KIND: bool>(
     setup: &Table<KIND>,
-    change: &str,
+    change: impl FnOnce(OwnerId) -> String,
 ) -> Verdict {
     let store = first_use(setup).await;
     let mut grant = granted(&*store, &request("a", LONG)).await?;
     grant.lease = PATIENT;
+    let (table, change) = (&setup.table, format!("{}; COMMIT", change(grant.owner)));
     let renew = || tokio::spawn(async move { renewed(&*store, &grant).await });
-    let table = &setup.table;
-    let change = format!("UPDATE {table} SET {change} WHERE name = 'a'; COMMIT");
     let renewing = match &*setup.server {
         Server::Postgres(server) => {
             let mut holding = a_locked_row(server, table).await;
@@ -268,7 +274,8 @@ async fn a_renewal_of_a_row_that_changes<const KIND: bool>(
             renewing
         }
         server => {
-            let mut holding = a_locked_row_of_mysql(server, table).await;
+            // By the proxy, which changes what it says, too.
+            let mut holding = a_locked_row_of_mysql(setup.proxied(), table).await;
             let renewing = renew();
             let waits = format!(
                 "SELECT count(*) FROM information_schema.innodb_trx \

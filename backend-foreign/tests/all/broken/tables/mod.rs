@@ -100,7 +100,9 @@ variants! {
     "S3: a renewal shortens no lease"
         Replace("renew-shorter", "lock_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND") => a_shorter_renewal;
     "S4: a renewal that waits for its row finds its owner there" Replace("renew-one-owner", "AND ? <> ''") => a_renewal_of_what_was_taken;
-    "S5: what is over when its row is had is not renewed" LeaveOut("renew-one-over") => a_renewal_of_what_was_freed;
+    "S5: what is over when its row is had is not renewed" LeaveOut("renew-one-over") => a_renewal_of_what_was_released;
+    "S5: a renewal that waited undoes no release" Replace("release-past", "lock_until = UTC_TIMESTAMP(6)") => a_renewal_of_what_was_released;
+    "S5: a renewal that waited undoes no force" Replace("force-past", "lock_until = UTC_TIMESTAMP(6)") => a_renewal_of_what_was_freed;
     "S3: a repeat shortens no lease"
         Replace("renew-one-shorter", "lock_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND") => a_shorter_repeat;
     "S4: only the owner raises" Replace("raise-owner", "AND ? <> ''") => a_raise_by_another;

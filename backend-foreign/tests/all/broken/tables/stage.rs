@@ -1,15 +1,18 @@
 //! ShedLock's tables behind a proxy that removes a guard from the statements.
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use conformance_tests::{
     broken::{Clients, Setup},
     kit::{Change, Clock, Mariadb, MariadbOptions, Postgres, PostgresOptions, Proxy, Server as _},
 };
-use lock_core::Backend;
+use lock_core::{Backend, OwnerId};
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, PgConnection};
 use tokio::sync::Mutex;
 
@@ -53,6 +56,19 @@ impl<const KIND: bool> Table<KIND> {
         let prepare = if KIND == POSTGRES { "&prepare=on" } else { "" };
         let url = format!("{url}&table={}&{options}{prepare}", self.table);
         backend_foreign::connect(&url).await.unwrap()
+    }
+
+    /// Where the server is reached with the changes.
+    pub(super) fn proxied(&self) -> SocketAddr {
+        self.proxy.address()
+    }
+
+    /// A statement of MySQL's about the name `a` and this owner.
+    pub(super) fn filled(&self, text: &str, owner: OwnerId) -> String {
+        text.replace("{lock}", &self.table)
+            .replace("{utc}", "UTC_TIMESTAMP(6)")
+            .replace("?1", "'a'")
+            .replace("?2", &format!("'{owner}'"))
     }
 
     /// Runs `sql`, in which `{table}` stands for the table's name, and returns the answer.
@@ -122,8 +138,8 @@ pub(super) async fn a_locked_row(server: &Postgres, table: &str) -> PgConnection
 }
 
 /// The same in MySQL.
-pub(super) async fn a_locked_row_of_mysql(server: &Server, table: &str) -> MySqlConnection {
-    let url = format!("mysql://root@{}/test?ssl-mode=disabled", server.address());
+pub(super) async fn a_locked_row_of_mysql(address: SocketAddr, table: &str) -> MySqlConnection {
+    let url = format!("mysql://root@{address}/test?ssl-mode=disabled");
     let mut session = MySqlConnection::connect(&url).await.unwrap();
     let lock = format!("BEGIN; SELECT name FROM {table} WHERE name = 'a' FOR UPDATE");
     sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut session).await.unwrap();
