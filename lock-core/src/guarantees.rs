@@ -134,7 +134,8 @@ pub struct Guarantees {
     pub tokens: Promise,
     /// Readers and writers: any number of shared grants of one name go together, and none goes with an exclusive one.
     /// `exclusion` and `tokens` then speak of grants of which at least one is exclusive. No reader passes a writer that
-    /// waits, also where the store is not `fair`. A client refuses
+    /// waits, also where the store is not `fair`; in Redlock a reader that comes within the error of a clock's estimate
+    /// after the writer may. A client refuses
     /// [`Lock::shared`](crate::Lock::shared) where it is withheld.
     pub shared: Promise,
     /// Whether the readers that share a lock at one time all have the same token, so that a fence that refuses lower

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use lock_core::{
-    Attempt, Enqueued, Error, ErrorKind, FencingToken, Grant, LockName, Mode, Quarantined, Request,
+    Attempt, Enqueued, Error, ErrorKind, FencingToken, Grant, Mode, Quarantined, Request,
 };
 
 use super::{

@@ -6,7 +6,6 @@ mod waiter;
 mod watch;
 
 pub(crate) use self::{
-    names::Watched,
     queue::{WaiterEntry, Waiters},
     waiter::{EtcdWaiter, RefusedWaiter},
     watch::Watch,

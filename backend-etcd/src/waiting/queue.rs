@@ -140,7 +140,7 @@ impl WaiterEntry {
         self.wake.notified().await;
     }
 
-    /// The same as [`ended`](Self::ended) for an end that was told before the entry was known.
+    /// Handles an end that the watch told before this entry, or the one that it follows, was known.
     fn missed(&self, key: &str, at: i64) {
         if self.predecessor.lock().is_some() {
             self.ended(key, at);

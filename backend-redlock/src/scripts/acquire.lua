@@ -17,8 +17,7 @@
 -- A lock that readers share is "READERS number 0 count label", with a line "owner number attempt" for each of them.
 -- The first line has the highest of their numbers, how many they are, and the label of the reader that came last; the
 -- expiry is that of the latest lease. No pattern runs over all lines, which may be a thousand. The `until` of a
--- reader's place has a 0 in front. To a script that knows of no readers that is the same time, and the lock that
--- readers share is somebody else's.
+-- reader's place has a 0 in front. Older scripts read the same time, and see another owner's lock.
 local owner, lease, floor, bound = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8]), tonumber(ARGV[10])
 local attempt, estimated, reader = tonumber(ARGV[11]), tonumber(ARGV[14]), is_reader(ARGV[8])
 local TURN_US = 100000

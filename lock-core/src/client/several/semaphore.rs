@@ -127,8 +127,8 @@ impl Semaphore {
     /// [`wait_for_quarantine`](Self::wait_for_quarantine) may add to it. A permit costs one or two calls to the store while most
     /// slots are free; a wait costs about four calls for each slot. The permit of a client that crashed is free when
     /// its lease is over. A client that crashes at the door delays the others by 3 s, or by the store's shortest lease if
-    /// that is longer; and, as any crashed waiter, by the store's [`dead_place_delay`](crate::Guarantees). If the store
-    /// reads the last attempt of a crashed client late, it may still grant that client a slot, for the lease of a permit.
+    /// that is longer; and, as any crashed waiter, by the store's [`dead_place_delay`](crate::Guarantees). If the crashed
+    /// client's last attempt reaches the store late, the store may still grant it a slot, for the lease of a permit.
     ///
     /// *Errors*: `InvalidInput` before the store is touched; otherwise as [`Lock::acquire`].
     ///
