@@ -299,7 +299,7 @@ async fn readers_beside_a_writer(stage: &OneMariadb) -> Verdict {
 
 async fn a_name_below_the_watermark(stage: &mut OneMariadb) -> Verdict {
     let lead = "UPDATE leasehold_settings \
-                SET watermark = ROUND(UNIX_TIMESTAMP(NOW(6)) * 1000000) + 5000000";
+                SET watermark = ROUND(UNIX_TIMESTAMP(NOW(6)) * 1000000) + 25000000";
     below_the_watermark!(stage, lead, "SELECT watermark FROM leasehold_settings")
 }
 

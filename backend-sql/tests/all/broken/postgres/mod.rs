@@ -346,7 +346,7 @@ async fn an_attempt_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {
     let mut holding = session.begin().await.map_err(words)?;
     // As if the lock had changed hands meanwhile, with a token that leads the clock.
     let lead =
-        "UPDATE leasehold_locks SET token = token + 5000000 WHERE name = 'a' RETURNING token";
+        "UPDATE leasehold_locks SET token = token + 25000000 WHERE name = 'a' RETURNING token";
     let token: i64 = sqlx::query_scalar(lead).fetch_one(&mut *holding).await.map_err(words)?;
     let asked = request("a", LONG);
     let attempt = tokio::spawn(async move { granted(&*other, &asked).await });
@@ -437,7 +437,7 @@ async fn a_token_over_a_sweep(stage: &mut OnePostgres) -> Verdict {
 
 async fn a_name_below_the_watermark(stage: &mut OnePostgres) -> Verdict {
     let lead = "UPDATE leasehold_marker SET watermark = \
-                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 5000000";
+                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 25000000";
     below_the_watermark!(stage, lead, "SELECT watermark FROM leasehold_marker")
 }
 
