@@ -64,10 +64,10 @@ pub(crate) const LONGEST_POLL: Duration = POLL.saturating_mul(FAR);
 pub(crate) const SHORTEST_POLL: Duration = millis(20);
 /// How many ends of entries are remembered: the watch may tell of an end before the answer that names the entry behind it.
 pub(crate) const REMEMBERED_ENDS: usize = 64;
-/// So many names of a client are watched each by itself; where it waits for more, one watch tells of the ends of all
-/// names, also of those that nobody here waits for.
+/// So many names and keys of a client are watched each by itself. Where it would watch more, one watch tells of the ends
+/// of all names, also of those that nobody here waits for.
 pub(crate) const MOST_WATCHED: usize = 16;
-/// A waiter with so many entries before it watches only the one that it follows: otherwise each end would be told to all.
+/// A writer with so many entries before it watches only the one that it follows: otherwise each end would be told to all.
 pub(crate) const CROWDED: i64 = 8;
 /// Between two attempts to open the watch.
 pub(crate) const WATCH_PAUSE: Duration = millis(50);

@@ -116,7 +116,7 @@ pub mod backend {
         Page, Promise, QuarantineUse, Quarantined, ReleaseOptions, ReleaseOutcome, Released,
         Renewal, Request, SeenOptions, Signal, StoreSettings, SystemEnv, Waiter, async_trait,
         check_lease, check_record_version, check_span, check_token, drift_margin, is_loopback,
-        jittered, plaintext_refusal, whole_millis,
+        jittered, plaintext_refusal, unknown_option, whole_millis,
     };
 }
 

@@ -58,4 +58,4 @@ pub use sync::{Mutex, RwLock};
 pub use time::Instant;
 pub use token::FencingToken;
 pub use tokio_util::sync::CancellationToken;
-pub use url_options::SeenOptions;
+pub use url_options::{SeenOptions, unknown_option};

@@ -1,6 +1,6 @@
-//! The options of a URL that were read so far.
+//! The options of a store's URL.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Display};
 
 use crate::{Error, ErrorKind};
 
@@ -10,8 +10,7 @@ use crate::{Error, ErrorKind};
 pub struct SeenOptions(BTreeSet<String>);
 
 impl SeenOptions {
-    /// Takes note of an option. The caller refuses unknown ones before: an unknown option
-    /// may be a part of a password, and is not to be shown.
+    /// Takes note of an option.
     ///
     /// # Errors
     /// `InvalidInput` if it was given before; the message names it.
@@ -22,6 +21,13 @@ impl SeenOptions {
         let message = format!("{option} is given twice in the URL; it must be given once");
         Err(Error::new(ErrorKind::InvalidInput, message))
     }
+}
+
+/// The refusal of an option that a store has not: `InvalidInput`, with those that it has. It does not show the option,
+/// which may be a part of a password that was not encoded.
+pub fn unknown_option(allowed: impl Display) -> Error {
+    let message = format!("unknown option in the URL; it must be one of {allowed}");
+    Error::new(ErrorKind::InvalidInput, message)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lock_core::{Backend, Error, ErrorKind, PLAINTEXT, SeenOptions};
+use lock_core::{Backend, Error, ErrorKind, PLAINTEXT, SeenOptions, unknown_option};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
@@ -93,12 +93,9 @@ pub(crate) fn parse(url: &str) -> Result<EtcdBuilder, Error> {
                 private = Some(read(&key, &value)?);
                 builder
             }
-            // Not repeated: its name may be a part of a password, too.
             _ => {
-                return Err(refuse(
-                    "an option in the URL of an etcd store is not known; it must be one of prefix, \
-                     longest_lease, spare_leases, timeout, plaintext, ca, cert, key"
-                        .to_owned(),
+                return Err(unknown_option(
+                    "prefix, longest_lease, spare_leases, timeout, plaintext, ca, cert, key",
                 ));
             }
         };

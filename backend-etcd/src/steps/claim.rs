@@ -92,7 +92,7 @@ async fn try_claim(
 ) -> Result<Option<Attempt>, Failure> {
     let (restore, layout) = (&store.restore, &store.layout);
     let token = restore.history_token().await?;
-    // Until its predecessor is known, any end of the name wakes it.
+    // Until its predecessor is known, any end that it is told of wakes it.
     waiting.follow_none();
     let settings = restore.settings();
     // The longest may have been made shorter while it waited: then leases of before are waited out, too.

@@ -57,7 +57,9 @@ impl Watched {
     /// Watches another key from now on, where it is not a whole name that is watched.
     pub(super) fn turn_to(&mut self, key: &str) {
         if is_key(&self.range) && self.range != key {
-            *self = Self::new(&self.names, key.to_owned());
+            // In this order, one at a time is wanted.
+            self.names.leave(&std::mem::replace(&mut self.range, key.to_owned()));
+            self.names.want(key);
         }
     }
 }
@@ -167,11 +169,15 @@ mod tests {
     #[test]
     fn a_key_is_watched_no_longer_than_it_is_wanted() {
         let names = Arc::new(Names::default());
-        let mut watched = Watched::new(&names, "job/1".to_owned());
-        watched.turn_to("job/2");
-        assert!(matches!(names.ranges(), Ranges::Few(each) if each == ["job/2"]));
-        drop(watched);
-        assert_eq!(few(&names), Some(0));
+        let others = watched(&names, 1..MOST_WATCHED);
+        let mut key = Watched::new(&names, "job/1".to_owned());
+        key.turn_to("job/2");
+        // There is no more than one of its own at any time: otherwise all would be watched.
+        assert_eq!(few(&names), Some(MOST_WATCHED));
+        assert!(matches!(names.ranges(), Ranges::Few(each) if !each.contains(&"job/1".to_owned())));
+        drop(key);
+        assert_eq!(few(&names), Some(MOST_WATCHED - 1));
+        drop(others);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) struct WaiterEntry {
     /// As etcd last confirmed it.
     lease: Mutex<Lease>,
     /// The entry whose end wakes it, by key and create revision; `None` if that is not known, and any end of its name
-    /// does.
+    /// that it is told of does.
     predecessor: Mutex<Option<(String, i64)>>,
     /// By which it hears of that; `None` while it is being added.
     watched: Mutex<Option<Watched>>,

@@ -1,5 +1,5 @@
-//! One stream of watches for all waiters of a client: of the names that they wait for, of the keys that they follow where
-//! a name is crowded, or of all where these are many.
+//! One stream of watches for all waiters of a client. It watches the names that they wait for; the keys that readers
+//! follow, and writers in a crowded queue; or all keys, where these are many.
 //!
 //! It never asks for the past, which etcd serves late: after each watch is made its waiters look for themselves, and
 //! later ends are pushed. A waiter that is not woken polls. A request for progress finds a stream that hangs without

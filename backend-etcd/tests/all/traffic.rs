@@ -99,7 +99,7 @@ async fn a_handoff_costs_the_same_however_many_wait() {
         "per handoff: {few:.2} requests, {few_entries:.2} log entries; {many:.2}, {many_entries:.2}"
     );
     // A revoke and a read. A raise of the offset overtakes the places that stand there: each of them finds that it
-    // was, and is written.
+    // was, and is written. Beside them there may be leases for the client's stock.
     for (requests, entries) in [(few, few_entries), (many, many_entries)] {
         assert!(requests < 3.9, "{requests} requests per handoff");
         assert!(entries < 2.9, "{entries} log entries per handoff");

@@ -100,7 +100,7 @@ mod tests {
             ("redis://h?layout=spring", "needs registry=KEY"),
             ("redis://h?layout=redisson&env=x", "env is no option of this layout"),
             ("redis://h?layout=string", "needs key=TEMPLATE"),
-            ("redis://h?layout=redis-py&hunter2=1", "unknown option; it must be one of"),
+            ("redis://h?layout=redis-py&hunter2=1", "unknown option in the URL; it must be one of"),
             ("redis+cluster://h?layout=redisson", "must be one server"),
             ("redis+sentinel://h/m?layout=redisson", "must be one server"),
             ("redis://h?layout=redisson&wait_replicas=1", "wait_replicas must be 0"),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lock_core::{Error, ErrorKind, PLAINTEXT, SeenOptions};
+use lock_core::{Error, ErrorKind, PLAINTEXT, SeenOptions, unknown_option};
 use url::Url;
 
 use crate::{
@@ -68,14 +68,11 @@ pub(super) fn options(
             "user" if socket => builder.username(value),
             "password" if socket => builder.password(value),
             "db" if socket => builder.database(database(value)?),
-            // Not repeated: its value may be a secret in the wrong place, and its name a part of a password with a
-            // `?` that was not encoded.
             _ => {
-                return Err(refuse(format!(
-                    "unknown option; it must be one of prefix, longest_lease, quarantine, \
-                     timeout, allow_eviction, failover_margin, wait_replicas, wait_timeout, \
-                     late_after, {PLAINTEXT}, ca, cert, key, {also}for a socket user, password, db, with sentinels \
-                     sentinel_user, sentinel_password"
+                return Err(unknown_option(format_args!(
+                    "prefix, longest_lease, quarantine, timeout, allow_eviction, failover_margin, \
+                     wait_replicas, wait_timeout, late_after, {PLAINTEXT}, ca, cert, key, {also}for a socket user, \
+                     password, db, with sentinels sentinel_user, sentinel_password"
                 )));
             }
         };

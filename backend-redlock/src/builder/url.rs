@@ -154,9 +154,12 @@ mod tests {
             ("redlock://:hunter2@h1,h2,h3?node_timeout=5", "such as 50ms"),
             ("redlock://:hunter2@h1,h2,h3?node_timeout=2s", "no more than"),
             ("redlock://:hunter2@h1,h2,h3?clock_bound=0s", "between 1ms and 1m"),
-            ("redlock://:hunter2@h1,h2,h3?longest=3s", "unknown option; it must be one of"),
-            ("redlock://h1,h2,h3?hunter2", "unknown option; it must be one of"),
-            ("redlock://h1,h2,h3?password=hunter2", "unknown option; it must be one of"),
+            (
+                "redlock://:hunter2@h1,h2,h3?longest=3s",
+                "unknown option in the URL; it must be one of",
+            ),
+            ("redlock://h1,h2,h3?hunter2", "unknown option in the URL; it must be one of"),
+            ("redlock://h1,h2,h3?password=hunter2", "unknown option in the URL; it must be one of"),
             ("redlock://:hunter2@h1,h2,h3?longest=3s", "key, node_timeout, clock_bound, for"),
         ] {
             let error = parse(url).and_then(RedlockBuilder::quorum).unwrap_err();

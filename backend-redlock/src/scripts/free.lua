@@ -38,9 +38,10 @@ if refusal and ARGV[1] == '' then return refusal end
 local TURN_US, LIFE_US, MOST_READERS = 100000, 3000000, 1000
 local function text(number) return string.format('%.0f', number) end
 local READERS = string.rep('0', 32)
-local left_place, head_left, was_full = false, false, false
+local writer_left, head_left, was_full = false, false, false
 if ARGV[5] == '1' and redis.call('ZREM', KEYS[3], ARGV[1]) == 1 then
-  left_place = true
+  -- guard: writer_left
+  writer_left = not string.find(redis.call('HGET', KEYS[4], ARGV[1]) or '', '^0%d')
   redis.call('HDEL', KEYS[4], ARGV[1])
   local whose = string.sub(redis.call('HGET', KEYS[4], 'turn') or '', 1, 32)
   -- Where it was the turn of readers, others may stand there now.
@@ -115,7 +116,7 @@ end
 local shared = record and string.sub(record, 1, 32) == READERS
 local called = not record and (mine or head_left)
 -- guard: call_beside
-called = called or shared and (left_place or was_full)
+called = called or shared and (writer_left or was_full)
 -- guard: hand_over
 if not refusal and called and redis.call('EXISTS', KEYS[3]) == 1 then
   local readers = 0

@@ -10,7 +10,7 @@ use crate::{
     protocol::{
         clock::{Span, may_vote},
         held::{Held, Part, Parts},
-        validity::expiry,
+        majority_expiry::majority_expiry,
         vote::majority,
     },
     quorum::{node::Answer, nodes::Quorum, round::Round},
@@ -193,7 +193,8 @@ fn improve(
     sent: Instant,
     lease: Duration,
 ) -> Option<Instant> {
-    let end = |parts: &[Part]| expiry(&parts.iter().map(|part| part.until).collect::<Vec<_>>());
+    let end =
+        |parts: &[Part]| majority_expiry(&parts.iter().map(|part| part.until).collect::<Vec<_>>());
     let before = end(&parts.nodes);
     for (part, (word, line)) in parts.nodes.iter_mut().zip(words.iter().zip(in_line)) {
         match word {

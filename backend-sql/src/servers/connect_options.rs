@@ -2,7 +2,9 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use lock_core::{ConnectionSecurity, Error, PLAINTEXT, SeenOptions, plaintext_refusal};
+use lock_core::{
+    ConnectionSecurity, Error, PLAINTEXT, SeenOptions, plaintext_refusal, unknown_option,
+};
 use sqlx::{ConnectOptions, Connection, Database, Pool, pool::PoolOptions};
 use url::Url;
 
@@ -160,11 +162,7 @@ where
         })? {
             let known: Vec<_> =
                 [Settings::KEYS, PLAINTEXT].iter().chain(*own).chain(*drivers).copied().collect();
-            // Not repeated: it may be a part of a password.
-            return Err(refusal(format!(
-                "an option in the URL of a {whose} store is not known; it must be one of {}",
-                known.join(", ")
-            )));
+            return Err(unknown_option(known.join(", ")));
         }
     }
     Ok(Described { reached: Reached::Options(Box::new(options)), settings, files, own: others })

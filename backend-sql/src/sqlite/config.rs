@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use lock_core::{Backend, Error, SeenOptions};
+use lock_core::{Backend, Error, SeenOptions, unknown_option};
 use percent_encoding::percent_decode_str;
 use sqlx::SqlitePool;
 
@@ -126,10 +126,7 @@ pub(crate) fn parse(url: &str) -> Result<SqliteBuilder, Error> {
                 }
             };
         } else if !builder.settings.set(&key, &value)? {
-            return Err(refusal(format!(
-                "an option in the URL of a SQLite store is not known; it must be one of {}, access",
-                Settings::KEYS
-            )));
+            return Err(unknown_option(format_args!("{}, access", Settings::KEYS)));
         }
     }
     Ok(builder)
@@ -161,10 +158,7 @@ mod tests {
         for (url, part) in [
             ("sqlite:", "path of a file"),
             ("sqlite::memory:", "memory:"),
-            (
-                "sqlite:a?mode=rw",
-                "an option in the URL of a SQLite store is not known; it must be one of",
-            ),
+            ("sqlite:a?mode=rw", "unknown option in the URL; it must be one of"),
             ("sqlite:a?strategy=x", "must be primary-key or optimistic"),
             ("sqlite:a?timeout=x", "timeout=x"),
             ("sqlite:a?access=all", "must be owner or group"),

@@ -315,6 +315,9 @@ impl Backend for Flawed {
         if self.has(Flaw::ListsHalf) {
             page.locks.truncate(page.locks.len() / 2);
         }
+        if self.has(Flaw::ListsTwice) {
+            page.locks.extend(page.locks.clone());
+        }
         Ok(page)
     }
 

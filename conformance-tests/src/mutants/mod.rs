@@ -70,6 +70,8 @@ pub enum Flaw {
     FoldsCase,
     /// A listing leaves names out.
     ListsHalf,
+    /// A listing has each name twice.
+    ListsTwice,
     /// A repeat by the owner gets a new token.
     MintsAnewForARepeat,
     /// A refusal does not tell the holder's token.
@@ -143,6 +145,7 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::GrantsToAll, "S1", "one_of_many_attempts_wins"),
     (Flaw::FoldsCase, "names", "names_are_kept_apart"),
     (Flaw::ListsHalf, "operation", "a_list_shows_every_held_name"),
+    (Flaw::ListsTwice, "operation", "a_list_shows_every_held_name"),
     (Flaw::TokensStandStill, "S2", "tokens_increase_over_releases"),
     (Flaw::IgnoresTheFloor, "S2", "a_token_is_above_the_floor"),
     (Flaw::ForgetsATokenAhead, "S2", "a_token_is_above_the_floor"),

@@ -1,13 +1,14 @@
 //! The actions.
 
+mod check;
 mod hold;
 mod lock;
 #[cfg(feature = "migrate")]
 mod migrate;
 mod operate;
 mod run;
+mod schema;
 mod shell;
-mod tell;
 mod watch;
 
 use crate::args::{Action, Cli};
@@ -50,8 +51,8 @@ pub fn perform(cli: Cli) -> Result<u8, Failure> {
                 Some(interval) => watch::watch(&place, interval, args.output).await,
             },
             (Action::Release(args), Some(place)) => operate::release(&place, &args).await,
-            (Action::Schema(output), Some(place)) => tell::schema(place.url(), output),
-            (Action::Check(output), Some(place)) => tell::check(&place, output).await,
+            (Action::Schema(output), Some(place)) => schema::schema(place.url(), output),
+            (Action::Check(output), Some(place)) => check::check(&place, output).await,
             (_, _) => Err(Failure::usage("no store is named")),
         }
     });

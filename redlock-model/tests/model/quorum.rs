@@ -1,8 +1,8 @@
 //! The model: what may happen to three nodes and some attempts.
 
 use backend_redlock::protocol::{
+    majority_expiry::majority_expiry,
     token::{Token, decide},
-    validity::expiry,
     vote::{Tally, Vote, majority, tally},
 };
 use stateright::{Model, Property};
@@ -129,7 +129,7 @@ impl Quorum {
         }
         let known: Vec<_> = own.parts.iter().map(|part| part.keeps).collect();
         let largest = known.iter().copied().max().flatten();
-        let until = if self.guards.majority_th { expiry(&known) } else { largest };
+        let until = if self.guards.majority_th { majority_expiry(&known) } else { largest };
         own.until = own.until.max(until.unwrap_or(0));
     }
 }

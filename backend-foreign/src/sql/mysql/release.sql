@@ -1,5 +1,5 @@
--- Gives ?1 back if it is ?2's. The row stays, as ShedLock expects. It ends an hour ago: a renewal whose statement began before this one
--- and waits for the row has the clock of its begin, and must find it over.
+-- Gives ?1 back if it is ?2's. The row stays, as ShedLock expects. `lock_until` becomes an hour ago: a renewal
+-- whose statement began before this one, and waits for the row, has the clock of its begin, and must find it over.
 UPDATE {lock} SET
     -- guard: release-past
     lock_until = {utc} - INTERVAL 1 HOUR

@@ -25,6 +25,7 @@ const THEIRS: usize = 2;
 const HOLDS: u64 = 20;
 /// Between two holds of one process.
 const PAUSE: Duration = Duration::from_millis(30);
+
 /// The number that only the lock protects, in the first word of a file; and the last token of any of ours.
 struct Protected {
     file: PathBuf,
@@ -59,7 +60,7 @@ struct Member {
 }
 
 impl Member {
-    /// Ends when it has worked.
+    /// Returns after its first addition.
     async fn start(stores: &Stores, phase: Phase, protected: &Arc<Protected>) -> Self {
         let client = LockClient::new(Arc::new(stores.enter(phase).await.unwrap()));
         let (added, told) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));

@@ -159,13 +159,18 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
     },
     Broken {
         what: "L2: one that leaves the most calls the readers that wait",
-        changes: &[Replace("call_beside", "called = called or shared and left_place")],
+        changes: &[Replace("call_beside", "called = called or shared and writer_left")],
         case: |node| Box::pin(one_that_leaves_the_most(node)),
     },
     Broken {
         what: "L4: readers are not called by each one that leaves",
-        changes: &[Replace("call_beside", "called = called or shared and (left_place or mine)")],
+        changes: &[Replace("call_beside", "called = called or shared and (writer_left or mine)")],
         case: |node| Box::pin(one_that_leaves_another(node)),
+    },
+    Broken {
+        what: "L4: readers are not called by a reader that gives up",
+        changes: &[Replace("writer_left", "writer_left = true")],
+        case: |node| Box::pin(a_reader_that_gives_up(node)),
     },
 ];
 
@@ -410,6 +415,14 @@ async fn a_writer_that_waits_for_a_reader(node: &mut Node) -> Verdict {
     is_turn(node, "").await?;
     node.free("a", [""; 4]).await;
     is_turn(node, &owner("c")).await
+}
+
+async fn a_reader_that_gives_up(node: &mut Node) -> Verdict {
+    node.keep(&shared_with(Mode::MOST_READERS - 1)).await;
+    node.placed_shared("b").await?;
+    node.placed_shared("c").await?;
+    node.free("b", LEAVES_PLACE).await;
+    is_turn(node, "").await
 }
 
 async fn a_writer_that_gives_up(node: &mut Node) -> Verdict {

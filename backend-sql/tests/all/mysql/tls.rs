@@ -52,7 +52,6 @@ async fn tls_is_used_and_a_wrong_certificate_refused() {
 async fn what_is_said_of_tls_is_used_or_refused_by_its_name() {
     let words = Words {
         scheme: "mysql",
-        store: "MySQL",
         mode: "ssl-mode",
         not_modes: ["sslmode", "ssl_mode"],
         modes: ["disabled", "preferred", "required", "verify_ca", "verify_identity"],

@@ -45,7 +45,6 @@ async fn tls_is_used_and_a_wrong_certificate_refused() {
 async fn what_is_said_of_tls_is_used_or_refused_by_its_name() {
     let words = Words {
         scheme: "postgres",
-        store: "PostgreSQL",
         mode: "sslmode",
         not_modes: ["ssl_mode", "ssl-mode"],
         modes: ["disable", "prefer", "require", "verify-ca", "verify-full"],

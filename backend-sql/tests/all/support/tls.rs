@@ -34,7 +34,6 @@ pub(crate) async fn installed() {
 /// The words by which the URL of a database says it.
 pub(crate) struct Words {
     pub(crate) scheme: &'static str,
-    pub(crate) store: &'static str,
     pub(crate) mode: &'static str,
     /// Those of another database, and of nobody.
     pub(crate) not_modes: [&'static str; 2],
@@ -51,7 +50,7 @@ pub(crate) async fn words_are_used_or_refused(
     schema: impl Fn(&str) -> Result<String, Error>,
     connect: impl AsyncFn(&str) -> Result<Arc<dyn Backend>, Error>,
 ) {
-    let Words { scheme, store, mode, not_modes, modes, authority, certificate, key } = words;
+    let Words { scheme, mode, not_modes, modes, authority, certificate, key } = words;
     let [none, prefer, require, check, full] = modes;
     let mixed =
         full.replace(['-', '_'], "*").replace('*', if full.contains('-') { "_" } else { "-" });
@@ -65,11 +64,11 @@ pub(crate) async fn words_are_used_or_refused(
         (format!("{mode}="), (*mode).to_owned()),
         // A word of PostgreSQL's with which its driver never tries TLS.
         (format!("{mode}=allow"), (*mode).to_owned()),
+        (format!("{}={require}", not_modes[0]), "unknown option in the URL".to_owned()),
         (
-            format!("{}={require}", not_modes[0]),
-            format!("an option in the URL of a {store} store is not known"),
+            format!("{}={require}", not_modes[1]),
+            "unknown option in the URL; it must be one of".to_owned(),
         ),
-        (format!("{}={require}", not_modes[1]), "is not known; it must be one of".to_owned()),
         (format!("{mode}={require}&{mode}={none}"), "is given twice".to_owned()),
         (
             format!("{authority}=ca.pem"),

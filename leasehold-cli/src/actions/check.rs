@@ -1,24 +1,15 @@
-//! `schema` and `check`: describe a store.
+//! `check`: asks a store, and says what it promises.
 
 use std::sync::Arc;
 
 use humantime::format_duration;
-use leasehold::{FencingToken, Guarantees, LockClient, StoreUrl};
+use leasehold::{FencingToken, Guarantees, LockClient};
 use serde_json::json;
 
 use crate::args::Output;
 use crate::chosen_store::{ChosenStore, close};
 use crate::exit::{Failure, NOT_PROMISED};
 use crate::show::{self, print};
-
-pub(super) fn schema(url: &StoreUrl, output: Output) -> Result<u8, Failure> {
-    let sql = leasehold::schema(url).map_err(|error| Failure::of(&error))?;
-    print(&if output.json {
-        show::json(&json!({ "sql": sql }))?
-    } else {
-        format!("{}\n", sql.trim_end())
-    })
-}
 
 pub(super) async fn check(place: &ChosenStore, output: Output) -> Result<u8, Failure> {
     let store = place.open().await?;

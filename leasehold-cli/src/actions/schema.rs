@@ -1,0 +1,17 @@
+//! `schema`: prints the tables of a SQL store.
+
+use leasehold::StoreUrl;
+use serde_json::json;
+
+use crate::args::Output;
+use crate::exit::Failure;
+use crate::show::{self, print};
+
+pub(super) fn schema(url: &StoreUrl, output: Output) -> Result<u8, Failure> {
+    let sql = leasehold::schema(url).map_err(|error| Failure::of(&error))?;
+    print(&if output.json {
+        show::json(&json!({ "sql": sql }))?
+    } else {
+        format!("{}\n", sql.trim_end())
+    })
+}
