@@ -283,7 +283,7 @@ async fn what_cannot_work_is_refused_with_an_explanation_and_without_the_url() {
         ("postgres://localhost/db?layout=shedlock&table=a-b", "table \"a-b\" is not allowed"),
         ("postgres://localhost/db?layout=shedlock&strategy=optimistic", "strategy is no option"),
         ("mysql://localhost/db?layout=shedlock&table_prefix=x", "table_prefix is no option"),
-        ("postgres://localhost/db?layout=shedlock&hunter2=1", "an option in the URL"),
+        ("postgres://localhost/db?layout=shedlock&hunter2=1", "unknown option in the URL"),
         ("postgres://u:hunter2@h.invalid/db?layout=shedlock", "plaintext=on in the URL"),
     ] {
         let error = backend_foreign::connect(url).await.unwrap_err();
