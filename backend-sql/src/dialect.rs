@@ -33,9 +33,9 @@ pub struct Row {
     pub others_first: Duration,
     /// How many wait, where there is a queue.
     pub waiting: Option<u64>,
-    /// Whether the owner for whom the row was read has an entry in the queue. Only MySQL reads this.
+    /// Whether the request's owner has an entry in the queue. Only MySQL reads this.
     pub placed: bool,
-    /// How many wait before the owner for whom the row was read.
+    /// How many wait before the request's owner.
     pub before_us: u32,
     /// Whether the statement that read the row also granted the lock to its request, or renewed it.
     pub granted: bool,
@@ -118,8 +118,8 @@ impl Row {
         })
     }
 
-    /// Notes how many wait before the owner for whom the row was read. The first of them takes a free lock, or is dead and
-    /// will be passed over.
+    /// Notes how many wait before the request's owner. The first of them takes a free lock, or is dead and will be passed
+    /// over.
     #[cfg(any(feature = "mysql", feature = "sqlite"))]
     pub(crate) fn set_before(&mut self, others: u32) {
         self.before_us = others;

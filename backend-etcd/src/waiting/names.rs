@@ -124,7 +124,7 @@ impl Names {
             return;
         }
         if is_key(range) {
-            // Keys are used again: whoever watched this one on would be told of the ends of others.
+            // A later entry may have the same key: a watch that stayed would tell of its end.
             known.wanted.remove(range);
             self.changed.notify_one();
         } else if known.wanted.len() > MOST_WATCHED {
@@ -172,7 +172,7 @@ mod tests {
         let others = watched(&names, 1..MOST_WATCHED);
         let mut key = Watched::new(&names, "job/1".to_owned());
         key.turn_to("job/2");
-        // There is no more than one of its own at any time: otherwise all would be watched.
+        // It never wants two keys at once: that would be one too many, and all keys would be watched.
         assert_eq!(few(&names), Some(MOST_WATCHED));
         assert!(matches!(names.ranges(), Ranges::Few(each) if !each.contains(&"job/1".to_owned())));
         drop(key);

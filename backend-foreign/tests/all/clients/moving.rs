@@ -51,7 +51,7 @@ impl Protected {
     }
 }
 
-/// A process of ours: it has connections and a record of its own, and adds to the number until it is told to end.
+/// One of our processes, with its own connections and record. It adds to the number until it is told to end.
 struct Member {
     client: LockClient,
     added: Arc<AtomicU64>,

@@ -278,7 +278,7 @@ async fn a_renewal_of_a_row_that_changes<const KIND: bool>(
             // By the proxy, which changes what it says, too.
             let mut holding = a_locked_row_of_mysql(setup.proxied(), table).await;
             let renewing = renew();
-            // The views of information_schema are not made anew for who asks often.
+            // InnoDB refreshes its views in information_schema only if nobody has read them for 100 ms.
             let waiting = || async {
                 let status = server.sql("SHOW ENGINE INNODB STATUS").await;
                 let waits =
