@@ -223,6 +223,20 @@ impl Table {
                 }
             }
         }
+        if failed > 0 {
+            println!("\nfailed:");
+        }
+        for (case, row) in &self.cells {
+            for (harness, outcome) in row {
+                match outcome {
+                    Outcome::Failed(why) => println!("    {harness}::{case}: {why}"),
+                    Outcome::Hung(limit) => {
+                        println!("    {harness}::{case}: no end within {limit:?}")
+                    }
+                    Outcome::Passed | Outcome::Skipped(_) => {}
+                }
+            }
+        }
         let result = if failed == 0 { "ok" } else { "FAILED" };
         println!(
             "\ntest result: {result}. {passed} passed; {failed} failed; {skipped} skipped, each with its reason"

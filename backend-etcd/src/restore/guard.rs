@@ -277,7 +277,7 @@ impl RestoreGuard {
         record: Record,
         quarantine: Option<(Duration, &str)>,
     ) -> Result<Option<(Record, i64, i64)>, Error> {
-        let ClusterState { cluster, lead, .. } = *state;
+        let ClusterState { cluster, lead_at_least: lead, .. } = *state;
         let history = SystemEnv.random() as u64;
         let record = Record { history, cluster, lead, ..record };
         let before = state.settings.as_ref().map_or(0, |(_, revision)| *revision);

@@ -7,6 +7,11 @@
 //! seen, and so does each client. A client that finds a lower lead, or a lower revision, or no settings where some
 //! were, starts the quarantine.
 //!
+//! No single answer tells the lead. A member tells its revision first and its index some time later, and a write shows
+//! in the revision before it shows in the applied index. So an observation frames one read by two questions for the
+//! index: the applied index before it gives a lead that was surely reached, and the committed index after it gives one
+//! that was surely not passed. Only the first is kept, and only the second is judged by it.
+//!
 //! A restored log catches up once as many requests that write nothing were sent to it as to the lost one: those of
 //! other users, refused ones, and the ends of leases without keys. Nobody can tell the two logs apart then, and an
 //! operator must tell: `init --restored`.
@@ -16,7 +21,7 @@
 //! Every transaction that grants is framed by a [`HistoryToken`]; if a connection was begun meanwhile, the grant is
 //! believed only after another observation.
 
-use etcd_client::{ResponseHeader, Txn, TxnResponse};
+use etcd_client::{ResponseHeader, StatusResponse, Txn, TxnResponse};
 use lock_core::{Env as _, Error, ErrorKind, Instant, Mutex, SystemEnv};
 
 use crate::{
@@ -59,11 +64,10 @@ pub(crate) struct ClusterState {
     pub(crate) term: u64,
     /// The revision at which the settings were read.
     pub(crate) revision: i64,
-    /// The log's index a little later, of a member that had carried out that revision: `index - revision` is no
-    /// less than the lead was then.
-    pub(crate) index: u64,
-    /// No more than the lead was at some instant until now: it may be stored.
-    pub(crate) lead: i64,
+    /// The lead was no more than this when the settings were read.
+    lead_at_most: i64,
+    /// The lead was no less than this when the settings were read. It may be kept.
+    pub(crate) lead_at_least: i64,
     pub(crate) settings: Option<(Record, i64)>,
     opened: u64,
 }
@@ -136,8 +140,8 @@ impl History {
         let mut known = self.0.lock();
         let history = record.history;
         let lead = match known.as_ref().filter(|known| known.token.history == history) {
-            Some(known) => known.lead.max(state.lead),
-            None => state.lead,
+            Some(known) => known.lead.max(state.lead_at_least),
+            None => state.lead_at_least,
         };
         let ClusterState { cluster, term, opened, .. } = *state;
         let token = HistoryToken { history, cluster, term, revision, opened };
@@ -150,7 +154,7 @@ fn judge(
     since: Option<(u64, i64)>,
     known: Option<(u64, i64)>,
 ) -> Option<String> {
-    let lead = i64::try_from(state.index).unwrap_or(i64::MAX).saturating_sub(state.revision);
+    let lead = state.lead_at_most;
     let Some((record, _)) = &state.settings else {
         if since.is_some() {
             return Some("the settings in etcd are gone".into());
@@ -182,27 +186,23 @@ fn judge(
 pub(crate) async fn observe(rpc: &Rpc, layout: &KeyLayout) -> Result<ClusterState, Error> {
     for _ in 0..OBSERVE_TRIES {
         let opened = rpc.members.opened();
+        let before = rpc.status().await?;
         let read = Txn::new().and_then([layout.get_settings()]);
         let answer = rpc.txn(read).await?;
-        let status = rpc.status().await?;
-        let (Some(header), Some(later)) = (answer.header(), status.header()) else {
+        let after = rpc.status().await?;
+        let (Some(header), Some(later)) = (answer.header(), after.header()) else {
             return Err(Error::new(ErrorKind::Unavailable, "etcd answered without a header"));
         };
         let found = gets(&answer);
         let settings = found.first().map(Record::found).transpose()?.flatten();
         if fits(header, later) && opened == rpc.members.opened() {
-            // Servers before 3.4 do not tell their applied index.
-            let index = match status.raft_applied_index() {
-                0 => status.raft_index(),
-                applied => applied,
-            };
+            let (lead_at_least, lead_at_most) = framed(&before, header, &after);
             return Ok(ClusterState {
                 cluster: header.cluster_id(),
                 term: header.raft_term(),
                 revision: header.revision(),
-                index,
-                // The server reads its index before its revision.
-                lead: i64::try_from(index).unwrap_or(0).saturating_sub(later.revision()),
+                lead_at_most,
+                lead_at_least,
                 settings,
                 opened,
             });
@@ -216,6 +216,12 @@ pub(crate) async fn observe(rpc: &Rpc, layout: &KeyLayout) -> Result<ClusterStat
         ErrorKind::Unavailable,
         "the connections to etcd break before the cluster can be observed",
     ))
+}
+
+/// Between which two numbers the lead was at a read that was framed by two questions.
+fn framed(before: &StatusResponse, read: &ResponseHeader, after: &StatusResponse) -> (i64, i64) {
+    let lead = |index| i64::try_from(index).unwrap_or(i64::MAX).saturating_sub(read.revision());
+    (lead(before.raft_applied_index()), lead(after.raft_index()))
 }
 
 /// Whether the second answer is of the same member as the first. Another one may lag, also where its
@@ -232,7 +238,8 @@ mod tests {
 
     use std::time::Duration;
 
-    use etcd_client::proto::PbResponseHeader;
+    use etcd_client::proto::{PbResponseHeader, PbStatusResponse};
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -240,9 +247,19 @@ mod tests {
         Record { history: 7, cluster: 1, lead: 20, ..Record::new(None) }
     }
 
-    fn state(index: u64, revision: i64, record: Option<Record>) -> ClusterState {
+    fn state(index: i64, revision: i64, record: Option<Record>) -> ClusterState {
         let settings = record.map(|record| (record, 2));
-        ClusterState { cluster: 1, term: 2, revision, index, lead: 0, settings, opened: 1 }
+        let lead = index - revision;
+        let (lead_at_most, lead_at_least) = (lead, lead);
+        ClusterState {
+            cluster: 1,
+            term: 2,
+            revision,
+            lead_at_most,
+            lead_at_least,
+            settings,
+            opened: 1,
+        }
     }
 
     #[test]
@@ -310,5 +327,40 @@ mod tests {
     #[test]
     fn what_was_seen_in_another_history_does_not_count() {
         assert_eq!(judge(&state(90, 60, Some(record())), Some((6, 600)), Some((6, 300))), None);
+    }
+
+    /// A member at work. An entry of its log is first committed; then a write shows in the revision; then the entry
+    /// counts as applied. `step` is how far that has come, three steps to an entry.
+    fn status(log: &[bool], step: usize) -> StatusResponse {
+        let header = Some(header(log, step));
+        let raft_index = step.div_ceil(3) as u64;
+        let raft_applied_index = (step / 3) as u64;
+        StatusResponse(PbStatusResponse {
+            header,
+            raft_index,
+            raft_applied_index,
+            ..PbStatusResponse::default()
+        })
+    }
+
+    fn header(log: &[bool], step: usize) -> PbResponseHeader {
+        let writes = log.iter().take((step + 1) / 3).filter(|writes| **writes).count();
+        PbResponseHeader { revision: 1 + writes as i64, ..PbResponseHeader::default() }
+    }
+
+    proptest! {
+        /// Whatever is written between the questions, and however late an entry counts as applied.
+        #[test]
+        fn a_later_observation_never_looks_like_a_restore(
+            log in prop::collection::vec(prop::bool::weighted(0.9), 8),
+            later in prop::collection::vec(0..4_usize, 6),
+        ) {
+            let mut step = 0;
+            let at = later.iter().map(|later| { step += later; step }).collect::<Vec<_>>();
+            let [first, second] = [&at[..3], &at[3..]].map(|at| {
+                framed(&status(&log, at[0]), &ResponseHeader(header(&log, at[1])), &status(&log, at[2]))
+            });
+            prop_assert!(first.0 <= second.1, "{} was seen, and then {}", first.0, second.1);
+        }
     }
 }

@@ -4,10 +4,13 @@
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Server as _, Streams};
+use etcd_client::Client;
 use lock_core::{
     Attempt, Env as _, ErrorKind, FencingToken, Init, LockClient, Promise, QuarantineUse,
     ReleaseOptions, Renewal, SystemEnv,
 };
+
+use tokio::task::JoinSet;
 
 use crate::support::{
     cluster::{Cluster, LONGEST, PATIENCE, attempt, held_back, request},
@@ -363,6 +366,32 @@ async fn crashes_elections_compactions_and_defragmentation_are_no_restore() {
             last = grant.token;
             backend.release(&grant, ReleaseOptions::default()).await.unwrap();
         }
+        assert!(!cluster.is_quarantined().await);
+    }
+}
+
+/// Each write is in the log, and in the revision, and a member does not tell of both at one instant.
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_while_the_cluster_is_observed_are_no_restore() {
+    let cluster = Cluster::start(1).await;
+    let writer = Client::connect([cluster.etcd.endpoints()[0].to_string()], None).await.unwrap();
+    let mut writes = JoinSet::new();
+    for key in 0..32 {
+        let mut kv = writer.kv_client();
+        writes.spawn(async move {
+            loop {
+                kv.put(format!("others/{key}"), "", None).await.unwrap();
+            }
+        });
+    }
+    for _ in 0..4 {
+        let client = cluster.connect().await;
+        let revision = cluster.revision().await;
+        for _ in 0..100 {
+            // Each asks for the settings anew, and so observes the cluster.
+            client.identity().await.unwrap();
+        }
+        assert!(cluster.revision().await > revision, "nothing was written meanwhile");
         assert!(!cluster.is_quarantined().await);
     }
 }
