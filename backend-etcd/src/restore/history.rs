@@ -168,18 +168,22 @@ fn judge(
         return Some("the settings in etcd are of another cluster".into());
     }
     if lead < record.lead {
-        return Some("the cluster was restored from a snapshot: its log begins anew".into());
+        return Some(shorter(record.lead.saturating_sub(lead)));
     }
     // A client's observations count only within their history.
     match since.filter(|(history, _)| *history == record.history) {
         Some((_, revision)) if state.revision < revision => {
             Some(format!("the cluster went back from revision {revision} to {}", state.revision))
         }
-        Some(_) if known.is_some_and(|(of, seen)| of == record.history && lead < seen) => {
-            Some("the cluster was restored from a snapshot: its log is shorter than it was".into())
-        }
-        _ => None,
+        Some(_) => known
+            .filter(|(of, seen)| *of == record.history && lead < *seen)
+            .map(|(_, seen)| shorter(seen - lead)),
+        None => None,
     }
+}
+
+fn shorter(requests: i64) -> String {
+    format!("the cluster was restored from a snapshot: its log lacks {requests} requests or more")
 }
 
 /// Reads the settings, and the state of the member that it reads from.
