@@ -8,7 +8,7 @@ use lock_core::{
 };
 
 use super::{always, cases};
-use crate::setting::{Setting, granted, refused};
+use crate::setting::{Setting, granted, refused, renew};
 
 cases! {
     "S1" one_of_many_attempts_wins always;
@@ -75,7 +75,7 @@ async fn only_the_owner_renews(setting: Setting) {
     let gone = granted(&*backend, &setting.request(&name)).await;
     backend.release(&gone, ReleaseOptions::default()).await.unwrap();
     let held = granted(&*backend, &setting.request(&name)).await;
-    let answers = backend.renew(&[&gone, &held], SystemEnv.now()).await;
+    let answers = renew(&*backend, &[&gone, &held]).await;
     assert!(
         matches!(answers[..], [Renewal::Lost(LossReason::TakenOver), Renewal::Renewed { .. }]),
         "{answers:?}"
@@ -122,7 +122,7 @@ async fn a_renewal_does_not_bring_a_released_grant_back(setting: Setting) {
     let name = setting.name("job");
     let gone = granted(&*backend, &setting.request(&name)).await;
     backend.release(&gone, ReleaseOptions::default()).await.unwrap();
-    let answers = backend.renew(&[&gone], SystemEnv.now()).await;
+    let answers = renew(&*backend, &[&gone]).await;
     assert!(matches!(answers[..], [Renewal::Lost(_)]), "the renewal should be Lost: {answers:?}");
     granted(&*backend, &setting.request(&name)).await;
 }
@@ -132,7 +132,7 @@ async fn a_renewal_does_not_bring_a_forced_grant_back(setting: Setting) {
     let name = setting.name("job");
     let gone = granted(&*backend, &setting.request(&name)).await;
     assert_eq!(backend.force_release(&name).await.unwrap(), ReleaseOutcome::Released);
-    let answers = backend.renew(&[&gone], SystemEnv.now()).await;
+    let answers = renew(&*backend, &[&gone]).await;
     assert!(matches!(answers[..], [Renewal::Lost(_)]), "the renewal should be Lost: {answers:?}");
     assert_eq!(backend.force_release(&name).await.unwrap(), ReleaseOutcome::NotHeld);
     granted(&*backend, &setting.request(&name)).await;

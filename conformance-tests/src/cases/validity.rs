@@ -8,7 +8,7 @@ use lock_core::{
 };
 
 use super::{always, cases};
-use crate::setting::{Setting, eventually, granted};
+use crate::setting::{Setting, eventually, granted, renew};
 
 cases! {
     "L1" an_unrenewed_lease_ends_and_not_before_its_time always;
@@ -50,7 +50,7 @@ async fn a_renewal_does_not_bring_an_expired_grant_back(setting: Setting) {
         state.is_none_or(|state| state.holder.is_none()).then_some(())
     })
     .await;
-    let answers = backend.renew(&[&gone], SystemEnv.now()).await;
+    let answers = renew(&*backend, &[&gone]).await;
     assert!(
         matches!(answers[..], [Renewal::Lost(LossReason::Gone)]),
         "should be lost, since gone: {answers:?}"
@@ -135,7 +135,7 @@ async fn is_kept(setting: &Setting, one: &dyn Backend, other: &dyn Backend, aban
     if abandoned {
         one.abandon(&request).await.unwrap();
     }
-    let late = one.renew(&[&grant], SystemEnv.now()).await;
+    let late = renew(one, &[&grant]).await;
     assert!(matches!(late[..], [Renewal::Lost(_)]), "a renewal of a kept lock: {late:?}");
     eventually("a kept lock's end", setting.patience(), || async {
         other.try_acquire(&setting.request(&name)).await.unwrap().granted()

@@ -1,5 +1,6 @@
 //! The client: all policy that is the same for every store.
 
+mod acquire;
 mod calls;
 mod guard;
 mod lock;
@@ -17,8 +18,9 @@ mod with;
 #[cfg(feature = "testing")]
 pub(crate) use self::lock_client::WeakClient;
 pub use self::{
+    acquire::TryAcquire,
     guard::Guard,
-    lock::{Lock, TryAcquire},
+    lock::Lock,
     lock_client::LockClient,
     monitor::Monitor,
     operators::StoreCheck,

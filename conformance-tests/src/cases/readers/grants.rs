@@ -11,7 +11,7 @@ use lock_core::{
 use super::{NOW, always, cases, shares};
 use crate::{
     harness::Harness,
-    setting::{Setting, eventually, granted, refused},
+    setting::{Setting, eventually, granted, refused, renew},
 };
 
 cases! {
@@ -85,7 +85,7 @@ async fn a_group_lasts_as_long_as_its_longest_lease(setting: Setting) {
     let over = sent + over.min(setting.long_lease() / 2);
     tokio::time::sleep(over.since(SystemEnv.now())).await;
     refused(&*backend, &setting.request(&name)).await;
-    let answers = backend.renew(&[&long], SystemEnv.now()).await;
+    let answers = renew(&*backend, &[&long]).await;
     assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
 }
 
@@ -103,7 +103,7 @@ async fn one_reader_above_the_most_is_busy(setting: Setting) {
     refused(&*backend, &late).await;
     // Whoever is inside is known still.
     let first = first.unwrap();
-    let answers = backend.renew(&[&first], SystemEnv.now()).await;
+    let answers = renew(&*backend, &[&first]).await;
     assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
     backend.release(&first, NOW).await.unwrap();
     granted(&*backend, &late).await;
@@ -181,7 +181,7 @@ async fn a_reader_that_leaves_twice_counts_once(setting: Setting) {
         assert_eq!(released.outcome, expected);
         refused(&*backend, &setting.request(&name)).await;
     }
-    let answers = backend.renew(&[&inside], SystemEnv.now()).await;
+    let answers = renew(&*backend, &[&inside]).await;
     assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
     backend.release(&inside, NOW).await.unwrap();
     granted(&*backend, &setting.request(&name)).await;
@@ -197,7 +197,7 @@ async fn a_new_group_forgets_the_old(setting: Setting) {
     writer.release().await.unwrap();
     let inside = granted(&*backend, &setting.reader(&name)).await;
     assert!(inside.token > crashed.token);
-    let answers = backend.renew(&[&crashed, &inside], SystemEnv.now()).await;
+    let answers = renew(&*backend, &[&crashed, &inside]).await;
     assert!(
         matches!(answers[..], [Renewal::Lost(LossReason::TakenOver), Renewal::Renewed { .. }]),
         "{answers:?}"
@@ -213,10 +213,10 @@ async fn a_reader_that_left_renews_nothing(setting: Setting) {
     let gone = granted(&*backend, &setting.reader(&name)).await;
     let inside = granted(&*backend, &setting.reader(&name)).await;
     backend.release(&gone, NOW).await.unwrap();
-    let answers = backend.renew(&[&gone, &inside], SystemEnv.now()).await;
+    let answers = renew(&*backend, &[&gone, &inside]).await;
     assert!(matches!(answers[..], [Renewal::Lost(_), Renewal::Renewed { .. }]), "{answers:?}");
     backend.release(&inside, NOW).await.unwrap();
-    let answers = backend.renew(&[&inside], SystemEnv.now()).await;
+    let answers = renew(&*backend, &[&inside]).await;
     assert!(matches!(answers[..], [Renewal::Lost(LossReason::Gone)]), "{answers:?}");
     granted(&*backend, &setting.request(&name)).await;
 }
@@ -263,7 +263,7 @@ async fn abandoning_a_reader_leaves_the_others(setting: Setting) {
     let gone = granted(&*backend, &request).await;
     backend.abandon(&request).await.unwrap();
     backend.abandon(&request).await.unwrap();
-    let answers = backend.renew(&[&gone, &inside], SystemEnv.now()).await;
+    let answers = renew(&*backend, &[&gone, &inside]).await;
     assert!(matches!(answers[..], [Renewal::Lost(_), Renewal::Renewed { .. }]), "{answers:?}");
     refused(&*backend, &request).await;
     refused(&*backend, &setting.request(&name)).await;

@@ -7,7 +7,7 @@ use futures_util::future::{Either, select};
 use super::{Guards, deadline, left, until};
 use crate::{
     Blocked, Env, Error, ErrorKind, Guard, Instant, Lock, LockName, LossReason,
-    client::{lock::blocked, observed::observed, state::ClientState},
+    client::{acquire::blocked, observed::observed, state::ClientState},
 };
 
 /// Acquires all of several locks, or none. They may be in different stores.

@@ -114,7 +114,7 @@ impl Election {
             let message = format!("stale {stale} must be between 10ms and 1h");
             return Err(Error::new(ErrorKind::InvalidInput, message).on(&name));
         }
-        let handle = self.lock.handle();
+        let handle = &self.lock.handle;
         handle.check_open().map_err(|error| error.on(&name))?;
         let (sender, receiver) = watch::channel(Leadership::Unknown("not asked yet".to_owned()));
         let looks = Box::pin(look_again(Arc::downgrade(handle), name.clone(), stale / 2, sender));

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Blocked, Env, Error, ErrorKind, Guard, Lock, LockClient, LockName, Quarantined, TryAcquire,
     client::{
-        lock::blocked,
+        acquire::blocked,
         waiting::{Limit, QuarantineWait},
     },
     tunables::{DOOR_LEASE, MOST_PERMITS, PROBES},
