@@ -1,6 +1,7 @@
 //! Who gets a name next, and when the names of clients that were killed are free.
 //!
-//! `cargo bench -p benchmarks --bench hands [-- STORE… PART…]`: some stores, and some of the parts `turns` and `death`.
+//! `cargo bench -p benchmarks --bench hands [-- STORE… PART…]`: some stores, and some of the parts `turns`, `processes`
+//! and `death`.
 //! Part `crowd` has to be asked for, and lasts as long as is said, as in `-- redis crowd 1h`; by default a minute.
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -10,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use benchmarks::{Contender, LEASE, Pace, Site, Turn, compete, seen};
+use benchmarks::{Children, Contender, LEASE, Pace, Site, Turn, child, compete, seen};
 use futures_util::future::join_all;
 use lock_core::LockClient;
 use tokio::{
@@ -19,6 +20,9 @@ use tokio::{
 };
 
 const SPAN: Duration = Duration::from_secs(3);
+const PROCESSES: [usize; 2] = [16, 250];
+/// So that each has several turns, also where a handoff takes some milliseconds.
+const SPAN_OF_PROCESSES: Duration = Duration::from_secs(10);
 /// Clients of a crowd, and how long each holds the name.
 const CROWD: usize = 500;
 const HOLD_IN_CROWD: Duration = Duration::from_millis(20);
@@ -74,6 +78,29 @@ async fn turns(kind: &str) {
             let Contender::Leasehold(client) = client else { unreachable!() };
             client.close().await;
         }
+    }
+}
+
+/// The same in processes of their own, which hold for no time.
+async fn processes(kind: &str) {
+    let site = Site::start(kind).await;
+    println!("\n{kind}: processes that take one name in turns");
+    println!(
+        "{:>9} {:>10} {:>10} {:>10} {:>15} {:>14}",
+        "processes", "changes /s", "median ms", "p99 ms", "longest wait ms", "others' turns"
+    );
+    for count in PROCESSES {
+        let mut children = Children::start("leasehold", site.url(), count, 1).await;
+        let mut turns = children.compete(SPAN_OF_PROCESSES).await;
+        let changes = seen(&mut turns);
+        let (longest, most) = longest_wait(&turns);
+        println!(
+            "{count:>9} {:>10.1} {:>10.2} {:>10.2} {:>15.1} {most:>14}",
+            changes.per_second,
+            changes.p50 / 1e3,
+            changes.p99 / 1e3,
+            longest.as_secs_f64() * 1e3,
+        );
     }
 }
 
@@ -163,7 +190,7 @@ async fn death(kind: &str, heirs: usize) {
 fn main() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    if runtime.block_on(holds()) {
+    if runtime.block_on(async { holds().await || child().await }) {
         return;
     }
     let asked: Vec<String> =
@@ -171,7 +198,7 @@ fn main() {
     let is_asked = |word: &str| asked.iter().any(|asked| asked == word);
     let any_store = Site::KINDS.iter().any(|kind| is_asked(kind));
     let span = asked.iter().find_map(|word| humantime::parse_duration(word).ok());
-    let any_part = ["turns", "death", "crowd"].iter().any(|part| is_asked(part));
+    let any_part = ["turns", "processes", "death", "crowd"].iter().any(|part| is_asked(part));
     for kind in Site::KINDS.into_iter().filter(|kind| !any_store || is_asked(kind)) {
         if !any_part || is_asked("turns") {
             runtime.block_on(turns(kind));
@@ -179,7 +206,10 @@ fn main() {
         if is_asked("crowd") {
             runtime.block_on(crowd(kind, span.unwrap_or(Duration::from_secs(60))));
         }
-        // What a process holds in memory ends with it.
+        // No other process sees what one has in memory.
+        if kind != "memory" && (!any_part || is_asked("processes")) {
+            runtime.block_on(processes(kind));
+        }
         if kind != "memory" && (!any_part || is_asked("death")) {
             for heirs in HEIRS {
                 runtime.block_on(death(kind, heirs));

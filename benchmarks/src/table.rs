@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::quantile;
+
 /// What one contender did in one round.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
@@ -70,8 +72,8 @@ impl Table {
             println!(
                 "{name:36} {:9.0} {:9.1} {:9.1} {:9.1} {:9.1}   {:.2} ({:.2} to {:.2})",
                 over(&Round::rate),
-                over(&|round| quantile(&round.took, 0.5)),
-                over(&|round| quantile(&round.took, 0.99)),
+                over(&|round| quantile(&mut round.took.clone(), 0.5)),
+                over(&|round| quantile(&mut round.took.clone(), 0.99)),
                 over(&|round| round.each(round.busy.0)),
                 over(&|round| round.each(round.busy.1)),
                 median(ratios.clone()),
@@ -80,13 +82,6 @@ impl Table {
             );
         }
     }
-}
-
-fn quantile(took: &[Duration], at: f64) -> f64 {
-    let mut took = took.to_vec();
-    took.sort();
-    let index = (took.len() as f64 * at) as usize;
-    took.get(index.min(took.len().saturating_sub(1))).map_or(0.0, |d| d.as_secs_f64() * 1e6)
 }
 
 fn median(mut of: Vec<f64>) -> f64 {

@@ -8,6 +8,7 @@ mod guards;
 mod memory;
 mod operators;
 mod places;
+mod quarantine;
 mod runtimes;
 mod several;
 mod shared;

@@ -8,6 +8,7 @@ mod scripts;
 mod short_ways;
 mod store;
 mod votes;
+mod waiting_readers;
 
 use conformance_tests::{
     broken::{Broken, every_marker_is_tried, try_all},
@@ -29,6 +30,7 @@ async fn the_nodes_miss_their_guards() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_readers_of_a_node_miss_their_guards() {
     try_all(FOLDERS, readers::VARIANTS).await;
+    try_all(FOLDERS, waiting_readers::VARIANTS).await;
 }
 
 #[test]
@@ -36,6 +38,7 @@ fn each_guard_is_left_out_once() {
     let mut names = Broken::names(store::VARIANTS);
     names.extend(Broken::names(scripts::VARIANTS));
     names.extend(Broken::names(readers::VARIANTS));
+    names.extend(Broken::names(waiting_readers::VARIANTS));
     names.extend(short_ways::VARIANTS.iter().filter_map(|change| match *change {
         LeaveOut(name) | Replace(name, _) => Some(name),
         _ => None,

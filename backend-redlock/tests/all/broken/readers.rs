@@ -1,4 +1,4 @@
-//! Guards of the locks that readers share, on one node.
+//! Guards of the locks that readers share, on one node: who is inside.
 
 use conformance_tests::{
     broken::{Broken, Verdict},
@@ -8,8 +8,8 @@ use lock_core::Mode;
 
 use super::node::{Attempt, Node, SECOND, Way, owner};
 
-/// Whose turn it is where readers were called.
-const READERS: &str = "00000000000000000000000000000000";
+/// In the place of an owner: of the holder where readers share, of whose turn it is where readers were called.
+pub(super) const READERS: &str = "00000000000000000000000000000000";
 
 pub(super) const VARIANTS: &[Broken<Node>] = &[
     Broken {
@@ -88,93 +88,9 @@ pub(super) const VARIANTS: &[Broken<Node>] = &[
         changes: &[LeaveOut("later_attempt")],
         case: |node| Box::pin(a_late_clean_up(node)),
     },
-    Broken {
-        what: "L3: no reader passes a writer",
-        changes: &[LeaveOut("writer_first")],
-        case: |node| Box::pin(a_reader_past_a_writer(node)),
-    },
-    Broken {
-        what: "L3: nor while the lock is free",
-        changes: &[Replace("writer_first", "shut = shut or record and writer_first()")],
-        case: |node| Box::pin(a_reader_past_a_writer(node)),
-    },
-    Broken {
-        what: "L2: a reader does not wait for the writer behind it",
-        changes: &[LeaveOut("own_place")],
-        case: |node| Box::pin(a_reader_before_a_writer(node)),
-    },
-    Broken {
-        what: "L3: a reader passes a dead writer",
-        changes: &[Replace(
-            "live_writer",
-            "if until_ <= now + LIFE_US and not is_reader(place) then return true end",
-        )],
-        case: |node| Box::pin(a_reader_behind_a_dead_writer(node, Place::Old)),
-    },
-    Broken {
-        what: "L3: a reader passes a writer of a clock that went back",
-        changes: &[Replace(
-            "live_writer",
-            "if until_ > now and not is_reader(place) then return true end",
-        )],
-        case: |node| Box::pin(a_reader_behind_a_dead_writer(node, Place::FarAhead)),
-    },
-    Broken {
-        what: "L2: a reader does not wait for the readers before it",
-        changes: &[Replace(
-            "live_writer",
-            "if until_ > now and until_ <= now + LIFE_US then return true end",
-        )],
-        case: |node| Box::pin(two_readers_that_are_called(node)),
-    },
-    Broken {
-        what: "L2: all readers at the head are served",
-        changes: &[LeaveOut("readers_turn")],
-        case: |node| Box::pin(two_readers_that_are_called(node)),
-    },
-    Broken {
-        what: "L2: all readers at the head are called",
-        changes: &[Replace("call_readers", "local reader = false")],
-        case: |node| Box::pin(two_readers_that_are_called(node)),
-    },
-    Broken {
-        what: "L3: a writer is not called with the readers before it",
-        changes: &[Replace("call_writer", "if not reader and shared then break end")],
-        case: |node| Box::pin(a_writer_behind_a_reader(node)),
-    },
-    Broken {
-        what: "L2: the readers that were called pass it on",
-        changes: &[Replace("turn_left", "if whose == ARGV[1] then")],
-        case: |node| Box::pin(a_reader_that_is_called_and_leaves(node)),
-    },
-    Broken {
-        what: "L3: a writer is not called beside readers",
-        changes: &[Replace("call_writer", "if not reader and readers > 0 then break end")],
-        case: |node| Box::pin(a_writer_that_waits_for_a_reader(node)),
-    },
-    Broken {
-        what: "L2: a writer that gives up calls the readers behind it",
-        changes: &[LeaveOut("call_beside")],
-        case: |node| Box::pin(a_writer_that_gives_up(node)),
-    },
-    Broken {
-        what: "L2: one that leaves the most calls the readers that wait",
-        changes: &[Replace("call_beside", "called = called or shared and writer_left")],
-        case: |node| Box::pin(one_that_leaves_the_most(node)),
-    },
-    Broken {
-        what: "L4: readers are not called by each one that leaves",
-        changes: &[Replace("call_beside", "called = called or shared and (writer_left or mine)")],
-        case: |node| Box::pin(one_that_leaves_another(node)),
-    },
-    Broken {
-        what: "L4: readers are not called by a reader that gives up",
-        changes: &[Replace("writer_left", "writer_left = true")],
-        case: |node| Box::pin(a_reader_that_gives_up(node)),
-    },
 ];
 
-fn refused(answer: Result<u64, String>) -> Verdict {
+pub(super) fn refused(answer: Result<u64, String>) -> Verdict {
     match answer {
         Err(word) if word == "busy" => Ok(()),
         other => Err(format!("it was not refused: {other:?}")),
@@ -187,7 +103,7 @@ async fn inside(node: &mut Node) -> Vec<String> {
     record.lines().skip(1).map(|line| line[..32].to_owned()).collect()
 }
 
-async fn only(node: &mut Node, letters: &[&str]) -> Verdict {
+pub(super) async fn only(node: &mut Node, letters: &[&str]) -> Verdict {
     let (wanted, found) = (letters.iter().map(|letter| owner(letter)), inside(node).await);
     match wanted.eq(found.iter().cloned()) {
         true => Ok(()),
@@ -195,16 +111,8 @@ async fn only(node: &mut Node, letters: &[&str]) -> Verdict {
     }
 }
 
-async fn is_turn(node: &mut Node, of: &str) -> Verdict {
-    match node.turn().await {
-        turn if turn == of => Ok(()),
-        turn => Err(format!("it is the turn of {turn:?}")),
-    }
-}
-
 /// The long way, as after an attempt of which not all answers were heard.
 const DOUBTFUL: [&str; 4] = ["", "", "9", ""];
-const LEAVES_PLACE: [&str; 4] = ["", "0", "", "1"];
 
 async fn a_writer_beside_a_reader(node: &mut Node) -> Verdict {
     node.shared("a").await?;
@@ -223,7 +131,7 @@ async fn a_reader_beside_a_writer(node: &mut Node) -> Verdict {
 }
 
 /// The record of `a` and so many others.
-fn shared_with(others: usize) -> String {
+pub(super) fn shared_with(others: usize) -> String {
     let line = |at: usize| format!("\n{at:032x} 7 1");
     let lines: String = (1..=others).map(line).collect();
     format!("{READERS} 7 0 {} label{lines}\n{} 7 1", others + 1, owner("a"))
@@ -233,22 +141,6 @@ async fn one_reader_above_the_most(node: &mut Node) -> Verdict {
     node.keep(&shared_with(Mode::MOST_READERS - 2)).await;
     node.shared("b").await?;
     refused(node.shared("c").await)
-}
-
-async fn one_that_leaves_the_most(node: &mut Node) -> Verdict {
-    node.keep(&shared_with(Mode::MOST_READERS - 1)).await;
-    node.placed_shared("b").await?;
-    assert!(node.free("a", [""; 4]).await);
-    is_turn(node, READERS).await
-}
-
-/// Its place stands there still: it was called, and has not come yet.
-async fn one_that_leaves_another(node: &mut Node) -> Verdict {
-    node.keep(&shared_with(Mode::MOST_READERS - 1)).await;
-    node.placed_shared("b").await?;
-    node.keep(&shared_with(1)).await;
-    assert!(node.free("a", [""; 4]).await);
-    is_turn(node, "").await
 }
 
 async fn a_reader_with_a_short_lease(node: &mut Node) -> Verdict {
@@ -349,86 +241,4 @@ async fn a_late_clean_up(node: &mut Node) -> Verdict {
     // That of the attempt itself.
     assert!(node.free("a", ["", "5", "", ""]).await);
     only(node, &[]).await
-}
-
-async fn a_reader_past_a_writer(node: &mut Node) -> Verdict {
-    node.shared("a").await?;
-    node.placed("b").await?;
-    refused(node.shared("c").await)?;
-    only(node, &["a"]).await?;
-    // Nor where the lease of the readers inside is over.
-    node.forget().await;
-    refused(node.shared("c").await)?;
-    node.taken("b").await.map(drop)
-}
-
-async fn a_reader_before_a_writer(node: &mut Node) -> Verdict {
-    a_writer_behind_a_reader(node).await?;
-    node.shared("b").await.map(drop)
-}
-
-enum Place {
-    Old,
-    FarAhead,
-}
-
-async fn a_reader_behind_a_dead_writer(node: &mut Node, place: Place) -> Verdict {
-    node.shared("a").await?;
-    node.placed("b").await?;
-    let until = match place {
-        Place::Old => 1,
-        Place::FarAhead => node.now().await + 3_600 * SECOND,
-    };
-    node.note_place(&owner("b"), &format!("{until} channel")).await;
-    node.shared("c").await.map(drop)
-}
-
-async fn two_readers_that_are_called(node: &mut Node) -> Verdict {
-    node.taken("a").await?;
-    node.placed_shared("b").await?;
-    node.placed_shared("c").await?;
-    let second = Attempt { shared: true, ..node.attempt("c").await };
-    node.free_and_ask("a", &second).await?;
-    node.shared("b").await?;
-    only(node, &["c", "b"]).await
-}
-
-async fn a_writer_behind_a_reader(node: &mut Node) -> Verdict {
-    node.taken("a").await?;
-    node.placed_shared("b").await?;
-    node.placed("c").await?;
-    node.free("a", [""; 4]).await;
-    is_turn(node, READERS).await
-}
-
-async fn a_reader_that_is_called_and_leaves(node: &mut Node) -> Verdict {
-    a_writer_behind_a_reader(node).await?;
-    node.free("b", LEAVES_PLACE).await;
-    is_turn(node, &owner("c")).await
-}
-
-async fn a_writer_that_waits_for_a_reader(node: &mut Node) -> Verdict {
-    node.shared("a").await?;
-    node.placed("b").await?;
-    node.placed("c").await?;
-    node.free("b", LEAVES_PLACE).await;
-    is_turn(node, "").await?;
-    node.free("a", [""; 4]).await;
-    is_turn(node, &owner("c")).await
-}
-
-async fn a_reader_that_gives_up(node: &mut Node) -> Verdict {
-    node.keep(&shared_with(Mode::MOST_READERS - 1)).await;
-    node.placed_shared("b").await?;
-    node.placed_shared("c").await?;
-    node.free("b", LEAVES_PLACE).await;
-    is_turn(node, "").await
-}
-
-async fn a_writer_that_gives_up(node: &mut Node) -> Verdict {
-    node.shared("a").await?;
-    node.placed("b").await?;
-    node.placed_shared("c").await?;
-    node.free("b", LEAVES_PLACE).await;
-    is_turn(node, READERS).await
 }

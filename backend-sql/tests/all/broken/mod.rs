@@ -2,12 +2,34 @@
 
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod places;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod readers;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+use {
+    conformance_tests::broken::cases::{LONG, granted, request, words},
+    lock_core::{Backend, Env as _, FencingToken, Grant, Init, ReleaseOptions, SystemEnv},
+    std::time::Duration,
+};
+
+/// A grant as one of a store whose clock was ahead; released. Its token leads the clock for longer than a sweep takes
+/// on any machine.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+async fn ahead(store: &dyn Backend) -> Result<Grant, String> {
+    let init = Init::new().with_longest_lease(Duration::from_secs(600));
+    store.init(&init).await.map_err(words)?;
+    let mut asked = request("a", LONG);
+    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 590_000_000).unwrap();
+    let first = granted(store, &asked).await?;
+    store.release(&first, ReleaseOptions::default()).await.map_err(words)?;
+    Ok(first)
+}
 
 /// A fence of one kind in a session of its driver: a lower token after a higher one.
 macro_rules! stale_write {

@@ -19,13 +19,14 @@ use conformance_tests::{
     },
 };
 use futures_util::future::try_join_all;
-use lock_core::{
-    Backend, Enqueued, Env as _, FencingToken, Grant, Init, ReleaseOptions, Renewal, Request,
-    SystemEnv, Waiter,
-};
+use lock_core::{Backend, Enqueued, Env as _, Grant, ReleaseOptions, Renewal, SystemEnv};
 use sqlx::{Connection as _, MySqlConnection};
 
-use super::{below_the_watermark, readers, stale_write};
+use super::{
+    ahead, below_the_watermark,
+    places::{self, place, release},
+    readers, stale_write,
+};
 
 struct OneMariadb {
     server: Mariadb,
@@ -139,17 +140,17 @@ const VARIANTS: &[Broken<OneMariadb>] = &[
     Broken {
         what: "L3: a place that was not heard of is passed over",
         changes: &[LeaveOut("place-heard")],
-        case: |stage| Box::pin(a_dead_place(stage)),
+        case: |stage| Box::pin(places::a_dead_place(stage, silence(stage))),
     },
     Broken {
         what: "L3: whoever leaves takes no other place along",
         changes: &[Replace("leave-owner", "AND ? <> ''")],
-        case: |stage| Box::pin(a_place_of_another(stage)),
+        case: |stage| Box::pin(places::a_place_of_another(stage)),
     },
     Broken {
         what: "S6: an abandoned owner gets no place",
         changes: &[Replace("enter-abandoned", "heard = ABS(heard)")],
-        case: |stage| Box::pin(a_place_of_an_abandoned_owner(stage)),
+        case: |stage| Box::pin(places::a_place_of_an_abandoned_owner(stage)),
     },
     Broken {
         what: "S6: the place of an abandoned owner is not brought back with the others of its client",
@@ -293,6 +294,11 @@ async fn full(stage: &OneMariadb) -> Result<String, String> {
     stage.server.sql(full).await.map_err(words)
 }
 
+/// Nothing was heard of any place for long.
+async fn silence(stage: &OneMariadb) -> Result<String, String> {
+    stage.server.sql("UPDATE leasehold_queue SET heard = 1").await.map_err(words)
+}
+
 async fn readers_beside_a_writer(stage: &OneMariadb) -> Verdict {
     readers::beside_a_writer(&*first_use(stage).await).await
 }
@@ -305,13 +311,7 @@ async fn a_name_below_the_watermark(stage: &mut OneMariadb) -> Verdict {
 
 async fn a_token_over_a_sweep(stage: &mut OneMariadb) -> Verdict {
     let store = first_use(stage).await;
-    let init = Init::new().with_longest_lease(Duration::from_secs(600));
-    store.init(&init).await.map_err(words)?;
-    let mut asked = request("a", LONG);
-    // As one of a store whose clock was ahead. It leads the clock for longer than a sweep takes on any machine.
-    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 590_000_000).unwrap();
-    let first = granted(&*store, &asked).await?;
-    store.release(&first, ReleaseOptions::default()).await.map_err(words)?;
+    let first = ahead(&*store).await?;
     // A client sweeps once in a thousand releases.
     let busy = ["busy 1", "busy 2", "busy 3", "busy 4"].map(async |name| -> Verdict {
         for _ in 0..251 {
@@ -332,17 +332,6 @@ async fn a_stale_write(stage: &mut OneMariadb) -> Verdict {
     stale_write!(MysqlFence, MySqlConnection, stage.plain()).await
 }
 
-async fn place(store: &dyn Backend, request: &Request) -> Result<Box<dyn Waiter>, String> {
-    match store.enqueue(request).await.map_err(words)? {
-        Enqueued::Waiting(waiter, _) => Ok(waiter),
-        other => Err(format!("not to be waited for: {other:?}")),
-    }
-}
-
-async fn release(store: &dyn Backend, grant: &Grant) -> Verdict {
-    store.release(grant, ReleaseOptions::default()).await.map(drop).map_err(words)
-}
-
 /// The first of two places, and no other, may take what is free.
 async fn barging(stage: &OneMariadb) -> Verdict {
     let store = first_use(stage).await;
@@ -354,26 +343,6 @@ async fn barging(stage: &OneMariadb) -> Verdict {
     not_granted(&*stage.open().await, &request("a", LONG)).await?;
     not_granted(&*stage.open().await, &second).await?;
     granted(&*store, &first).await.map(drop)
-}
-
-async fn a_dead_place(stage: &OneMariadb) -> Verdict {
-    let store = first_use(stage).await;
-    let held = granted(&*store, &request("a", LONG)).await?;
-    let _waiter = place(&*store, &request("a", LONG)).await?;
-    stage.server.sql("UPDATE leasehold_queue SET heard = 1").await.map_err(words)?;
-    release(&*store, &held).await?;
-    granted(&*store, &request("a", LONG)).await.map(drop)
-}
-
-async fn a_place_of_another(stage: &OneMariadb) -> Verdict {
-    let store = first_use(stage).await;
-    let held = granted(&*store, &request("a", LONG)).await?;
-    let (left, stays) = (request("a", LONG), request("a", LONG));
-    let waiter = place(&*store, &left).await?;
-    let _waiter = place(&*store, &stays).await?;
-    waiter.leave().await.map_err(words)?;
-    release(&*store, &held).await?;
-    not_granted(&*store, &request("a", LONG)).await
 }
 
 async fn a_place_brought_back(stage: &OneMariadb) -> Verdict {
@@ -389,16 +358,6 @@ async fn a_place_brought_back(stage: &OneMariadb) -> Verdict {
     while stage.server.sql(heard).await.map_err(words)? == entered {
         not_granted(&*store, &other).await?;
     }
-    release(&*store, &held).await?;
-    granted(&*store, &request("a", LONG)).await.map(drop)
-}
-
-async fn a_place_of_an_abandoned_owner(stage: &OneMariadb) -> Verdict {
-    let store = first_use(stage).await;
-    let held = granted(&*store, &request("a", LONG)).await?;
-    let given_up = request("a", LONG);
-    store.abandon(&given_up).await.map_err(words)?;
-    let _waiter = place(&*store, &given_up).await?;
     release(&*store, &held).await?;
     granted(&*store, &request("a", LONG)).await.map(drop)
 }

@@ -9,19 +9,16 @@ use conformance_tests::{
         cases::{
             LONG, a_held_name, a_late_renewal, a_release_by_another,
             a_renewal_above_the_longest_lease, above, an_abandoned_owner, first_use, granted,
-            kept_of_an_abandoned, name, not_granted, request, words,
+            kept_of_an_abandoned, not_granted, request, words,
         },
         every_marker_is_tried, try_all_in_copies,
     },
     kit::Change::{self, LeaveOut, Replace},
 };
-use lock_core::{
-    Backend, Enqueued, Env as _, FencingToken, Grant, Init, OwnerId, ReleaseOptions, Request,
-    SystemEnv, Waiter,
-};
+use lock_core::{Backend, ReleaseOptions};
 use sqlx::{Connection as _, SqliteConnection};
 
-use super::{readers, stale_write};
+use super::{ahead, places, readers, stale_write};
 
 struct OneFile {
     _folder: tempfile::TempDir,
@@ -148,37 +145,37 @@ const VARIANTS: &[Broken<OneFile>] = &[
     Broken {
         what: "L3: a release serves the first place",
         changes: &[Replace("pass-first", "-q.position")],
-        case: |file| Box::pin(order_of_places(file)),
+        case: |file| Box::pin(places::order_of_places(file)),
     },
     Broken {
         what: "L3: a place that was not heard of is passed over",
         changes: &[Replace("place-heard", "true")],
-        case: |file| Box::pin(a_dead_place(file)),
+        case: |file| Box::pin(places::a_dead_place(file, file.run(SILENCE))),
     },
     Broken {
         what: "L3: whoever leaves takes no other place along",
         changes: &[LeaveOut("leave-owner")],
-        case: |file| Box::pin(a_place_of_another(file)),
+        case: |file| Box::pin(places::a_place_of_another(file)),
     },
     Broken {
         what: "S6: an abandoned owner gets no place",
         changes: &[LeaveOut("enter-abandoned")],
-        case: |file| Box::pin(a_place_of_an_abandoned_owner(file)),
+        case: |file| Box::pin(places::a_place_of_an_abandoned_owner(file)),
     },
     Broken {
         what: "S6: a holder that asks once more gets no place behind itself",
         changes: &[LeaveOut("enter-holds")],
-        case: |file| Box::pin(a_place_behind_itself(file)),
+        case: |file| Box::pin(places::a_place_behind_itself(file)),
     },
     Broken {
         what: "S2: a lock that is given away gets a token above its last",
         changes: &[Replace("pass-token", "ELSE l.token")],
-        case: |file| Box::pin(a_token_that_is_passed(file)),
+        case: |file| Box::pin(places::a_token_that_is_passed(file)),
     },
     Broken {
         what: "S6: a release gives nothing to an abandoned owner that it takes along",
         changes: &[LeaveOut("pass-abandoned")],
-        case: |file| Box::pin(an_abandoned_owner_that_a_release_carries(file)),
+        case: |file| Box::pin(places::an_abandoned_owner_that_a_release_carries(file)),
     },
     Broken {
         what: "S1: readers join no writer",
@@ -247,6 +244,9 @@ async fn sqlite_misses_its_guards() {
 const FULL: &str = "UPDATE leasehold_locks SET readers = (WITH RECURSIVE n (at) AS \
     (SELECT 1 UNION ALL SELECT at + 1 FROM n WHERE at < 1000) SELECT group_concat(printf('%032x,', at), '') FROM n)";
 
+/// Nothing was heard of any place for long.
+const SILENCE: &str = "UPDATE leasehold_queue SET heard = 1";
+
 /// By the clock of this boot its lease is long over.
 const THEIRS: &str = "UPDATE leasehold_locks SET epoch = 'theirs', expires_2 = 1";
 
@@ -267,18 +267,6 @@ async fn a_row_of_another_clock_is_held_while_it_is_renewed(file: &OneFile) -> V
     file.run("UPDATE leasehold_locks SET version = version + 1").await?;
     tokio::time::sleep(2 * lease).await;
     not_granted(&*store, &request("a", LONG)).await
-}
-
-/// A grant as one of a store whose clock was ahead; released. Its token leads the clock for longer than a sweep takes
-/// on any machine.
-async fn ahead(store: &dyn Backend) -> Result<lock_core::Grant, String> {
-    let init = Init::new().with_longest_lease(Duration::from_secs(600));
-    store.init(&init).await.map_err(words)?;
-    let mut asked = request("a", LONG);
-    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 590_000_000).unwrap();
-    let first = granted(store, &asked).await?;
-    store.release(&first, ReleaseOptions::default()).await.map_err(words)?;
-    Ok(first)
 }
 
 async fn a_token_over_a_sweep(file: &OneFile) -> Verdict {
@@ -325,103 +313,14 @@ async fn readers_beside_a_writer(file: &OneFile, strategy: &str) -> Verdict {
     readers::beside_a_writer(&*store).await
 }
 
-async fn place(store: &dyn Backend, request: &Request) -> Result<Box<dyn Waiter>, String> {
-    match store.enqueue(request).await.map_err(words)? {
-        Enqueued::Waiting(waiter, _) => Ok(waiter),
-        other => Err(format!("not to be waited for: {other:?}")),
-    }
-}
-
-async fn release(store: &dyn Backend, grant: &Grant) -> Verdict {
-    store.release(grant, ReleaseOptions::default()).await.map(drop).map_err(words)
-}
-
-async fn holder_is(store: &dyn Backend, owner: OwnerId) -> Verdict {
-    let state = store.inspect(&name("a")).await.map_err(words)?;
-    match state.and_then(|state| state.holder) {
-        Some(holder) if holder.owner == owner => Ok(()),
-        other => Err(format!("{owner} should hold it: {other:?}")),
-    }
-}
-
 /// A lock is free, and a place waits for it.
 async fn barging(file: &OneFile, strategy: &str) -> Verdict {
     drop(first_use(file).await);
     let store = connect(&format!("{}?strategy={strategy}", file.url())).await.map_err(words)?;
     // It knows the version of the row, and need not look before it takes that.
-    release(&*store, &granted(&*store, &request("a", LONG)).await?).await?;
+    places::release(&*store, &granted(&*store, &request("a", LONG)).await?).await?;
     let place = "INSERT INTO leasehold_queue \
         SELECT name, 1, hex(randomblob(16)), 'guards', 0, NULL, 9000000000000000000, epoch, 0, 0 FROM leasehold_locks";
     file.run(place).await?;
     not_granted(&*store, &request("a", LONG)).await
-}
-
-async fn order_of_places(file: &OneFile) -> Verdict {
-    let store = first_use(file).await;
-    let held = granted(&*store, &request("a", LONG)).await?;
-    let (first, second) = (request("a", LONG), request("a", LONG));
-    let _waiters = (place(&*store, &first).await?, place(&*store, &second).await?);
-    release(&*store, &held).await?;
-    holder_is(&*store, first.owner).await
-}
-
-async fn a_dead_place(file: &OneFile) -> Verdict {
-    let store = first_use(file).await;
-    let held = granted(&*store, &request("a", LONG)).await?;
-    let _waiter = place(&*store, &request("a", LONG)).await?;
-    file.run("UPDATE leasehold_queue SET heard = 1").await?;
-    release(&*store, &held).await?;
-    granted(&*store, &request("a", LONG)).await.map(drop)
-}
-
-async fn a_place_of_another(file: &OneFile) -> Verdict {
-    let store = first_use(file).await;
-    let held = granted(&*store, &request("a", LONG)).await?;
-    let (left, stays) = (request("a", LONG), request("a", LONG));
-    let waiter = place(&*store, &left).await?;
-    let _waiter = place(&*store, &stays).await?;
-    waiter.leave().await.map_err(words)?;
-    release(&*store, &held).await?;
-    holder_is(&*store, stays.owner).await
-}
-
-async fn a_place_of_an_abandoned_owner(file: &OneFile) -> Verdict {
-    let store = first_use(file).await;
-    let held = granted(&*store, &request("a", LONG)).await?;
-    let given_up = request("a", LONG);
-    store.abandon(&given_up).await.map_err(words)?;
-    let _waiter = place(&*store, &given_up).await?;
-    release(&*store, &held).await?;
-    granted(&*store, &request("a", LONG)).await.map(drop)
-}
-
-async fn a_place_behind_itself(file: &OneFile) -> Verdict {
-    let store = first_use(file).await;
-    let own = request("a", LONG);
-    let held = granted(&*store, &own).await?;
-    match store.enqueue(&own).await.map_err(words)? {
-        Enqueued::Granted(again) if again.token == held.token => {}
-        other => return Err(format!("not the same grant: {other:?}")),
-    }
-    release(&*store, &held).await?;
-    granted(&*store, &request("a", LONG)).await.map(drop)
-}
-
-async fn a_token_that_is_passed(file: &OneFile) -> Verdict {
-    let store = first_use(file).await;
-    let held = granted(&*store, &request("a", LONG)).await?;
-    let waits = request("a", LONG);
-    let _waiter = place(&*store, &waits).await?;
-    release(&*store, &held).await?;
-    above(&held, &granted(&*store, &waits).await?)
-}
-
-async fn an_abandoned_owner_that_a_release_carries(file: &OneFile) -> Verdict {
-    let store = first_use(file).await;
-    let held = granted(&*store, &request("a", LONG)).await?;
-    let next = request("a", LONG);
-    store.abandon(&next).await.map_err(words)?;
-    let options = ReleaseOptions::new().with_next(&next);
-    store.release(&held, options).await.map_err(words)?;
-    granted(&*store, &request("a", LONG)).await.map(drop)
 }

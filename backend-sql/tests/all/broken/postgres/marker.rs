@@ -11,7 +11,8 @@ use conformance_tests::{
 use lock_core::{Attempt, Enqueued, Grant, ReleaseOptions};
 use sqlx::{Connection as _, PgConnection};
 
-use super::{OnePostgres, queue::place};
+use super::OnePostgres;
+use crate::broken::places::place;
 
 /// `a` held, and the URL of a copy of the database. It has the marker of the database that it was made from, in
 /// a table of the same number, and the row of `a`.

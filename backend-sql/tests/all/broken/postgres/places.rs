@@ -5,9 +5,9 @@ use lock_core::{Grant, ReleaseOptions, Signal};
 use sqlx::{Connection as _, PgConnection};
 
 use super::{
-    Clients as _, LONG, OnePostgres, Verdict, first_use, granted, not_granted, queue::place,
-    request, words,
+    Clients as _, LONG, OnePostgres, Verdict, first_use, granted, not_granted, request, words,
 };
+use crate::broken::places::place;
 
 /// `a` held, by a client whose store this is.
 async fn held(

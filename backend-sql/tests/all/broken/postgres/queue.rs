@@ -1,6 +1,6 @@
 //! Waiters in the queue.
 
-use lock_core::{Backend, Enqueued, ReleaseOptions, Request, Signal, Waiter};
+use lock_core::{ReleaseOptions, Signal};
 use sqlx::postgres::PgListener;
 
 use super::{
@@ -9,15 +9,7 @@ use super::{
 };
 use conformance_tests::kit::Server as _;
 
-pub(super) async fn place(
-    store: &dyn Backend,
-    wanted: &Request,
-) -> Result<Box<dyn Waiter>, String> {
-    match store.enqueue(wanted).await.map_err(words)? {
-        Enqueued::Waiting(turn, _) => Ok(turn),
-        other => Err(format!("no place: {other:?}")),
-    }
-}
+use crate::broken::places::place;
 
 pub(super) async fn a_place_for_a_held_name(stage: &mut OnePostgres) -> Verdict {
     let store = first_use(stage).await;

@@ -1,0 +1,102 @@
+//! Cases of places in the queue, for the guards of each database.
+
+use conformance_tests::broken::{
+    Clients, Verdict,
+    cases::{LONG, above, first_use, granted, name, not_granted, request, words},
+};
+use lock_core::{Backend, Enqueued, Grant, OwnerId, ReleaseOptions, Request, Waiter};
+
+pub(super) async fn place(
+    store: &dyn Backend,
+    request: &Request,
+) -> Result<Box<dyn Waiter>, String> {
+    match store.enqueue(request).await.map_err(words)? {
+        Enqueued::Waiting(waiter, _) => Ok(waiter),
+        other => Err(format!("not to be waited for: {other:?}")),
+    }
+}
+
+pub(super) async fn release(store: &dyn Backend, grant: &Grant) -> Verdict {
+    store.release(grant, ReleaseOptions::default()).await.map(drop).map_err(words)
+}
+
+async fn holder_is(store: &dyn Backend, owner: OwnerId) -> Verdict {
+    let state = store.inspect(&name("a")).await.map_err(words)?;
+    match state.and_then(|state| state.holder) {
+        Some(holder) if holder.owner == owner => Ok(()),
+        other => Err(format!("{owner} should hold it: {other:?}")),
+    }
+}
+
+pub(super) async fn order_of_places<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let (first, second) = (request("a", LONG), request("a", LONG));
+    let _waiters = (place(&*store, &first).await?, place(&*store, &second).await?);
+    release(&*store, &held).await?;
+    holder_is(&*store, first.owner).await
+}
+
+/// `silence` makes it seem that nothing was heard of the place for long.
+pub(super) async fn a_dead_place<S: Clients, T>(
+    setup: &S,
+    silence: impl Future<Output = Result<T, String>>,
+) -> Verdict {
+    let store = first_use(setup).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let _waiter = place(&*store, &request("a", LONG)).await?;
+    silence.await?;
+    release(&*store, &held).await?;
+    granted(&*store, &request("a", LONG)).await.map(drop)
+}
+
+pub(super) async fn a_place_of_another<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let leaves = place(&*store, &request("a", LONG)).await?;
+    let _stays = place(&*store, &request("a", LONG)).await?;
+    leaves.leave().await.map_err(words)?;
+    release(&*store, &held).await?;
+    not_granted(&*store, &request("a", LONG)).await
+}
+
+pub(super) async fn a_place_of_an_abandoned_owner<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let given_up = request("a", LONG);
+    store.abandon(&given_up).await.map_err(words)?;
+    let _waiter = place(&*store, &given_up).await?;
+    release(&*store, &held).await?;
+    granted(&*store, &request("a", LONG)).await.map(drop)
+}
+
+pub(super) async fn a_place_behind_itself<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    let own = request("a", LONG);
+    let held = granted(&*store, &own).await?;
+    match store.enqueue(&own).await.map_err(words)? {
+        Enqueued::Granted(again) if again.token == held.token => {}
+        other => return Err(format!("not the same grant: {other:?}")),
+    }
+    release(&*store, &held).await?;
+    granted(&*store, &request("a", LONG)).await.map(drop)
+}
+
+pub(super) async fn a_token_that_is_passed<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let waits = request("a", LONG);
+    let _waiter = place(&*store, &waits).await?;
+    release(&*store, &held).await?;
+    above(&held, &granted(&*store, &waits).await?)
+}
+
+pub(super) async fn an_abandoned_owner_that_a_release_carries<S: Clients>(setup: &S) -> Verdict {
+    let store = first_use(setup).await;
+    let held = granted(&*store, &request("a", LONG)).await?;
+    let next = request("a", LONG);
+    store.abandon(&next).await.map_err(words)?;
+    let options = ReleaseOptions::new().with_next(&next);
+    store.release(&held, options).await.map_err(words)?;
+    granted(&*store, &request("a", LONG)).await.map(drop)
+}

@@ -1,0 +1,96 @@
+//! Statements that wait for a row.
+
+use std::time::Duration;
+
+use conformance_tests::kit::Server as _;
+use lock_core::{Env as _, ReleaseOptions, Renewal, SystemEnv};
+use sqlx::{Connection as _, PgConnection};
+
+use super::{Clients as _, LONG, OnePostgres, Verdict, first_use, granted, request, words};
+
+pub(super) async fn an_attempt_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(stage).await;
+    let first = granted(&*store, &request("a", LONG)).await?;
+    store.release(&first, ReleaseOptions::default()).await.map_err(words)?;
+    // Another client, which does not know the row's version.
+    let other = stage.open().await;
+    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
+    let mut session = PgConnection::connect(&address).await.map_err(words)?;
+    let mut holding = session.begin().await.map_err(words)?;
+    // As if the lock had changed hands meanwhile, with a token that leads the clock.
+    let lead =
+        "UPDATE leasehold_locks SET token = token + 25000000 WHERE name = 'a' RETURNING token";
+    let token: i64 = sqlx::query_scalar(lead).fetch_one(&mut *holding).await.map_err(words)?;
+    let asked = request("a", LONG);
+    let attempt = tokio::spawn(async move { granted(&*other, &asked).await });
+    waits_for_a_row(stage, || attempt.is_finished()).await?;
+    holding.commit().await.map_err(words)?;
+    let grant = attempt.await.map_err(words)??;
+    match grant.token.get() > token.cast_unsigned() {
+        true => Ok(()),
+        false => Err(format!("token {} came after {token}", grant.token)),
+    }
+}
+
+pub(super) async fn an_attempt_that_waits_for_a_new_row(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(stage).await;
+    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
+    let mut session = PgConnection::connect(&address).await.map_err(words)?;
+    let mut holding = session.begin().await.map_err(words)?;
+    let row = "INSERT INTO leasehold_locks (name, token, version, expires_2, kept) \
+               VALUES ('a', 1, 1, now(), false)";
+    sqlx::query(row).execute(&mut *holding).await.map_err(words)?;
+    let attempt = tokio::spawn(async move { granted(&*store, &request("a", LONG)).await });
+    waits_for_a_row(stage, || attempt.is_finished()).await?;
+    // As after a sweep that has forgotten this token, which leads the clock.
+    let lead = "UPDATE leasehold_marker SET watermark = \
+                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 3600000000";
+    stage.server.sql(lead).await.map_err(words)?;
+    let watermark = "SELECT watermark FROM leasehold_marker";
+    let watermark = stage.server.sql(watermark).await.map_err(words)?;
+    let watermark: u64 = watermark.parse().map_err(words)?;
+    stage.clock.step(61.0).unwrap();
+    holding.rollback().await.map_err(words)?;
+    let grant = attempt.await.map_err(words)??;
+    match grant.token.get() > watermark {
+        true => Ok(()),
+        false => Err(format!("token {} came after the watermark {watermark}", grant.token)),
+    }
+}
+
+/// A transaction that has changed the row of `a`: who waits for it looks at the row anew.
+pub(super) async fn a_locked_row(stage: &OnePostgres) -> Result<PgConnection, String> {
+    let address = format!("postgres://postgres@{}/postgres", stage.server.address());
+    let mut session = PgConnection::connect(&address).await.map_err(words)?;
+    let lock = "BEGIN; UPDATE leasehold_locks SET version = version WHERE name = 'a'";
+    sqlx::raw_sql(lock).execute(&mut session).await.map_err(words)?;
+    Ok(session)
+}
+
+/// It gets its row when the lease is over.
+pub(super) async fn a_renewal_that_waits_for_the_row(stage: &mut OnePostgres) -> Verdict {
+    let store = first_use(stage).await;
+    let grant = granted(&*store, &request("a", LONG)).await?;
+    let mut holding = a_locked_row(stage).await?;
+    let (renewed, sent) = (grant.clone(), SystemEnv.now());
+    let renewing = tokio::spawn(async move { store.renew(&[&renewed], sent).await.pop() });
+    waits_for_a_row(stage, || renewing.is_finished()).await?;
+    stage.clock.step(LONG.as_secs_f64()).unwrap();
+    sqlx::query("COMMIT").execute(&mut holding).await.map_err(words)?;
+    match renewing.await.map_err(words)? {
+        Some(Renewal::Lost(_)) => Ok(()),
+        other => Err(format!("the lease was over, and it was answered {other:?}")),
+    }
+}
+
+/// Ends when some statement waits for a row that another transaction has.
+async fn waits_for_a_row(stage: &OnePostgres, ended: impl Fn() -> bool) -> Verdict {
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    while stage.server.sql(waits).await.map_err(words)? == "0" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        if ended() {
+            return Err("the attempt did not wait".to_owned());
+        }
+    }
+    Ok(())
+}
