@@ -76,10 +76,12 @@ pub(crate) const GRACE: Duration = Duration::from_millis(500);
 /// Connections of a pool of our own, at most: three for attempts, and one each for releases and renewals. See `gate.rs`.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) const CONNECTIONS: u32 = 5;
-/// A connection of such a pool that is not used for so long is closed, but for the last one. The pool uses its connections in
-/// turn: with a longer time, a second one would stay for the heartbeats of a waiter near the head.
+/// So often the connections beyond the first are closed where no statement is on its way: servers have few sessions.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) const IDLE: Duration = Duration::from_millis(900);
+pub(crate) const SHRINK: Duration = Duration::from_millis(900);
+/// A connection that was not used for so long is replaced: firewalls forget such connections, most after 5 minutes or more.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) const IDLE: Duration = Duration::from_secs(240);
 
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres {

@@ -45,7 +45,7 @@ impl Contender {
     /// Of the store at a URL of leasehold: `leasehold`, `rslock`, `rslock N` with a pause of N ms
     /// between attempts, `distributed-lock`, `lock-api`, `advisory` or `statements`.
     pub async fn open(kind: &str, url: &str) -> Self {
-        let hosts = url.split_once("://").unwrap().1;
+        let hosts = url.split_once("://").map_or("", |(_, hosts)| hosts);
         match kind {
             "leasehold" => Self::Leasehold(leasehold::connect(url).await.unwrap()),
             "distributed-lock" => {

@@ -40,7 +40,7 @@ use lock_core::LockClient;
 /// Of all locks that are taken.
 pub const LEASE: Duration = Duration::from_secs(10);
 /// How long a waiter waits.
-pub const WAIT: Duration = Duration::from_secs(60);
+pub const WAIT: Duration = Duration::from_secs(300);
 
 /// Acquire and release by a client, each task on a name of its own.
 #[must_use]

@@ -61,14 +61,14 @@ impl Site {
                 Self { url, shared: None, processes: Box::new(processes) }
             }
             "postgres" => {
-                let options = PostgresOptions::new().line("max_connections = 700");
+                let options = PostgresOptions::new().line("max_connections = 2500");
                 let server = Postgres::start(options).await.unwrap();
                 served(format!("postgres://postgres@{}/postgres", server.address()), server)
             }
             "mysql" => {
                 let options = MariadbOptions::new()
                     .flag("--innodb-flush-log-at-trx-commit=1")
-                    .flag("--max-connections=700");
+                    .flag("--max-connections=1200");
                 let server = Mariadb::start(options).await.unwrap();
                 served(format!("mysql://root@{}/test", server.address()), server)
             }

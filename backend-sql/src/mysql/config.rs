@@ -15,6 +15,7 @@ use crate::{
     retry::Retry,
     servers::connect_options::{CAPACITY, Described, Form, Reached, Way, described},
     servers::connection::micros,
+    servers::shrink::Shrinking,
     servers::tls::{Named, Tls, readable},
     settings::{Settings, server_setters, setters},
     tables::Tables,
@@ -81,7 +82,8 @@ impl MysqlBuilder {
         let (pool, given) = self.reached.pool(self.settings.timeout);
         let retry = Retry::new(self.settings.timeout, "the server".into());
         let gate = Gate::new(pool.options().get_max_connections(), self.settings.timeout);
-        let server = Server { pool, given, retry, gate };
+        let _shrinking = (!given).then(|| Shrinking::start(&pool));
+        let server = Server { pool, given, _shrinking, retry, gate };
         Ok((server, tables, self.settings))
     }
 }

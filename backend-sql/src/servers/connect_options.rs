@@ -58,9 +58,8 @@ impl<DB: Database> Reached<DB> {
                 let pool = PoolOptions::new()
                     .max_connections(CONNECTIONS)
                     .acquire_timeout(timeout)
-                    // What a busy moment has opened is closed again: servers have few sessions.
                     .idle_timeout(IDLE)
-                    // But for one: a holder must be able to renew and release.
+                    // A holder must be able to renew and release. See `shrink.rs` for the others.
                     .min_connections(1)
                     // A test would cost each statement a second round trip. One that meets a broken
                     // connection is repeated on another, where that is harmless.

@@ -2,4 +2,5 @@
 
 pub(crate) mod connect_options;
 pub(crate) mod connection;
+pub(crate) mod shrink;
 pub(crate) mod tls;

@@ -14,7 +14,7 @@ use crate::{
     gate::Gate,
     mysql::statements::{Argument, Statement},
     retry::Retry,
-    servers::connection::Lent,
+    servers::{connection::Lent, shrink::Shrinking},
 };
 
 /// A pool, and how long a call may take.
@@ -23,6 +23,8 @@ pub struct Server {
     pub(crate) pool: MySqlPool,
     /// Whether the pool is the user's, and stays open.
     pub(crate) given: bool,
+    /// A pool of our own.
+    pub(crate) _shrinking: Option<Shrinking>,
     pub(crate) retry: Retry,
     /// Which calls may have how many connections.
     pub gate: Gate,

@@ -24,7 +24,7 @@ use crate::{
     gate::Gate,
     postgres::statements::own_session,
     retry::Retry,
-    servers::connection::Lent,
+    servers::{connection::Lent, shrink::Shrinking},
 };
 
 /// A pool, and how its statements are sent.
@@ -33,6 +33,8 @@ pub struct Sessions {
     pub(crate) pool: PgPool,
     /// Whether the pool is the user's, and stays open.
     given: bool,
+    /// A pool of our own.
+    _shrinking: Option<Shrinking>,
     /// Whether statements are prepared, and their arguments bound, if we were told.
     prepares: Option<bool>,
     /// Whether a session of ours is nobody else's, as far as was seen: see `waiting/listen.rs`.
@@ -56,7 +58,8 @@ impl Sessions {
         let alone = AtomicBool::new(false);
         let gate = Gate::new(pool.options().get_max_connections(), timeout);
         let own_session = own_session(timeout);
-        Self { pool, given, prepares, alone, own_session, retry, gate, timeout }
+        let _shrinking = (!given).then(|| Shrinking::start(&pool));
+        Self { pool, given, _shrinking, prepares, alone, own_session, retry, gate, timeout }
     }
 
     /// How often a statement was tried again that may have been carried out.

@@ -2,9 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::support::mariadb::{BOTH, LEASE, count, granted, made, prefix, request, start, url};
+use crate::support::mariadb::{
+    BOTH, LEASE, WAIT, count, granted, made, prefix, request, start, url,
+};
 use backend_sql::{Strategy, mysql::MysqlBuilder};
-use conformance_tests::kit::{Mariadb, Server as _};
+use conformance_tests::kit::{Mariadb, Server as _, wait::until};
 use futures_util::future::join_all;
 use lock_core::{
     Attempt, Backend, Env as _, FencingToken, Grant, LockClient, LossReason, OwnerLabel,
@@ -28,6 +30,24 @@ async fn plain(server: &Mariadb, strategy: Strategy) -> Arc<dyn Backend> {
     let pool = MySqlPoolOptions::new().max_connections(2).connect_with(options).await.unwrap();
     let builder = MysqlBuilder::with_pool(pool).strategy(strategy);
     builder.table_prefix(prefix(strategy)).build().await.unwrap()
+}
+
+/// Between two renewals, or between two jobs.
+#[tokio::test]
+async fn a_client_that_does_nothing_keeps_one_session() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey).await;
+    let names: Vec<_> = (0..20).map(|at| request(&format!("name {at}"))).collect();
+    join_all(names.iter().map(|request| granted(&store, request))).await;
+    let sessions = "SELECT COALESCE(GROUP_CONCAT(id), '') FROM information_schema.processlist \
+                    WHERE id <> CONNECTION_ID() AND db = 'test'";
+    let one = async || {
+        let found = server.sql(sessions).await?;
+        Ok((!found.is_empty() && !found.contains(',')).then_some(found))
+    };
+    let before = until("one session to be left", WAIT, one).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(server.sql(sessions).await.unwrap(), before);
 }
 
 /// Renews until the answer is known: a busy server may be late.

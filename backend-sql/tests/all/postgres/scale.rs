@@ -127,6 +127,21 @@ async fn a_client_that_waits_needs_two_sessions_and_another_one() {
     assert!(client.guarantees().push, "it listens again when it waits");
 }
 
+/// Between two renewals, or between two jobs.
+#[tokio::test]
+async fn a_client_that_does_nothing_keeps_one_session() {
+    let server = start().await;
+    drop(made(&server, Strategy::PrimaryKey, LEASE).await);
+    let idle = format!("{}?application_name=idle&listen=off", url(&server));
+    let client = LockClient::new(connect(&idle).await.unwrap());
+    drop(join_all((0..20).map(|at| client.lock(format!("name {at}")).acquire())).await);
+    says(&server, &sessions("idle"), "1").await;
+    let session = "SELECT pid FROM pg_stat_activity WHERE application_name = 'idle'";
+    let before = server.sql(session).await.unwrap();
+    sleep(SECOND * 4).await;
+    assert_eq!(server.sql(session).await.unwrap(), before);
+}
+
 /// A client for each, by its URL, on a server as it comes. All hold a lock, and a quarter of them wait for another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_clients_fit_a_server_with_a_hundred_sessions() {
