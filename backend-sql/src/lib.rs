@@ -25,6 +25,7 @@ mod error;
 #[cfg(test)]
 mod fuzz;
 mod gate;
+mod look;
 mod renewal;
 mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

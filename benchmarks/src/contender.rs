@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use distributed_lock_core::traits::{DistributedLock as _, LockHandle as _, LockProvider as _};
 use etcd_client::LockOptions;
-use lock_core::LockClient;
+use lock_core::{ErrorKind, LockClient};
 use sqlx::{
     Executor as _, PgPool,
     postgres::{PgAdvisoryLock, PgPoolOptions},
@@ -91,7 +91,11 @@ impl Contender {
             Self::Leasehold(client) => {
                 let guard = client.lock(name).lease(LEASE).wait(WAIT).acquire().await.unwrap();
                 let turn = holding().await;
-                guard.release().await.unwrap();
+                match guard.release().await {
+                    // It is repeated in the background.
+                    Err(error) if error.kind() == ErrorKind::Timeout => {}
+                    released => drop(released.unwrap()),
+                }
                 turn
             }
             Self::Rslock(manager) => {
