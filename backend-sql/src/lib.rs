@@ -25,7 +25,6 @@ mod error;
 #[cfg(test)]
 mod fuzz;
 mod gate;
-mod look;
 mod renewal;
 mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

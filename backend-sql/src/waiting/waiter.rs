@@ -10,7 +10,6 @@ use super::{Place, Places};
 use crate::{
     dialect::Dialect,
     gate,
-    look::to_its_end,
     tunables::{LONGEST_LOOK, LONGEST_POLL, LOOK_AFTER_FAILURE, LOOK_PART, SHORTEST_LOOK},
 };
 
@@ -119,12 +118,11 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                 self.wait().await;
                 self.is_due = true;
             }
-            let (store, request) = (Arc::clone(&self.store), self.request.clone());
-            let look = async move {
-                let _pass = gate::attempt(store.gate()).await?;
-                store.turn(&request).await
+            let look = async {
+                let _pass = gate::attempt(self.store.gate()).await?;
+                self.store.turn(&self.request).await
             };
-            let turn = match to_its_end(look).await {
+            let turn = match look.await {
                 Ok(turn) => turn,
                 // The core's own poll is behind this, and reports what it meets.
                 Err(error) => {

@@ -8,7 +8,6 @@ use tokio::sync::watch;
 
 use crate::{
     gate,
-    look::to_its_end,
     postgres::{
         store::Postgres,
         waiting::{
@@ -46,13 +45,11 @@ impl QueueWaiter {
             let others = self.entry.others.load(Ordering::Relaxed);
             let pause = LOOK.saturating_mul(others.saturating_add(1)).min(LONGEST_LOOK);
             tokio::time::sleep(jittered(&SystemEnv, pause)).await;
-            let (store, entry) = (Arc::clone(&self.store), Arc::clone(&self.entry));
-            let name = self.request.name.clone();
-            let look = async move {
-                let _pass = gate::attempt(Some(&store.server.gate)).await?;
-                store.is_turn(&name, &entry.id).await
+            let look = async {
+                let _pass = gate::attempt(Some(&self.store.server.gate)).await?;
+                self.store.is_turn(&self.request.name, &self.entry.id).await
             };
-            match to_its_end(look).await {
+            match look.await {
                 Ok(true) => return,
                 Ok(false) => {}
                 // The core's own poll is behind this, and reports what it meets.

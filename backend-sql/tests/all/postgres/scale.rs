@@ -9,8 +9,8 @@ use backend_sql::{
 use conformance_tests::kit::{Postgres, PostgresOptions};
 use futures_util::future::join_all;
 use lock_core::{
-    Backend, ClientOptions, Enqueued, Env as _, Grant, LockClient, OwnerLabel, ReleaseOptions,
-    Renewal, SystemEnv,
+    Backend, ClientOptions, Env as _, Grant, LockClient, OwnerLabel, ReleaseOptions, Renewal,
+    SystemEnv,
 };
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, postgres::PgPoolOptions};
 use tokio::time::{Instant, sleep, timeout};
@@ -139,36 +139,6 @@ async fn a_client_that_does_nothing_keeps_one_session() {
     let session = "SELECT pid FROM pg_stat_activity WHERE application_name = 'idle'";
     let before = server.sql(session).await.unwrap();
     sleep(SECOND * 4).await;
-    assert_eq!(server.sql(session).await.unwrap(), before);
-}
-
-/// The core stops waiting for a push whenever it asks by itself.
-#[tokio::test]
-async fn a_look_that_nobody_waits_for_any_more_keeps_its_session() {
-    let server = start().await;
-    let holder = made(&server, Strategy::PrimaryKey, LEASE).await;
-    granted(&holder, &request("job", LEASE)).await;
-    let looks = format!("{}?application_name=looks&listen=off&timeout=60s", url(&server));
-    let store = connect(&looks).await.unwrap();
-    let wanted = request("job", LEASE);
-    let Enqueued::Waiting(mut turn, _) = store.enqueue(&wanted).await.unwrap() else {
-        panic!("it is held");
-    };
-    says(&server, &sessions("looks"), "1").await;
-    let session =
-        "SELECT pid FROM pg_stat_activity WHERE application_name = 'looks' AND state = 'idle'";
-    let before = server.sql(session).await.unwrap();
-    let mut other = PgConnection::connect(&url(&server)).await.unwrap();
-    let lock = "BEGIN; LOCK TABLE leasehold_locks IN ACCESS EXCLUSIVE MODE";
-    sqlx::raw_sql(lock).execute(&mut other).await.unwrap();
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'looks' AND wait_event_type = 'Lock'";
-    tokio::select! {
-        signal = turn.next() => panic!("{signal:?}"),
-        () = says(&server, waits, "1") => {}
-    }
-    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
-    says(&server, session, &before).await;
-    store.inspect(&wanted.name).await.unwrap();
     assert_eq!(server.sql(session).await.unwrap(), before);
 }
 
