@@ -56,9 +56,9 @@ pub(crate) const TOMBSTONE_LIFE: Duration = seconds(60);
 
 /// How often the first waiter asks, besides the push; a waiter further back asks more seldom.
 pub(crate) const POLL: Duration = millis(500);
-/// From this distance to the holder on the pauses grow no more.
-pub(crate) const FAR: u32 = 4;
-/// The longest pause.
+/// From this distance to the holder on the pauses grow no more. Each question makes etcd read all entries of its name.
+pub(crate) const FAR: u32 = 20;
+/// The longest pause. A watch that tells nothing more is noticed sooner: [`SILENT_WATCH`].
 pub(crate) const LONGEST_POLL: Duration = POLL.saturating_mul(FAR);
 /// No waiter asks more often, even for a lock that is about to expire.
 pub(crate) const SHORTEST_POLL: Duration = millis(20);

@@ -225,7 +225,7 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     async fn insert(&self, request: &Request) -> Result<Option<FencingToken>, Error>;
 
     /// Makes a free row with version 0, if there is none.
-    async fn create(&self, name: &LockName) -> Result<(), Error>;
+    async fn create_row(&self, name: &LockName) -> Result<(), Error>;
 
     /// Takes a row that has this version; `None` if it has another.
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error>;

@@ -25,6 +25,8 @@ mod error;
 #[cfg(test)]
 mod fuzz;
 mod gate;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod look;
 mod renewal;
 mod retry;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

@@ -123,7 +123,7 @@ pub(crate) async fn optimistic<D: Dialect>(
             Some(version) => dialect.retake(request, Some(version)).await?,
             None => match dialect.look_to_take(request).await? {
                 None => {
-                    dialect.create(&request.name).await?;
+                    dialect.create_row(&request.name).await?;
                     dialect.take(request, 0).await?
                 }
                 Some(row) if row.is_taken() => return held(dialect, request, row).await,

@@ -109,15 +109,22 @@ pub(crate) mod postgres {
     /// And it goes on only while so many are.
     pub(crate) const FREE_TO_GO_ON: (i64, i64) = (1, 4);
 
-    /// A message to ourselves may take this long before the connection counts as deaf.
-    pub(crate) const ECHO: Duration = Duration::from_secs(1);
-    /// One is sent this often while somebody waits: a connection may be gone without a word.
+    /// What can wait begins another session only after this long without an idle connection, for which it looks this often. A
+    /// look is late by this and [`LONGEST_LOOK`], which together are less than a turn.
+    pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
+    pub(crate) const IDLE_AGAIN: Duration = Duration::from_millis(10);
+
+    /// A message to ourselves may take this long, or an answer on the connection for messages, before it counts as deaf.
+    pub(crate) const ECHO: Duration = Duration::from_secs(3);
+    /// It is asked this often while somebody waits: it may be gone without a word.
     pub(crate) const CHECK: Duration = Duration::from_secs(5);
-    /// After so long it is known whether messages arrive. A server that stands still, or a cut network, may leave any step
-    /// of it without an answer.
-    pub(crate) const BEGIN: Duration = Duration::from_secs(10);
+    /// A new client waits so long until it is known whether messages arrive.
+    pub(crate) const KNOWN: Duration = Duration::from_secs(10);
+    /// And then it is found out for so long. A server that stands still, or a cut network, may leave any step of it without an
+    /// answer; a server on which many clients begin at once is slow.
+    pub(crate) const BEGIN: Duration = Duration::from_secs(60);
     /// The longest pause before a connection for messages is tried anew, and the shortest.
-    pub(crate) const RECONNECT: Duration = Duration::from_secs(10);
+    pub(crate) const RECONNECT: Duration = Duration::from_secs(30);
     pub(crate) const RECONNECT_FIRST: Duration = Duration::from_millis(100);
     /// `init` tries rows that others had locked this soon again.
     pub(crate) const ROWS_AGAIN: Duration = Duration::from_millis(20);

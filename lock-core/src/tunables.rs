@@ -65,6 +65,11 @@ pub(crate) const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The shortest pause between polls, whatever the store says: it may count its leases more coarsely than its answers.
 pub(crate) const SHORTEST_POLL_PAUSE: Duration = Duration::from_millis(1);
 
+/// A waiter's place is given up when a question of it has no answer after so many time limits of a call. The callers' own
+/// waits end as they say; but a client that loses its place goes to the end of the queue, and on a busy store it would lose the
+/// next one, too.
+pub(crate) const CALLS_PER_QUESTION: u32 = 3;
+
 // The wait for the end of a quarantine.
 
 /// The longest pause between attempts: an operator may end a quarantine early.

@@ -102,8 +102,8 @@ impl<S: Server> Dialect for ShedLock<S> {
             let name = [Text(request.name.as_str())];
             let seen = self.server.seen(&self.sql.look, &name).await?;
             if seen.first().is_none_or(|seen| seen.token.is_none()) {
-                self.server.again(&self.sql.create, &name).await?;
-                self.server.again(&self.sql.create_companion, &name).await?;
+                self.server.again(&self.sql.create_row, &name).await?;
+                self.server.again(&self.sql.create_companion_row, &name).await?;
                 taken = self.take_free(request).await?;
             }
         }
@@ -119,7 +119,7 @@ impl<S: Server> Dialect for ShedLock<S> {
     }
 
     /// Only for a strategy that this layout never has.
-    async fn create(&self, _name: &LockName) -> Result<(), Error> {
+    async fn create_row(&self, _name: &LockName) -> Result<(), Error> {
         Ok(())
     }
 

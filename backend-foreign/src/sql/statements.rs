@@ -29,7 +29,7 @@ macro_rules! statements {
 }
 
 statements! {
-    create create_companion take look list theirs renew renew_one release keep bury raise force mend settings set_longest_lease clock
+    create_row create_companion_row take look list theirs renew renew_one release keep bury raise force mend settings set_longest_lease clock
     highest_token columns
 }
 

@@ -90,11 +90,7 @@ impl Mysql {
         let Some(row) = rows.first() else {
             return Err(Error::new(ErrorKind::Config, "the row of settings is gone"));
         };
-        if row.try_get::<i64, _>(1).map_err(general)? == 0 {
-            let message = "autocommit is off in the sessions of this pool, so that no statement would \
-                           ever end its transaction; allowed is on";
-            return Err(Error::new(ErrorKind::Config, message));
-        }
+        check_session(row)?;
         row.try_get(0).map(span).map_err(general)
     }
 
@@ -120,4 +116,14 @@ impl Mysql {
         let rows = self.server.rows(statement, arguments).await?;
         rows.first().map(|row| row.try_get(0)).transpose().map_err(general)
     }
+}
+
+/// Refuses sessions in which nothing would ever be committed. Any time zone, SQL mode and isolation level will do.
+fn check_session(settings: &MySqlRow) -> Result<(), Error> {
+    if settings.try_get::<i64, _>(1).map_err(general)? == 0 {
+        let message = "autocommit is off in the sessions of this pool, so that no statement would ever end its \
+                       transaction; allowed is on";
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    Ok(())
 }

@@ -36,7 +36,7 @@ macro_rules! left {
 }
 
 /// What stands in braces in the statements; the later may stand in the earlier.
-const PARTS: [(&str, &str); 23] = [
+const PARTS: [(&str, &str); 24] = [
     // Whether the marker is this store's, and its time has come.
     ("{granting}", include_str!("sql/granting.sql")),
     // Whether the owner was not abandoned.
@@ -48,6 +48,12 @@ const PARTS: [(&str, &str); 23] = [
          {left of expires} AS remaining, {left of turn} AS turn, \
          pg_catalog.cardinality(waiters)::bigint + (far IS NOT NULL)::integer AS waiting, \
          coalesce(waiters[1], CASE WHEN waiters IS NOT NULL THEN '' END) AS first",
+    ),
+    // To count those that are there in `pg_stat_activity` takes ten times as long.
+    (
+        "{sessions}",
+        "pg_catalog.current_setting('max_connections')::bigint, \
+         (SELECT pg_catalog.sum(pg_catalog.pg_stat_get_db_numbackends(d.oid)) FROM pg_catalog.pg_database AS d)::bigint",
     ),
     // How many wait, for people.
     (
@@ -175,9 +181,9 @@ macro_rules! statements {
 }
 
 statements! {
-    insert join part create take retake confirm heartbeat refill look free renew renew_readers renew_one release release_and_tell hand_on pass keep raise force leave abandon list
+    insert join part create_row take retake confirm heartbeat refill look free renew renew_readers renew_one release release_and_tell hand_on pass keep raise force leave abandon list
     raise_watermark sweep sweep_places settings set_longest_lease set_quarantine doubt open_at_once mark quarantine clock
-    version writers notify health identity highest_token reset_watermark reset_tokens
+    version writers notify health room identity highest_token reset_watermark reset_tokens
 }
 
 /// What a session of our own pool is told first.

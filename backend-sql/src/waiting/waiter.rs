@@ -10,6 +10,7 @@ use super::{Place, Places};
 use crate::{
     dialect::Dialect,
     gate,
+    look::Look,
     tunables::{LONGEST_LOOK, LONGEST_POLL, LOOK_AFTER_FAILURE, LOOK_PART, SHORTEST_LOOK},
 };
 
@@ -48,8 +49,9 @@ pub(crate) struct QueueWaiter<D: Queue> {
     store: Arc<D>,
     request: Request,
     place: Arc<Place>,
-    /// Whether there is a reason to look, also if the last look was cut off.
+    /// Whether there is a reason to look.
     is_due: bool,
+    look: Look<Turn>,
     pace: Pace,
 }
 
@@ -93,7 +95,7 @@ impl<D: Queue> QueueWaiter<D> {
     pub(crate) fn new(store: Arc<D>, request: &Request) -> Self {
         let place = store.places().add(request);
         let (request, pace) = (request.clone(), Pace::new(Instant::now()));
-        Self { store, request, place, is_due: false, pace }
+        Self { store, request, place, is_due: false, look: Look::default(), pace }
     }
 
     async fn wait(&self) {
@@ -118,11 +120,15 @@ impl<D: Queue> Waiter for QueueWaiter<D> {
                 self.wait().await;
                 self.is_due = true;
             }
-            let look = async {
-                let _pass = gate::attempt(self.store.gate()).await?;
-                self.store.turn(&self.request).await
+            let Self { store, request, look, .. } = self;
+            let begin = || {
+                let (store, request) = (Arc::clone(store), request.clone());
+                async move {
+                    let _pass = gate::attempt(store.gate()).await?;
+                    store.turn(&request).await
+                }
             };
-            let turn = match look.await {
+            let turn = match look.answer(begin).await {
                 Ok(turn) => turn,
                 // The core's own poll is behind this, and reports what it meets.
                 Err(error) => {

@@ -112,7 +112,8 @@ impl TestStore {
 
     /// Each call takes so much longer from now on, before the store carries it out. Default: 0 s.
     ///
-    /// A client gives a call up after its `call_timeout` (5 s unless set), and a grant that comes later is released.
+    /// A client gives a call up after its `call_timeout` (5 s unless set), or after three times that where the call is for a
+    /// waiter's place. A grant that comes later is released.
     pub fn delay(&self, span: Duration) {
         self.backend.faults.lock().delay = span;
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lock_core::{
-    Backend as _, ErrorKind, FencingToken, Grant, LockName, OwnerId, OwnerLabel, Request, Signal,
+    Backend as _, ClientOptions, ErrorKind, FencingToken, Grant, LockName, OwnerId, OwnerLabel,
+    Request, Signal,
 };
 
 use crate::support::{Lost, Stub, Suspended, held, soon};
@@ -111,6 +112,42 @@ async fn a_place_that_hears_nothing_is_served_all_the_same() {
     let _silent = stub.script();
     let waiter = tokio::spawn(stub.client().lock("job").acquire());
     stub.reached("enqueue", 1).await;
+    holder.release().await.unwrap();
+    drop(soon("the waiter is served", waiter).await.unwrap().unwrap());
+}
+
+/// A place that is given up loses its turn, and on a busy store loses it again and again.
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_answered_late_is_kept() {
+    for question in ["enqueue", "acquire"] {
+        let stub = Stub::new();
+        let holder = held(&stub, "job").await;
+        let _silent = stub.script();
+        if question == "enqueue" {
+            stub.hold(question);
+        }
+        let waiter = tokio::spawn(stub.client().lock("job").acquire());
+        stub.reached("enqueue", 1).await;
+        let asked = stub.calls("acquire");
+        stub.hold(question);
+        // Twice the time limit of a call.
+        tokio::time::sleep(10 * SECOND).await;
+        assert!(question == "enqueue" || stub.calls("acquire") > asked, "it did not ask");
+        stub.let_go(question);
+        holder.release().await.unwrap();
+        drop(soon("the waiter is served", waiter).await.unwrap().unwrap());
+        assert_eq!(stub.calls("enqueue"), 1, "{question}: the place was given up");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_may_wait_for_each_answer_for_ever() {
+    let stub = Stub::new();
+    let holder = held(&stub, "job").await;
+    let client = stub.client_with(ClientOptions::new().with_call_timeout(Duration::MAX));
+    let waiter = tokio::spawn(client.lock("job").acquire());
+    stub.reached("enqueue", 1).await;
+    tokio::time::sleep(5 * SECOND).await;
     holder.release().await.unwrap();
     drop(soon("the waiter is served", waiter).await.unwrap().unwrap());
 }

@@ -74,9 +74,9 @@ impl Dialect for Mysql {
         self.grant(statement, request, None).await
     }
 
-    async fn create(&self, name: &LockName) -> Result<(), Error> {
+    async fn create_row(&self, name: &LockName) -> Result<(), Error> {
         let name = Bytes(name.as_str().as_bytes());
-        self.ready().await?.execute_again(&self.sql.create, &[name]).await.map(drop)
+        self.ready().await?.execute_again(&self.sql.create_row, &[name]).await.map(drop)
     }
 
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {

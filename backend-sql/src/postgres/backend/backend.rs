@@ -137,8 +137,8 @@ impl Dialect for Postgres {
         self.grant(statement, request, None).await
     }
 
-    async fn create(&self, name: &LockName) -> Result<(), Error> {
-        self.once(&self.server.sql.create, &[Text(name.as_str())]).await.map(drop)
+    async fn create_row(&self, name: &LockName) -> Result<(), Error> {
+        self.once(&self.server.sql.create_row, &[Text(name.as_str())]).await.map(drop)
     }
 
     async fn take(&self, request: &Request, version: i64) -> Result<Option<FencingToken>, Error> {

@@ -149,7 +149,18 @@ impl Postgres {
         entry: &QueueEntry,
     ) -> Result<Option<Row>, Error> {
         let (owner, name) = (request.owner.to_string(), Text(request.name.as_str()));
-        match entry.take_told() {
+        let told = match entry.take_told() {
+            None if entry.queued.load(Ordering::Relaxed) => {
+                // A message that comes meanwhile is acted on first.
+                tokio::select! {
+                    () = self.server.idle() => {}
+                    () = entry.wake.notified() => {}
+                }
+                entry.take_told()
+            }
+            told => told,
+        };
+        match told {
             Some(Told::Given) => {
                 let args = [name, Text(&owner), Span(request.lease)];
                 let rows = self.again(&self.server.sql.confirm, &args).await?;
@@ -179,6 +190,7 @@ impl Postgres {
 
     /// Whether it is the turn of the entry with this id.
     pub(super) async fn is_turn(&self, name: &LockName, id: &str) -> Result<bool, Error> {
+        self.server.idle().await;
         let args = [Text(name.as_str()), Text(id)];
         Ok(first(&self.again(&self.server.sql.free, &args).await?)? == Some(true))
     }

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use crate::{
     gate,
+    look::Look,
     postgres::{
         store::Postgres,
         waiting::{
@@ -25,13 +26,14 @@ pub(super) struct QueueWaiter {
     entry: Arc<QueueEntry>,
     /// Whether this client is told when it is its turn; where not, it looks.
     told: watch::Receiver<Heard>,
+    look: Look<bool>,
 }
 
 impl QueueWaiter {
     pub(super) fn new(store: Arc<Postgres>, request: &Request) -> Self {
         let entry = store.entries().enter(request);
         let told = store.told();
-        Self { store, request: request.clone(), entry, told }
+        Self { store, request: request.clone(), entry, told, look: Look::default() }
     }
 
     pub(super) fn entry(&self) -> Arc<QueueEntry> {
@@ -39,22 +41,29 @@ impl QueueWaiter {
     }
 
     /// Ends when it is this entry's turn, by looking now and then.
-    async fn look(&self) {
+    async fn look(&mut self) {
+        let Self { store, request, entry, look, .. } = self;
         loop {
-            // One with others before it comes to its turn no sooner than they look.
-            let others = self.entry.others.load(Ordering::Relaxed);
-            let pause = LOOK.saturating_mul(others.saturating_add(1)).min(LONGEST_LOOK);
-            tokio::time::sleep(jittered(&SystemEnv, pause)).await;
-            let look = async {
-                let _pass = gate::attempt(Some(&self.store.server.gate)).await?;
-                self.store.is_turn(&self.request.name, &self.entry.id).await
+            if !look.is_on_its_way() {
+                // One with others before it comes to its turn no sooner than they look.
+                let others = entry.others.load(Ordering::Relaxed);
+                let pause = LOOK.saturating_mul(others.saturating_add(1)).min(LONGEST_LOOK);
+                tokio::time::sleep(jittered(&SystemEnv, pause)).await;
+            }
+            let begin = || {
+                let (store, name) = (Arc::clone(store), request.name.clone());
+                let entry = Arc::clone(entry);
+                async move {
+                    let _pass = gate::attempt(Some(&store.server.gate)).await?;
+                    store.is_turn(&name, &entry.id).await
+                }
             };
-            match look.await {
+            match look.answer(begin).await {
                 Ok(true) => return,
                 Ok(false) => {}
                 // The core's own poll is behind this, and reports what it meets.
                 Err(error) => {
-                    tracing::debug!(name = self.request.name.as_str(), %error, "look failed");
+                    tracing::debug!(name = request.name.as_str(), %error, "look failed");
                     tokio::time::sleep(LOOK_AFTER_FAILURE).await;
                 }
             }
@@ -73,11 +82,11 @@ impl Waiter for QueueWaiter {
     async fn next(&mut self) -> Signal {
         loop {
             let told = self.told.borrow_and_update().now;
-            let mut changes = self.told.clone();
+            let (mut changes, entry) = (self.told.clone(), self.entry());
             tokio::select! {
-                () = self.entry.wake.notified() => return Signal::Recheck,
+                () = entry.wake.notified() => return Signal::Recheck,
                 () = self.look(), if !told => {
-                    self.entry.tell(Told::Ask);
+                    entry.tell(Told::Ask);
                     return Signal::Recheck;
                 }
                 Ok(()) = changes.changed() => {}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::Error;
-use sqlx::Row as _;
+use sqlx::{Row as _, SqlStr};
 
 use super::server::Server;
 use crate::{
@@ -18,22 +18,44 @@ use crate::{
 pub(crate) struct Health {
     /// How old the oldest snapshot of the database is.
     oldest: Duration,
-    /// How many sessions there may be.
+    room: Room,
+}
+
+/// The server's sessions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// How many there may be.
     pub(crate) most: i64,
-    sessions: i64,
+    used: i64,
+}
+
+impl Room {
+    pub(crate) async fn of(server: &Server) -> Result<Self, Error> {
+        let [most, used] = numbers(server, &server.sql.room).await?;
+        Ok(Self { most, used })
+    }
+
+    pub(crate) fn left(&self) -> i64 {
+        self.most - self.used
+    }
+}
+
+/// The numbers in the one row of an answer.
+async fn numbers<const N: usize>(server: &Server, statement: &SqlStr) -> Result<[i64; N], Error> {
+    let rows = server.again(statement, &[]).await?;
+    let Some(row) = rows.first() else { return Err(general(sqlx::Error::RowNotFound)) };
+    let mut numbers = [0; N];
+    for (at, number) in numbers.iter_mut().enumerate() {
+        *number = row.try_get(at).map_err(general)?;
+    }
+    Ok(numbers)
 }
 
 impl Health {
     pub(crate) async fn of(server: &Server) -> Result<Self, Error> {
-        let rows = server.again(&server.sql.health, &[]).await?;
-        let Some(row) = rows.first() else { return Err(general(sqlx::Error::RowNotFound)) };
-        let number = |at: usize| row.try_get::<i64, _>(at).map_err(general);
-        let oldest = Duration::from_secs(number(0)?.unsigned_abs());
-        Ok(Self { oldest, most: number(1)?, sessions: number(2)? })
-    }
-
-    pub(crate) fn left(&self) -> i64 {
-        self.most - self.sessions
+        let [oldest, most, used] = numbers(server, &server.sql.health).await?;
+        let oldest = Duration::from_secs(oldest.unsigned_abs());
+        Ok(Self { oldest, room: Room { most, used } })
     }
 
     /// What an operator should know, a sentence each.
@@ -47,8 +69,8 @@ impl Health {
                  of their own"
             ));
         }
-        if self.left() < FEW_SESSIONS {
-            let (left, most, busy) = (self.left(), self.most, CONNECTIONS + 1);
+        if self.room.left() < FEW_SESSIONS {
+            let (left, most, busy) = (self.room.left(), self.room.most, CONNECTIONS + 1);
             warnings.push(format!(
                 "the server has {left} of {most} sessions left: a client needs one, one that waits two, and a busy one up \
                  to {busy}; raise max_connections, or put a pooler between"
@@ -65,7 +87,8 @@ mod tests {
     #[test]
     fn only_what_hurts_is_told() {
         let of = |oldest, sessions| {
-            Health { oldest: Duration::from_secs(oldest), most: 100, sessions }.warnings()
+            let room = Room { most: 100, used: sessions };
+            Health { oldest: Duration::from_secs(oldest), room }.warnings()
         };
         assert!(of(0, 10).is_empty());
         let told = of(90, 95);

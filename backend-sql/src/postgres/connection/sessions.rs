@@ -9,11 +9,12 @@ use std::{
     time::Duration,
 };
 
-use lock_core::Error;
+use lock_core::{Error, SystemEnv, jittered};
 use sqlx::{
     AssertSqlSafe, Connection as _, Decode, PgPool, Postgres, Row as _, SqlStr, Type,
     postgres::PgRow,
 };
+use tokio::time::{Instant, sleep};
 
 use super::{
     arg::{Arg, inline},
@@ -25,6 +26,7 @@ use crate::{
     postgres::statements::own_session,
     retry::Retry,
     servers::{connection::Lent, shrink::Shrinking},
+    tunables::postgres::{IDLE_AGAIN, PATIENCE},
 };
 
 /// A pool, and how its statements are sent.
@@ -60,6 +62,20 @@ impl Sessions {
         let own_session = own_session(timeout);
         let _shrinking = (!given).then(|| Shrinking::start(&pool));
         Self { pool, given, _shrinking, prepares, alone, own_session, retry, gate, timeout }
+    }
+
+    /// Waits for a while until a connection is idle: what can wait is not to begin a session. On a busy server, whose answers
+    /// are late, many clients would otherwise begin one for each of their calls, and make it busier. Another call may take
+    /// the connection first.
+    pub(crate) async fn idle(&self) {
+        let end = Instant::now() + PATIENCE;
+        let most = self.pool.options().get_max_connections();
+        while self.pool.num_idle() == 0
+            && (1..most).contains(&self.pool.size())
+            && Instant::now() < end
+        {
+            sleep(jittered(&SystemEnv, IDLE_AGAIN)).await;
+        }
     }
 
     /// How often a statement was tried again that may have been carried out.
@@ -184,4 +200,29 @@ where
     T: Decode<'r, Postgres> + Type<Postgres>,
 {
     rows.first().map(|row| row.try_get(0)).transpose().map_err(general)
+}
+
+#[cfg(test)]
+mod tests {
+    use conformance_tests::kit::{Postgres, PostgresOptions, Server as _};
+    use futures_util::FutureExt as _;
+    use sqlx::postgres::PgPoolOptions;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_can_wait_waits_while_another_session_would_be_begun_for_it() {
+        let server = Postgres::start(PostgresOptions::new()).await.unwrap();
+        let pool = PgPoolOptions::new().max_connections(2).test_before_acquire(false);
+        let url = format!("postgres://postgres@{}/postgres", server.address());
+        let pool = pool.connect(&url).await.unwrap();
+        let sessions = Sessions::new(pool.clone(), true, Some(false), Duration::from_secs(30));
+        assert!(sessions.idle().now_or_never().is_some(), "one is idle");
+        let _first = pool.acquire().await.unwrap();
+        let began = Instant::now();
+        sessions.idle().await;
+        assert!(began.elapsed() >= PATIENCE, "another session would be begun");
+        let _second = pool.acquire().await.unwrap();
+        assert!(sessions.idle().now_or_never().is_some(), "no other session may be begun");
+    }
 }

@@ -1,5 +1,5 @@
 -- What slows this database down: for how many seconds the oldest snapshot of another session, or a prepared transaction,
--- has kept dead versions of rows here; how many sessions there may be, and how many there are.
+-- has kept dead versions of rows here; and what room.sql tells. One statement: the next might find no idle session.
 SELECT greatest(
         (
             SELECT pg_catalog.date_part('epoch', pg_catalog.max({now} - a.xact_start))
@@ -13,5 +13,4 @@ SELECT greatest(
         ),
         0::double precision
     )::bigint,
-    pg_catalog.current_setting('max_connections')::bigint,
-    (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_activity AS a WHERE a.datid IS NOT NULL)
+    {sessions}

@@ -16,9 +16,9 @@ use tokio::{
 use super::entries::QueueEntries;
 use crate::{
     error::general,
-    postgres::connection::{arg::Arg::Text, health::Health, server::Server},
+    postgres::connection::{arg::Arg::Text, health::Room, server::Server},
     tunables::postgres::{
-        BEGIN, CHECK, ECHO, FREE_TO_GO_ON, FREE_TO_LISTEN, RECONNECT, RECONNECT_FIRST,
+        BEGIN, CHECK, ECHO, FREE_TO_GO_ON, FREE_TO_LISTEN, KNOWN, RECONNECT, RECONNECT_FIRST,
     },
 };
 
@@ -65,9 +65,10 @@ impl Listening {
         };
         heard.mark_unchanged();
         let task = tokio::spawn(listener.run()).abort_handle();
+        let listening = Self { heard: heard.clone(), task: Some(task) };
         // An error of the other side would be its end.
-        let _ = heard.changed().await;
-        Self { heard, task: Some(task) }
+        let _ = timeout(KNOWN, heard.changed()).await;
+        listening
     }
 
     pub(crate) fn stop(&self) {
@@ -99,8 +100,18 @@ impl Listener {
     async fn run(self) {
         let mut pause = RECONNECT_FIRST;
         while self.entries.strong_count() > 0 {
-            let began = Instant::now();
-            let ended = self.listen().await;
+            let ended = match self.begin_in_time().await {
+                Ok(listener) => {
+                    let began = Instant::now();
+                    let ended = self.listen(listener).await;
+                    // After one that worked for a while, and not only until its first check, the next is tried at once.
+                    if began.elapsed() > RECONNECT {
+                        pause = RECONNECT_FIRST;
+                    }
+                    ended
+                }
+                Err(error) => Err(error),
+            };
             if matches!(ended, Ok(End::Idle)) {
                 self.tell.send_replace(Heard { arrives: true, now: false });
                 // A word of one that is there no more costs a connection for a moment.
@@ -112,21 +123,13 @@ impl Listener {
             if let Err(error) = &ended {
                 tracing::debug!(%error, "not told of turns; entries are looked after instead");
             }
-            // One that worked for a while is tried again at once.
-            pause = if began.elapsed() > CHECK { RECONNECT_FIRST } else { pause * 2 };
-            pause = pause.min(RECONNECT);
             sleep(jittered(&SystemEnv, pause)).await;
+            pause = (pause * 2).min(RECONNECT);
         }
     }
 
     /// Listens until the connection is lost or deaf, or there are no entries for a while.
-    async fn listen(&self) -> Result<End, Error> {
-        let mut listener = timeout(BEGIN, self.begin()).await.unwrap_or_else(|_| {
-            Err(Error::new(
-                ErrorKind::Timeout,
-                "no answer from the server that is to send messages",
-            ))
-        })?;
+    async fn listen(&self, mut listener: PgListener) -> Result<End, Error> {
         self.server.sessions_are_ours(true);
         self.tell.send_replace(Heard { arrives: true, now: true });
         if let Some(entries) = self.entries.upgrade() {
@@ -143,16 +146,27 @@ impl Listener {
                 Err(_) => {
                     // Many may have begun to listen at once.
                     self.has_room(FREE_TO_GO_ON).await?;
-                    self.echo(&mut listener).await?;
+                    // No message to ourselves: the server would wake all sessions that listen.
+                    timeout(ECHO, session(&mut listener)).await.unwrap_or_else(|_| {
+                        let why = "no answer on the connection for messages";
+                        Err(Error::new(ErrorKind::Timeout, why))
+                    })?;
                 }
             }
         }
     }
 
+    async fn begin_in_time(&self) -> Result<PgListener, Error> {
+        timeout(BEGIN, self.begin()).await.unwrap_or_else(|_| {
+            let why = "no answer from the server that is to send messages";
+            Err(Error::new(ErrorKind::Timeout, why))
+        })
+    }
+
     /// Fails where less than this part of the server's sessions is free.
     async fn has_room(&self, (part, all): (i64, i64)) -> Result<(), Error> {
-        let health = Health::of(&self.server).await?;
-        if health.left() * all < health.most * part {
+        let room = Room::of(&self.server).await?;
+        if room.left() * all < room.most * part {
             let why = "too many of the server's sessions are in use to be told of turns on one";
             return Err(Error::new(ErrorKind::Unavailable, why));
         }
@@ -161,12 +175,13 @@ impl Listener {
 
     /// A connection on which messages arrive.
     async fn begin(&self) -> Result<PgListener, Error> {
+        self.server.idle().await;
         self.has_room(FREE_TO_LISTEN).await?;
         // A pool for one connection, since that is what the driver listens on; a new one each time. Of the last
         // one the connection may hang for as long as the kernel believes in it, and it has no place for another.
         let own = PgPoolOptions::new()
             .max_connections(1)
-            .acquire_timeout(ECHO * 5)
+            .acquire_timeout(BEGIN)
             .test_before_acquire(false)
             .connect_lazy_with((*self.server.pool.connect_options()).clone());
         let mut listener = PgListener::connect_with(&own).await.map_err(general)?;
@@ -191,9 +206,9 @@ impl Listener {
         let mut ours = None;
         for on_listener in [true, true, false, false, true, false, true, false, false, true] {
             let session = if on_listener {
-                let row = sqlx::raw_sql(SESSION).fetch_one(&mut *listener).await;
-                row.and_then(|row| row.try_get(0)).map_err(general)?
+                session(listener).await?
             } else {
+                self.server.idle().await;
                 self.server.session(SESSION).await?
             };
             let known: i32 = *ours.get_or_insert(session);
@@ -207,6 +222,7 @@ impl Listener {
 
     /// Sends a message to ourselves by a connection of the pool, and waits for it.
     async fn echo(&self, listener: &mut PgListener) -> Result<(), Error> {
+        self.server.idle().await;
         self.server.once(&self.server.sql.notify, &[Text(&self.channel)]).await?;
         let heard = async {
             loop {
@@ -226,6 +242,12 @@ impl Listener {
             Err(Error::new(ErrorKind::Unavailable, why))
         })
     }
+}
+
+/// The session that a connection has.
+async fn session(listener: &mut PgListener) -> Result<i32, Error> {
+    let row = sqlx::raw_sql(SESSION).fetch_one(listener).await;
+    row.and_then(|row| row.try_get(0)).map_err(general)
 }
 
 #[cfg(test)]

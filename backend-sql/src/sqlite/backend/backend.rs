@@ -74,10 +74,11 @@ impl Dialect for Sqlite {
         self.grant(statement, request, None).await
     }
 
-    async fn create(&self, name: &LockName) -> Result<(), Error> {
+    async fn create_row(&self, name: &LockName) -> Result<(), Error> {
         let pool = self.pool().await?;
         let write = || {
-            let query = sqlx::query(self.sql.create.clone()).bind(name.as_str()).bind(&self.epoch);
+            let query =
+                sqlx::query(self.sql.create_row.clone()).bind(name.as_str()).bind(&self.epoch);
             async { query.execute(pool).await }
         };
         self.file.while_busy(write).await.map(drop)

@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::support::mariadb::{
-    BOTH, LEASE, WAIT, count, granted, made, prefix, request, start, url,
+use crate::support::{
+    looks,
+    mariadb::{BOTH, LEASE, WAIT, count, granted, made, prefix, request, session, start, url},
 };
 use backend_sql::{Strategy, mysql::MysqlBuilder};
 use conformance_tests::kit::{Mariadb, Server as _, wait::until};
@@ -12,7 +13,10 @@ use lock_core::{
     Attempt, Backend, Env as _, FencingToken, Grant, LockClient, LossReason, OwnerLabel,
     ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
 };
-use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::{
+    AssertSqlSafe, Connection as _, Executor as _,
+    mysql::{MySqlConnectOptions, MySqlPoolOptions},
+};
 
 const LEVELS: [&str; 4] = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 /// MySQL's default, nothing, and all at once that changes the meaning of SQL.
@@ -24,13 +28,18 @@ const MODES: [&str; 3] = [
 ];
 
 /// By a pool whose sessions are as the server makes them.
-async fn plain(server: &Mariadb, strategy: Strategy) -> Arc<dyn Backend> {
+async fn plain(server: &Mariadb, strategy: Strategy, connections: u32) -> Arc<dyn Backend> {
     let options: MySqlConnectOptions = url(server.address()).parse().unwrap();
     let options = options.timezone(None).pipes_as_concat(false).no_engine_substitution(false);
-    let pool = MySqlPoolOptions::new().max_connections(2).connect_with(options).await.unwrap();
+    let pool =
+        MySqlPoolOptions::new().max_connections(connections).connect_with(options).await.unwrap();
     let builder = MysqlBuilder::with_pool(pool).strategy(strategy);
     builder.table_prefix(prefix(strategy)).build().await.unwrap()
 }
+
+/// The others that use the database.
+const SESSIONS: &str = "SELECT COALESCE(GROUP_CONCAT(id), '') FROM information_schema.processlist \
+                        WHERE id <> CONNECTION_ID() AND db = 'test'";
 
 /// Between two renewals, or between two jobs.
 #[tokio::test]
@@ -39,15 +48,38 @@ async fn a_client_that_does_nothing_keeps_one_session() {
     let store = made(&server, Strategy::PrimaryKey).await;
     let names: Vec<_> = (0..20).map(|at| request(&format!("name {at}"))).collect();
     join_all(names.iter().map(|request| granted(&store, request))).await;
-    let sessions = "SELECT COALESCE(GROUP_CONCAT(id), '') FROM information_schema.processlist \
-                    WHERE id <> CONNECTION_ID() AND db = 'test'";
     let one = async || {
-        let found = server.sql(sessions).await?;
+        let found = server.sql(SESSIONS).await?;
         Ok((!found.is_empty() && !found.contains(',')).then_some(found))
     };
     let before = until("one session to be left", WAIT, one).await.unwrap();
     tokio::time::sleep(Duration::from_secs(4)).await;
-    assert_eq!(server.sql(sessions).await.unwrap(), before);
+    assert_eq!(server.sql(SESSIONS).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_look_that_nobody_awaits_keeps_its_session() {
+    let server = start().await;
+    let strategy = Strategy::PrimaryKey;
+    made(&server, strategy).await.close().await;
+    let waiting = "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE '%lock%'";
+    let lock = async || {
+        let mut other = session(&server).await;
+        let tables = format!("LOCK TABLES {0}_locks WRITE, {0}_queue WRITE", prefix(strategy));
+        other.execute(AssertSqlSafe(tables)).await.unwrap();
+        other
+    };
+    looks::a_look_that_nobody_awaits_keeps_its_session(
+        plain(&server, strategy, 1).await,
+        async || server.sql(SESSIONS).await.unwrap(),
+        lock,
+        async || {
+            let waits = async || Ok((server.sql(waiting).await? == "1").then_some(()));
+            until("the look to wait", WAIT, waits).await.unwrap();
+        },
+        async |other| other.close().await.unwrap(),
+    )
+    .await;
 }
 
 /// Renews until the answer is known: a busy server may be late.
@@ -166,7 +198,7 @@ async fn each_step_means_the_same_in_any_session() {
                 let identity = made(&server, strategy).await.identity().await.unwrap();
                 assert!(identity.len() >= 32, "{identity}");
                 let (ours, theirs) =
-                    (plain(&server, strategy).await, plain(&server, strategy).await);
+                    (plain(&server, strategy, 2).await, plain(&server, strategy, 2).await);
                 steps(&ours, &theirs).await;
             }
         }
@@ -185,7 +217,7 @@ async fn many_clients_count_without_losing_one_at_any_isolation_level() {
         server.sql(&set).await.unwrap();
         made(&server, strategy).await;
         println!("{level}, {strategy}");
-        let clients = join_all((0..4).map(|_| plain(&server, strategy))).await;
+        let clients = join_all((0..4).map(|_| plain(&server, strategy, 2))).await;
         count(clients.into_iter().map(LockClient::new).collect(), 5).await;
     }
 }

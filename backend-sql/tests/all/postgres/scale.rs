@@ -15,8 +15,11 @@ use lock_core::{
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, postgres::PgPoolOptions};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::postgres::{
-    BLOCKED, LEASE, SECOND, WAIT, WAITING, granted, made, open, request, says, start, url,
+use crate::support::{
+    looks,
+    postgres::{
+        BLOCKED, LEASE, SECOND, WAIT, WAITING, granted, made, open, request, says, start, url,
+    },
 };
 
 /// In the order in which the server has them.
@@ -140,6 +143,30 @@ async fn a_client_that_does_nothing_keeps_one_session() {
     let before = server.sql(session).await.unwrap();
     sleep(SECOND * 4).await;
     assert_eq!(server.sql(session).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_look_that_nobody_awaits_keeps_its_session() {
+    let server = start().await;
+    made(&server, Strategy::PrimaryKey, LEASE).await.close().await;
+    let pool = PgPoolOptions::new().max_connections(1).test_before_acquire(false);
+    let looks = format!("{}?application_name=looks", url(&server));
+    let pool = pool.connect(&looks).await.unwrap();
+    let ours =
+        "SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE application_name = 'looks'";
+    let lock = async || {
+        let mut other = PgConnection::connect(&url(&server)).await.unwrap();
+        other.execute("BEGIN; LOCK TABLE leasehold_locks").await.unwrap();
+        other
+    };
+    looks::a_look_that_nobody_awaits_keeps_its_session(
+        PostgresBuilder::with_pool(pool).listen(false).build().await.unwrap(),
+        async || server.sql(ours).await.unwrap(),
+        lock,
+        async || says(&server, BLOCKED, "1").await,
+        async |other| other.close().await.unwrap(),
+    )
+    .await;
 }
 
 /// A client for each, by its URL, on a server as it comes. All hold a lock, and a quarter of them wait for another.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use backend_sql::{Strategy, postgres::PostgresBuilder};
 use conformance_tests::kit::{Mode, Proxy, Server as _};
 use lock_core::{Attempt, LockClient, ReleaseOptions, Signal};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::time::timeout;
 
 use crate::support::postgres::{
-    BOTH, LEASE, WAIT, WAITING, granted, is_so, made, place, request, says, start, url,
+    BOTH, LEASE, SECOND, WAIT, WAITING, granted, is_so, made, place, request, says, start, url,
 };
 
 /// What is told while the connection is gone is lost: places look for themselves until there is a new
@@ -109,6 +109,27 @@ async fn a_connection_for_messages_that_hangs_is_replaced() {
     assert_eq!(proxy.counters().cut + proxy.counters().reset, 0, "it was to hang");
     holder.release(&held, ReleaseOptions::default()).await.unwrap();
     timeout(WAIT, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
+}
+
+/// A message wakes all sessions that listen, whomever it is for: clients that ask by messages whether they still hear would
+/// wake each other all the time.
+#[tokio::test]
+async fn who_waits_asks_its_connection_for_messages_without_a_message() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey, LEASE).await;
+    granted(&store, &request("job", LEASE)).await;
+    let (_, _turn) = place(&store, "job").await;
+    let listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+    says(&server, listening, "1").await;
+    let channel = "SELECT 'leasehold_' || substr(waiters[1], 33, 32) FROM leasehold_locks";
+    let channel = server.sql(channel).await.unwrap();
+    let mut spy = PgListener::connect(&url(&server)).await.unwrap();
+    spy.listen(&channel).await.unwrap();
+    // Something else was asked there since.
+    says(&server, listening, "1").await;
+    let told = timeout(SECOND, spy.recv()).await;
+    assert!(told.is_err(), "{told:?}");
+    assert!(store.guarantees().push);
 }
 
 /// A role that may read the locks sees who waits, and where that client is told; every role may send messages there.

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use conformance_tests::kit::wait::until;
 use lock_core::{Backend, Enqueued, ReleaseOptions, Request, Signal};
 use tokio::{task::JoinSet, time::timeout};
 
@@ -52,4 +53,34 @@ pub(crate) async fn the_first_goes(holder: Arc<dyn Backend>, store: Arc<dyn Back
     holder.release(&held, ReleaseOptions::default()).await.unwrap();
     let told = timeout(WAIT, waiting.join_next()).await.unwrap().unwrap().unwrap();
     assert_eq!(told.name, held.name);
+}
+
+/// A waiter's `next` is dropped before each of its polls. Here its look waits then for another's lock on the table, which
+/// `lock` takes, and gives back when it is told so. `store` has one connection.
+pub(crate) async fn a_look_that_nobody_awaits_keeps_its_session<L>(
+    store: Arc<dyn Backend>,
+    sessions: impl AsyncFn() -> String,
+    lock: impl AsyncFn() -> L,
+    look_waits: impl AsyncFn(),
+    unlock: impl AsyncFnOnce(L),
+) {
+    let held = granted(&store, &request_for("job", LEASE)).await;
+    let waits = request_for("job", LEASE);
+    let Enqueued::Waiting(mut turn, _) = store.enqueue(&waits).await.unwrap() else {
+        panic!("it is not held");
+    };
+    let before = sessions().await;
+    assert!(!before.is_empty());
+    let locked = lock().await;
+    for _ in 0..3 {
+        tokio::select! {
+            signal = turn.next() => panic!("{signal:?}"),
+            () = look_waits() => {}
+        }
+    }
+    unlock(locked).await;
+    store.release(&held, ReleaseOptions::default()).await.unwrap();
+    timeout(WAIT, turn.next()).await.unwrap();
+    let same = async || Ok((sessions().await == before).then_some(()));
+    until("the session to be the same", WAIT, same).await.unwrap();
 }

@@ -20,7 +20,8 @@ pub struct ClientOptions {
     #[serde(with = "crate::time::humane")]
     pub lease: Duration,
     /// How long the caller waits for one answer of the store. Default: 5 s; it must be longer than 0 s. The call
-    /// itself goes on in the background, which cleans up after it.
+    /// itself goes on in the background, which cleans up after it. A waiter's place is given up only when its question has
+    /// had no answer for three times as long.
     #[serde(with = "crate::time::humane")]
     pub call_timeout: Duration,
 }

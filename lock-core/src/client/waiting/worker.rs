@@ -13,7 +13,9 @@ use crate::{
         state::{Alarm, Carried, ClientState, Handle, InFlight, LocalQueue, validity},
     },
     env::jittered,
-    tunables::{LONGEST_RETRY_PAUSE, SHORTEST_POLL_PAUSE, SHORTEST_RETRY_PAUSE},
+    tunables::{
+        CALLS_PER_QUESTION, LONGEST_RETRY_PAUSE, SHORTEST_POLL_PAUSE, SHORTEST_RETRY_PAUSE,
+    },
 };
 
 /// What the worker does next.
@@ -162,7 +164,7 @@ impl QueueWorker {
             None => Asked { request: state.request(&self.queue.name, &wanted), doubtful: false },
         };
         let work = calls::enqueue(Arc::clone(&state), request);
-        let limit = state.options.call_timeout;
+        let limit = state.options.call_timeout.saturating_mul(CALLS_PER_QUESTION);
         match Call::new(&state, work, after_enqueue(doubtful)).within(limit).await {
             Some((request, Ok(enqueued))) => {
                 self.answered(Asked { request, doubtful }, enqueued).await
@@ -231,7 +233,8 @@ impl QueueWorker {
         place.asked.request.sent = state.env.now();
         let work = calls::attempt(Arc::clone(&state), place.asked.request.clone());
         let call = Call::new(&state, work, calls::after_asking);
-        let Some((_, answer)) = call.within(state.options.call_timeout).await else {
+        let limit = state.options.call_timeout.saturating_mul(CALLS_PER_QUESTION);
+        let Some((_, answer)) = call.within(limit).await else {
             // The end of the call gives the place up; only a fresh owner is safe.
             return Step::Pause(self.next_pause(), None);
         };

@@ -1,0 +1,2 @@
+-- How many sessions there may be, and how many there are.
+SELECT {sessions}
