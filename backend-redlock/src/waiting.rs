@@ -7,7 +7,7 @@ use lock_core::{Attempt, Enqueued, Error, Request, Signal, Waiter};
 use tokio::{sync::mpsc::UnboundedReceiver, time::Instant};
 
 use crate::{
-    quorum::{nodes::Quorum, wake::Called},
+    quorum::{nodes::Quorum, pushes::Called},
     steps::{acquire, free, release},
     tunables::CALL_GRACE,
 };

@@ -47,18 +47,40 @@ fn longest_wait(turns: &[Turn]) -> (Duration, usize) {
     (longest, most)
 }
 
-/// Clients in a loop, each with a connection of its own.
+/// Another lock of the same store, or of the same machine.
+fn peer(kind: &str) -> Option<&'static str> {
+    match kind {
+        "sqlite" => Some("flock"),
+        "redis" => Some("rslock"),
+        "etcd" => Some("lock-api"),
+        "postgres" => Some("advisory"),
+        "mysql" => Some("get-lock"),
+        _ => None,
+    }
+}
+
+/// Clients in a loop, each with a connection of its own; then those of a peer.
 async fn turns(kind: &str) {
     let site = Site::start(kind).await;
     println!("\n{kind}: clients that take one name in turns");
     println!(
-        "{:>7} {:>7} {:>10} {:>10} {:>15} {:>14}",
-        "clients", "hold ms", "grants /s", "changes /s", "longest wait ms", "others' turns"
+        "{:>9} {:>7} {:>7} {:>10} {:>10} {:>15} {:>14}",
+        "by", "clients", "hold ms", "grants /s", "changes /s", "longest wait ms", "others' turns"
     );
+    turns_by("leasehold", &site).await;
+    if let Some(peer) = peer(kind) {
+        turns_by(peer, &site).await;
+    }
+}
+
+async fn turns_by(by: &str, site: &Site) {
     for count in [2, 4, 16] {
         let mut clients = Vec::new();
         for _ in 0..count {
-            clients.push(Contender::Leasehold(site.client().await));
+            clients.push(match by {
+                "leasehold" => Contender::Leasehold(site.client().await),
+                peer => Contender::open(peer, site.url()).await,
+            });
         }
         for hold in [0, 200, 1_000, 5_000].map(Duration::from_micros) {
             let pace = Pace { span: SPAN, hold, think: Duration::ZERO };
@@ -66,7 +88,7 @@ async fn turns(kind: &str) {
             let changes = seen(&mut turns);
             let (longest, most) = longest_wait(&turns);
             println!(
-                "{count:>7} {:>7.1} {:>10.1} {:>10.1} {:>15.1} {most:>14}",
+                "{by:>9} {count:>7} {:>7.1} {:>10.1} {:>10.1} {:>15.1} {most:>14}",
                 hold.as_secs_f64() * 1e3,
                 // All turns but the first, in the same time as the changes: whoever waits at the end is served after it.
                 changes.per_second * (turns.len() - 1) as f64 / changes.count.max(1) as f64,
@@ -75,8 +97,9 @@ async fn turns(kind: &str) {
             );
         }
         for client in clients {
-            let Contender::Leasehold(client) = client else { unreachable!() };
-            client.close().await;
+            if let Contender::Leasehold(client) = client {
+                client.close().await;
+            }
         }
     }
 }

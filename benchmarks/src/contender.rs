@@ -1,12 +1,13 @@
 //! Who competes for one name: leasehold, and other libraries on the same server.
 
-use std::{sync::Arc, time::Duration};
+use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
 
 use distributed_lock_core::traits::{DistributedLock as _, LockHandle as _, LockProvider as _};
 use etcd_client::LockOptions;
 use lock_core::{ErrorKind, LockClient};
 use sqlx::{
-    Executor as _, PgPool,
+    Executor as _, MySqlPool, PgPool,
+    mysql::MySqlPoolOptions,
     postgres::{PgAdvisoryLock, PgPoolOptions},
 };
 
@@ -23,13 +24,18 @@ pub enum Contender {
     Rslock(rslock::LockManager),
     /// The `distributed-lock` crate's Redis.
     Distributed(Arc<distributed_lock_redis::RedisLockProvider>),
-    /// The plain protocol: a lease, etcd's own Lock call, a revoke.
+    /// The plain protocol: a lease, etcd's own Lock call, a revoke. The server carries it out by the mutex of etcd's Go package
+    /// `concurrency`.
     LockApi(etcd_client::Client),
     /// sqlx's. It writes nothing, and ends with its session.
     Advisory(PgPool),
     /// What `distributed-lock-postgres` 0.2.0 sends. The crate itself needs another version of the
     /// driver and OpenSSL.
     Statements(PgPool),
+    /// MySQL's `GET_LOCK`. It writes nothing, and ends with its session.
+    GetLock(MySqlPool),
+    /// `flock` on a file, as fs4 and Rust's `File::lock` call it. It ends with its process.
+    Flock(PathBuf),
 }
 
 /// To acquire.
@@ -43,7 +49,8 @@ const STATEMENTS: [&str; 5] = [
 
 impl Contender {
     /// Of the store at a URL of leasehold: `leasehold`, `rslock`, `rslock N` with a pause of N ms
-    /// between attempts, `distributed-lock`, `lock-api`, `advisory` or `statements`.
+    /// between attempts, `distributed-lock`, `lock-api`, `advisory`, `statements`, `get-lock`, or `flock` on a file beside
+    /// the database file.
     pub async fn open(kind: &str, url: &str) -> Self {
         let hosts = url.split_once("://").map_or("", |(_, hosts)| hosts);
         match kind {
@@ -56,6 +63,14 @@ impl Contender {
             // One that waits keeps its connection.
             "advisory" => Self::Advisory(pool(url).await),
             "statements" => Self::Statements(pool(url).await),
+            "get-lock" => {
+                let pool = MySqlPoolOptions::new().max_connections(1).test_before_acquire(false);
+                Self::GetLock(pool.connect(url).await.unwrap())
+            }
+            "flock" => {
+                let (_, database) = url.split_once(':').unwrap();
+                Self::Flock(PathBuf::from(format!("{database}.flock")))
+            }
             rslock => {
                 let urls = hosts.split(',').map(|host| format!("redis://{host}"));
                 let mut manager = rslock::LockManager::new(urls.collect::<Vec<_>>());
@@ -133,6 +148,32 @@ impl Contender {
                 }
                 let turn = holding().await;
                 session.execute("SELECT pg_advisory_unlock(8)").await.unwrap();
+                turn
+            }
+            Self::GetLock(pool) => {
+                let mut session = pool.acquire().await.unwrap();
+                let seconds = WAIT.as_secs();
+                let got = format!("SELECT GET_LOCK('{name}', {seconds})");
+                let got: Option<i64> = sqlx::query_scalar(sqlx::AssertSqlSafe(got))
+                    .fetch_one(&mut *session)
+                    .await
+                    .unwrap();
+                assert_eq!(got, Some(1), "GET_LOCK gave up");
+                let turn = holding().await;
+                let release = format!("SELECT RELEASE_LOCK('{name}')");
+                session.execute(sqlx::AssertSqlSafe(release)).await.unwrap();
+                turn
+            }
+            Self::Flock(path) => {
+                let path = path.clone();
+                let locked = tokio::task::spawn_blocking(move || {
+                    let file = File::create(path).unwrap();
+                    file.lock().unwrap();
+                    file
+                });
+                let file = locked.await.unwrap();
+                let turn = holding().await;
+                drop(file);
                 turn
             }
         })

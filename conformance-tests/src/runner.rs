@@ -1,15 +1,16 @@
 //! Runs cases over harnesses, and prints what came of them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{ErrorKind, Write as _},
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, future::join_all, stream};
 use lock_core::Guarantees;
+use tokio::sync::Semaphore;
 
 use crate::{
     cases::{self, Case},
@@ -20,8 +21,10 @@ use crate::{
 
 /// How long a case may take before it counts as hung; and with `LEASEHOLD_SOAK=1`, where some take more rounds.
 const LIMIT: [Duration; 2] = [Duration::from_secs(90), Duration::from_secs(900)];
-/// Cases of one harness that run side by side; each has names of its own.
-const AT_ONCE: usize = 4;
+/// Cases that run side by side; each has names of its own. Most of them wait.
+const AT_ONCE: usize = 6;
+/// Harnesses that are started: the next one's cases run while the last ones of this one do.
+const STARTED_AT_ONCE: usize = 2;
 
 /// What came of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,11 +61,12 @@ pub fn main(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
         };
         return print(&harnesses.iter().flat_map(of).collect::<String>());
     }
-    let mut table = Table::default();
-    for harness in harnesses {
-        runtime.block_on(run(harness, &filter, &mut table));
-    }
-    if table.listed.is_empty() {
+    let turns = Semaphore::new(AT_ONCE);
+    let ran = stream::iter(harnesses.into_iter().map(|harness| run(harness, &filter, &turns)))
+        .buffered(STARTED_AT_ONCE)
+        .concat();
+    let table = Table::of(runtime.block_on(ran));
+    if table.harnesses.is_empty() {
         eprintln!("no case has {filter:?} in its name; --list names all cases");
         return ExitCode::FAILURE;
     }
@@ -81,11 +85,15 @@ pub(crate) fn print(text: &str) -> ExitCode {
     }
 }
 
-async fn run(harness: Arc<dyn Harness>, filter: &str, table: &mut Table) {
-    let wanted = |case: &Case| format!("{}::{}", harness.name(), case.name).contains(filter);
+/// What came of each case of a harness.
+type Ran = Vec<(&'static str, &'static str, Outcome)>;
+
+async fn run(harness: Arc<dyn Harness>, filter: &str, turns: &Semaphore) -> Ran {
+    let name = harness.name();
+    let wanted = |case: &Case| format!("{name}::{}", case.name).contains(filter);
     let chosen: Vec<Case> = cases::all().into_iter().filter(wanted).collect();
     if chosen.is_empty() {
-        return;
+        return Vec::new();
     }
     let started = match harness.start().await {
         Ok(store) => match harness.connect(&store.address).await {
@@ -97,17 +105,17 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, table: &mut Table) {
     let (store, promised) = match started {
         Ok(started) => started,
         Err(error) => {
-            println!("test {}::start ... FAILED\n    {error}", harness.name());
-            table.note(harness.name(), "start", Outcome::Failed(error));
-            return;
+            println!("test {name}::start ... FAILED\n    {error}");
+            return vec![(name, "start", Outcome::Failed(error))];
         }
     };
     let limit = LIMIT[usize::from(std::env::var_os("LEASEHOLD_SOAK").is_some())];
-    let mut outcomes = stream::iter(chosen.iter().map(|case| {
+    let mut ran: Ran = join_all(chosen.iter().map(|case| {
         let setting =
             Setting::new(Arc::clone(&harness), &store.address, case.name, Arc::clone(&promised));
         let skip = skip(case, &promised, &*harness);
         async move {
+            let _turn = turns.acquire().await;
             let began = Instant::now();
             let listed = setting.harness().skips().iter().any(|listed| case.goes_by(listed));
             let outcome = match skip {
@@ -117,28 +125,28 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, table: &mut Table) {
                 )),
                 None => one(case, setting, limit).await,
             };
-            (case.name, outcome, began.elapsed())
+            let word = match &outcome {
+                Outcome::Passed => format!("ok ({:.2} s)", began.elapsed().as_secs_f64()),
+                Outcome::Failed(why) => {
+                    format!("FAILED ({:.2} s)\n    {why}", began.elapsed().as_secs_f64())
+                }
+                Outcome::Hung(limit) => format!("FAILED\n    hung: no end within {limit:?}"),
+                Outcome::Skipped(reason) => format!("skipped: {reason}"),
+            };
+            println!("test {name}::{} ... {word}", case.name);
+            (name, case.name, outcome)
         }
     }))
-    .buffer_unordered(AT_ONCE);
-    while let Some((case, outcome, took)) = outcomes.next().await {
-        let word = match &outcome {
-            Outcome::Passed => format!("ok ({:.2} s)", took.as_secs_f64()),
-            Outcome::Failed(why) => format!("FAILED ({:.2} s)\n    {why}", took.as_secs_f64()),
-            Outcome::Hung(limit) => format!("FAILED\n    hung: no end within {limit:?}"),
-            Outcome::Skipped(reason) => format!("skipped: {reason}"),
-        };
-        println!("test {}::{case} ... {word}", harness.name());
-        table.note(harness.name(), case, outcome);
-    }
+    .await;
     for listed in harness.skips() {
-        let mut here = chosen.iter().filter(|case| case.goes_by(listed));
-        if here.any(|case| !table.was_skipped(harness.name(), case.name)) {
+        let mut here = chosen.iter().zip(&ran).filter(|(case, _)| case.goes_by(listed));
+        if here.any(|(_, (.., outcome))| !matches!(outcome, Outcome::Skipped(_))) {
             let why = format!("{listed} is listed as skipped, and was not");
-            println!("test {}::{listed} ... FAILED\n    {why}", harness.name());
-            table.note(harness.name(), "listed skips", Outcome::Failed(why));
+            println!("test {name}::{listed} ... FAILED\n    {why}");
+            ran.push((name, "listed skips", Outcome::Failed(why)));
         }
     }
+    ran
 }
 
 fn skip(case: &Case, promised: &Guarantees, harness: &dyn Harness) -> Option<&'static str> {
@@ -171,22 +179,21 @@ fn words(panic: &(dyn std::any::Any + Send)) -> String {
 #[derive(Default)]
 struct Table {
     cells: BTreeMap<&'static str, BTreeMap<&'static str, Outcome>>,
-    listed: BTreeMap<&'static str, Vec<&'static str>>,
+    harnesses: BTreeSet<&'static str>,
 }
 
 impl Table {
-    fn note(&mut self, harness: &'static str, case: &'static str, outcome: Outcome) {
-        self.cells.entry(case).or_default().insert(harness, outcome);
-        self.listed.entry(harness).or_default();
-    }
-
-    fn was_skipped(&self, harness: &str, case: &str) -> bool {
-        let cell = self.cells.get(case).and_then(|row| row.get(harness));
-        matches!(cell, Some(Outcome::Skipped(_)))
+    fn of(ran: Ran) -> Self {
+        let mut table = Self::default();
+        for (harness, case, outcome) in ran {
+            table.cells.entry(case).or_default().insert(harness, outcome);
+            table.harnesses.insert(harness);
+        }
+        table
     }
 
     fn print(&self) -> ExitCode {
-        let harnesses: Vec<_> = self.listed.keys().copied().collect();
+        let harnesses: Vec<_> = self.harnesses.iter().copied().collect();
         let width = self.cells.keys().map(|case| case.len()).max().unwrap_or(0);
         println!("\n{:width$}  {}", "case", harnesses.join("  "));
         let (mut passed, mut failed, mut skipped) = (0, 0, 0);

@@ -21,7 +21,7 @@ pub(crate) use self::{
 };
 use crate::{
     protocol::held::Held,
-    quorum::{nodes::Quorum, wake::QueueEntry},
+    quorum::{nodes::Quorum, pushes::QueueEntry},
     steps::{acquire, free::take_back, release},
 };
 

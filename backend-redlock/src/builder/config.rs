@@ -15,7 +15,7 @@ use crate::{
         node::Node,
         nodes::Quorum,
         options::Options,
-        wake::{NodeListener, WakeRegistry},
+        pushes::{NodeListener, WakeRegistry},
     },
     tunables::{CLOCK_BOUND, CLOCK_BOUNDS, TIMEOUT},
 };

@@ -4,6 +4,6 @@ pub(crate) mod guarantees;
 pub(crate) mod node;
 pub(crate) mod nodes;
 pub(crate) mod options;
+pub(crate) mod pushes;
 pub(crate) mod retained;
 pub(crate) mod round;
-pub(crate) mod wake;

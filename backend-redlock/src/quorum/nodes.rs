@@ -18,8 +18,8 @@ use super::{
     guarantees::{self, Basis},
     node::{Answer, Node, micros},
     options::Options,
+    pushes::WakeRegistry,
     retained::RetainedGrants,
-    wake::WakeRegistry,
 };
 use crate::{
     protocol::{clock, vote::majority},

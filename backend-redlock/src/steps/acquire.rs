@@ -16,7 +16,7 @@ use crate::{
         token::{self, Token},
         vote::{Tally, Vote, tally},
     },
-    quorum::{node::micros, nodes::Quorum, round::Round, wake::QueueEntry},
+    quorum::{node::micros, nodes::Quorum, pushes::QueueEntry, round::Round},
     scripts::{ScriptCall, acquire::Acquire, write::write},
     tunables::{SPLIT_DOUBLINGS, SPLIT_PAUSE, TRIES},
 };

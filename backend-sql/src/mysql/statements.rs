@@ -126,7 +126,7 @@ macro_rules! statements {
 
 statements! {
     insert join part create_row take look renew renewed renew_one release hand_on keep raise force list abandon dead
-    enter hear abandon_place leave dead_places forget_places raise_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
+    enter hear abandon_place leave dead_places forget_places sweep_watermark sweep settings set_longest_lease durability clock exists identity highest_token version
 }
 
 /// Without comments, which would be sent each time and hold marks of arguments.

@@ -182,7 +182,7 @@ macro_rules! statements {
 
 statements! {
     insert join part create_row take retake confirm heartbeat refill look free renew renew_readers renew_one release release_and_tell hand_on pass keep raise force leave abandon list
-    raise_watermark sweep sweep_places settings set_longest_lease set_quarantine doubt open_at_once mark quarantine clock
+    sweep_watermark sweep sweep_places settings set_longest_lease set_quarantine doubt open_at_once mark quarantine clock
     version writers notify health room identity highest_token reset_watermark reset_tokens
 }
 

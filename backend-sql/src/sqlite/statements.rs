@@ -29,7 +29,7 @@ macro_rules! statements {
 
 statements! {
     insert join part create_row take look adopt renew renew_readers release keep raise force list abandon withdraw enter leave first
-    raise_watermark sweep forget forget_seen forget_places longest_lease set_longest_lease identity highest_token
+    sweep_watermark sweep forget forget_seen forget_places longest_lease set_longest_lease identity highest_token
     version
 }
 

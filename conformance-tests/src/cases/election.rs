@@ -22,7 +22,7 @@ cases! {
 
 const CANDIDATES: usize = 5;
 /// Kills and pauses, in turn; and with `LEASEHOLD_SOAK=1`.
-const FAULTS: [usize; 2] = [10, 50];
+const FAULTS: [usize; 2] = [6, 50];
 /// A leader comes later than promised where the machine is busy.
 const SLACK: Duration = Duration::from_secs(10);
 

@@ -214,7 +214,7 @@ impl Dialect for Mysql {
             let dead = dead.map_err(general)?;
             let Some(highest) = dead.iter().map(|(_, token)| *token).max() else { break };
             let highest = Number(highest);
-            server.execute_again(&self.sql.raise_watermark, &[highest]).await?;
+            server.execute_again(&self.sql.sweep_watermark, &[highest]).await?;
             let names: Vec<_> = dead.iter().map(|(name, _)| format!("[\"{name}\"]")).collect();
             let names = format!("[{}]", names.join(","));
             server.execute_again(&self.sql.sweep, &[Text(&names), highest]).await?;

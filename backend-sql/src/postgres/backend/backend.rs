@@ -304,7 +304,7 @@ impl Dialect for Postgres {
         if rows {
             // In this order: what is deleted was below the watermark before this raise.
             self.once(&self.server.sql.sweep, &[]).await?;
-            self.once(&self.server.sql.raise_watermark, &[]).await?;
+            self.once(&self.server.sql.sweep_watermark, &[]).await?;
             self.once(&self.server.sql.sweep_places, &[]).await?;
         }
         Ok(())

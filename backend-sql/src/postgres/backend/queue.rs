@@ -190,7 +190,6 @@ impl Postgres {
 
     /// Whether it is the turn of the entry with this id.
     pub(super) async fn is_turn(&self, name: &LockName, id: &str) -> Result<bool, Error> {
-        self.server.idle().await;
         let args = [Text(name.as_str()), Text(id)];
         Ok(first(&self.again(&self.server.sql.free, &args).await?)? == Some(true))
     }

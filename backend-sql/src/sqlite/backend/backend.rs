@@ -243,7 +243,7 @@ impl Dialect for Sqlite {
     async fn sweep(&self, rows: bool) -> Result<(), Error> {
         let pool = self.pool().await?;
         if rows {
-            for statement in [&self.sql.raise_watermark, &self.sql.sweep] {
+            for statement in [&self.sql.sweep_watermark, &self.sql.sweep] {
                 let write = || {
                     let query = sqlx::query(statement.clone()).bind(now()).bind(&self.epoch);
                     async { query.execute(pool).await }

@@ -63,8 +63,8 @@ async fn a_wait_that_is_over_names_the_readers(setting: Setting) {
     let (one, other) = (setting.client().await, setting.client().await);
     let name = setting.name("job");
     let reader = one.lock(&name).lease(setting.long_lease()).shared().acquire().await.unwrap();
-    // Long enough for a heartbeat of the place.
-    let wait = setting.promised().longest_poll * 2;
+    // Long enough for a heartbeat of the first place in a queue.
+    let wait = (setting.promised().longest_poll * 2).min(Duration::from_secs(3));
     let error = other.lock(&name).wait(wait).acquire().await.unwrap_err();
     let Some(Blocked::Busy(busy)) = error.blocked() else { panic!("{error:?}") };
     let holder = busy.holder.as_ref().expect("a store tells who holds");
