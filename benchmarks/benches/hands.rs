@@ -47,6 +47,12 @@ fn longest_wait(turns: &[Turn]) -> (Duration, usize) {
     (longest, most)
 }
 
+/// All turns but the first, in the time from that to the last: whoever waits at the end is served after it.
+fn grants_per_second(turns: &[Turn]) -> f64 {
+    let [first, .., last] = turns else { return 0.0 };
+    (turns.len() - 1) as f64 / (last.held - first.held).as_secs_f64()
+}
+
 /// Another lock of the same store, or of the same machine.
 fn peer(kind: &str) -> Option<&'static str> {
     match kind {
@@ -90,8 +96,7 @@ async fn turns_by(by: &str, site: &Site) {
             println!(
                 "{by:>9} {count:>7} {:>7.1} {:>10.1} {:>10.1} {:>15.1} {most:>14}",
                 hold.as_secs_f64() * 1e3,
-                // All turns but the first, in the same time as the changes: whoever waits at the end is served after it.
-                changes.per_second * (turns.len() - 1) as f64 / changes.count.max(1) as f64,
+                grants_per_second(&turns),
                 changes.per_second,
                 longest.as_secs_f64() * 1e3,
             );

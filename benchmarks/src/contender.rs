@@ -64,7 +64,9 @@ impl Contender {
             "advisory" => Self::Advisory(pool(url).await),
             "statements" => Self::Statements(pool(url).await),
             "get-lock" => {
-                let pool = MySqlPoolOptions::new().max_connections(1).test_before_acquire(false);
+                // A session that was given back is asked whether it lives; the next turn takes the other one.
+                let pool = MySqlPoolOptions::new().min_connections(2).max_connections(2);
+                let pool = pool.test_before_acquire(false);
                 Self::GetLock(pool.connect(url).await.unwrap())
             }
             "flock" => {

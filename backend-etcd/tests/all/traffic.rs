@@ -163,8 +163,8 @@ async fn cost_of_uncontended(lock: Lock, member: &Member) {
     for _ in 0..300 {
         cycle().await;
     }
-    let before = (requests(member).await, entries(member).await);
     let since = Instant::now();
+    let before = (requests(member).await, entries(member).await);
     for _ in 0..LOCKS {
         cycle().await;
     }

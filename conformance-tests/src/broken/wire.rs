@@ -1,6 +1,6 @@
 //! Tries variants whose texts are changed between client and server.
 
-use std::{collections::BTreeMap, future::ready};
+use std::future::ready;
 
 use futures_util::{StreamExt as _, future::join, stream};
 
@@ -8,38 +8,18 @@ use super::list::{Broken, Setup, check};
 
 /// Each has two servers.
 const VARIANTS_AT_ONCE: usize = 3;
-/// So many of each requirement are tried, the first of the list; with `LEASEHOLD_SOAK=1` all are.
-const OF_A_REQUIREMENT: usize = 2;
 
-/// Tries variants of the list, two of each requirement, or all with `LEASEHOLD_SOAK=1`: with its guards the case passes,
-/// without them it fails. The two are tried side by side, and some variants at once, since each waits for its server most of
-/// the time. `folders` are those of the sources with the markers.
+/// Tries each variant of the list: with its guards the case passes, without them it fails. The two are tried
+/// side by side, and some variants at once, since each waits for its server most of the time. `folders` are those of
+/// the sources with the markers.
 ///
 /// # Panics
 /// If a case does not tell the two apart, or a guard was not sent, with all that went wrong.
 pub async fn try_all<S: Setup>(folders: &[&str], list: &[Broken<S>]) {
     check(folders, list);
-    let chosen = chosen(list);
-    if chosen.len() < list.len() {
-        println!("{} of {} variants; LEASEHOLD_SOAK=1 tries all", chosen.len(), list.len());
-    }
-    let tried = stream::iter(chosen).map(try_one).buffer_unordered(VARIANTS_AT_ONCE);
+    let tried = stream::iter(list).map(try_one).buffer_unordered(VARIANTS_AT_ONCE);
     let wrong: Vec<_> = tried.filter_map(ready).collect().await;
     assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
-fn chosen<S>(list: &[Broken<S>]) -> Vec<&Broken<S>> {
-    if std::env::var_os("LEASEHOLD_SOAK").is_some() {
-        return list.iter().collect();
-    }
-    let mut of_each = BTreeMap::<_, usize>::new();
-    let is_among_the_first = |variant: &&Broken<S>| {
-        let requirement = variant.what.split(':').next();
-        let count = of_each.entry(requirement).or_default();
-        *count += 1;
-        *count <= OF_A_REQUIREMENT
-    };
-    list.iter().filter(is_among_the_first).collect()
 }
 
 /// Returns what went wrong.

@@ -5,6 +5,7 @@ use std::{
     future::Future,
     hash::{BuildHasher as _, RandomState},
     net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::PathBuf,
 };
 
 use rustix::fs::{FlockOperation, flock};
@@ -35,7 +36,8 @@ impl Port {
     /// [`KitError::NoPort`] when all are taken.
     pub fn reserve() -> Result<Self> {
         let uid = rustix::process::getuid().as_raw();
-        let folder = std::env::temp_dir().join(format!("leasehold-kit-ports-{uid}"));
+        // The same for all processes, whatever their TMPDIR is.
+        let folder = PathBuf::from(format!("/tmp/leasehold-kit-ports-{uid}"));
         std::fs::create_dir_all(&folder).doing(|| format!("create {}", folder.display()))?;
 
         let span = u64::from(LAST - FIRST) + 1;

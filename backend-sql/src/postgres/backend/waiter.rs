@@ -54,6 +54,7 @@ impl QueueWaiter {
                 let (store, name) = (Arc::clone(store), request.name.clone());
                 let entry = Arc::clone(entry);
                 async move {
+                    // Before the pass: other attempts need it meanwhile.
                     store.server.idle().await;
                     let _pass = gate::attempt(Some(&store.server.gate)).await?;
                     store.is_turn(&name, &entry.id).await
