@@ -122,19 +122,21 @@ impl Postgres {
         }
         let mut read = Self::row(row, entry.map(|entry| entry.id.as_str()))?;
         read.granted = granted;
+        // Those behind that are before it. An attempt does not count them.
+        let before: Option<i64> = row.try_get("before").ok();
         read.before_us = match at {
             Some(at) => at.unsigned_abs().saturating_sub(1),
-            // Those near the head, and those behind that are before it, where the statement has counted them.
             None if behind => {
                 let near = read.waiting.map_or(0, |near| near.saturating_sub(1));
-                let before: i64 = row.try_get("before").unwrap_or(0);
-                u32::try_from(near + before.unsigned_abs()).unwrap_or(u32::MAX)
+                let before = before.unwrap_or(0).unsigned_abs();
+                u32::try_from(near + before).unwrap_or(u32::MAX)
             }
             None => 0,
         };
         if let Some(entry) = entry {
             entry.queued.store(at.is_some() || behind, Ordering::Relaxed);
-            entry.others.store(read.before_us, Ordering::Relaxed);
+            let most = if behind && before.is_none() { u32::MAX } else { read.before_us };
+            entry.others.store(most, Ordering::Relaxed);
         }
         if granted && read.waiting > Some(0) {
             self.waited.note(request.owner);

@@ -31,7 +31,8 @@ pub(crate) struct QueueEntry {
     pub(crate) id: String,
     /// Whether the server has put it into the queue, as far as we know.
     pub(crate) queued: AtomicBool,
-    /// How many were before it when the server last told.
+    /// How many were before it, at most, when the server last told. Its next heartbeat is to be believed for the pause behind
+    /// that, which is as long as these are many.
     pub(crate) others: AtomicU32,
     pub(crate) wake: Notify,
     told: Mutex<Option<Told>>,

@@ -120,6 +120,37 @@ async fn heartbeats_fall_with_the_distance_from_the_head() {
     assert!(store.guarantees().longest_poll >= SECOND);
 }
 
+/// A heartbeat is believed until the next one is due. The first one of a place behind others was once believed for less than
+/// the pause that it was answered: meanwhile the place counted as dead, and a queue that moved on passed over it.
+#[tokio::test]
+async fn a_place_far_behind_counts_as_alive_until_its_next_heartbeat() {
+    let server = start().await;
+    let store = made(&server, Strategy::PrimaryKey, LEASE * 10).await;
+    granted(&store, &request("job", LEASE * 10)).await;
+    let mut turns = Vec::new();
+    let mut last = request("job", LEASE);
+    for _ in 0..100 {
+        last = request("job", LEASE);
+        match store.enqueue(&last).await.unwrap() {
+            Enqueued::Waiting(turn, _) => turns.push(turn),
+            other => panic!("no place: {other:?}"),
+        }
+    }
+    let alive = format!(
+        "SELECT round(extract(epoch FROM alive - clock_timestamp()) * 1000) FROM leasehold_places WHERE owner = '{}'",
+        last.owner
+    );
+    for _ in 0..3 {
+        let Attempt::Busy(busy) = store.try_acquire(&last).await.unwrap() else {
+            panic!("granted twice");
+        };
+        let alive: u64 = server.sql(&alive).await.unwrap().parse().unwrap();
+        let alive = Duration::from_millis(alive);
+        assert!(busy.retry_after > SECOND * 5, "{:?} until the next", busy.retry_after);
+        assert!(alive > busy.retry_after, "{alive:?} of {:?}", busy.retry_after);
+    }
+}
+
 /// A place whose token has a floor is told to ask, since who gives the lock away does not know of it.
 #[tokio::test]
 async fn a_place_with_a_floor_asks() {
