@@ -22,7 +22,7 @@ use crate::{
 /// How long a case may take before it counts as hung; and with `LEASEHOLD_SOAK=1`, where some take more rounds.
 const LIMIT: [Duration; 2] = [Duration::from_secs(90), Duration::from_secs(900)];
 /// Cases that run side by side; each has names of its own. Most of them wait.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 4;
 /// Harnesses that are started: the next one's cases run while the last ones of this one do.
 const STARTED_AT_ONCE: usize = 2;
 
