@@ -35,6 +35,26 @@ impl Port {
     ///
     /// [`KitError::NoPort`] when all are taken.
     pub fn reserve() -> Result<Self> {
+        Self::take().map(|(port, _)| port)
+    }
+
+    /// Reserves a port and listens on it.
+    ///
+    /// Whoever reserves first and listens then may find the port taken: a child that was forked meanwhile
+    /// has the socket of our look until it runs its program.
+    ///
+    /// # Errors
+    ///
+    /// As [`reserve`](Self::reserve), and [`KitError::Io`].
+    pub(crate) fn listen() -> Result<(Self, tokio::net::TcpListener)> {
+        let (port, listener) = Self::take()?;
+        let listen = || format!("listen on {}", port.address());
+        listener.set_nonblocking(true).doing(listen)?;
+        let listener = tokio::net::TcpListener::from_std(listener).doing(listen)?;
+        Ok((port, listener))
+    }
+
+    fn take() -> Result<(Self, TcpListener)> {
         let uid = rustix::process::getuid().as_raw();
         // The same for all processes, whatever their TMPDIR is.
         let folder = PathBuf::from(format!("/tmp/leasehold-kit-ports-{uid}"));
@@ -50,8 +70,8 @@ impl Port {
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
                 continue;
             }
-            if TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
-                return Ok(Self { number, _lock: lock });
+            if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, number)) {
+                return Ok((Self { number, _lock: lock }, listener));
             }
         }
         Err(KitError::NoPort { first: FIRST, last: LAST })

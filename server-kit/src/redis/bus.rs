@@ -11,13 +11,13 @@ use std::{
 };
 
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     sync::watch,
     task::{JoinHandle, JoinSet},
 };
 
 use crate::{
-    error::{Doing as _, KitError, Result},
+    error::{KitError, Result},
     machine::ports::Port,
 };
 
@@ -73,10 +73,8 @@ impl Drop for Gate {
 
 impl Bus {
     /// Puts a gate before the bus port of the next node; the port to announce.
-    pub(super) async fn add_gate(&mut self, behind: SocketAddr) -> Result<u16> {
-        let port = Port::reserve()?;
-        let address = port.address();
-        let listener = TcpListener::bind(address).await.doing(|| format!("listen on {address}"))?;
+    pub(super) fn add_gate(&mut self, behind: SocketAddr) -> Result<u16> {
+        let (port, listener) = Port::listen()?;
         let (to, state) = (self.gates.len(), Arc::clone(&self.state));
         let acceptor = tokio::spawn(async move {
             let mut links = JoinSet::new();

@@ -82,7 +82,7 @@ impl RedisCluster {
                 .default_line(format!("cluster-node-timeout {NODE_TIMEOUT_MS}"))
                 .line("repl-diskless-sync-delay 0");
             if let Some(bus) = &mut bus {
-                let gate = bus.add_gate(port.address()).await?;
+                let gate = bus.add_gate(port.address())?;
                 options = options.line(format!("cluster-announce-bus-port {gate}"));
             }
             let node = Redis::start(options).await?;

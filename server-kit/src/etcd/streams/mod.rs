@@ -7,19 +7,13 @@ mod forward;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::{
-    net::TcpListener,
-    task::{JoinHandle, JoinSet},
-};
+use tokio::task::{JoinHandle, JoinSet};
 
 use self::{
     calls::{Held, State},
     forward::connection,
 };
-use crate::{
-    error::{Doing as _, Result},
-    machine::ports::Port,
-};
+use crate::{error::Result, machine::ports::Port};
 
 /// A proxy of gRPC calls. Dropping it closes its connections.
 #[derive(Debug)]
@@ -37,7 +31,7 @@ impl Streams {
     ///
     /// [`KitError::Io`](crate::KitError::Io) or [`KitError::NoPort`](crate::KitError::NoPort).
     pub async fn start(upstream: SocketAddr) -> Result<Self> {
-        Self::build(upstream, false).await
+        Self::build(upstream, false)
     }
 
     /// The same, but its clients keep their connections when the server is replaced by another: it connects
@@ -47,13 +41,12 @@ impl Streams {
     ///
     /// As [`start`](Self::start).
     pub async fn reconnecting(upstream: SocketAddr) -> Result<Self> {
-        Self::build(upstream, true).await
+        Self::build(upstream, true)
     }
 
-    async fn build(upstream: SocketAddr, reconnects: bool) -> Result<Self> {
-        let port = Port::reserve()?;
+    fn build(upstream: SocketAddr, reconnects: bool) -> Result<Self> {
+        let (port, listener) = Port::listen()?;
         let address = port.address();
-        let listener = TcpListener::bind(address).await.doing(|| format!("listen on {address}"))?;
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
         let acceptor = tokio::spawn(async move {

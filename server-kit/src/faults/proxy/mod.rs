@@ -31,7 +31,7 @@ pub use self::{
 };
 use crate::{
     error::{Doing as _, KitError, Result},
-    machine::ports::{self, Port},
+    machine::ports::Port,
 };
 
 /// A proxy on a port of 127.0.0.1. Dropping it closes its connections.
@@ -51,7 +51,7 @@ impl Proxy {
     ///
     /// [`KitError::Io`] or [`KitError::NoPort`].
     pub async fn start(upstream: SocketAddr) -> Result<Self> {
-        Self::build(upstream, Vec::new()).await
+        Self::build(upstream, Vec::new())
     }
 
     /// Starts a proxy that puts some texts in the place of others in what clients send, for a server
@@ -71,7 +71,7 @@ impl Proxy {
     ///
     /// As [`altering`](Self::altering).
     pub async fn changing(upstream: SocketAddr, changes: &[Change<'_>]) -> Result<Self> {
-        Self::build(upstream, alterations(changes)?).await
+        Self::build(upstream, alterations(changes)?)
     }
 
     /// Puts texts in the place of others in what the server answers, on connections that come later:
@@ -86,15 +86,8 @@ impl Proxy {
         Ok(())
     }
 
-    async fn build(upstream: SocketAddr, alterations: Vec<Alteration>) -> Result<Self> {
-        // A child that was forked just then has the socket of the port's look for a moment more.
-        let (port, listener) = ports::retry_taken(|| async {
-            let port = Port::reserve()?;
-            let listener = TcpListener::bind(port.address()).await;
-            let listener = listener.doing(|| format!("listen on {}", port.address()))?;
-            Ok((port, listener))
-        })
-        .await?;
+    fn build(upstream: SocketAddr, alterations: Vec<Alteration>) -> Result<Self> {
+        let (port, listener) = Port::listen()?;
         let address = port.address();
         let state = Arc::new(State {
             mode: RwLock::default(),
