@@ -76,8 +76,8 @@ fn a_stopped_job_is_ended_too() {
         lose(&fifo, "1h", "trap 'echo asked; exit 3' TERM; echo $$; kill -STOP $$; read _");
     until_stopped(pid(&running.line()));
     fifo.poke();
-    assert_eq!(running.until_all_gone(), ["asked"]);
-    assert_eq!(running.code(), 79);
+    let (lines, errors) = (running.until_all_gone(), running.stderr());
+    assert_eq!((running.code(), lines), (79, vec!["asked".to_owned()]), "{errors:?}");
 }
 
 #[test]
