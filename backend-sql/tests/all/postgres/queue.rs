@@ -273,7 +273,9 @@ async fn two_clients_in_a_loop_take_turns() {
             "{strategy}, hold {hold:?}: {changes} changes of hands in {} grants, longest wait {longest:?}",
             order.len()
         );
-        assert!(changes * 10 >= GRANTS, "{strategy}, hold {hold:?}: {changes} changes of hands");
+        // Where the attempt and the entry were two statements, there were 3 in 400. On a busy machine a client that is woken
+        // may be slow to ask again, and the other has the lock alone meanwhile.
+        assert!(changes * 40 >= GRANTS, "{strategy}, hold {hold:?}: {changes} changes of hands");
     }
 }
 
