@@ -1,4 +1,4 @@
-//! What the docs name is there: files, folders, and items of this crate.
+//! Links in the docs lead somewhere, and the files and folders that the docs name exist.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// All pages: those at the root, and those in `docs` and its folders.
+/// All pages: those in the root folder, and those in `docs` and its folders.
 pub(crate) fn pages() -> Vec<PathBuf> {
     let (mut pages, mut folders) = (Vec::new(), vec![root().join("docs")]);
     let mut entries: Vec<_> = std::fs::read_dir(root()).unwrap().collect();
@@ -23,31 +23,31 @@ pub(crate) fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// What stands between two marks, which are on one line.
+/// The texts between `open` and `close` on one line.
 fn between<'a>(text: &'a str, open: &'a str, close: char) -> impl Iterator<Item = &'a str> {
     let parts = text.lines().flat_map(move |line| line.split(open).skip(1));
     parts.filter_map(move |part| part.split(close).next())
 }
 
 #[test]
-fn what_the_docs_link_to_is_there() {
+fn links_and_paths_in_the_docs_exist() {
     let mut links = 0;
     for page in pages() {
         let doc = page.display();
         let text = std::fs::read_to_string(&page).unwrap();
         let folder = page.parent().unwrap();
         for link in between(&text, "](", ')').filter(|link| !link.starts_with("http")) {
-            let (file, place) = link.split_once('#').unwrap_or((link, ""));
-            let target = folder.join(file);
-            assert!(file.is_empty() || target.exists(), "{doc}: {link}");
-            if !place.is_empty() {
-                let heads =
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { page.clone() } else { folder.join(file) };
+            assert!(target.exists(), "{doc}: {link}");
+            if !anchor.is_empty() {
+                let headings =
                     std::fs::read_to_string(target).unwrap().to_lowercase().replace(' ', "-");
-                assert!(heads.contains(&format!("#-{place}\n")), "{doc}: {link}");
+                assert!(headings.contains(&format!("#-{anchor}\n")), "{doc}: {link}");
             }
             links += 1;
         }
-        // Those that begin with a folder of this project, in backquotes.
+        // Paths in backquotes that begin with a folder of this project.
         let quoted = text.split('`').skip(1).step_by(2);
         for path in quoted.filter(|path| path.contains('/') && !path.contains([' ', '*', '$', '<']))
         {
