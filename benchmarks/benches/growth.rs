@@ -1,9 +1,8 @@
-//! How the cost of each part grows with its size, store by store.
+//! How costs grow with the number of tasks, clients or locks, store by store.
 //!
-//! `cargo bench -p benchmarks --bench growth [-- STORE… PART… full]`: some stores, some of the parts `tasks`, `clients`,
-//! `held` and `names`; `full` adds the largest sizes. By default all of them, in some minutes. The slope is that of
-//! the costs of one on double logarithmic paper, from the size before: 0 where one costs the same, 1 where it costs in
-//! proportion to how many there are.
+//! `cargo bench -p benchmarks --bench growth [-- STORE… PART… full]` runs some stores, and some of the parts `tasks`, `clients`,
+//! `held` and `names`; `full` adds the largest sizes. By default it runs all of them, in some minutes. The slope compares a
+//! size with the size before, on double logarithmic axes: 0 if one of N costs the same, 1 if its cost grows in proportion to N.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
@@ -14,16 +13,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use benchmarks::{LEASE, Site, quantile};
+use benchmarks::{Asked, LEASE, Site, quantile};
 use futures_util::{StreamExt as _, TryStreamExt as _, future::join_all, stream};
 use lock_core::{Guard, LockClient, LockName};
 use tokio::task::JoinSet;
 
-/// So long processors are watched while nothing happens.
+/// How long processor time is measured while only background work goes on.
 const IDLE: Duration = Duration::from_secs(4);
-/// Of the locks that are only held: renewed while they are watched.
+/// The lease of the locks that are only held: clients renew them while processor time is measured.
 const SHORT: Duration = Duration::from_secs(12);
-/// Of the locks that are waited for: seldom renewed.
+/// The lease of the locks that others wait for: clients seldom renew them.
 const LONG: Duration = Duration::from_secs(30);
 
 struct Part {
@@ -36,19 +35,19 @@ struct Part {
 const PARTS: [Part; 4] = [
     Part {
         name: "tasks",
-        what: "tasks of one client that want one name at once: each handoff",
+        what: "tasks of one client that want one name at once: cost of a handoff",
         sizes: &[1, 10, 100, 1_000],
         largest: 5_000,
     },
     Part {
         name: "clients",
-        what: "clients that wait for one name: each handoff; shares of a core while all wait",
+        what: "clients that wait for one name: cost of a handoff; shares of a core while all wait",
         sizes: &[1, 16, 64, 250],
         largest: 1_000,
     },
     Part {
         name: "held",
-        what: "names that one client holds: taking and giving back each; shares while it renews",
+        what: "names that one client holds: acquire and release of one; shares while it renews",
         sizes: &[1_000, 10_000],
         largest: 100_000,
     },
@@ -62,14 +61,14 @@ const PARTS: [Part; 4] = [
 
 #[derive(Default)]
 struct Cost {
-    /// Of one, in µs.
+    /// The cost of one, in µs.
     each: f64,
-    /// Shares of a core, in percent: of this process, and of the server.
+    /// Shares of a core that this process and the server use, in percent.
     shares: Option<[f64; 2]>,
     note: String,
 }
 
-/// Shares while nothing but the background work goes on.
+/// Shares of a core while only background work goes on.
 async fn idle(site: &Site) -> Option<[f64; 2]> {
     let (start, before) = (Instant::now(), site.busy());
     tokio::time::sleep(IDLE).await;
@@ -133,19 +132,19 @@ async fn clients(site: &Site, size: usize) -> Cost {
     Cost { each: micros(span, size), shares, note: format!("p99 {p99:.1} ms") }
 }
 
-/// Until so many wait; those of a client are one place.
+/// Waits until the store has `size` queue entries for the name. All waiters of one client are one entry.
 async fn waiting(client: &LockClient, name: &str, size: usize) {
     let name = LockName::new(name).unwrap();
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(60) {
-        // A store that has much to do may not answer in time.
+        // A busy store may not answer in time.
         let state = client.inspect(&name).await.ok().flatten();
         match state.and_then(|state| state.waiting) {
             Some(waiting) if waiting >= size as u64 => return,
             _ => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
-    println!("not all of {size} are known to wait after a minute");
+    println!("after a minute the store has fewer than {size} queue entries");
 }
 
 async fn take(client: &LockClient, prefix: &str, size: usize, lease: Duration) -> Vec<Guard> {
@@ -153,7 +152,7 @@ async fn take(client: &LockClient, prefix: &str, size: usize, lease: Duration) -
     stream::iter(locks.map(|lock| lock.acquire())).buffer_unordered(64).try_collect().await.unwrap()
 }
 
-/// Returns how many were lost.
+/// Releases all, and returns how many were lost.
 async fn give_back(guards: Vec<Guard>) -> usize {
     let released = stream::iter(guards.into_iter().map(Guard::release)).buffer_unordered(64);
     released.filter(|released| std::future::ready(released.is_err())).count().await
@@ -164,7 +163,7 @@ async fn held(site: &Site, size: usize) -> Cost {
     let began = Instant::now();
     let guards = take(&client, "held", size, SHORT).await;
     let taken = began.elapsed();
-    // The first renewals are spread; so are all after them.
+    // By then the renewals are spread over time.
     tokio::time::sleep(SHORT / 3).await;
     let shares = idle(site).await;
     let began = Instant::now();
@@ -183,7 +182,7 @@ async fn names(site: &Site, size: usize) -> Cost {
         running.spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() });
     }
     waiting(&holder, &format!("names {}", size - 1), 1).await;
-    // All have asked for a second time.
+    // By then each waiter has sent its second request.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let shares = idle(site).await;
     let began = Instant::now();
@@ -194,13 +193,13 @@ async fn names(site: &Site, size: usize) -> Cost {
     Cost { each, shares, note: format!("{lost} lost") }
 }
 
-async fn draw(kind: &str, part: &Part, full: bool) {
+async fn measure(kind: &str, part: &Part, full: bool) {
     let site = Site::start(kind).await;
     println!("\n{kind}: {}", part.what);
     println!("{:>9} {:>11} {:>7} {:>9} {:>9}", "size", "µs each", "slope", "client %", "server %");
     let mut before: Option<(usize, f64)> = None;
     for size in part.sizes.iter().copied().chain(full.then_some(part.largest)) {
-        // So many sessions, or processes, no database has.
+        // No database allows so many sessions.
         if part.name == "clients" && size > 300 && matches!(kind, "postgres" | "mysql" | "sqlite") {
             continue;
         }
@@ -221,16 +220,13 @@ async fn draw(kind: &str, part: &Part, full: bool) {
 }
 
 fn main() {
-    let asked: Vec<String> =
-        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let is_asked = |word: &str| asked.iter().any(|asked| asked == word);
-    let any_store = Site::KINDS.iter().any(|kind| is_asked(kind));
-    let any_part = PARTS.iter().any(|part| is_asked(part.name));
+    let (asked, parts) = (Asked::from_args(), PARTS.each_ref().map(|part| part.name));
+    let full = asked.find(|word| word == "full").is_some();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    for part in PARTS.iter().filter(|part| !any_part || is_asked(part.name)) {
-        for kind in Site::KINDS.into_iter().filter(|kind| !any_store || is_asked(kind)) {
-            runtime.block_on(draw(kind, part, is_asked("full")));
+    for part in PARTS.iter().filter(|part| asked.wants(part.name, &parts)) {
+        for kind in Site::KINDS.into_iter().filter(|kind| asked.wants(kind, &Site::KINDS)) {
+            runtime.block_on(measure(kind, part, full));
         }
     }
 }

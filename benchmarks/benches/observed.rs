@@ -1,7 +1,7 @@
-//! What it costs that a client is observed: an uncontended acquire and release, in memory and on Redis, by one task.
+//! What an observer, metrics and `tracing` cost: one task acquires and releases a free lock, in memory and on Redis.
 //!
-//! Each kind has a process of its own, since a subscriber and an exporter are for a whole process. The processes take
-//! turns in short slices, round after round; what counts is the median of the rounds' ratios.
+//! Each kind runs in a process of its own, since a subscriber and an exporter serve a whole process. The processes take
+//! turns in short slices, round after round. The figure to read is the median of the rounds' ratios.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
@@ -14,12 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use conformance_tests::kit::{Redis, RedisOptions, Server as _};
-use leasehold::{Event, Init, LockClient, metrics::Metrics};
+use benchmarks::{Site, median, own_processor_time};
+use leasehold::{Event, LockClient, metrics::Metrics};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tracing_subscriber::filter::LevelFilter;
 
-/// The first is what the others are measured by; the second is the same again, and shows what a ratio means here.
+/// All ratios are to the first. The second is the same as the first, and shows how far a ratio is due to chance.
 const KINDS: [&str; 6] = ["nothing", "nothing again", "observer", "metrics", "info", "debug"];
 const ROUNDS: usize = 300;
 
@@ -29,17 +29,14 @@ fn main() {
         [_, flag, kind, url] if flag == "--child" => child(kind, url),
         _ => tokio::runtime::Runtime::new().unwrap().block_on(async {
             compare("memory", "memory:", Duration::from_millis(20));
-            let server = Redis::start(RedisOptions::new()).await.unwrap();
-            let url = format!("redis://{}", server.address());
-            let init = Init::new().with_first_use(true);
-            leasehold::open(&*url).await.unwrap().init(&init).await.unwrap();
-            compare("Redis", &url, Duration::from_millis(40));
+            let site = Site::start("redis").await;
+            compare("Redis", site.url(), Duration::from_millis(40));
         }),
     }
 }
 
-/// Takes turns with the others: for each line that it reads, which is the length of a slice in ms, it writes how many
-/// pairs there were, and how long they took, on the wall clock and of the processor.
+/// The main of a child process. Each line that it reads is the length of a slice in ms. It answers with the number of pairs,
+/// and the time that they took, in ns: by the clock, and of the processor.
 fn child(kind: &str, url: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let subscribe = |level| {
@@ -76,19 +73,14 @@ fn child(kind: &str, url: &str) {
 }
 
 async fn slice(client: &LockClient, span: Duration) -> (u64, Duration, Duration) {
-    let (began, busy, mut pairs) = (Instant::now(), busy(), 0_u64);
+    let (began, busy, mut pairs) = (Instant::now(), own_processor_time(), 0_u64);
     while began.elapsed() < span {
         for _ in 0..16 {
             client.lock("own").acquire().await.unwrap().release().await.unwrap();
         }
         pairs += 16;
     }
-    (pairs, began.elapsed(), self::busy() - busy)
-}
-
-fn busy() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    (pairs, began.elapsed(), own_processor_time() - busy)
 }
 
 struct Contender {
@@ -110,7 +102,7 @@ impl Contender {
         Self { process, stdin, answers }
     }
 
-    /// One slice: the time of a pair in µs, on the wall clock and of the processor.
+    /// One slice: the time of a pair in µs, by the clock and of the processor.
     fn slice(&mut self, span: Duration) -> [f64; 2] {
         writeln!(self.stdin, "{}", span.as_millis()).unwrap();
         let mut line = String::new();
@@ -133,7 +125,7 @@ fn compare(store: &str, url: &str, span: Duration) {
     let mut rounds = vec![[[0.0; 2]; KINDS.len()]; ROUNDS];
     // The first round warms up.
     for round in 0..=ROUNDS {
-        // Another one begins each time.
+        // Each round begins with another contender.
         for at in (0..KINDS.len()).map(|at| (at + round) % KINDS.len()) {
             let took = contenders[at].slice(span);
             if round > 0 {
@@ -146,8 +138,9 @@ fn compare(store: &str, url: &str, span: Duration) {
         "µs a pair", "ratio", "processor µs", "ratio"
     );
     for (at, kind) in KINDS.iter().enumerate() {
-        let of = |what: usize| median(rounds.iter().map(|round| round[at][what]));
-        let ratio = |what| median(rounds.iter().map(|round| round[at][what] / round[0][what]));
+        let of = |what: usize| median(rounds.iter().map(|round| round[at][what]).collect());
+        let ratio =
+            |what| median(rounds.iter().map(|round| round[at][what] / round[0][what]).collect());
         println!(
             "{kind:<16} {:>10.3} {:>7.3}   {:>13.3} {:>7.3}",
             of(0),
@@ -156,10 +149,4 @@ fn compare(store: &str, url: &str, span: Duration) {
             ratio(1)
         );
     }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -1,7 +1,7 @@
-//! What readers cost beside writers, and how long a writer waits for them.
+//! What shared locks cost beside exclusive ones, and how long a writer waits for readers.
 //!
-//! `cargo bench -p benchmarks --bench readers [-- STORE… PART…]`: some stores, and some of the parts `alone`, `mixed`
-//! and `starving`.
+//! `cargo bench -p benchmarks --bench readers [-- STORE… PART…]` runs some stores, and some of the parts `alone`, `mixed` and
+//! `starving`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
@@ -12,13 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use benchmarks::{Call, LEASE, Site, call, many, quantile};
+use benchmarks::{Asked, Call, LEASE, Site, call, many, median, quantile};
 use lock_core::LockClient;
 use tokio::task::JoinSet;
 
+const PARTS: [&str; 3] = ["alone", "mixed", "starving"];
 const RUN: Duration = Duration::from_millis(700);
 const ROUNDS: usize = 5;
-/// In a closed loop, beside one writer.
+/// Readers that acquire again and again, beside one writer.
 const READERS: usize = 32;
 const HOLD: Duration = Duration::from_millis(5);
 
@@ -66,22 +67,21 @@ fn uses(clients: &[LockClient], of: Use, hold: Duration) -> Call {
     })
 }
 
-/// Medians of rounds in turns, per second.
+/// Prints a line of rates, each the median of rounds in turn.
 async fn race(clients: &[LockClient], kinds: &[(&str, Use, Duration)]) {
     let mut rounds = vec![Vec::new(); kinds.len()];
     for round in 0..=ROUNDS {
         for ((_, of, hold), rounds) in kinds.iter().zip(&mut rounds) {
             let seen = many(&uses(clients, *of, *hold), clients.len(), RUN).await;
-            // The first one warms up.
+            // The first round warms up.
             if round > 0 {
                 rounds.push(seen.per_second);
             }
         }
     }
     let mut line = format!("{:>7}", clients.len());
-    for ((label, ..), mut rounds) in kinds.iter().zip(rounds) {
-        rounds.sort_by(f64::total_cmp);
-        line += &format!("   {label} {:>7.0} /s", rounds[rounds.len() / 2]);
+    for ((label, ..), rounds) in kinds.iter().zip(rounds) {
+        line += &format!("   {label} {:>7.0} /s", median(rounds));
     }
     println!("{line}");
 }
@@ -118,38 +118,32 @@ async fn starving(clients: &[LockClient], writer: LockClient) {
 fn main() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let asked: Vec<String> =
-        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let is_asked = |words: &[&str], word: &str| {
-        !words.iter().any(|word| asked.iter().any(|asked| asked == word))
-            || asked.iter().any(|asked| asked == word)
-    };
-    const PARTS: [&str; 3] = ["alone", "mixed", "starving"];
-    for kind in Site::KINDS.into_iter().filter(|kind| is_asked(&Site::KINDS, kind)) {
+    let asked = Asked::from_args();
+    for kind in Site::KINDS.into_iter().filter(|kind| asked.wants(kind, &Site::KINDS)) {
         runtime.block_on(async {
             let site = Site::start(kind).await;
             if !site.client().await.guarantees().shared.holds() {
-                println!("\n{kind} has no readers");
+                println!("\n{kind} has no shared locks");
                 return;
             }
-            println!("\n{kind}, clients with a connection each");
+            println!("\n{kind}: clients with a connection each");
             let mut clients = Vec::new();
             for count in [1, 8, READERS, 64] {
                 while clients.len() < count {
                     clients.push(site.client().await);
                 }
-                if is_asked(&PARTS, "alone") && count != READERS {
+                if asked.wants("alone", &PARTS) && count != READERS {
                     let none = Duration::ZERO;
                     let kinds = [("own names", Use::Own, none), ("readers", Use::Read, none)];
                     race(&clients, &kinds).await;
                 }
-                if is_asked(&PARTS, "mixed") && count == 8 {
+                if asked.wants("mixed", &PARTS) && count == 8 {
                     let hold = Duration::from_millis(1);
                     let kinds =
                         [("1 ms, writers", Use::Write, hold), ("95% readers", Use::Mixed, hold)];
                     race(&clients, &kinds).await;
                 }
-                if is_asked(&PARTS, "starving") && count == READERS {
+                if asked.wants("starving", &PARTS) && count == READERS {
                     starving(&clients, site.client().await).await;
                 }
             }

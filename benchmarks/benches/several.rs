@@ -1,21 +1,21 @@
-//! Several locks in one, over one Redis: what a permit and `all` cost beside plain locks.
+//! What a permit of a semaphore and `all` cost beside plain locks, over one Redis.
 //!
-//! `cargo bench -p benchmarks --bench several`, or with `-- PART…` only some of: `free`, `contended`, `growth`. With
-//! `-- redis://HOST` on a server of yours, for a run beside another program's; it must have no other load.
+//! `cargo bench -p benchmarks --bench several [-- PART… redis://HOST]` runs some of the parts `free`, `contended` and `growth`.
+//! With a URL it uses a server of yours, which must have no other load but a program that you compare with.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{sync::Arc, time::Duration};
 
-use benchmarks::{Awake, Call, LEASE, Seen, call, latencies, many};
-use conformance_tests::kit::{Redis, RedisOptions, Server as _};
+use benchmarks::{Asked, Awake, Call, LEASE, Seen, Site, call, latencies, many, median};
 use futures_util::future::join_all;
 use lock_core::{Init, LockClient, all};
 use redis::aio::MultiplexedConnection;
 
+const PARTS: [&str; 3] = ["free", "contended", "growth"];
 const RUN: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 5;
 
-// The places of the kinds of calls.
+// The index of each kind of call.
 const LOCK: usize = 0;
 const PERMIT: usize = 1;
 const TEN: usize = 2;
@@ -25,10 +25,10 @@ struct Bench {
     url: String,
     client: LockClient,
     connection: MultiplexedConnection,
-    _server: Option<Redis>,
+    _server: Option<Site>,
 }
 
-/// A permit of so many, taken and given back, with a client for each task.
+/// Acquire and release of a permit, with a client for each task.
 fn permits(clients: &[LockClient], name: &'static str, permits: u32, hold: Duration) -> Call {
     let clients: Arc<[LockClient]> = clients.into();
     call(move |task| {
@@ -55,15 +55,15 @@ fn locks(clients: &[LockClient], name: &'static str) -> Call {
 }
 
 impl Bench {
-    async fn start(url: Option<&String>) -> Self {
+    async fn start(url: Option<&str>) -> Self {
         let (url, server) = match url {
-            Some(url) => (url.clone(), None),
+            Some(url) => (url.to_owned(), None),
             None => {
-                let server = Redis::start(RedisOptions::new()).await.unwrap();
-                (format!("redis://{}", server.address()), Some(server))
+                let site = Site::start("redis").await;
+                (site.url().to_owned(), Some(site))
             }
         };
-        let store = backend_redis::connect(&url).await.unwrap();
+        let store = leasehold::open(&*url).await.unwrap();
         store.init(&Init::new().with_first_use(true)).await.unwrap();
         let connection = redis::Client::open(url.as_str()).unwrap();
         let connection = connection.get_multiplexed_async_connection().await.unwrap();
@@ -74,12 +74,12 @@ impl Bench {
     async fn clients(&self, count: usize) -> Vec<LockClient> {
         let mut clients = Vec::new();
         for _ in 0..count {
-            clients.push(LockClient::new(backend_redis::connect(&self.url).await.unwrap()));
+            clients.push(leasehold::connect(&*self.url).await.unwrap());
         }
         clients
     }
 
-    /// How many scripts the server has run.
+    /// How many scripts the server has run, by its own count.
     async fn scripts(&self) -> f64 {
         let mut connection = self.connection.clone();
         let mut info = redis::cmd("INFO");
@@ -92,7 +92,7 @@ impl Bench {
         of("evalsha") + of("eval")
     }
 
-    /// One task, and nobody else.
+    /// One task, and no other load.
     async fn free(&self) {
         println!("\none task, acquire and release, median");
         let one = [self.client.clone()];
@@ -135,14 +135,14 @@ impl Bench {
         }
     }
 
-    /// Rounds of each in turn; prints medians.
+    /// Prints the medians of rounds in turn.
     async fn race(&self, tasks: usize, kinds: &[(String, Call)]) {
         let mut rounds = vec![Vec::new(); kinds.len()];
         for round in 0..=ROUNDS {
             for ((_, call), rounds) in kinds.iter().zip(&mut rounds) {
                 let before = self.scripts().await;
                 let seen = many(call, tasks, RUN).await;
-                // The first one warms up.
+                // The first round warms up.
                 if round > 0 {
                     let scripts = (self.scripts().await - before) / seen.count as f64;
                     rounds.push((seen, scripts));
@@ -150,11 +150,7 @@ impl Bench {
             }
         }
         for ((label, _), rounds) in kinds.iter().zip(&rounds) {
-            let median = |of: &dyn Fn(&(Seen, f64)) -> f64| {
-                let mut values: Vec<_> = rounds.iter().map(of).collect();
-                values.sort_by(f64::total_cmp);
-                values[values.len() / 2]
-            };
+            let median = |of: &dyn Fn(&(Seen, f64)) -> f64| median(rounds.iter().map(of).collect());
             println!(
                 "{label:<46} {:>8.0} /s  p50 {:>9.0} µs  p99 {:>9.0} µs  scripts {:>6.1}",
                 median(&|(seen, _)| seen.per_second),
@@ -206,22 +202,19 @@ impl Bench {
 }
 
 fn main() {
-    let asked: Vec<String> =
-        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let asked = Asked::from_args();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.unwrap().block_on(async {
-        let bench = Bench::start(asked.iter().find(|word| word.contains("://"))).await;
-        let parts: Vec<_> = asked.iter().filter(|word| !word.contains("://")).collect();
-        let wanted = |part: &str| parts.is_empty() || parts.iter().any(|word| *word == part);
+        let bench = Bench::start(asked.find(|word| word.contains("://"))).await;
         let _awake = Awake::keep();
-        if wanted("free") {
+        if asked.wants("free", &PARTS) {
             bench.free().await;
         }
-        if wanted("contended") {
+        if asked.wants("contended", &PARTS) {
             bench.contended().await;
         }
-        if wanted("growth") {
+        if asked.wants("growth", &PARTS) {
             bench.growth().await;
         }
     });

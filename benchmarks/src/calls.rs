@@ -1,4 +1,4 @@
-//! Calls one after the other, and by many tasks at once.
+//! Calls that many tasks make at once, and statistics of their times.
 
 use std::{
     sync::Arc,
@@ -8,10 +8,10 @@ use std::{
 use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 
-/// Something to be measured, called with the number of a task.
+/// An operation to be measured. The argument is the number of the task that makes the call.
 pub type Call = Arc<dyn Fn(usize) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// A call of a function.
+/// Makes a [`Call`] of a function.
 pub fn call<F>(call: impl Fn(usize) -> F + Send + Sync + 'static) -> Call
 where
     F: Future<Output = ()> + Send + 'static,
@@ -19,12 +19,12 @@ where
     Arc::new(move |task| Box::pin(call(task)))
 }
 
-/// What was seen of one contender in one round.
+/// What one contender did in one round.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// How many operations ended.
     pub count: usize,
-    /// Per second.
+    /// Operations per second.
     pub per_second: f64,
     /// Half of them took at most this long, in µs.
     pub p50: f64,
@@ -40,25 +40,21 @@ impl Seen {
     }
 }
 
-/// The value below which `part` of the spans lie, in µs; 0 of none.
+/// The value below which `part` of the spans lie, in µs; 0 for no spans.
 pub fn quantile(spans: &mut [Duration], part: f64) -> f64 {
     spans.sort_unstable();
     let at = (spans.len().saturating_sub(1) as f64 * part).round() as usize;
     spans.get(at).map_or(0.0, |span| span.as_secs_f64() * 1e6)
 }
 
-/// Calls one after the other, as long as `span` has not passed.
-pub async fn one_by_one(call: &Call, span: Duration) -> Seen {
-    let (mut took, began) = (Vec::new(), Instant::now());
-    while began.elapsed() < span {
-        let start = Instant::now();
-        call(0).await;
-        took.push(start.elapsed());
-    }
-    Seen::new(took, began.elapsed())
+/// The middle value; panics if there is none.
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
-/// The same by so many tasks at once.
+/// Lets `tasks` tasks repeat the call until `span` has passed.
 pub async fn many(call: &Call, tasks: usize, span: Duration) -> Seen {
     let (mut running, began) = (JoinSet::new(), Instant::now());
     for task in 0..tasks {

@@ -1,4 +1,4 @@
-//! Cores kept awake, and processor time.
+//! Processors: kept awake while a benchmark runs, and how long processes have used them.
 
 use std::{
     sync::{
@@ -8,9 +8,8 @@ use std::{
     time::Duration,
 };
 
-/// Keeps every core awake until it is dropped: an idle virtual CPU adds up to 70 µs to each round
-/// trip, and that would be measured instead. The threads have the lowest priority, so that who has
-/// something to do does it at once.
+/// Keeps every processor awake until it is dropped. An idle virtual processor needs up to 70 µs to wake, and the benchmark
+/// would measure that with each round trip. The threads have the lowest priority, so that they delay nobody else.
 #[derive(Debug)]
 pub struct Awake {
     on: Arc<AtomicBool>,
@@ -47,14 +46,19 @@ impl Drop for Awake {
     }
 }
 
-/// Processor time that a process has used, all its threads together.
+/// Processor time that this process has used, all threads together.
 #[must_use]
-pub fn processor_time(pid: u32) -> Duration {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let nanos = threads.map(|thread| {
-        let stat = std::fs::read_to_string(thread.unwrap().path().join("schedstat"));
-        // One that has ended meanwhile counts no more.
-        stat.ok().and_then(|stat| stat.split(' ').next()?.parse::<u64>().ok()).unwrap_or_default()
+pub fn own_processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Processor time that the living threads of a process have used; 0 if the process has ended.
+pub(crate) fn processor_time(pid: u32) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    let nanos = threads.filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        stat.split(' ').next()?.parse::<u64>().ok()
     });
     Duration::from_nanos(nanos.sum())
 }

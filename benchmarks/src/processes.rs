@@ -1,4 +1,4 @@
-//! Competitors in processes of their own: the benchmark, run again.
+//! Contenders in child processes. A child is this benchmark program, started again.
 
 use std::{process::Stdio, time::Duration};
 
@@ -12,8 +12,8 @@ use crate::{Contender, Pace, Turn, compete};
 const FLAG: &str = "--child";
 const DONE: &str = "done";
 
-/// The part of a child, if this process is one: connects, says so, and competes as often as it is told
-/// to. To be called first in a benchmark that uses [`Children`].
+/// If this process is a child, competes as often as its parent says, and returns `true` at the end. A benchmark that uses
+/// [`Children`] must call this first.
 pub async fn child() -> bool {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, flag, kind, url, first, tasks] = &arguments[..] else { return false };
@@ -36,12 +36,12 @@ pub async fn child() -> bool {
     true
 }
 
-/// Processes with some tasks each, all on one name. They end with this.
+/// Child processes whose tasks all want one name. They are killed when this is dropped.
 #[derive(Debug)]
 pub struct Children(Vec<(Child, ChildStdin, Lines<BufReader<ChildStdout>>)>);
 
 impl Children {
-    /// So many of them, connected.
+    /// Starts `processes` children with `tasks` tasks each, and waits until they are connected.
     pub async fn start(kind: &str, url: &str, processes: usize, tasks: usize) -> Self {
         let mut children = Vec::new();
         for process in 0..processes {
@@ -60,7 +60,7 @@ impl Children {
         Self(children)
     }
 
-    /// Lets them compete.
+    /// Lets all children compete for `span`.
     pub async fn compete(&mut self, span: Duration) -> Vec<Turn> {
         let start = format!("{}\n", span.as_millis());
         for (_, stdin, _) in &mut self.0 {

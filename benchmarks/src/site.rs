@@ -1,6 +1,6 @@
-//! A store of each kind, with a server of its own.
+//! A store of each kind on a server that the benchmark starts.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{
     Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions,
@@ -8,14 +8,14 @@ use conformance_tests::kit::{
 };
 use lock_core::{Backend, Init, LockClient};
 
-use crate::processor_time;
+use crate::machine::{own_processor_time, processor_time};
 
-/// One store, and its server's processes.
+/// A store, and its servers. They end when this is dropped.
 pub struct Site {
     url: String,
-    /// The store in memory is shared by its clients.
+    /// The store in memory, which all clients share.
     shared: Option<Arc<dyn Backend>>,
-    /// Those of the server, which lives as long as this.
+    /// Lists the processes of the servers, and keeps the servers alive.
     processes: Box<dyn Fn() -> Vec<u32>>,
 }
 
@@ -31,10 +31,10 @@ fn served<S: Server + 'static>(url: String, server: S) -> Site {
 }
 
 impl Site {
-    /// The kinds there are.
+    /// The stores that a benchmark tries if no store is named. [`start`](Self::start) also knows `redlock`.
     pub const KINDS: [&str; 6] = ["memory", "sqlite", "redis", "etcd", "postgres", "mysql"];
 
-    /// Starts it, with room for some hundreds of clients.
+    /// Starts the servers of a store, with room for some hundreds of clients.
     pub async fn start(kind: &str) -> Self {
         let site = match kind {
             "memory" => {
@@ -54,6 +54,14 @@ impl Site {
                 let server = Redis::start(RedisOptions::new()).await.unwrap();
                 served(format!("redis://{}", server.address()), server)
             }
+            "redlock" => {
+                let nodes = Redis::start_many(5, RedisOptions::new()).await.unwrap();
+                let hosts: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
+                let url = format!("redlock://{}", hosts.join(","));
+                let tree = |node: &Redis| node.process().tree().unwrap_or_default();
+                let processes = move || nodes.iter().flat_map(tree).collect();
+                Self { url, shared: None, processes: Box::new(processes) }
+            }
             "etcd" => {
                 let etcd = Etcd::single(EtcdOptions::new()).await.unwrap();
                 let url = format!("etcd://{}", etcd.endpoints()[0]);
@@ -72,19 +80,19 @@ impl Site {
                 let server = Mariadb::start(options).await.unwrap();
                 served(format!("mysql://root@{}/test", server.address()), server)
             }
-            other => panic!("{other} is no store; there are {:?}", Self::KINDS),
+            other => panic!("{other} must be redlock or one of {:?}", Self::KINDS),
         };
         site.store().await.init(&Init::new().with_first_use(true)).await.unwrap();
         site
     }
 
-    /// Of the store.
+    /// The URL of the store.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// A connection of its own, except in memory.
+    /// A new connection; in memory the shared store.
     pub async fn store(&self) -> Arc<dyn Backend> {
         match &self.shared {
             Some(shared) => Arc::clone(shared),
@@ -92,17 +100,14 @@ impl Site {
         }
     }
 
-    /// A client of its own.
+    /// A client with a new connection.
     pub async fn client(&self) -> LockClient {
         LockClient::new(self.store().await)
     }
 
-    /// Processor time of this process, and of the server's.
+    /// Processor time of this process, and of the servers.
     #[must_use]
     pub fn busy(&self) -> [Duration; 2] {
-        let processes = (self.processes)().into_iter();
-        // One that has ended meanwhile counts no more.
-        let there = processes.filter(|pid| Path::new(&format!("/proc/{pid}/task")).exists());
-        [processor_time(std::process::id()), there.map(processor_time).sum()]
+        [own_processor_time(), (self.processes)().into_iter().map(processor_time).sum()]
     }
 }

@@ -1,15 +1,15 @@
-//! Kinds of calls that take turns in short slices, so that what disturbs the machine disturbs all alike.
+//! Kinds of calls that take turns in short slices, so that other work on the machine disturbs all of them alike.
 
 use std::time::{Duration, Instant};
 
-use crate::{Call, many, quantile};
+use crate::{Call, many, median, quantile};
 
-/// What was measured of each kind, slice by slice.
+/// The figures of each kind, slice by slice.
 #[derive(Debug)]
 pub struct Slices(Vec<Vec<f64>>);
 
 impl Slices {
-    /// The ratio of two kinds, by their places: the median of the slices' ratios.
+    /// The ratio of two kinds, by their index: the median of the slices' ratios.
     #[must_use]
     pub fn ratio(&self, of: usize, to: usize) -> f64 {
         median(self.0[of].iter().zip(&self.0[to]).map(|(of, to)| of / to).collect())
@@ -23,12 +23,7 @@ impl Slices {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Medians of calls one after the other, in µs, each of 140 calls.
+/// Times of calls that one task makes one after the other: the median of each slice of 140 calls, in µs.
 pub async fn latencies(kinds: &[(&str, Call)]) -> Slices {
     let mut all = vec![Vec::new(); kinds.len()];
     for slice in 0..40 {
@@ -37,7 +32,7 @@ pub async fn latencies(kinds: &[(&str, Call)]) -> Slices {
             for round in 0..150 {
                 let start = Instant::now();
                 call(0).await;
-                // The first slice and the first rounds of each warm up.
+                // The first slice, and the first calls of each slice, warm up.
                 if slice > 0 && round >= 10 {
                     spans.push(start.elapsed());
                 }
@@ -50,7 +45,7 @@ pub async fn latencies(kinds: &[(&str, Call)]) -> Slices {
     Slices(all).print(kinds, "µs")
 }
 
-/// How often per second 64 tasks together finish a call, each on its own name.
+/// Calls per second of 64 tasks together, each on a name of its own.
 pub async fn rates(kinds: &[(&str, Call)]) -> Slices {
     let mut all = vec![Vec::new(); kinds.len()];
     for _ in 0..9 {

@@ -1,4 +1,4 @@
-//! Many tasks on one name: who gets it, how often, and how soon after its release.
+//! Tasks that want the same name: which task gets it, how often, and how soon after its release.
 
 use std::{
     sync::Arc,
@@ -9,44 +9,44 @@ use tokio::task::JoinSet;
 
 use crate::{Contender, Seen};
 
-/// When a task held the lock, and when it began to give it back.
+/// One hold of the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
-    /// Which task.
+    /// The number of the task.
     pub task: usize,
-    /// By [`clock`].
+    /// When the task had the lock, by [`clock`].
     pub held: Duration,
-    /// By [`clock`].
+    /// When it began to release the lock, by [`clock`].
     pub freeing: Duration,
 }
 
-/// How long tasks compete, how long each holds, and how long it thinks before the next time.
+/// How fast tasks take turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// All of it.
+    /// How long the tasks compete.
     pub span: Duration,
-    /// With the lock.
+    /// How long a task holds the lock.
     pub hold: Duration,
-    /// Without it.
+    /// How long it pauses after its release.
     pub think: Duration,
 }
 
 impl Pace {
-    /// Tasks that do nothing but take turns.
+    /// Tasks that hold for no time and never pause.
     #[must_use]
     pub const fn fast(span: Duration) -> Self {
         Self { span, hold: Duration::ZERO, think: Duration::ZERO }
     }
 }
 
-/// A clock that processes of one machine share.
+/// A clock that all processes of a machine share.
 #[must_use]
 pub fn clock() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Lets tasks, numbered from `first`, take turns: the contenders one each, or all by a single one.
+/// Lets `tasks` tasks, numbered from `first`, take turns on `name`. The contenders are shared out among the tasks.
 pub async fn compete(
     contenders: &[Contender],
     tasks: usize,
@@ -73,8 +73,8 @@ pub async fn compete(
     running.join_all().await.concat()
 }
 
-/// Changes of holder: a task that takes its own lock again hands nothing over. The time of one is from the
-/// begin of a release to the next one's turn.
+/// Counts the changes of holder, and sorts the turns by time. A task that takes its own lock again hands nothing over. The time
+/// of a change is from the begin of a release until the next task has the lock.
 #[must_use]
 pub fn seen(turns: &mut [Turn]) -> Seen {
     turns.sort_unstable_by_key(|turn| turn.held);

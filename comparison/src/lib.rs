@@ -1,12 +1,11 @@
-//! Measures lock stores side by side, for people who are deciding between them.
+//! Measures lock stores side by side, for people who choose a store.
 //!
-//! All stores are measured in one run, in turns: each round makes every measurement on every store, in
-//! an order that rotates, so that what else the machine does falls on all alike. The first round warms
-//! up and is thrown away. Every figure stands beside the *floors* of the same store in the same run:
-//! its cheapest round trip, its cheapest write and the barest lock, made by the store's own client
-//! without leasehold.
+//! One run measures all stores in turn. Each round makes every measurement on every store, in an order that rotates, so that
+//! other work on the machine disturbs all stores alike. The first round warms up and does not count. The report shows each
+//! figure beside the *floors* of the same store in the same run: its cheapest round trip, its cheapest write, and the bare
+//! lock, through the store's own client without leasehold.
 //!
-//! Besides, holders are killed and cut off, and many locks are held, as far as time allows.
+//! If there is time, the run also kills holders, cuts them off from the store, and holds many locks.
 
 mod floor;
 mod local;
@@ -36,7 +35,7 @@ pub use self::{
     store::{Store, embedded},
 };
 
-/// What is compared, and how.
+/// A comparison: the stores, and how to measure them.
 pub struct Comparison {
     stores: Vec<Store>,
     plan: Plan,
@@ -45,43 +44,42 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Of these stores.
+    /// A comparison of these stores.
     #[must_use]
     pub fn new(stores: Vec<Store>, plan: Plan) -> Self {
         Self { stores, plan, absent: Vec::new(), holder: None }
     }
 
-    /// Stores that the report says are not there (default: none).
+    /// Stores that could not be started; the report names them (default: none).
     #[must_use]
     pub fn absent(mut self, absent: Vec<Absent>) -> Self {
         self.absent = absent;
         self
     }
 
-    /// What holds a lock in a process of its own, to be killed (default: nobody, and it is not
-    /// measured).
+    /// The program that holds a lock in a process of its own, to be killed (default: none, and this is not measured).
     #[must_use]
     pub fn holder(mut self, holder: Option<Holder>) -> Self {
         self.holder = holder;
         self
     }
 
-    /// Measures. Bounded in time by the plan, and in load by a number of tasks and names that does
-    /// not depend on the stores. `None` if `stop` was ready before the end.
+    /// Runs the comparison. The plan limits the time. The number of tasks and names does not depend on the stores. Returns `None`
+    /// if `stop` was ready before the end.
     ///
     /// # Errors
-    /// `InvalidInput` for no store, one that is named twice, or one in which locks are held: a store
-    /// in use is not to be loaded. Otherwise as the own ones of a store that never granted
-    /// anything; where one fails in between, the report says so. Nothing is left held in any of them.
+    /// `InvalidInput` if there is no store, if one is named twice, or if somebody holds a lock in one: a comparison must not load a
+    /// store in use. If a store never granted a lock, the store's own error; if it fails later, the report says so. No lock is left
+    /// held.
     ///
-    /// *Cancel safety*: what is held when the future is dropped is given back in the background;
-    /// what the floors wrote stays. `stop` leaves nothing.
+    /// *Cancel safety*: if the future is dropped, locks are released in the background, but the data of the floors stays. `stop`
+    /// leaves nothing.
     pub async fn run(
         self,
         watch: &mut dyn Watch,
         stop: impl Future<Output = ()>,
     ) -> Result<Option<Report>, Error> {
-        // Before there is a load of our own.
+        // Read before this run loads the machine.
         let (machine, mut subjects) = (Machine::here(), Vec::new());
         let measured = tokio::select! {
             biased;

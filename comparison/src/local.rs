@@ -1,4 +1,4 @@
-//! Servers of the machine's own packages, started for a comparison.
+//! Starts the servers that are installed on this machine, for a comparison.
 
 use std::{any::Any, net::SocketAddr};
 
@@ -12,25 +12,25 @@ use server_kit::{
 
 use crate::store::Store;
 
-/// How many Redis a Redlock has.
+/// The number of Redis nodes of the Redlock.
 const NODES: usize = 5;
 
 /// A store that could not be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Absent {
-    /// Which.
+    /// The name of the store.
     pub name: String,
     /// Why, and what would help.
     pub why: String,
 }
 
-/// Servers in temporary folders, on free ports of 127.0.0.1. They end when this is dropped, and when
-/// this process ends, however it does.
+/// Servers in temporary folders, on free ports of 127.0.0.1. They end when this is dropped, and when this process ends for any
+/// reason.
 pub struct Local {
-    /// Those that are there.
+    /// The stores that were started.
     pub stores: Vec<Store>,
-    /// Those that are not.
+    /// The stores that could not be started.
     pub absent: Vec<Absent>,
     servers: Vec<Box<dyn Any + Send>>,
 }
@@ -40,7 +40,7 @@ type Started = Result<(String, Box<dyn Any + Send>), KitError>;
 
 type Start = fn() -> BoxFuture<Started>;
 
-/// Each kind, by the name of its scheme, which is that of its cargo feature.
+/// Each kind, by the name of its scheme, which is also the name of its cargo feature.
 const KINDS: [(&str, Start); 5] = [
     ("redis", || Box::pin(redis())),
     ("redlock", || Box::pin(redlock())),
@@ -50,11 +50,10 @@ const KINDS: [(&str, Start); 5] = [
 ];
 
 impl Local {
-    /// Starts one of each kind whose programs are installed and whose backend is in this build:
-    /// Redis, five Redis for Redlock, etcd, PostgreSQL and MariaDB, all with the settings that keep
-    /// what their locks rest on.
+    /// Starts one store of each kind whose programs are installed and whose backend is in this build: Redis, Redlock with five
+    /// Redis, etcd, PostgreSQL and MariaDB, with settings under which their locks are safe.
     ///
-    /// *Cancel safety*: what was started ends.
+    /// *Cancel safety*: if the future is dropped, the started servers end.
     pub async fn start() -> Self {
         let started = KINDS.map(|(name, start)| async move { (name, one(name, start).await) });
         let mut local = Self { stores: Vec::new(), absent: Vec::new(), servers: Vec::new() };
@@ -72,7 +71,7 @@ impl Local {
 }
 
 async fn one(name: &str, start: Start) -> Result<(Store, Box<dyn Any + Send>), String> {
-    // First, as there is no need for a server that nobody can speak to.
+    // Checked first: a server whose backend is not in this build is of no use.
     StoreUrl::new(format!("{name}:")).map_err(|error| error.to_string())?;
     let (url, server) = start().await.map_err(|error| match error {
         KitError::MissingProgram { program, package } => {
@@ -90,7 +89,7 @@ async fn one(name: &str, start: Start) -> Result<(Store, Box<dyn Any + Send>), S
         store.close().await;
         Ok::<_, Error>(Store::new(url))
     };
-    let store = made.await.map_err(|error| format!("it does not get ready: {error}"))?;
+    let store = made.await.map_err(|error| format!("the store does not get ready: {error}"))?;
     Ok((store, server))
 }
 
@@ -106,7 +105,7 @@ async fn redlock() -> Started {
 }
 
 async fn etcd() -> Started {
-    // etcd's own timers: the kit's are made for tests.
+    // etcd's default timers; those of the kit are for tests.
     let timers = ["--heartbeat-interval=100", "--election-timeout=1000"];
     let options = timers.into_iter().fold(EtcdOptions::new(), EtcdOptions::flag);
     let server = Etcd::single(options).await?;
@@ -116,14 +115,14 @@ async fn etcd() -> Started {
 
 async fn postgres() -> Started {
     let options = PostgresOptions::new().line("fsync = on").line("shared_buffers = 128MB");
-    // Many tasks have a connection each.
+    // Many tasks have a connection of their own.
     let options = options.line("max_connections = 300");
     let server = Postgres::start(options).await?;
     Ok((format!("postgres://postgres@{}/postgres", server.address()), Box::new(server)))
 }
 
 async fn mysql() -> Started {
-    // MariaDB's own sizes: with the kit's small ones it reads and writes pages all the time.
+    // MariaDB's default sizes. With the kit's small sizes it reads and writes pages all the time.
     let sizes = ["--innodb-buffer-pool-size=128M", "--innodb-log-file-size=96M"];
     let options = sizes.into_iter().fold(MariadbOptions::new(), MariadbOptions::flag);
     let server = Mariadb::start(options).await?;

@@ -1,8 +1,8 @@
-//! The measurements, by name.
+//! The names of the measurements.
 
 use serde::Serialize;
 
-/// How many tasks are "many".
+/// The number of tasks of the measurements with many tasks.
 pub(crate) const MANY: usize = 64;
 
 /// One measurement.
@@ -10,21 +10,21 @@ pub(crate) const MANY: usize = 64;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Measure {
-    /// The store's cheapest round trip, by its own client.
+    /// The store's cheapest round trip, through its own client.
     Ping,
-    /// The store's cheapest write, by its own client.
+    /// The store's cheapest write, through its own client.
     Write,
-    /// As little as takes and gives back a lock in this store, by its own client.
+    /// The bare lock: the least that acquires and releases a lock in this store, through its own client.
     Pair,
     /// The same by 64 tasks at once, each with a lock of its own.
     Pairs,
     /// Acquire of a free name.
     Acquire,
-    /// Acquire and release of a free name, one after the other.
+    /// Acquire and release of a free name by one task.
     Uncontended,
     /// The same by 64 tasks, each on a name of its own.
     ManyNames,
-    /// From a release to the next holder, with this many waiting tasks on one name.
+    /// From a release to the next holder, with 1 waiting task on one name.
     Handoff1,
     /// With 4 waiting.
     Handoff4,
@@ -36,11 +36,10 @@ pub enum Measure {
     Handoff256,
     /// From the end of a dead holder's lease until a waiter has the lock.
     Death,
-    /// From SIGKILL to a holder's process until a waiter has the lock, with the shortest lease that
-    /// is a second or more.
+    /// From the SIGKILL of a holder's process until a waiter has the lock. The lease is one second, or the store's shortest lease if
+    /// that is longer.
     Killed,
-    /// From the moment at which a holder is cut off from the store until it is told that its lock is
-    /// lost, with the same lease.
+    /// From the moment at which a holder is cut off from the store until its guard reports the loss, with the same lease.
     CutOff,
     /// What one held lock costs, with a lease of 6 s: processor time of this process per second.
     Held1,
@@ -73,7 +72,7 @@ impl Measure {
         Self::Held10000,
     ];
 
-    /// For people.
+    /// The title in the report.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -91,35 +90,35 @@ impl Measure {
             Self::Handoff256 => "handoff, 256 waiting",
             Self::Death => "free after a dead holder's lease",
             Self::Killed => "free after a holder is killed",
-            Self::CutOff => "told after a holder is cut off",
+            Self::CutOff => "loss reported after a cut",
             Self::Held1 => "1 held lock, client's processor",
             Self::Held1000 => "1,000 held locks",
             Self::Held10000 => "10,000 held locks",
         }
     }
 
-    /// As the JSON has it.
+    /// The name in the JSON.
     pub(crate) fn id(self) -> String {
         let json = serde_json::to_value(self);
         json.ok().and_then(|id| id.as_str().map(str::to_owned)).unwrap_or_default()
     }
 
-    /// Whether it is made by the store's own client.
+    /// Whether it is measured through the store's own client.
     pub(crate) const fn is_floor(self) -> bool {
         matches!(self, Self::Ping | Self::Write | Self::Pair | Self::Pairs)
     }
 
-    /// Whether it is a single time, and no rate.
+    /// Whether it is a single time, not a rate.
     pub(crate) const fn is_once(self) -> bool {
         matches!(self, Self::Death | Self::Killed | Self::CutOff)
     }
 
-    /// Whether it is what held locks cost.
+    /// Whether it is the cost of held locks.
     pub(crate) const fn is_held(self) -> bool {
         matches!(self, Self::Held1 | Self::Held1000 | Self::Held10000)
     }
 
-    /// Whether stores are ranked by the rate, where more is better, rather than by the median time.
+    /// Whether stores are ranked by the rate (more is better), not by the median time.
     #[must_use]
     pub const fn by_rate(self) -> bool {
         matches!(

@@ -1,4 +1,4 @@
-//! How long, and how often.
+//! How long a comparison takes, and how often it measures.
 
 use std::time::{Duration, Instant};
 
@@ -6,19 +6,19 @@ use lock_core::{Error, ErrorKind};
 
 use crate::measure::{Ends, Step};
 
-/// Rounds that count, besides the one that warms up.
+/// Rounds that count, after the one that warms up.
 const ROUNDS: usize = 5;
-/// Where time is short there are fewer rounds rather than shorter slices.
+/// The shortest slice of a measurement. If time is short, there are fewer rounds instead of shorter slices.
 const SHORT: Duration = Duration::from_millis(80);
-/// Fewer say nothing of a spread.
+/// Fewer rounds would say nothing about the spread.
 const FEWEST: usize = 3;
-/// The part of the time for what is measured in rounds.
+/// The part of the time for the rounds.
 const IN_ROUNDS: f64 = 0.5;
-/// Where the machine is too busy for that: the part for the fewest rounds.
+/// The part of the time for the fewest rounds, if the machine is too busy for [`IN_ROUNDS`].
 const AT_MOST: f64 = 0.8;
-/// The part for how holders end.
+/// The part of the time for lost holders.
 const OF_ENDS: f64 = 0.15;
-/// What a measurement takes besides its slice, as a part of it: waiters that leave, for example.
+/// How long a measurement really takes, as a multiple of its slice: for example, waiters must end.
 const BESIDES: f64 = 1.5;
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -30,8 +30,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Takes about `span` for all stores together. What there is no time for is left out, and the
-    /// report says so: how holders end takes a few seconds, and so do held locks.
+    /// A plan of about `span` for all stores together. Lost holders and held locks take a few seconds each. If there is no time for
+    /// a measurement, the run omits it and the report says so.
     ///
     /// # Errors
     /// `InvalidInput` for less than a second or more than an hour.
@@ -44,13 +44,13 @@ impl Plan {
         Err(Error::new(ErrorKind::InvalidInput, message))
     }
 
-    /// How long it is to take.
+    /// How long the comparison takes.
     #[must_use]
     pub fn span(&self) -> Duration {
         self.span
     }
 
-    /// How many rounds count, and the time of a step of weight one on one store.
+    /// The number of rounds that count, and the time of a step with weight one on one store.
     pub(crate) fn rounds(&self, stores: usize) -> (usize, Duration) {
         let weights: f64 = Step::ALL.iter().map(|step| step.weight()).sum();
         let slice = |rounds: usize| {
@@ -67,12 +67,12 @@ impl Plan {
     }
 }
 
-/// A plan while it is carried out.
+/// A plan while it runs.
 #[derive(Debug)]
 pub(crate) struct Course {
     pub(crate) span: Duration,
     began: Instant,
-    /// When the rounds were over.
+    /// How much time had passed after the rounds.
     ends: Option<Duration>,
 }
 
@@ -81,26 +81,26 @@ impl Course {
         self.began.elapsed()
     }
 
-    /// Whether there is another round after `made`, of which the first warms up and `rounds` count.
+    /// Whether there is another round after `made` rounds. The first one warms up, and `rounds` count.
     pub(crate) fn another_round(&self, made: usize, rounds: usize) -> bool {
         let before = |part| self.elapsed() < self.span.mul_f64(part);
-        // The first one warms up, and one that counts has to be.
+        // There must be the round that warms up, and one that counts.
         made <= 1 || (made <= FEWEST && before(AT_MOST)) || (made <= rounds && before(IN_ROUNDS))
     }
 
-    /// Whether how holders end is seen at all: first of all then, so that a busy machine has it, too.
+    /// Whether to measure lost holders. If so, they are measured first, so that a busy machine has these figures, too.
     pub(crate) fn has_ends(&self) -> bool {
         self.span >= Ends::TAKES * 3
     }
 
-    /// Whether there is time to see it once more, after `made` times.
+    /// Whether there is time to measure them again, after `made` times.
     pub(crate) fn another_end(&mut self, made: usize) -> bool {
         let since = *self.ends.get_or_insert(self.began.elapsed());
         let next = self.elapsed() + Ends::TAKES;
         (1..ROUNDS).contains(&made) && next <= since + self.span.mul_f64(OF_ENDS)
     }
 
-    /// Whether something that takes so long may begin.
+    /// Whether there is time for something that takes so long.
     pub(crate) fn has(&self, takes: Duration) -> bool {
         self.elapsed() + takes <= self.span
     }

@@ -1,4 +1,4 @@
-//! A run: how holders end, once; rounds of everything on every store; ends again; held locks.
+//! A run: lost holders once; rounds of all other measurements on all stores; lost holders again; held locks.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,10 +13,9 @@ use crate::{
     store::Subject,
 };
 
-/// Told of each measurement before it begins: how long the run has taken, of how long, and what is
-/// next.
+/// Shows the progress of a run.
 pub trait Watch {
-    /// The next one begins.
+    /// Called before each measurement, with the time that has passed, the time of the whole run, and what is measured next.
     fn next(&mut self, elapsed: Duration, of: Duration, store: &str, measure: &str);
 }
 
@@ -24,18 +23,18 @@ impl Watch for () {
     fn next(&mut self, _: Duration, _: Duration, _: &str, _: &str) {}
 }
 
-/// What was measured of one store, and why something was not.
+/// The samples of one store, and why there are none of some measurements.
 #[derive(Debug, Default)]
 pub(crate) struct OfStore {
     pub(crate) samples: Samples,
     pub(crate) missing: BTreeMap<Measure, String>,
-    /// The first of its errors.
+    /// The first error of the store.
     failed: Option<Error>,
 }
 
 impl OfStore {
-    /// What came of a step, in a round that counts or that warms up. A store may fail under one load and
-    /// not under another, and its other figures are no worse for that.
+    /// Adds the result of a step. In the round that warms up, `counts` is false. A store may fail under one load and not under
+    /// another; its other figures stay.
     fn add(&mut self, step: Step, counts: bool, made: Result<Vec<(Measure, Sample)>, Error>) {
         match made {
             Ok(made) if counts => {
@@ -52,14 +51,14 @@ impl OfStore {
     }
 }
 
-/// What was measured.
+/// The samples of all stores.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) stores: Vec<OfStore>,
     pub(crate) took: Duration,
 }
 
-const NO_TIME: &str = "there was no time for it: a longer --for has it";
+const NO_TIME: &str = "there was no time for it; use a longer --for";
 
 pub(crate) async fn run(
     subjects: &[Arc<Subject>],
@@ -115,13 +114,13 @@ async fn rounds(
         }
         round += 1;
     }
-    // A store that never granted a lock has nothing to be compared by.
+    // A store that never granted a lock cannot be compared.
     let none = |store: &&mut OfStore| store.samples.of(Measure::Uncontended).is_empty();
     let failed = all.stores.iter_mut().filter(none).find_map(|store| store.failed.take());
     failed.map_or(Ok(()), Err)
 }
 
-/// Of all stores at once, since it is waiting for leases.
+/// Measures lost holders in all stores at the same time, since this mostly waits for leases.
 async fn ending(
     subjects: &[Arc<Subject>],
     ends: &Ends<'_>,

@@ -1,4 +1,4 @@
-//! What one measurement saw, and what several of them come to.
+//! Samples: the result of one measurement in one round, and statistics over several of them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::measurement::Measure;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Sample {
-    /// How many operations it saw end.
+    /// How many operations ended.
     pub count: u64,
     /// Operations per second.
     pub per_second: f64,
@@ -21,24 +21,23 @@ pub struct Sample {
     pub p99_us: f64,
     /// The times at [`QUANTILES`], in microseconds.
     pub quantiles_us: [f64; 5],
-    /// What the store counted meanwhile, per operation, where it counts: see
-    /// [`StoreReport::counts`](crate::StoreReport::counts).
+    /// The count of the store, per operation, if the store counts; see [`StoreReport::counts`](crate::StoreReport::counts).
     pub counted_per_operation: Option<f64>,
     /// The same per second.
     pub counted_per_second: Option<f64>,
-    /// Processor time of this process, in percent of one processor, where that was measured.
+    /// The processor time of this process, in percent of one processor, if it was measured.
     pub processor_percent: Option<f64>,
 }
 
 impl Sample {
-    /// With what the store has counted in `span`.
+    /// Adds what the store has counted in `span`.
     pub(crate) fn counting(mut self, counted: Option<u64>, span: Duration) -> Self {
         self.counted_per_operation = counted.map(|count| count as f64 / self.count as f64);
         self.counted_per_second = counted.map(|count| count as f64 / span.as_secs_f64());
         self
     }
 
-    /// Of so many renewals in `span`: its "times" are processor time per second.
+    /// The sample of so many renewals in `span`. Its "times" are the processor time per second.
     pub(crate) fn of_held(
         renewals: f64,
         used: Duration,
@@ -60,13 +59,13 @@ impl Sample {
     }
 }
 
-/// Which parts of the operations took at most [`Sample::quantiles_us`].
+/// The parts of the operations that took at most [`Sample::quantiles_us`].
 pub const QUANTILES: [f64; 5] = [0.1, 0.5, 0.9, 0.99, 0.999];
 
-/// The longest time that is told apart.
+/// Longer times count as this one.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// Times of single operations, in nanoseconds, to three digits.
+/// Times of single operations, in nanoseconds, with a precision of three digits.
 pub(crate) struct Times(Histogram<u64>);
 
 impl Times {
@@ -83,7 +82,7 @@ impl Times {
         let _ = self.0.add(&other.0);
     }
 
-    /// What they come to within `span`; `None` if there were none.
+    /// The sample of these times within `span`; `None` if there are none.
     pub(crate) fn sample(&self, span: Duration) -> Option<Sample> {
         let micros = |quantile| self.0.value_at_quantile(quantile) as f64 / 1_000.0;
         (!self.0.is_empty()).then(|| Sample {
@@ -99,7 +98,7 @@ impl Times {
     }
 }
 
-/// The samples of one store, by what was measured.
+/// The samples of one store, by measurement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(BTreeMap<Measure, Vec<Sample>>);
 
@@ -113,7 +112,7 @@ impl Samples {
     }
 }
 
-/// The middle one, and how far the others lie apart: the difference of the quartiles over the median.
+/// The median and the spread: the difference of the quartiles divided by the median.
 pub(crate) fn median_and_spread(mut values: Vec<f64>) -> Option<(f64, f64)> {
     values.sort_unstable_by(f64::total_cmp);
     let at = |part: usize| values.get((values.len().saturating_sub(1) * part + 2) / 4).copied();

@@ -1,4 +1,4 @@
-//! A store that is compared, and the connections to it.
+//! A store in a comparison, and the connections to it.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use tokio::task::JoinSet;
 
 use crate::floor::{self, Floor, Setting};
 
-/// A store, and what the report calls it.
+/// A store, and its name in the report.
 #[derive(Clone, Debug)]
 pub struct Store {
     /// A short name, such as the URL's scheme.
     pub name: String,
-    /// Where it is.
+    /// Its URL.
     pub url: StoreUrl,
 }
 
-/// The stores that need no server: memory, and SQLite in a file that goes with what is returned.
+/// The stores that need no server: memory, and SQLite in a file in the returned folder, which is removed when it is dropped.
 ///
 /// # Errors
-/// `Unavailable` where no file can be made in the folder for temporary files.
+/// `Unavailable` if the folder for temporary files cannot be used.
 pub fn embedded() -> Result<(Vec<Store>, TempDir), Error> {
     let unavailable = |error: std::io::Error| {
         Error::new(ErrorKind::Unavailable, "no folder for a temporary file").with_source(error)
@@ -37,25 +37,25 @@ pub fn embedded() -> Result<(Vec<Store>, TempDir), Error> {
 }
 
 impl Store {
-    /// A store that is called by its URL's scheme.
+    /// A store whose name is the scheme of its URL.
     #[must_use]
     pub fn new(url: StoreUrl) -> Self {
         Self { name: url.scheme().to_owned(), url }
     }
 }
 
-/// Clients of one store that stand for as many processes.
+/// The number of clients of one store; each stands for a process.
 const CLIENTS: usize = 4;
 
 /// A store in a run.
 pub(crate) struct Subject {
     pub(crate) store: Store,
-    /// Each with a connection of its own.
+    /// The clients, each with its own connection.
     pub(crate) clients: Vec<LockClient>,
     pub(crate) floor: Option<Box<dyn Floor>>,
     /// Why there is no floor.
     pub(crate) no_floor: Option<String>,
-    /// As the store told them before it was loaded.
+    /// As the store reported them before the measurements.
     pub(crate) settings: Vec<Setting>,
     run: OwnerId,
 }
@@ -84,12 +84,12 @@ impl Subject {
         name.unwrap_or_else(|_| unreachable!("short, and without control characters"))
     }
 
-    /// How all names of this run begin.
+    /// The prefix of all names of this run.
     fn ours(&self) -> String {
         format!("leasehold compare {}: ", self.run)
     }
 
-    /// What the store has counted so far, if it counts.
+    /// The count of the store so far, if it counts.
     pub(crate) async fn count(&self) -> Option<u64> {
         match &self.floor {
             Some(floor) => floor.count().await,
@@ -106,7 +106,7 @@ impl Subject {
         self.clients[0].backend()
     }
 
-    /// Gives back all that is held, also by a process or a client that was cut short.
+    /// Releases all locks of this run, also those of a process or a client that was interrupted.
     pub(crate) async fn close(&self) {
         let (first, others) = self.clients.split_at(1);
         for client in others {
@@ -121,7 +121,7 @@ impl Subject {
         }
     }
 
-    /// Only names of this run. What cannot be freed ends with its lease of some seconds.
+    /// Releases only names of this run. If this fails, their leases end after some seconds.
     async fn free_ours(&self) {
         let (ours, mut from) = (self.ours(), None);
         while let Ok(page) = self.backend().list(from).await {
@@ -136,7 +136,7 @@ impl Subject {
     }
 }
 
-/// What all tasks came to, or the first error; the others are ended then, and when this is dropped.
+/// Waits for all tasks. Returns their results, or the first error; the other tasks are then aborted.
 pub(crate) async fn finished<T: Send + 'static>(
     mut tasks: JoinSet<Result<T, Error>>,
 ) -> Result<Vec<T>, Error> {

@@ -1,4 +1,4 @@
-//! Child processes that really hold, crash and pause: the test binary, run again.
+//! Child processes that hold a lock, and that a case kills or pauses. A child is the test program, started again.
 
 use std::{
     process::Stdio,
@@ -20,32 +20,33 @@ use crate::{
 
 /// How long a child may take for a step.
 const STEP: Duration = Duration::from_secs(60);
-/// The variable that tells a process that it is a child, and which part it plays.
-const PART: &str = "LEASEHOLD_CONFORMANCE_PART";
+/// The environment variable that tells a process that it is a child, and what its job is.
+const VARIABLE: &str = "LEASEHOLD_CONFORMANCE_CHILD";
 
 /// What a child does.
 #[derive(Clone, Debug)]
-pub(crate) enum Deed {
-    /// Acquires, says `held TOKEN`, and says `lost REASON` when it loses the lock.
+pub(crate) enum Job {
+    /// Acquires, prints `held TOKEN`, and prints `lost REASON` when it loses the lock.
     Hold,
-    /// Adds one to the number in a file, so many times, each under the lock; says `done`.
+    /// Adds one to the number in a file, `times` times, each time under the lock. Prints `done`.
     Count { file: String, times: u32 },
-    /// Acquires the one permit of a semaphore, and goes on as `Hold`.
+    /// Acquires the only permit of a semaphore, then does what `Hold` does.
     HoldPermit,
-    /// Shares the lock, and goes on as `Hold`.
+    /// Acquires the lock as a reader, then does what `Hold` does.
     HoldShared,
-    /// Reads the number in a file twice, so many times, each time as a reader, and finds it unchanged; says `done`.
+    /// Acquires the lock as a reader `times` times. Each time it reads the number in a file twice, and fails if it changed. Prints
+    /// `done`.
     Read { file: String, times: u32 },
-    /// Acquires the lock and `NAME too`, and goes on as `Hold` with both.
+    /// Acquires the lock and the lock `NAME too`, then does what `Hold` does with both.
     HoldBoth,
-    /// Makes a file in the folder `inside` of a folder, by a permit, so many times. Stays there until the folder has a file
-    /// `enough`. Says `done`.
+    /// Acquires a permit `times` times. While it holds the permit it has a file in `folder/inside`, and it holds until
+    /// `folder/enough` exists. Prints `done`.
     Enter { folder: String, permits: u32, times: u32 },
-    /// Is a candidate for ever, and says what it sees as events of a history.
+    /// Takes part in an election without end, and prints what it sees as events of a history.
     Lead,
 }
 
-impl Deed {
+impl Job {
     fn fields(self) -> Vec<String> {
         match self {
             Self::Hold => vec!["hold".into()],
@@ -85,49 +86,49 @@ impl Deed {
     }
 }
 
-/// A part: which store, which lock, what to do.
+/// What a child does: which store, which lock, which job.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct ChildSpec {
     harness: String,
     address: String,
     name: String,
     lease_ms: u64,
-    deed: Deed,
+    job: Job,
 }
 
-impl Part {
-    /// The part of this process, if it is a child.
+impl ChildSpec {
+    /// What this process is to do, if it is a child.
     pub(crate) fn of_this_process() -> Option<Self> {
-        let text = std::env::var(PART).ok()?;
+        let text = std::env::var(VARIABLE).ok()?;
         let fields: Vec<String> = serde_json::from_str(&text).ok()?;
-        let [harness, address, name, lease, deed @ ..] = &fields[..] else { return None };
-        let deed = Deed::of_fields(deed)?;
+        let [harness, address, name, lease, job @ ..] = &fields[..] else { return None };
+        let job = Job::of_fields(job)?;
         Some(Self {
             harness: harness.clone(),
             address: address.clone(),
             name: name.clone(),
             lease_ms: lease.parse().ok()?,
-            deed,
+            job,
         })
     }
 
-    pub(crate) async fn play(self, harnesses: &[Arc<dyn Harness>]) {
-        ends_with_parent();
+    pub(crate) async fn run(self, harnesses: &[Arc<dyn Harness>]) {
+        exit_with_parent();
         let harness = harnesses.iter().find(|each| each.name() == self.harness);
         let harness = harness.expect("the parent's harness");
         let backend = harness.connect(&self.address).await.expect("a connection");
         let client = LockClient::new(backend);
         let name = LockName::new(&self.name).expect("a name");
         let lease = Duration::from_millis(self.lease_ms);
-        match self.deed {
-            Deed::Hold => {
+        match self.job {
+            Job::Hold => {
                 hold(client.lock(name).lease(lease).acquire().await.expect("the lock")).await;
             }
-            Deed::HoldPermit => {
+            Job::HoldPermit => {
                 let permit = client.semaphore(name, 1).lease(lease).acquire().await;
                 hold(permit.expect("a permit")).await;
             }
-            Deed::HoldBoth => {
+            Job::HoldBoth => {
                 let second = LockName::new(format!("{name} too")).expect("a name");
                 let locks = [name, second].map(|name| client.lock(name).lease(lease));
                 let guards = lock_core::all(locks).acquire().await.expect("both locks");
@@ -136,7 +137,7 @@ impl Part {
                 assert!(!guards.is_valid(), "lost guards call themselves valid");
                 println!("lost {reason}");
             }
-            Deed::Enter { folder, permits, times } => {
+            Job::Enter { folder, permits, times } => {
                 let (inside, enough) = (format!("{folder}/inside"), format!("{folder}/enough"));
                 for _ in 0..times {
                     let permit = client.semaphore(&name, permits).lease(lease).acquire().await;
@@ -153,11 +154,11 @@ impl Part {
                 }
                 println!("done");
             }
-            Deed::HoldShared => {
+            Job::HoldShared => {
                 let reader = client.lock(name).lease(lease).shared().acquire().await;
                 hold(reader.expect("the lock")).await;
             }
-            Deed::Read { file, times } => {
+            Job::Read { file, times } => {
                 for _ in 0..times {
                     let reader = client.lock(&name).lease(lease).shared().acquire().await;
                     let reader = reader.expect("the lock");
@@ -168,8 +169,8 @@ impl Part {
                 }
                 println!("done");
             }
-            Deed::Lead => lead(&client, &name, lease).await,
-            Deed::Count { file, times } => {
+            Job::Lead => lead(&client, &name, lease).await,
+            Job::Count { file, times } => {
                 for _ in 0..times {
                     let guard = client.lock(&name).lease(lease).acquire().await.expect("the lock");
                     add_one(&file);
@@ -188,7 +189,7 @@ async fn hold(guard: Guard) {
     println!("lost {reason}");
 }
 
-/// Leads, again and again, and looks at its leadership all the time.
+/// Leads again and again, and records all the time whether the leadership is valid.
 async fn lead(client: &LockClient, name: &LockName, lease: Duration) {
     let recorder = Recorder::with_sink(std::process::id(), |event| {
         println!("{}", serde_json::to_string(event).expect("plain data"));
@@ -206,7 +207,7 @@ async fn lead(client: &LockClient, name: &LockName, lease: Duration) {
     panic!("the candidate gave up: {error}");
 }
 
-/// A leadership, given up when the work is dropped.
+/// Records the end of a leadership when the work is dropped.
 struct Term(Acquisition);
 
 impl Drop for Term {
@@ -215,7 +216,7 @@ impl Drop for Term {
     }
 }
 
-/// Reads, adds, writes: loses an update when two do it at once.
+/// Reads, adds one, writes. If two tasks do it at once, an update is lost.
 pub(crate) fn add_one(file: &str) {
     let value = number_in(file);
     std::fs::write(file, (value + 1).to_string()).expect("the file");
@@ -228,23 +229,23 @@ fn number_in(file: &str) -> u64 {
 /// A running child; killed when dropped.
 pub(crate) struct Child {
     process: tokio::process::Child,
-    /// Until somebody else hears it.
+    /// `None` after [`forward_lines`](Self::forward_lines).
     lines: Option<Lines<BufReader<ChildStdout>>>,
 }
 
 impl Child {
-    pub(crate) fn start(setting: &Setting, name: &LockName, lease: Duration, deed: Deed) -> Self {
+    pub(crate) fn start(setting: &Setting, name: &LockName, lease: Duration, job: Job) -> Self {
         let mut fields = vec![
             setting.harness().name().to_owned(),
             setting.address().to_owned(),
             name.as_str().to_owned(),
             lease.as_millis().to_string(),
         ];
-        fields.extend(deed.fields());
+        fields.extend(job.fields());
         let part = serde_json::to_string(&fields).expect("a list of strings");
         let mut process = Command::new(std::env::current_exe().expect("this program"))
-            .env(PART, part)
-            // A closed standard input ends a child whose parent has gone: see `ends_with_parent`.
+            .env(VARIABLE, part)
+            // If the parent is gone, standard input is closed, and that ends the child: see `exit_with_parent`.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -254,8 +255,8 @@ impl Child {
         Self { process, lines: Some(BufReader::new(stdout).lines()) }
     }
 
-    /// Hands what it says from here on to `hear`, line by line.
-    pub(crate) fn heard_by(&mut self, hear: impl Fn(String) + Send + 'static) {
+    /// From now on passes each line that the child prints to `hear`.
+    pub(crate) fn forward_lines(&mut self, hear: impl Fn(String) + Send + 'static) {
         let mut lines = self.lines.take().expect("nobody else hears it");
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
@@ -264,17 +265,17 @@ impl Child {
         });
     }
 
-    /// What it says next.
-    pub(crate) async fn says(&mut self) -> String {
+    /// The next line that the child prints.
+    pub(crate) async fn next_line(&mut self) -> String {
         let lines = self.lines.as_mut().expect("nobody else hears it");
         let line = tokio::time::timeout(STEP, lines.next_line()).await;
         let line = line.expect("a line in time").expect("output");
         line.expect("a line before the child's end")
     }
 
-    /// The token with which it says that it holds the lock.
+    /// Waits until the child holds the lock; returns the token.
     pub(crate) async fn held(&mut self) -> FencingToken {
-        let line = self.says().await;
+        let line = self.next_line().await;
         let token = line.strip_prefix("held ").and_then(|token| token.parse().ok());
         token.and_then(FencingToken::new).unwrap_or_else(|| panic!("the child said {line:?}"))
     }
@@ -288,7 +289,7 @@ impl Child {
         rustix::process::kill_process(pid.expect("a running child"), signal).expect("a signal");
     }
 
-    /// Ends it at once, as a crash would (SIGKILL), and waits for its end.
+    /// Kills the child (SIGKILL), as a crash would, and waits for its end.
     pub(crate) async fn kill(mut self) -> Instant {
         self.process.kill().await.expect("a kill");
         Instant::now()
@@ -301,8 +302,8 @@ impl Child {
     }
 }
 
-/// Ends this process when its standard input closes: its parent has gone.
-fn ends_with_parent() {
+/// Ends this process when its standard input closes, since then its parent is gone.
+fn exit_with_parent() {
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(0);

@@ -1,7 +1,8 @@
-//! Several locks in one, as the cases use them: the core's, or a variant that is broken on purpose.
+//! Operations on several locks (re-entry, all, any, semaphores), as the cases use them: those of the core, or a version that is
+//! broken on purpose.
 //!
-//! The core makes them of plain locks, so the flaws are not a backend's: each variant composes the same plain locks
-//! wrongly.
+//! The core composes these operations from plain locks. So no backend can break them, and each broken version here composes
+//! the same plain locks wrongly.
 
 use std::{future::pending, time::Duration};
 
@@ -19,7 +20,7 @@ impl Setting {
         guard.release().await
     }
 
-    /// All of these, or none.
+    /// Acquires all of these locks, or none.
     pub(crate) async fn all(&self, locks: Vec<Lock>, wait: Duration) -> Result<Vec<Guard>, Error> {
         let keeps = self.composition == Composition::KeepsWhatItTook;
         if !keeps && self.composition != Composition::TakesInAnyOrder {
@@ -36,13 +37,13 @@ impl Setting {
                     return Err(error);
                 }
             }
-            // The store in memory would let nobody in between.
+            // The store in memory answers at once, so without this no other task would run in between.
             tokio::task::yield_now().await;
         }
         Ok(taken)
     }
 
-    /// One of these.
+    /// Acquires one of these locks.
     pub(crate) async fn any(&self, locks: Vec<Lock>) -> Result<Guard, Error> {
         if self.composition != Composition::KeepsLosers {
             return lock_core::any(locks).acquire().await;
@@ -59,7 +60,7 @@ impl Setting {
         first.recv().await.expect("one is granted")
     }
 
-    /// A semaphore.
+    /// A semaphore with `permits` permits.
     pub(crate) fn semaphore(
         &self,
         client: &LockClient,
@@ -71,7 +72,7 @@ impl Setting {
     }
 }
 
-/// Holds it for ever.
+/// Keeps the guards for ever.
 fn keep(taken: impl Send + 'static) {
     tokio::spawn(async move {
         let _taken = taken;

@@ -1,19 +1,19 @@
-//! The ways in which several locks are composed.
+//! How a case composes several locks: as the core does, or with one flaw.
 
-/// How the locks are put together.
+/// A sound composition, or a flaw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Composition {
-    /// As the core does it.
+    /// As the core composes them.
     #[default]
     Sound,
-    /// The first guard of a hold that is released ends it.
+    /// The release of the first guard of a hold ends the hold.
     ReleasesWithTheFirst,
-    /// All are taken in the order in which they were given.
+    /// `all` acquires the locks in the order of its arguments.
     TakesInAnyOrder,
-    /// What was taken before one of all failed is kept.
+    /// `all` keeps the locks that it has when a later one fails.
     KeepsWhatItTook,
-    /// Those of several that did not win go on waiting.
+    /// After `any` has one lock, the other waits go on.
     KeepsLosers,
-    /// There is a slot more than permits.
+    /// A semaphore has one slot more than permits.
     OneSlotMore,
 }

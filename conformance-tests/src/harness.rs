@@ -1,4 +1,4 @@
-//! What a test gives the suite, so that it can try a store.
+//! What a test implements, so that the suite can try its store.
 
 use std::{any::Any, error::Error as StdError, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ pub type SetUpError = Box<dyn StdError + Send + Sync>;
 /// A kind of store, and how to start one.
 #[async_trait]
 pub trait Harness: Send + Sync + 'static {
-    /// What the table calls it, such as `redis/tls`.
+    /// The name of the store in the table, such as `redis/tls`.
     fn name(&self) -> &'static str;
 
     /// Starts whatever the store needs.
@@ -20,31 +20,32 @@ pub trait Harness: Send + Sync + 'static {
     /// In words; the whole run of this harness then fails.
     async fn start(&self) -> Result<Store, SetUpError>;
 
-    /// A connection of its own to the store at `address`, as another process would have. Child
-    /// processes call this too, without [`start`](Harness::start).
+    /// Makes a new connection to the store at `address`, as another process would. Child processes call this, too, without
+    /// [`start`](Harness::start).
     ///
     /// # Errors
     /// As the backend's.
     async fn connect(&self, address: &str) -> Result<Arc<dyn Backend>, Error>;
 
-    /// Whether other processes can reach the store.
+    /// Whether other processes can reach the store (default: they can).
     fn reaches_processes(&self) -> bool {
         true
     }
 
-    /// The shortest lease that the cases are to use; stores with coarse leases say more.
+    /// The shortest lease that the cases use (default: 600 ms). A store with coarse leases returns more.
     fn lease(&self) -> Duration {
         Duration::from_millis(600)
     }
 
-    /// Whether the store refuses this name, which is allowed in general, with `InvalidInput` before it is touched.
+    /// Whether the backend refuses this name, although the contract allows it (default: it does not). It must refuse with
+    /// `InvalidInput`, before it sends anything to the store.
     fn refuses(&self, _name: &str) -> bool {
         false
     }
 
-    /// Names of the cases that may be skipped here. A skip that is not listed is an error, and so is
-    /// a listed one that was not skipped. `shared` stands for all cases of readers and writers, which a store without
-    /// [`Guarantees::shared`](lock_core::Guarantees) skips.
+    /// Names of the cases that do not apply to this store (default: none). The run fails if a case that does not apply is not
+    /// listed, and if a listed case applies. The word `shared` lists all cases of readers and writers: a store without
+    /// [`Guarantees::shared`](lock_core::Guarantees) skips them.
     fn skips(&self) -> &'static [&'static str] {
         &[]
     }
@@ -52,7 +53,7 @@ pub trait Harness: Send + Sync + 'static {
 
 /// A store that runs.
 pub struct Store {
-    /// What [`Harness::connect`] is to be given.
+    /// The argument of [`Harness::connect`].
     pub address: String,
     /// Servers and folders, kept until the run is over.
     pub kept: Box<dyn Any + Send + Sync>,
@@ -65,5 +66,5 @@ impl Store {
     }
 }
 
-/// What a case asks of a store: `Err` tells why it does not apply.
+/// Whether a case applies to a store. `Err` says why not.
 pub type Needs = fn(&Guarantees, &dyn Harness) -> Result<(), &'static str>;

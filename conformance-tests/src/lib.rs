@@ -1,4 +1,4 @@
-//! The conformance suite of leasehold: what every store must keep, tried on the real one.
+//! The conformance suite of leasehold: it tries on a real store what every store must keep.
 //!
 //! To run it against a backend of your own, implement [`Harness`] and make this the `main` of a test
 //! target with `harness = false`:
@@ -12,19 +12,23 @@
 //! ```
 //!
 //! A crate of its own depends on `leasehold`, and for its tests on `conformance-tests` with `default-features = false`,
-//! which brings no server and no store. `cargo test --test conformance -- expiry` runs the cases whose names contain a word, `--list` names
-//! them. Cases are chosen by what the backend's `Guarantees` promise; one that is skipped must be
-//! listed by [`Harness::skips`]. The run ends with a table of case × harness.
+//! which brings no server and no store. `cargo test --test conformance -- expiry` runs the cases whose names contain a word,
+//! `--list` prints the names. The suite chooses its cases by the backend's `Guarantees`; [`Harness::skips`] must list each case
+//! that does not apply. The run ends with a table of case × harness.
 //!
-//! - [`cases`]: the list; [`history`]: what clients saw, and a checker that sweeps over it;
-//! - [`sim`]: the real core in simulated time, over a store that loses, delays and repeats messages;
-//! - [`mutants`]: broken backends, each of which must be caught by the case meant for it;
-//! - with the feature `servers` [`kit`]: real servers, and the faults that befall them; [`broken`]: scripts and
-//!   statements that lack a line on their way to a server; and [`versions`]: what holds where a store has records of
-//!   another version;
-//! - with the feature `proof` [`proof`]: client processes that lock for a while under one fault after the other, and a table of
+//! - [`cases`]: the list; [`history`]: what clients saw, and a checker for it;
+//! - [`sim`]: the real client in simulated time, over a network that loses, delays and repeats messages;
+//! - with the feature `servers` [`kit`]: real servers and their faults; [`versions`]: what must hold if a store has records
+//!   of another version;
+//! - with the feature `proof` [`proof`]: client processes over a real store under one fault at a time, and a table of
 //!   what held; [`stores`] has this project's stores for it.
-// Cases, and what helps them, fail by a panic: that is their answer.
+//!
+//! Two modules break stores on purpose, to show that the tests notice:
+//!
+//! - [`mutants`] tests the *suite*: the backend in memory with one flaw, which the case for it must catch;
+//! - [`broken`] (with the feature `servers`) tests the *scripts and statements of a backend*: a proxy leaves one guarded line
+//!   out on its way to a real server, and the backend's own case must fail.
+// A case fails by a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[cfg(feature = "servers")]
@@ -48,7 +52,7 @@ pub mod stores;
 #[cfg(feature = "servers")]
 pub mod versions;
 
-/// Real servers, and the faults that befall them.
+/// Real servers and their faults.
 #[cfg(feature = "servers")]
 pub use server_kit as kit;
 

@@ -10,15 +10,15 @@ use lock_core::{Backend, Env as _, Error, Memory, Mutex, SystemEnv};
 
 use crate::{Harness, SetUpError, Store};
 
-/// Stores by their addresses, since a store in memory has none of its own.
+/// The started stores by their addresses. The suite makes the addresses up, since a store in memory has none.
 static STORES: LazyLock<Mutex<HashMap<String, Memory>>> = LazyLock::new(Mutex::default);
 
-/// Tries [`Memory`].
+/// Runs the suite over [`Memory`].
 #[derive(Debug)]
 pub struct MemoryHarness;
 
 impl MemoryHarness {
-    /// The cases that need a store that other processes reach.
+    /// The cases that need a store that other processes can reach.
     pub const NEED_PROCESSES: [&str; 13] = [
         "a_killed_holders_lock_is_free_within_its_lease",
         "a_paused_holder_learns_of_its_loss_and_is_fenced",

@@ -1,4 +1,4 @@
-//! A backend that tells when a place of its is really waited in, so that a case need not guess.
+//! A wrapper around a backend that reports when somebody waits in a queue entry, so that a case need not guess.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -15,7 +15,7 @@ use lock_core::{
 };
 use tokio::sync::watch;
 
-/// How many places of one connection somebody has begun to wait in, and how many attempts it made at once.
+/// Counts of one connection: the queue entries in which somebody waits, and the attempts at the same time.
 #[derive(Clone, Debug)]
 pub(crate) struct Waits {
     begun: watch::Receiver<u64>,
@@ -31,13 +31,13 @@ struct Attempts {
 }
 
 impl Waits {
-    /// Waits until `count` places have been waited in since the connection was made: the store had
-    /// refused them, and their signals are listened for.
+    /// Waits until somebody has begun to wait in `count` queue entries since the connection was made. By then the store has
+    /// refused the requests, and the waiters listen for signals.
     pub(crate) async fn reach(&mut self, count: u64) {
         self.begun.wait_for(|begun| *begun >= count).await.expect("the connection lives");
     }
 
-    /// Waits until `count` places have been given up, and the store has answered.
+    /// Waits until `count` queue entries have been withdrawn, and the store has answered.
     pub(crate) async fn left(&mut self, count: u64) {
         self.left.wait_for(|left| *left >= count).await.expect("the connection lives");
     }
@@ -47,7 +47,7 @@ impl Waits {
     }
 }
 
-/// Told of each place that the store has made.
+/// Is called for each queue entry that the store has made.
 pub(crate) type OnPlace = Arc<dyn Fn(&Request) + Send + Sync>;
 
 pub(crate) struct Observed {
@@ -76,7 +76,7 @@ impl Observed {
         (Arc::new(Self { inner, begun, left, attempts, on_place: None }), waits)
     }
 
-    /// `inner`, with its places told to `on_place`.
+    /// Wraps `inner`; calls `on_place` for each queue entry.
     #[cfg(feature = "servers")]
     pub(crate) fn places(inner: Arc<dyn Backend>, on_place: OnPlace) -> Arc<dyn Backend> {
         let (begun, left) = (watch::Sender::new(0), watch::Sender::new(0));
@@ -86,12 +86,12 @@ impl Observed {
 
     fn enqueued(&self, request: &Request, answer: Enqueued) -> Enqueued {
         match answer {
-            Enqueued::Waiting(turn, busy) => {
+            Enqueued::Waiting(waiter, busy) => {
                 if let Some(tell) = &self.on_place {
                     tell(request);
                 }
                 let (begun, left) = (Some(self.begun.clone()), self.left.clone());
-                Enqueued::Waiting(Box::new(ObservedTurn { turn, begun, left }), busy)
+                Enqueued::Waiting(Box::new(ObservedWaiter { waiter, begun, left }), busy)
             }
             other => other,
         }
@@ -99,24 +99,24 @@ impl Observed {
 }
 
 #[derive(Debug)]
-struct ObservedTurn {
-    turn: Box<dyn Waiter>,
-    /// Taken by the first wait.
+struct ObservedWaiter {
+    waiter: Box<dyn Waiter>,
+    /// `None` after the first wait.
     begun: Option<watch::Sender<u64>>,
     left: watch::Sender<u64>,
 }
 
 #[async_trait]
-impl Waiter for ObservedTurn {
+impl Waiter for ObservedWaiter {
     async fn next(&mut self) -> Signal {
         if let Some(begun) = self.begun.take() {
             begun.send_modify(|count| *count += 1);
         }
-        self.turn.next().await
+        self.waiter.next().await
     }
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
-        let answer = self.turn.leave().await;
+        let answer = self.waiter.leave().await;
         self.left.send_modify(|count| *count += 1);
         answer
     }

@@ -1,4 +1,4 @@
-//! Runs cases over harnesses, and prints what came of them.
+//! Runs cases over harnesses, and prints the results.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,27 +19,28 @@ use crate::{
     setting::Setting,
 };
 
-/// How long a case may take before it counts as hung; and with `LEASEHOLD_SOAK=1`, where some take more rounds.
+/// How long a case may take before it counts as hung. The second is for `LEASEHOLD_SOAK=1`, under which some cases make more
+/// rounds.
 const LIMIT: [Duration; 2] = [Duration::from_secs(90), Duration::from_secs(900)];
-/// Cases that run side by side; each has names of its own. Most of them wait.
+/// How many cases run at the same time. Each has its own lock names, and most of them wait most of the time.
 const AT_ONCE: usize = 4;
-/// Harnesses that are started: the next one's cases run while the last ones of this one do.
+/// How many harnesses run at the same time: the next one starts while the last cases of this one run.
 const STARTED_AT_ONCE: usize = 2;
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
     Failed(String),
-    /// No end within the limit.
+    /// The case did not end within the limit.
     Hung(Duration),
     Skipped(&'static str),
 }
 
 /// The `main` of a `harness = false` test target: runs every case over every harness.
 ///
-/// Arguments: a part of the names to run (`harness::case`), and `--list`. If no name has that part, the run
-/// fails. The last lines are like those of Rust's own test runner. A child process of a case comes here too, and does its part.
+/// Arguments: a part of the names to run (`harness::case`), and `--list`. If no name contains that part, the run fails. The last
+/// lines look like those of Rust's own test runner. A child process of a case also starts here, and does its job.
 pub fn main(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -48,8 +49,8 @@ pub fn main(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Some(part) = child::Part::of_this_process() {
-        runtime.block_on(part.play(&harnesses));
+    if let Some(spec) = child::ChildSpec::of_this_process() {
+        runtime.block_on(spec.run(&harnesses));
         return ExitCode::SUCCESS;
     }
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -73,7 +74,7 @@ pub fn main(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
     table.print()
 }
 
-/// Prints what was asked for. The reader may have closed the pipe, as `head -1` does.
+/// Prints `text`. It is no error if the reader has closed the pipe, as `head -1` does.
 pub(crate) fn print(text: &str) -> ExitCode {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -85,7 +86,7 @@ pub(crate) fn print(text: &str) -> ExitCode {
     }
 }
 
-/// What came of each case of a harness.
+/// The result of each case of a harness.
 type Ran = Vec<(&'static str, &'static str, Outcome)>;
 
 async fn run(harness: Arc<dyn Harness>, filter: &str, turns: &Semaphore) -> Ran {
@@ -117,13 +118,19 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, turns: &Semaphore) -> Ran 
         async move {
             let _turn = turns.acquire().await;
             let began = Instant::now();
-            let listed = setting.harness().skips().iter().any(|listed| case.goes_by(listed));
+            let listed = setting.harness().skips().iter().any(|listed| case.is_listed_as(listed));
             let outcome = match skip {
                 Some(reason) if listed => Outcome::Skipped(reason),
                 Some(reason) => Outcome::Failed(format!(
-                    "it does not apply, since {reason}: if that is meant, Harness::skips is to list it"
+                    "the case does not apply, since {reason}; if that is right, list the case in Harness::skips"
                 )),
-                None => one(case, setting, limit).await,
+                None => match one(case, setting, limit).await {
+                    Outcome::Failed(why) => {
+                        let promise = cases::promise(case.requirement);
+                        Outcome::Failed(format!("{why}\n    promised: {}, {promise}", case.requirement))
+                    }
+                    outcome => outcome,
+                },
             };
             let word = match &outcome {
                 Outcome::Passed => format!("ok ({:.2} s)", began.elapsed().as_secs_f64()),
@@ -139,9 +146,9 @@ async fn run(harness: Arc<dyn Harness>, filter: &str, turns: &Semaphore) -> Ran 
     }))
     .await;
     for listed in harness.skips() {
-        let mut here = chosen.iter().zip(&ran).filter(|(case, _)| case.goes_by(listed));
+        let mut here = chosen.iter().zip(&ran).filter(|(case, _)| case.is_listed_as(listed));
         if here.any(|(_, (.., outcome))| !matches!(outcome, Outcome::Skipped(_))) {
-            let why = format!("{listed} is listed as skipped, and was not");
+            let why = format!("Harness::skips lists {listed}, but it applies to this store");
             println!("test {name}::{listed} ... FAILED\n    {why}");
             ran.push((name, "listed skips", Outcome::Failed(why)));
         }
@@ -153,7 +160,7 @@ fn skip(case: &Case, promised: &Guarantees, harness: &dyn Harness) -> Option<&'s
     (case.needs)(promised, harness).err()
 }
 
-/// Runs one case; a panic or a hang is its failure only.
+/// Runs one case. A panic or a hang fails this case only.
 pub(crate) async fn one(case: &Case, setting: Setting, limit: Duration) -> Outcome {
     let task = tokio::spawn((case.run)(setting));
     let abort = task.abort_handle();
@@ -175,7 +182,7 @@ fn words(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
 }
 
-/// Backend × case.
+/// The results by case and harness.
 #[derive(Default)]
 struct Table {
     cells: BTreeMap<&'static str, BTreeMap<&'static str, Outcome>>,

@@ -1,4 +1,4 @@
-//! What a running case has: connections, clients, names and requests of its own.
+//! What a running case uses: connections, clients, names and requests.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -34,12 +34,12 @@ impl Setting {
         Self { harness, address: address.into(), case, promised, composition }
     }
 
-    /// Which harness it is.
+    /// The harness of the store.
     pub fn harness(&self) -> &Arc<dyn Harness> {
         &self.harness
     }
 
-    /// Where the store is.
+    /// The address of the store.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -49,23 +49,23 @@ impl Setting {
         &self.promised
     }
 
-    /// The same case over a store that no other case uses. The store lives as long as the second value.
+    /// Starts a store that no other case uses. It runs as long as the second value lives.
     pub(crate) async fn over_a_fresh_store(self) -> (Self, Option<Store>) {
         let store = self.harness.start().await.expect("a second store");
         (Self { address: store.address.as_str().into(), ..self }, Some(store))
     }
 
-    /// A connection of its own.
+    /// A new connection.
     pub async fn connect(&self) -> Arc<dyn Backend> {
         self.harness.connect(&self.address).await.expect("a connection to the store")
     }
 
-    /// A client with a connection of its own, as another process would have.
+    /// A client with a new connection, as another process would have.
     pub async fn client(&self) -> LockClient {
         LockClient::new(self.connect().await)
     }
 
-    /// A client whose waiting can be seen.
+    /// A client, and counts of what its connection does.
     pub(crate) async fn observed_client(&self) -> (LockClient, Waits) {
         let (backend, waits) = Observed::over(self.connect().await);
         (LockClient::new(backend), waits)
@@ -76,7 +76,7 @@ impl Setting {
         LockName::new(format!("{}: {part}", self.case)).expect("a short name")
     }
 
-    /// The shortest lease that is sensible here.
+    /// The shortest lease for this store; see [`Harness::lease`].
     pub fn lease(&self) -> Duration {
         self.harness.lease()
     }
@@ -86,7 +86,7 @@ impl Setting {
         self.promised.longest_lease
     }
 
-    /// How long a dead holder's lock may stay taken, with time for a machine that is busy.
+    /// How long the lock of a dead holder may stay held, with 10 s more for a busy machine.
     pub fn patience(&self) -> Duration {
         self.lease()
             + self.promised.expiry_slack
@@ -94,7 +94,7 @@ impl Setting {
             + Duration::from_secs(10)
     }
 
-    /// An attempt of a fresh owner, with the long lease.
+    /// A request of a new owner, with the long lease.
     pub fn request(&self, name: &LockName) -> Request {
         let owner = OwnerId::from_bits(SystemEnv.random());
         let label = OwnerLabel::new(self.case).expect("a short label");
@@ -109,7 +109,7 @@ impl Setting {
     }
 }
 
-/// On a busy machine a store may fail to answer clearly in its time. A store that never does fails the case.
+/// On a busy machine a store may not answer in time. If it does not answer in this many tries, the case fails.
 const TRIES: usize = 5;
 
 async fn attempt(backend: &dyn Backend, request: &Request) -> Attempt {
@@ -122,7 +122,7 @@ async fn attempt(backend: &dyn Backend, request: &Request) -> Attempt {
     backend.try_acquire(request).await.expect("an answer")
 }
 
-/// Renews, and asks again while the store cannot tell.
+/// Renews, and repeats the call while an answer is `Unknown`.
 pub(crate) async fn renew(backend: &dyn Backend, grants: &[&Grant]) -> Vec<Renewal> {
     for _ in 1..TRIES {
         let answers = backend.renew(grants, SystemEnv.now()).await;
@@ -133,47 +133,50 @@ pub(crate) async fn renew(backend: &dyn Backend, grants: &[&Grant]) -> Vec<Renew
     backend.renew(grants, SystemEnv.now()).await
 }
 
-/// An attempt that must be granted.
+/// Makes an attempt that the store must grant.
 pub(crate) async fn granted(backend: &dyn Backend, request: &Request) -> Grant {
     match attempt(backend, request).await {
         Attempt::Granted(grant) => grant,
-        other => panic!("{} should have been free: {other:?}", request.name),
+        other => panic!(
+            "{} is free, so the attempt must be granted; the store answered {other:?}",
+            request.name
+        ),
     }
 }
 
-/// An attempt that must be refused.
+/// Makes an attempt that must be refused as `Busy`.
 pub(crate) async fn refused(backend: &dyn Backend, request: &Request) -> Busy {
     match attempt(backend, request).await {
         Attempt::Busy(busy) => busy,
-        other => panic!("{} should have been busy: {other:?}", request.name),
+        other => panic!("{} must not be granted now; the store answered {other:?}", request.name),
     }
 }
 
-/// A place that must not be granted at once.
-pub(crate) async fn place(backend: &dyn Backend, request: &Request) -> (Box<dyn Waiter>, Busy) {
+/// Enqueues a request that must not be granted at once.
+pub(crate) async fn enqueued(backend: &dyn Backend, request: &Request) -> (Box<dyn Waiter>, Busy) {
     match backend.enqueue(request).await.expect("an answer") {
-        Enqueued::Waiting(turn, busy) => (turn, busy),
-        other => panic!("{} should have been busy: {other:?}", request.name),
+        Enqueued::Waiting(entry, busy) => (entry, busy),
+        other => panic!("{} must not be granted now; `enqueue` answered {other:?}", request.name),
     }
 }
 
-/// Waits in a place as the core does, without its policies: by push and by polling.
+/// Waits in a queue entry as the core does, by push and by polling, but without its retry policies.
 pub(crate) async fn served(
     backend: &dyn Backend,
     request: &Request,
-    turn: &mut dyn Waiter,
+    entry: &mut dyn Waiter,
     mut busy: Busy,
 ) -> Grant {
     loop {
         let signal = tokio::select! {
-            signal = turn.next() => signal,
+            signal = entry.next() => signal,
             () = tokio::time::sleep(busy.retry_after) => Signal::Recheck,
         };
         match signal {
             Signal::Granted(grant) if grant.token > busy.token => {
                 return confirmed(backend, grant).await;
             }
-            Signal::Lost(why) => panic!("the place was lost: {why}"),
+            Signal::Lost(why) => panic!("the store lost the queue entry: {why}"),
             _ => {}
         }
         let mut again = request.clone();
@@ -186,19 +189,19 @@ pub(crate) async fn served(
     }
 }
 
-/// A pushed grant, claimed by a renewal.
+/// Claims a pushed grant by a renewal.
 async fn confirmed(backend: &dyn Backend, grant: Grant) -> Grant {
     if grant.claim.is_some() {
         let answer = backend.renew(&[&grant], SystemEnv.now()).await.pop();
         assert!(
             matches!(answer, Some(lock_core::Renewal::Renewed { .. })),
-            "a pushed grant could not be claimed: {answer:?}"
+            "the first renewal must claim a pushed grant; the store answered {answer:?}"
         );
     }
     grant
 }
 
-/// Asks until the answer is there; panics after `limit`.
+/// Repeats `ask` until it returns something; panics after `limit`.
 pub(crate) async fn eventually<T, Fut>(what: &str, limit: Duration, ask: impl Fn() -> Fut) -> T
 where
     Fut: Future<Output = Option<T>>,
@@ -213,6 +216,6 @@ where
     };
     match tokio::time::timeout(limit, asking).await {
         Ok(answer) => answer,
-        Err(_) => panic!("{what}: not within {limit:?}"),
+        Err(_) => panic!("waited {limit:?} for this, which did not happen: {what}"),
     }
 }

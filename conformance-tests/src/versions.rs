@@ -1,5 +1,5 @@
-//! Stores whose records have another version than this code: what every backend must keep, for its tests on real
-//! servers. [`refused`] and [`upgraded`] are the two tests; the backend's [`Versioned`] plants the version.
+//! Two tests of every backend on a real server whose records have another version than this code: [`refused`] and [`upgraded`].
+//! The backend implements [`Versioned`], which writes the version into the store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,13 +21,13 @@ const GRANTS: usize = 20;
 /// A store whose version a test sets.
 #[async_trait]
 pub trait Versioned: Send + Sync + 'static {
-    /// A client of its own.
+    /// Makes a new connection.
     async fn connect(&self) -> Result<Arc<dyn Backend>, Error>;
 
-    /// Writes the version of the records; `None`: as they were before there were versions.
+    /// Writes the version of the records. `None` makes them look as before there were versions.
     async fn plant(&self, version: Option<u64>);
 
-    /// All that the store has, except what goes on with time.
+    /// All that the store has, except what changes with time.
     async fn contents(&self) -> String;
 }
 
@@ -43,7 +43,7 @@ async fn granted(store: &dyn Backend, request: &Request) -> Grant {
     }
 }
 
-/// The refusal, in one line that says what helps.
+/// Asserts that the step was refused, in one line that says what helps.
 fn told(what: &str, error: Option<Error>, stored: u64, helps: &str) {
     let Some(error) = error else { panic!("{what}: not refused") };
     let line = format!("{error:#}");
@@ -77,8 +77,8 @@ async fn all_refused(store: &dyn Backend, held: (&Request, &Grant), stored: u64,
     }
 }
 
-/// A version that no client knows is refused in every step, also by clients that have been connected before, that hold
-/// a lock or wait for one; and nothing is written. Only what it holds a client may be able to give back.
+/// Tests that every step refuses a version that this code does not know, and writes nothing. That includes clients that connected
+/// before, that hold a lock or wait for one. A client may only be able to release what it holds.
 ///
 /// # Panics
 /// Where it is not.
@@ -101,7 +101,7 @@ pub async fn refused(world: &dyn Versioned) {
     told("init", store.init(&Init::new()).await.err(), stored, helps);
     let first_use = Init::new().with_first_use(true);
     told("a first use", store.init(&first_use).await.err(), stored, helps);
-    // A client may be refused when it connects, or when it first asks.
+    // A backend may refuse at the connect, or at the first request.
     let newcomer = match world.connect().await {
         Ok(store) => store.try_acquire(&request("other")).await.err(),
         Err(error) => Some(error),
@@ -119,7 +119,7 @@ pub async fn refused(world: &dyn Versioned) {
         world.plant(Some(known)).await;
     }
     assert_eq!(released.unwrap().outcome, ReleaseOutcome::Released);
-    // The place of the waiter that was refused may be served first, and die.
+    // The queue entry of the refused waiter may be served first; nobody claims that grant.
     let attempt = || async {
         Ok(match store.try_acquire(&request("held")).await.unwrap() {
             Attempt::Granted(grant) => Some(grant),
@@ -130,7 +130,7 @@ pub async fn refused(world: &dyn Versioned) {
     assert!(again.token > held.token);
 }
 
-/// [`upgraded_from`] records of before there were versions.
+/// [`upgraded_from`] records from before there were versions.
 ///
 /// # Panics
 /// Where it is not so.
@@ -138,8 +138,9 @@ pub async fn upgraded(world: Arc<dyn Versioned>) {
     upgraded_from(world, None).await;
 }
 
-/// Records of the older version `stored`, or of before there were versions, are refused until `init` has upgraded them, while several clients ask for a
-/// lock again and again. From then on they lock, and never two at once; a lock that was held over the upgrade stays held.
+/// Tests the upgrade of records of the older version `stored`, or from before there were versions. Several clients ask for a lock
+/// again and again; each is refused until `init` has upgraded the records. From then on they lock, and never two at once. A
+/// lock that was held over the upgrade stays held.
 ///
 /// # Panics
 /// Where it is not so.
@@ -178,7 +179,7 @@ pub async fn upgraded_from(world: Arc<dyn Versioned>, stored: Option<u64>) {
     assert!(matches!(renewal, Some(Renewal::Renewed { .. })), "{renewal:?}");
     let other = newer.try_acquire(&request("held")).await.unwrap();
     assert!(matches!(other, Attempt::Busy(_)), "{other:?}");
-    // Once more it changes nothing.
+    // A second `init` changes nothing.
     assert_eq!(newer.init(&Init::new()).await.unwrap(), settings);
 }
 

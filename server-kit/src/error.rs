@@ -39,7 +39,7 @@ pub enum KitError {
         log: String,
     },
     /// Something was awaited for longer than its deadline.
-    #[error("waited {waited:?} in vain for {what}; the end of the log:\n{log}")]
+    #[error("waited {waited:?} for {what}, which did not happen; the end of the log:\n{log}")]
     TimedOut {
         /// The awaited event.
         what: String,
@@ -89,7 +89,7 @@ pub enum KitError {
 }
 
 impl KitError {
-    /// Whether the server lost its port to another process between our look and its bind.
+    /// Whether another process took the server's port between our check and its bind.
     pub(crate) fn is_port_taken(&self) -> bool {
         matches!(self, Self::Exited { log, .. } if log.to_lowercase().contains("address already in use")
             || log.contains("Can't start server: Bind on TCP/IP port"))

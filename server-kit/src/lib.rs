@@ -30,8 +30,8 @@ pub use self::{
     faults::{
         clock_shim::{self, Clock, Offsets},
         cold_copy::ColdCopy,
+        disk::{FullDisk, SlowFlush},
         proxy::{self, Change, Counters, Mode, Proxy, marker},
-        slow_flush::{FullDisk, SlowFlush},
     },
     machine::{
         account::Account,

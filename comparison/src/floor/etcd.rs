@@ -1,5 +1,4 @@
-//! A serializable read, which one member answers alone, a put, and the shortest lock: two
-//! transactions.
+//! The floor of etcd: a serializable read, which one member answers alone; a put; and two transactions as the bare lock.
 
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use tokio::{
 use super::{Floor, Setting, Trouble};
 
 const KEY: &str = "leasehold compare: floor";
-/// As long as what a place of ours holds.
+/// As long as the value of a queue entry of leasehold.
 const VALUE: &str = "{\"owner\":\"0123456789abcdef0123456789abcdef\",\"label\":\"some.host:12345\",\
                      \"offset\":1760000000000000,\"granted\":true,\"kept\":false}";
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);

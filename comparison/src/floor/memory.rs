@@ -1,4 +1,4 @@
-//! A map behind a mutex.
+//! The floor of the store in memory: a map behind a mutex.
 
 use std::{collections::HashMap, sync::MutexGuard};
 

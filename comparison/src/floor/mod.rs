@@ -1,5 +1,5 @@
-//! What the store costs without leasehold, by its own client: its cheapest round trip, its cheapest
-//! write, and what any lock in it has to do to be taken and given back.
+//! The floors: what a store costs without leasehold, through its own client. These are its cheapest round trip, its cheapest write,
+//! and the least that any lock in this store must do for acquire and release (the *bare lock*).
 
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -13,21 +13,21 @@ use async_trait::async_trait;
 use leasehold::StoreUrl;
 use serde::Serialize;
 
-/// What a floor has to say against its store.
+/// An error of a store's own client.
 pub(crate) type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
-/// A version or a setting of a store, as the store itself tells it.
+/// A version or a setting of a store, as the store reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Setting {
-    /// Its name, as the store's own documentation has it.
+    /// Its name, as in the store's own documentation.
     pub name: String,
     /// Its value.
     pub value: String,
 }
 
 impl Setting {
-    /// Its value, or a word for none.
+    /// Its value, or `(empty)`.
     pub(crate) fn shown(&self) -> &str {
         if self.value.is_empty() { "(empty)" } else { &self.value }
     }
@@ -39,48 +39,48 @@ impl Setting {
 
 #[async_trait]
 pub(crate) trait Floor: Send + Sync {
-    /// The cheapest question.
+    /// The cheapest round trip.
     async fn ping(&self) -> Result<(), Trouble>;
 
     /// The cheapest write that is as durable as the locks are.
     async fn write(&self) -> Result<(), Trouble>;
 
-    /// As little as takes and gives back the lock of this task, where nobody else wants it.
+    /// The bare lock: acquires and releases the lock of this task, which nobody else wants.
     async fn pair(&self, task: usize) -> Result<(), Trouble>;
 
-    /// What that is.
+    /// What `pair` does, in words.
     fn pair_is(&self) -> &'static str;
 
-    /// The same as many tasks at once do it.
+    /// The bare lock when many tasks run at the same time.
     async fn pair_of_many(&self, task: usize) -> Result<(), Trouble> {
         self.pair(task).await
     }
 
-    /// What that is.
+    /// What `pair_of_many` does, in words.
     fn pair_of_many_is(&self) -> &'static str {
         self.pair_is()
     }
 
-    /// Versions and settings that matter to locks, as far as this user may read them.
+    /// The versions and settings that matter to locks, if this user may read them.
     async fn about(&self) -> Vec<Setting> {
         Vec::new()
     }
 
-    /// What the store counts of what it is asked: the name, if it counts.
+    /// What the store counts, such as scripts or statements; `None` if it counts nothing.
     fn counts(&self) -> Option<&'static str> {
         None
     }
 
-    /// Its count so far, without the asking for it.
+    /// The count so far, without the call that reads it.
     async fn count(&self) -> Option<u64> {
         None
     }
 
-    /// Takes away what it has written.
+    /// Removes what it has written.
     async fn close(&self);
 }
 
-/// The floor of a store; an error says why there is none.
+/// Opens the floor of a store. An error says why there is none.
 pub(crate) async fn of(url: &StoreUrl) -> Result<Box<dyn Floor>, String> {
     let floor: Result<Box<dyn Floor>, Trouble> = match (url.scheme(), as_drivers_read(url.expose()))
     {
@@ -101,7 +101,7 @@ pub(crate) async fn of(url: &StoreUrl) -> Result<Box<dyn Floor>, String> {
             return Err(format!("{scheme} has no server of its own to measure a floor on"));
         }
     };
-    // An error of a driver may show its URL.
+    // The error of a driver may show the URL, which may contain a password.
     floor.map_err(|_| "the store's own client could not be set up for it".to_owned())
 }
 

@@ -1,5 +1,5 @@
-//! `PING`, `SET` of one key that ends by itself, and the shortest lock: `SET NX PX` and a script that
-//! compares and deletes.
+//! The floor of Redis: `PING`; `SET` of a key with an expiry; and as the bare lock `SET NX PX` and a script that compares and
+//! deletes. For Redlock: two `PING`s of all nodes.
 
 use async_trait::async_trait;
 use redis::{Script, aio::MultiplexedConnection};
@@ -9,7 +9,7 @@ use super::{Floor, Setting, Trouble};
 const KEY: &str = "leasehold compare: floor";
 const MARK: &str = "leasehold compare: floor's last token";
 const OWNER: &str = "0123456789abcdef0123456789abcdef";
-/// In milliseconds: what is written ends by itself.
+/// The expiry of all keys, in milliseconds.
 const ENDS_IN: usize = 10_000;
 
 /// One Redis.
@@ -26,7 +26,7 @@ pub(super) async fn one(url: &str) -> Result<Box<dyn Floor>, Trouble> {
 impl Node {
     async fn open(url: &str) -> Result<Self, Trouble> {
         if url.starts_with("rediss") {
-            // This driver takes the provider of the process, and a command may install that.
+            // This driver uses the crypto provider of the process, which a command may install.
             rustls::crypto::ring::default_provider().install_default().ok();
         }
         let client = redis::Client::open(url)?;
@@ -122,7 +122,7 @@ impl Floor for Node {
     }
 
     async fn close(&self) {
-        // All of it ends by itself otherwise.
+        // If this fails, the keys expire.
         let mut delete = redis::cmd("DEL");
         delete.arg(KEY).arg(MARK);
         for task in 0..crate::measurement::MANY {
@@ -132,7 +132,7 @@ impl Floor for Node {
     }
 }
 
-/// Several at once: what is over when the slowest has answered.
+/// The nodes of a Redlock. A call is over when the slowest node has answered.
 #[cfg(feature = "redlock")]
 struct Quorum(Vec<Node>);
 

@@ -1,5 +1,5 @@
-//! `SELECT 1`, an update of one row by its primary key, and the shortest lock: an upsert and a
-//! conditional update; all in a table of its own.
+//! The floors of SQL databases: `SELECT 1`; an update of one row by its primary key; and an upsert and a conditional update as the
+//! bare lock. They use a table of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,20 +13,20 @@ const FILL: &str = "INSERT INTO leasehold_compare_floor (name, token, expires) V
 const WRITE: &str = "UPDATE leasehold_compare_floor SET token = token + 1 WHERE name = ''";
 const OWNER: &str = "0123456789abcdef0123456789abcdef";
 
-/// How a database does what differs.
+/// What differs between the databases.
 struct Dialect {
     create: &'static str,
     take: &'static str,
     free: &'static str,
-    /// Each a query for one text, and the setting's name.
+    /// The names of settings, each with a query for its value as a text.
     about: &'static [(&'static str, &'static str)],
-    /// A query for a number as a text, in its last column, and what that counts.
+    /// A query whose last column is a number as a text, and what that number counts.
     count: Option<(&'static str, &'static str)>,
     /// Whether the query itself is counted.
     counts_itself: bool,
 }
 
-/// The same for each database: its pool, and how it is connected.
+/// Implements the floor for one database: the type of its pool, and how it connects.
 macro_rules! table {
     ($feature:literal $name:ident $pool:path, $connect:expr, $dialect:expr) => {
         #[cfg(feature = $feature)]
@@ -114,14 +114,14 @@ async fn as_the_locks(url: &str) -> Result<sqlx::SqlitePool, sqlx::Error> {
     let options: SqliteConnectOptions = url.parse()?;
     let options = options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
     let options = options.synchronous(SqliteSynchronous::Normal);
-    // For its user alone, as the locks' own, which others must not read. One that is there stays as it is, unopened.
+    // Only this user may read the file, as with the file of the locks. An existing file is not touched.
     let mut new = std::fs::OpenOptions::new();
     let _ = new.write(true).create_new(true).mode(0o600).open(options.get_filename());
     let pool = SqlitePoolOptions::new().max_connections(1).test_before_acquire(false);
     pool.connect_with(options).await
 }
 
-/// The driver would ask twice otherwise: whether the connection lives, and the question.
+/// Without a test of the connection before each use, which would be a second request.
 #[cfg(feature = "postgres")]
 async fn to_postgres(url: &str) -> Result<sqlx::PgPool, sqlx::Error> {
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(4).test_before_acquire(false);

@@ -1,4 +1,4 @@
-//! A store whose network can be cut: a proxy on the loopback interface before each of its hosts.
+//! Cuts the network to a store: a proxy on the loopback interface stands in front of each of its hosts.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,8 @@ pub(crate) struct CutStore {
     proxies: Vec<Proxy>,
 }
 
-/// Those whose hosts are all that a client connects to: sentinels and clusters tell it others.
+/// The schemes whose clients connect only to the hosts of the URL, with their default ports. Sentinels and clusters name other
+/// hosts.
 const PORTS: [(&str, u16); 6] = [
     ("redis", 6379),
     ("redlock", 6379),
@@ -40,7 +41,7 @@ impl CutStore {
         Ok(Self { url: url.map_err(|error| error.to_string())?, proxies })
     }
 
-    /// From now on nothing arrives on either side, and neither is told.
+    /// From now on no bytes arrive on either side, and the connections stay open.
     pub(crate) async fn cut(&self) -> Result<(), String> {
         self.set(Mode::BlackHole).await
     }
@@ -63,7 +64,7 @@ fn cannot_cut(scheme: &str) -> &'static str {
     }
 }
 
-/// What is before the hosts, the hosts with their users, and what is behind.
+/// Splits a URL into the text before the hosts, the hosts with their users, and the text after them.
 fn parts(url: &str) -> Option<(&str, Vec<&str>, &str)> {
     let start = url.find("://")? + 3;
     let length = url[start..].find(['/', '?']).unwrap_or(url.len() - start);

@@ -1,4 +1,5 @@
-//! How holders end: dead, killed, cut off. All stores at once, since it is waiting for leases.
+//! How long it takes after a holder is lost: it stops renewing, its process is killed, or its network is cut. All stores are
+//! measured at the same time, since the measurement mostly waits for leases.
 
 use std::{
     path::PathBuf,
@@ -21,33 +22,33 @@ use crate::{
     store::Subject,
 };
 
-/// The shortest lease that is of use.
+/// The lease of the lost holders, unless the store's shortest lease is longer.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// A command with the action `hold` of `leasehold`: it holds a lock in a process of its own, to be killed.
+/// A command that has the action `hold` of `leasehold`. It holds a lock in a process of its own, which is killed.
 #[derive(Clone, Debug)]
 pub struct Holder {
     program: PathBuf,
 }
 
 impl Holder {
-    /// By the path of the command.
+    /// The path of the command.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into() }
     }
 }
 
-/// What is to be tried.
+/// The measurements of lost holders.
 pub(crate) struct Ends<'a> {
     pub(crate) holder: Option<&'a Holder>,
 }
 
-/// What came of one: a sample, or why there is none.
+/// The result of one measurement: a sample, or why there is none.
 pub(crate) type Made = (Measure, Result<Sample, String>);
 
 impl Ends<'_> {
-    /// What a round takes where all is well.
+    /// How long a round takes, if nothing fails.
     pub(crate) const TAKES: Duration = Duration::from_millis(2_500);
 
     pub(crate) async fn measure(&self, subject: &Arc<Subject>) -> Vec<Made> {
@@ -56,7 +57,7 @@ impl Ends<'_> {
         vec![(Measure::Death, death), (Measure::Killed, killed), (Measure::CutOff, cut)]
     }
 
-    /// A process that is killed while it holds, and a waiter here.
+    /// Kills a process that holds a lock, while a client of this process waits for it.
     async fn killed(&self, subject: &Arc<Subject>) -> Result<Sample, String> {
         if subject.store.url.scheme() == "memory" {
             return Err("its holders are tasks of one process".to_owned());
@@ -64,7 +65,7 @@ impl Ends<'_> {
         let holder = self.holder.ok_or("no program was named that holds a lock to be killed")?;
         let (name, lease) = (subject.name("of the killed"), lease(subject));
         let mut child = Command::new(&holder.program)
-            // Not as an argument, which any user of the machine can read.
+            // Not as an argument: any user of the machine can read arguments.
             .env("LEASEHOLD_STORE", subject.store.url.expose())
             .args(["hold", "--lease", &format!("{}ms", lease.as_millis()), name.as_str()])
             .stdin(Stdio::piped())
@@ -78,7 +79,7 @@ impl Ends<'_> {
         line.ok().flatten().ok_or("the process that was to hold a lock got none")?;
         let waiting = wait_for(subject, &name);
         let kill = async {
-            // The waiter is to be waiting by then; that it may not be costs it nothing.
+            // By then the waiter usually waits. If not, the result is the same.
             tokio::time::sleep(Duration::from_millis(50)).await;
             let killed = Instant::now();
             child.kill().await.map_err(|error| format!("the process is not killed: {error}"))?;
@@ -99,7 +100,7 @@ fn once(time: Duration) -> Result<Sample, String> {
     times.sample(Duration::from_secs(1)).ok_or_else(|| "there is no time".to_owned())
 }
 
-/// By a client that is not the first; when it has the lock.
+/// Acquires the lock by the second client; returns when it had the lock.
 async fn wait_for(subject: &Subject, name: &LockName) -> Result<Instant, String> {
     let waiter = &subject.clients[1 % subject.clients.len()];
     let wait = lease(subject) * 3 + LEASE * 10;
@@ -109,7 +110,7 @@ async fn wait_for(subject: &Subject, name: &LockName) -> Result<Instant, String>
     Ok(held)
 }
 
-/// One holder that never renews, and one waiter of another client.
+/// One holder never renews, and another client waits.
 async fn death(subject: &Arc<Subject>) -> Result<Sample, String> {
     let (name, lease) = (subject.name("of the dead"), lease(subject));
     let owner = OwnerId::from_bits(SystemEnv.random());
@@ -126,7 +127,7 @@ async fn death(subject: &Arc<Subject>) -> Result<Sample, String> {
     once(since.saturating_sub(grant.lease).max(Duration::from_nanos(1)))
 }
 
-/// A holder behind a proxy that stops to deliver.
+/// Cuts the network of a holder, and waits until its guard reports the loss.
 async fn cut_off(subject: &Arc<Subject>) -> Result<Sample, String> {
     let store = CutStore::to(&subject.store.url).await?;
     let name = subject.name("of the cut off");
@@ -142,8 +143,8 @@ async fn cut_off(subject: &Arc<Subject>) -> Result<Sample, String> {
     store.mend().await?;
     drop(guard);
     client.close().await;
-    // Nothing is left, whether the store has heard of the end or not.
+    // Waits until the lock is free, whether or not the release reached the store.
     wait_for(subject, &name).await?;
-    told.map_err(|_| format!("it was not told within {limit:?}"))?;
+    told.map_err(|_| format!("the guard did not report its loss within {limit:?}"))?;
     once(took)
 }

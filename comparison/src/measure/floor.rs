@@ -1,4 +1,4 @@
-//! The store by its own client.
+//! Measures the floors: the store through its own client.
 
 use std::{
     future::Future,
@@ -52,7 +52,7 @@ pub(super) async fn pairs(subject: &Arc<Subject>, slice: Duration) -> Option<Sam
     all.sample(began.elapsed())
 }
 
-/// One after the other. A floor that fails has no figure.
+/// Makes calls one after the other. If a call fails, there is no figure.
 async fn times<Fut>(slice: Duration, once: impl Fn() -> Fut) -> Option<Sample>
 where
     Fut: Future<Output = Option<()>>,

@@ -1,4 +1,4 @@
-//! From a release to the next holder.
+//! Measures handoffs: the time from a release until the next task has the lock.
 
 use std::{
     sync::{Arc, MutexGuard},
@@ -13,16 +13,16 @@ use crate::{
     store::{Subject, finished},
 };
 
-/// Who held last, when that one began to release, and what was measured so far. Only holders touch
-/// it. A task that takes its own lock again hands nothing over, and is not counted.
+/// The last holder, when it began to release, and the times so far. Only the holder of the lock changes it. If a task takes its
+/// own lock again, this is no handoff and does not count.
 struct Relay {
     last: Option<(usize, Instant)>,
     times: Times,
-    /// What is between them counts: not while runners still come, and not while they leave.
+    /// Only handoffs between these instants count: not those while runners still start, or already end.
     counts: (Instant, Instant),
 }
 
-/// The part of a slice in which runners come.
+/// The runners start in the first quarter of a slice.
 const COMING: u32 = 4;
 
 impl Relay {
@@ -32,7 +32,7 @@ impl Relay {
         Arc::new(Mutex::new(Self { last: None, times: Times::new(), counts }))
     }
 
-    /// A runner holds the lock now.
+    /// A runner has acquired the lock.
     fn taken(relay: &Mutex<Self>, runner: usize) {
         let acquired = Instant::now();
         let mut relay = Self::lock(relay);
@@ -45,7 +45,7 @@ impl Relay {
         }
     }
 
-    /// It begins to release it.
+    /// A runner begins to release the lock.
     fn releasing(relay: &Mutex<Self>, runner: usize) {
         Self::lock(relay).last = Some((runner, Instant::now()));
     }
@@ -60,7 +60,7 @@ impl Relay {
     }
 }
 
-/// A holder and so many waiting tasks, spread over the clients, hand one name around.
+/// Lets one holder and `waiting` waiting tasks, shared out among the clients, hand one lock over again and again.
 pub(super) async fn measure(
     subject: &Arc<Subject>,
     slice: Duration,
@@ -100,7 +100,7 @@ async fn run(
             answer => answer?,
         };
         Relay::taken(&relay, runner);
-        // A store that answers at once would never let the others ask.
+        // If the store answers at once, the other tasks would never run.
         tokio::task::yield_now().await;
         Relay::releasing(&relay, runner);
         guard.release().await?;

@@ -1,4 +1,4 @@
-//! What it costs to hold locks.
+//! Measures what held locks cost: their renewals.
 
 use std::{
     sync::Arc,
@@ -15,13 +15,13 @@ use crate::{
     store::Subject,
 };
 
-/// Renewed every third of it, so that one of these thirds has one renewal of each lock.
+/// A client renews after a third of this, so each lock is renewed once in that time.
 const LEASE: Duration = Duration::from_secs(6);
 
-/// A renewal moves the end by more than this, and reading a clock twice by less.
+/// A renewal moves the end of validity by more than this; two readings of the clock differ by less.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How many locks are held at once.
+/// How many locks to hold at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     locks: usize,
@@ -29,21 +29,20 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// The most useful first, since there may not be time for all.
+    /// The most useful ones first, since there may not be time for all.
     pub(crate) const ALL: [Self; 3] = [
         Self { locks: 1_000, measure: Measure::Held1000 },
         Self { locks: 10_000, measure: Measure::Held10000 },
         Self { locks: 1, measure: Measure::Held1 },
     ];
 
-    /// How long it takes on a store that acquires and releases so many locks per second.
+    /// How long this takes on a store with so many pairs of acquire and release per second.
     pub(crate) fn takes(self, pairs_per_second: f64) -> Duration {
         let pairs = self.locks as f64 / pairs_per_second.max(1.0);
         LEASE / 3 + Duration::from_secs_f64((pairs * 1.5).min(3600.0))
     }
 
-    /// Holds them by one client for a third of the lease, and until each has been renewed; `None` where
-    /// they could not all be kept.
+    /// Lets one client hold the locks for a third of the lease, and until each was renewed. `None` if a lock was lost.
     pub(crate) async fn measure(self, subject: &Arc<Subject>) -> Result<Option<Sample>, Error> {
         let client = &subject.clients[0];
         let lease = LEASE.max(subject.backend().guarantees().shortest_lease);
@@ -66,7 +65,7 @@ impl Held {
         let counted = subject.counted_since(counted).await;
         let held = guards.iter().filter(|guard| guard.is_valid()).count();
         let give_back = stream::iter(guards).map(Guard::release).buffer_unordered(MANY);
-        // One that is lost cannot be given back, and need not be.
+        // A lost lock need not be released.
         give_back.for_each(|_| std::future::ready(())).await;
         if held < self.locks {
             return Ok(None);
@@ -75,7 +74,7 @@ impl Held {
     }
 }
 
-/// When its validity ends if nothing renews it.
+/// When its validity ends without another renewal.
 fn end(guard: &Guard) -> lock_core::Instant {
     SystemEnv.now() + guard.remaining()
 }
@@ -118,8 +117,7 @@ mod tests {
         (requests, percent / sample.per_second)
     }
 
-    /// What a store counts is what renewals must have asked of it: etcd keeps each lease alive by a
-    /// message of its own, Redis takes a batch of renewals in one script.
+    /// The counts of the stores must fit the renewals: etcd gets a message for each lease, Redis a script for each batch.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_held_locks_cost_is_what_their_renewals_ask() {
         let server = Redis::start(RedisOptions::new()).await.unwrap();
@@ -130,13 +128,13 @@ mod tests {
         assert!((1.0..=3.0).contains(&one), "{one} scripts for a renewal");
         for locks in [1_000, 10_000] {
             let (each, time) = cost(&redis, locks).await;
-            // At least one script, and never one for each lock; some may be renewed twice.
+            // At least one script in all, and far fewer than one for each lock. Some locks may be renewed twice.
             assert!(each * locks as f64 >= 1.0 && each < 0.5, "{each} scripts for a renewal");
             assert!(time < one_time, "{time} for a renewal in batches, {one_time} for one alone");
         }
         for locks in [1, 1_000] {
             let (each, _) = cost(&etcd, locks).await;
-            // Besides, those of spare leases.
+            // Also messages for spare leases.
             let most = 3.0 + 40.0 / locks as f64;
             assert!((1.0..=most).contains(&each), "{each} messages for a renewal of {locks}");
         }

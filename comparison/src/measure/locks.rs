@@ -1,4 +1,4 @@
-//! Acquire and release without contention.
+//! Measures acquire and release without contention.
 
 use std::{
     sync::Arc,
@@ -14,10 +14,10 @@ use crate::{
     store::{Subject, finished},
 };
 
-/// Of one task: how long its acquires took, and its pairs.
+/// The times of one task: of its acquires, and of its pairs of acquire and release.
 type Took = (Times, Times);
 
-/// So many tasks, each on a name of its own, spread over the clients.
+/// Lets `tasks` tasks, shared out among the clients, acquire and release, each on a name of its own.
 pub(super) async fn measure(
     subject: &Arc<Subject>,
     slice: Duration,
@@ -45,7 +45,7 @@ pub(super) async fn measure(
 
 async fn pairs(client: LockClient, name: LockName, end: Instant) -> Result<Took, Error> {
     let (mut acquires, mut pairs) = (Times::new(), Times::new());
-    // Once in any case, however busy the machine is.
+    // At least once, also on a busy machine.
     loop {
         let asked = Instant::now();
         let guard = client.lock(&name).acquire().await?;

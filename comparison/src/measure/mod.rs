@@ -19,7 +19,7 @@ use crate::{
     store::Subject,
 };
 
-/// What is made in every round, one after the other.
+/// A measurement of every round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Ping,
@@ -57,7 +57,7 @@ impl Step {
         }
     }
 
-    /// What it measures.
+    /// The measurements that this step makes.
     pub(crate) fn measures(self) -> Vec<Measure> {
         match self {
             Self::Ping => vec![Measure::Ping],
@@ -70,8 +70,7 @@ impl Step {
         }
     }
 
-    /// How much time it is to have beside the others: many waiters need some to come, and a bare
-    /// command little.
+    /// Its share of the time. Many waiters need time to start; a bare command needs little.
     pub(crate) const fn weight(self) -> f64 {
         match self {
             Self::Ping | Self::Write | Self::Pair => 0.5,
@@ -80,7 +79,7 @@ impl Step {
         }
     }
 
-    /// Makes it for about `slice`; nothing where the store has nothing to be measured.
+    /// Measures for about `slice`. Returns nothing if this cannot be measured on the store.
     pub(crate) async fn make(
         self,
         subject: &Arc<Subject>,

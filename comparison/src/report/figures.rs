@@ -1,4 +1,4 @@
-//! What was measured of each store, over all rounds.
+//! The figures of each store over all rounds.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use crate::{
     store::Subject,
 };
 
-/// What was measured of one store.
+/// The figures of one store.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct StoreReport {
-    /// What it is called.
+    /// Its name in the report.
     pub name: String,
-    /// Where it is, without secrets.
+    /// Its URL, without secrets.
     pub url: String,
-    /// Its versions and settings, in its own words.
+    /// Its versions and settings, as the store reports them.
     pub settings: Vec<Setting>,
-    /// What it promises, in its present configuration.
+    /// What it promises in its present configuration.
     pub guarantees: Arc<Guarantees>,
     /// Why there are no floors, if so.
     pub no_floor: Option<String>,
-    /// What the store counts of what it is asked, if it does.
+    /// What the store counts, such as scripts or statements, if it does.
     pub counts: Option<&'static str>,
-    /// What the bare lock of its floors is; that of many tasks.
+    /// The bare lock of its floors in words: for one task, and for many tasks.
     pub bare: Option<[&'static str; 2]>,
-    /// What was measured, in the order of [`Measure::ALL`].
+    /// The figures, in the order of [`Measure::ALL`].
     pub figures: Vec<Figure>,
-    /// What was not.
+    /// The measurements without a figure.
     pub missing: Vec<Missing>,
 }
 
@@ -45,22 +45,21 @@ pub struct Figure {
     pub measure: Measure,
     /// Medians over the rounds.
     pub median: Sample,
-    /// What each round came to: operations per second where more is better
-    /// ([`Measure::by_rate`]), otherwise the median time in microseconds.
+    /// The figure of each round: operations per second for [`Measure::by_rate`], otherwise the median time in microseconds.
     pub rounds: Vec<f64>,
-    /// How far the rounds lie apart: the difference of their quartiles over their median.
+    /// How far the rounds differ: the difference of their quartiles, divided by their median.
     pub spread: f64,
-    /// The median time over that of the store's cheapest write, where both were measured.
+    /// The median time, divided by that of the store's cheapest write, if both were measured.
     pub times_the_write: Option<f64>,
 }
 
-/// Something that was not measured.
+/// A measurement without a figure.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Missing {
-    /// What.
+    /// The measurement.
     pub measure: Measure,
-    /// Why not.
+    /// Why there is no figure.
     pub why: String,
 }
 
@@ -72,8 +71,8 @@ impl StoreReport {
         let mut missed = Vec::new();
         for measure in Measure::ALL.into_iter().filter(unmeasured) {
             let why = missing.remove(&measure).unwrap_or_else(|| match measure.is_floor() {
-                true => "the store's own client could not do it".to_owned(),
-                false => "nothing of it was over in time".to_owned(),
+                true => "the store's own client failed".to_owned(),
+                false => "no operation ended in time".to_owned(),
             });
             missed.push(Missing { measure, why });
         }
@@ -91,7 +90,7 @@ impl StoreReport {
         }
     }
 
-    /// One of its figures.
+    /// The figure of a measurement.
     #[must_use]
     pub fn figure(&self, measure: Measure) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.measure == measure)

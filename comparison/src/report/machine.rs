@@ -1,4 +1,4 @@
-//! What it was measured on.
+//! The machine of the comparison.
 
 use serde::Serialize;
 
@@ -6,25 +6,25 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Machine {
-    /// Processors that it lets us use.
+    /// The number of processors that this program may use.
     pub processors: usize,
-    /// What they call themselves, if they do.
+    /// The model of the processors, if they report it.
     pub processor: Option<String>,
-    /// Its memory in MiB.
+    /// The memory in MiB.
     pub memory_mib: u64,
-    /// Its operating system, and its kernel.
+    /// The operating system and the kernel.
     pub system: String,
-    /// How many of its tasks wanted a processor, over the minute before the measuring.
+    /// The load average of the last minute before the comparison.
     pub load: f64,
-    /// Whether this program was built for measuring: without it the figures say little.
+    /// Whether this program was built with optimisation. Without it, the figures say little.
     pub optimised: bool,
 }
 
-/// The part of the processors that others may want without much harm.
+/// Other work may use this part of the processors without much harm.
 const SPARE: f64 = 0.5;
 
 impl Machine {
-    /// Why figures of this machine and this program say little, if so.
+    /// The reasons why the figures of this machine and this program say little.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut all = Vec::new();
@@ -40,7 +40,7 @@ impl Machine {
         all
     }
 
-    /// This one.
+    /// This machine.
     #[must_use]
     pub fn here() -> Self {
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a run came to: data, from which `show` makes the table and the page.
+//! The results of a run as data. `show` makes the table and the page of them.
 
 mod figures;
 mod machine;
@@ -21,27 +21,27 @@ pub use self::{
 use self::{ranking::rankings, ratios::ratios};
 use crate::{local::Absent, plan::Plan, run::Measured, store::Subject};
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// Of leasehold.
+    /// The version of leasehold.
     pub version: &'static str,
-    /// What it was measured on.
+    /// The machine.
     pub machine: Machine,
-    /// Seconds that the run was to take.
+    /// How long the run should take, in seconds.
     pub seconds: f64,
-    /// Seconds that it took, without opening and closing the stores.
+    /// How long it took, in seconds, without the opening and closing of the stores.
     pub took_seconds: f64,
-    /// In the order in which they were named.
+    /// The stores, in the order of the command line.
     pub stores: Vec<StoreReport>,
-    /// Those that were asked for and are not there.
+    /// The requested stores that could not be started.
     pub absent: Vec<Absent>,
-    /// Which store does best, where the rounds leave no doubt.
+    /// The order of the stores by some measurements.
     pub rankings: Vec<Ranking>,
-    /// What leasehold adds to what the stores cost anyway.
+    /// The cost of leasehold compared with the floors.
     pub ratios: Vec<Ratio>,
-    /// What held under faults, where the results of such a run were opened.
+    /// The results under faults, if a file with such results was read.
     pub proof: Option<Proof>,
 }
 
@@ -69,7 +69,7 @@ impl Report {
         }
     }
 
-    /// The same with what was seen under faults.
+    /// Adds the results under faults.
     #[must_use]
     pub fn with_proof(mut self, proof: Option<Proof>) -> Self {
         self.proof = proof;

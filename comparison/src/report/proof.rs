@@ -1,28 +1,28 @@
-//! What held under faults: what `conformance-tests --json` has written.
+//! Results under faults: reads the file that `conformance-tests --json` has written.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The results of a run of the proof.
+/// The results of the proof (`conformance-tests`).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct Proof {
     pub(crate) stores: Vec<OfStore>,
 }
 
-/// Of a kind of store.
+/// The results of a kind of store.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct OfStore {
     pub(crate) store: String,
     pub(crate) faults: Vec<OfFault>,
 }
 
-/// Of one fault.
+/// The results of one fault.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct OfFault {
     pub(crate) fault: String,
-    /// By guarantee: `held`, `broken`, …
+    /// The result of each guarantee: `held`, `broken`, …
     pub(crate) cells: BTreeMap<String, String>,
     pub(crate) violations: Vec<String>,
     pub(crate) failed: Option<String>,
@@ -36,7 +36,7 @@ pub(crate) struct OfFault {
     pub(crate) timeline: Option<Timeline>,
 }
 
-/// Who held the victim's lock around the fault. Times in milliseconds since the first of it.
+/// The holders of the victim's lock around the fault. Times are in milliseconds since the first hold.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Timeline {
     pub(crate) name: String,
@@ -60,10 +60,10 @@ pub(crate) struct Loss {
 }
 
 impl Proof {
-    /// Reads what the proof wrote.
+    /// Reads the results of the proof.
     ///
     /// # Errors
-    /// In words, where it is something else.
+    /// In words, if the text is something else.
     pub fn read(text: &str) -> Result<Self, String> {
         let read: Result<Self, _> = serde_json::from_str(text);
         let proof = read.map_err(|error| {
@@ -75,7 +75,7 @@ impl Proof {
         Ok(proof)
     }
 
-    /// All faults that were tried, in the order of the first store that has them.
+    /// All faults that were tried, in the order of their first appearance.
     pub(crate) fn faults(&self) -> Vec<&str> {
         let mut faults = Vec::new();
         for fault in self.stores.iter().flat_map(|store| &store.faults) {
@@ -88,7 +88,7 @@ impl Proof {
 }
 
 impl OfFault {
-    /// In a word or two.
+    /// The result in a word or two.
     pub(crate) fn in_short(&self) -> &'static str {
         let wrong = |cell: &String| cell == "violated" || cell == "not-seen";
         if self.failed.is_some() || self.cells.values().any(wrong) {

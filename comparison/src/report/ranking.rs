@@ -1,14 +1,14 @@
-//! Which store does best, said only where the rounds leave no doubt.
+//! The order of the stores by a measurement. Two stores are told apart only if all their rounds differ.
 
 use serde::Serialize;
 
 use super::figures::{Figure, StoreReport};
 use crate::measurement::Measure;
 
-/// Fewer rounds say nothing of how far they would lie apart.
+/// Fewer rounds say nothing about their spread.
 const FEWEST: usize = 3;
 
-/// What stores are ranked by.
+/// The measurements by which stores are ranked.
 const BY: [Measure; 5] = [
     Measure::Uncontended,
     Measure::ManyNames,
@@ -21,10 +21,10 @@ const BY: [Measure; 5] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Ranking {
-    /// Which.
+    /// The measurement.
     pub measure: Measure,
-    /// Best first. Stores that share a place cannot be told apart: their rounds overlap, or those of
-    /// a third one lie across both. Every round of a place was better than every round of the next.
+    /// Best first. Stores with the same place cannot be told apart: their rounds overlap each other, or those of a third store.
+    /// Every round of a place was better than every round of the next place.
     pub places: Vec<Vec<String>>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn rankings(stores: &[StoreReport]) -> Vec<Ranking> {
     BY.into_iter().map(ranking).filter(|it| it.places.iter().flatten().count() > 1).collect()
 }
 
-/// From the best round to the worst; less is better.
+/// The best and the worst round, as values of which less is better.
 fn extent(measure: Measure, figure: &Figure) -> (f64, f64) {
     if figure.rounds.len() < FEWEST {
         return (f64::NEG_INFINITY, f64::INFINITY);

@@ -1,35 +1,35 @@
-//! What leasehold costs over the floors of the same store in the same run, beside what it is to cost.
+//! The cost of leasehold compared with the floors of the same store in the same run, and the targets of this project.
 
 use serde::Serialize;
 
 use super::figures::{Figure, StoreReport};
 use crate::measurement::Measure;
 
-/// A figure of leasehold's over one that is not.
+/// A figure of leasehold, divided by a floor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Ratio {
-    /// Of which store.
+    /// The store.
     pub store: String,
     /// What was measured.
     pub what: String,
     /// Leasehold's figure, in `unit`.
     pub figure: f64,
-    /// What stands against it.
+    /// The floor, in words.
     pub floor: String,
-    /// Its figure, in `unit`.
+    /// The figure of the floor, in `unit`.
     pub floor_figure: f64,
-    /// Of both figures.
+    /// The unit of both figures.
     pub unit: &'static str,
-    /// The first over the second.
+    /// Leasehold's figure divided by that of the floor.
     pub ratio: f64,
-    /// What this project wants it to be, where it wants something.
+    /// The target of this project, if there is one.
     pub target: Option<Target>,
-    /// Whether it is, in this run.
+    /// Whether this run meets the target.
     pub met: Option<bool>,
 }
 
-/// What a ratio is to be.
+/// The target for a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -52,13 +52,13 @@ impl Ratio {
         Self { store, what, figure, floor, floor_figure, unit, ratio, target: None, met: None }
     }
 
-    /// What the ratio is to be (default: whatever it is).
+    /// Sets the target (default: none).
     fn wanted(mut self, target: Option<Target>) -> Self {
         self.target = target;
         self
     }
 
-    /// With leasehold's figure, and the one that it stands against.
+    /// Sets leasehold's figure and that of the floor.
     fn of(mut self, figure: f64, floor_figure: f64) -> Self {
         (self.figure, self.floor_figure) = (figure, floor_figure);
         self.ratio = figure / floor_figure;
@@ -69,7 +69,7 @@ impl Ratio {
 
 use Target::{AtLeast, AtMost};
 
-/// Which figure of a measurement.
+/// Whether a ratio is of times or of rates.
 #[derive(Clone, Copy)]
 enum Of {
     Time,
@@ -92,7 +92,7 @@ impl Of {
     }
 }
 
-/// The scheme, what is measured, against which floor, by which figure, and the target.
+/// The scheme, the measurement, the floor, times or rates, and the target.
 type Row = (&'static str, Measure, Measure, Of, Option<Target>);
 
 const FLOORS: [Row; 10] = [
@@ -138,7 +138,7 @@ fn ratio(
     ratio.wanted(target).of(of.figure(figure), of.figure(other))
 }
 
-/// What the store counts per handoff; one is what no store could do with less.
+/// What the store counts per handoff, such as scripts. One is the least possible.
 fn commands(store: &StoreReport, scheme: &str) -> Option<Ratio> {
     let figure = store.figure(Measure::Handoff16)?.median.counted_per_operation?;
     let target = (scheme == "redis").then_some(AtMost(3.0));

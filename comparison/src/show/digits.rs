@@ -1,6 +1,6 @@
-//! Numbers with as many digits as they are sure of.
+//! Formats numbers with three digits.
 
-/// Three digits and a unit that suits.
+/// A time with three digits and a suitable unit.
 pub(crate) fn time(micros: f64) -> String {
     let (value, unit) = match micros {
         m if m < 1.0 => (m * 1_000.0, "ns"),
@@ -11,7 +11,7 @@ pub(crate) fn time(micros: f64) -> String {
     format!("{} {unit}", digits(value))
 }
 
-/// The same for operations per second.
+/// A rate with three digits and a suitable unit.
 pub(crate) fn rate(per_second: f64) -> String {
     match per_second {
         r if r < 1_000.0 => format!("{}/s", digits(r)),
@@ -29,7 +29,7 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
-/// Three digits, also of a small one.
+/// A ratio with three digits, also a small one.
 pub(crate) fn of_ratio(ratio: f64) -> String {
     if ratio < 0.1 { format!("{ratio:.4}") } else { digits(ratio) }
 }

@@ -1,4 +1,4 @@
-//! A report for people: a table for a terminal, and a page of HTML with plots.
+//! Shows a report: as a table for a terminal, and as a page of HTML with plots.
 
 mod digits;
 mod page;

@@ -1,4 +1,4 @@
-//! Plots as SVG. What is black takes the colour of the page's text, light or dark.
+//! Plots as SVG. Black becomes the colour of the page's text, so that the plots fit a light and a dark page.
 
 use plotters::prelude::*;
 
@@ -9,11 +9,11 @@ use crate::{
     sample::QUANTILES,
 };
 
-/// Whatever may fail while a page is made.
+/// An error while a page is made.
 pub(crate) type Failed = Box<dyn std::error::Error>;
 
 const SIZE: (u32, u32) = (820, 400);
-/// Of the stores, in their order; they read on light and on dark.
+/// The colours of the stores, in their order. They are visible on light and on dark.
 pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(31, 119, 180),
     RGBColor(255, 127, 14),
@@ -25,7 +25,7 @@ pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(23, 190, 207),
 ];
 
-/// How often a store hands over, by the number of waiters.
+/// The measurements of handoffs, by the number of waiters.
 const SCALING: [(&str, Measure); 5] = [
     ("1 waiting", Measure::Handoff1),
     ("4", Measure::Handoff4),
@@ -34,7 +34,7 @@ const SCALING: [(&str, Measure); 5] = [
     ("256", Measure::Handoff256),
 ];
 
-/// All of them.
+/// All plots of a report.
 pub(crate) fn all(report: &Report) -> Result<Vec<String>, Failed> {
     Ok(vec![
         distribution(report, Measure::Uncontended)?,
@@ -54,7 +54,7 @@ pub(crate) fn all(report: &Report) -> Result<Vec<String>, Failed> {
     ])
 }
 
-/// How the times of a measurement are distributed.
+/// The distribution of the times of a measurement.
 fn distribution(report: &Report, measure: Measure) -> Result<String, Failed> {
     let labels = ["10%", "50%", "90%", "99%", "99.9%"];
     let lines = report.stores.iter().map(|store| {
@@ -79,13 +79,13 @@ fn scaling(
     plot(title, &SCALING.map(|(label, _)| label), lines, show)
 }
 
-/// An SVG for a page: in the page's colours, with words for screen readers.
+/// Prepares an SVG for a page: in the page's colours, and with a label for screen readers.
 pub(crate) fn finish(svg: String, says: &str) -> String {
     let named = format!("<svg role=\"img\" aria-label=\"{says}\" ");
     svg.replace("#000000", "currentColor").replacen("<svg ", &named, 1)
 }
 
-/// One line per store over a few places; the values' scale is logarithmic. Zero is no value.
+/// A plot with one line for each store, on a logarithmic scale. Zero means that there is no value.
 fn plot<'a>(
     title: &str,
     labels: &[&str],

@@ -1,4 +1,4 @@
-//! The report for a terminal.
+//! The report as text for a terminal.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::{
     report::{Figure, Missing, Ratio, Report, StoreReport},
 };
 
-/// What a figure says, a line each.
+/// The lines of a cell.
 pub(crate) fn lines(figure: &Figure) -> Vec<String> {
     let Figure { measure, median, spread, .. } = figure;
     if measure.is_once() {
@@ -19,7 +19,7 @@ pub(crate) fn lines(figure: &Figure) -> Vec<String> {
     if measure.is_held() {
         let percent = median.processor_percent.unwrap_or_default();
         let mut lines = vec![format!("{percent:.2}% of a core")];
-        lines.extend(median.counted_per_second.map(|count| format!("{} asked", rate(count))));
+        lines.extend(median.counted_per_second.map(|count| format!("{} counted", rate(count))));
         return lines;
     }
     let mut lines = vec![
@@ -27,7 +27,7 @@ pub(crate) fn lines(figure: &Figure) -> Vec<String> {
         format!("p99 {}", time(median.p99_us)),
         format!("{} ±{:.0}%", rate(median.per_second), spread * 50.0),
     ];
-    lines.extend(median.counted_per_operation.map(|count| format!("{} asked", digits(count))));
+    lines.extend(median.counted_per_operation.map(|count| format!("{} counted", digits(count))));
     if *measure == Measure::Uncontended {
         let times = figure.times_the_write;
         lines.extend(times.map(|times| format!("{times:.1} × write")));
@@ -98,7 +98,7 @@ fn write_store(f: &mut fmt::Formatter<'_>, store: &StoreReport) -> fmt::Result {
         Some(why) => writeln!(f, "    no floors: {why}")?,
         None => {
             let counts = store.counts.unwrap_or("nothing that can be read");
-            writeln!(f, "    asked, as the store counts it: {counts}")?;
+            writeln!(f, "    the store counts: {counts}")?;
         }
     }
     let floorless = |it: &&Missing| !(store.no_floor.is_some() && it.measure.is_floor());
@@ -119,7 +119,7 @@ fn write_rankings(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     if report.rankings.is_empty() {
         return Ok(());
     }
-    writeln!(f, "\nbest first, \"=\" where the rounds overlap and tell nothing:")?;
+    writeln!(f, "\nbest first, \"=\" where the rounds overlap, so that they show no order:")?;
     for ranking in &report.rankings {
         let places: Vec<_> = ranking.places.iter().map(|place| place.join(" = ")).collect();
         writeln!(f, "  {}: {}", ranking.measure.title(), places.join(" > "))?;
@@ -131,7 +131,7 @@ fn write_ratios(f: &mut fmt::Formatter<'_>, ratios: &[Ratio]) -> fmt::Result {
     if ratios.is_empty() {
         return Ok(());
     }
-    writeln!(f, "\nleasehold's figure over what it stands against, in this run:")?;
+    writeln!(f, "\nleasehold's figures divided by the floors of this run:")?;
     for ratio in ratios {
         let Ratio { store, what, figure, floor, floor_figure, unit, .. } = ratio;
         let (figure, other) = (digits(*figure), digits(*floor_figure));
@@ -148,8 +148,8 @@ fn write_ratios(f: &mut fmt::Formatter<'_>, ratios: &[Ratio]) -> fmt::Result {
 /// The target, and whether it was met.
 fn wanted(ratio: &Ratio) -> String {
     match (ratio.target, ratio.met) {
-        (Some(target), Some(true)) => format!(", {target} is wanted"),
-        (Some(target), _) => format!(", {target} is wanted: missed"),
+        (Some(target), Some(true)) => format!(", target: {target}"),
+        (Some(target), _) => format!(", target: {target}, missed"),
         _ => String::new(),
     }
 }

@@ -1,5 +1,5 @@
-//! Who held a lock around a fault, as SVG: a lane per process, a bar per hold, a cross where a loss was
-//! told, and the time of the fault behind them.
+//! The holders of a lock around a fault, as SVG: a lane for each process, a bar for each hold, a cross for each reported loss,
+//! and a shade for the time of the fault.
 
 use plotters::prelude::*;
 
@@ -46,7 +46,7 @@ pub(crate) fn plot(timeline: &Timeline) -> Result<String, Failed> {
                 let process = near.and_then(|at| processes.get(at));
                 process.map_or(String::new(), |process| format!("process {process}"))
             })
-            .x_desc("ms; shaded: the fault; a cross: the loss was told")
+            .x_desc("ms; shaded: the fault; a cross: the guard reported its loss")
             .draw()?;
         for hold in &timeline.holds {
             let (at, colour) = (lane(hold.process), COLOURS[hold.process as usize % COLOURS.len()]);

@@ -1,6 +1,6 @@
-//! Cases that are the same for every store, and what cases are made of.
+//! Cases for guards that every store has, and helpers for cases.
 
-// Each case is said by its name, and by the variant that it is for.
+// The name of a case says what it tries.
 #![allow(missing_docs)]
 
 use std::{sync::Arc, time::Duration};
@@ -14,7 +14,7 @@ use super::list::{Clients, Verdict};
 
 pub const LONG: Duration = Duration::from_secs(20);
 
-/// A client of a store that grants at once.
+/// Connects to a store and makes it grant at once.
 pub async fn first_use<S: Clients>(setup: &S) -> Arc<dyn Backend> {
     let store = setup.open().await;
     store.init(&Init::new().with_first_use(true)).await.unwrap();
@@ -38,7 +38,7 @@ pub async fn granted(store: &dyn Backend, request: &Request) -> Result<Grant, St
     }
 }
 
-/// The store must not grant this.
+/// Asserts that the store does not grant this.
 pub async fn not_granted(store: &dyn Backend, request: &Request) -> Verdict {
     let asking = async {
         loop {
@@ -47,7 +47,7 @@ pub async fn not_granted(store: &dyn Backend, request: &Request) -> Verdict {
                     return Err(format!("{} was granted, with {}", request.name, grant.token));
                 }
                 Ok(_) => return Ok(()),
-                // A connection that broke with its server.
+                // The connection broke when its server ended.
                 Err(error) if error.is_retryable() => {}
                 Err(error) => return Err(error.to_string()),
             }
@@ -56,7 +56,7 @@ pub async fn not_granted(store: &dyn Backend, request: &Request) -> Verdict {
     tokio::time::timeout(LONG, asking).await.unwrap_or_else(|_| Err("no answer".into()))
 }
 
-/// The second must be above the first.
+/// Asserts that the second token is above the first.
 pub fn above(first: &Grant, second: &Grant) -> Verdict {
     match second.token > first.token {
         true => Ok(()),
@@ -95,7 +95,7 @@ pub async fn a_renewal_by_another<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     let mut grant = granted(&*store, &request("a", LONG)).await?;
     grant.owner = request("a", LONG).owner;
-    // A busy machine may answer too late to tell.
+    // On a busy machine an answer may come too late.
     let answer = async {
         loop {
             match store.renew(&[&grant], SystemEnv.now()).await.pop() {
@@ -120,7 +120,7 @@ pub async fn a_late_renewal<S: Clients>(setup: &S) -> Verdict {
     }
 }
 
-/// The longest lease was lowered since the grant.
+/// Lowers the longest lease after the grant; the renewal must not exceed the new one.
 pub async fn a_renewal_above_the_longest_lease<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
     let mut grant = granted(&*store, &request("a", LONG / 2)).await?;
@@ -135,7 +135,7 @@ pub async fn a_renewal_above_the_longest_lease<S: Clients>(setup: &S) -> Verdict
     }
 }
 
-/// `lock` begins a transaction that has the row of `a`.
+/// `lock` begins a transaction that locks the row of `a`.
 pub async fn a_batch_with_a_locked_row<S: Clients, T>(
     setup: &S,
     lock: impl Future<Output = Result<T, String>>,

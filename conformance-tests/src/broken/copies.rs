@@ -1,4 +1,4 @@
-//! Tries variants of a store without a server: in copies of the test program whose texts are changed.
+//! Tries broken variants of a store that has no server: it changes the texts in copies of the test program.
 
 use std::{
     fs,
@@ -15,15 +15,15 @@ use super::{
     wire::is_no_program,
 };
 
-/// Tells a copy which variant of the list it is.
+/// The environment variable that tells a copy which variant of the list it is.
 const VARIANT: &str = "LEASEHOLD_BROKEN_VARIANT";
-/// Before what a copy says of its case.
+/// Begins the line in which a copy reports the result of its case.
 const SAYS: &str = "the case says: ";
 /// Longer than any case takes.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Tries each variant as [`try_all`](super::try_all) does, in a copy of this test program. `test` is the name
-/// of the test that calls this; it runs again in the copy. [`Setup::start`] is given no changes.
+/// Tries each variant as [`try_all`](super::try_all) does, but in a copy of this test program. `test` is the name of the test
+/// that calls this; it runs again in the copy. [`Setup::start`] gets no changes.
 ///
 /// # Panics
 /// As `try_all`.
@@ -70,7 +70,7 @@ fn find_all(bytes: &[u8], wanted: &[u8]) -> Vec<usize> {
     bytes.iter().enumerate().filter_map(first).collect()
 }
 
-/// Changes the copy; `markers` is where they stand in the program.
+/// Changes the copy. `markers` has the positions of all markers in the program.
 fn change(copy: &Path, program: &[u8], markers: &[usize], changes: &[Change<'_>]) {
     let mut file = fs::OpenOptions::new().write(true).open(copy).unwrap();
     for change in changes {
@@ -95,7 +95,7 @@ fn change(copy: &Path, program: &[u8], markers: &[usize], changes: &[Change<'_>]
     }
 }
 
-/// What the case says in the copy, nothing where it passes; or why that is not known.
+/// Runs the case in the copy. Returns why the case failed, or an empty text if it passed; `Err` if there is no result.
 fn run(copy: &Path, test: &str, variant: usize) -> Result<String, String> {
     let output = tempfile::NamedTempFile::new().unwrap();
     let mut child = loop {
@@ -107,7 +107,7 @@ fn run(copy: &Path, test: &str, variant: usize) -> Result<String, String> {
             .stderr(Stdio::inherit())
             .spawn();
         match started {
-            // Another test that starts a program has the copy open for writing, from its fork to its exec.
+            // Another test is between fork and exec, and so has the copy open for writing.
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
                 std::thread::sleep(Duration::from_millis(5));
             }

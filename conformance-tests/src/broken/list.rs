@@ -1,4 +1,4 @@
-//! What a list of broken variants is made of, and how it is held to the markers in the sources.
+//! The entries of a list of broken variants, and the checks of a list against the markers in the sources.
 
 use std::{
     collections::BTreeMap,
@@ -11,16 +11,16 @@ use futures_util::future::BoxFuture;
 use lock_core::Backend;
 use server_kit::{Change, marker};
 
-/// How the store broke its word.
+/// `Err` says how the store broke its promise.
 pub type Verdict = Result<(), String>;
 
-/// A store without some of its guards, and the case that must fail there.
+/// A store without some of its guards, and the case that must then fail.
 pub struct Broken<S: 'static> {
-    /// What is missing, with the requirement, as in `S1: a name that is held is not granted`.
+    /// The requirement, and what the guard does, as in `S1: a name that is held is not granted`.
     pub what: &'static str,
-    /// What a text loses.
+    /// The changes of the texts.
     pub changes: &'static [Change<'static>],
-    /// Fails where the store does not do what the guard is for.
+    /// Fails if the store does not do what the guard is for.
     pub case: fn(&mut S) -> BoxFuture<'_, Verdict>,
 }
 
@@ -41,7 +41,7 @@ pub trait Clients: Setup {
     async fn open(&self) -> Arc<dyn Backend>;
 }
 
-/// Asserts that each guard that the list names stands in the sources in these folders exactly once.
+/// Asserts that each guard of the list stands exactly once in the sources in these folders.
 pub(super) fn check<S>(folders: &[&str], list: &[Broken<S>]) {
     assert!(!list.is_empty());
     let there = markers(folders);
@@ -51,7 +51,7 @@ pub(super) fn check<S>(folders: &[&str], list: &[Broken<S>]) {
     }
 }
 
-/// Asserts that the lists, whose [`names`](Broken::names) these are, name each guard in these folders.
+/// Asserts that `names`, the [`names`](Broken::names) of all lists, has each guard in these folders.
 pub fn every_marker_is_tried(folders: &[&str], names: &[&str]) {
     let there = markers(folders);
     assert!(!there.is_empty(), "no marker in {folders:?}");
@@ -60,7 +60,7 @@ pub fn every_marker_is_tried(folders: &[&str], names: &[&str]) {
 }
 
 impl<S> Broken<S> {
-    /// The guards that a list names.
+    /// The names of the guards of a list.
     pub fn names(list: &[Self]) -> Vec<&'static str> {
         names(list).collect()
     }
@@ -73,7 +73,7 @@ fn names<S>(list: &[Broken<S>]) -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// How often each guard stands in the Lua, SQL and Rust texts below these folders.
+/// Counts each guard in the Lua, SQL and Rust files below these folders.
 fn markers(folders: &[&str]) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     let mut open: Vec<PathBuf> = folders.iter().map(PathBuf::from).collect();

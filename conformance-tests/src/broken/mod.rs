@@ -1,9 +1,12 @@
-//! Scripts and statements that lack a guard on their way to a real server: the case meant for the guard has to
-//! fail. The same case has to pass with the text as it is.
+//! Removes one guard from the Lua scripts or SQL statements of a backend, on their way to a real server. The case for that guard
+//! must then fail. The same case must pass with the unchanged text.
 //!
-//! A guard is a line of its own in a Lua or SQL text, behind the comment line `-- guard: NAME`, which has to
-//! reach the server. A backend's tests list its guards as [`Broken`] and run them with [`try_all`]; SQLite,
-//! whose texts cross no wire, with [`try_all_in_copies`].
+//! This shows that the *backend's* tests notice a missing guard. Whether the *suite's* cases notice a broken backend, `mutants`
+//! shows.
+//!
+//! A guard is one line of a text, after the comment line `-- guard: NAME`, which must reach the server. The tests of a backend
+//! list its guards as [`Broken`] and run the list with [`try_all`]. SQLite has no server, so its tests use
+//! [`try_all_in_copies`].
 
 pub mod cases;
 mod copies;

@@ -1,7 +1,7 @@
-//! One Redis, asked by a script itself, behind a proxy that leaves something out of it: what a script refuses
-//! shows best where no client makes up for it.
+//! One Redis whose scripts a test calls without a client, through a proxy that removes a guard. Without a client, nothing hides
+//! what a script fails to refuse.
 
-// Helpers of tests, each said by its name.
+// Helpers of tests; the names say what they do.
 #![allow(missing_docs)]
 
 use ::redis::{Cmd, Value, aio::MultiplexedConnection};
@@ -16,7 +16,7 @@ pub struct Raw {
     pub proxy: Proxy,
     pub clock: Clock,
     pub link: MultiplexedConnection,
-    /// Run id and replication id, as a client is told.
+    /// Run id and replication id, as the server reports them to a client.
     pub identity: [String; 2],
     base: &'static str,
 }
@@ -49,7 +49,7 @@ pub fn evaluating(script: &str, keys: &[String], arguments: &[String]) -> Cmd {
 }
 
 impl Raw {
-    /// A server whose store grants at once, with keys that begin with `base`.
+    /// Starts a server whose store grants at once. Its keys begin with `base`.
     pub async fn start(base: &'static str, changes: &[Change<'_>]) -> Self {
         let clock = Clock::new().await.unwrap();
         let server = Redis::start(RedisOptions::new().clock(&clock)).await.unwrap();
@@ -78,7 +78,7 @@ impl Raw {
         raw
     }
 
-    /// What scripts that may grant are told first.
+    /// The first arguments of every script that may grant.
     pub fn in_epoch(&self) -> Vec<String> {
         let [run, replid] = self.identity.clone();
         vec![run, replid, LONGEST.to_string(), "on".to_owned()]
@@ -92,7 +92,7 @@ impl Raw {
         format!("{}epoch", self.base)
     }
 
-    /// The keys of the name `a` and of an owner.
+    /// The keys of the name `a`, and of the owner with this letter.
     pub fn keys(&self, letter: &str) -> [String; 5] {
         let [lock, queue, places] = ["lock", "queue", "places"].map(|word| self.key(word, "a"));
         [self.epoch(), lock, queue, places, self.key("gone", &owner(letter))]
@@ -135,13 +135,13 @@ impl Raw {
         record.split(' ').nth(1).map_or(0, |number| number.parse().unwrap())
     }
 
-    /// How long the record stays, in milliseconds.
+    /// How long the record of the lock stays, in milliseconds.
     pub async fn left(&mut self) -> u64 {
         let key = self.key("lock", "a");
         text(&self.say(&["PTTL", &key]).await).parse().unwrap_or(0)
     }
 
-    /// The lock's record is gone, as after its time.
+    /// Removes the record of the lock, as its expiry would.
     pub async fn forget(&mut self) {
         let key = self.key("lock", "a");
         self.say(&["DEL", &key]).await;

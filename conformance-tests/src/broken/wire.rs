@@ -1,4 +1,4 @@
-//! Tries variants whose texts are changed between client and server.
+//! Tries broken variants: a proxy changes the texts between client and server.
 
 use std::future::ready;
 
@@ -6,15 +6,14 @@ use futures_util::{StreamExt as _, future::join, stream};
 
 use super::list::{Broken, Setup, check};
 
-/// Each has two servers.
+/// How many variants run at the same time. Each has two servers.
 const VARIANTS_AT_ONCE: usize = 3;
 
-/// Tries each variant of the list: with its guards the case passes, without them it fails. The two are tried
-/// side by side, and some variants at once, since each waits for its server most of the time. `folders` are those of
-/// the sources with the markers.
+/// Tries each variant of the list: the case must pass with the guards, and fail without them. Both run at the same time, and
+/// some variants, too, since each mostly waits for its server. `folders` have the sources with the markers.
 ///
 /// # Panics
-/// If a case does not tell the two apart, or a guard was not sent, with all that went wrong.
+/// If a case has the same result with and without its guards, or if a guard was never sent to the server.
 pub async fn try_all<S: Setup>(folders: &[&str], list: &[Broken<S>]) {
     check(folders, list);
     let tried = stream::iter(list).map(try_one).buffer_unordered(VARIANTS_AT_ONCE);
@@ -37,7 +36,7 @@ async fn try_one<S: Setup>(Broken { what, changes, case }: &Broken<S>) -> Option
     Some(format!("{what}: {wrong}"))
 }
 
-/// Without its guard the text has to be one that the server understands.
+/// Whether the server refused the text: without its guard the text must still be valid.
 pub(super) fn is_no_program(why: &str) -> Option<&'static str> {
     let refusals =
         ["compiling script", "running script", "syntax error", "SQL syntax", "bind message"];

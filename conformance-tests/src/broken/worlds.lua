@@ -1,10 +1,10 @@
--- Two worlds with the same random state, in which the same random request is made in two ways: in the one as it is
--- sent, with its short way in front, and in the other the long way alone.
+-- Makes two worlds with the same random state, and the same random request in both: in the first by the script as clients send
+-- it, which begins with its short way; in the second by the long way alone.
 --
--- In front of this stand the scripts, as functions of `redis`, KEYS and ARGV; behind it what a store's states and
--- requests are, and last: return run().
+-- Before this text stand the scripts, as functions of `redis`, KEYS and ARGV. After it stand the states and requests
+-- of a store, and as the last line: return run().
 -- ARGV: 1 seed
--- Answer of `run`: {which request, 'short' if the short way answered, '' or how the worlds differ}
+-- Answer of `run`: {kind of the request, 'short' if the short way answered, how the worlds differ or ''}
 
 math.randomseed(tonumber(ARGV[1]))
 local random = math.random
@@ -12,14 +12,14 @@ local function text(number) return string.format('%.0f', number) end
 local function pick(...) return (select(random(select('#', ...)), ...)) end
 local function one_in(count) return random(count) == 1 end
 
--- Both worlds have this clock, which stands still: the server's goes on while a script runs.
+-- The clock of both worlds. It stands still, while the server's clock goes on during a script.
 local time = redis.call('TIME')
 local NOW, NOW_MS = time[1] * 1000000 + time[2], math.floor((time[1] * 1000000 + time[2]) / 1000)
 local RUN, REPLID = string.rep('a', 40), string.rep('b', 40)
--- What the server says of itself now; its run id is what a connection was told.
+-- The server's INFO. Its run id is the one that the connection knows.
 local INFO = 'run_id:' .. RUN .. '\r\nmaster_replid:' .. (one_in(10) and string.rep('c', 40) or REPLID) .. '\r\n'
 
--- A server with the clock above, which notes what is published.
+-- A server with the clock above, which records what is published.
 local function world(base)
   local each, told = {base = base}, {}
   local function call(way, command, ...)
@@ -53,7 +53,7 @@ local function both(command, key, ...)
   for _, each in ipairs(worlds) do redis.call(command, each.base .. key, ...) end
 end
 
--- Owners, of whom some hold, some wait and some ask.
+-- Owners: some hold the lock, some wait for it, some send the request.
 local OWNERS = {}
 for at = 1, 14 do OWNERS[at] = string.format('%x', at):rep(32) end
 local function label() return pick('label', 'host a 17', 'x  y ', '0 1') end
@@ -66,7 +66,7 @@ local function shown(value)
   return '{' .. table.concat(parts, ', ') .. '}'
 end
 
--- What a key of any type holds. `masked`: without what may differ, 'tokens' or just 'watermarks'.
+-- The value of a key of any type. `masked` hides what may differ: 'tokens', or only 'watermarks'.
 local function content(key, masked)
   local kind = redis.call('TYPE', key).ok
   if kind == 'string' then
@@ -86,7 +86,7 @@ local function content(key, masked)
   return shown(lines)
 end
 
--- Everything that is there, each with its end.
+-- All keys of a world, each with its expiry.
 local function data(each, masked)
   local found = redis.call('KEYS', each.base .. '*')
   table.sort(found)
@@ -109,7 +109,7 @@ local function ask(way, each, name, owner, own)
   return {'error', type(answer) == 'table' and answer.err or tostring(answer)}
 end
 
--- How the worlds differ in their answers, in what was published and in what is there now; '' if they do not.
+-- How the worlds differ in their answers, in what was published, and in their data; '' if they are the same.
 local function differs(words, answers, masked)
   for at, each in ipairs(worlds) do
     for message = 1, #each.told do

@@ -1,5 +1,5 @@
-//! The short ways of scripts, and their batches, repeat what the long ways do. In random states random requests find no
-//! difference: the same answer, the same data, the same pushes.
+//! Differential test of Lua scripts. The short way of a script, and a batch, must do the same as the long way: for random
+//! requests in random states the answer, the data and the pushes must be the same.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -9,31 +9,31 @@ use server_kit::{Change, Redis, RedisOptions, Server as _, marker};
 
 use super::redis::{parts, text};
 
-/// How many states are tried. A broken way is found in the first few hundred, as a rule.
+/// How many states to try. A broken script is usually found in the first few hundred.
 const STATES: u64 = 4_000;
 
-/// Scripts that are compared, in one program.
+/// The scripts to compare, as one Lua program.
 #[derive(Debug, Default)]
 pub struct Worlds(String);
 
 impl Worlds {
-    /// A script, as a function of `redis`, `KEYS` and `ARGV`.
+    /// Adds a script, as a function of `redis`, `KEYS` and `ARGV`.
     #[must_use]
     pub fn script(mut self, name: &str, text: &str) -> Self {
         writeln!(self.0, "local function {name}(redis, KEYS, ARGV)\n{text}\nend").ok();
         self
     }
 
-    /// What the states and the requests are, at the end: see `worlds.lua`.
+    /// Adds the text that makes the states and the requests; it must be the last one. See `worlds.lua`.
     #[must_use]
     pub fn requests(self, text: &str) -> Self {
         Self([&self.0, include_str!("worlds.lua"), text].join("\n"))
     }
 
-    /// Asserts that no difference is found, and that each of `kinds`, as in `attempt short`, was tried often enough.
+    /// Asserts that there is no difference, and that each of `kinds`, such as `attempt short`, was tried often enough.
     pub async fn agree(&self, kinds: &[&str]) {
         let (_server, mut link) = start().await;
-        // Other states in each run.
+        // Each run tries other states.
         let seed = SystemEnv.random() as u64 % 1_000_000_000;
         let count = compare(&mut link, &self.0, seed).await;
         let count = count.unwrap_or_else(|found| panic!("{found}"));
@@ -43,7 +43,7 @@ impl Worlds {
         }
     }
 
-    /// Asserts that a difference is found after each of these changes.
+    /// Asserts that each of these changes makes a difference.
     pub async fn find_out(&self, changes: &[Change<'_>]) {
         let (_server, mut link) = start().await;
         let mut missed = Vec::new();
@@ -57,10 +57,10 @@ impl Worlds {
     }
 }
 
-/// Before a difference.
+/// Begins the report of a difference.
 const FOUND: &str = "with seed ";
 
-/// The text, with one guard changed wherever it stands.
+/// Changes one guard everywhere in the script.
 fn changed(script: &str, change: Change<'_>) -> String {
     let (name, to) = match change {
         Change::LeaveOut(name) => (name, ""),
@@ -91,7 +91,7 @@ async fn start() -> (Redis, MultiplexedConnection) {
     (server, link)
 }
 
-/// The first difference, or how often each kind of request had a short and a long answer.
+/// Returns how often each kind of request was answered by the short and by the long way; `Err` is the first difference.
 async fn compare(
     link: &mut MultiplexedConnection,
     script: &str,

@@ -1,4 +1,4 @@
-//! S6: whatever is dropped, whenever, leaves no lock behind.
+//! S6: a future that is dropped at any time leaves no lock behind.
 
 use std::{
     future::{Future, poll_fn},
@@ -28,11 +28,10 @@ cases! {
     "S6" abandoning_frees_what_was_taken always;
 }
 
-/// How often to go round where a future never ends in a bounded number of polls.
+/// How many polls a future may need at most.
 const MOST: usize = 200;
 
-/// Polls a future up to `polls` times, each time after it has asked for it; `None` if it has not
-/// ended by then. Dropped on return.
+/// Polls a future up to `polls` times, each time when it has woken its task, and then drops it. `None` if it has not ended.
 async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     let mut count = 0;
@@ -43,7 +42,7 @@ async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
         count += 1;
         match future.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            // The last allowed poll is over: no need to wait for a wake-up.
+            // This was the last allowed poll, so there is no need to wait for a wake-up.
             Poll::Pending if count == polls => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
@@ -51,19 +50,20 @@ async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     .await
 }
 
-/// The lock must be free within one round of clean-up; far from the lease, which is the long one.
+/// Asserts that the lock is free within one round trip of clean-up, long before the end of the (long) lease.
 async fn is_free(setting: &Setting, name: &LockName) {
     let other = setting.client().await;
     let limit = setting.promised().longest_poll + setting.promised().dead_place_delay;
     let lock = other.lock(name).wait(limit + Duration::from_secs(10));
-    let guard = lock.acquire().await.expect("nothing is left behind");
+    let guard =
+        lock.acquire().await.expect("the dropped future must leave no lock and no queue entry");
     guard.release().await.unwrap();
     other.close().await;
 }
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Drops what `start` makes after every n-th poll, n from 0 until it ends.
+/// Drops the future of `start` after n polls, for each n from 0 until it ends.
 async fn at_every_poll<T: Send>(
     setting: &Setting,
     what: &str,
@@ -129,7 +129,7 @@ async fn a_waiting_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) 
     panic!("a wait of 100 ms did not end within {MOST} polls");
 }
 
-/// The lock is handed over while the future is polled: a drop may meet the grant on its way.
+/// The lock is handed over while the future is polled, so the drop may come while the grant is on its way.
 async fn a_served_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
     for polls in 0..MOST {
         let (holder, (client, mut waits)) =
@@ -161,21 +161,22 @@ async fn a_served_acquire_dropped_at_any_poll_leaves_nothing(setting: Setting) {
     panic!("a waiter was not served within {MOST} polls");
 }
 
-/// A connection that is given up half-made neither holds the store up nor leaves anything there.
+/// A connect that is dropped neither blocks the store nor leaves anything in it.
 async fn a_connect_dropped_at_any_poll_changes_nothing(setting: Setting) {
     let client = setting.client().await;
     let mut polls = 0;
     for _ in 0..MOST {
         let name = setting.name(&format!("connect {polls}"));
         let ended = poll_times(setting.harness().connect(setting.address()), polls).await;
-        let guard = client.lock(&name).acquire().await.expect("the store is not held up");
+        let guard =
+            client.lock(&name).acquire().await.expect("a dropped connect must not block the store");
         guard.release().await.unwrap();
         if let Some(backend) = ended {
             drop(LockClient::new(backend.unwrap()).lock(&name).acquire().await.unwrap());
             println!("    connect: dropped after 0 to {polls} polls");
             return;
         }
-        // That of a migration lists the names of all cases, and each answer is a poll: later ones are a sample.
+        // The connect of a migration lists the names of all cases, and each answer is a poll. So later polls are a sample.
         polls += 1 + polls / 32;
     }
     panic!("a connect did not end within {polls} polls");
@@ -220,7 +221,7 @@ async fn a_wait_for_the_loss_dropped_at_any_poll_changes_nothing(setting: Settin
     let client = setting.client().await;
     let name = setting.name("job");
     let guard = client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap();
-    // A second poll would come with the end of the validity.
+    // A second poll would only come at the end of the validity.
     for polls in 0..2 {
         assert!(poll_times(guard.lost(), polls).await.is_none(), "nothing was lost");
         assert!(guard.is_valid());
@@ -237,7 +238,7 @@ async fn a_dropped_guard_is_released(setting: Setting) {
     let name = setting.name("job");
     drop(client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap());
     is_free(&setting, &name).await;
-    // On a thread without a runtime.
+    // A drop on a thread without a runtime.
     let guard = client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().expect("a drop never panics");
     is_free(&setting, &name).await;
@@ -251,7 +252,7 @@ async fn an_abandoned_owner_takes_nothing_any_more(setting: Setting) {
     let late = other.try_acquire(&request).await;
     assert!(
         !matches!(late, Ok(lock_core::Attempt::Granted(_))),
-        "an abandoned owner got: {late:?}"
+        "a late request of an abandoned owner must get nothing; the store answered {late:?}"
     );
     is_free(&setting, &request.name).await;
 }
@@ -263,7 +264,7 @@ async fn abandoning_frees_what_was_taken(setting: Setting) {
     refused(&*other, &setting.request(&request.name)).await;
     one.abandon(&request).await.unwrap();
     let grant = granted(&*other, &setting.request(&request.name)).await;
-    // Again, as after a lost answer: the later owner's is not touched.
+    // A second time, as after a lost answer. It must not touch the later owner's lock.
     one.abandon(&request).await.unwrap();
     let released = other.release(&grant, ReleaseOptions::default()).await.unwrap();
     assert_eq!(released.outcome, lock_core::ReleaseOutcome::Released);

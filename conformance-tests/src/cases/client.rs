@@ -1,4 +1,4 @@
-//! Many tasks, closing, and losing: the client over the store.
+//! The client over the store: many tasks, `close`, lost guards.
 
 use std::{
     sync::{Arc, Mutex},
@@ -57,7 +57,7 @@ async fn many_tasks_of_many_clients_never_overlap(setting: Setting) {
     }
     join_all(tasks).await;
     let total = std::fs::read_to_string(path).unwrap();
-    assert_eq!(total, (CLIENTS * TASKS * TIMES).to_string(), "an update was lost");
+    assert_eq!(total, (CLIENTS * TASKS * TIMES).to_string(), "two holders at once lost an update");
     let histories = recorders.iter().map(Recorder::history);
     let history = histories.reduce(|all, one| all.join(one)).unwrap();
     assert_clean(&history, ALL_RULES);
@@ -76,7 +76,7 @@ async fn close_releases_and_refuses(setting: Setting) {
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     for name in [&one, &two] {
         let guard = other.lock(name).try_acquire().await.unwrap().guard();
-        assert!(guard.is_some(), "{name} is free at once");
+        assert!(guard.is_some(), "after `close`, {name} must be free at once");
     }
 }
 
@@ -91,11 +91,11 @@ async fn close_turns_waiters_away(setting: Setting) {
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     guard.release().await.unwrap();
     let after = holder.lock(&name).wait(Duration::from_secs(10)).acquire().await;
-    assert!(after.is_ok(), "a place is left behind");
+    assert!(after.is_ok(), "`close` left a queue entry behind: {after:?}");
 }
 
 async fn close_waits_for_releases_under_way(setting: Setting) {
-    // More than a store has connections, so that some releases have not begun to be sent.
+    // More than a store has connections, so that some releases are not sent yet.
     const LOCKS: usize = 24;
     let (client, other) = (setting.client().await, setting.client().await);
     let names: Vec<_> = (0..LOCKS).map(|at| setting.name(&format!("job {at}"))).collect();
@@ -107,9 +107,9 @@ async fn close_waits_for_releases_under_way(setting: Setting) {
     // Each release is polled once before `close` is.
     let (released, ()) = join(join_all(releases), client.close()).await;
     for (name, released) in names.iter().zip(released) {
-        assert!(released.is_ok(), "{name}: {released:?}");
+        assert!(released.is_ok(), "`close` must wait for the release of {name}: {released:?}");
         let guard = other.lock(name).try_acquire().await.unwrap().guard();
-        assert!(guard.is_some(), "{name} is not free");
+        assert!(guard.is_some(), "{name} was released before `close` and must be free");
     }
 }
 
@@ -118,7 +118,7 @@ async fn tasks_that_ask_at_once_share_an_attempt(setting: Setting) {
     let (client, waits) = setting.observed_client().await;
     let name = setting.name("job");
     let served = Mutex::new(Vec::new());
-    // Polled for the first time one after the other.
+    // Each is polled for the first time in this order.
     let tasks = (0..TASKS).map(|at| {
         let (lock, served) = (client.lock(&name).lease(setting.long_lease()), &served);
         async move {
@@ -131,9 +131,9 @@ async fn tasks_that_ask_at_once_share_an_attempt(setting: Setting) {
     let served = served.into_inner().unwrap();
     assert!(
         served.is_sorted() && served.len() == TASKS,
-        "not in the order of the calls: {served:?}"
+        "tasks of one client must be served in the order of their calls: {served:?}"
     );
-    assert_eq!(waits.most_attempts_at_once(), 1);
+    assert_eq!(waits.most_attempts_at_once(), 1, "tasks of one client must share one attempt");
 }
 
 async fn a_guard_that_is_taken_over_is_told(setting: Setting) {
@@ -144,7 +144,8 @@ async fn a_guard_that_is_taken_over_is_told(setting: Setting) {
     other.backend().force_release(&name).await.unwrap();
     let theirs = other.lock(&name).wait(setting.patience()).acquire().await.unwrap();
     let limit = setting.patience();
-    tokio::time::timeout(limit, cancelled.cancelled()).await.expect("told in time");
+    let told = tokio::time::timeout(limit, cancelled.cancelled()).await;
+    assert!(told.is_ok(), "the guard did not report its loss within {limit:?}");
     assert!(!guard.is_valid() && guard.remaining().is_zero());
     let error = guard.release().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
@@ -157,9 +158,9 @@ async fn a_client_dropped_with_its_guard_leaves_nothing(setting: Setting) {
     let client = setting.client().await;
     let guard = client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap();
     drop(client);
-    assert!(guard.is_valid(), "a guard keeps its client alive");
+    assert!(guard.is_valid(), "a guard must keep its client alive");
     drop(guard);
     let other = setting.client().await;
     let after = other.lock(&name).wait(Duration::from_secs(10)).acquire().await;
-    assert!(after.is_ok(), "the lock is left behind");
+    assert!(after.is_ok(), "the dropped guard left its lock behind: {after:?}");
 }

@@ -1,4 +1,4 @@
-//! An election among real processes, of which the leader is killed or paused, again and again.
+//! An election among real processes. The leader is killed or paused again and again.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::{cases, processes};
 use crate::{
-    child::{Child, Deed},
+    child::{Child, Job},
     history::{Event, History, Rule, What, assert_clean},
     setting::Setting,
 };
@@ -21,19 +21,19 @@ cases! {
 }
 
 const CANDIDATES: usize = 5;
-/// Kills and pauses, in turn; and with `LEASEHOLD_SOAK=1`.
+/// How many kills and pauses, in turn. The second is for `LEASEHOLD_SOAK=1`.
 const FAULTS: [usize; 2] = [6, 50];
-/// A leader comes later than promised where the machine is busy.
+/// On a busy machine a new leader may come this much later than promised.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// What all candidates have said.
+/// The events of all candidates.
 type Said = watch::Sender<Vec<Event>>;
 
 fn candidate(setting: &Setting, name: &LockName, said: &Said) -> (u32, Child) {
-    let mut child = Child::start(setting, name, setting.lease(), Deed::Lead);
+    let mut child = Child::start(setting, name, setting.lease(), Job::Lead);
     let said = said.clone();
-    child.heard_by(move |line| {
-        // One that was killed may leave half of a line.
+    child.forward_lines(move |line| {
+        // A killed child may have printed half a line.
         if let Ok(event) = serde_json::from_str(&line) {
             said.send_modify(|events| events.push(event));
         }
@@ -41,7 +41,7 @@ fn candidate(setting: &Setting, name: &LockName, said: &Said) -> (u32, Child) {
     (child.id(), child)
 }
 
-/// Waits for a leader with a higher term: its process, its term.
+/// Waits for a leader with a term above `above`; returns its process and its term.
 async fn next_leader(
     said: &mut watch::Receiver<Vec<Event>>,
     above: FencingToken,
@@ -57,7 +57,9 @@ async fn next_leader(
         events.iter().rev().find_map(newer).expect("it was there")
     };
     let found = tokio::time::timeout(limit, found).await;
-    found.unwrap_or_else(|_| panic!("no leader after {above} within {limit:?}"))
+    found.unwrap_or_else(|_| {
+        panic!("within {limit:?} there was no new leader after the term {above}")
+    })
 }
 
 async fn an_election_outlives_its_leaders(setting: Setting) {
@@ -87,7 +89,7 @@ async fn an_election_outlives_its_leaders(setting: Setting) {
         let began = Instant::now();
         let next = next_leader(&mut heard, term, limit).await;
         vacant.push(began.elapsed());
-        assert_ne!(next.0, leader, "a stopped process leads");
+        assert_ne!(next.0, leader, "a killed or paused process leads again");
         match paused {
             Some(child) => {
                 child.signal(Signal::CONT);

@@ -1,4 +1,4 @@
-//! L3: places are served first come, first served, and nobody barges in.
+//! L3: queue entries are served first come, first served, and no attempt passes them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use lock_core::{Enqueued, ReleaseOptions};
 
 use super::{cases, fair};
-use crate::setting::{Setting, granted, place, refused, served};
+use crate::setting::{Setting, enqueued, granted, refused, served};
 
 cases! {
     "L3" places_are_served_in_order fair;
@@ -25,14 +25,14 @@ async fn places_are_served_in_order(setting: Setting) {
     let mut waiting = Vec::new();
     for backend in &backends {
         let request = setting.request(&name);
-        let (turn, busy) = place(&**backend, &request).await;
-        waiting.push((backend, request, turn, busy));
+        let (entry, busy) = enqueued(&**backend, &request).await;
+        waiting.push((backend, request, entry, busy));
     }
     let (tell, mut order) = tokio::sync::mpsc::unbounded_channel();
-    let all = waiting.into_iter().enumerate().map(|(at, (backend, request, mut turn, busy))| {
+    let all = waiting.into_iter().enumerate().map(|(at, (backend, request, mut entry, busy))| {
         let tell = tell.clone();
         async move {
-            let grant = served(&**backend, &request, &mut *turn, busy).await;
+            let grant = served(&**backend, &request, &mut *entry, busy).await;
             tell.send((at, grant.token)).unwrap();
             backend.release(&grant, ReleaseOptions::default()).await.unwrap();
         }
@@ -43,7 +43,7 @@ async fn places_are_served_in_order(setting: Setting) {
     let mut last = grant.token;
     for expected in 0..backends.len() {
         let (at, token) = order.recv().await.unwrap();
-        assert_eq!(at, expected, "served out of turn");
+        assert_eq!(at, expected, "served out of order");
         assert!(token > last);
         last = token;
     }
@@ -55,11 +55,11 @@ async fn nobody_barges_past_a_place(setting: Setting) {
         (setting.connect().await, setting.connect().await, setting.connect().await);
     let grant = granted(&*holder, &setting.request(&name)).await;
     let request = setting.request(&name);
-    let (mut turn, busy) = place(&*waiter, &request).await;
+    let (mut entry, busy) = enqueued(&*waiter, &request).await;
     holder.release(&grant, ReleaseOptions::default()).await.unwrap();
-    // The place is alive, whether or not it has heard of its luck yet.
+    // The waiter's entry is alive, whether or not the waiter knows of the grant yet.
     refused(&*third, &setting.request(&name)).await;
-    served(&*waiter, &request, &mut *turn, busy).await;
+    served(&*waiter, &request, &mut *entry, busy).await;
     refused(&*third, &setting.request(&name)).await;
 }
 
@@ -68,12 +68,12 @@ async fn a_withdrawn_place_is_passed_over(setting: Setting) {
     let (holder, gone, next) =
         (setting.connect().await, setting.connect().await, setting.connect().await);
     let grant = granted(&*holder, &setting.request(&name)).await;
-    let (left, _) = place(&*gone, &setting.request(&name)).await;
+    let (left, _) = enqueued(&*gone, &setting.request(&name)).await;
     let request = setting.request(&name);
-    let (mut turn, busy) = place(&*next, &request).await;
+    let (mut entry, busy) = enqueued(&*next, &request).await;
     left.leave().await.unwrap();
     holder.release(&grant, ReleaseOptions::default()).await.unwrap();
-    served(&*next, &request, &mut *turn, busy).await;
+    served(&*next, &request, &mut *entry, busy).await;
 }
 
 async fn a_dead_place_is_passed_over_in_time(setting: Setting) {
@@ -81,18 +81,19 @@ async fn a_dead_place_is_passed_over_in_time(setting: Setting) {
     let (holder, next) = (setting.connect().await, setting.connect().await);
     let grant = granted(&*holder, &setting.request(&name)).await;
     {
-        // Its process dies: no heartbeat, no withdrawal.
+        // As if the process died: no heartbeat, no withdrawal.
         let dead = setting.connect().await;
-        let (turn, _) = place(&*dead, &setting.request(&name)).await;
-        drop(turn);
+        let (entry, _) = enqueued(&*dead, &setting.request(&name)).await;
+        drop(entry);
     }
     let request = setting.request(&name);
-    let (mut turn, busy) = place(&*next, &request).await;
+    let (mut entry, busy) = enqueued(&*next, &request).await;
     holder.release(&grant, ReleaseOptions::default()).await.unwrap();
     let promised = setting.promised();
     let limit = promised.dead_place_delay + promised.longest_poll + Duration::from_secs(10);
-    let served = served(&*next, &request, &mut *turn, busy);
-    tokio::time::timeout(limit, served).await.expect("the dead place is passed over");
+    let served = served(&*next, &request, &mut *entry, busy);
+    let served = tokio::time::timeout(limit, served).await;
+    assert!(served.is_ok(), "the waiter behind a dead queue entry was not served within {limit:?}");
 }
 
 async fn a_request_that_a_release_carries_goes_to_the_end(setting: Setting) {
@@ -100,18 +101,20 @@ async fn a_request_that_a_release_carries_goes_to_the_end(setting: Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let grant = granted(&*one, &setting.request(&name)).await;
     let request = setting.request(&name);
-    let (mut turn, busy) = place(&*other, &request).await;
+    let (mut entry, busy) = enqueued(&*other, &request).await;
     let next = setting.request(&name);
     let options = ReleaseOptions::new().with_next(&next);
     let carried = match one.release(&grant, options).await.unwrap().next {
         Some(enqueued) => enqueued,
-        // A backend may leave it to the core to ask.
+        // A backend may leave the request to the core.
         None => one.enqueue(&next).await.unwrap(),
     };
     let Enqueued::Waiting(mut carried, carried_busy) = carried else {
-        panic!("the carried request went past a place: {carried:?}");
+        panic!(
+            "the request that the release carried must wait behind the queue entry: {carried:?}"
+        );
     };
-    let theirs = served(&*other, &request, &mut *turn, busy).await;
+    let theirs = served(&*other, &request, &mut *entry, busy).await;
     other.release(&theirs, ReleaseOptions::default()).await.unwrap();
     let ours = served(&*one, &next, &mut *carried, carried_busy).await;
     assert!(ours.token > theirs.token);
@@ -121,10 +124,10 @@ async fn leaving_a_place_gives_back_what_it_was_granted(setting: Setting) {
     let name = setting.name("job");
     let (holder, gone) = (setting.connect().await, setting.connect().await);
     let grant = granted(&*holder, &setting.request(&name)).await;
-    let (turn, _) = place(&*gone, &setting.request(&name)).await;
+    let (entry, _) = enqueued(&*gone, &setting.request(&name)).await;
     holder.release(&grant, ReleaseOptions::default()).await.unwrap();
-    turn.leave().await.unwrap();
+    entry.leave().await.unwrap();
     let client = setting.client().await;
     let after = client.lock(&name).wait(Duration::from_secs(10)).acquire().await;
-    assert!(after.is_ok(), "the lock is left behind");
+    assert!(after.is_ok(), "a withdrawn queue entry kept the lock that it was granted: {after:?}");
 }

@@ -1,10 +1,7 @@
-//! The cases: one list, the same for every store.
+//! The cases: one list for all stores.
 //!
-//! A case is a function of a [`Setting`] that panics when the store does not keep what it promises. Its
-//! `requirement` is the one of the contract that it tries: S1 exclusion, S2 tokens, S3 validity, S4
-//! ownership, S5 no resurrection, S6 unknown outcomes; L1 crash, L2 waking, L3 fairness, L4 traffic,
-//! L5 loss, L6 close. Besides: `names`, which a store must tell apart, and `operation`, what operators
-//! see and do.
+//! A case is a function of a [`Setting`] that panics if the store breaks a promise. Its `requirement` is the part of the contract
+//! that it tries; [`promise`] has each in words.
 
 mod cancellation;
 mod client;
@@ -29,40 +26,60 @@ use crate::{
     setting::Setting,
 };
 
-/// The requirements of the contract: safety and liveness.
+/// The requirements of the contract: safety (S) and liveness (L).
 pub const REQUIREMENTS: [&str; 12] =
     ["S1", "S2", "S3", "S4", "S5", "S6", "L1", "L2", "L3", "L4", "L5", "L6"];
+
+/// What the contract promises by a requirement.
+#[must_use]
+pub fn promise(requirement: &str) -> &'static str {
+    match requirement {
+        "S1" => "exclusion: two guards of one name are never valid at the same time",
+        "S2" => "tokens: they increase over the grants of a name",
+        "S3" => "validity: a guard is never valid for longer than the store keeps the lock",
+        "S4" => "ownership: only the owner renews or releases a lock",
+        "S5" => "no resurrection: a lost lock is not renewed, and a lost guard stays lost",
+        "S6" => "unknown outcomes: an attempt that was given up leaves no lock and no queue entry",
+        "L1" => "crash: the lock of a dead holder is free within its lease and a stated slack",
+        "L2" => "waking: a release serves a waiter, by push or by polling",
+        "L3" => "fairness: queue entries are served first come, first served",
+        "L4" => "traffic: the requests for a handoff do not grow with the number of waiters",
+        "L5" => "loss: a holder learns of the loss at the latest when the validity ends",
+        "L6" => "close: it releases everything and refuses new work",
+        "names" => "names: a store tells all accepted names apart, and refuses all others",
+        _ => "operation: what operators see is true, and what they do takes effect",
+    }
+}
 
 /// One case.
 #[derive(Clone)]
 pub struct Case {
-    /// Its name, unique.
+    /// Its unique name.
     pub name: &'static str,
-    /// What of the contract it tries.
+    /// The requirement that it tries; see [`promise`].
     pub requirement: &'static str,
-    /// A word for the cases that belong together, by which a harness may skip them all; see
-    /// [`Harness::skips`].
+    /// The group of the case. A harness may skip all cases of a group; see [`Harness::skips`].
     pub group: Option<&'static str>,
-    /// What it asks of a store.
+    /// Whether it applies to a store.
     pub needs: Needs,
     /// The case itself.
     pub run: fn(Setting) -> BoxFuture,
 }
 
 impl Case {
-    /// Whether it is meant by this name of a case or of a group.
-    pub(crate) fn goes_by(&self, listed: &str) -> bool {
+    /// Whether `listed` is the name of this case or of its group.
+    pub(crate) fn is_listed_as(&self, listed: &str) -> bool {
         self.name == listed || self.group == Some(listed)
     }
 
-    /// The same in this group.
-    fn of(mut self, group: &'static str) -> Self {
+    /// The same case in this group.
+    fn in_group(mut self, group: &'static str) -> Self {
         self.group = Some(group);
         self
     }
 }
 
-/// Makes a list of cases from functions of their names.
+/// Makes a list of cases from functions with the same names.
 macro_rules! cases {
     ($($requirement:literal $name:ident $needs:expr;)*) => {
         pub(super) fn all() -> Vec<$crate::cases::Case> {
@@ -105,11 +122,11 @@ fn always(_: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
 }
 
 fn fair(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
-    if promised.fair { Ok(()) } else { Err("the store does not call itself fair") }
+    if promised.fair { Ok(()) } else { Err("the store does not promise fairness") }
 }
 
 fn pushes(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
-    if promised.push { Ok(()) } else { Err("waiters look at a rate of their own: none is woken") }
+    if promised.push { Ok(()) } else { Err("the store does not wake waiters: they poll") }
 }
 
 fn raises(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
@@ -117,7 +134,7 @@ fn raises(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
 }
 
 fn processes(_: &Guarantees, harness: &dyn Harness) -> Result<(), &'static str> {
-    if harness.reaches_processes() { Ok(()) } else { Err("the store lives in one process") }
+    if harness.reaches_processes() { Ok(()) } else { Err("other processes cannot reach the store") }
 }
 
 #[cfg(test)]

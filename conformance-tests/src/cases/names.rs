@@ -13,7 +13,7 @@ cases! {
     "names" a_bad_name_is_refused_before_the_store_is_touched always;
 }
 
-/// Each means something to some store, or looks like its neighbour to one.
+/// Names that have a meaning in some store, or that some store may take for the same name as another.
 const ODD: &[&str] = &[
     "a",
     "A",
@@ -84,12 +84,12 @@ async fn names_are_kept_apart(setting: Setting) {
         }
     }
     for grant in &grants {
-        assert!(listed.contains(grant.name.as_str()), "{:?} is not listed", grant.name);
+        assert!(listed.contains(grant.name.as_str()), "{:?} is held and not listed", grant.name);
         let state = backend.inspect(&grant.name).await.unwrap().expect("a held name");
         assert_eq!(
             state.holder.map(|holder| holder.owner),
             Some(grant.owner),
-            "the holder of {:?}",
+            "`inspect` must show the holder of {:?}",
             grant.name
         );
         backend.release(grant, ReleaseOptions::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What operators ask.
+//! What operators use: `inspect`, `list`, `force_release` and `init`.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ async fn a_list_shows_every_held_name(setting: Setting) {
     for some in requests.chunks(90) {
         let some = join_all(some.iter().map(|request| granted(&*backend, request))).await;
         grants.extend(some.into_iter().map(|grant| (grant.name.clone(), grant)));
-        // On a busy machine a slow store takes longer than a lease for all. One that cannot tell in time is asked again.
+        // On a busy machine a slow store may take longer than a lease for all of them. `Unknown` is no loss: the next round renews.
         let held: Vec<_> = grants.values().collect();
         for renewal in backend.renew(&held, SystemEnv.now()).await {
             assert!(!matches!(renewal, Renewal::Lost(_)), "{renewal:?}");
@@ -75,12 +75,12 @@ async fn a_list_shows_every_held_name(setting: Setting) {
         let page = backend.list(listing.cursor()).await.unwrap();
         goes_on = listing.goes_on(&page).unwrap();
         for state in page.locks {
-            let holder = state.holder.expect("only held names are listed");
-            // Names of other cases change hands meanwhile.
+            let holder = state.holder.expect("`list` must show only held names");
+            // The names of other cases may change their holder meanwhile.
             if !state.name.as_str().starts_with(own.as_str()) {
                 continue;
             }
-            // In a store that moves its keys meanwhile, a few names may be in two parts.
+            // A store that moves its keys meanwhile may list a few names twice.
             if let Some(before) = seen.insert(state.name.clone(), holder.owner) {
                 assert_eq!(before, holder.owner, "{:?} has two holders", state.name);
                 again += 1;
@@ -89,21 +89,24 @@ async fn a_list_shows_every_held_name(setting: Setting) {
     }
     assert!(again < grants.len() / 10, "{again} of {} names are listed twice", grants.len());
     for (name, grant) in &grants {
-        assert_eq!(seen.get(name), Some(&grant.owner), "{name:?} is not listed with its owner");
+        assert_eq!(seen.get(name), Some(&grant.owner), "`list` must show {name:?} with its owner");
     }
-    assert!(!seen.contains_key(&free), "a free name is listed");
+    assert!(!seen.contains_key(&free), "`list` must not show {free:?}, which is free");
 }
 
 async fn a_forced_release_is_learnt_by_the_holder(setting: Setting) {
     let client = setting.client().await;
     let name = setting.name("job");
-    // Longer than a busy machine stands still: the loss is to be told by a renewal.
+    // Longer than a busy machine may stand still: a renewal must report the loss, not the end of the lease.
     let lease = (setting.lease() * 10).min(setting.long_lease());
     let guard = client.lock(&name).lease(lease).acquire().await.unwrap();
     assert_eq!(client.backend().force_release(&name).await.unwrap(), ReleaseOutcome::Released);
     let told = tokio::time::timeout(setting.patience() + lease, guard.lost()).await;
-    let reason = told.expect("told in time");
-    assert!(matches!(reason, LossReason::Gone | LossReason::TakenOver), "lost, but as {reason:?}");
+    let reason = told.expect("the guard must report its loss by the next renewal");
+    assert!(
+        matches!(reason, LossReason::Gone | LossReason::TakenOver),
+        "the loss must be reported as Gone or TakenOver, not as {reason:?}"
+    );
     assert!(!guard.is_valid());
 }
 
@@ -134,10 +137,13 @@ async fn after_a_restore_init_holds_grants_back_or_refuses(setting: Setting) {
             panic!("init accepted `restored`, and the store has no quarantine: it must refuse")
         }
         Ok(settings) => {
-            assert!(!settings.grants_in.is_zero(), "init names no quarantine: {settings:?}");
+            assert!(!settings.grants_in.is_zero(), "init must report the quarantine: {settings:?}");
             let attempt = backend.try_acquire(&setting.request(&setting.name("after"))).await;
             let held_back = matches!(attempt, Ok(Attempt::Quarantined(_)));
-            assert!(held_back, "after a restore the store answered {attempt:?}");
+            assert!(
+                held_back,
+                "after a restore the store must answer Quarantined, not {attempt:?}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! S1 and S4: one holder, and only the holder renews and releases.
+//! S1, S4, S5, S6: a lock has one holder, and only the holder renews and releases it.
 
 use std::collections::HashSet;
 
@@ -31,7 +31,7 @@ async fn one_of_many_attempts_wins(setting: Setting) {
             async move { backend.try_acquire(&request).await.unwrap().granted() }
         });
         let winners = join_all(attempts).await.into_iter().flatten().count();
-        assert_eq!(winners, 1, "of 16 attempts at once");
+        assert_eq!(winners, 1, "grants among 16 attempts at the same time");
     }
 }
 
@@ -41,11 +41,11 @@ async fn a_held_lock_is_refused_with_its_holder_and_token(setting: Setting) {
     let grant = granted(&*one, &request).await;
     let busy = refused(&*other, &setting.request(&request.name)).await;
     assert_eq!(busy.token, grant.token);
-    let holder = busy.holder.clone().expect("a store tells who holds");
+    let holder = busy.holder.clone().expect("`Busy` must name the holder");
     assert_eq!((holder.owner, &holder.label), (request.owner, &request.label));
     assert!(
         holder.remaining <= grant.lease + setting.promised().lease_step,
-        "Busy says that more remains than the lease of {:?}: {holder:?}",
+        "`Busy` says that more time remains than the lease of {:?}: {holder:?}",
         grant.lease
     );
     assert!(!busy.retry_after.is_zero());
@@ -65,7 +65,7 @@ async fn only_the_owner_releases(setting: Setting) {
     let late = one.release(&gone, ReleaseOptions::default()).await.unwrap();
     assert_eq!(late.outcome, ReleaseOutcome::NotHeld);
     let busy = refused(&*one, &setting.request(&name)).await;
-    assert_eq!(busy.token, held.token, "still the later owner's");
+    assert_eq!(busy.token, held.token, "the lock must still be the later owner's");
     assert_eq!(busy.holder.unwrap().owner, held.owner);
 }
 
@@ -106,10 +106,15 @@ async fn a_batch_of_renewals_is_answered_one_by_one(setting: Setting) {
     assert_eq!(answers.len(), grants.len());
     for (at, answer) in answers.iter().enumerate() {
         match answer {
-            Renewal::Lost(LossReason::Gone) => assert!(gone.contains(&at), "{at} is held"),
+            Renewal::Lost(LossReason::Gone) => {
+                assert!(gone.contains(&at), "grant {at} is held, and its renewal answered Lost");
+            }
             Renewal::Renewed { from, .. } => {
-                assert!(!gone.contains(&at), "{at} was released");
-                assert!(*from <= sent, "a lease counted from after the request");
+                assert!(
+                    !gone.contains(&at),
+                    "grant {at} was released, and its renewal answered Renewed"
+                );
+                assert!(*from <= sent, "a renewed lease must count from before the request");
             }
             other => panic!("{at}: {other:?}"),
         }
@@ -142,12 +147,12 @@ async fn a_repeat_by_the_owner_is_the_same_grant(setting: Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let request = setting.request(&setting.name("job"));
     let first = granted(&*one, &request).await;
-    // The answer was lost, and the process asks again over another connection.
+    // As if the answer was lost: the process sends the request again over another connection.
     let Attempt::Granted(again) = other.try_acquire(&request).await.unwrap() else {
-        panic!("the owner was refused its own lock");
+        panic!("a repeated request of the owner must be granted again");
     };
     assert_eq!((again.token, again.owner), (first.token, first.owner));
-    // A late repeat may have asked for less: it does not shorten the lease.
+    // A late repeat may ask for a shorter lease; it must not shorten the lease.
     let mut shortest = request.clone();
     shortest.lease = setting.promised().shortest_lease;
     let again = other.try_acquire(&shortest).await.unwrap().granted().expect("it is the owner");

@@ -1,4 +1,4 @@
-//! Real processes that crash and pause.
+//! Real processes that are killed and paused.
 
 use futures_util::future::join_all;
 use lock_core::Fence;
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use super::{cases, processes};
 use crate::{
-    child::{Child, Deed},
+    child::{Child, Job},
     setting::{Setting, eventually},
 };
 
@@ -19,23 +19,30 @@ cases! {
 async fn a_killed_holders_lock_is_free_within_its_lease(setting: Setting) {
     let name = setting.name("job");
     let lease = setting.lease() * 2;
-    let mut child = Child::start(&setting, &name, lease, Deed::Hold);
+    let mut child = Child::start(&setting, &name, lease, Job::Hold);
     let token = child.held().await;
     let client = setting.client().await;
-    assert!(client.lock(&name).try_acquire().await.unwrap().guard().is_none(), "it holds");
+    assert!(
+        client.lock(&name).try_acquire().await.unwrap().guard().is_none(),
+        "the child holds it"
+    );
     let killed = child.kill().await;
     let guard = client.lock(&name).wait(setting.patience() + lease).acquire().await.unwrap();
     assert!(guard.token() > token);
-    // Renewed just before it was killed, at the latest.
+    // The last renewal was just before the kill, at the latest.
     let promised = setting.promised();
     let bound = lease + promised.lease_step + promised.expiry_slack + promised.longest_poll;
     let slack = std::time::Duration::from_secs(2);
-    assert!(killed.elapsed() <= bound + slack, "free only after {:?}", killed.elapsed());
+    let (took, bound) = (killed.elapsed(), bound + slack);
+    assert!(
+        took <= bound,
+        "the lock of the killed holder was free after {took:?}, not within {bound:?}"
+    );
 }
 
 async fn a_paused_holder_learns_of_its_loss_and_is_fenced(setting: Setting) {
     let name = setting.name("job");
-    let mut child = Child::start(&setting, &name, setting.lease(), Deed::Hold);
+    let mut child = Child::start(&setting, &name, setting.lease(), Job::Hold);
     let token = child.held().await;
     child.signal(Signal::STOP);
     let client = setting.client().await;
@@ -43,13 +50,16 @@ async fn a_paused_holder_learns_of_its_loss_and_is_fenced(setting: Setting) {
     let fence = Fence::new();
     fence.admit("data", guard.token()).unwrap();
     child.signal(Signal::CONT);
-    let line = child.says().await;
-    assert!(line.starts_with("lost "), "the holder should say that it lost the lock: {line:?}");
+    let line = child.next_line().await;
+    assert!(
+        line.starts_with("lost "),
+        "the paused holder must report its loss; it printed {line:?}"
+    );
     let stale = fence.admit("data", token).unwrap_err();
     assert_eq!((stale.offered, stale.admitted), (token, guard.token()));
-    // The late one's clean-up does not touch the new holder's lock.
+    // The clean-up of the late holder must not touch the new holder's lock.
     child.ended().await;
-    eventually("the lock to be still ours", setting.patience(), || async {
+    eventually("the new holder still has the lock", setting.patience(), || async {
         let state = client.backend().inspect(&name).await.unwrap();
         let holder = state.and_then(|state| state.holder);
         (holder.map(|holder| holder.owner) == Some(guard.owner())).then_some(())
@@ -65,11 +75,13 @@ async fn processes_count_without_losing_an_update(setting: Setting) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "0").unwrap();
     let lease = setting.long_lease();
-    let deed = || Deed::Count { file: file.path().to_str().unwrap().to_owned(), times: TIMES };
+    let job = || Job::Count { file: file.path().to_str().unwrap().to_owned(), times: TIMES };
     let mut children: Vec<_> =
-        (0..PROCESSES).map(|_| Child::start(&setting, &name, lease, deed())).collect();
-    join_all(children.iter_mut().map(|child| async { assert_eq!(child.says().await, "done") }))
-        .await;
+        (0..PROCESSES).map(|_| Child::start(&setting, &name, lease, job())).collect();
+    join_all(
+        children.iter_mut().map(|child| async { assert_eq!(child.next_line().await, "done") }),
+    )
+    .await;
     let total = std::fs::read_to_string(file.path()).unwrap();
-    assert_eq!(total, (PROCESSES * TIMES).to_string(), "an update was lost");
+    assert_eq!(total, (PROCESSES * TIMES).to_string(), "two holders at once lost an update");
 }

@@ -1,5 +1,4 @@
-//! Re-entry, several locks, semaphores and elections: the core makes them of plain locks, so they must hold on every
-//! store.
+//! Re-entry, all, any, semaphores and elections. The core makes them of plain locks, so they must work on every store.
 
 use std::{
     sync::{
@@ -25,10 +24,10 @@ cases! {
     "S2" terms_of_an_election_rise always;
 }
 
-/// Waits until nobody holds the name or has a place there.
-async fn left_alone(setting: &Setting, client: &LockClient, name: impl AsRef<str>) {
+/// Waits until the name has no holder and no queue entry.
+async fn is_unused(setting: &Setting, client: &LockClient, name: impl AsRef<str>) {
     let name = LockName::new(name).unwrap();
-    let what = format!("{name} to be free, without a place");
+    let what = format!("{name} has no holder and no queue entry");
     eventually(&what, setting.patience(), || async {
         let state = client.backend().inspect(&name).await.unwrap();
         let (holder, waiting) = state.map_or((None, None), |state| (state.holder, state.waiting));
@@ -43,16 +42,18 @@ async fn only_the_last_guard_of_a_hold_releases_it(setting: Setting) {
     let first = client.lock(&name).lease(setting.long_lease()).acquire().await.unwrap();
     let second = first.reenter().unwrap();
     setting.release(first).await.unwrap();
-    assert!(other.lock(&name).try_acquire().await.unwrap().guard().is_none(), "it is still held");
+    let early = other.lock(&name).try_acquire().await.unwrap().guard();
+    assert!(early.is_none(), "the second guard of the hold is left, so the lock must be held");
     assert!(second.is_valid());
     setting.release(second).await.unwrap();
-    assert!(other.lock(&name).try_acquire().await.unwrap().guard().is_some(), "it is free");
+    let after = other.lock(&name).try_acquire().await.unwrap().guard();
+    assert!(after.is_some(), "the last guard was released, so the lock must be free");
 }
 
 async fn all_of_two_in_opposite_orders_both_finish(setting: Setting) {
-    // Of each of two clients; and with `LEASEHOLD_SOAK=1`.
+    // Rounds of each of two clients. The second is for `LEASEHOLD_SOAK=1`.
     const TIMES: [usize; 2] = [20, 100];
-    // Longer than any that is only slow; a case that hangs would say nothing of the reason.
+    // Longer than a slow store needs. Without this limit a deadlock would hang the case, without a reason.
     const STUCK: Duration = Duration::from_secs(20);
     let times = TIMES[usize::from(std::env::var_os("LEASEHOLD_SOAK").is_some())];
     let names = ["one", "two"].map(|part| setting.name(part));
@@ -65,8 +66,8 @@ async fn all_of_two_in_opposite_orders_both_finish(setting: Setting) {
                 if backwards {
                     locks.reverse();
                 }
-                let guards = setting.all(locks, STUCK).await.expect("they wait for each other");
-                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "both are inside");
+                let guards = setting.all(locks, STUCK).await.expect("a deadlock of two `all`");
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "both hold at the same time");
                 tokio::task::yield_now().await;
                 assert!(guards.iter().all(Guard::is_valid));
                 inside.fetch_sub(1, Ordering::SeqCst);
@@ -89,7 +90,7 @@ async fn all_that_fails_leaves_nothing(setting: Setting) {
     assert!(matches!(error.blocked(), Some(Blocked::Busy(_))), "{error:?}");
     held.release().await.unwrap();
     for name in &names {
-        left_alone(&setting, &other, name).await;
+        is_unused(&setting, &other, name).await;
     }
 }
 
@@ -100,7 +101,7 @@ async fn any_keeps_one_and_leaves_no_place(setting: Setting) {
         names.each_ref().map(|name| client.lock(name).lease(setting.long_lease())).to_vec()
     };
     let first = lock_core::any(locks(&client)).acquire().await.unwrap();
-    assert_eq!(*first.name(), names[0], "the first that is free");
+    assert_eq!(*first.name(), names[0], "`any` must take the first lock that is free");
     let held = join_all(locks(&holder).drain(1..).map(Lock::acquire)).await;
     let (waiter, mut waits) = setting.observed_client().await;
     let waiting = tokio::spawn({
@@ -109,23 +110,24 @@ async fn any_keeps_one_and_leaves_no_place(setting: Setting) {
     });
     waits.reach(4).await;
     first.release().await.unwrap();
-    let kept = tokio::time::timeout(setting.patience(), waiting).await.expect("it is served");
+    let kept = tokio::time::timeout(setting.patience(), waiting).await;
+    let kept = kept.expect("`any` must be served after a release");
     let kept = kept.unwrap().unwrap();
     assert_eq!(*kept.name(), names[0]);
-    // The other places are withdrawn while their locks are held: they do not just die, or get their turn.
+    // The other queue entries are withdrawn while their locks are held: they do not just expire, or get the lock.
     let withdrawn = tokio::time::timeout(setting.patience(), waits.left(3)).await;
-    assert!(withdrawn.is_ok(), "places are kept");
+    assert!(withdrawn.is_ok(), "`any` has one lock, and did not withdraw its other queue entries");
     for name in &names[1..] {
-        // Of several nodes the last may hear of it later; before a place would die.
-        eventually("the place to be withdrawn", Duration::from_secs(1), || async {
-            let state = client.backend().inspect(name).await.unwrap().expect("it is held");
+        // The last of several nodes may get the request later, but before the entry would expire.
+        eventually("the queue entry is withdrawn", Duration::from_secs(1), || async {
+            let state = client.backend().inspect(name).await.unwrap().expect("a held name");
             (state.waiting.unwrap_or(0) == 0).then_some(())
         })
         .await;
     }
     drop(held);
     for name in &names[1..] {
-        left_alone(&setting, &client, name).await;
+        is_unused(&setting, &client, name).await;
     }
     assert!(kept.is_valid());
 }
@@ -141,7 +143,7 @@ async fn cancelled_waits_for_a_permit_leave_nothing(setting: Setting) {
     }
     drop(held);
     for part in ["", "/0", "/1"] {
-        left_alone(&setting, &holder, format!("{name}{part}")).await;
+        is_unused(&setting, &holder, format!("{name}{part}")).await;
     }
 }
 
@@ -157,12 +159,12 @@ async fn a_semaphore_has_as_many_holders_as_permits(setting: Setting) {
                 let permit =
                     setting.semaphore(client, name, PERMITS as u32).acquire().await.unwrap();
                 most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                // The first ones stay until all permits are in use.
-                eventually("all permits in use", setting.patience(), || async {
+                // The first holders wait until all permits are in use.
+                eventually("all permits are in use", setting.patience(), || async {
                     (most.load(Ordering::SeqCst) >= PERMITS).then_some(())
                 })
                 .await;
-                // Another one would be seen now.
+                // A holder without a permit would show now.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 most.fetch_max(inside.load(Ordering::SeqCst), Ordering::SeqCst);
                 assert!(permit.is_valid());
@@ -172,7 +174,7 @@ async fn a_semaphore_has_as_many_holders_as_permits(setting: Setting) {
         }
     }))
     .await;
-    assert_eq!(most.into_inner(), PERMITS, "holders at a time, at most");
+    assert_eq!(most.into_inner(), PERMITS, "the most holders at the same time");
 }
 
 async fn terms_of_an_election_rise(setting: Setting) {

@@ -1,4 +1,4 @@
-//! Several locks in one, among real processes that crash and pause.
+//! Semaphores and `all` among real processes that are killed and paused.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use super::{cases, processes};
 use crate::{
-    child::{Child, Deed},
+    child::{Child, Job},
     setting::{Setting, eventually},
 };
 
@@ -32,15 +32,15 @@ async fn processes_share_the_permits_of_a_semaphore(setting: Setting) {
     let (inside, enough) = (folder.path().join("inside"), folder.path().join("enough"));
     std::fs::create_dir(&inside).unwrap();
     let path = folder.path().to_str().unwrap();
-    let deed = || Deed::Enter { folder: path.to_owned(), permits: PERMITS as u32, times: 4 };
+    let job = || Job::Enter { folder: path.to_owned(), permits: PERMITS as u32, times: 4 };
     let lease = setting.long_lease();
     let mut children: Vec<_> =
-        (0..PROCESSES).map(|_| Child::start(&setting, &name, lease, deed())).collect();
-    // Each stays until all permits were seen in use.
+        (0..PROCESSES).map(|_| Child::start(&setting, &name, lease, job())).collect();
+    // Each child holds its permit until all permits were in use at the same time.
     let look = async {
         loop {
             let now = std::fs::read_dir(&inside).unwrap().count();
-            assert!(now <= PERMITS, "{now} are inside with {PERMITS} permits");
+            assert!(now <= PERMITS, "{now} processes hold {PERMITS} permits");
             if now == PERMITS && !enough.exists() {
                 std::fs::write(&enough, "").unwrap();
             }
@@ -49,16 +49,16 @@ async fn processes_share_the_permits_of_a_semaphore(setting: Setting) {
     };
     tokio::select! {
         () = look => {}
-        said = join_all(children.iter_mut().map(Child::says)) => {
+        said = join_all(children.iter_mut().map(Child::next_line)) => {
             assert!(said.iter().all(|said| said == "done"), "{said:?}");
         }
     }
-    assert!(enough.exists(), "never were all permits in use");
+    assert!(enough.exists(), "the permits were never all in use at the same time");
 }
 
-/// How long after a crash a lock may stay taken.
+/// How long after a crash a lock may stay held.
 fn bound(setting: &Setting, lease: Duration) -> Duration {
-    // Where a machine is busy, more.
+    // More time for a busy machine.
     let slack = Duration::from_secs(2);
     let promised = setting.promised();
     lease + promised.lease_step + promised.expiry_slack + promised.longest_poll + slack
@@ -67,16 +67,19 @@ fn bound(setting: &Setting, lease: Duration) -> Duration {
 async fn a_killed_holders_permit_is_free_within_its_lease(setting: Setting) {
     let name = setting.name("pool");
     let lease = setting.lease() * 2;
-    let mut child = Child::start(&setting, &name, lease, Deed::HoldPermit);
+    let mut child = Child::start(&setting, &name, lease, Job::HoldPermit);
     let token = child.held().await;
     let client = setting.client().await;
     let pool = || client.semaphore(&name, 1);
-    assert!(pool().try_acquire().await.unwrap().guard().is_none(), "it holds");
+    assert!(pool().try_acquire().await.unwrap().guard().is_none(), "the child holds the permit");
     let killed = child.kill().await;
     let permit = pool().wait(setting.patience() + lease).acquire().await.unwrap();
     assert!(permit.token() > token);
     let (took, bound) = (killed.elapsed(), bound(&setting, lease));
-    assert!(took <= bound, "free after {took:?}");
+    assert!(
+        took <= bound,
+        "the permit of the killed holder was free after {took:?}, not within {bound:?}"
+    );
 }
 
 async fn a_client_killed_at_the_door_keeps_nobody_from_a_free_slot(setting: Setting) {
@@ -84,39 +87,45 @@ async fn a_client_killed_at_the_door_keeps_nobody_from_a_free_slot(setting: Sett
     let client = setting.client().await;
     let promised = setting.promised();
     let door = DOOR.max(promised.shortest_lease);
-    // Longer than the door's. The store may read an attempt of a killed client late, and grant it a slot for this long.
+    // Longer than the lease of the door. The store may read an attempt of the killed client late, and grant it a slot for this
+    // long.
     let lease = (3 * door).min(setting.long_lease());
     let pool = |client: &LockClient| client.semaphore(&name, 1).lease(lease);
     let permit = pool(&client).acquire().await.unwrap();
-    let child = Child::start(&setting, &name, lease, Deed::HoldPermit);
-    let holder = eventually("somebody at the door", setting.patience() + DOOR, || async {
+    let child = Child::start(&setting, &name, lease, Job::HoldPermit);
+    let holder = eventually("the child holds the door", setting.patience() + DOOR, || async {
         client.backend().inspect(&name).await.unwrap()?.holder
     })
     .await;
     let shorter = door + promised.lease_step + promised.expiry_slack;
-    assert!(holder.remaining <= shorter, "the door's lease is not its own: {holder:?}");
+    assert!(holder.remaining <= shorter, "the door must have its own short lease: {holder:?}");
     child.kill().await;
     permit.release().await.unwrap();
     let wait = lease + promised.dead_place_delay + setting.patience();
-    let permit = pool(&client).wait(wait).acquire().await.expect("the slot is free");
+    let permit = pool(&client).wait(wait).acquire().await;
+    let permit = permit.expect("a client killed at the door must not block the free slot");
     assert_eq!(permit.name().as_str(), format!("{name}/0"));
 }
 
 async fn all_locks_of_a_killed_holder_are_free_within_their_lease(setting: Setting) {
     let name = setting.name("job");
     let lease = setting.lease() * 2;
-    let mut child = Child::start(&setting, &name, lease, Deed::HoldBoth);
+    let mut child = Child::start(&setting, &name, lease, Job::HoldBoth);
     child.held().await;
     let client = setting.client().await;
     let both = || both(&setting, &client, &name);
-    assert!(both().wait(Duration::ZERO).acquire().await.unwrap_err().is_busy(), "it holds");
+    let early = both().wait(Duration::ZERO).acquire().await;
+    assert!(early.unwrap_err().is_busy(), "the child holds both locks");
     let killed = child.kill().await;
     both().acquire().await.unwrap().release().await.unwrap();
     let (took, bound) = (killed.elapsed(), bound(&setting, lease));
-    assert!(took <= bound, "free after {took:?}");
+    assert!(
+        took <= bound,
+        "the locks of the killed holder were free after {took:?}, not within {bound:?}"
+    );
 }
 
-/// What `Deed::HoldBoth` holds.
+/// The two locks of `Job::HoldBoth`.
 fn both(setting: &Setting, client: &LockClient, name: &LockName) -> lock_core::All {
     let second = LockName::new(format!("{name} too")).unwrap();
     let locks = [name.clone(), second].map(|name| client.lock(name));
@@ -125,32 +134,36 @@ fn both(setting: &Setting, client: &LockClient, name: &LockName) -> lock_core::A
 
 async fn a_paused_holder_of_a_permit_learns_of_its_loss(setting: Setting) {
     let name = setting.name("pool");
-    let mut child = Child::start(&setting, &name, setting.lease(), Deed::HoldPermit);
+    let mut child = Child::start(&setting, &name, setting.lease(), Job::HoldPermit);
     let token = child.held().await;
     child.signal(Signal::STOP);
     let client = setting.client().await;
     let permit = client.semaphore(&name, 1).wait(setting.patience()).acquire().await.unwrap();
     assert!(permit.token() > token);
     child.signal(Signal::CONT);
-    learns(child).await;
+    reports_its_loss(child).await;
     assert!(permit.is_valid());
 }
 
 async fn a_paused_holder_of_all_learns_of_its_loss(setting: Setting) {
     let name = setting.name("job");
-    let mut child = Child::start(&setting, &name, setting.lease(), Deed::HoldBoth);
+    let mut child = Child::start(&setting, &name, setting.lease(), Job::HoldBoth);
     let token = child.held().await;
     child.signal(Signal::STOP);
     let client = setting.client().await;
     let guards = both(&setting, &client, &name).acquire().await.unwrap();
     assert!(guards[0].token() > token);
     child.signal(Signal::CONT);
-    learns(child).await;
+    reports_its_loss(child).await;
     assert!(guards.is_valid());
 }
 
-async fn learns(mut child: Child) {
-    let line = child.says().await;
-    assert!(line.starts_with("lost "), "the holder should say that it lost the lock: {line:?}");
+/// Asserts that the resumed child reports its loss.
+async fn reports_its_loss(mut child: Child) {
+    let line = child.next_line().await;
+    assert!(
+        line.starts_with("lost "),
+        "the paused holder must report its loss; it printed {line:?}"
+    );
     child.ended().await;
 }

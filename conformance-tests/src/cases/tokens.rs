@@ -24,7 +24,7 @@ async fn tokens_increase_over_releases(setting: Setting) {
     for turn in 0..20 {
         let backend = if turn % 2 == 0 { &one } else { &other };
         let grant = granted(&**backend, &setting.request(&name)).await;
-        assert!(grant.token > last, "{} after {last}", grant.token);
+        assert!(grant.token > last, "the token {} came after {last}", grant.token);
         last = grant.token;
         backend.release(&grant, ReleaseOptions::default()).await.unwrap();
     }
@@ -34,11 +34,11 @@ async fn tokens_increase_over_an_expiry(setting: Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let first = granted(&*backend, &setting.short_request(&name)).await;
-    let second = eventually("the lease to run out", setting.patience(), || async {
+    let second = eventually("the lease runs out", setting.patience(), || async {
         backend.try_acquire(&setting.request(&name)).await.unwrap().granted()
     })
     .await;
-    assert!(second.token > first.token, "{} after {}", second.token, first.token);
+    assert!(second.token > first.token, "the token {} came after {}", second.token, first.token);
 }
 
 async fn a_renewal_keeps_the_token(setting: Setting) {
@@ -47,7 +47,7 @@ async fn a_renewal_keeps_the_token(setting: Setting) {
     let grant = granted(&*backend, &request).await;
     backend.renew(&[&grant], request.sent).await;
     let state = backend.inspect(&request.name).await.unwrap().expect("a held name");
-    assert_eq!(state.token, grant.token);
+    assert_eq!(state.token, grant.token, "a renewal must keep the token");
 }
 
 async fn a_token_is_above_the_floor(setting: Setting) {
@@ -55,25 +55,25 @@ async fn a_token_is_above_the_floor(setting: Setting) {
     let name = setting.name("job");
     let grant = granted(&*backend, &setting.request(&name)).await;
     backend.release(&grant, ReleaseOptions::default()).await.unwrap();
-    // Ten seconds ahead: above what the clock gives, and within every longest lease but a short one.
+    // Ten seconds ahead of the clock, or half of a short longest lease.
     let ahead = (setting.promised().longest_lease.as_micros() as u64 / 2).min(10_000_000);
     let floor = FencingToken::new(grant.token.get() + ahead).unwrap();
     let request = with_floor(setting.request(&name), floor);
     let next = granted(&*backend, &request).await;
-    assert!(next.token > floor, "{} with the floor {floor}", next.token);
+    assert!(next.token > floor, "the token {} is not above the floor {floor}", next.token);
     let clock = backend.clock_difference_micros().await.unwrap().unwrap_or(0);
     let clock = SystemEnv.wall_micros().saturating_add_signed(clock);
     let lead = Duration::from_micros(next.token.get().saturating_sub(clock));
-    // The clocks are compared only roughly.
+    // One second more, since the clocks are compared only roughly.
     let most = setting.promised().token_lead + Duration::from_secs(1);
     assert!(
         lead <= most,
-        "the token leads the clock by {lead:?}; token_lead promises at most {most:?}"
+        "the token leads the clock by {lead:?}; `token_lead` promises at most {most:?}"
     );
-    // The store remembers a token that leads its clock.
+    // The store must remember a token that leads its clock.
     backend.release(&next, ReleaseOptions::default()).await.unwrap();
     let last = granted(&*backend, &setting.request(&name)).await;
-    assert!(last.token > next.token, "{} after {}", last.token, next.token);
+    assert!(last.token > next.token, "the token {} came after {}", last.token, next.token);
 }
 
 async fn a_floor_far_ahead_of_the_clock_is_refused(setting: Setting) {
@@ -85,7 +85,7 @@ async fn a_floor_far_ahead_of_the_clock_is_refused(setting: Setting) {
     let error = backend.try_acquire(&with_floor(setting.request(&name), floor)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     let grant = granted(&*backend, &setting.request(&name)).await;
-    assert!(grant.token < floor, "nothing of the refused attempt stays");
+    assert!(grant.token < floor, "a refused attempt must not raise the next token");
 }
 
 async fn a_raised_token_is_exceeded_by_the_next(setting: Setting) {
@@ -99,7 +99,7 @@ async fn a_raised_token_is_exceeded_by_the_next(setting: Setting) {
     backend.renew(&[&grant], grant.from).await;
     backend.release(&grant, ReleaseOptions::default()).await.unwrap();
     let next = granted(&*backend, &setting.request(&name)).await;
-    assert!(next.token > raised, "{} after {raised}", next.token);
+    assert!(next.token > raised, "the token {} came after the raised token {raised}", next.token);
 }
 
 async fn a_token_is_not_raised_by_who_does_not_hold(setting: Setting) {

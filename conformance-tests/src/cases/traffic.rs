@@ -1,4 +1,4 @@
-//! L4: what a handoff costs does not grow with the number of waiters.
+//! L4: the requests for a handoff do not grow with the number of waiters.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{cases, fair, pushes};
-use crate::setting::{Setting, granted, place, refused};
+use crate::setting::{Setting, enqueued, granted, refused};
 
 cases! {
     "L4" a_release_does_not_wake_the_whole_herd pushes;
@@ -16,7 +16,7 @@ cases! {
 
 const PLACES: usize = 12;
 
-/// Places of one connection hear their own signals only: each that is woken would ask the store.
+/// Each waiter that is woken sends a request. So a release must wake few of them, also if all use one connection.
 async fn a_release_does_not_wake_the_whole_herd(setting: Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let name = setting.name("job");
@@ -26,16 +26,16 @@ async fn a_release_does_not_wake_the_whole_herd(setting: Setting) {
     let (mut requests, mut waiters) = (Vec::new(), Vec::new());
     for each in 0..PLACES {
         let request = setting.request(&name);
-        let (mut turn, _) = place(&*other, &request).await;
+        let (mut entry, _) = enqueued(&*other, &request).await;
         requests.push(request);
         let (heard, stop) = (heard.clone(), stop.clone());
         waiters.push(tokio::spawn(async move {
             loop {
                 tokio::select! {
-                    () = stop.cancelled() => break turn.leave().await.unwrap(),
-                    signal = turn.next() => heard.send((each, signal)).await.unwrap(),
+                    () = stop.cancelled() => break entry.leave().await.unwrap(),
+                    signal = entry.next() => heard.send((each, signal)).await.unwrap(),
                 }
-                // A store that signals without end must not starve the others.
+                // If the store signals without end, the other tasks must still run.
                 tokio::task::yield_now().await;
             }
         }));
@@ -45,8 +45,8 @@ async fn a_release_does_not_wake_the_whole_herd(setting: Setting) {
 
     let mut woken = BTreeSet::new();
     let served = timeout(setting.patience(), serve(&other, &requests, &mut signals, &mut woken));
-    let served = served.await.expect("the release serves a place");
-    // Nothing tells that no more is to come: what comes a little later counts, too.
+    let served = served.await.expect("the release must serve a waiter");
+    // Signals may also come a little later, and they count, too.
     tokio::time::sleep(Duration::from_millis(200)).await;
     while let Ok((each, _)) = signals.try_recv() {
         woken.insert(each);
@@ -56,10 +56,14 @@ async fn a_release_does_not_wake_the_whole_herd(setting: Setting) {
     for waiter in waiters {
         waiter.await.unwrap();
     }
-    assert!(woken.len() < PLACES / 2, "one release woke {} places besides its head", woken.len());
+    assert!(
+        woken.len() < PLACES / 2,
+        "one release woke {} of {PLACES} waiters besides the first",
+        woken.len()
+    );
 }
 
-/// Waits as the core does, by signal and by polling for the oldest; tells which place was served.
+/// Waits as the core does, by signal and by polling for the oldest request; returns which request was served.
 async fn serve(
     backend: &Arc<dyn Backend>,
     requests: &[Request],
@@ -69,12 +73,12 @@ async fn serve(
     loop {
         let each = match timeout(Duration::from_millis(100), signals.recv()).await {
             Ok(Some((each, Signal::Granted(_)))) => return each,
-            Ok(Some((_, Signal::Lost(why)))) => panic!("a place was lost: {why}"),
+            Ok(Some((_, Signal::Lost(why)))) => panic!("the store lost a queue entry: {why}"),
             Ok(Some((each, Signal::Recheck))) => {
                 woken.insert(each);
                 each
             }
-            Ok(None) => panic!("no place is left"),
+            Ok(None) => panic!("no waiter is left"),
             Err(_) => 0,
         };
         let mut again = requests[each].clone();
@@ -85,15 +89,15 @@ async fn serve(
     }
 }
 
-/// A waiter asks as often as it was told: that is what waiting costs besides handoffs.
+/// A waiter polls at the rate that the store tells it. This is the traffic besides handoffs.
 async fn who_stands_further_back_asks_more_seldom(setting: Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
     let name = setting.name("job");
     let held = granted(&*one, &setting.request(&name)).await;
-    let (mut requests, mut turns) = (Vec::new(), Vec::new());
+    let (mut requests, mut entries) = (Vec::new(), Vec::new());
     for _ in 0..PLACES {
         let request = setting.request(&name);
-        turns.push(place(&*other, &request).await.0);
+        entries.push(enqueued(&*other, &request).await.0);
         requests.push(request);
     }
     let mut pauses = Vec::new();
@@ -101,16 +105,17 @@ async fn who_stands_further_back_asks_more_seldom(setting: Setting) {
         again.sent = SystemEnv.now();
         pauses.push(refused(&*other, &again).await.retry_after);
     }
-    // A store may let a client's places ask together, each a little sooner.
+    // A store may let the waiters of a client poll together, each a little earlier.
     let slower = pauses.windows(2).all(|pair| pair[1] >= pair[0] * 2 / 3);
-    assert!(slower, "a place asks more often than the one before it: {pauses:?}");
+    assert!(slower, "a waiter polls more often than the one before it: {pauses:?}");
     let (first, last) = (pauses[0], pauses[PLACES - 1]);
-    assert!(last >= first * 5 / 4, "the last of {PLACES} asks as often as the first: {pauses:?}");
-    assert!(last <= setting.promised().longest_poll, "more seldom than is promised: {pauses:?}");
-    // A store that polls by a lease that is nearly over would hide its rate.
-    assert!(first >= setting.lease().min(Duration::from_millis(100)), "no rate: {pauses:?}");
-    for turn in turns {
-        turn.leave().await.unwrap();
+    assert!(last >= first * 5 / 4, "the last of {PLACES} polls as often as the first: {pauses:?}");
+    let longest = setting.promised().longest_poll;
+    assert!(last <= longest, "polls are longer apart than `longest_poll`, {longest:?}: {pauses:?}");
+    // A lease that is nearly over would make polls shorter and hide the rate.
+    assert!(first >= setting.lease().min(Duration::from_millis(100)), "too short: {pauses:?}");
+    for entry in entries {
+        entry.leave().await.unwrap();
     }
     one.release(&held, ReleaseOptions::default()).await.unwrap();
 }

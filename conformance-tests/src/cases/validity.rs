@@ -1,4 +1,4 @@
-//! S3, S5, L1: how long a grant lasts, in the store and for its holder.
+//! S1, S3, S5, L1: how long a grant lasts, in the store and for its holder.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn an_unrenewed_lease_ends_and_not_before_its_time(setting: Setting) {
     let name = setting.name("job");
     let request = setting.short_request(&name);
     let grant = granted(&*one, &request).await;
-    eventually("a dead holder's lock", setting.patience(), || async {
+    eventually("the lock of a dead holder is free", setting.patience(), || async {
         let state = other.inspect(&name).await.unwrap();
         state.is_none_or(|state| state.holder.is_none()).then_some(())
     })
@@ -36,7 +36,7 @@ async fn an_unrenewed_lease_ends_and_not_before_its_time(setting: Setting) {
     let believed = grant.lease - (drift_margin(grant.lease) + grant.margin).min(grant.lease);
     assert!(
         held >= believed,
-        "free after {held:?}, while its holder could believe for {believed:?}"
+        "the lock was free after {held:?}, but its guard would have been valid for {believed:?}"
     );
     granted(&*other, &setting.request(&name)).await;
 }
@@ -45,7 +45,7 @@ async fn a_renewal_does_not_bring_an_expired_grant_back(setting: Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let gone = granted(&*backend, &setting.short_request(&name)).await;
-    eventually("the lease to run out", setting.patience(), || async {
+    eventually("the lease runs out", setting.patience(), || async {
         let state = backend.inspect(&name).await.unwrap();
         state.is_none_or(|state| state.holder.is_none()).then_some(())
     })
@@ -53,7 +53,7 @@ async fn a_renewal_does_not_bring_an_expired_grant_back(setting: Setting) {
     let answers = renew(&*backend, &[&gone]).await;
     assert!(
         matches!(answers[..], [Renewal::Lost(LossReason::Gone)]),
-        "should be lost, since gone: {answers:?}"
+        "the renewal of an expired grant must answer Lost(Gone): {answers:?}"
     );
     let released = backend.release(&gone, ReleaseOptions::default()).await.unwrap();
     assert_eq!(released.outcome, ReleaseOutcome::NotHeld);
@@ -67,7 +67,7 @@ async fn a_guard_is_valid_for_less_than_the_lease(setting: Setting) {
     let least = drift_margin(lease);
     assert!(
         guard.remaining() <= lease - least,
-        "{:?} remain of a lease of {lease:?}: no margin",
+        "the guard is valid for {:?} of a lease of {lease:?}: the margin for clock drift is missing",
         guard.remaining()
     );
     guard.release().await.unwrap();
@@ -75,7 +75,7 @@ async fn a_guard_is_valid_for_less_than_the_lease(setting: Setting) {
 
 async fn a_renewal_sets_the_lease_anew(setting: Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
-    // A machine that stands still for a whole lease shows nothing: it must not do so every time.
+    // If the machine stands still for a whole lease, the round shows nothing, and there is another one.
     for round in 0..5 {
         let name = setting.name(&format!("job {round}"));
         let grant = granted(&*one, &setting.short_request(&name)).await;
@@ -84,11 +84,11 @@ async fn a_renewal_sets_the_lease_anew(setting: Setting) {
         }
         one.release(&grant, ReleaseOptions::default()).await.unwrap();
     }
-    panic!("the machine stood still for a lease, five times");
+    panic!("no result: in each of five rounds the machine stood still for a whole lease");
 }
 
-/// Renews for three leases. `false` if the machine was too slow for that; a loss that came in time
-/// fails.
+/// Renews for three leases. Returns `false` if the machine was too slow for that; panics if the lock was lost although it was
+/// renewed in time.
 async fn outlives_its_lease(
     setting: &Setting,
     one: &dyn Backend,
@@ -100,7 +100,8 @@ async fn outlives_its_lease(
         let sent = SystemEnv.now();
         let answers = one.renew(&[grant], sent).await;
         let [Renewal::Renewed { from, lease }] = answers[..] else {
-            assert!(SystemEnv.now().since(renewed) >= grant.lease, "lost early: {answers:?}");
+            let since = SystemEnv.now().since(renewed);
+            assert!(since >= grant.lease, "lost {since:?} after a renewal: {answers:?}");
             return false;
         };
         assert!(from <= sent && lease >= grant.lease, "{from:?} {lease:?}");
@@ -108,8 +109,8 @@ async fn outlives_its_lease(
         tokio::time::sleep(grant.lease / 4).await;
         let attempt = other.try_acquire(&setting.request(&grant.name)).await.unwrap();
         if matches!(attempt, Attempt::Granted(_)) {
-            let now = SystemEnv.now();
-            assert!(now.since(renewed) >= grant.lease, "free while it was renewed");
+            let since = SystemEnv.now().since(renewed);
+            assert!(since >= grant.lease, "free {since:?} after a renewal, before the lease ended");
             return false;
         }
     }
@@ -118,7 +119,7 @@ async fn outlives_its_lease(
 
 async fn a_release_may_keep_the_lock_for_a_while(setting: Setting) {
     let (one, other) = (setting.connect().await, setting.connect().await);
-    // When an attempt that the core has repeated is released, the core stops its late requests.
+    // After the release of an attempt that the core has repeated, the core also abandons the owner.
     for abandoned in [false, true] {
         is_kept(&setting, &*one, &*other, abandoned).await;
     }
@@ -136,14 +137,20 @@ async fn is_kept(setting: &Setting, one: &dyn Backend, other: &dyn Backend, aban
         one.abandon(&request).await.unwrap();
     }
     let late = renew(one, &[&grant]).await;
-    assert!(matches!(late[..], [Renewal::Lost(_)]), "a renewal of a kept lock: {late:?}");
-    eventually("a kept lock's end", setting.patience(), || async {
+    assert!(
+        matches!(late[..], [Renewal::Lost(_)]),
+        "a lock that was released with `keep` must not be renewed: {late:?}"
+    );
+    eventually("a lock that was released with `keep` is free", setting.patience(), || async {
         other.try_acquire(&setting.request(&name)).await.unwrap().granted()
     })
     .await;
     let kept = SystemEnv.now().since(before);
     let least = keep - drift_margin(keep);
-    assert!(kept >= least, "kept for {kept:?} instead of {keep:?}, abandoned: {abandoned}");
+    assert!(
+        kept >= least,
+        "the lock was kept for {kept:?} instead of {keep:?} (abandoned: {abandoned})"
+    );
 }
 
 async fn the_lease_is_at_least_the_one_that_was_asked_for(setting: Setting) {
@@ -153,7 +160,7 @@ async fn the_lease_is_at_least_the_one_that_was_asked_for(setting: Setting) {
     let step = setting.promised().lease_step;
     assert!(
         grant.lease >= request.lease && grant.lease <= request.lease + step,
-        "asked for {:?}: {grant:?}",
+        "the lease must be {:?} or up to {step:?} longer: {grant:?}",
         request.lease
     );
     assert!(grant.from <= SystemEnv.now());
@@ -167,9 +174,10 @@ async fn a_lease_out_of_range_is_refused_with_the_range(setting: Setting) {
         let error = client.lock(&name).lease(lease).acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
         let range = humantime_of(longest);
-        assert!(error.to_string().contains(&range), "{error} does not name {range}");
+        assert!(error.to_string().contains(&range), "the error must name {range}: {error}");
     }
-    assert!(client.backend().inspect(&name).await.unwrap().is_none(), "nothing was sent");
+    let state = client.backend().inspect(&name).await.unwrap();
+    assert!(state.is_none(), "the client must refuse before it sends a request: {state:?}");
 }
 
 fn humantime_of(span: Duration) -> String {
@@ -185,9 +193,9 @@ async fn hold_at_most_ends_a_guard(setting: Setting) {
     assert!(guard.remaining() <= most);
     assert_eq!(guard.lost().await, LossReason::HoldLimit);
     assert!(!guard.is_valid());
-    // It is given back, and not left to its lease.
+    // The client releases it, and does not wait for the lease to end.
     let after = client.lock(&name).wait(setting.patience()).acquire().await;
-    assert!(after.is_ok(), "the lock is left behind");
+    assert!(after.is_ok(), "after `hold_at_most` the client left the lock behind: {after:?}");
 }
 
 /// The client checks the lease too, but the store's setting may have changed since the client looked.
@@ -198,7 +206,12 @@ async fn a_lease_above_the_longest_is_refused_by_the_store(setting: Setting) {
     request.lease = setting.promised().longest_lease + Duration::from_secs(1);
     let error = match backend.try_acquire(&request).await {
         Err(error) => error,
-        Ok(other) => panic!("a lease of {:?} should be refused: {other:?}", request.lease),
+        Ok(other) => {
+            panic!(
+                "a lease of {:?} is above the longest and must be refused: {other:?}",
+                request.lease
+            )
+        }
     };
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     granted(&*backend, &setting.request(&name)).await;

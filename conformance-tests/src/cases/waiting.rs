@@ -27,7 +27,7 @@ async fn a_release_serves_a_waiter(setting: Setting) {
         let waiter = tokio::spawn(lock.acquire());
         waits.reach(round).await;
         guard.release().await.unwrap();
-        let second = waiter.await.unwrap().expect("the waiter is served");
+        let second = waiter.await.unwrap().expect("the release must serve the waiter");
         assert!(second.token() > first);
         second.release().await.unwrap();
     }
@@ -43,7 +43,7 @@ async fn a_waiter_of_the_same_client_is_served(setting: Setting) {
             tokio::spawn(async { lock.acquire().await.unwrap().release().await.unwrap() })
         })
         .collect();
-    // One place for all of them.
+    // One queue entry for all of them.
     waits.reach(1).await;
     guard.release().await.unwrap();
     for waiter in waiters {
@@ -63,7 +63,7 @@ async fn a_wait_that_is_over_names_the_holder(setting: Setting) {
     let (one, other) = (setting.client().await, setting.client().await);
     let name = setting.name("job");
     let guard = one.lock(&name).acquire().await.unwrap();
-    // Long enough for one answer of a store on a busy machine, which tells who holds it.
+    // Long enough for one answer of the store on a busy machine.
     let error = other.lock(&name).wait(Duration::from_millis(500)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     let Some(Blocked::Busy(busy)) = error.blocked() else { panic!("{error:?}") };
@@ -71,7 +71,7 @@ async fn a_wait_that_is_over_names_the_holder(setting: Setting) {
     assert_eq!(busy.token, guard.token());
     guard.release().await.unwrap();
     let after = other.lock(&name).wait(setting.patience()).acquire().await;
-    assert!(after.is_ok(), "a place is left behind");
+    assert!(after.is_ok(), "the wait that ended left a queue entry behind: {after:?}");
 }
 
 async fn a_wait_of_zero_does_not_wait(setting: Setting) {

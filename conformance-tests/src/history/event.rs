@@ -5,12 +5,12 @@ use std::fmt;
 use lock_core::{FencingToken, Instant, LockName, LossReason, Mode, OwnerId};
 use serde::{Deserialize, Serialize};
 
-/// One acquisition of one process: everything that becomes of it is recorded under it.
+/// The id of one acquisition of one process. All its events have this id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Op {
-    /// Which process; a number of the test's choice.
+    /// The number of the process; the test chooses it.
     pub process: u32,
-    /// Which of its acquisitions.
+    /// The number of the acquisition in this process.
     pub number: u64,
 }
 
@@ -20,14 +20,14 @@ impl fmt::Display for Op {
     }
 }
 
-/// Something that a client saw or did, and when.
+/// What a client saw or did, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Read before what begins and after what has ended.
+    /// The time. For a begin it is read before, for an end after.
     pub at: Instant,
-    /// The acquisition that it belongs to.
+    /// The acquisition to which it belongs.
     pub op: Op,
-    /// What it was.
+    /// What was seen or done.
     #[serde(flatten)]
     pub what: What,
 }
@@ -43,9 +43,9 @@ impl fmt::Display for Event {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum What {
-    /// The acquire is about to be called.
+    /// The client is about to call acquire.
     Asked {
-        /// What it asks for: a lock, or a semaphore.
+        /// The lock or the semaphore.
         name: LockName,
         /// How many permits the semaphore has, if it is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,8 +54,8 @@ pub enum What {
         #[serde(default)]
         mode: Mode,
     },
-    /// There is evidence that the store has a place for this acquisition by now, which is the oldest
-    /// of its process: fairness counts from here.
+    /// The store certainly has a queue entry for this acquisition now, and it is the oldest one of its process. Fairness counts
+    /// from here.
     Queued,
     /// The acquire returned a guard.
     Acquired {
@@ -63,58 +63,58 @@ pub enum What {
         owner: OwnerId,
         /// The guard's token.
         token: FencingToken,
-        /// Until when the guard said that it is valid; `None` if it was not valid any more.
+        /// The end of validity that the guard reported; `None` if it was no longer valid.
         until: Option<Instant>,
-        /// The lock that it holds, if that is not the one that was asked for: a slot, or one of several.
+        /// The lock that it holds, if it is not the requested one: a slot of a semaphore, or one of several locks.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lock: Option<LockName>,
     },
     /// The acquire returned without a guard.
     NotAcquired {
-        /// The token that a `Busy` answer named.
+        /// The token in the `Busy` answer, if it was one.
         token: Option<FencingToken>,
-        /// In words.
+        /// The reason, in words.
         why: String,
     },
     /// The acquire's future was dropped.
     Cancelled,
-    /// The holder looked at its guard.
+    /// The holder checked its guard.
     Looked {
-        /// Until when it said that it is valid; `None` if it was not valid any more.
+        /// The end of validity that the guard reported; `None` if it was no longer valid.
         until: Option<Instant>,
     },
     /// The guard reported its loss.
     Lost {
-        /// The reason that it gave.
+        /// The reported reason.
         reason: LossReason,
     },
-    /// The guard is about to be released or dropped: its holder believes nothing any more.
+    /// The holder is about to release or drop the guard, and no longer relies on it.
     GivenUp,
     /// The release has returned.
     Released {
-        /// Whether it reported success; if not, how it failed.
+        /// `None` for success, else the error.
         failed: Option<String>,
     },
-    /// The holder wrote to a fenced resource what it made of the value that it had read there.
+    /// The holder read a fenced resource, and wrote a new value there.
     Updated {
-        /// Which resource.
+        /// The resource.
         resource: String,
-        /// The token that it offered.
+        /// The token of the holder.
         token: FencingToken,
-        /// When it began to read.
+        /// When the holder began to read.
         began: Instant,
-        /// The value that it found. The resource starts with 0.
+        /// The value that it read. The first value of a resource is 0.
         read: u64,
-        /// The value that it wrote, different from every other.
+        /// The value that it wrote. Each write has a different value.
         wrote: u64,
         /// Whether the fence admitted the write.
         admitted: bool,
     },
-    /// An operator has freed a name by force. The former holder may believe in it until its next renewal.
+    /// An operator has released a name by force. The guard of the former holder may stay valid until its next renewal.
     Forced {
-        /// What was freed.
+        /// The released name.
         name: LockName,
-        /// When that was begun.
+        /// When the operator began.
         began: Instant,
     },
 }
@@ -158,10 +158,10 @@ impl History {
         Ok(text)
     }
 
-    /// Reads what [`to_lines`](History::to_lines) wrote. Empty lines are passed over.
+    /// Reads what [`to_lines`](History::to_lines) wrote. Skips empty lines.
     ///
     /// # Errors
-    /// What the JSON reader says of the first bad line: a child that was killed may leave half of one.
+    /// The error of the first bad line. A killed child may have written half a line.
     pub fn from_lines(text: &str) -> serde_json::Result<Self> {
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         lines.map(serde_json::from_str).collect::<Result<Vec<Event>, _>>().map(Self::new)

@@ -1,4 +1,4 @@
-//! A history by acquisition instead of by time.
+//! Groups the events of a history by acquisition.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,30 +9,29 @@ use super::{Event, History, Op, What};
 /// One acquisition, from the call to its answer.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// Which one.
+    /// The id of the acquisition.
     pub op: Op,
-    /// Whether it asked as a reader: two readers may hold together.
+    /// Whether it is a reader or a writer. Two readers may hold at the same time.
     pub mode: Mode,
-    /// What it asked for; or the lock that it got instead, a slot of a semaphore or one of several.
+    /// The requested lock, or the lock that it got: a slot of a semaphore, or one of several locks.
     pub name: LockName,
-    /// The semaphore that it asked, and how many permits that has.
+    /// The semaphore of a permit, and its number of permits.
     pub semaphore: Option<(LockName, u32)>,
-    /// When it asked.
+    /// When the client called acquire.
     pub asked: Instant,
-    /// Since when it may have a place: an older acquisition of its process that gave up leaves it
-    /// its own.
+    /// Since when it may have a queue entry. It may inherit the entry of an older acquisition of its process that gave up.
     pub place_since: Instant,
-    /// From when on the store surely had a place for it.
+    /// Since when the store certainly had a queue entry for it.
     pub queued: Option<Instant>,
     /// When it was answered or cancelled; `None` if it never was.
     pub ended: Option<Instant>,
-    /// The token that a `Busy` answer named.
+    /// The token in a `Busy` answer.
     pub busy: Option<FencingToken>,
-    /// What it was granted.
+    /// The hold, if it was granted.
     pub hold: Option<Hold>,
 }
 
-/// What a guard's holder could believe.
+/// A guard, and the time in which its holder could rely on it.
 #[derive(Clone, Debug)]
 pub struct Hold {
     /// The guard's owner.
@@ -41,31 +40,31 @@ pub struct Hold {
     pub token: FencingToken,
     /// When the acquire had returned.
     pub from: Instant,
-    /// The end of what its holder surely believed, exclusive; `from` or before if nothing.
+    /// The end (exclusive) of the time in which the holder certainly relied on the guard; `from` or earlier if it never did.
     pub until: Instant,
 }
 
 impl Hold {
-    /// Whether there is an instant at which its holder surely believed.
+    /// Whether there is an instant at which the holder certainly relied on the guard.
     #[must_use]
     pub fn believed(&self) -> bool {
         self.from < self.until
     }
 }
 
-/// All acquisitions of a history, by name, in the order in which they were asked for.
+/// All acquisitions of a history by name, sorted by their begin.
 #[derive(Clone, Debug, Default)]
 pub struct Holds {
     /// The acquisitions of each name.
     pub by_name: BTreeMap<LockName, Vec<Attempt>>,
-    /// Acquisitions that were never answered: their process ended, or they are stuck.
+    /// Acquisitions without an answer: their process ended, or they are stuck.
     pub unanswered: Vec<Op>,
-    /// Events that do not fit together: a mistake in the recording, or a library that answers twice.
+    /// Events that do not fit together: a mistake of the recorder, or a library that answers twice.
     pub misfits: Vec<Event>,
 }
 
 impl Holds {
-    /// Sorts the events of `history` by acquisition.
+    /// Groups the events of `history`.
     #[must_use]
     pub fn of(history: &History) -> Self {
         let mut parts: BTreeMap<Op, Parts> = BTreeMap::new();
@@ -77,7 +76,7 @@ impl Holds {
                     parts.insert(event.op, Parts::new(event, name, *permits, *mode));
                 }
                 What::Forced { name, began } => forced.push((name.clone(), *began, event.at)),
-                // Checked by itself: a stale holder may write long after.
+                // The checker of updates reads these. A stale holder may write long after its hold.
                 What::Updated { .. } => {}
                 _ => {
                     if !parts.get_mut(&event.op).is_some_and(|parts| parts.take(event)) {
@@ -102,11 +101,10 @@ impl Holds {
     }
 }
 
-/// A place that was given up is passed on within this: its process may be about a call when the
-/// next one asks.
+/// A process passes a queue entry on within this time: it may be in the middle of a call when the next acquisition begins.
 const PASSING_ON: Duration = Duration::from_secs(5);
 
-/// Finds who may have inherited whose place (L3).
+/// Finds for each acquisition the oldest queue entry that it may have inherited (L3).
 fn inherit(attempts: &mut [Attempt]) {
     for at in 0..attempts.len() {
         let (older, later) = attempts.split_at_mut(at);
@@ -122,8 +120,8 @@ fn inherit(attempts: &mut [Attempt]) {
     }
 }
 
-/// Ends beliefs where an operator freed the name: which came first at the store, the grant or that,
-/// is unknown, so that the holder is not blamed after it.
+/// Ends the holds of names that an operator released by force. Nobody knows whether the store made the grant or the release
+/// first, so the checker does not blame the holder after it.
 fn excuse(attempts: &mut [Attempt], forced: &[(LockName, Instant, Instant)]) {
     for Attempt { name, place_since, hold, .. } in attempts {
         let Some(hold) = hold else { continue };
@@ -135,14 +133,14 @@ fn excuse(attempts: &mut [Attempt], forced: &[(LockName, Instant, Instant)]) {
     }
 }
 
-/// An acquisition while its events are gathered.
+/// An acquisition while its events are collected.
 struct Parts {
     attempt: Attempt,
     /// The latest instant at which the guard was seen valid.
     last_seen: Option<Instant>,
-    /// The latest end of validity that it has named.
+    /// The latest end of validity that the guard reported.
     promised: Instant,
-    /// The first event that ended the belief.
+    /// The first event after which the holder no longer relied on the guard.
     stopped: Option<Instant>,
 }
 
@@ -163,7 +161,7 @@ impl Parts {
         Self { attempt, last_seen: None, promised: event.at, stopped: None }
     }
 
-    /// Takes an event of this acquisition; `false` if it cannot be one.
+    /// Adds an event of this acquisition; `false` if the event does not fit.
     fn take(&mut self, event: &Event) -> bool {
         let at = event.at;
         let answered = self.attempt.ended.is_some();
@@ -196,7 +194,7 @@ impl Parts {
                 true
             }
             What::Lost { reason } if self.attempt.hold.is_some() => {
-                // A client that closes releases at once; its guard's holder hears of it later.
+                // A client that closes releases at once; the holder of the guard sees it later.
                 let end = match reason {
                     LossReason::Closed => self.last_seen.unwrap_or(self.attempt.asked),
                     _ => at,

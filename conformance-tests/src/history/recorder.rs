@@ -1,4 +1,4 @@
-//! Writes down what one process sees.
+//! Records what one process sees.
 
 use std::sync::{
     Arc, MutexGuard,
@@ -24,12 +24,12 @@ struct Shared {
     env: Arc<dyn Env>,
     numbers: AtomicU64,
     events: Mutex<Vec<Event>>,
-    /// Told of each event as it is recorded.
+    /// Called with each event as it is recorded.
     sink: Option<fn(&Event)>,
 }
 
 impl Recorder {
-    /// A recorder for the process of this number, on the machine's clock.
+    /// A recorder for the process with this number. It uses the machine's clock.
     #[must_use]
     pub fn new(process: u32) -> Self {
         Self::with_env(process, Arc::new(SystemEnv))
@@ -41,8 +41,8 @@ impl Recorder {
         Self::build(process, env, None)
     }
 
-    /// A recorder on the machine's clock that hands each event to `sink` at once: what a process saw
-    /// before it was killed is then known to somebody else.
+    /// A recorder on the machine's clock that passes each event to `sink` at once, so that another process knows what a killed
+    /// process saw.
     #[must_use]
     pub fn with_sink(process: u32, sink: fn(&Event)) -> Self {
         Self::build(process, Arc::new(SystemEnv), Some(sink))
@@ -59,19 +59,19 @@ impl Recorder {
         self.shared.env.now()
     }
 
-    /// Records that an acquire of `name` is about to be called.
+    /// Records that the client is about to acquire `name`.
     #[must_use = "what becomes of the acquisition is recorded here"]
     pub fn ask(&self, name: &LockName) -> Acquisition {
         self.asks(name, None, Mode::Exclusive)
     }
 
-    /// Records that a permit of the semaphore `name` is about to be acquired.
+    /// Records that the client is about to acquire a permit of the semaphore `name`.
     #[must_use = "what becomes of the acquisition is recorded here"]
     pub fn ask_permit(&self, name: &LockName, permits: u32) -> Acquisition {
         self.asks(name, Some(permits), Mode::Exclusive)
     }
 
-    /// Records that `name` is about to be acquired by a reader.
+    /// Records that the client is about to acquire `name` as a reader.
     #[must_use = "what becomes of the acquisition is recorded here"]
     pub fn ask_shared(&self, name: &LockName) -> Acquisition {
         self.asks(name, None, Mode::Shared)
@@ -83,7 +83,7 @@ impl Recorder {
         acquisition
     }
 
-    /// Records that `name` was freed by force, which was begun at `began`.
+    /// Records that an operator released `name` by force, and began at `began`.
     pub fn forced(&self, name: &LockName, began: Instant) {
         self.next().record(What::Forced { name: name.clone(), began });
     }
@@ -105,7 +105,7 @@ impl Recorder {
     }
 }
 
-/// One acquisition of a process; clones record for the same one.
+/// One acquisition of a process. Clones record for the same acquisition.
 #[derive(Clone, Debug)]
 pub struct Acquisition {
     recorder: Recorder,
@@ -113,7 +113,7 @@ pub struct Acquisition {
 }
 
 impl Acquisition {
-    /// The number under which it is recorded.
+    /// The id of the acquisition.
     #[must_use]
     pub fn op(&self) -> Op {
         self.op
@@ -139,14 +139,14 @@ impl Acquisition {
         self.recorder.events().push(event);
     }
 
-    /// Records the guard that the acquire returned.
+    /// Records the guard that acquire returned.
     pub fn acquired(&self, guard: &Guard) {
         let now = self.recorder.now();
         let until = reliable(now, guard.is_valid(), guard.remaining());
         self.acquired_until(guard.name(), guard.owner(), guard.token(), until);
     }
 
-    /// The same of the lock `name`, through a monitor, which does not tell its owner: the token stands for it.
+    /// Records the lock `name` through a monitor. A monitor has no owner id, so the token is used as the owner.
     pub fn acquired_through(&self, name: &LockName, monitor: &Monitor) {
         let now = self.recorder.now();
         let until = reliable(now, monitor.is_valid(), monitor.remaining());
@@ -165,7 +165,7 @@ impl Acquisition {
         self.record(What::Acquired { owner, token, until, lock: Some(lock.clone()) });
     }
 
-    /// Records what a failed acquire said.
+    /// Records the error of an acquire.
     pub fn failed(&self, error: &Error) {
         let token = match error.blocked() {
             Some(Blocked::Busy(busy)) => Some(busy.token),
@@ -193,7 +193,7 @@ impl Acquisition {
         self.record(What::Cancelled);
     }
 
-    /// Looks at the guard and records what it says; returns whether it is valid.
+    /// Checks the guard and records the result; returns whether the guard is valid.
     pub fn look(&self, guard: &Guard) -> bool {
         let now = self.recorder.now();
         let valid = guard.is_valid();
@@ -207,7 +207,7 @@ impl Acquisition {
         self.looked(now, valid, reliable(now, valid, monitor.remaining()))
     }
 
-    /// Records the loss that the guard reported.
+    /// Records the loss that a guard reported.
     pub fn lost(&self, reason: LossReason) {
         self.record(What::Lost { reason });
     }
@@ -224,16 +224,16 @@ impl Acquisition {
     }
 
     fn looked(&self, now: Instant, valid: bool, until: Option<Instant>) -> bool {
-        // A guard seen valid was so when the look began; one seen invalid is so when it has ended.
+        // A valid guard was valid when the check began; an invalid guard is invalid when the check has ended.
         let at = if until.is_some() { now } else { self.recorder.now() };
         self.record_at(at, What::Looked { until });
         valid
     }
 }
 
-/// Until when a holder could rely on its guard, counted from before it asked.
+/// Until when a holder can rely on its guard, counted from before the check.
 fn reliable(now: Instant, valid: bool, remaining: std::time::Duration) -> Option<Instant> {
-    // The end may come between the two questions: valid, but with nothing left.
+    // The validity may end between the two calls: the guard was valid, but no time remains.
     valid.then(|| now + remaining)
 }
 

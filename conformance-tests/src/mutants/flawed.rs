@@ -1,4 +1,4 @@
-//! A backend with one flaw.
+//! A wrapper that adds one flaw to a sound backend.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::{
     Flaw,
-    waiters::{Deaf, OfTheHerd, Undead},
+    waiters::{NeverSignalled, Undead, WokenByAll},
 };
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Flawed {
     flaw: Option<Flaw>,
     /// Owners that were granted something.
     served: Mutex<HashSet<OwnerId>>,
-    /// Told of each release.
+    /// Signals each release.
     herd: watch::Sender<()>,
 }
 
@@ -48,8 +48,8 @@ impl Flawed {
         }
     }
 
-    /// The request as the store hears it.
-    fn heard(&self, request: &Request) -> Request {
+    /// The request as the sound backend gets it.
+    fn sent_on(&self, request: &Request) -> Request {
         let mut request = request.clone();
         request.name = self.name(&request.name);
         match self.flaw {
@@ -67,8 +67,8 @@ impl Flawed {
         request
     }
 
-    /// The grant as the client hears it.
-    async fn told(&self, request: &Request, mut grant: Grant) -> Grant {
+    /// The grant as the client gets it.
+    async fn answered(&self, request: &Request, mut grant: Grant) -> Grant {
         grant.name = request.name.clone();
         grant.lease = request.lease;
         match self.flaw {
@@ -97,7 +97,7 @@ fn after(token: FencingToken) -> FencingToken {
     FencingToken::new(token.get() + 1).unwrap()
 }
 
-fn deaf(mut busy: Busy) -> Busy {
+fn never_polls(mut busy: Busy) -> Busy {
     busy.retry_after = Duration::from_secs(3600);
     busy
 }
@@ -132,7 +132,7 @@ impl Backend for Flawed {
         if self.has(Flaw::LastLeaseCounts) && request.mode == Mode::Shared {
             self.sound.force_release(&request.name).await?;
         }
-        let attempt = self.sound.try_acquire(&self.heard(request)).await?;
+        let attempt = self.sound.try_acquire(&self.sent_on(request)).await?;
         Ok(match attempt {
             Attempt::Granted(grant) => {
                 if self.has(Flaw::RefusesItsOwner) && !self.is_first(request.owner) {
@@ -143,11 +143,11 @@ impl Backend for Flawed {
                     let shorter = ReleaseOptions::new().with_keep(request.lease);
                     self.sound.release(&grant, shorter).await?;
                 }
-                let mut told = self.told(request, grant).await;
+                let mut grant = self.answered(request, grant).await;
                 if self.has(Flaw::MintsAnewForARepeat) && !self.is_first(request.owner) {
-                    told.token = after(told.token);
+                    grant.token = after(grant.token);
                 }
-                Attempt::Granted(told)
+                Attempt::Granted(grant)
             }
             Attempt::Busy(busy) if self.has(Flaw::GrantsToAll) => {
                 Attempt::Granted(Grant::new(request, after(busy.token)))
@@ -158,7 +158,7 @@ impl Backend for Flawed {
             {
                 Attempt::Granted(Grant::new(request, after(busy.token)))
             }
-            Attempt::Busy(busy) if self.has(Flaw::WakesNobody) => Attempt::Busy(deaf(busy)),
+            Attempt::Busy(busy) if self.has(Flaw::WakesNobody) => Attempt::Busy(never_polls(busy)),
             Attempt::Busy(mut busy) if self.has(Flaw::AsksAtOneRate) => {
                 busy.retry_after = Duration::from_millis(500);
                 Attempt::Busy(busy)
@@ -175,37 +175,37 @@ impl Backend for Flawed {
         if self.has(Flaw::KeepsNoQueue) {
             return Ok(match self.try_acquire(request).await? {
                 Attempt::Granted(grant) => Enqueued::Granted(grant),
-                Attempt::Busy(busy) => Enqueued::Waiting(Box::new(Deaf), busy),
+                Attempt::Busy(busy) => Enqueued::Waiting(Box::new(NeverSignalled), busy),
                 Attempt::Quarantined(quarantined) => Enqueued::Quarantined(quarantined),
             });
         }
-        match self.sound.enqueue(&self.heard(request)).await? {
+        match self.sound.enqueue(&self.sent_on(request)).await? {
             Enqueued::Waiting(_, busy)
                 if self.has(Flaw::ServesOneReader) && !self.served.lock().is_empty() =>
             {
-                Ok(Enqueued::Waiting(Box::new(Deaf), deaf(busy)))
+                Ok(Enqueued::Waiting(Box::new(NeverSignalled), never_polls(busy)))
             }
-            Enqueued::Waiting(turn, busy) if self.has(Flaw::ServesOneReader) => {
+            Enqueued::Waiting(waiter, busy) if self.has(Flaw::ServesOneReader) => {
                 self.is_first(request.owner);
-                Ok(Enqueued::Waiting(turn, busy))
+                Ok(Enqueued::Waiting(waiter, busy))
             }
             Enqueued::Waiting(_, busy) if self.has(Flaw::WakesNobody) => {
-                Ok(Enqueued::Waiting(Box::new(Deaf), deaf(busy)))
+                Ok(Enqueued::Waiting(Box::new(NeverSignalled), never_polls(busy)))
             }
-            Enqueued::Waiting(turn, busy) if self.has(Flaw::WakesTheHerd) => {
+            Enqueued::Waiting(waiter, busy) if self.has(Flaw::WakesTheHerd) => {
                 let herd = self.herd.subscribe();
-                Ok(Enqueued::Waiting(Box::new(OfTheHerd { turn, herd }), busy))
+                Ok(Enqueued::Waiting(Box::new(WokenByAll { waiter, herd }), busy))
             }
-            Enqueued::Waiting(turn, busy) if self.has(Flaw::KeepsDeadPlaces) => {
-                let (store, request) = (Arc::clone(&self.sound), self.heard(request));
+            Enqueued::Waiting(waiter, busy) if self.has(Flaw::KeepsDeadPlaces) => {
+                let (store, request) = (Arc::clone(&self.sound), self.sent_on(request));
                 let leaves = true;
-                let undead = Undead { turn: Some(turn), store, request, leaves };
+                let undead = Undead { waiter: Some(waiter), store, request, leaves };
                 Ok(Enqueued::Waiting(Box::new(undead), busy))
             }
-            Enqueued::Waiting(turn, busy) if self.has(Flaw::WithdrawsNothing) => {
-                let (store, request) = (Arc::clone(&self.sound), self.heard(request));
+            Enqueued::Waiting(waiter, busy) if self.has(Flaw::WithdrawsNothing) => {
+                let (store, request) = (Arc::clone(&self.sound), self.sent_on(request));
                 let leaves = false;
-                let undead = Undead { turn: Some(turn), store, request, leaves };
+                let undead = Undead { waiter: Some(waiter), store, request, leaves };
                 Ok(Enqueued::Waiting(Box::new(undead), busy))
             }
             other => Ok(other),
@@ -213,7 +213,7 @@ impl Backend for Flawed {
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        let request = self.heard(request);
+        let request = self.sent_on(request);
         match self.flaw {
             Some(Flaw::AbandonsNothing) => Ok(()),
             Some(Flaw::LeavesNoTombstone) => {
@@ -246,7 +246,7 @@ impl Backend for Flawed {
                 }
             }
             if self.has(Flaw::RenewsTheToken) {
-                // A grant that is gone has no token to lift.
+                // A grant that is gone has no token to raise.
                 let _ = self.sound.raise(grant, after(grant.token)).await;
             }
             if !matches!(answer, Renewal::Lost(_)) {

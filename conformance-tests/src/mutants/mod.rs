@@ -1,6 +1,7 @@
-//! Backends that are broken on purpose: a suite that lets one pass proves nothing.
+//! Broken backends that test the suite: each must be caught by a case. A suite that lets a broken backend pass proves nothing.
 //!
-//! Each mutant is the reference backend with one flaw, and names the case that is meant to catch it.
+//! Each mutant is the backend in memory with one [`Flaw`]; [`ALL`] names the case that must catch it. For missing
+//! lines in a backend's scripts and statements see `broken`.
 
 mod flawed;
 mod waiters;
@@ -18,7 +19,7 @@ use crate::{
     runner::{self, Outcome},
 };
 
-/// What is broken.
+/// One flaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Flaw {
@@ -54,80 +55,80 @@ pub enum Flaw {
     RefusesItsOwner,
     /// A lease lasts for the longest lease, whatever was asked for.
     OutlivesTheLease,
-    /// A waiter gets no push, and an answer that says to ask again in an hour.
+    /// A waiter gets no push, and its answers tell it to poll again in an hour.
     WakesNobody,
-    /// There are no places, although the store calls itself fair.
+    /// There is no queue, although the store promises fairness.
     KeepsNoQueue,
-    /// A place whose process has died lives on, and takes the lock.
+    /// The queue entry of a dead process stays alive, and takes the lock.
     KeepsDeadPlaces,
-    /// A release wakes every place.
+    /// A release wakes every waiter.
     WakesTheHerd,
-    /// Every place asks as often as the first.
+    /// Every waiter polls as often as the first in the queue.
     AsksAtOneRate,
-    /// A release says that it was done, and was not.
+    /// A release does nothing and answers `Released`.
     ReleasesNothing,
     /// Names are the same in upper and lower case.
     FoldsCase,
-    /// A listing leaves names out.
+    /// A listing omits names.
     ListsHalf,
     /// A listing has each name twice.
     ListsTwice,
     /// A repeat by the owner gets a new token.
     MintsAnewForARepeat,
-    /// A refusal does not tell the holder's token.
+    /// `Busy` does not name the holder's token.
     HidesTheToken,
-    /// The answers to a batch of renewals stand in another order than its grants.
+    /// The answers to a batch of renewals are in another order than its grants.
     AnswersBackwards,
-    /// A release by any client says that it was done.
+    /// A release by any client answers `Released`.
     SaysReleasedToAll,
     /// A renewed lease is counted from the reply.
     CountsRenewalsFromTheReply,
     /// A renewal lifts the token.
     RenewsTheToken,
-    /// A renewal says that it was done, and was not.
+    /// A renewal does nothing and answers `Renewed`.
     RenewsNothing,
-    /// An operator's release says that it was done, and was not.
+    /// An operator's release does nothing and answers `Released`.
     ForcesNothing,
     /// `inspect` does not name the holder.
     TellsNoHolder,
-    /// A lease above the longest is granted.
+    /// A lease above the longest lease is granted.
     SetsAnyLease,
-    /// A store without a quarantine accepts the operator's word that it was restored.
+    /// A store without a quarantine accepts `init` with `restored`.
     AcceptsARestore,
-    /// A store with a quarantine says that it begins one after a restore, and begins none.
+    /// After a restore, a store with a quarantine reports one and begins none.
     GrantsAfterARestore,
     /// A reader is granted an exclusive lock.
     ReadsAlone,
-    /// A writer is let in beside readers.
+    /// A writer is granted while readers hold the lock.
     WritesBesideReaders,
     /// Every reader's token is the same.
     ReadersTokensStandStill,
-    /// The first reader that leaves ends the others.
+    /// The release of one reader ends the holds of the others.
     EndsWithTheFirstReader,
-    /// Each release of a reader counts, also the second of one.
+    /// A second release of the same reader counts as another reader's.
     CountsReleases,
-    /// The lease of the reader that came last is that of all.
+    /// The lease of the last reader replaces the leases of the others.
     LastLeaseCounts,
-    /// A release serves the first of the waiting readers.
+    /// A release serves only the first of the waiting readers.
     ServesOneReader,
-    /// A place that is given up stays.
+    /// A withdrawn queue entry stays in the queue.
     WithdrawsNothing,
-    /// `inspect` does not say how many readers share.
+    /// `inspect` does not say how many readers hold the lock.
     TellsNoReaders,
-    /// The client's: the first guard of a hold that is released ends it.
+    /// The client's flaw: the release of the first guard of a hold ends the hold.
     ReleasesWithTheFirst,
-    /// The client's: several are taken in the order in which they were given.
+    /// The client's flaw: `all` acquires the locks in the order of its arguments.
     TakesInAnyOrder,
-    /// The client's: what was taken before one of several failed is kept.
+    /// The client's flaw: `all` keeps the locks that it has when a later one fails.
     KeepsWhatItTook,
-    /// The client's: those of several that did not win go on waiting.
+    /// The client's flaw: after `any` has one lock, the other waits go on.
     KeepsLosers,
-    /// The client's: a semaphore has a slot more than permits.
+    /// The client's flaw: a semaphore has one slot more than permits.
     OneSlotMore,
 }
 
 impl Flaw {
-    /// How the client puts several locks together.
+    /// How the client composes several locks.
     fn composition(self) -> Composition {
         match self {
             Self::ReleasesWithTheFirst => Composition::ReleasesWithTheFirst,
@@ -140,7 +141,7 @@ impl Flaw {
     }
 }
 
-/// Every mutant, with the requirement that it breaks and the case that is meant to catch it.
+/// Every mutant, with the requirement that it breaks and the case that must catch it.
 pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::GrantsToAll, "S1", "one_of_many_attempts_wins"),
     (Flaw::FoldsCase, "names", "names_are_kept_apart"),
@@ -214,25 +215,25 @@ pub const ALL: &[(Flaw, &str, &str)] = &[
     (Flaw::OneSlotMore, "S1", "a_semaphore_has_as_many_holders_as_permits"),
 ];
 
-/// `sound` with a flaw, for tests of whether it is caught.
+/// Adds a flaw to the backend `sound`.
 pub fn flawed(sound: Arc<dyn Backend>, flaw: Flaw) -> Arc<dyn Backend> {
     Arc::new(Flawed::new(sound, Some(flaw)))
 }
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a case said of a mutant.
+/// The result of a case over a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The case failed, with these words.
+    /// The case failed with this message.
     Caught(String),
-    /// The case passed: it does not see the flaw.
+    /// The case passed, so it does not notice the flaw.
     Survived,
-    /// Nothing is known: the case hung, was skipped, does not exist, or its store did not start.
+    /// There is no result: the case hung, was skipped, does not exist, or its store did not start.
     Untried(String),
 }
 
-/// Runs `case` against the reference backend with this flaw.
+/// Runs `case` over the backend in memory with this flaw.
 pub async fn verdict(flaw: Flaw, case: &str) -> Verdict {
     match outcome(Some(flaw), case).await {
         Ok(Outcome::Failed(why)) => Verdict::Caught(why),
@@ -243,10 +244,10 @@ pub async fn verdict(flaw: Flaw, case: &str) -> Verdict {
     }
 }
 
-/// Runs `case` against the sound backend, through the same wrapper.
+/// Runs `case` over the sound backend in memory, through the same wrapper.
 ///
 /// # Errors
-/// How it failed.
+/// How the case failed.
 pub async fn passes(case: &str) -> Result<(), String> {
     match outcome(None, case).await {
         Ok(Outcome::Passed) => Ok(()),
@@ -267,7 +268,7 @@ async fn outcome(flaw: Option<Flaw>, case: &str) -> Result<Outcome, SetUpError> 
     Ok(runner::one(case, setting, LIMIT).await)
 }
 
-/// Gives out the reference backend with a flaw, the same for all connections of a run.
+/// Connects to the backend in memory with a flaw. All connections of a run share one wrapper.
 struct MutantHarness {
     flaw: Option<Flaw>,
     seen: Mutex<Option<Arc<dyn Backend>>>,

@@ -1,4 +1,4 @@
-//! The places in a queue that a flawed backend gives.
+//! The waiters of flawed backends.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use lock_core::{Backend, Env as _, Error, Request, Signal, SystemEnv, Waiter};
 use tokio::sync::watch;
 
-/// A place that gets no signal.
+/// A waiter that gets no signal.
 #[derive(Debug)]
-pub(super) struct Deaf;
+pub(super) struct NeverSignalled;
 
 #[async_trait]
-impl Waiter for Deaf {
+impl Waiter for NeverSignalled {
     async fn next(&mut self) -> Signal {
         pending().await
     }
@@ -21,49 +21,49 @@ impl Waiter for Deaf {
     }
 }
 
-/// A place that asks again after every release.
+/// A waiter that polls after every release.
 #[derive(Debug)]
-pub(super) struct OfTheHerd {
-    pub(super) turn: Box<dyn Waiter>,
+pub(super) struct WokenByAll {
+    pub(super) waiter: Box<dyn Waiter>,
     pub(super) herd: watch::Receiver<()>,
 }
 
 #[async_trait]
-impl Waiter for OfTheHerd {
+impl Waiter for WokenByAll {
     async fn next(&mut self) -> Signal {
         tokio::select! {
-            signal = self.turn.next() => signal,
+            signal = self.waiter.next() => signal,
             Ok(()) = self.herd.changed() => Signal::Recheck,
         }
     }
 
     async fn leave(self: Box<Self>) -> Result<(), Error> {
-        self.turn.leave().await
+        self.waiter.leave().await
     }
 }
 
-/// A place whose heartbeat goes on after its process has gone.
+/// A waiter whose heartbeat continues after its process has ended.
 #[derive(Debug)]
 pub(super) struct Undead {
-    pub(super) turn: Option<Box<dyn Waiter>>,
+    pub(super) waiter: Option<Box<dyn Waiter>>,
     pub(super) store: Arc<dyn Backend>,
     pub(super) request: Request,
-    /// Whether it can be given up.
+    /// Whether its queue entry can be withdrawn.
     pub(super) leaves: bool,
 }
 
 #[async_trait]
 impl Waiter for Undead {
     async fn next(&mut self) -> Signal {
-        match &mut self.turn {
-            Some(turn) => turn.next().await,
+        match &mut self.waiter {
+            Some(waiter) => waiter.next().await,
             None => pending().await,
         }
     }
 
     async fn leave(mut self: Box<Self>) -> Result<(), Error> {
-        match self.turn.take_if(|_| self.leaves) {
-            Some(turn) => turn.leave().await,
+        match self.waiter.take_if(|_| self.leaves) {
+            Some(waiter) => waiter.leave().await,
             None => Ok(()),
         }
     }
@@ -71,10 +71,10 @@ impl Waiter for Undead {
 
 impl Drop for Undead {
     fn drop(&mut self) {
-        let Some(turn) = self.turn.take() else { return };
+        let Some(waiter) = self.waiter.take() else { return };
         let (store, mut request) = (Arc::clone(&self.store), self.request.clone());
         tokio::spawn(async move {
-            let _alive = turn;
+            let _alive = waiter;
             loop {
                 request.sent = SystemEnv.now();
                 // The answer does not matter.

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of the proof.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -7,27 +7,27 @@ use crate::proof::plan::profile::Profile;
 use crate::proof::plan::system_under_test::SystemUnderTest;
 
 pub(crate) const USAGE: &str = "\
-Tries stores under faults, and prints what held.
+Tries stores under faults, and prints which guarantees held.
 
 usage: cargo run -p conformance-tests -- (--store STORE… | --all | --list) [options]
 
-  --store STORE     a kind of store, with servers of its own, or the URL of a store of yours, under
-                    which names of this program's are locked, and its clients killed and paused;
-                    may be given more than once
+  --store STORE     a kind of store, whose servers this program starts; or the URL of a store of
+                    yours, in which this program locks names of its own, and kills and pauses its
+                    own clients; may be given more than once
   --all             every kind of store
-  --list            the kinds of stores and the faults of each
+  --list            prints the kinds of stores and the faults of each
   --fault FAULT     only this fault; may be given more than once
-  --profile NAME    quick (default): seconds per fault, some faults left out; soak: every fault, again
-                    and again, with other seeds
+  --profile NAME    quick (default): seconds per fault, without the slow faults; soak: every fault,
+                    again and again, with other seeds
   --for DURATION    how long the soak of a store lasts; default 30m
-  --seed N          the first seed; default: drawn, and printed
-  --json FILE       also writes the results there
-  --page FILE…      no run: prints the summary of results that were written by --json
+  --seed N          the first seed; default: a random one, which is printed
+  --json FILE       also writes the results to the file
+  --page FILE…      runs nothing; prints a summary of results that --json wrote
 
-It ends with 0 if all that is promised held, and all that is not was seen to break where it must be;
-with 1 if not, and with 2 for a command line that it does not understand.";
+The exit code is 0 if every promise held, and if every promise that is withheld under a fault was seen
+to break where it must; 1 if not; 2 if the command line is wrong.";
 
-/// What the command line asks for.
+/// The action that the command line asks for.
 #[derive(Debug)]
 pub(crate) enum Wanted {
     Run(Args),
@@ -36,7 +36,7 @@ pub(crate) enum Wanted {
     Page(Vec<PathBuf>),
 }
 
-/// What is to be tried.
+/// The stores and faults to try.
 #[derive(Debug)]
 pub(crate) struct Args {
     pub(crate) stores: Vec<SystemUnderTest>,
@@ -62,7 +62,7 @@ impl std::fmt::Debug for SystemUnderTest {
 /// Reads the command line.
 ///
 /// # Errors
-/// In words: what is not understood, and what is allowed.
+/// In words: what is wrong, and what is allowed.
 pub(crate) fn parse(
     args: impl IntoIterator<Item = String>,
     subjects: &[SystemUnderTest],

@@ -1,18 +1,18 @@
-//! Programs that try stores.
+//! The `main` functions of programs that try stores under faults.
 
 use std::process::ExitCode;
 
 use super::{
     args::{self, Args, Wanted},
-    clients::{part, workload},
+    clients::{process, workload},
     plan::system_under_test::{Connect, SystemUnderTest},
     results::{page, report::Report},
-    trials::try_all,
+    run_all::run_all,
 };
 use crate::runner::print;
 
-/// The `main` of a program that tries stores: of the command, with the stores of this project, or of
-/// one of your own. Its client processes are the program itself and come here too.
+/// The `main` of the command, with the stores of this project, or of a program of yours. The client processes are this program
+/// again and also start here.
 #[must_use]
 pub fn main(subjects: &[SystemUnderTest], connect: Connect) -> ExitCode {
     with_runtime(connect, |runtime| {
@@ -38,7 +38,7 @@ pub fn main(subjects: &[SystemUnderTest], connect: Connect) -> ExitCode {
                 return ExitCode::from(2);
             }
         };
-        let reports = runtime.block_on(try_all(&args, connect));
+        let reports = runtime.block_on(run_all(&args, connect));
         if let Some(file) = &args.json {
             let text = serde_json::to_string_pretty(&reports).expect("plain data");
             if let Err(error) = std::fs::write(file, text) {
@@ -50,8 +50,8 @@ pub fn main(subjects: &[SystemUnderTest], connect: Connect) -> ExitCode {
     })
 }
 
-/// The `main` of a test target: each store once under each of its quick faults. `judge` is given the results.
-/// Arguments are parts of the names of stores to try.
+/// The `main` of a test target: tries each store once under each of its quick faults, and passes the results to `judge`. The
+/// arguments are parts of the names of stores to try.
 #[must_use]
 pub fn tried(
     subjects: &[SystemUnderTest],
@@ -65,7 +65,7 @@ pub fn tried(
             filters.is_empty() || filters.iter().any(|part| subject.name.contains(part.as_str()))
         };
         let stores: Vec<_> = subjects.iter().filter(chosen).cloned().collect();
-        let reports = runtime.block_on(try_all(&Args::quick(stores), connect));
+        let reports = runtime.block_on(run_all(&Args::quick(stores), connect));
         if judge(&reports) && !reports.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     })
 }
@@ -75,7 +75,9 @@ fn with_runtime(
     then: impl FnOnce(&tokio::runtime::Runtime) -> ExitCode,
 ) -> ExitCode {
     match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) if std::env::var_os(part::CHILD).is_some() => workload::play(&runtime, connect),
+        Ok(runtime) if std::env::var_os(process::CHILD).is_some() => {
+            workload::main(&runtime, connect)
+        }
         Ok(runtime) => then(&runtime),
         Err(error) => {
             eprintln!("no runtime: {error}");

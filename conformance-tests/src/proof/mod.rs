@@ -1,16 +1,21 @@
-//! The proof: every kind of store under every fault that applies, with real servers and client
-//! processes that are killed and paused, and a table of what held, made only of what was seen.
+//! The proof tries every kind of store under every fault that applies, with real servers, and with client processes that are
+//! killed and paused. It prints a table of what held, made only of what was observed.
 //!
-//! A run starts the store, and some client processes: this program again. Each has tasks that wait and
-//! try, hold long and short, cancel their waits and drop their guards, as a seed says. One process, the
-//! *victim*, holds a lock, and while it does, one [`Fault`] happens; another process, the *heir*, waits
-//! for that lock all the time. Everything that the clients see is recorded on one clock and then held
-//! against the contract ([`Guarantee`]). Under each lock two registers are written: one behind a fence,
-//! and one that asks for no token, which must lose an update when the holder is paused.
+//! A run starts a store and some client processes (this program again). Their tasks wait and try, hold for a long or a short
+//! time, cancel waits and drop guards, as a seed says. One process, the *victim*, holds a lock. During that hold one [`Fault`]
+//! happens. Another process, the *heir*, waits for that lock all the time. All events of the clients are recorded on one
+//! clock, and then checked against the contract ([`Guarantee`]). The holder of a lock also writes two registers: one behind a
+//! fence, and one without a fence, which must lose an update when the holder is paused.
 //!
-//! What is expected is data ([`SystemUnderTest::withheld`]): a promise that a store does not make under a fault
-//! has to be seen broken, or the run fails. A seed fixes what the clients set out to do; how their
-//! steps fall in time is the machine's affair, so that a violation may need several runs to come back.
+//! Expectations are data ([`SystemUnderTest::withheld`]): if a store withholds a promise under a fault, the run must see the
+//! promise broken, or it fails. A seed fixes the plan of the clients, but not the timing of their steps. So it may take several
+//! runs to see a violation again.
+//!
+//! - `args`, `command`, `run_all`: the command line, and all faults of all stores, one after the other;
+//! - `plan`: faults, stores with their expectations, sizes;
+//! - `trial`: one run of one store under one fault;
+//! - `clients`: the client processes and the data that the locks protect;
+//! - `judging`, `results`: the check of a run, and the tables of many runs.
 
 mod args;
 mod clients;
@@ -18,17 +23,17 @@ mod command;
 mod judging;
 mod plan;
 mod results;
+mod run_all;
 mod trial;
-mod trials;
 
 pub use self::{
     command::{main, tried},
-    judging::timeline::{Held, Timeline, Told},
+    judging::timeline::{Held, ReportedLoss, Timeline},
     plan::{
         fault::Fault,
         system_under_test::{
-            Absent, Census, Connect, Expected, Guarantee, InQuick, Lasting, OwnFence, Plant,
-            Reason, Stage, Start, SystemUnderTest, Withheld,
+            Connect, Expected, FaultInjector, Guarantee, InQuick, OwnFence, Reason, RecordCount,
+            RecordCounter, Start, StartedStore, SystemUnderTest, Untried, Withheld,
         },
     },
     results::{

@@ -1,4 +1,4 @@
-//! What happens to the processes and the store as a whole.
+//! The faults of whole processes and of the store: pauses, kills, clock steps, quarantines, forced releases.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::history::Recorder;
 
-/// Brings the disasters of the plan, spread over the time of its faults.
+/// Makes the disasters of the plan happen, spread over the time of its faults.
 pub(super) async fn run(
     world: World,
     net: Arc<Net>,
@@ -55,7 +55,7 @@ pub(super) async fn run(
                     Box::pin(async move {
                         let began = done.now();
                         client.close().await;
-                        // Its own limit, once for what is in flight and once for the releases.
+                        // The call timeout, once for calls in flight and once for the releases.
                         if done.now() - began > ms(6_000).as_nanos() as u64 {
                             net.find("close took longer than its limit".into());
                         }

@@ -1,4 +1,4 @@
-//! What the simulated processes do with several locks in one.
+//! The operations of simulated processes on several locks: all, any, permits, re-entry, elections.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::history::{Acquisition, What};
 const PERMITS: u32 = 2;
 
 impl Worker {
-    /// One operation that is made of several locks.
+    /// Makes one operation on several locks.
     pub(super) async fn compose(&self) {
         let wait = self.world.chance(500).then(|| ms(1 + self.world.roll(3_000)));
         match self.world.roll(5) {
@@ -32,7 +32,7 @@ impl Worker {
         [ms(200), ms(1_000), ms(10_000)][self.world.roll(3) as usize]
     }
 
-    /// All plain locks of the run, in any order.
+    /// Acquires all plain locks of the run, in a random order.
     async fn all(&self, wait: Option<Duration>) {
         let lease = self.lease();
         let mut names = self.names.clone();
@@ -47,7 +47,7 @@ impl Worker {
         let Some((first, rest)) = ops.split_first() else { return };
         let acquire = async {
             match locks.acquire().await {
-                // One that was held, while others were waited for; or the token of any of them.
+                // It lost one lock while it waited for another, or `Busy` names the token of any of them.
                 Err(error) if error.is_lost() || error.is_busy() => Ok(None),
                 answer => answer.map(Some),
             }
@@ -89,7 +89,7 @@ impl Worker {
         }
         let acquire = async {
             match locks.acquire().await {
-                // The token is of any of them.
+                // `Busy` names the token of any of them.
                 Err(error) if error.is_busy() => Ok(None),
                 answer => answer.map(Some),
             }
@@ -129,7 +129,7 @@ impl Worker {
         }
     }
 
-    /// A hold with two guards: the first to go must not end it.
+    /// A hold with two guards: the release of the first must not end it.
     async fn enter_again(&self) {
         let name = &self.names[0];
         let op = self.recorder.ask(name);
@@ -138,25 +138,28 @@ impl Worker {
         op.acquired_by(&self.env, &first);
         let Ok(second) = first.reenter() else {
             if first.is_valid() {
-                self.net.find(format!("{}: a valid lock was not entered again", op.op()));
+                self.net.find(format!("{}: `reenter` of a valid lock failed", op.op()));
             }
             op.given_up();
             return;
         };
         self.nap(0, 300).await;
-        // What the other one says counts: an end of the hold would let somebody in.
+        // The history has only the second guard: if the hold ended here, another process would get in.
         if self.world.chance(500) {
             drop(first);
         } else {
             let answer = first.release().await;
             if answer.is_err_and(|error| error.kind() != ErrorKind::Lost) {
-                self.net.find(format!("{}: a guard that is not the last asked the store", op.op()));
+                self.net.find(format!(
+                    "{}: the release of the first guard of two sent a request to the store",
+                    op.op()
+                ));
             }
         }
         self.hold(op, second).await;
     }
 
-    /// Leads once for a while; the future is dropped with the leadership.
+    /// Leads once for a while. The work is dropped when the leadership ends.
     async fn lead(&self) {
         let Ok(name) = LockName::new("chief") else { return };
         let election = self.client.election(&name).lease(self.lease());
@@ -170,7 +173,9 @@ impl Worker {
                     self.nap(0, 400).await;
                     if !term.leadership.is_valid() {
                         let op = term.op.op();
-                        self.net.find(format!("{op}: work went on without the leadership"));
+                        self.net.find(format!(
+                            "{op}: the work continued after the leadership had ended"
+                        ));
                     }
                     term.op.record(What::Looked { until: term.until() });
                 }
@@ -182,7 +187,7 @@ impl Worker {
     }
 }
 
-/// A leadership; given up when the work ends or is dropped.
+/// Records the end of a leadership when its work ends or is dropped.
 struct Term {
     op: Acquisition,
     leadership: Monitor,

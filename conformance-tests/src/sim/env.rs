@@ -1,4 +1,4 @@
-//! The seam of the core, in a simulated process.
+//! [`Env`] for a simulated process: its clock, its random numbers and its tasks.
 
 use std::{
     sync::Arc,
@@ -15,13 +15,13 @@ use super::world::{NET, Process, World};
 pub struct SimEnv {
     world: World,
     process: Process,
-    /// What its clock showed when the world began.
+    /// The time on its clock when the world began.
     offset: u64,
-    /// By how many millionths its clock runs fast.
+    /// By how many millionths its clock is too fast.
     drift: i64,
-    /// A clock that stands still while the process is stopped: a mutant.
+    /// For a mutant: the clock stands still while the process is paused.
     stands_still: bool,
-    /// How far the wall clock was set, in microseconds.
+    /// By how much the wall clock was stepped, in microseconds.
     wall_step: Arc<AtomicI64>,
 }
 
@@ -39,7 +39,7 @@ impl SimEnv {
         }
     }
 
-    /// A process with a clock of its own: any offset, and a drift within what the margin allows.
+    /// A process whose clock has a random offset, and a random drift within the margin of the core.
     #[must_use]
     pub fn of_process(world: &World, process: Process, stands_still: bool) -> Self {
         let offset = world.roll(1 << 50);
@@ -47,12 +47,12 @@ impl SimEnv {
         Self { process, offset, drift, stands_still, ..Self::of_world(world) }
     }
 
-    /// Sets the wall clock.
+    /// Steps the wall clock.
     pub fn step_wall(&self, micros: i64) {
         self.wall_step.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// `span` of this process's clock in the world's time.
+    /// Converts a span on this process's clock to the world's time.
     #[must_use]
     pub fn in_world(&self, span: Duration) -> Duration {
         let nanos = span.as_nanos() * 1_000_000 / (1_000_000 + self.drift) as u128;
@@ -86,7 +86,7 @@ impl Env for SimEnv {
     fn sleep_until(&self, at: Instant) -> BoxFuture {
         let span = self.in_world(at.since(self.now()));
         let end = self.world.now().saturating_add(span.as_nanos() as u64);
-        // Rounded up, so that the clock has come when the timer fires.
+        // Rounded up, so that the clock has reached `at` when the timer fires.
         Box::pin(self.world.sleep_until(end.saturating_add(2)))
     }
 

@@ -1,4 +1,4 @@
-//! The backend that the core sees: every call goes over the network.
+//! The backend of the simulated clients: it sends each call over the simulated network.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{
     world::NET,
 };
 
-/// How long the store keeps the place of a process that it hears no more of.
+/// How long the store keeps the queue entry of a process that sends no more heartbeats.
 const SILENCE: Duration = Duration::from_secs(3);
 
 impl Link {
@@ -76,7 +76,7 @@ impl Link {
         busy
     }
 
-    /// Counts the lease from now, if that is what is broken.
+    /// For a mutant: counts the lease from now.
     fn received(&self, mut grant: Grant) -> Grant {
         if self.net.is(Mutant::CountsFromReply) {
             grant.from = self.local_now();
@@ -89,11 +89,11 @@ impl Link {
             Attempt::Granted(grant) => Enqueued::Granted(grant),
             Attempt::Quarantined(held_back) => Enqueued::Quarantined(held_back),
             Attempt::Busy(busy) if self.net.is(Mutant::Barges) => {
-                // It keeps no place: the client that asks at the right moment is served.
+                // There is no queue entry: the store serves the client that asks at the right moment.
                 self.net.queued(self.process, &request.name);
                 let (_, signals) = mpsc::unbounded_channel();
-                let turn = SimTurn { link: self.clone(), request: request.clone(), signals };
-                Enqueued::Waiting(Box::new(turn), busy)
+                let waiter = SimWaiter { link: self.clone(), request: request.clone(), signals };
+                Enqueued::Waiting(Box::new(waiter), busy)
             }
             Attempt::Busy(_) => {
                 let answer = at_once(self.net.memory.enqueue(request))?;
@@ -102,23 +102,23 @@ impl Link {
         })
     }
 
-    /// Puts the network between a place and its owner.
+    /// Puts the network between a queue entry and its owner.
     fn settle(&self, request: &Request, answer: Enqueued) -> Enqueued {
         match answer {
-            Enqueued::Waiting(turn, busy) => {
+            Enqueued::Waiting(waiter, busy) => {
                 self.net.queued(self.process, &request.name);
                 let (pushes, signals) = mpsc::unbounded_channel();
                 self.alarm(pushes.clone());
-                self.net.world.spawn(NET, Box::pin(pump(self.clone(), turn, pushes)));
-                let turn = SimTurn { link: self.clone(), request: request.clone(), signals };
-                Enqueued::Waiting(Box::new(turn), self.disguise(busy))
+                self.net.world.spawn(NET, Box::pin(pump(self.clone(), waiter, pushes)));
+                let waiter = SimWaiter { link: self.clone(), request: request.clone(), signals };
+                Enqueued::Waiting(Box::new(waiter), self.disguise(busy))
             }
             Enqueued::Granted(grant) => Enqueued::Granted(self.dress(grant)),
             other => other,
         }
     }
 
-    /// Sends a place a signal that has no reason, now and then.
+    /// Sometimes sends a waiter a signal without a reason.
     fn alarm(&self, pushes: mpsc::UnboundedSender<Signal>) {
         let world = self.net.world.clone();
         if !self.net.state().calm && world.chance(self.net.plan.alarms) {
@@ -188,8 +188,8 @@ impl Link {
     }
 }
 
-/// Carries the pushes of a place to its owner, each in its own time.
-async fn pump(link: Link, mut turn: Box<dyn Waiter>, pushes: mpsc::UnboundedSender<Signal>) {
+/// Delivers the pushes of a queue entry to its owner, each with its own delay.
+async fn pump(link: Link, mut waiter: Box<dyn Waiter>, pushes: mpsc::UnboundedSender<Signal>) {
     let world = link.net.world.clone();
     let gone = async {
         pushes.closed().await;
@@ -200,10 +200,10 @@ async fn pump(link: Link, mut turn: Box<dyn Waiter>, pushes: mpsc::UnboundedSend
         let signal = tokio::select! {
             biased;
             () = &mut gone => return,
-            signal = turn.next() => signal,
+            signal = waiter.next() => signal,
         };
         world.log(format_args!("{} is pushed {signal:?}", link.process));
-        // What comes after a grant says only that the place is used up.
+        // After a grant the entry is used up, and later signals say only that.
         let last = matches!(signal, Signal::Lost(_) | Signal::Granted(_));
         let told = matches!(signal, Signal::Lost(_));
         let plan = &link.net.plan;
@@ -282,7 +282,7 @@ impl Backend for Link {
                 return Ok(());
             }
             if link.net.is(Mutant::NoTombstones) {
-                // Frees what was taken, and stops no late request.
+                // Releases the lock, and leaves no tombstone against a late request.
                 let grant = Grant::new(&request, FencingToken::ZERO);
                 return at_once(link.net.memory.release(&grant, ReleaseOptions::default()))
                     .map(drop);
@@ -358,18 +358,18 @@ impl Backend for Link {
 }
 
 #[derive(Debug)]
-struct SimTurn {
+struct SimWaiter {
     link: Link,
     request: Request,
     signals: mpsc::UnboundedReceiver<Signal>,
 }
 
 #[async_trait]
-impl Waiter for SimTurn {
+impl Waiter for SimWaiter {
     async fn next(&mut self) -> Signal {
         match self.signals.recv().await {
             Some(signal) => signal,
-            // Its one push was lost: only asking helps.
+            // The only push was lost, so the client must poll.
             None => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! What the simulated processes do with their locks.
+//! The work of the simulated processes: they acquire, hold, use and release locks.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ pub(super) const fn ms(millis: u64) -> Duration {
 #[derive(Debug, Default)]
 pub struct Register {
     fence: Fence,
-    /// The value, and how many there were.
+    /// The value, and the number of writes so far.
     value: Mutex<(u64, u64)>,
 }
 
@@ -71,7 +71,7 @@ impl Worker {
         }
     }
 
-    /// Tells the network whose place it sees, where fairness is checked.
+    /// Tells the network which acquisition a new queue entry is for, in runs that are checked for fairness.
     fn asking(&self, op: &Acquisition, which: usize) {
         if self.net.plan.calm {
             let key = (self.process, self.names[which].clone());
@@ -117,7 +117,7 @@ impl Worker {
         Some(guard)
     }
 
-    /// Runs an acquire that waits for so long, and records its failure.
+    /// Runs an acquire, records a failure, and checks that it does not exceed its wait.
     pub(super) async fn waited<T>(
         &self,
         op: &Acquisition,
@@ -153,7 +153,7 @@ impl Worker {
         }
     }
 
-    /// Runs an acquire, and drops it sometimes: after some polls or after some time.
+    /// Runs an acquire, but sometimes drops it after some polls or after some time.
     pub(super) async fn give_up_on<F: Future>(&self, future: F) -> Option<F::Output> {
         if !self.world.chance(self.net.plan.cancelled) {
             return Some(future.await);
@@ -167,7 +167,7 @@ impl Worker {
         }
     }
 
-    /// An error that this plan cannot explain is a finding.
+    /// Reports an error that the faults of this plan cannot explain.
     pub(super) fn expected(&self, error: &Error) {
         let kind = error.kind();
         let permanent = matches!(kind, ErrorKind::Auth | ErrorKind::Config);
@@ -206,17 +206,17 @@ impl Worker {
         } else if let Some(answer) = self.give_up_on(guard.release()).await {
             op.released(&answer);
             if answer.is_ok() && cancelled.is_cancelled() {
-                self.net.find(format!("{}: a release was told as a loss", op.op()));
+                self.net.find(format!("{}: the guard reported its own release as a loss", op.op()));
             }
             let forced = self.net.plan.disasters > 0;
             let in_time = until.is_some_and(|until| self.recorder.now() < until);
             if in_time && answer.is_err_and(|error| error.kind() == ErrorKind::NotHeld) && !forced {
-                self.net.find(format!("{}: a valid lock was not held", op.op()));
+                self.net.find(format!("{}: the release of a valid lock answered NotHeld", op.op()));
             }
         }
     }
 
-    /// Waits for the loss, but not for long.
+    /// Waits for a loss for at most `span`; returns whether there was one.
     pub(super) async fn lost_within(
         &self,
         op: &Acquisition,
@@ -234,7 +234,7 @@ impl Worker {
         }
     }
 
-    /// What is told as gone must be gone: a missing answer says nothing (S6).
+    /// Checks that the store no longer has a lock that was reported as gone. A missing answer is no proof of a loss (S6).
     pub(super) fn is_lost(&self, op: &Acquisition, guard: &Guard, reason: LossReason) {
         if !matches!(reason, LossReason::Gone | LossReason::TakenOver) {
             return;
@@ -245,11 +245,12 @@ impl Worker {
             owner == Some(guard.owner()) && state.token == guard.token()
         });
         if theirs {
-            self.net.find(format!("{}: told {reason:?}, and the store has it", op.op()));
+            self.net
+                .find(format!("{}: the guard reported {reason:?}, and the store has it", op.op()));
         }
     }
 
-    /// Asks only what is left: the question that tells nobody of an end.
+    /// Calls only `remaining()`, which does not make the guard report a loss.
     fn peek(&self, op: &Acquisition, guard: &Guard) {
         let left = guard.remaining();
         let until = (!left.is_zero()).then(|| self.recorder.now() + self.env.in_world(left));
@@ -270,7 +271,7 @@ impl Worker {
             op.lost(reason);
         }
         if until.is_none() && !(told.is_some() && cancelled.is_cancelled()) {
-            self.net.find(format!("{}: an invalid guard tells of no loss", op.op()));
+            self.net.find(format!("{}: an invalid guard did not report its loss", op.op()));
         }
         if until.is_none() && self.net.plan.calm {
             self.net.find(format!("{}: a lock was lost without a fault", op.op()));
@@ -282,7 +283,7 @@ impl Worker {
         guard.is_valid().then(|| self.recorder.now() + self.env.in_world(guard.remaining()))
     }
 
-    /// Reads the register and writes to it, with the guard's token each time.
+    /// Reads and then writes the register, each time with the guard's token.
     async fn update(&self, op: &Acquisition, guard: &Guard) {
         let Some(register) = self.registers.get(guard.name()) else { return };
         let (resource, token) = (guard.name().as_str(), guard.token());
@@ -307,7 +308,7 @@ impl Worker {
 }
 
 impl Acquisition {
-    /// Records a guard of a process whose clock is not the world's.
+    /// Records a guard of a process whose clock differs from the world's.
     pub(super) fn acquired_by(&self, env: &SimEnv, guard: &Guard) {
         let valid = guard.is_valid();
         let remaining = env.in_world(guard.remaining());
@@ -323,7 +324,7 @@ impl Acquisition {
     }
 }
 
-/// A future that is dropped after so many polls.
+/// Polls a future at most so many times.
 struct FewPolls<F> {
     future: Pin<Box<F>>,
     polls: u32,

@@ -1,9 +1,8 @@
-//! Deterministic simulation: the real core in a world whose every chance comes from one seed.
+//! Deterministic simulation: the real client runs in a world whose randomness comes from one seed.
 //!
-//! Several [`LockClient`]s, each a process with a clock of its own, share a store (the memory backend)
-//! behind a network that delays, loses, repeats and reorders; processes stop, are killed and close;
-//! futures are dropped at any poll. In the end the [history](crate::history) is checked, and nothing
-//! may be left: no lock, no place, no task, no timer.
+//! Several [`LockClient`]s, each a process with its own clock, share a store (the memory backend) over a network that
+//! delays, loses, repeats and reorders messages. Processes are paused, killed and closed, and futures are dropped at any poll.
+//! At the end the [history](crate::history) is checked, and nothing may be left: no lock, no queue entry, no task, no timer.
 //!
 //! The same seed gives the same event log, byte for byte.
 
@@ -33,23 +32,23 @@ pub use self::{
 use self::{load::Registers, net::at_once};
 use crate::history::{Recorder, Rule, check};
 
-/// Every lock of a run: plain ones, a semaphore's door and slots, and an election.
+/// Every lock of a run: plain locks, the door and the slots of a semaphore, an election.
 const NAMES: [&str; 6] = ["a", "b", "pool", "pool/0", "pool/1", "chief"];
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// What must not happen, and did.
+    /// The violations, in words.
     pub findings: Vec<String>,
     /// All events in their order.
     pub log: String,
-    /// How many acquisitions became guards.
+    /// The number of guards.
     pub grants: usize,
 }
 
-/// Runs one seed, with one part broken if it is to be found out.
+/// Runs one seed. With `mutant`, one part is broken, and the run must find it.
 #[must_use]
 pub fn run(seed: u64, mutant: Option<Mutant>) -> Report {
     let world = World::new(seed);
@@ -64,7 +63,7 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Report {
     let end = world.run_until(limit, done);
     if end != End::Done {
         let left = world.tasks(ours);
-        net.find(format!("{end:?} with {left} tasks left and {} calls under way", calls(&net)));
+        net.find(format!("{end:?} with {left} tasks left and {} calls in flight", calls(&net)));
     }
     left_behind(&net);
     if end == End::Done && links.iter().any(|link| link.strong_count() > 0) {
@@ -97,14 +96,14 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Report {
         matches!(event.what, crate::history::What::Acquired { .. })
     };
     let grants = history.events().iter().filter(granted).count();
-    // What is left of a stuck run holds the world that holds it.
+    // The tasks of a stuck run and the world refer to each other; the kill breaks that circle.
     for process in 0..=plan.processes {
         world.kill(process);
     }
     Report { seed, findings, log, grants }
 }
 
-/// Starts the processes; returns what records them, and their ways to the store.
+/// Starts the processes; returns their recorders and their links.
 fn start(world: &World, net: &Arc<Net>) -> (Vec<Recorder>, Vec<Weak<Link>>) {
     let plan = &net.plan;
     let names: Vec<LockName> = ["a", "b"]
@@ -125,8 +124,8 @@ fn start(world: &World, net: &Arc<Net>) -> (Vec<Recorder>, Vec<Weak<Link>>) {
         let label = OwnerLabel::new(format!("process {process}"));
         let mut options = ClientOptions::default();
         options.label = label.unwrap_or(options.label);
-        // Shorter or longer than a call's patience. A short one gives up the places that are to hear
-        // of old pushes.
+        // Shorter or longer than a call's time limit. With a short one a client withdraws the queue entries that the mutant
+        // `OldPushes` needs.
         let short = world.chance(500) && !net.is(Mutant::OldPushes);
         options.call_timeout = Duration::from_millis(if short { 300 } else { 2_000 });
         let Ok(client) = LockClient::with_env(link, Arc::new(env.clone()), options) else {
@@ -154,7 +153,7 @@ fn start(world: &World, net: &Arc<Net>) -> (Vec<Recorder>, Vec<Weak<Link>>) {
     (recorders, links)
 }
 
-/// Finds locks and places that nobody gave back (S6).
+/// Finds locks and queue entries that are left at the end (S6).
 fn left_behind(net: &Net) {
     let now = net.world.now();
     for name in NAMES {
@@ -162,7 +161,7 @@ fn left_behind(net: &Net) {
         let Ok(Some(state)) = at_once(net.memory.inspect(&name)) else { continue };
         let owners = net.state().owners.clone();
         if let Some(holder) = &state.holder {
-            // Which readers they are is not told: any of them may be the reason.
+            // The store does not name the readers: any of them may be the holder.
             let shared = holder.owner == OwnerId::READERS;
             let excused = owners.iter().any(|(id, owner)| {
                 (shared || *id == holder.owner)
@@ -175,7 +174,7 @@ fn left_behind(net: &Net) {
         let given_up =
             owners.values().any(|owner| owner.given_up() || net.world.is_dead(owner.process));
         if state.waiting.unwrap_or(0) > 0 && !given_up {
-            net.find(format!("a place was left behind: {state:?}"));
+            net.find(format!("a queue entry was left behind: {state:?}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The network and the store: the memory backend behind every fault that a real one has.
+//! The simulated network, and the store behind it: the memory backend.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::history::{Acquisition, What};
 
-/// How long a backend waits for its store.
+/// How long a client waits for the answer to a call.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What all links of a world share: the store, and what was seen there.
+/// What all links of a world share: the store, and what it has seen.
 #[derive(Debug)]
 pub struct Net {
     pub(super) world: World,
@@ -30,46 +30,46 @@ pub struct Net {
     state: Mutex<NetState>,
 }
 
-/// What the network knows.
+/// The state of the network and the store.
 #[derive(Debug, Default)]
 pub(super) struct NetState {
-    /// No faults any more.
+    /// No more faults happen.
     pub(super) calm: bool,
-    /// Nothing is carried out until then.
+    /// The store carries out nothing until then.
     pub(super) store_stopped_until: u64,
-    /// Nothing is granted until then.
+    /// The store grants nothing until then.
     pub(super) quarantined_until: u64,
     /// Owners that were abandoned.
     tombstones: BTreeSet<OwnerId>,
-    /// Every owner that ever asked.
+    /// Every owner that has sent a request.
     pub(super) owners: BTreeMap<OwnerId, Owner>,
-    /// Calls under way, late requests too.
+    /// Calls in flight, including late requests.
     pub(super) calls: usize,
-    /// What must not happen, and did.
+    /// The violations, in words.
     pub(super) findings: Vec<String>,
     /// Processes whose client has been closed.
     pub(super) closed: BTreeSet<Process>,
-    /// Which acquisition of a process waits for a name, in runs that are checked for fairness.
+    /// The acquisition of each process that waits for a name, in runs that are checked for fairness.
     pub(super) asking: BTreeMap<(Process, LockName), Acquisition>,
-    /// Mutants only: a token that goes round.
+    /// For mutants: a token that goes round.
     pub(super) counter: u64,
 }
 
-/// What became of an owner.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub(super) process: Process,
     lease: Duration,
-    /// Since when a clean-up or release of it is tried in vain.
+    /// Since when the client tries in vain to abandon or release it.
     cleaning: Option<u64>,
-    /// A clean-up was answered with an error that repeating cannot mend.
+    /// The store answered a clean-up with a permanent error.
     refused: bool,
-    /// Its release asked the store to keep it.
+    /// A release keeps its lock until then.
     kept_until: u64,
 }
 
 impl Owner {
-    /// Whether the contract lets the store still have it.
+    /// Whether the contract allows that the store still has a lock of this owner.
     pub(super) fn excused(&self, now: u64, dead: bool) -> bool {
         let tried_for =
             |begin: u64| now.saturating_sub(begin) >= self.lease.as_nanos() as u64 * 9 / 10;
@@ -77,13 +77,13 @@ impl Owner {
         dead || self.refused || in_vain || now < self.kept_until
     }
 
-    /// Whether a clean-up was tried and never answered.
+    /// Whether the client has tried a clean-up without success.
     pub(super) fn given_up(&self) -> bool {
         self.refused || self.cleaning.is_some()
     }
 }
 
-/// One process's way to the store.
+/// The connection of one process to the store.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub(super) net: Arc<Net>,
@@ -91,7 +91,7 @@ pub struct Link {
     pub(super) env: SimEnv,
 }
 
-/// What will become of a call.
+/// What will happen to a call.
 #[derive(Debug)]
 struct Fate {
     refused: Option<ErrorKind>,
@@ -99,7 +99,7 @@ struct Fate {
     back: Duration,
     lost_out: bool,
     lost_back: bool,
-    /// A loss is noticed at once, not when patience ends.
+    /// The client notices a lost message at once, as after a reset, and not when the time limit ends.
     reset: bool,
     twice: bool,
 }
@@ -132,7 +132,7 @@ impl Net {
         self.state().findings.push(what);
     }
 
-    /// Notes that the store has a place for what the process asks for.
+    /// Records that the store has a queue entry for what the process waits for.
     pub(super) fn queued(&self, process: Process, name: &LockName) {
         let asking = self.state().asking.remove(&(process, name.clone()));
         if let Some(asking) = asking {
@@ -165,7 +165,7 @@ impl Net {
         }
     }
 
-    /// Waits while the store stands still.
+    /// Waits while the store is stopped.
     async fn awake(&self) {
         loop {
             let until = self.state().store_stopped_until;
@@ -178,14 +178,14 @@ impl Net {
 }
 
 impl Link {
-    /// The way of `process`, whose clock is `env`.
+    /// The connection of `process`, whose clock is `env`.
     #[must_use]
     pub fn new(net: &Arc<Net>, process: Process, env: SimEnv) -> Self {
         Self { net: Arc::clone(net), process, env }
     }
 
-    /// Makes a call: out, carried out (perhaps late, twice or never), and back (perhaps never).
-    /// What `step` is told is whether somebody still waits for the answer.
+    /// Makes a call: the store carries out the request (perhaps late, twice or never), and answers (perhaps never). The argument of
+    /// `step` says whether the client still waits for the answer.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -235,12 +235,12 @@ impl Link {
         }
     }
 
-    /// Notes who asks. A late request of an abandoned owner is the store's affair.
+    /// Records an attempt. A late request of an abandoned owner is no mistake of the client.
     pub(super) fn note(&self, request: &Request, awaited: bool) {
         self.owner(request.owner, request.lease, |_| ());
         let abandoned = self.net.state().tombstones.contains(&request.owner);
         if abandoned && awaited {
-            self.net.find(format!("owner {} was abandoned and asks again", request.owner));
+            self.net.find(format!("the client uses the abandoned owner {} again", request.owner));
         }
     }
 
@@ -254,7 +254,7 @@ impl Link {
         note(self.net.state().owners.entry(owner).or_insert(fresh));
     }
 
-    /// Notes that a clean-up or release begins.
+    /// Records that a clean-up or release begins.
     pub(super) fn cleaning(&self, owner: OwnerId, lease: Duration) {
         let now = self.net.world.now();
         self.owner(owner, lease, |owner| {
@@ -262,7 +262,7 @@ impl Link {
         });
     }
 
-    /// Notes how a clean-up or release was answered.
+    /// Records the answer to a clean-up or release.
     pub(super) fn cleaned<T>(
         &self,
         owner: OwnerId,
@@ -285,7 +285,7 @@ impl Link {
     }
 }
 
-/// A call under way.
+/// A call in flight.
 struct Counted(Arc<Net>);
 
 impl Drop for Counted {

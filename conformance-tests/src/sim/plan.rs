@@ -1,10 +1,10 @@
-//! What a run consists of: drawn from its seed, except for the mutant.
+//! The plan of a run: drawn from its seed, except for the mutant.
 
 use std::time::Duration;
 
 use super::world::World;
 
-/// A part broken on purpose: the simulation must find it out.
+/// A part that is broken on purpose. The simulation must find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mutant {
@@ -26,19 +26,19 @@ pub enum Mutant {
     Resurrects,
     /// A late request of an abandoned attempt is served (S6).
     NoTombstones,
-    /// A clean-up does nothing and says that it did (S6).
+    /// A clean-up does nothing and answers success (S6).
     AbandonsNothing,
-    /// A renewal without an answer is told as a loss (S6).
+    /// A renewal without an answer is reported as a loss (S6).
     LosesOnSilence,
-    /// A release without an answer is told as done (S6).
+    /// A release without an answer is reported as success (S6).
     ReleasesOnce,
-    /// Places send no signal, and no answer says when to ask again (L2).
+    /// Waiters get no signal, and `Busy` says to poll in an hour (L2).
     NeverWakes,
-    /// An attempt without a place goes past those that wait (L3).
+    /// An attempt without a queue entry passes waiters (L3).
     Barges,
-    /// A semaphore has a slot more than permits (S1).
+    /// A semaphore has one slot more than permits (S1).
     OneSlotMore,
-    /// A reader that leaves ends the others (S1).
+    /// The release of one reader ends the holds of the others (S1).
     EndsWithTheFirstReader,
     /// A reader gets the token of the last writer (S2).
     ReadersTakeTheLastToken,
@@ -76,7 +76,7 @@ pub struct Plan {
     pub names: u32,
     /// How many acquisitions each task makes.
     pub rounds: u32,
-    /// Neither faults nor pauses: the run is checked for fairness.
+    /// No faults and no pauses: the run is checked for fairness.
     pub calm: bool,
     /// Requests that are lost.
     pub lost_requests: u64,
@@ -90,9 +90,9 @@ pub struct Plan {
     pub refused: u64,
     /// Errors that no repetition mends.
     pub permanent: u64,
-    /// Places that hear, for no reason, that they are gone or that they should ask.
+    /// Waiters that get a signal without a reason: that their queue entry is gone, or that they should poll.
     pub alarms: u64,
-    /// Renewals whose own answer is missing from a batch that was answered.
+    /// Renewals whose answer is missing from the answer to their batch.
     pub silent_renewals: u64,
     /// Pushes that are lost.
     pub lost_pushes: u64,
@@ -100,7 +100,7 @@ pub struct Plan {
     pub late_pushes: u64,
     /// Whether a release carries the next request.
     pub carries: bool,
-    /// Operations on several locks in one: all, any, a permit, an election.
+    /// Operations on several locks: all, any, a permit, an election.
     pub composed: u64,
     /// Acquisitions by readers.
     pub readers: u64,
@@ -151,7 +151,7 @@ impl Plan {
             mutant,
         };
         if mutant == Some(Mutant::OldPushes) {
-            // It takes a push that comes after its claim window, to a place that has asked since.
+            // The mutant shows only if a push comes after its claim window, to a waiter that has polled since.
             (plan.calm, plan.lost_pushes, plan.late_pushes) = (false, 0, 900);
             (plan.slow, plan.alarms, plan.cancelled, plan.composed) = (0, 0, 0, 0);
             (plan.processes, plan.names, plan.rounds) = (3, 1, 4);

@@ -1,4 +1,4 @@
-//! The simulated machine room: tasks, time and chance, all from one seed.
+//! The simulated world: tasks, time and random numbers, all from one seed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ pub type Process = u32;
 /// The process that is never paused or killed.
 pub const NET: Process = 0;
 
-/// So many polls without any time passing mean that somebody loops.
+/// So many polls at the same time mean that a task loops.
 const BUSY: u32 = 20_000;
 
 /// Runs tasks in an order drawn from the seed, on a clock that jumps to the next timer.
@@ -45,7 +45,7 @@ struct State {
 
 struct Task {
     process: Process,
-    /// Out while it is polled.
+    /// `None` while it is polled.
     future: Option<BoxFuture>,
     queued: bool,
 }
@@ -53,18 +53,18 @@ struct Task {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// What was waited for has come.
+    /// The condition is met.
     Done,
-    /// The time was over first.
+    /// The time limit came first.
     TimeOut,
-    /// Nothing is left that could happen.
+    /// No task can run any more.
     Idle,
     /// A task was polled again and again while no time passed.
     Busy,
 }
 
 impl World {
-    /// A world whose every chance comes from `seed`.
+    /// A world whose random numbers come from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let state = State { now: 1_000_000_000, random: seed, ..State::default() };
@@ -97,7 +97,7 @@ impl World {
         self.bits() % below.max(1)
     }
 
-    /// True so many times in a thousand.
+    /// `true` with a probability of `per_mille` in a thousand.
     #[must_use]
     pub fn chance(&self, per_mille: u64) -> bool {
         self.roll(1_000) < per_mille
@@ -136,7 +136,7 @@ impl World {
         true
     }
 
-    /// How many tasks there are for which `counts` says so.
+    /// The number of tasks whose process `counts`.
     #[must_use]
     pub fn tasks(&self, counts: impl Fn(Process) -> bool) -> usize {
         self.state().tasks.values().filter(|task| counts(task.process)).count()
@@ -150,13 +150,13 @@ impl World {
         *state.stopped.entry(process).or_default() += span.as_nanos() as u64;
     }
 
-    /// How long a process was stopped in all.
+    /// How long a process was paused in total.
     #[must_use]
     pub fn stopped(&self, process: Process) -> u64 {
         self.state().stopped.get(&process).copied().unwrap_or(0)
     }
 
-    /// Ends a process: its tasks are dropped, and it can start none.
+    /// Ends a process: its tasks are dropped, and it can start no more.
     pub fn kill(&self, process: Process) {
         let futures: Vec<_> = {
             let mut state = self.state();
@@ -169,7 +169,7 @@ impl World {
                 .collect();
             ids.iter().filter_map(|id| state.tasks.remove(id)).collect()
         };
-        // Outside the mutex: what is dropped comes back here.
+        // Dropped outside the mutex, since a dropped task may call into this world.
         drop(futures);
     }
 
@@ -212,7 +212,7 @@ impl World {
         }
     }
 
-    /// A ready task of a process that runs, drawn by chance.
+    /// A random ready task of a process that is not paused.
     fn pick(&self) -> Option<u64> {
         let draw = self.bits();
         let mut state = self.state();
@@ -251,7 +251,7 @@ impl World {
         drop(rest);
     }
 
-    /// Lets the time pass to the next event.
+    /// Moves the clock to the next event.
     fn advance(&self, limit: u64) -> Result<Vec<Waker>, End> {
         let mut state = self.state();
         let timer = state.timers.first_key_value().map(|((at, _), _)| *at);
@@ -315,7 +315,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// A timer of the world's.
+/// A timer on the world's clock.
 #[derive(Debug)]
 pub struct Sleep {
     world: World,

@@ -1,4 +1,4 @@
-//! etcd: one member, or three.
+//! etcd with one member or with three, and its faults.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -7,20 +7,20 @@ use futures_util::future::try_join_all;
 use leasehold::etcd::etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use lock_core::LockName;
 
-use super::{census, fences, made, plants};
+use super::{faults, fences, made, record_counters};
 use crate::{
     SetUpError,
     kit::{Data, Etcd, EtcdOptions, Proxy, Server as _},
-    proof::{Fault, Plant, Stage},
+    proof::{Fault, FaultInjector, StartedStore},
 };
 
-/// How many requests an etcd has seen whose restore shows.
+/// After so many requests etcd's own numbers show a restore.
 const USED: usize = 500;
 const AT_ONCE: usize = 50;
 /// The database of a member whose disk is to be full.
 const QUOTA: u64 = 3_000_000;
 
-pub(super) async fn start(fault: Fault, members: usize) -> Result<Stage, SetUpError> {
+pub(super) async fn start(fault: Fault, members: usize) -> Result<StartedStore, SetUpError> {
     let mut options = EtcdOptions::new();
     if fault == Fault::FullDisk {
         options = options.quota_bytes(QUOTA);
@@ -45,23 +45,23 @@ pub(super) async fn start(fault: Fault, members: usize) -> Result<Stage, SetUpEr
         etcd.save_snapshot(&folder.path().join("snapshot")).await?;
     }
     let endpoints: Vec<_> = etcd.endpoints().iter().map(|at| format!("http://{at}")).collect();
-    let disk = plants::Disk::default();
-    Ok(Stage {
+    let disk = faults::Disk::default();
+    Ok(StartedStore {
         proxies: Some((proxied, proxies)),
         fence: Some(Arc::new(fences::Etcd::connect(&endpoints).await?)),
-        census: Some(Arc::new(census::Etcd { endpoints })),
-        plant: Some(Box::new(Members { etcd, folder, disk, away: Vec::new() })),
-        ..Stage::of_clients(direct, ())
+        counter: Some(Arc::new(record_counters::Etcd { endpoints })),
+        injector: Some(Box::new(Members { etcd, folder, disk, away: Vec::new() })),
+        ..StartedStore::of_clients(direct, ())
     })
 }
 
-/// Sends requests that enter the log and write nothing: of a cluster that was just made a restore need not show,
-/// so that an operator has to tell (`restores-are-told`).
+/// Sends requests that enter the log and write nothing. In a cluster that was just made, a restore may not show, so that an
+/// operator would have to report it (`restores-are-told`).
 async fn used(member: SocketAddr) -> Result<(), SetUpError> {
     let client = Client::connect([member.to_string()], None).await?;
     let never = Compare::version("any", CompareOp::Less, 0);
     let txn = Txn::new().when([never]).and_then([TxnOp::put("any", "", None)]);
-    // Not all at once, which costs a slow leader its election.
+    // In groups: all at once could cost a slow leader its election.
     for _ in 0..USED / AT_ONCE {
         let sent = (0..AT_ONCE).map(|_| {
             let (mut kv, txn) = (client.kv_client(), txn.clone());
@@ -75,7 +75,7 @@ async fn used(member: SocketAddr) -> Result<(), SetUpError> {
 struct Members {
     etcd: Etcd,
     folder: tempfile::TempDir,
-    disk: plants::Disk,
+    disk: faults::Disk,
     /// Members that are killed or stopped.
     away: Vec<usize>,
 }
@@ -103,7 +103,7 @@ impl Members {
         Ok(digits.parse()?)
     }
 
-    /// Writes until the quota is used up.
+    /// Writes until etcd reports that its quota is used up.
     async fn fill(&self) -> Result<String, SetUpError> {
         let value = "x".repeat(100_000);
         for number in 0..QUOTA / 50_000 {
@@ -130,8 +130,8 @@ impl Members {
 }
 
 #[async_trait]
-impl Plant for Members {
-    async fn plant(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError> {
+impl FaultInjector for Members {
+    async fn inject(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError> {
         match fault {
             Fault::Restored => {
                 let before = self.keys_of(name).await?;
@@ -153,7 +153,7 @@ impl Plant for Members {
                 let leader = self.etcd.leader().await?;
                 self.kill(leader)?;
                 let next = self.etcd.leader().await?;
-                Ok(format!("member {leader} led and is dead, member {next} leads"))
+                Ok(format!("member {leader}, the leader, is dead, and member {next} leads"))
             }
             Fault::MemberKilled => {
                 let follower = (self.etcd.leader().await? + 1) % self.count();
@@ -161,11 +161,11 @@ impl Plant for Members {
                 Ok(format!("member {follower}, a follower, is dead"))
             }
             Fault::MemberPaused => {
-                // A leader would come back, which `no-leader-comes-back` excludes.
+                // The assumption `no-leader-comes-back` excludes a pause of the leader.
                 let follower = (self.etcd.leader().await? + 1) % self.count();
                 self.away.push(follower);
                 self.etcd.members()[follower].pause()?;
-                Ok(format!("member {follower}, a follower, stood still"))
+                Ok(format!("member {follower}, a follower, was stopped"))
             }
             Fault::QuorumLost => {
                 self.kill(0)?;
@@ -177,7 +177,7 @@ impl Plant for Members {
                     member.pause()?;
                 }
                 self.away = (0..self.count()).collect();
-                Ok(format!("all {} members stood still", self.count()))
+                Ok(format!("all {} members were stopped", self.count()))
             }
             Fault::ServerRestarted => {
                 for member in 0..self.count() {
@@ -187,13 +187,13 @@ impl Plant for Members {
                     self.etcd.member_mut(member).restart(Data::Keep).await?;
                 }
                 self.etcd.wait_healthy().await?;
-                Ok(format!("all {} members died, and others serve", self.count()))
+                Ok(format!("all {} members were killed and started again", self.count()))
             }
-            _ => self.etcd.member_mut(0).plant(fault, name).await,
+            _ => self.etcd.member_mut(0).inject(fault, name).await,
         }
     }
 
-    async fn heal(&mut self, fault: Fault) -> Result<String, SetUpError> {
+    async fn end_fault(&mut self, fault: Fault) -> Result<String, SetUpError> {
         let away = std::mem::take(&mut self.away);
         match fault {
             Fault::SlowDisk => self.disk.felt(),
@@ -202,7 +202,7 @@ impl Plant for Members {
                 for member in away {
                     self.etcd.members()[member].resume()?;
                 }
-                Ok("it goes on".to_owned())
+                Ok("they were resumed".to_owned())
             }
             Fault::MemberKilled | Fault::QuorumLost => {
                 for member in away {
@@ -211,7 +211,7 @@ impl Plant for Members {
                 self.etcd.wait_healthy().await?;
                 Ok("all are back".to_owned())
             }
-            _ => self.etcd.member_mut(0).heal(fault).await,
+            _ => self.etcd.member_mut(0).end_fault(fault).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The stores' own fences, before data of the user's in the same store.
+//! The fences of the stores, in front of user data in the same store.
 
 use std::path::Path;
 
@@ -62,7 +62,7 @@ impl OwnFence for Etcd {
     }
 }
 
-/// A fence of a database, with a write of the user's in the same transaction.
+/// The fence of a database, with a user's write in the same transaction.
 macro_rules! in_a_database {
     ($name:ident, $fence:ty, $pool:ty, $begin:literal, $write:literal) => {
         pub(super) struct $name {

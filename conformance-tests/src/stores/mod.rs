@@ -1,22 +1,23 @@
-//! The stores of this project for the [`proof`](crate::proof), each with servers of its own.
+//! The stores of this project for the [`proof`](crate::proof), each with its own servers, its faults, and what it withholds under
+//! them.
 
-mod absent;
-mod census;
 mod etcd;
+mod faults;
 mod fences;
 mod mysql;
 pub mod pairs;
-mod plants;
 mod postgres;
+mod record_counters;
 mod redis;
 mod redis_groups;
 mod sqlite;
+mod untried;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use lock_core::{Backend, BoxFuture, Error, Init};
 
-use self::absent::{
+use self::untried::{
     CLIENT_FAULTS, MEMBERS, NO_CLOCK, NO_COPY, NO_FAILOVER, NO_MEMBER, NO_SERVER, NO_TAIL,
     ON_ONE_SERVER, OPERATOR, but,
 };
@@ -24,12 +25,13 @@ use crate::{
     SetUpError,
     kit::Proxy,
     proof::{
-        Absent::{As, NotApplicable},
-        Fault, Guarantee, InQuick, Plant, Reason, Stage, SystemUnderTest, Withheld,
+        Fault, FaultInjector, Guarantee, InQuick, Reason, StartedStore, SystemUnderTest,
+        Untried::{As, NotApplicable},
+        Withheld,
     },
 };
 
-/// What each flush of a slow disk takes.
+/// By how much each flush of a slow disk is delayed.
 const FLUSH: Duration = Duration::from_millis(100);
 
 /// Opens any store of this project by its URL.
@@ -37,7 +39,7 @@ pub fn connect(url: String) -> BoxFuture<Result<Arc<dyn Backend>, Error>> {
     Box::pin(leasehold::open(url))
 }
 
-type Begin = fn(Fault) -> BoxFuture<Result<Stage, SetUpError>>;
+type Begin = fn(Fault) -> BoxFuture<Result<StartedStore, SetUpError>>;
 
 /// Every kind of store.
 #[must_use]
@@ -51,7 +53,7 @@ fn single() -> Vec<SystemUnderTest> {
     vec![
         Row::new("sqlite", |fault| Box::pin(sqlite::start(fault)))
             .quick(Fault::OF_CLIENTS)
-            .absent(&NO_SERVER)
+            .untried(&NO_SERVER)
             .done(),
         Row::new("redis", |fault| Box::pin(redis::start(fault, "")))
             .quick(&[
@@ -75,8 +77,8 @@ fn single() -> Vec<SystemUnderTest> {
                 Guarantee::Exclusion,
                 Reason::Assumption("clock-does-not-step"),
             )
-            .absent(&[(Fault::Restored, As("tail lost"))])
-            .absent(&MEMBERS)
+            .untried(&[(Fault::Restored, As("tail lost"))])
+            .untried(&MEMBERS)
             .done(),
         Row::new("redis, quarantine off", |fault| Box::pin(redis::start(fault, "&quarantine=off")))
             .quick(&[Fault::ServerRestarted, Fault::DataLost])
@@ -89,9 +91,9 @@ fn single() -> Vec<SystemUnderTest> {
             .quick(&but(CLIENT_FAULTS, &[]))
             .quick(&[Fault::ServerPaused, Fault::ServerRestarted])
             .soak(&[Fault::Restored, Fault::SlowDisk, Fault::FullDisk])
-            .absent(&[OPERATOR, NO_TAIL])
-            .absent(&NO_CLOCK)
-            .absent(&MEMBERS)
+            .untried(&[OPERATOR, NO_TAIL])
+            .untried(&NO_CLOCK)
+            .untried(&MEMBERS)
             .done(),
         Row::new("postgres", |fault| Box::pin(postgres::start(fault)))
             .quick(&but(CLIENT_FAULTS, &[]))
@@ -100,9 +102,9 @@ fn single() -> Vec<SystemUnderTest> {
             .soak(&[Fault::ClockForward, Fault::ClockBack])
             .breaks(Fault::Restored, Guarantee::Exclusion, Reason::Assumption("no-cold-copy"))
             .breaks(Fault::ClockForward, Guarantee::Exclusion, Reason::Assumption("server-clock"))
-            .absent(&[OPERATOR])
-            .absent(&[(Fault::TailLost, NotApplicable("a crash empties the lock table"))])
-            .absent(&but_failover())
+            .untried(&[OPERATOR])
+            .untried(&[(Fault::TailLost, NotApplicable("a crash empties the lock table"))])
+            .untried(&but_failover())
             .done(),
         Row::new("mysql", |fault| Box::pin(mysql::start(fault, 1)))
             .quick(&but(CLIENT_FAULTS, &[]))
@@ -111,9 +113,9 @@ fn single() -> Vec<SystemUnderTest> {
             .soak(&[Fault::ClockForward, Fault::ClockBack])
             .breaks(Fault::Restored, Guarantee::Exclusion, Reason::Assumption("one-server"))
             .breaks(Fault::ClockForward, Guarantee::Exclusion, Reason::Assumption("server-clock"))
-            .absent(&[OPERATOR, NO_TAIL])
-            .absent(&[NO_FAILOVER])
-            .absent(&but_failover())
+            .untried(&[OPERATOR, NO_TAIL])
+            .untried(&[NO_FAILOVER])
+            .untried(&but_failover())
             .done(),
         Row::new("mysql, flushed once a second", |fault| Box::pin(mysql::start(fault, 0)))
             .quick(&[Fault::ServerRestarted])
@@ -151,7 +153,7 @@ fn groups() -> Vec<SystemUnderTest> {
                 Guarantee::Exclusion,
                 Reason::Assumption("clock-does-not-step"),
             )
-            .absent(&[NO_MEMBER])
+            .untried(&[NO_MEMBER])
             .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
             .rest(ON_ONE_SERVER)
             .done(),
@@ -161,7 +163,7 @@ fn groups() -> Vec<SystemUnderTest> {
             .soak(&[Fault::RequestsLost, Fault::TailLost, Fault::SlowDisk, Fault::FullDisk])
             .soak(&[Fault::ClockForward, Fault::ClockBack])
             .soak(&[Fault::MemberKilled, Fault::MemberPaused, Fault::QuorumLost])
-            .absent(&[NO_COPY, (Fault::FailedOver, NotApplicable("nobody leads"))])
+            .untried(&[NO_COPY, (Fault::FailedOver, NotApplicable("nobody leads"))])
             .done(),
         Row::new("redlock of five", |fault| Box::pin(redis_groups::redlock(fault, 5)))
             .soak(&[Fault::None, Fault::ClientKilled, Fault::ClientPaused])
@@ -180,11 +182,11 @@ fn groups() -> Vec<SystemUnderTest> {
     ]
 }
 
-fn but_failover() -> Vec<(Fault, crate::proof::Absent)> {
+fn but_failover() -> Vec<(Fault, crate::proof::Untried)> {
     MEMBERS.iter().copied().filter(|(fault, _)| *fault != Fault::FailedOver).collect()
 }
 
-/// Makes a subject.
+/// Builds a [`SystemUnderTest`].
 struct Row(SystemUnderTest);
 
 impl Row {
@@ -192,7 +194,7 @@ impl Row {
         Self(SystemUnderTest {
             name: name.to_owned(),
             faults: Vec::new(),
-            absent: Vec::new(),
+            untried: Vec::new(),
             withheld: Vec::new(),
             start: Arc::new(start),
         })
@@ -215,19 +217,19 @@ impl Row {
         self
     }
 
-    fn absent(mut self, absent: &[(Fault, crate::proof::Absent)]) -> Self {
-        self.0.absent.extend_from_slice(absent);
+    fn untried(mut self, untried: &[(Fault, crate::proof::Untried)]) -> Self {
+        self.0.untried.extend_from_slice(untried);
         self
     }
 
-    /// All other faults have this reason.
-    fn rest(mut self, why: crate::proof::Absent) -> Self {
+    /// Gives this reason for all other faults.
+    fn rest(mut self, why: crate::proof::Untried) -> Self {
         let named = |fault: Fault| {
             self.0.faults.iter().any(|(each, _)| *each == fault)
-                || self.0.absent.iter().any(|(each, _)| *each == fault)
+                || self.0.untried.iter().any(|(each, _)| *each == fault)
         };
         let rest: Vec<_> = Fault::ALL.iter().copied().filter(|fault| !named(*fault)).collect();
-        self.0.absent.extend(rest.into_iter().map(|fault| (fault, why)));
+        self.0.untried.extend(rest.into_iter().map(|fault| (fault, why)));
         self
     }
 
@@ -237,7 +239,7 @@ impl Row {
     }
 }
 
-/// Makes the store at `url` ready.
+/// Makes the store at `url` grant at once.
 async fn made(url: &str) -> Result<(), Error> {
     let store = connect(url.to_owned()).await?;
     store.init(&Init::new().with_first_use(true)).await?;
@@ -245,17 +247,17 @@ async fn made(url: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Puts a proxy before a server.
-async fn staged(
+/// Starts a proxy in front of a server.
+async fn behind_proxy(
     server: SocketAddr,
-    plant: impl Plant + 'static,
+    injector: impl FaultInjector + 'static,
     url: impl Fn(SocketAddr) -> String,
-) -> Result<Stage, SetUpError> {
+) -> Result<StartedStore, SetUpError> {
     let proxy = Proxy::start(server).await?;
-    Ok(Stage {
+    Ok(StartedStore {
         proxies: Some((url(proxy.address()), vec![proxy])),
-        plant: Some(Box::new(plant)),
-        ..Stage::of_clients(url(server), ())
+        injector: Some(Box::new(injector)),
+        ..StartedStore::of_clients(url(server), ())
     })
 }
 
@@ -268,7 +270,7 @@ mod tests {
         for subject in all() {
             for fault in Fault::ALL {
                 let tried = subject.faults.iter().filter(|(each, _)| each == fault).count();
-                let reasons = subject.absent.iter().filter(|(each, _)| each == fault).count();
+                let reasons = subject.untried.iter().filter(|(each, _)| each == fault).count();
                 assert_eq!(tried + reasons, 1, "{}, {fault}", subject.name);
             }
             for withheld in &subject.withheld {

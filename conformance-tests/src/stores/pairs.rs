@@ -1,4 +1,4 @@
-//! Pairs of stores that a migration goes between, each by its URL.
+//! Starts the stores of a migration, and makes its URL.
 use std::{any::Any, time::Duration};
 
 use leasehold::Init;
@@ -12,15 +12,15 @@ use crate::SetUpError;
 /// A kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A file.
+    /// SQLite, a file.
     Sqlite,
     /// One Redis.
     Redis,
-    /// Three Redis.
+    /// Redlock with three Redis.
     Redlock,
-    /// One member.
+    /// etcd with one member.
     Etcd,
-    /// One server.
+    /// One PostgreSQL.
     Postgres,
     /// One MariaDB.
     Mysql,
@@ -34,7 +34,7 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::Sqlite, Self::Redis, Self::Redlock, Self::Etcd, Self::Postgres, Self::Mysql];
 
-    /// Starts one whose longest lease is `longest`; without, the kind's own.
+    /// Starts a store with the longest lease `longest` (default: that of the kind).
     ///
     /// # Errors
     /// As a server's start, or the store's.
@@ -53,7 +53,7 @@ impl Kind {
                 let servers = Redis::start_many(3, RedisOptions::new()).await?;
                 let hosts: Vec<_> =
                     servers.iter().map(|server| server.address().to_string()).collect();
-                // A machine that is busy is not to look like nodes that are down.
+                // On a busy machine slow nodes must not look like dead nodes.
                 let options = "timeout=10s&node_timeout=5s";
                 (format!("redlock://{}?{options}", hosts.join(",")), Box::new(servers))
             }
@@ -86,7 +86,7 @@ pub fn url(phase: leasehold::migration::Phase, from: &str, to: &str) -> String {
     format!("migrate:{phase}?from={}&to={}", encoded(from), encoded(to))
 }
 
-/// Percent-encodes all but the plainest characters.
+/// Percent-encodes all characters but ASCII letters and digits.
 pub fn encoded(url: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric();
     url.bytes()

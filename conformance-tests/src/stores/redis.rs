@@ -5,15 +5,15 @@ use std::{net::SocketAddr, sync::Arc};
 use async_trait::async_trait;
 use lock_core::LockName;
 
-use super::{census, fences, made, plants, staged};
+use super::{behind_proxy, faults, fences, made, record_counters};
 use crate::{
     SetUpError,
     kit::{Clock, Redis, RedisOptions, Server as _},
-    proof::{Fault, Plant, Stage},
+    proof::{Fault, FaultInjector, StartedStore},
 };
 
-pub(super) async fn start(fault: Fault, options: &'static str) -> Result<Stage, SetUpError> {
-    let clock = plants::clock_for(fault).await?;
+pub(super) async fn start(fault: Fault, options: &'static str) -> Result<StartedStore, SetUpError> {
+    let clock = faults::clock_for(fault).await?;
     let mut settings = options_for(fault, clock.as_ref());
     if fault == Fault::ServerRestarted && !options.is_empty() {
         // Flushed once a second, it may not even have written what it answered when it is killed: while a
@@ -25,12 +25,12 @@ pub(super) async fn start(fault: Fault, options: &'static str) -> Result<Stage, 
     let address = server.address();
     made(&url(address)).await?;
     let kept = server.aof_written()?;
-    let plant = OneRedis { server, clock, disk: plants::Disk::default(), kept };
-    let stage = staged(address, plant, url).await?;
-    Ok(Stage {
+    let injector = OneRedis { server, clock, disk: faults::Disk::default(), kept };
+    let started = behind_proxy(address, injector, url).await?;
+    Ok(StartedStore {
         fence: Some(Arc::new(fences::Redis::connect(&url(address)).await?)),
-        census: Some(Arc::new(census::Redis { nodes: vec![address], per_name: 2 })),
-        ..stage
+        counter: Some(Arc::new(record_counters::Redis { nodes: vec![address], per_name: 2 })),
+        ..started
     })
 }
 
@@ -50,14 +50,14 @@ pub(super) fn options_for(fault: Fault, clock: Option<&Clock>) -> RedisOptions {
 pub(super) struct OneRedis {
     pub(super) server: Redis,
     pub(super) clock: Option<Clock>,
-    pub(super) disk: plants::Disk,
+    pub(super) disk: faults::Disk,
     /// The length of its append-only file before there were locks.
     pub(super) kept: u64,
 }
 
 #[async_trait]
-impl Plant for OneRedis {
-    async fn plant(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError> {
+impl FaultInjector for OneRedis {
+    async fn inject(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError> {
         match fault {
             Fault::TailLost => {
                 let before = self.server.lose_power(self.kept).await?;
@@ -72,24 +72,24 @@ impl Plant for OneRedis {
                 self.disk.full(self.server.process(), &files).await
             }
             Fault::ClockForward | Fault::ClockBack => {
-                plants::step(self.clock.as_ref(), fault, || seconds(&self.server)).await
+                faults::step(self.clock.as_ref(), fault, || seconds(&self.server)).await
             }
-            _ => self.server.plant(fault, name).await,
+            _ => self.server.inject(fault, name).await,
         }
     }
 
-    async fn heal(&mut self, fault: Fault) -> Result<String, SetUpError> {
+    async fn end_fault(&mut self, fault: Fault) -> Result<String, SetUpError> {
         match fault {
-            Fault::SlowDisk | Fault::FullDisk => self.disk.heal(&mut self.server).await,
+            Fault::SlowDisk | Fault::FullDisk => self.disk.end_fault(&mut self.server).await,
             Fault::ClockForward | Fault::ClockBack => {
-                Ok(plants::revived(&mut self.server).await?.to_owned())
+                Ok(faults::revived(&mut self.server).await?.to_owned())
             }
-            _ => self.server.heal(fault).await,
+            _ => self.server.end_fault(fault).await,
         }
     }
 }
 
-pub(super) async fn seconds(server: &Redis) -> plants::Seconds {
+pub(super) async fn seconds(server: &Redis) -> faults::Seconds {
     let answer = server.cli(&["TIME"]).await?;
     Ok(answer.lines().next().unwrap_or_default().parse()?)
 }

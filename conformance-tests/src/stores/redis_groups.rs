@@ -7,13 +7,13 @@ use futures_util::future::{try_join_all, try_join_all as all_of};
 use lock_core::LockName;
 
 use super::{
-    census, made, plants,
+    faults, made, record_counters,
     redis::{OneRedis, options_for, seconds},
 };
 use crate::{
     SetUpError,
     kit::{Clock, Data, Proxy, Redis, RedisCluster, RedisOptions, Sentinels, Server as _},
-    proof::{Fault, Plant, Stage},
+    proof::{Fault, FaultInjector, StartedStore},
 };
 
 /// On a busy machine half a second is not enough: sentinels then replace the new master at once.
@@ -43,8 +43,8 @@ async fn guided(servers: &[SocketAddr], guides: &[SocketAddr]) -> Result<Vec<Pro
 }
 
 /// A master, two replicas, and three sentinels, with the settings under which a failover is safe.
-pub(super) async fn sentinels(fault: Fault) -> Result<Stage, SetUpError> {
-    let clock = plants::clock_for(fault).await?;
+pub(super) async fn sentinels(fault: Fault) -> Result<StartedStore, SetUpError> {
+    let clock = faults::clock_for(fault).await?;
     let options = options_for(fault, clock.as_ref())
         .line("min-replicas-to-write 2")
         .line("min-replicas-max-lag 1");
@@ -58,10 +58,10 @@ pub(super) async fn sentinels(fault: Fault) -> Result<Stage, SetUpError> {
     let guides: Vec<_> = proxies[servers.len()..].iter().map(Proxy::address).collect();
     let direct = url(&group.endpoints());
     made(&direct).await?;
-    Ok(Stage {
+    Ok(StartedStore {
         proxies: Some((url(&guides), proxies)),
-        plant: Some(Box::new(Watched { group, clock, away: None })),
-        ..Stage::of_clients(direct, ())
+        injector: Some(Box::new(Watched { group, clock, away: None })),
+        ..StartedStore::of_clients(direct, ())
     })
 }
 
@@ -73,8 +73,8 @@ struct Watched {
 }
 
 #[async_trait]
-impl Plant for Watched {
-    async fn plant(&mut self, fault: Fault, _: &LockName) -> Result<String, SetUpError> {
+impl FaultInjector for Watched {
+    async fn inject(&mut self, fault: Fault, _: &LockName) -> Result<String, SetUpError> {
         let master = self.group.master().await?;
         let replica = (master + 1) % self.group.servers().len();
         match fault {
@@ -121,13 +121,13 @@ impl Plant for Watched {
             }
             Fault::ClockForward | Fault::ClockBack => {
                 let server = &self.group.servers()[master];
-                plants::step(self.clock.as_ref(), fault, || seconds(server)).await
+                faults::step(self.clock.as_ref(), fault, || seconds(server)).await
             }
             other => Err(format!("{other} is not for sentinels").into()),
         }
     }
 
-    async fn heal(&mut self, fault: Fault) -> Result<String, SetUpError> {
+    async fn end_fault(&mut self, fault: Fault) -> Result<String, SetUpError> {
         match (fault, self.away.take()) {
             (Fault::MemberPaused, Some(old)) => self.group.servers()[old].resume()?,
             (Fault::QuorumLost, Some(replica)) => {
@@ -147,8 +147,8 @@ impl Plant for Watched {
 }
 
 /// Three masters with a replica each.
-pub(super) async fn cluster(fault: Fault) -> Result<Stage, SetUpError> {
-    let clock = plants::clock_for(fault).await?;
+pub(super) async fn cluster(fault: Fault) -> Result<StartedStore, SetUpError> {
+    let clock = faults::clock_for(fault).await?;
     let mut options = RedisOptions::new().line("cluster-node-timeout 1500");
     if let Some(clock) = &clock {
         options = options.clock(clock);
@@ -162,10 +162,10 @@ pub(super) async fn cluster(fault: Fault) -> Result<Stage, SetUpError> {
     let proxied: Vec<_> = proxies.iter().map(Proxy::address).collect();
     let direct = url(&cluster.endpoints());
     made(&direct).await?;
-    Ok(Stage {
+    Ok(StartedStore {
         proxies: Some((url(&proxied), proxies)),
-        plant: Some(Box::new(Slots { cluster, clock, away: Vec::new() })),
-        ..Stage::of_clients(direct, ())
+        injector: Some(Box::new(Slots { cluster, clock, away: Vec::new() })),
+        ..StartedStore::of_clients(direct, ())
     })
 }
 
@@ -201,8 +201,8 @@ impl Slots {
 }
 
 #[async_trait]
-impl Plant for Slots {
-    async fn plant(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError> {
+impl FaultInjector for Slots {
+    async fn inject(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError> {
         let master = self.master_of(name).await?;
         match fault {
             Fault::FailedOver => {
@@ -248,13 +248,13 @@ impl Plant for Slots {
             }
             Fault::ClockForward | Fault::ClockBack => {
                 let node = &self.cluster.nodes()[master];
-                plants::step(self.clock.as_ref(), fault, || seconds(node)).await
+                faults::step(self.clock.as_ref(), fault, || seconds(node)).await
             }
             other => Err(format!("{other} is not for a cluster").into()),
         }
     }
 
-    async fn heal(&mut self, fault: Fault) -> Result<String, SetUpError> {
+    async fn end_fault(&mut self, fault: Fault) -> Result<String, SetUpError> {
         for at in std::mem::take(&mut self.away) {
             if matches!(fault, Fault::MemberPaused | Fault::ServerPaused) {
                 self.cluster.nodes()[at].resume()?;
@@ -268,11 +268,11 @@ impl Plant for Slots {
 }
 
 /// Independent nodes.
-pub(super) async fn redlock(fault: Fault, count: usize) -> Result<Stage, SetUpError> {
+pub(super) async fn redlock(fault: Fault, count: usize) -> Result<StartedStore, SetUpError> {
     let start = || async move {
-        let clock = plants::clock_for(fault).await?;
+        let clock = faults::clock_for(fault).await?;
         let server = Redis::start(options_for(fault, clock.as_ref())).await?;
-        Ok::<_, SetUpError>(OneRedis { server, clock, disk: plants::Disk::default(), kept: 0 })
+        Ok::<_, SetUpError>(OneRedis { server, clock, disk: faults::Disk::default(), kept: 0 })
     };
     let mut nodes = all_of((0..count).map(|_| start())).await?;
     let addresses: Vec<_> = nodes.iter().map(|node| node.server.address()).collect();
@@ -288,11 +288,11 @@ pub(super) async fn redlock(fault: Fault, count: usize) -> Result<Stage, SetUpEr
     for node in &mut nodes {
         node.kept = node.server.aof_written()?;
     }
-    Ok(Stage {
+    Ok(StartedStore {
         proxies: Some((proxied, proxies)),
-        plant: Some(Box::new(Quorum(nodes))),
-        census: Some(Arc::new(census::Redis { nodes: addresses, per_name: 0 })),
-        ..Stage::of_clients(direct, ())
+        injector: Some(Box::new(Quorum(nodes))),
+        counter: Some(Arc::new(record_counters::Redis { nodes: addresses, per_name: 0 })),
+        ..StartedStore::of_clients(direct, ())
     })
 }
 
@@ -321,8 +321,8 @@ impl Quorum {
 }
 
 #[async_trait]
-impl Plant for Quorum {
-    async fn plant(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError> {
+impl FaultInjector for Quorum {
+    async fn inject(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError> {
         let (hit, all) = (self.hit(fault), self.0.len());
         let nodes = self.0.iter_mut().take(hit);
         let each = nodes.map(|node| async move {
@@ -330,20 +330,20 @@ impl Plant for Quorum {
                 node.server.kill()?;
                 return Ok("dead".to_owned());
             }
-            node.plant(Self::of_a_node(fault), name).await
+            node.inject(Self::of_a_node(fault), name).await
         });
         let said = try_join_all(each).await?;
         Ok(format!("{hit} of {all} nodes: {}", said.join("; ")))
     }
 
-    async fn heal(&mut self, fault: Fault) -> Result<String, SetUpError> {
+    async fn end_fault(&mut self, fault: Fault) -> Result<String, SetUpError> {
         let hit = self.hit(fault);
         let each = self.0.iter_mut().take(hit).map(|node| async move {
             if matches!(fault, Fault::MemberKilled | Fault::QuorumLost) {
                 node.server.restart(Data::Keep).await?;
                 return Ok("it is back".to_owned());
             }
-            node.heal(Self::of_a_node(fault)).await
+            node.end_fault(Self::of_a_node(fault)).await
         });
         Ok(try_join_all(each).await?.join("; "))
     }

@@ -9,7 +9,7 @@ use conformance_tests::kit::{Postgres, PostgresOptions, Redis, RedisOptions, Ser
 use futures_util::future::join_all;
 use leasehold::{Init, LockClient, all, any};
 
-/// Longer than any that is only slow.
+/// Longer than any wait that is only slow.
 const STUCK: Duration = Duration::from_secs(60);
 
 struct Stores {
@@ -33,7 +33,7 @@ impl Stores {
         Self { urls, _servers: (redis, postgres) }
     }
 
-    /// Clients of both, as of one more process.
+    /// Clients of both stores, as another process would have.
     async fn clients(&self) -> [LockClient; 2] {
         let [redis, postgres] = &self.urls;
         [leasehold::connect(redis).await.unwrap(), leasehold::connect(postgres).await.unwrap()]
@@ -53,8 +53,16 @@ async fn opposite_orders_across_redis_and_postgres_both_finish() {
             if backwards {
                 locks.reverse();
             }
-            let guards = all(locks).wait(STUCK).acquire().await.expect("they wait for each other");
-            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "both are inside");
+            let guards = all(locks)
+                .wait(STUCK)
+                .acquire()
+                .await
+                .expect("`all` is granted, without a deadlock");
+            assert_eq!(
+                inside.fetch_add(1, Ordering::SeqCst),
+                0,
+                "both processes hold all three locks"
+            );
             tokio::task::yield_now().await;
             assert!(guards.is_valid());
             inside.fetch_sub(1, Ordering::SeqCst);
@@ -64,7 +72,7 @@ async fn opposite_orders_across_redis_and_postgres_both_finish() {
     join_all([process(false), process(true)]).await;
 }
 
-/// Where a store is down, `any` gives what the other has.
+/// If one store is down, `any` gives a lock of the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn any_passes_over_a_store_that_is_down() {
     let Stores { urls, _servers: (mut redis, _postgres) } = Stores::start().await;
@@ -74,5 +82,8 @@ async fn any_passes_over_a_store_that_is_down() {
     redis.kill().unwrap();
     let guard = any([one.lock("gpu"), two.lock("gpu")]).wait(STUCK).acquire().await.unwrap();
     assert_eq!(guard.grant().name.as_str(), "gpu");
-    assert!(two.lock("gpu").try_acquire().await.unwrap().guard().is_none(), "it holds it there");
+    assert!(
+        two.lock("gpu").try_acquire().await.unwrap().guard().is_none(),
+        "the guard of `any` does not hold the lock in the store that is up"
+    );
 }

@@ -1,4 +1,5 @@
-//! The runner of broken variants: what it must tell apart.
+//! Tests of `conformance_tests::broken`: it must tell apart a variant that is caught, one that survives, and one that
+//! tests nothing.
 
 use std::{fs, panic::AssertUnwindSafe};
 
@@ -47,7 +48,7 @@ async fn at_most_two(server: &mut OneRedis) -> Verdict {
     Ok(())
 }
 
-async fn complaint(changes: &'static [Change<'static>]) -> String {
+async fn failure(changes: &'static [Change<'static>]) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("toy.lua"), SCRIPT).unwrap();
     let list = [Broken::<OneRedis> { what: "toy", changes, case: |it| Box::pin(at_most_two(it)) }];
@@ -61,14 +62,14 @@ async fn complaint(changes: &'static [Change<'static>]) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_variant_must_fail_and_be_understood() {
-    assert_eq!(complaint(&[LeaveOut("limit")]).await, "");
+    assert_eq!(failure(&[LeaveOut("limit")]).await, "");
     assert!(
-        complaint(&[Replace("limit", "if count > 1 + 1 then return 0 end")])
+        failure(&[Replace("limit", "if count > 1 + 1 then return 0 end")])
             .await
             .contains("SURVIVED")
     );
-    assert!(complaint(&[LeaveOut("pair")]).await.contains("refuses the changed text"));
-    assert!(complaint(&[LeaveOut("no such guard")]).await.contains("stands 0 times"));
+    assert!(failure(&[LeaveOut("pair")]).await.contains("refuses the changed text"));
+    assert!(failure(&[LeaveOut("no such guard")]).await.contains("stands 0 times"));
 }
 
 struct InMemory;
@@ -84,7 +85,7 @@ impl Setup for InMemory {
     }
 }
 
-/// As a statement that goes to no server.
+/// A text that is compiled into the program and sent to no server, as SQLite's statements are.
 const TEXT: &str = "\
 -- guard: word in a copy
 a word that is to be there

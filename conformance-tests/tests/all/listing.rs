@@ -1,4 +1,4 @@
-//! What is printed to somebody who has read enough, as `head -1` has.
+//! What is printed into a pipe that nobody reads any more, as with `| head -1`.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! The tests of the suite itself.
+//! Tests of the suite itself: that it catches broken stores, and locks across real stores.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[cfg(feature = "proof")]

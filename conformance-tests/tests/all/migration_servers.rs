@@ -1,4 +1,4 @@
-//! A migration between real servers: whose clocks are apart, that ask for a password, and that lose their data.
+//! Migration between real servers: with clocks that differ, with passwords, and with lost data.
 
 use std::{
     error::Error as _,
@@ -17,7 +17,7 @@ use leasehold::{
 
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// A store that grants at once.
+/// Starts a Redis and initializes it, so that it grants at once.
 async fn ready(options: RedisOptions) -> (String, Redis) {
     let server = Redis::start(options).await.unwrap();
     let url = format!("redis://{}", server.address());
@@ -35,10 +35,10 @@ async fn token(client: &LockClient, name: &str) -> FencingToken {
     token
 }
 
-/// Tokens of one name go on through all phases, forward and back, although phase `both` never sees the
-/// name and one server's clock is behind: the floor. By the plain URL they would go back.
+/// Tokens of one name increase through all phases, forward and back, although phase `both` never sees the
+/// name and one server's clock is behind: the migration sets a floor. With the plain URL they would decrease.
 #[tokio::test]
-async fn tokens_go_on_over_a_clock_that_is_behind() {
+async fn tokens_increase_although_a_clock_is_behind() {
     let clock = Clock::new().await.unwrap();
     clock.step(-12.0).unwrap();
     let (behind, _behind) = ready(RedisOptions::new().clock(&clock)).await;
@@ -52,17 +52,20 @@ async fn tokens_go_on_over_a_clock_that_is_behind() {
         let mut last = FencingToken::ZERO;
         for phase in phases.into_iter().chain(phases.into_iter().rev()) {
             let client = leasehold::connect(&pairs::url(phase, from, to)).await.unwrap();
-            // Nothing is acquired in phase `both`: it would lift the tokens of the store that is behind.
+            // Nothing is acquired in phase `both`: that would raise the tokens of the store that is behind.
             for _ in 0..if phase == Phase::Both { 0 } else { 2 } {
                 let token = token(&client, &name).await;
                 assert!(token > last, "{phase}: {token} after {last}");
                 last = token;
             }
             if phase == phases[0] {
-                // The control: the clock is behind, and by the plain URL tokens would go back.
+                // The control: with the plain URL, tokens decrease.
                 let plain = leasehold::connect(&behind).await.unwrap();
                 let back = self::token(&plain, &format!("plain {phase}")).await;
-                assert!(back < last, "{back} is not behind {last}");
+                assert!(
+                    back < last,
+                    "the clock is not behind: token {back} after {last} with the plain URL"
+                );
                 plain.close().await;
             }
             client.close().await;
@@ -70,9 +73,9 @@ async fn tokens_go_on_over_a_clock_that_is_behind() {
     }
 }
 
-/// A clock that is further behind than tokens may lead it is told before anything is granted.
+/// A clock that is so far behind that tokens could not increase is refused before anything is granted.
 #[tokio::test]
-async fn a_clock_that_is_too_far_behind_is_refused_in_words() {
+async fn a_clock_that_is_too_far_behind_is_refused() {
     let clock = Clock::new().await.unwrap();
     clock.step(-2.0 * LONGEST.as_secs_f64()).unwrap();
     let (behind, _behind) = ready(RedisOptions::new().clock(&clock)).await;
@@ -85,13 +88,13 @@ async fn a_clock_that_is_too_far_behind_is_refused_in_words() {
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("clock"), "{error}");
     for url in [&behind, &right] {
-        // Nothing is left of the attempt.
+        // The attempt has left no lock.
         let plain = leasehold::connect(url).await.unwrap();
         token(&plain, "job").await;
         plain.close().await;
     }
     client.close().await;
-    // The refused process has left no record that would be in anybody's way.
+    // The refused process has left no record that would keep others out.
     let client = leasehold::connect(&pairs::url(Phase::Old, &right, &behind)).await.unwrap();
     token(&client, "job").await;
     client.close().await;
@@ -99,7 +102,7 @@ async fn a_clock_that_is_too_far_behind_is_refused_in_words() {
 
 const SHORT: Duration = Duration::from_secs(2);
 
-/// A process in phase `old` goes on in an old store that has lost its data, and so is another.
+/// A process in phase `old` works on after its old store has lost its data, and so has a new identity.
 async fn goes_on_after(scheme: &str, server: SocketAddr, lose: impl AsyncFnOnce()) {
     let (to, _to) = ready(RedisOptions::new()).await;
     let from = format!("{scheme}://{server}");
@@ -116,21 +119,24 @@ async fn goes_on_after(scheme: &str, server: SocketAddr, lose: impl AsyncFnOnce(
     let behind = format!("{scheme}://{}", proxy.address());
     let client = leasehold::connect(&pairs::url(Phase::Old, &behind, &to)).await.unwrap();
     let guard = client.lock("job").lease(SHORT).acquire().await.unwrap();
-    // Somebody who knows nothing of what was there comes first.
+    // The store is initialized anew, before the process reaches it again.
     proxy.set(Mode::Reset).await.unwrap();
     lose().await;
-    assert_ne!(set_up().await, before, "the store is the same");
+    assert_ne!(set_up().await, before, "the store has lost its data but has the same identity");
     guard.lost().await;
     proxy.set(Mode::Pass).await.unwrap();
     let [old, new] = [leasehold::open(&from).await.unwrap(), leasehold::open(&to).await.unwrap()];
     let began = Instant::now();
     loop {
-        // What is left of the record names the store that was.
+        // An old record would name the old identity, and show no phase.
         let members = Fleet::survey(&*old, &*new).await.unwrap().members;
         if members.iter().map(|member| member.phase).eq([Some(Phase::Old)]) {
             break;
         }
-        assert!(began.elapsed() < LONGEST, "it does not enter the phase again: {members:?}");
+        assert!(
+            began.elapsed() < LONGEST,
+            "the process has not written its record again: {members:?}"
+        );
     }
     let again = client.lock("job").lease(SHORT).wait(LONGEST).acquire().await.unwrap();
     assert!(again.token() > guard.token());
@@ -164,10 +170,10 @@ async fn a_process_goes_on_in_an_etcd_that_lost_its_data() {
 
 const PASSWORD: &str = "p@ss:w/rd&x=%41+ü";
 
-/// No part of the password in any spelling.
+/// Asserts that a text has no part of the password, in any encoding.
 fn shows_nothing(text: &str) {
     for part in ["ss:w", "ss%3", "%2541", "rd&x", "rd%26", "%41"] {
-        assert!(!text.contains(part), "{text}");
+        assert!(!text.contains(part), "it shows a part of the password, {part:?}: {text}");
     }
 }
 
@@ -213,7 +219,7 @@ async fn passwords_are_decoded_and_never_shown() {
     let error = leasehold::open(&pairs::url(Phase::Both, &from, &nobody)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     shows_nothing_of(&error);
-    // Not encoded the second time: refused, without the part behind the `&`.
+    // A password that is encoded only once is refused, and not shown.
     let once = format!("migrate:both?from={from}&to=redis://:{PASSWORD}@h");
     shows_nothing_of(&leasehold::open(&once).await.unwrap_err());
     for client in [old, new] {

@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_mutant_is_caught_by_its_case() {
-    // Side by side: some wait for what never comes.
+    // At the same time: some cases wait until a timeout.
     let verdicts = join_all(mutants::ALL.iter().map(|(flaw, requirement, case)| async move {
         let verdict = mutants::verdict(*flaw, case).await;
         println!("{requirement} {flaw:?} by {case}: {verdict:?}");
@@ -22,7 +22,7 @@ async fn every_mutant_is_caught_by_its_case() {
     }));
     let mut verdicts = verdicts.await;
     verdicts.retain(|(_, _, verdict)| !matches!(verdict, Verdict::Caught(_)));
-    assert!(verdicts.is_empty(), "not caught: {verdicts:#?}");
+    assert!(verdicts.is_empty(), "mutants that their case let pass: {verdicts:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -49,10 +49,14 @@ fn every_requirement_has_a_variant_that_its_own_case_catches() {
     let known =
         |what: &String| REQUIREMENTS.iter().any(|known| what.starts_with(&format!("{known}: ")));
     let unknown: Vec<_> = listed.iter().filter(|what| !known(what)).collect();
-    assert!(listed.len() > 100 && unknown.is_empty(), "variants of no requirement: {unknown:#?}");
+    assert!(
+        listed.len() > 100 && unknown.is_empty(),
+        "{} variants listed by the backends; these name no requirement: {unknown:#?}",
+        listed.len()
+    );
 }
 
-/// What each broken variant of the backends lacks. Their own test programs try them.
+/// The names of the backends' broken variants (`what: "…"`). The backends' own test programs run them.
 fn lists_of_the_backends() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let backends = ["etcd", "redis", "redlock", "sql"];

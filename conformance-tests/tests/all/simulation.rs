@@ -1,14 +1,14 @@
-//! Simulated worlds, a seed each: `LEASEHOLD_SIM_SEEDS=n` tries so many, `LEASEHOLD_SIM_SEED=n` replays one and
-//! prints its log.
+//! Simulated worlds, one for each seed: `LEASEHOLD_SIM_SEEDS=n` sets how many seeds, `LEASEHOLD_SIM_SEED=n` replays one
+//! seed and prints its log.
 
 use std::env;
 
 use conformance_tests::sim::{self, Mutant, Report};
 
-/// How many seeds are tried, and with `LEASEHOLD_SOAK=1`.
+/// How many seeds are tried: usually, and with `LEASEHOLD_SOAK=1`.
 const SEEDS: [u64; 2] = [3_000, 30_000];
 
-/// In how many a mutant must be found.
+/// Within how many seeds a mutant must be found.
 const MUTANT_SEEDS: u64 = 5_000;
 
 fn replay(seed: u64) -> String {
@@ -20,7 +20,7 @@ fn replay(seed: u64) -> String {
 /// Runs a seed; a panic in the core is a finding like any other.
 fn run(seed: u64, mutant: Option<Mutant>) -> Report {
     std::panic::catch_unwind(|| sim::run(seed, mutant)).unwrap_or_else(|_| {
-        let findings = vec!["a panic, see above".to_owned()];
+        let findings = vec!["a panic; its message is printed above".to_owned()];
         Report { seed, findings, log: String::new(), grants: 0 }
     })
 }
@@ -54,7 +54,10 @@ fn every_seed_keeps_the_contract() {
         let parts: Vec<_> = parts.into_iter().map(|part| part.join().unwrap()).collect();
         let grants: usize = parts.iter().map(|(grants, _)| grants).sum();
         println!("{seeds} seeds, {grants} guards");
-        assert!(grants as u64 > seeds, "the worlds did little");
+        assert!(
+            grants as u64 > seeds,
+            "only {grants} guards in {seeds} seeds: the worlds test too little"
+        );
         parts.into_iter().flat_map(|(_, found)| found).collect()
     });
     let tell =
@@ -74,9 +77,9 @@ fn the_same_seed_gives_the_same_log() {
     }
 }
 
-/// Every part that is broken on purpose is found out, by the finding meant for it.
+/// Every part that is broken on purpose is found, by the finding meant for it.
 #[test]
-fn every_mutant_is_found_out() {
+fn every_mutant_is_found() {
     for &(mutant, requirement, finding) in sim::MUTANTS {
         let met = |seed: &u64| {
             let report = run(*seed, Some(mutant));

@@ -1,8 +1,8 @@
-//! Stores under faults: what comes of it is what the table of the documentation says. Then stores that are broken
-//! on purpose, each of which has to be seen.
+//! Runs the stores under faults, and compares the results with the table in `docs/fault-matrix.md`. Then runs stores that
+//! are broken on purpose; each must be caught.
 //!
-//! Each fault is tried on one store, and each store under one fault at least: another choice would say as much.
-//! With `LEASEHOLD_SOAK=1` every store meets every fault that is quick.
+//! Each fault is tried on one store, and each store under at least one fault. With `LEASEHOLD_SOAK=1` every store is run
+//! under every quick fault.
 #![allow(clippy::unwrap_used)]
 
 mod mutants;
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         let page = std::fs::read_to_string(page).unwrap();
         // One store alone has a table of its own.
         let wrong = if sound.len() > 1 { proof::contradictions(&page, &table) } else { Vec::new() };
-        wrong.iter().for_each(|line| println!("the page says otherwise: {line}"));
+        wrong.iter().for_each(|line| println!("docs/fault-matrix.md says otherwise: {line}"));
         let caught = mutants::are_caught(&broken);
         println!("\nproof: {}", if right && caught { "ok" } else { "FAILED" });
         right && caught && wrong.is_empty()

@@ -1,4 +1,4 @@
-//! The proof over stores that are broken on purpose: each flaw is seen, by the guarantee that it breaks.
+//! Runs the proof on stores that are broken on purpose: the cell of the guarantee that a flaw breaks must say so.
 
 use std::sync::Arc;
 
@@ -7,7 +7,9 @@ use conformance_tests::{
     SetUpError,
     kit::{Redis, RedisOptions, Server as _},
     mutants::{Flaw, flawed},
-    proof::{Cell, Fault, Guarantee, InQuick, Reason, Report, Stage, SystemUnderTest, Withheld},
+    proof::{
+        Cell, Fault, Guarantee, InQuick, Reason, Report, StartedStore, SystemUnderTest, Withheld,
+    },
     stores,
 };
 use lock_core::{Backend, BoxFuture, Error, Init};
@@ -33,23 +35,23 @@ pub(crate) fn connect(url: String) -> BoxFuture<Result<Arc<dyn Backend>, Error>>
     })
 }
 
-async fn start(flaw: Flaw) -> Result<Stage, SetUpError> {
-    // The one takes a store that calls itself fair. The other takes one that hands a lock over for the lease that was
-    // asked for: SQLite hands it over for two seconds, and the first renewal sets the lease.
+async fn start(flaw: Flaw) -> Result<StartedStore, SetUpError> {
+    // `KeepsNoQueue` needs a store that calls itself fair. `HalvesTheLease` needs one that hands a lock over with the
+    // requested lease: SQLite hands it over for two seconds, and the first renewal sets the lease.
     if matches!(flaw, Flaw::KeepsNoQueue | Flaw::HalvesTheLease) {
         let server = Redis::start(RedisOptions::new()).await?;
         let url = format!("redis://{}?longest_lease=2s", server.address());
         let store = stores::connect(url.clone()).await?;
         store.init(&Init::new().with_first_use(true)).await?;
-        return Ok(Stage::of_clients(format!("{flaw:?}+{url}"), server));
+        return Ok(StartedStore::of_clients(format!("{flaw:?}+{url}"), server));
     }
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("locks.db");
     let url = format!("{flaw:?}+sqlite:{}?longest_lease=2s", path.display());
-    Ok(Stage::of_clients(url, folder))
+    Ok(StartedStore::of_clients(url, folder))
 }
 
-/// What the command writes by `--json` is what `leasehold-compare --proof` reads, timelines included.
+/// Checks that `leasehold-compare --proof` can read what the command writes with `--json`, timelines included.
 fn opens(reports: &[Report]) -> Result<(), String> {
     let text = serde_json::to_string(reports).map_err(|error| error.to_string())?;
     let read = serde_json::to_value(Proof::read(&text)?).map_err(|error| error.to_string())?;
@@ -72,12 +74,12 @@ fn opens(reports: &[Report]) -> Result<(), String> {
 pub(crate) fn subjects() -> Vec<SystemUnderTest> {
     let subject = |(flaw, fault, guarantee): &(Flaw, Fault, Guarantee)| {
         let flaw = *flaw;
-        // It may take several tries, as where nobody is passed over by chance.
+        // It may take several runs until the flaw shows: by chance, nobody may be passed over in the first.
         let withheld = Withheld { fault: *fault, guarantee: *guarantee, reason: Reason::Flaw };
         SystemUnderTest {
             name: format!("{flaw:?}"),
             faults: vec![(*fault, InQuick::Yes)],
-            absent: Vec::new(),
+            untried: Vec::new(),
             withheld: vec![withheld],
             start: Arc::new(move |_| Box::pin(start(flaw))),
         }
@@ -85,7 +87,7 @@ pub(crate) fn subjects() -> Vec<SystemUnderTest> {
     MUTANTS.iter().map(subject).collect()
 }
 
-/// Whether each flaw of these was seen, and can be shown.
+/// Whether each flaw was caught, and `leasehold-compare` can show it.
 pub(crate) fn are_caught(reports: &[Report]) -> bool {
     let survives = |report: &&Report| {
         let known = MUTANTS.iter().find(|(flaw, ..)| format!("{flaw:?}") == report.store);
@@ -95,7 +97,7 @@ pub(crate) fn are_caught(reports: &[Report]) -> bool {
         })
     };
     let survived: Vec<_> = reports.iter().filter(survives).map(|it| it.store.as_str()).collect();
-    println!("{} mutants; not seen: {survived:?}", reports.len());
+    println!("{} mutants; not caught: {survived:?}", reports.len());
     let shown = opens(reports);
     if let Err(why) = &shown {
         println!("`leasehold-compare --proof` cannot show this: {why}");

@@ -20,53 +20,53 @@ use lock_core::{Env as _, SystemEnv};
 use crate::resource;
 
 /// The variable that tells a process that it is a child.
-const PART: &str = "LEASEHOLD_ROLLING_PART";
+const CHILD: &str = "LEASEHOLD_ROLLING_CHILD";
 pub(crate) const NAMES: u32 = 20;
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
 /// One hold in so many outlives its lease, and so is renewed.
 const LONG: u32 = 250;
 
 /// Which process it is, in which phase, and where the files are.
-pub(crate) struct Part {
+pub(crate) struct ChildSpec {
     pub(crate) number: u32,
     pub(crate) url: String,
     pub(crate) folder: PathBuf,
 }
 
-impl Part {
+impl ChildSpec {
     pub(crate) fn of_this_process() -> Option<Self> {
-        let fields: Vec<String> = serde_json::from_str(&env::var(PART).ok()?).ok()?;
+        let fields: Vec<String> = serde_json::from_str(&env::var(CHILD).ok()?).ok()?;
         let [number, url, folder] = <[String; 3]>::try_from(fields).ok()?;
         Some(Self { number: number.parse().ok()?, url, folder: folder.into() })
     }
 
-    /// The variable of a child with this part.
+    /// The variable of a child with this specification.
     pub(crate) fn variable(&self) -> (&'static str, String) {
         let folder = self.folder.to_str().unwrap();
         let fields = [&self.number.to_string(), &self.url, folder];
-        (PART, serde_json::to_string(&fields).unwrap())
+        (CHILD, serde_json::to_string(&fields).unwrap())
     }
 
     /// Says `ready`, and a line for each lock that it had.
-    pub(crate) async fn play(self) {
-        let told = Arc::new(AtomicBool::new(false));
-        let end = Arc::clone(&told);
+    pub(crate) async fn run(self) {
+        let ended = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&ended);
         std::thread::spawn(move || {
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
             end.store(true, Ordering::SeqCst);
         });
-        let Some(client) = self.connect(&told).await else { return };
+        let Some(client) = self.connect(&ended).await else { return };
         println!("ready");
         let mut log = Log::of(&self);
-        while !told.load(Ordering::SeqCst) {
+        while !ended.load(Ordering::SeqCst) {
             self.hold_one(&client, &mut log).await;
         }
         client.close().await;
     }
 
-    /// Where a process two phases away was killed, its record is waited for.
-    async fn connect(&self, told: &AtomicBool) -> Option<LockClient> {
-        while !told.load(Ordering::SeqCst) {
+    /// Connects; if the record of a killed process two phases away still lives, waits until it has expired.
+    async fn connect(&self, ended: &AtomicBool) -> Option<LockClient> {
+        while !ended.load(Ordering::SeqCst) {
             match leasehold::connect(&self.url).await {
                 Ok(client) => return Some(client),
                 Err(error) if error.kind() == ErrorKind::Config => {
@@ -90,12 +90,12 @@ impl Part {
         let name = LockName::new(format!("job-{}", random as u32 % NAMES)).unwrap();
         let file = self.folder.join(name.as_str());
         let op = log.recorder.ask(&name);
-        // Not for ever: the way out is to be taken, too.
+        // Some waits are short, so that they run out: a waiter that leaves the queue is tested, too.
         let wait = Duration::from_millis(if random >> 64 & 3 == 0 { 20 } else { 10_000 });
         let guard = match client.lock(&name).lease(LEASE).wait(wait).acquire().await {
             Ok(guard) => guard,
             Err(error) => {
-                // On a machine that stands still for a lease, halves are lost on the way.
+                // On a machine that stands still for a lease, one of the two stores' locks may be lost before the grant.
                 assert!(error.is_retryable(), "{error}");
                 op.failed(&error);
                 return log.flush();
@@ -117,7 +117,7 @@ impl Part {
             }
         }
         op.given_up();
-        // Before another can have it: a kill behind the release must not look like a hold.
+        // Written before another can have the lock: a kill just after the release must not look like a hold.
         log.flush();
         op.released(&guard.release().await);
         log.flush();
@@ -133,10 +133,10 @@ struct Log {
 }
 
 impl Log {
-    fn of(part: &Part) -> Self {
-        let path = part.folder.join(format!("history-{}", part.number));
+    fn of(spec: &ChildSpec) -> Self {
+        let path = spec.folder.join(format!("history-{}", spec.number));
         let file = OpenOptions::new().create(true).append(true).open(path).unwrap();
-        Self { recorder: Recorder::new(part.number), file, written: 0 }
+        Self { recorder: Recorder::new(spec.number), file, written: 0 }
     }
 
     fn flush(&mut self) {

@@ -15,13 +15,13 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{child::Part, judge::judge, report::Rolled};
+use crate::{child::ChildSpec, judge::judge, report::Rolled};
 use conformance_tests::stores::pairs::{self, Kind};
 
 const PROCESSES: usize = 12;
 /// The record of a process that was killed lives for so long, and its locks at most.
 const LONGEST: Duration = Duration::from_secs(2);
-/// No step of a sound build takes so long, also on a loaded machine.
+/// The longest that one step may take, also on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 struct Process {
@@ -33,14 +33,16 @@ struct Process {
 impl Process {
     async fn line(&mut self) -> String {
         let line = timeout(LIMIT, self.lines.next_line()).await;
-        let line = line.unwrap_or_else(|_| panic!("a process in phase {} hangs", self.phase));
+        let line = line.unwrap_or_else(|_| {
+            panic!("a process in phase {} has printed nothing for {LIMIT:?}", self.phase)
+        });
         line.unwrap().expect("a process ended by itself")
     }
 }
 
-/// What has happened, to be told and to be asserted.
+/// What has happened, for the report and the assertions.
 #[derive(Default)]
-struct Told {
+struct Counts {
     started: u32,
     killed: u32,
     refused: u32,
@@ -48,8 +50,8 @@ struct Told {
     renewed: u32,
 }
 
-impl Told {
-    fn hear(&mut self, line: &str) {
+impl Counts {
+    fn count(&mut self, line: &str) {
         self.stale += u32::from(line == "stale");
         self.renewed += u32::from(line == "renewed");
     }
@@ -61,17 +63,17 @@ struct Rolling<'a> {
     folder: &'a Path,
     /// How many locks each has held before the next is moved.
     held: u32,
-    told: Told,
+    counts: Counts,
 }
 
-/// Moves a fleet forward and back; panics if it does not get on.
+/// Moves a fleet forward and back; panics if that fails.
 pub(crate) async fn roll(from: Kind, to: Kind, held: u32) -> Rolled {
     let began = Instant::now();
     let (from, to) = (from.start(Some(LONGEST)).await, to.start(Some(LONGEST)).await);
     let (from, to) = (from.expect("a store"), to.expect("a store"));
     let folder = tempfile::tempdir().unwrap();
     let stores = [from.0.as_str(), to.0.as_str()];
-    let mut rolling = Rolling { stores, folder: folder.path(), held, told: Told::default() };
+    let mut rolling = Rolling { stores, folder: folder.path(), held, counts: Counts::default() };
     let mut fleet = Vec::new();
     for _ in 0..PROCESSES {
         let started = rolling.start(Phase::Old).await;
@@ -98,19 +100,19 @@ pub(crate) async fn roll(from: Kind, to: Kind, held: u32) -> Rolled {
     for process in &mut fleet {
         rolling.end(process, false).await;
     }
-    let told = rolling.told;
-    let tried = judge(folder.path(), told.started);
-    assert!(told.killed >= 1, "nobody was killed");
-    assert!(told.renewed >= 1, "no lock was renewed");
+    let counts = rolling.counts;
+    let tried = judge(folder.path(), counts.started);
+    assert!(counts.killed >= 1, "nobody was killed");
+    assert!(counts.renewed >= 1, "no lock was renewed");
     assert!(tried.grants as u32 >= held * PROCESSES as u32 * 5, "{} grants", tried.grants);
     Rolled {
-        processes: told.started,
-        killed: told.killed,
-        refused: told.refused,
+        processes: counts.started,
+        killed: counts.killed,
+        refused: counts.refused,
         grants: tried.grants,
-        renewed: told.renewed,
+        renewed: counts.renewed,
         writes: tried.writes,
-        stale: told.stale,
+        stale: counts.stale,
         violations: tried.violations,
         took: began.elapsed(),
     }
@@ -119,9 +121,9 @@ pub(crate) async fn roll(from: Kind, to: Kind, held: u32) -> Rolled {
 impl Rolling<'_> {
     fn spawn(&mut self, phase: Phase) -> Process {
         let url = pairs::url(phase, self.stores[0], self.stores[1]);
-        let part = Part { number: self.told.started, url, folder: self.folder.to_owned() };
-        self.told.started += 1;
-        let (variable, value) = part.variable();
+        let spec = ChildSpec { number: self.counts.started, url, folder: self.folder.to_owned() };
+        self.counts.started += 1;
+        let (variable, value) = spec.variable();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .env(variable, value)
             .stdin(Stdio::piped())
@@ -140,7 +142,7 @@ impl Rolling<'_> {
         while held < self.held {
             match process.line().await.as_str() {
                 "held" => held += 1,
-                other => self.told.hear(other),
+                other => self.counts.count(other),
             }
         }
         process
@@ -149,17 +151,21 @@ impl Rolling<'_> {
     /// Starts a process two phases away from others: it must not get in.
     async fn refuse(&mut self, phase: Phase) {
         let mut process = self.spawn(phase);
-        assert_eq!(process.line().await, "refused", "phase {phase} beside its far end");
-        self.told.refused += 1;
+        assert_eq!(
+            process.line().await,
+            "refused",
+            "phase {phase} beside a process two phases away"
+        );
+        self.counts.refused += 1;
         drop(process.child.stdin.take());
         while let Ok(Some(line)) = process.lines.next_line().await {
-            assert_eq!(line, "refused", "phase {phase} beside its far end");
+            assert_eq!(line, "refused", "phase {phase} beside a process two phases away");
         }
         let status = timeout(LIMIT, process.child.wait()).await.expect("an end in time").unwrap();
         assert!(status.success(), "{status}");
     }
 
-    /// Ends a process, by its own will or not.
+    /// Ends a process in order, or kills it.
     async fn end(&mut self, process: &mut Process, kill: bool) {
         if kill {
             process.child.start_kill().expect("a kill");
@@ -167,15 +173,15 @@ impl Rolling<'_> {
             drop(process.child.stdin.take());
         }
         while let Ok(Some(line)) = process.lines.next_line().await {
-            self.told.hear(&line);
+            self.counts.count(&line);
         }
         let status = timeout(LIMIT, process.child.wait()).await.expect("an end in time").unwrap();
         let killed = status.signal() == Some(rustix::process::Signal::KILL.as_raw());
         assert!(if kill { killed } else { status.success() }, "{status}");
-        self.told.killed += u32::from(killed);
+        self.counts.killed += u32::from(killed);
     }
 
-    /// The records show all in `phase`, when those of the dead have run out.
+    /// Waits until the records show all processes in `phase`; those of killed processes must expire first.
     async fn all_are_in(&self, phase: Phase) {
         let [old, new] = [self.stores[0], self.stores[1]].map(leasehold::open);
         let (old, new) = (old.await.unwrap(), new.await.unwrap());
@@ -191,7 +197,10 @@ impl Rolling<'_> {
                     Phase::Both => [Some(Step::Enter(Phase::New)), Some(Step::Enter(Phase::Old))],
                     Phase::New => [Some(Step::Leave), Some(Step::Enter(Phase::Both))],
                 };
-                assert_eq!(steps, expected);
+                assert_eq!(
+                    steps, expected,
+                    "the next steps that `Fleet::next` names in phase {phase}"
+                );
                 break;
             }
             assert!(begun.elapsed() < LIMIT, "not all are in phase {phase}: {fleet:?}");

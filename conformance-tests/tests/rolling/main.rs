@@ -18,8 +18,8 @@ use conformance_tests::stores::pairs::Kind;
 
 fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    if let Some(part) = child::Part::of_this_process() {
-        runtime.block_on(part.play());
+    if let Some(spec) = child::ChildSpec::of_this_process() {
+        runtime.block_on(spec.run());
         return ExitCode::SUCCESS;
     }
     let gate = [(Kind::Redis, Kind::Etcd), (Kind::Sqlite, Kind::Postgres)];
@@ -46,12 +46,14 @@ fn main() -> ExitCode {
         if soak {
             println!("{}", rolled.as_ref().map_or_else(String::new, |rolled| rolled.row(&name)));
         }
-        let told = rolled.as_ref().map_or_else(|| "it did not get on".into(), ToString::to_string);
+        let result = rolled
+            .as_ref()
+            .map_or_else(|| "it failed; see the panic above".into(), ToString::to_string);
         let violations = rolled.iter().flat_map(|rolled| &rolled.violations);
         let violations: String = violations.map(|violation| format!("{violation}\n")).collect();
         let right = rolled.is_some() && violations.is_empty();
         let word = if right { "ok" } else { "FAILED" };
-        println!("test rolling::{name} ... {word}\n    {told}\n{violations}");
+        println!("test rolling::{name} ... {word}\n    {result}\n{violations}");
         failed |= !right;
     }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }

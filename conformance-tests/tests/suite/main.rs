@@ -1,4 +1,4 @@
-//! The suite over the stores of this crate: in memory, a directory, and migrations between two stores.
+//! Runs the suite on a store in memory, on a store in a directory, and on migrations between two stores.
 #![allow(clippy::unwrap_used)]
 
 mod directory;

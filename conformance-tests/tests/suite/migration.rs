@@ -1,5 +1,4 @@
-//! The suite through a migration: between two stores in memory, and between pairs of stores by their
-//! URLs.
+//! The suite through a migration: between two stores in memory, and between pairs of real stores.
 
 use std::{
     collections::HashMap,
@@ -54,9 +53,9 @@ impl Harness for Pair {
 
     fn lease(&self) -> Duration {
         match (self.from, self.to) {
-            // With the kit's fast timers, etcd's smallest.
+            // etcd's shortest lease with the kit's fast timers.
             (Kind::Etcd, _) | (_, Kind::Etcd) => Duration::from_secs(1),
-            // What its clocks may differ by is taken off.
+            // Redlock shortens the validity by the allowed clock drift.
             (Kind::Redlock, _) | (_, Kind::Redlock) => Duration::from_secs(1),
             _ => Duration::from_millis(600),
         }
@@ -65,7 +64,7 @@ impl Harness for Pair {
     fn skips(&self) -> &'static [&'static str] {
         match (self.phase, self.to) {
             (Phase::Both, _) => &UNFAIR,
-            // Those of the one store, which here are fair.
+            // The skips of the store that grants in this phase; the stores here are fair.
             (Phase::New, Kind::Etcd) => &["one_reader_above_the_most_is_busy"],
             (Phase::Old | Phase::New, _) => &[],
         }

@@ -10,7 +10,7 @@ use crate::{
     server::{Data, Server},
 };
 
-/// A cold copy of the data of a server that has it in the folder `data` of its own.
+/// A copy of the folder `data` of a server.
 #[derive(Debug)]
 pub struct ColdCopy {
     data: PathBuf,
@@ -37,12 +37,12 @@ impl ColdCopy {
         Ok(Self { data, copy })
     }
 
-    /// Ends the server by `signal`, puts the copy in the place of its data, and starts it again.
+    /// Ends the server by `signal`, replaces its data with the copy, and starts it again.
     ///
     /// # Errors
     ///
     /// As [`take`](Self::take).
-    pub async fn put_back(&self, server: &mut impl Server, signal: Signal) -> Result<()> {
+    pub async fn restore(&self, server: &mut impl Server, signal: Signal) -> Result<()> {
         server.process_mut().stop(signal).await?;
         for args in [vec!["rm", "-rf"], vec!["cp", "-a"]] {
             let mut command = Command::new(programs::find(args[0], "coreutils")?);

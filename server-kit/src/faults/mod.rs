@@ -1,7 +1,7 @@
-//! What goes wrong: the network, the clocks, the disk, and data that come back from an old copy.
+//! Faults: of the network, of clocks, of the disk, and data restored from an old copy.
 
 pub mod clock_shim;
 pub(crate) mod cold_copy;
+pub(crate) mod disk;
 pub mod proxy;
-pub(crate) mod slow_flush;
 mod tracer;

@@ -14,7 +14,7 @@ use crate::{
     process::Process,
 };
 
-/// A tracer of a server's processes; it lets go of them when it is dropped.
+/// A tracer of a server's processes; it detaches when it is dropped.
 #[derive(Debug)]
 pub(super) struct Tracer {
     tracer: Child,
@@ -47,11 +47,14 @@ impl Tracer {
     fn look(&mut self, pids: &[u32]) -> Result<Option<()>> {
         let ended = self.tracer.try_wait().doing(|| "look at strace".to_owned())?;
         if let Some(status) = ended {
-            let why = format!("strace ended with {status}: may a process trace another here?");
+            let why = format!(
+                "strace ended with {status}: check that this system lets a process trace another \
+                 (kernel.yama.ptrace_scope)"
+            );
             return Err(KitError::Unexpected(why));
         }
         let all = pids.iter().all(|pid| {
-            // One of a server's helpers that has just ended counts for nothing.
+            // One of the server's processes may have just ended.
             let Ok(mut threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
                 return true;
             };
@@ -64,7 +67,7 @@ impl Tracer {
         Ok(all.then_some(()))
     }
 
-    /// How many calls were altered so far, by strace's word for it.
+    /// How many calls were altered so far: the log's lines with `word`, which is strace's name for the change.
     pub(super) fn count(&self, word: &str) -> Result<usize> {
         let log = std::fs::read_to_string(&self.log);
         let log = log.doing(|| format!("read {}", self.log.display()))?;
@@ -74,7 +77,7 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // The kernel lets traced processes go when their tracer ends.
+        // The kernel detaches traced processes when their tracer ends.
         let _ = self.tracer.kill();
         let _ = self.tracer.wait();
     }

@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::error::{Doing as _, KitError, Result};
 
 /// Below the range from which Linux takes the ports of outgoing connections (32768 and up), so that
-/// no connection of a test takes a port in the moment between our look and the server's bind.
+/// no connection of a test takes a port in the moment between our check and the server's bind.
 const FIRST: u16 = 20_000;
 const LAST: u16 = 31_999;
 
@@ -40,8 +40,8 @@ impl Port {
 
     /// Reserves a port and listens on it.
     ///
-    /// Whoever reserves first and listens then may find the port taken: a child that was forked meanwhile
-    /// has the socket of our look until it runs its program.
+    /// Reserving first and listening later could fail: a child that was forked meanwhile has the socket of our check
+    /// until it runs its program.
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 
 mod bus;
 mod cluster;
-mod power;
+mod power_loss;
 mod sentinel;
 mod server;
 

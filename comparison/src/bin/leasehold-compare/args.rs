@@ -1,4 +1,4 @@
-//! The arguments.
+//! The arguments of the command.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -20,7 +20,7 @@ pub(crate) async fn compare(args: &Compare) -> Result<u8, Failure> {
     let failed = |error: leasehold::Error| Failure::of(&error);
     let span = args.span.unwrap_or(if args.local { COMPARE_LOCAL } else { COMPARE });
     let plan = Plan::new(span).map_err(failed)?;
-    // Before the measuring, which takes a while.
+    // Read before the measurements, which take a while.
     let proof = args.proof.as_deref().map(read_proof).transpose()?;
     let page = args.page.as_deref().map(PageFile::open).transpose()?;
     let urls: Result<Vec<_>, _> = args.stores.iter().map(StoreUrl::new).collect();
@@ -28,14 +28,14 @@ pub(crate) async fn compare(args: &Compare) -> Result<u8, Failure> {
     let mut signals = Signals::catch().map_err(|error| {
         Failure::unavailable(format_args!("cannot catch signals: {}", cause(&error)))
     })?;
-    // The folder stays until all is measured.
+    // The folder of the SQLite file, kept until the end.
     let mut kept = None;
     if stores.is_empty() {
         let (without_servers, folder) = embedded().map_err(failed)?;
         stores = without_servers;
         kept = Some(folder);
     }
-    // The servers, too; what ends this process by a signal or a panic ends them.
+    // The servers, kept until the end. They also end if a signal or a panic ends this process.
     let mut local = None;
     if args.local {
         let started = tokio::select! {
@@ -60,8 +60,8 @@ pub(crate) async fn compare(args: &Compare) -> Result<u8, Failure> {
     }
 }
 
-/// The result of a run that a signal may stop, and the signal. A second signal ends the run at once: the user does not
-/// want to wait for a store that hangs.
+/// Runs to the end, or until a signal stops the run; returns the result and the signal. A second signal ends the run at once,
+/// since the user does not want to wait for a store that hangs.
 async fn until_ended<T>(
     run: impl Future<Output = T>,
     stop: oneshot::Sender<()>,
@@ -73,7 +73,7 @@ async fn until_ended<T>(
         signal = signals.asked_to_end() => signal,
         ended = &mut run => return (Some(ended), None),
     };
-    // It is there as long as the run is.
+    // The receiver lives as long as the run.
     let _ = stop.send(());
     tokio::select! {
         biased;
@@ -82,7 +82,7 @@ async fn until_ended<T>(
     }
 }
 
-/// This command itself, of which a process is to be killed while it holds a lock.
+/// This command, which also holds a lock in a process that is killed.
 fn holder() -> Option<Holder> {
     std::env::current_exe().ok().map(Holder::new)
 }
@@ -105,12 +105,12 @@ fn show(report: &Report, page: Option<PageFile>, args: &Compare) -> Result<u8, F
     print(&format!("{json}\n"))
 }
 
-/// On a terminal; nothing elsewhere.
+/// A progress bar on stderr, if that is a terminal.
 struct Bar(ProgressBar);
 
 impl Bar {
     fn new() -> Self {
-        // It draws nothing where stderr is no terminal.
+        // It draws nothing if stderr is no terminal.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent}% {msg}") {
             bar.set_style(style);

@@ -1,4 +1,4 @@
-//! The command `leasehold-compare`: stores measured side by side.
+//! The command `leasehold-compare`: it measures stores side by side.
 
 mod args;
 mod compare;
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 }
 
 fn act(args: &[OsString]) -> Result<u8, Failure> {
-    // A process that holds a lock, to be killed.
+    // This process holds a lock for another `leasehold-compare`, which kills it.
     if args.get(1).is_some_and(|action| action == "hold") {
         return match parse(args)? {
             Parsed::Cli(cli) => leasehold_cli::perform(*cli),
@@ -39,13 +39,13 @@ fn act(args: &[OsString]) -> Result<u8, Failure> {
         }
         Err(error) => return Err(refusal(&error, args, "leasehold-compare")),
     };
-    // The tasks stand for programs that have more than one thread.
+    // Two threads, as in a program that uses several.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime
         .map_err(|error| Failure::unavailable(format_args!("cannot start the runtime: {error}")))?;
     let code = runtime.block_on(compare::compare(&args));
-    // A look-up of a host name that hangs must not keep us.
+    // A look-up of a host name that hangs must not delay the end.
     runtime.shutdown_background();
     code
 }

@@ -1,4 +1,4 @@
-//! The file of the page: opened before the measuring, so that minutes are not spent for nothing.
+//! The file of the page. It is opened before the measurements, so that an error does not cost minutes.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use leasehold_cli::exit::{Failure, cause};
 
-/// A file that can be written. What is in it stays until there is a page; one that is new goes with
-/// this if there is none.
+/// A file that can be written. Its old content stays until there is a page. If there is no page, a new file is removed.
 pub(crate) struct PageFile {
     file: File,
     path: PathBuf,

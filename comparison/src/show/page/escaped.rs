@@ -1,6 +1,6 @@
-//! Text that stands in HTML.
+//! Escapes text for HTML.
 
-/// Text for an element or for an attribute in double quotes.
+/// Escapes text for an element, or for an attribute in double quotes.
 pub(super) fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;")

@@ -1,4 +1,4 @@
-//! What held under faults, and who held the lock meanwhile.
+//! The part of the page with the results under faults, and the holders of the lock around each fault.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,8 @@ pub(super) fn write(page: &mut String, proof: &Proof) -> Result<(), Failed> {
     let faults = proof.faults();
     page.push_str(
         "<h2>Under faults</h2><p><i>holds</i>: one holder at a time, tokens that grow, a fence that \
-         loses no update, every loss told, everybody served, nothing left behind. <i>two \
-         holders</i>: the promise is withheld there, and the run found them.</p>\
+         loses no update, every loss reported, every waiter served, nothing left behind. <i>two \
+         holders</i>: the store does not promise exclusion under this fault, and the run saw two.</p>\
          <div class=\"wide\"><table class=\"text\"><thead><tr><th>store</th>",
     );
     for fault in &faults {
@@ -61,8 +61,8 @@ fn write_store(page: &mut String, store: &OfStore) -> Result<(), Failed> {
             result.cells.iter().map(|(name, cell)| format!("{name}: {cell}")).collect();
         write!(
             page,
-            "<h4>{}</h4><p>{} runs, {} grants, {} losses told, the latest {} ms after the validity's \
-             end; {} late writes refused. {}</p>",
+            "<h4>{}</h4><p>{} runs, {} grants, {} losses reported, at most {} ms after the validity \
+             ended; {} stale writes refused. {}</p>",
             escaped(&result.fault),
             result.seeds.len(),
             result.granted,

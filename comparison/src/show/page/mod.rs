@@ -1,4 +1,4 @@
-//! The report as one page that needs nothing else: no network, no script.
+//! The report as one HTML page, without scripts and without files from the network.
 
 mod escaped;
 mod faults;
@@ -22,7 +22,7 @@ impl Report {
     /// The report as one HTML page.
     ///
     /// # Errors
-    /// In words, where a plot cannot be drawn.
+    /// In words, if a plot cannot be drawn.
     pub fn page(&self) -> Result<String, String> {
         let mut page = String::new();
         let written = self.write_page(&mut page);
@@ -57,8 +57,8 @@ impl Report {
         write!(
             page,
             "<p>leasehold {version}; {} × {}, {} MiB, {}. Measured for {took_seconds:.0} s, all stores \
-             in turns, after a round that warmed up. Medians of the rounds; ± is half the distance \
-             of their quartiles. A floor is what the store costs by its own client.</p>",
+             in turn, after a round that warmed up. Medians of the rounds; ± is half the distance \
+             of their quartiles. A floor is what the store costs through its own client.</p>",
             machine.processors,
             escaped(machine.processor.as_deref().unwrap_or("unknown")),
             machine.memory_mib,
@@ -96,7 +96,7 @@ impl Report {
             return Ok(());
         }
         page.push_str(
-            "<h2>Best first</h2><p>“=” where the rounds overlap and tell nothing.</p><ul>",
+            "<h2>Best first</h2><p>“=” where the rounds overlap, so that they show no order.</p><ul>",
         );
         for ranking in &self.rankings {
             let places: Vec<_> =
@@ -123,7 +123,7 @@ impl Report {
                 page,
                 "</p><dl><dt>exclusion</dt><dd>{}</dd><dt>tokens never go back</dt><dd>{}</dd>\
                  <dt>fair queue</dt><dd>{}</dd><dt>waiters woken by push</dt><dd>{}</dd>\
-                 <dt>asked, as the store counts it</dt><dd>{}</dd></dl>",
+                 <dt>the store counts</dt><dd>{}</dd></dl>",
                 escaped(&promised.exclusion.to_string()),
                 escaped(&promised.tokens.to_string()),
                 yes(promised.fair),
@@ -135,7 +135,7 @@ impl Report {
     }
 }
 
-/// The exact values stand beside the rounded ones, so that the page can be checked against the JSON.
+/// The attributes have the exact values, so that a test can check the page against the JSON.
 fn write_cell(page: &mut String, store: &StoreReport, measure: Measure) -> std::fmt::Result {
     let Some(figure) = store.figure(measure) else {
         let missing = store.missing.iter().find(|missing| missing.measure == measure);

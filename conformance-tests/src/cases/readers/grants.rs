@@ -1,4 +1,4 @@
-//! Shared grants of one name go together, and none goes with an exclusive one.
+//! Grants of readers: several readers may hold a name at the same time, but no writer beside them.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ cases! {
 
 fn shares_with_so_many(promised: &Guarantees, harness: &dyn Harness) -> Result<(), &'static str> {
     shares(promised, harness)?;
-    promised.most_readers.map(drop).ok_or("the store lets in any number of readers")
+    promised.most_readers.map(drop).ok_or("the store has no limit for the number of readers")
 }
 
 async fn readers_share_and_exclude_writers(setting: Setting) {
@@ -53,7 +53,7 @@ async fn readers_share_and_exclude_writers(setting: Setting) {
     assert_eq!(writer.mode, Mode::Exclusive);
     let busy = refused(&*other, &setting.reader(&name)).await;
     assert_eq!(busy.holder.map(|holder| holder.owner), Some(writer.owner));
-    // Many at once: all of one kind.
+    // Many attempts at the same time: only readers, or one writer, may be granted.
     one.release(&writer, NOW).await.unwrap();
     let requests: Vec<_> = (0..16)
         .map(|at| if at % 8 == 7 { setting.request(&name) } else { setting.reader(&name) })
@@ -65,11 +65,15 @@ async fn readers_share_and_exclude_writers(setting: Setting) {
     let grants: Vec<_> = join_all(requests.iter().enumerate().map(ask)).await;
     let grants: Vec<_> = grants.into_iter().flatten().collect();
     let writers = grants.iter().filter(|grant| grant.mode == Mode::Exclusive).count();
-    assert!(writers == 0 || grants.len() == 1, "a writer beside {} others", grants.len() - 1);
+    assert!(
+        writers == 0 || grants.len() == 1,
+        "a writer was granted beside {} others",
+        grants.len() - 1
+    );
     assert!(!grants.is_empty());
 }
 
-/// A reader with a short lease, which joins, renews and leaves, takes nothing from one with a long one.
+/// A reader with a short lease that joins, renews and leaves must not shorten the lease of a reader with a long one.
 async fn a_group_lasts_as_long_as_its_longest_lease(setting: Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
@@ -81,7 +85,7 @@ async fn a_group_lasts_as_long_as_its_longest_lease(setting: Setting) {
     assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
     backend.release(&late, NOW).await.unwrap();
     let over = setting.lease() + setting.promised().expiry_slack + Duration::from_secs(1);
-    // The slack may be longer than the long lease, which must last still.
+    // The slack may be longer than the long lease, which must not end before the check.
     let over = sent + over.min(setting.long_lease() / 2);
     tokio::time::sleep(over.since(SystemEnv.now())).await;
     refused(&*backend, &setting.request(&name)).await;
@@ -93,7 +97,7 @@ async fn one_reader_above_the_most_is_busy(setting: Setting) {
     let backend = setting.connect().await;
     let name = setting.name("job");
     let mut first = None;
-    // Few at once: on a busy machine a reply that waits for many others tells Redlock too little of its node's clock.
+    // Ten at a time: on a busy machine a reply that waits for many others tells Redlock too little about the clock of its node.
     for _ in 0..setting.promised().most_readers.unwrap() / 10 {
         let requests: Vec<_> = (0..10).map(|_| setting.reader(&name)).collect();
         let grants = join_all(requests.iter().map(|request| granted(&*backend, request))).await;
@@ -101,13 +105,13 @@ async fn one_reader_above_the_most_is_busy(setting: Setting) {
     }
     let late = setting.reader(&name);
     refused(&*backend, &late).await;
-    // Whoever is inside is known still.
+    // The readers that hold are still known.
     let first = first.unwrap();
     let answers = renew(&*backend, &[&first]).await;
     assert!(matches!(answers[..], [Renewal::Renewed { .. }]), "{answers:?}");
     backend.release(&first, NOW).await.unwrap();
     granted(&*backend, &late).await;
-    // Otherwise the listings of cases beside this one would have to walk over them.
+    // Otherwise the listings of other cases would have to read all these readers.
     backend.force_release(&name).await.unwrap();
 }
 
@@ -133,7 +137,7 @@ async fn tokens_rise_between_readers_and_writers(setting: Setting) {
             backend.release(reader, NOW).await.unwrap();
         }
     }
-    // A floor lifts the group, and what comes after it.
+    // A floor raises the token of the group, and of all later grants.
     let reader = granted(&*backend, &setting.reader(&name)).await;
     let floor = lock_core::FencingToken::new(reader.token.get() + 1_000_000).unwrap();
     let mut lifted = setting.reader(&name);
@@ -154,21 +158,21 @@ async fn a_readers_token_admits_readers_and_refuses_a_writer_from_before(setting
     let one = granted(&*backend, &setting.reader(&name)).await;
     let two = granted(&*backend, &setting.reader(&name)).await;
     let fence = Fence::new();
-    // Without one token for all, in their order only.
+    // If readers have different tokens, a fence admits them only in the order of the tokens.
     let order = if one.token <= two.token { [&one, &two] } else { [&two, &one] };
     for reader in order {
         fence.admit("data", reader.token).unwrap();
     }
     if setting.promised().one_token_for_readers {
-        fence.admit("data", one.token).expect("readers do not overtake each other");
+        fence.admit("data", one.token).expect("readers with one token must all be admitted");
     }
-    fence.admit("data", before.token).expect_err("the writer from before is stale");
+    fence.admit("data", before.token).expect_err("the earlier writer must be stale");
     for reader in [&one, &two] {
         backend.release(reader, NOW).await.unwrap();
     }
     let after = granted(&*backend, &setting.request(&name)).await;
     fence.admit("data", after.token).unwrap();
-    fence.admit("data", one.token.max(two.token)).expect_err("the readers from before are stale");
+    fence.admit("data", one.token.max(two.token)).expect_err("the earlier readers must be stale");
 }
 
 async fn a_reader_that_leaves_twice_counts_once(setting: Setting) {
@@ -192,7 +196,7 @@ async fn a_new_group_forgets_the_old(setting: Setting) {
     let name = setting.name("job");
     let crashed = granted(&*backend, &setting.short_reader(&name)).await;
     let client = setting.client().await;
-    // A writer's turn says that the old group is over.
+    // After a writer's turn the old group is over.
     let writer = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
     writer.release().await.unwrap();
     let inside = granted(&*backend, &setting.reader(&name)).await;
@@ -226,16 +230,16 @@ async fn a_repeat_by_a_reader_is_the_same_grant(setting: Setting) {
     let request = setting.reader(&setting.name("job"));
     let first = granted(&*one, &request).await;
     let Attempt::Granted(again) = other.try_acquire(&request).await.unwrap() else {
-        panic!("a reader was refused its own lock");
+        panic!("a repeated request of a reader must be granted again");
     };
     assert_eq!((again.token, again.owner, again.mode), (first.token, first.owner, first.mode));
-    // Also while a writer waits.
+    // The same while a writer waits.
     let waiting = other.enqueue(&setting.request(&request.name)).await.unwrap();
     assert!(matches!(waiting, Enqueued::Waiting(..)), "{waiting:?}");
     let again = granted(&*other, &request).await;
     assert_eq!(again.token, first.token);
-    if let Enqueued::Waiting(turn, _) = waiting {
-        turn.leave().await.unwrap();
+    if let Enqueued::Waiting(entry, _) = waiting {
+        entry.leave().await.unwrap();
     }
     one.release(&first, NOW).await.unwrap();
     granted(&*one, &setting.request(&request.name)).await;
@@ -282,7 +286,8 @@ async fn a_forced_release_is_learnt_by_every_reader(setting: Setting) {
     granted(&*backend, &setting.request(&name)).await;
     let limit = setting.patience();
     for guard in [&first, &second] {
-        let reason = tokio::time::timeout(limit, guard.lost()).await.expect("each learns of it");
+        let reason = tokio::time::timeout(limit, guard.lost()).await;
+        let reason = reason.expect("the guard of each reader must report its loss");
         assert!(matches!(reason, LossReason::TakenOver | LossReason::Gone), "{reason:?}");
     }
 }
@@ -303,7 +308,7 @@ async fn inspect_and_list_tell_how_many_readers_share(setting: Setting) {
             break;
         }
     }
-    let listed = listed.expect("a name that readers share is held");
+    let listed = listed.expect("`list` must show a name that readers hold");
     assert_eq!(listed.holder.map(|holder| holder.owner), Some(OwnerId::READERS));
     assert_eq!(listed.readers, Some(2));
     backend.release(&one, NOW).await.unwrap();
@@ -319,10 +324,10 @@ async fn a_store_without_shared_locks_is_refused_by_the_client(setting: Setting)
     let name = setting.name("job");
     let answer = client.lock(&name).shared().wait(Duration::from_secs(10)).acquire().await;
     if setting.promised().shared.holds() {
-        assert_eq!(answer.expect("it promises them").mode(), Mode::Shared);
+        assert_eq!(answer.expect("the store promises shared locks").mode(), Mode::Shared);
     } else {
         assert_eq!(answer.unwrap_err().kind(), lock_core::ErrorKind::Unsupported);
-        // Nothing was asked for: a name that the store does not know has no holder.
+        // The client must not have sent a request, so the name has no holder.
         eventually("no holder", setting.patience(), || async {
             let state = client.backend().inspect(&name).await.unwrap();
             state.is_none_or(|state| state.holder.is_none()).then_some(())

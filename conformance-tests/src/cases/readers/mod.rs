@@ -1,4 +1,4 @@
-//! Readers and writers.
+//! Shared locks: readers and writers.
 
 mod grants;
 mod processes;
@@ -9,14 +9,14 @@ use lock_core::{Guarantees, Mode, ReleaseOptions};
 use super::{Case, always, cases};
 use crate::{harness::Harness, setting::Setting};
 
-/// The word under which all of these are skipped where a store has no shared locks: see `Harness::skips`.
+/// The group of these cases: a store without shared locks lists this word in `Harness::skips`.
 const GROUP: &str = "shared";
 
 pub(super) fn all() -> Vec<Case> {
-    let in_group =
+    let of_group =
         |case: &Case| case.name != "a_store_without_shared_locks_is_refused_by_the_client";
     let each = [grants::all(), waiting::all(), processes::all()].into_iter().flatten();
-    each.map(|case| if in_group(&case) { case.of(GROUP) } else { case }).collect()
+    each.map(|case| if of_group(&case) { case.in_group(GROUP) } else { case }).collect()
 }
 
 fn shares(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
@@ -25,7 +25,7 @@ fn shares(promised: &Guarantees, _: &dyn Harness) -> Result<(), &'static str> {
 
 const NOW: ReleaseOptions<'static> = ReleaseOptions::new();
 
-/// What a test of readers asks.
+/// The requests of readers.
 impl Setting {
     fn reader(&self, name: &lock_core::LockName) -> lock_core::Request {
         self.request(name).with_mode(Mode::Shared)

@@ -1,4 +1,4 @@
-//! Readers and writers among real processes that crash and pause.
+//! Readers and writers among real processes that are killed and paused.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use super::{cases, shares};
 use crate::{
     cases::processes,
-    child::{Child, Deed},
+    child::{Child, Job},
     harness::Harness,
     setting::Setting,
 };
@@ -36,12 +36,12 @@ async fn no_process_reads_while_another_writes(setting: Setting) {
     let path = folder.path().join("number");
     std::fs::write(&path, "0").unwrap();
     let file = path.to_str().unwrap().to_owned();
-    let start = |deed| Child::start(&setting, &name, setting.long_lease(), deed);
-    let read = || start(Deed::Read { file: file.clone(), times: 2 * TIMES });
-    let count = || start(Deed::Count { file: file.clone(), times: TIMES });
+    let start = |job| Child::start(&setting, &name, setting.long_lease(), job);
+    let read = || start(Job::Read { file: file.clone(), times: 2 * TIMES });
+    let count = || start(Job::Count { file: file.clone(), times: TIMES });
     let mut children: Vec<_> =
         (0..READERS).map(|_| read()).chain((0..WRITERS).map(|_| count())).collect();
-    let said = join_all(children.iter_mut().map(Child::says)).await;
+    let said = join_all(children.iter_mut().map(Child::next_line)).await;
     assert!(said.iter().all(|said| said == "done"), "{said:?}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), (WRITERS as u32 * TIMES).to_string());
 }
@@ -49,7 +49,7 @@ async fn no_process_reads_while_another_writes(setting: Setting) {
 async fn a_killed_readers_lock_is_free_for_writers_within_its_lease(setting: Setting) {
     let name = setting.name("job");
     let lease = setting.lease() * 2;
-    let mut child = Child::start(&setting, &name, lease, Deed::HoldShared);
+    let mut child = Child::start(&setting, &name, lease, Job::HoldShared);
     let token = child.held().await;
     let client = setting.client().await;
     let inside = client.lock(&name).lease(lease).shared().acquire().await.unwrap();
@@ -58,24 +58,30 @@ async fn a_killed_readers_lock_is_free_for_writers_within_its_lease(setting: Set
     let writer = client.lock(&name).wait(setting.patience() + lease).acquire().await.unwrap();
     assert!(writer.token() > token);
     let promised = setting.promised();
-    // Where a machine is busy, more.
+    // More time for a busy machine.
     let slack = Duration::from_secs(2);
     let bound = lease + promised.lease_step + promised.expiry_slack + promised.longest_poll + slack;
     let took = killed.elapsed();
-    assert!(took <= bound, "free after {took:?}");
+    assert!(
+        took <= bound,
+        "the lock of the killed reader was free after {took:?}, not within {bound:?}"
+    );
 }
 
 async fn a_paused_reader_learns_of_its_loss(setting: Setting) {
     let name = setting.name("job");
-    let mut child = Child::start(&setting, &name, setting.lease(), Deed::HoldShared);
+    let mut child = Child::start(&setting, &name, setting.lease(), Job::HoldShared);
     let token = child.held().await;
     child.signal(Signal::STOP);
     let client = setting.client().await;
     let writer = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
     assert!(writer.token() > token);
     child.signal(Signal::CONT);
-    let line = child.says().await;
-    assert!(line.starts_with("lost "), "the reader should say that it lost the lock: {line:?}");
+    let line = child.next_line().await;
+    assert!(
+        line.starts_with("lost "),
+        "the paused reader must report its loss; it printed {line:?}"
+    );
     child.ended().await;
     assert!(writer.is_valid());
 }

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use lock_core::{Blocked, Env as _, OwnerId, SystemEnv};
 
 use super::{NOW, cases, shares};
-use crate::setting::{Setting, eventually, granted, place, refused, served};
+use crate::setting::{Setting, enqueued, eventually, granted, refused, served};
 
 cases! {
     "L1" a_crashed_reader_delays_a_writer_by_its_lease shares;
@@ -33,7 +33,10 @@ async fn a_crashed_reader_delays_a_writer_by_its_lease(setting: Setting) {
     backend.release(&inside, NOW).await.unwrap();
     let writer = client.lock(&name).wait(setting.patience()).acquire().await.unwrap();
     let took = SystemEnv.now().since(began);
-    assert!(took >= setting.lease(), "a writer was let in after {took:?}");
+    assert!(
+        took >= setting.lease(),
+        "a writer was granted {took:?} after a reader that did not release; its lease must end first"
+    );
     writer.release().await.unwrap();
 }
 
@@ -50,12 +53,13 @@ async fn a_writer_waits_for_the_last_reader(setting: Setting) {
     let token = second.token();
     first.release().await.unwrap();
     let still = other.lock(&name).try_acquire().await.unwrap();
-    assert!(still.guard().is_none(), "a reader is inside");
+    assert!(still.guard().is_none(), "a reader still holds, so no writer may be granted");
     let state = other.backend().inspect(&name).await.unwrap().expect("a lock that is held");
-    assert_eq!(state.readers, Some(1), "the other reader is inside: {state:?}");
+    assert_eq!(state.readers, Some(1), "one reader still holds: {state:?}");
     assert!(second.is_valid() && !writer.is_finished());
     second.release().await.unwrap();
-    let writer = writer.await.unwrap().expect("the last reader serves the writer");
+    let writer =
+        writer.await.unwrap().expect("the release of the last reader must serve the writer");
     assert!(writer.token() > token);
 }
 
@@ -63,11 +67,11 @@ async fn a_wait_that_is_over_names_the_readers(setting: Setting) {
     let (one, other) = (setting.client().await, setting.client().await);
     let name = setting.name("job");
     let reader = one.lock(&name).lease(setting.long_lease()).shared().acquire().await.unwrap();
-    // Long enough for a heartbeat of the first place in a queue.
+    // Long enough for a heartbeat of the first queue entry.
     let wait = (setting.promised().longest_poll * 2).min(Duration::from_secs(3));
     let error = other.lock(&name).wait(wait).acquire().await.unwrap_err();
     let Some(Blocked::Busy(busy)) = error.blocked() else { panic!("{error:?}") };
-    let holder = busy.holder.as_ref().expect("a store tells who holds");
+    let holder = busy.holder.as_ref().expect("`Busy` must name the holder");
     assert_eq!((holder.owner, holder.is_unreadable()), (OwnerId::READERS, false));
     assert_eq!(busy.token, reader.token());
 }
@@ -80,18 +84,18 @@ async fn a_release_serves_all_waiting_readers(setting: Setting) {
     let mut waiting = Vec::new();
     for backend in &backends {
         let request = setting.reader(&name);
-        let (turn, busy) = place(&**backend, &request).await;
-        waiting.push((backend, request, turn, busy));
+        let (entry, busy) = enqueued(&**backend, &request).await;
+        waiting.push((backend, request, entry, busy));
     }
-    // None of them leaves before all are inside.
-    let all = join_all(waiting.iter_mut().map(|(backend, request, turn, busy)| {
-        served(&***backend, request, &mut **turn, busy.clone())
+    // No reader releases before all of them hold.
+    let all = join_all(waiting.iter_mut().map(|(backend, request, entry, busy)| {
+        served(&***backend, request, &mut **entry, busy.clone())
     }));
     let release = async { holder.release(&grant, NOW).await.unwrap() };
     let limit = setting.promised().longest_poll * 2 + Duration::from_secs(10);
     let (grants, _) = tokio::time::timeout(limit, async { tokio::join!(all, release) })
         .await
-        .expect("all readers are served by one release");
+        .expect("one release must serve all waiting readers");
     assert!(grants.iter().all(|reader| reader.token > grant.token));
     refused(&*holder, &setting.request(&name)).await;
 }
@@ -102,13 +106,13 @@ async fn no_reader_passes_a_waiting_writer(setting: Setting) {
         (setting.connect().await, setting.connect().await, setting.connect().await);
     let inside = granted(&*holder, &setting.reader(&name)).await;
     let request = setting.request(&name);
-    let (mut turn, busy) = place(&*waiter, &request).await;
+    let (mut entry, busy) = enqueued(&*waiter, &request).await;
     refused(&*third, &setting.reader(&name)).await;
     let behind = setting.reader(&name);
-    let (mut late, late_busy) = place(&*third, &behind).await;
+    let (mut late, late_busy) = enqueued(&*third, &behind).await;
     holder.release(&inside, NOW).await.unwrap();
     refused(&*third, &setting.reader(&name)).await;
-    let writer = served(&*waiter, &request, &mut *turn, busy).await;
+    let writer = served(&*waiter, &request, &mut *entry, busy).await;
     waiter.release(&writer, NOW).await.unwrap();
     let reader = served(&*third, &behind, &mut *late, late_busy).await;
     assert!(reader.token > writer.token);
@@ -127,7 +131,7 @@ async fn readers_in_a_loop_do_not_starve_a_writer(setting: Setting) {
             while !*over.borrow() {
                 let guard = client.lock(&name).shared().acquire().await.unwrap();
                 turns.fetch_add(1, Ordering::Relaxed);
-                // So long, and each so differently, that there is always another one inside.
+                // These times are so long and so different that there is always a reader that holds.
                 tokio::time::sleep(Duration::from_millis(20 + 7 * at as u64)).await;
                 guard.release().await.unwrap();
             }
@@ -141,7 +145,7 @@ async fn readers_in_a_loop_do_not_starve_a_writer(setting: Setting) {
         })
         .await;
         let guard = writer.lock(&name).wait(Duration::from_secs(40)).acquire().await;
-        guard.expect("the readers let the writer in").release().await.unwrap();
+        guard.expect("readers in a loop must not starve the writer").release().await.unwrap();
     }
     done.send_replace(true);
     for reader in loops {
@@ -154,11 +158,15 @@ async fn a_writer_that_gives_up_lets_the_readers_behind_it_in(setting: Setting) 
     let (holder, waiter, third) =
         (setting.connect().await, setting.connect().await, setting.connect().await);
     granted(&*holder, &setting.reader(&name)).await;
-    let (writer, _) = place(&*waiter, &setting.request(&name)).await;
+    let (writer, _) = enqueued(&*waiter, &setting.request(&name)).await;
     let behind = setting.reader(&name);
-    let (mut turn, busy) = place(&*third, &behind).await;
+    let (mut entry, busy) = enqueued(&*third, &behind).await;
     writer.leave().await.unwrap();
-    let served = served(&*third, &behind, &mut *turn, busy);
+    let served = served(&*third, &behind, &mut *entry, busy);
     let limit = setting.promised().longest_poll * 2 + Duration::from_secs(10);
-    tokio::time::timeout(limit, served).await.expect("nobody is before the reader any more");
+    let served = tokio::time::timeout(limit, served).await;
+    assert!(
+        served.is_ok(),
+        "the writer before it gave up, and the reader was not served within {limit:?}"
+    );
 }

@@ -1,4 +1,4 @@
-//! S1: what two holders of one name believed never overlaps, unless both are readers.
+//! S1: the times in which two guards of one name are valid never overlap, unless both are readers.
 
 use lock_core::Mode;
 
@@ -9,8 +9,8 @@ pub(super) fn check(holds: &Holds, found: &mut Vec<Violation>) {
     for attempts in holds.by_name.values() {
         let mut believed: Vec<(&Attempt, &Hold)> = believed(attempts).collect();
         believed.sort_by_key(|(_, hold)| hold.from);
-        // Sorted by begin, a hold overlaps an earlier one if it overlaps the one that ends last: of readers and writers
-        // that of each.
+        // The holds are sorted by begin. So a hold that overlaps any earlier hold overlaps the one that ends last. Readers and
+        // writers are kept apart.
         let mut last: [Option<(&Attempt, &Hold)>; 2] = [None, None];
         for (attempt, hold) in believed {
             for (other, held) in last.into_iter().flatten() {
@@ -34,7 +34,7 @@ fn believed(attempts: &[Attempt]) -> impl Iterator<Item = (&Attempt, &Hold)> {
 fn violation(one: &Attempt, held: &Hold, two: &Attempt, hold: &Hold) -> Violation {
     let micros = |at: lock_core::Instant| at.as_nanos() / 1_000;
     let what = format!(
-        "two holders of {:?}: {} (token {}) until {}us, {} (token {}) from {}us",
+        "two valid guards of {:?} at once: {} (token {}) until {}us, and {} (token {}) from {}us",
         one.name.as_str(),
         one.op,
         held.token,

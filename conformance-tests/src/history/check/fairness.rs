@@ -1,9 +1,8 @@
-//! L3: places are served first come, first served.
+//! L3: queue entries are served first come, first served.
 //!
-//! A client that asks after another surely had a place ([`What::Queued`](crate::history::What::Queued)) is
-//! not served before it. Two things are no barging: an acquisition may inherit the older place of
-//! another of its process that gave up; and where processes are paused or killed, their dead places
-//! are passed over, so that such a history is not checked for this.
+//! If a client asks after another surely had a queue entry ([`What::Queued`](crate::history::What::Queued)), it must not be served
+//! first. There are two exceptions. An acquisition may inherit the older entry of another one of its process that gave
+//! up. And the entries of paused or killed processes are passed over, so do not check this rule in a history with such faults.
 
 use super::{Rule, Violation};
 use crate::history::{Attempt, Holds};
@@ -24,7 +23,7 @@ pub(super) fn check(holds: &Holds, found: &mut Vec<Violation>) {
     }
 }
 
-/// Whether `later` asked after `first` had a place, inherited no older one, and was granted while that waited.
+/// Whether `later` asked after `first` had a queue entry, inherited no older entry, and was granted while `first` waited.
 fn barged(first: &Attempt, later: &Attempt) -> bool {
     let Some(hold) = &later.hold else { return false };
     if first.queued.is_none_or(|queued| later.place_since <= queued) {
@@ -32,7 +31,7 @@ fn barged(first: &Attempt, later: &Attempt) -> bool {
     }
     match (&first.hold, first.ended) {
         (Some(served), _) => hold.token < served.token,
-        // It gave up: what was answered before that was granted past it.
+        // `first` gave up. A grant that came before that passed it.
         (None, Some(gave_up)) => later.ended.is_some_and(|ended| ended < gave_up),
         (None, None) => true,
     }

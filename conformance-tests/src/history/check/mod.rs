@@ -1,4 +1,4 @@
-//! What the contract forbids, found by sweeping over a history.
+//! Finds in a history what the contract forbids.
 
 mod exclusion;
 mod fairness;
@@ -12,11 +12,11 @@ use std::fmt;
 
 use super::{History, Holds, Op, What};
 
-/// What a history is checked for.
+/// A rule that a history must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rule {
-    /// Each acquisition is asked for once and answered once, by an owner of its own.
+    /// Each acquisition begins once, is answered once, and has an owner that no other one has.
     WellFormed,
     /// S1: what two holders of one name believed never overlaps.
     Exclusion,
@@ -26,13 +26,13 @@ pub enum Rule {
     Tokens,
     /// S5: a guard that was seen invalid stays so, and its release does not succeed.
     Resurrection,
-    /// L3: nobody who came later is served first.
+    /// L3: no client is served before another that waited longer.
     Fairness,
     /// At a fenced resource no update is lost and no stale write admitted.
     LostUpdate,
 }
 
-/// Every rule. Fairness asks nothing of a history without [`What::Queued`].
+/// Every rule. A history without [`What::Queued`] always keeps the rule of fairness.
 pub const ALL_RULES: &[Rule] = &[
     Rule::WellFormed,
     Rule::Exclusion,
@@ -43,14 +43,14 @@ pub const ALL_RULES: &[Rule] = &[
     Rule::LostUpdate,
 ];
 
-/// A broken rule, with the acquisitions that broke it.
+/// A violation of a rule, with the acquisitions that took part.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Which rule.
+    /// The rule.
     pub rule: Rule,
-    /// What happened.
+    /// What happened, in words.
     pub what: String,
-    /// The acquisitions between which it happened.
+    /// The acquisitions that took part.
     pub ops: Vec<Op>,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks `history` for `rules`; empty if none is broken.
+/// Checks `history` for `rules`; returns all violations.
 #[must_use]
 pub fn check(history: &History, rules: &[Rule]) -> Vec<Violation> {
     let holds = Holds::of(history);
@@ -95,7 +95,7 @@ pub fn check(history: &History, rules: &[Rule]) -> Vec<Violation> {
     found
 }
 
-/// Checks `history` and panics with all that was found.
+/// Checks `history` and panics if there is a violation. The message has all violations with their events.
 ///
 /// # Panics
 /// If a rule is broken.
@@ -138,7 +138,7 @@ fn resurrection(history: &History, found: &mut Vec<Violation>) {
             _ => None,
         };
         if let Some(alive) = alive.filter(|_| lost.contains(&event.op)) {
-            let what = format!("the guard of {} {alive} after it was lost", event.op);
+            let what = format!("the guard of {} {alive} after it had reported its loss", event.op);
             found.push(Violation::new(Rule::Resurrection, what, [event.op]));
         }
     }

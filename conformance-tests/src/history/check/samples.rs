@@ -4,7 +4,7 @@ use lock_core::{FencingToken, Instant, LockName, LossReason, Mode, OwnerId};
 
 use crate::history::{Event, History, Op, What};
 
-/// A history of the name `job` under construction; events belong to the last acquisition begun.
+/// Builds a history of the name `job`. An event belongs to the acquisition that began last.
 pub(super) struct Sample {
     events: Vec<Event>,
     op: Op,
@@ -19,7 +19,7 @@ pub(super) fn token(value: u64) -> FencingToken {
 }
 
 impl Sample {
-    /// A first acquisition, asked for at 0 by process 0.
+    /// Begins with an acquisition by process 0 at the time 0.
     pub(super) fn new() -> Self {
         Self { events: Vec::new(), op: Op { process: 0, number: 0 } }.ask(0)
     }
@@ -34,7 +34,7 @@ impl Sample {
         self.ask_as(Mode::Exclusive, nanos)
     }
 
-    /// Of a process of its own.
+    /// Begins the acquisition of a reader, in a new process.
     pub(super) fn ask_shared(mut self, nanos: u64) -> Self {
         let number = self.events.len() as u64;
         self.op = Op { process: 100 + number as u32, number };
@@ -52,7 +52,7 @@ impl Sample {
         self.event(nanos, What::Asked { name, permits: Some(permits), mode: Mode::Exclusive })
     }
 
-    /// The permit of this slot.
+    /// Grants the permit of this slot.
     pub(super) fn acquired_slot(self, slot: usize, nanos: u64, value: u64, until: u64) -> Self {
         let owner = OwnerId::from_bits(u128::from(self.op.number) + 1_000);
         let lock = Some(LockName::new(format!("pool/{slot}")).unwrap());
@@ -65,7 +65,7 @@ impl Sample {
         self
     }
 
-    /// Goes on with the acquisition begun `back` before the last.
+    /// Continues with the acquisition that began `back` before the last.
     pub(super) fn earlier(mut self, back: usize) -> Self {
         let asked = self.events.iter().filter(|event| matches!(event.what, What::Asked { .. }));
         self.op = asked.rev().nth(back).unwrap().op;

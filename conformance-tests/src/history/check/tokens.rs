@@ -1,8 +1,8 @@
-//! S2: tokens strictly increase over the grants of a name. Readers that hold together may have the same one; over time
-//! theirs do not go back.
+//! S2: tokens strictly increase over the grants of a name. Readers that hold at the same time may have the same token, and the
+//! tokens of readers never go back over time.
 //!
-//! From outside the store's order of two grants is known in two cases: one was returned before the
-//! other was asked for (and had no older place to inherit); or both were believed, and one begin came before the other.
+//! An observer knows the store's order of two grants in two cases: one was returned before the other was requested (and
+//! inherited no older queue entry); or both guards were valid, and one became valid before the other.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub(super) fn check(holds: &Holds, found: &mut Vec<Violation>) {
     }
 }
 
-/// What was answered with a token before another acquisition began has the smaller one.
+/// An answer that came before another acquisition began has the smaller token.
 fn by_answers(attempts: &[Attempt], found: &mut Vec<Violation>) {
     let mut answers: Vec<(Instant, FencingToken, Op, bool)> = attempts
         .iter()
@@ -31,7 +31,8 @@ fn by_answers(attempts: &[Attempt], found: &mut Vec<Violation>) {
         .collect();
     answers.sort();
     let mut answers = answers.into_iter().peekable();
-    // That of all answers, and that of writers, whom readers have to exceed. `Busy` may have told of readers' token.
+    // The highest token of all answers, and of writers only: a reader's token must be above it. `Busy` may have named a token of
+    // readers.
     let mut highest: Option<(FencingToken, Op)> = None;
     let mut writers: Option<(FencingToken, Op)> = None;
     let mut by_place: Vec<&Attempt> = attempts.iter().collect();
@@ -56,14 +57,14 @@ fn by_answers(attempts: &[Attempt], found: &mut Vec<Violation>) {
     }
 }
 
-/// Of two holds that were believed, the one that was believed first was granted first.
+/// Of two guards that were valid, the one that was valid first was granted first.
 fn by_belief(attempts: &[Attempt], found: &mut Vec<Violation>) {
     let holds = attempts.iter().filter_map(|attempt| Some((attempt, attempt.hold.as_ref()?)));
     let mut believed: Vec<_> = holds.filter(|(_, hold)| hold.believed()).collect();
     believed.sort_by_key(|(_, hold)| hold.from);
     for pair in believed.windows(2) {
         let [(one, held), (two, hold)] = pair else { continue };
-        // Of readers that hold together, the one that hears first may have come last.
+        // Of readers that hold at the same time, the last one granted may get its answer first.
         let ordered = held.from < hold.from && !one.mode.goes_with(two.mode);
         if ordered && hold.token <= held.token {
             found.push(violation(attempts, (one.op, held.token), (two.op, hold.token)));
@@ -88,7 +89,9 @@ fn violation(
     (two, second): (Op, FencingToken),
 ) -> Violation {
     let name = attempts.first().map_or("", |attempt| attempt.name.as_str());
-    let what = format!("tokens of {name:?}: {one} was told of {first}, {two} later got {second}");
+    let what = format!(
+        "tokens of {name:?} must increase: {one} saw {first}, and {two}, which came later, got {second}"
+    );
     Violation::new(Rule::Tokens, what, [one, two])
 }
 

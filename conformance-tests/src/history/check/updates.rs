@@ -1,7 +1,7 @@
-//! At a fenced resource no update is lost and no stale write admitted.
+//! A fenced resource loses no update and admits no stale write.
 //!
-//! Every write takes the place of a value that it had read, so that the admitted writes are one chain
-//! from the first value, 0. Two that read the same value mean that one was lost.
+//! Every write replaces a value that its writer had read. So the admitted writes form one chain from the first value, 0. If two
+//! writes read the same value, one update was lost.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -48,14 +48,18 @@ fn chain(resource: &str, writes: &[Write], found: &mut Vec<Violation>) {
     }
     let mut last: Option<Write> = None;
     let mut latest_begin = Instant::default();
-    // Taken out as it is walked, so that a circle ends too.
+    // Each write is removed, so that the loop also ends for a circle.
     while let Some(write) = by_read.remove(&last.map_or(0, |last| last.wrote)) {
         if let Some(last) = last.filter(|last| write.token < last.token) {
-            let what = format!("the stale token {} came after {}", write.token, last.token);
+            let what = format!(
+                "a write with the stale token {} was admitted after {}",
+                write.token, last.token
+            );
             blame(what, vec![last.op, write.op]);
         }
         if write.ended < latest_begin {
-            let what = format!("{} was over before one that it built on began", write.op);
+            let what =
+                format!("the write of {} ended before the write that it built on began", write.op);
             blame(what, vec![write.op]);
         }
         latest_begin = latest_begin.max(write.began);

@@ -1,5 +1,5 @@
-//! What a client process does with several locks in one. Their names are of their own: a task that waits for the second of
-//! two locks would keep others from the first.
+//! The operations of a client process on several locks. They use other names than the single locks: a task that waits for the
+//! second of two locks would keep others from the first.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::history::Acquisition;
 /// How many permits the semaphore has.
 const PERMITS: u32 = 2;
 
-/// The names of a run, from its first: the semaphore and its slots, two locks that are held together, an election.
+/// The names for a run whose first name is `of`: a semaphore and its slots, two locks that are held together, an election.
 pub(crate) fn names(of: &LockName) -> Vec<LockName> {
     let parts = [POOL, "pool/0", "pool/1", BOTH[0], BOTH[1], CHIEF];
     parts.iter().filter_map(|part| named(of, part)).collect()
@@ -26,7 +26,7 @@ fn named(of: &LockName, part: &str) -> Option<LockName> {
 }
 
 impl Worker {
-    /// One operation; whether the store answered.
+    /// Makes one operation; returns whether the store answered.
     pub(super) async fn compose(&mut self) -> bool {
         let hold = self.rng.millis(30);
         match self.rng.roll(3) {
@@ -37,14 +37,14 @@ impl Worker {
     }
 
     fn named(&self, part: &str) -> LockName {
-        named(&self.part.names[0], part).expect("a short name")
+        named(&self.spec.names[0], part).expect("a short name")
     }
 
     async fn permit(&mut self, hold: Duration) -> bool {
         let name = self.named(POOL);
         let op = self.recorder.ask_permit(&name, PERMITS);
-        let permit: Semaphore = self.client.semaphore(&name, PERMITS).lease(self.part.lease);
-        match permit.wait(self.part.wait).acquire().await {
+        let permit: Semaphore = self.client.semaphore(&name, PERMITS).lease(self.spec.lease);
+        match permit.wait(self.spec.wait).acquire().await {
             Ok(permit) => {
                 op.acquired(&permit);
                 self.watch(&op, &permit, tokio::time::sleep(hold)).await;
@@ -64,11 +64,11 @@ impl Worker {
             names.reverse();
         }
         let ops = names.each_ref().map(|name| self.recorder.ask(name));
-        let locks = names.each_ref().map(|name| self.client.lock(name).lease(self.part.lease));
-        let guards = match all(locks).wait(self.part.wait).acquire().await {
+        let locks = names.each_ref().map(|name| self.client.lock(name).lease(self.spec.lease));
+        let guards = match all(locks).wait(self.spec.wait).acquire().await {
             Ok(guards) => guards,
             Err(error) => {
-                // It names one of the two, and that one's token.
+                // The error names one of the two locks, and its token.
                 for (op, name) in ops.iter().zip(&names) {
                     if error.name() == Some(name) { op.failed(&error) } else { op.cancelled() }
                 }
@@ -90,22 +90,22 @@ impl Worker {
         true
     }
 
-    /// A short term, unless it ends before.
+    /// Leads for a short term.
     async fn lead(&mut self, hold: Duration) -> bool {
         let name = self.named(CHIEF);
-        let election = self.client.election(&name).lease(self.part.lease);
+        let election = self.client.election(&name).lease(self.spec.lease);
         let term = election.run(async |leadership: Monitor| {
             let term = Term(self.recorder.ask(&name));
             term.0.acquired_through(&name, &leadership);
             tokio::time::sleep(hold).await;
             term.0.look_through(&leadership);
         });
-        // A candidate waits as long as the others do, not for ever.
-        matches!(tokio::time::timeout(self.part.wait, term).await, Ok(Ok(_)))
+        // A candidate waits no longer than the other waiters.
+        matches!(tokio::time::timeout(self.spec.wait, term).await, Ok(Ok(_)))
     }
 }
 
-/// A term, given up when its work ends or is dropped.
+/// Records the end of a term when its work ends or is dropped.
 struct Term(Acquisition);
 
 impl Drop for Term {

@@ -1,4 +1,4 @@
-//! What all processes of a run have seen so far, for a script that waits for something to happen.
+//! What all processes of a run have seen so far. The fault waits for events here.
 
 use std::time::Duration;
 
@@ -8,38 +8,38 @@ use tokio::sync::watch;
 
 use crate::history::{Event, History, Op, What};
 
-/// What a child says, one line each.
+/// A line that a client process prints.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Line {
-    /// It is connected.
+    /// The process is connected.
     Ready,
     Saw(Event),
     /// The victim holds its lock and has read the registers.
     Holds(Op, FencingToken),
-    /// It has closed its client, and so many of its tasks live on.
+    /// The process has closed its client, and so many of its tasks still run.
     Closed {
         process: u32,
         tasks: usize,
     },
 }
 
-/// Events as they come in. Clones share them.
+/// The events so far. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Record(watch::Sender<Seen>);
 
-/// What has come in.
+/// The content of a [`Record`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) events: Vec<Event>,
     pub(crate) victim: Option<(Op, FencingToken)>,
     pub(crate) ready: usize,
-    /// Processes that have closed, with the tasks that were left in each.
+    /// Processes that have closed their client, with the number of tasks that still ran.
     pub(crate) closed: Vec<(u32, usize)>,
 }
 
 impl Seen {
-    /// When this acquisition was told of its loss.
+    /// When this acquisition reported its loss.
     pub(crate) fn loss(&self, of: Op) -> Option<Instant> {
         let told = |event: &&Event| event.op == of && matches!(event.what, What::Lost { .. });
         self.events.iter().find(told).map(|event| event.at)
@@ -86,7 +86,7 @@ impl Record {
         }
     }
 
-    /// Waits until `look` finds something; `None` after `limit`.
+    /// Waits until `look` returns something; `None` after `limit`.
     pub(crate) async fn until<T>(
         &self,
         limit: Duration,

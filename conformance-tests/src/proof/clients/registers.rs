@@ -1,9 +1,9 @@
-//! What the locks of a run protect: numbers in the parent's memory, for each name one behind a [`Fence`],
-//! one behind the store's own fence where it has one, and one that asks for no token; read and written
-//! by the children over a socket.
+//! The data that the locks of a run protect: registers with a number, in the parent's memory. Each name has one register behind
+//! a [`Fence`], one behind the store's own fence if it has one, and one without a fence. The client processes read and write
+//! them over a socket.
 //!
-//! The register itself records the writes, so that one whose writer was killed right after it is known
-//! too. A read offers the token as well: once a later holder has read, no older one can write.
+//! The register itself records the writes, so that the write of a process that was killed right after it is known, too. A
+//! read also checks the token: after a later holder has read, no older holder can write.
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ use crate::history::{Event, Op, What};
 use crate::proof::clients::record::Record;
 use crate::proof::plan::system_under_test::OwnFence;
 
-/// What stands before a register.
+/// Which fence protects a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Kind {
     Fenced,
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// What a child asks.
+/// A request of a client process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Ask {
     resource: String,
@@ -62,7 +62,7 @@ struct Write {
     value: u64,
 }
 
-/// The value, or `None` if the token was refused.
+/// The value, or `None` if the fence refused the token.
 type Answer = Option<u64>;
 
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ impl Values {
     }
 }
 
-/// One ask of the store's own fence after the other, so that admission and write are one step.
+/// Handles the requests to the store's own fence one after the other, so that admission and write are one step.
 async fn own(
     fence: Option<Arc<dyn OwnFence>>,
     values: Arc<Values>,
@@ -104,14 +104,14 @@ async fn own(
 ) {
     while let Some((ask, answer)) = asks.recv().await {
         let Some(fence) = &fence else {
-            // Nothing is read, and so nothing written.
+            // Without a value the client writes nothing.
             let _ = answer.send(None);
             continue;
         };
         match fence.admit(&ask.resource, ask.token).await {
             // The process that asked may have been killed.
             Ok(admitted) => drop(answer.send(values.apply(ask, admitted, &record))),
-            // Without an answer the child fails, and the run with it.
+            // Without an answer the client process fails, and the run with it.
             Err(error) => eprintln!("the store's own fence: {error}"),
         }
     }
@@ -138,7 +138,7 @@ impl Registers {
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (values, record, asks) = (Arc::clone(&values), record.clone(), asks.clone());
-                // A child that is killed leaves half of a line: its affair.
+                // A killed process may have sent half a line.
                 tokio::spawn(async move { serve(stream, &values, &record, &asks).await.ok() });
             }
         });
@@ -174,7 +174,7 @@ async fn serve(
     stream.get_mut().write_all(text.as_bytes()).await
 }
 
-/// A holder's half-done update: it has read.
+/// The update of a holder that has read and not yet written.
 #[derive(Debug)]
 pub(crate) struct Update {
     address: SocketAddr,
@@ -182,7 +182,7 @@ pub(crate) struct Update {
     op: Op,
     token: FencingToken,
     began: Instant,
-    /// By kind of register; `None` where the token was refused, or there is none.
+    /// The value of each kind of register; `None` if the fence refused the token, or there is no such register.
     read: [Answer; 3],
 }
 
@@ -202,7 +202,7 @@ impl Update {
         Ok(update)
     }
 
-    /// Writes what was made of the values read. `value` is different for every update.
+    /// Writes `value`, which is different for every update.
     pub(crate) async fn finish(self, value: u64) -> std::io::Result<()> {
         for (kind, read) in Kind::ALL.into_iter().zip(self.read) {
             if let Some(read) = read {

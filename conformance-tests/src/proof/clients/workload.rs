@@ -1,4 +1,4 @@
-//! What a client process does: tasks that lock, hold and let go, as their seeds say.
+//! The work of a client process: tasks that acquire, hold and release locks, as a seed says.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use lock_core::{Guard, LockClient, LockName, Mode, Mutex, Request};
 use tokio::sync::watch;
 
-use crate::proof::clients::part::{Order, Part, Role};
+use crate::proof::clients::process::{ClientSpec, Order, Role};
 use crate::proof::clients::record::Line;
 use crate::proof::clients::registers::Update;
 use crate::proof::plan::rng::Rng;
@@ -22,27 +22,27 @@ use crate::{
     observed::Observed,
 };
 
-/// How often a holder looks at its guard.
+/// How often a holder checks its guard.
 const LOOK: Duration = Duration::from_millis(20);
-/// What a task waits after the store gave an error, so that its operations are not used up at once.
+/// How long a task pauses after an error of the store, so that it does not use up its operations at once.
 const AFTER_ERROR: Duration = Duration::from_millis(50);
 
-/// How long tasks may take to end once the client has closed.
+/// How long tasks may take to end after the client has closed.
 const TASKS_END_WITHIN: Duration = Duration::from_secs(5);
 
-/// What has been ordered so far.
+/// The orders so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Orders {
-    go_on: bool,
-    enough: bool,
+    end_hold: bool,
+    finish: bool,
 }
 
-/// The `main` of a child.
-pub(crate) fn play(runtime: &tokio::runtime::Runtime, connect: Connect) -> ExitCode {
+/// The `main` of a client process.
+pub(crate) fn main(runtime: &tokio::runtime::Runtime, connect: Connect) -> ExitCode {
     let mut first = String::new();
     let read = std::io::stdin().read_line(&mut first).map(|_| serde_json::from_str(&first));
-    let Ok(Ok(part)) = read else {
-        eprintln!("a child of the proof was not told what to do");
+    let Ok(Ok(spec)) = read else {
+        eprintln!("a client process of the proof got no description of its work on standard input");
         return ExitCode::FAILURE;
     };
     let (orders, ordered) = watch::channel(Orders::default());
@@ -50,8 +50,8 @@ pub(crate) fn play(runtime: &tokio::runtime::Runtime, connect: Connect) -> ExitC
         let mut line = String::new();
         while std::io::stdin().read_line(&mut line).is_ok_and(|read| read > 0) {
             match serde_json::from_str(&line) {
-                Ok(Order::GoOn) => orders.send_modify(|orders| orders.go_on = true),
-                Ok(Order::Enough) => orders.send_modify(|orders| orders.enough = true),
+                Ok(Order::EndHold) => orders.send_modify(|orders| orders.end_hold = true),
+                Ok(Order::Finish) => orders.send_modify(|orders| orders.finish = true),
                 Err(_) => {}
             }
             line.clear();
@@ -59,7 +59,7 @@ pub(crate) fn play(runtime: &tokio::runtime::Runtime, connect: Connect) -> ExitC
         // The parent has gone.
         std::process::exit(1);
     });
-    match runtime.block_on(run(part, ordered, connect)) {
+    match runtime.block_on(run(spec, ordered, connect)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("a client of the proof: {error}");
@@ -69,23 +69,23 @@ pub(crate) fn play(runtime: &tokio::runtime::Runtime, connect: Connect) -> ExitC
 }
 
 async fn run(
-    part: Part,
+    spec: ClientSpec,
     orders: watch::Receiver<Orders>,
     connect: Connect,
 ) -> Result<(), lock_core::Error> {
     let waiting = Waiting::default();
     let of = waiting.clone();
-    let store = connect(part.url.clone()).await?;
+    let store = connect(spec.url.clone()).await?;
     let store = Observed::places(store, Arc::new(move |request| of.place(request)));
     let client = LockClient::new(store);
     say(&Line::Ready);
-    let recorder = Recorder::with_sink(part.process, |event| say(&Line::Saw(event.clone())));
-    let part = Arc::new(part);
-    let mut tasks: Vec<_> = (0..part.tasks)
+    let recorder = Recorder::with_sink(spec.process, |event| say(&Line::Saw(event.clone())));
+    let spec = Arc::new(spec);
+    let mut tasks: Vec<_> = (0..spec.tasks)
         .map(|task| {
-            let rng = Rng::of(part.seed, part.process, task);
+            let rng = Rng::of(spec.seed, spec.process, task);
             let worker = Worker {
-                part: Arc::clone(&part),
+                spec: Arc::clone(&spec),
                 client: client.clone(),
                 recorder: recorder.clone(),
                 rng,
@@ -100,18 +100,17 @@ async fn run(
     }
     client.close().await;
     drop(client);
-    // Only its own tasks count: a closed client must have nothing running. Drivers of connections end
-    // soon after the last handle.
+    // A closed client must have no running task. The tasks of its connections end soon after the last handle is dropped.
     let began = std::time::Instant::now();
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     while alive() > 0 && began.elapsed() < TASKS_END_WITHIN {
         tokio::time::sleep(LOOK).await;
     }
-    say(&Line::Closed { process: part.process, tasks: alive() });
+    say(&Line::Closed { process: spec.process, tasks: alive() });
     Ok(())
 }
 
-/// The acquisitions of this process that wait to write, by name.
+/// The acquisitions of this process that wait as writers, by name.
 #[derive(Clone, Default)]
 struct Waiting(Arc<Mutex<HashMap<LockName, Vec<Acquisition>>>>);
 
@@ -126,9 +125,8 @@ impl Waiting {
         }
     }
 
-    /// The store has made a place of this process's. It is evidence for one that waits alone: of
-    /// several it is not known here which the library calls the oldest. Readers, who have a place of their own, are not
-    /// among them.
+    /// Notes that the store has made a queue entry for this process. That counts only if one acquisition waits alone: of several,
+    /// only the client knows which is the oldest. Readers have queue entries of their own and are not counted.
     fn place(&self, request: &Request) {
         let mut all = self.all();
         if request.mode == Mode::Exclusive
@@ -146,16 +144,16 @@ impl Waiting {
     }
 }
 
-/// A line at a time, at once: what was said before a kill is known.
+/// Prints a line at once, so that the parent gets it even if this process is killed.
 fn say(line: &Line) {
     let text = serde_json::to_string(line).expect("a line of plain data") + "\n";
     let mut stdout = std::io::stdout().lock();
-    // If the parent has gone, so will this process, by its standard input.
+    // If the parent is gone, the closed standard input ends this process.
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
 pub(super) struct Worker {
-    pub(super) part: Arc<Part>,
+    pub(super) spec: Arc<ClientSpec>,
     pub(super) client: LockClient,
     pub(super) recorder: Recorder,
     pub(super) rng: Rng,
@@ -165,29 +163,29 @@ pub(super) struct Worker {
 
 impl Worker {
     async fn run(mut self, task: u32) {
-        // The first task has the part of its process.
-        let special = task == 0 && self.part.role != Role::Other;
-        if special && self.part.role == Role::Victim {
+        // The first task has the role of its process.
+        let special = task == 0 && self.spec.role != Role::Other;
+        if special && self.spec.role == Role::Victim {
             self.victim().await;
         }
-        let heir = special && self.part.role == Role::Heir;
+        let heir = special && self.spec.role == Role::Heir;
         let mut made = 0;
         loop {
             let orders = *self.orders.borrow();
-            if orders.enough && (heir || made >= self.part.operations) {
+            if orders.finish && (heir || made >= self.spec.operations) {
                 return;
             }
             let fine = if heir { self.inherit().await } else { self.operate().await };
             made += 1;
-            let rest = self.part.rest.as_millis() as u64;
+            let rest = self.spec.rest.as_millis() as u64;
             let pause = if fine { self.rng.millis(rest) } else { AFTER_ERROR };
             tokio::time::sleep(pause).await;
         }
     }
 
-    /// One operation; whether the store answered.
+    /// Makes one operation; returns whether the store answered.
     async fn operate(&mut self) -> bool {
-        let names = &self.part.names;
+        let names = &self.spec.names;
         let name = names[self.rng.roll(names.len() as u64) as usize].clone();
         let long = self.rng.roll(4) == 0;
         if self.rng.roll(5) == 0 {
@@ -201,8 +199,8 @@ impl Worker {
         }
         let guard = match self.rng.roll(4) {
             0 => self.attempt(&name).await,
-            1 => self.cancelled(&name, cancel).await,
-            _ => self.wait(&name).await,
+            1 => self.wait(&name, Some(cancel)).await,
+            _ => self.wait(&name, None).await,
         };
         match guard {
             Ok(Some((op, guard))) => {
@@ -215,15 +213,15 @@ impl Worker {
         }
     }
 
-    /// Holds as a reader, and reads; whether the store answered. With `cancel` the wait is dropped after that.
+    /// Holds as a reader, and reads; returns whether the store answered. With `cancel` the wait is dropped after that.
     async fn read(&mut self, name: &LockName, hold: Duration, cancel: Option<Duration>) -> bool {
         let op = self.recorder.ask_shared(name);
-        let lock = self.client.lock(name).shared().lease(self.part.lease).wait(self.part.wait);
+        let lock = self.client.lock(name).shared().lease(self.spec.lease).wait(self.spec.wait);
         let limit = cancel.unwrap_or(Duration::MAX);
         match tokio::time::timeout(limit, lock.acquire()).await {
             Ok(Ok(guard)) => {
                 op.acquired(&guard);
-                // Once its token was seen, no writer from before it writes.
+                // After the register has seen this token, it admits no earlier writer.
                 drop(self.begin(&op, &guard).await);
                 self.watch(&op, &guard, tokio::time::sleep(hold)).await;
                 op.look(&guard);
@@ -242,52 +240,35 @@ impl Worker {
     }
 
     async fn inherit(&mut self) -> bool {
-        let name = self.part.names[0].clone();
-        let Ok(got) = self.wait(&name).await else { return false };
+        let name = self.spec.names[0].clone();
+        let Ok(got) = self.wait(&name, None).await else { return false };
         if let Some((op, guard)) = got {
             self.hold(&op, &guard, Duration::ZERO).await;
             self.let_go(op, guard).await;
         }
-        // So that others come to it, too, where nobody is served in order.
+        // If the store does not serve in order, others must have a chance, too.
         tokio::time::sleep(LOOK).await;
         true
     }
 
     async fn attempt(&self, name: &LockName) -> Result<Option<(Acquisition, Guard)>, ()> {
         let op = self.recorder.ask(name);
-        let answer = self.client.lock(name).lease(self.part.lease).try_acquire().await;
+        let answer = self.client.lock(name).lease(self.spec.lease).try_acquire().await;
         op.tried(&answer);
         answer.map(|answer| answer.guard().map(|guard| (op, guard))).map_err(drop)
     }
 
-    async fn wait(&self, name: &LockName) -> Result<Option<(Acquisition, Guard)>, ()> {
-        let op = self.recorder.ask(name);
-        let lock = self.client.lock(name).lease(self.part.lease).wait(self.part.wait);
-        self.waiting.begin(name, &op);
-        let answer = lock.acquire().await;
-        self.waiting.end(name, &op);
-        match answer {
-            Ok(guard) => {
-                op.acquired(&guard);
-                Ok(Some((op, guard)))
-            }
-            Err(error) => {
-                op.failed(&error);
-                Err(())
-            }
-        }
-    }
-
-    /// A wait whose future is dropped after a while.
-    async fn cancelled(
+    /// Waits for the lock. With `cancel` the future is dropped after that.
+    async fn wait(
         &self,
         name: &LockName,
-        after: Duration,
+        cancel: Option<Duration>,
     ) -> Result<Option<(Acquisition, Guard)>, ()> {
         let op = self.recorder.ask(name);
-        let lock = self.client.lock(name).lease(self.part.lease).wait(self.part.wait);
+        let lock = self.client.lock(name).lease(self.spec.lease).wait(self.spec.wait);
         self.waiting.begin(name, &op);
-        let answer = tokio::time::timeout(after, lock.acquire()).await;
+        let limit = cancel.unwrap_or(Duration::MAX);
+        let answer = tokio::time::timeout(limit, lock.acquire()).await;
         self.waiting.end(name, &op);
         match answer {
             Ok(Ok(guard)) => {
@@ -307,7 +288,7 @@ impl Worker {
 
     /// Reads, holds, and writes.
     async fn hold(&mut self, op: &Acquisition, guard: &Guard, span: Duration) {
-        let careless = self.part.careless && self.rng.roll(3) == 0;
+        let careless = self.spec.careless && self.rng.roll(3) == 0;
         let update = self.begin(op, guard).await;
         self.watch(op, guard, tokio::time::sleep(span)).await;
         if careless || op.look(guard) {
@@ -315,7 +296,7 @@ impl Worker {
         }
     }
 
-    /// Looks at the guard again and again until `end` or its loss.
+    /// Checks the guard again and again, until `end` or its loss.
     pub(super) async fn watch(
         &self,
         op: &Acquisition,
@@ -344,11 +325,11 @@ impl Worker {
         }
     }
 
-    /// Holds the first name until it is lost, or until it is told to go on, and writes all the same.
+    /// Holds the first name until it loses it or gets [`Order::EndHold`], and then writes in any case.
     async fn victim(&mut self) {
-        let name = self.part.names[0].clone();
+        let name = self.spec.names[0].clone();
         let (op, guard) = loop {
-            match self.wait(&name).await {
+            match self.wait(&name, None).await {
                 Ok(Some(got)) => break got,
                 _ => tokio::time::sleep(AFTER_ERROR).await,
             }
@@ -357,11 +338,11 @@ impl Worker {
         say(&Line::Holds(op.op(), guard.token()));
         let mut orders = self.orders.clone();
         let told = async {
-            // An error means that the parent has gone.
-            let _ = orders.wait_for(|orders| orders.go_on).await;
+            // An error means that the parent is gone.
+            let _ = orders.wait_for(|orders| orders.end_hold).await;
         };
         self.watch(&op, &guard, told).await;
-        if self.part.careless || op.look(&guard) {
+        if self.spec.careless || op.look(&guard) {
             self.finish(&op, update).await;
         }
         self.let_go(op, guard).await;
@@ -369,7 +350,7 @@ impl Worker {
 
     async fn begin(&self, op: &Acquisition, guard: &Guard) -> Update {
         let name = guard.name().as_str();
-        let begun = Update::begin(self.part.registers, name, op.op(), guard.token());
+        let begun = Update::begin(self.spec.registers, name, op.op(), guard.token());
         begun.await.expect("the parent's registers")
     }
 

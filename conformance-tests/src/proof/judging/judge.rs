@@ -1,4 +1,4 @@
-//! What a run has shown, held against the contract.
+//! Checks the data of a run against the contract.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,7 +7,7 @@ use lock_core::Instant;
 use crate::history::{self, Event, History, Holds, Op, Rule, What};
 use crate::proof::plan::fault::Fault;
 use crate::proof::plan::system_under_test::Guarantee;
-use crate::proof::trial::findings::{Finding, Shown};
+use crate::proof::trial::findings::{Finding, RunData};
 
 /// Figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,28 +16,28 @@ pub(crate) struct Figures {
     pub(crate) granted: u64,
     pub(crate) lost: u64,
     pub(crate) stale_refused: u64,
-    /// Acquisitions that ended with an error of the store.
+    /// Acquisitions that failed with an error of the store.
     pub(crate) errors: u64,
-    /// Acquisitions that were seen to wait in a place of their own.
+    /// Acquisitions that certainly had a queue entry of their own.
     pub(crate) queued: u64,
-    /// The longest time between the end of a validity and the word of it.
+    /// The longest time from the end of a validity until the guard reported it.
     pub(crate) told_after: Duration,
 }
 
-/// Everything that should not have been, and the figures.
-pub(crate) fn judge(shown: &Shown) -> (Vec<Finding>, Figures) {
-    let mut findings = shown.findings.clone();
-    findings.extend(rules(shown));
-    findings.extend(served(shown));
-    findings.extend(idle(shown));
-    let mut figures = figures(&shown.history);
-    findings.extend(told(shown, &mut figures));
+/// Returns all violations, and the figures.
+pub(crate) fn judge(data: &RunData) -> (Vec<Finding>, Figures) {
+    let mut findings = data.findings.clone();
+    findings.extend(rules(data));
+    findings.extend(served(data));
+    findings.extend(idle(data));
+    let mut figures = figures(&data.history);
+    findings.extend(losses_reported(data, &mut figures));
     (findings, figures)
 }
 
-/// The rules of the history checker; the two kinds of registers are different promises.
-fn rules(shown: &Shown) -> Vec<Finding> {
-    let (history, judges) = (&shown.history, |guarantee| shown.judges(guarantee));
+/// The rules of the history checker. Each kind of register is a promise of its own.
+fn rules(data: &RunData) -> Vec<Finding> {
+    let (history, judges) = (&data.history, |guarantee| data.judges(guarantee));
     let of = |kind: &'static str| -> History {
         let theirs = |event: &&Event| matches!(&event.what, What::Updated { resource, .. } if resource.starts_with(kind));
         history.events().iter().filter(theirs).cloned().collect()
@@ -71,51 +71,56 @@ fn rules(shown: &Shown) -> Vec<Finding> {
     findings
 }
 
-/// L2: every waiter was served, and no client saw an error that the fault does not explain.
-fn served(shown: &Shown) -> Vec<Finding> {
-    let holds = Holds::of(&shown.history);
+/// L2: every waiter is served, and no client gets an error that the fault does not explain.
+fn served(data: &RunData) -> Vec<Finding> {
+    let holds = Holds::of(&data.history);
     let finding =
         |op: Op, what: String| Finding { ops: vec![op], ..Finding::new(Guarantee::Served, what) };
     let mut findings = Vec::new();
     for attempt in holds.by_name.values().flatten() {
-        let killed = shown.fault == Fault::ClientKilled && attempt.op.process == 0;
+        let killed = data.fault == Fault::ClientKilled && attempt.op.process == 0;
         match attempt.ended {
             None if !killed => {
-                findings.push(finding(attempt.op, format!("{} was never answered", attempt.op)));
+                findings.push(finding(
+                    attempt.op,
+                    format!("the acquire of {} never returned", attempt.op),
+                ));
             }
-            Some(ended) if attempt.hold.is_none() && ended.since(attempt.asked) >= shown.wait => {
-                let what = format!("{} waited for {:?} in vain", attempt.op, shown.wait);
+            Some(ended) if attempt.hold.is_none() && ended.since(attempt.asked) >= data.wait => {
+                let what = format!("{} waited for {:?} and got no lock", attempt.op, data.wait);
                 findings.push(finding(attempt.op, what));
             }
             _ => {}
         }
     }
-    // On a crowded machine a store may not answer in its time: that is counted, and shown.
-    if shown.fault.spares_the_store() && !shown.crowded {
-        let spared = |op: Op| shown.fault == Fault::None || op.process != 0;
-        for event in shown.history.events().iter().filter(|event| spared(event.op)) {
+    // On a crowded machine a store may not answer in time. The report counts these errors.
+    if data.fault.spares_the_store() && !data.crowded {
+        let spared = |op: Op| data.fault == Fault::None || op.process != 0;
+        for event in data.history.events().iter().filter(|event| spared(event.op)) {
             if let What::NotAcquired { token: None, why } = &event.what {
-                findings.push(finding(event.op, format!("{} failed: {why}", event.op)));
+                findings.push(finding(
+                    event.op,
+                    format!("the acquire of {} failed without a fault: {why}", event.op),
+                ));
             }
         }
     }
     findings
 }
 
-/// L2, L3: a lock that was given back while somebody waited for it is held again within what the store
-/// promises of its polling.
-fn idle(shown: &Shown) -> Vec<Finding> {
-    if shown.fault != Fault::None {
+/// L2, L3: if a lock is released while a client waits for it, it is held again within the time that the store promises.
+fn idle(data: &RunData) -> Vec<Finding> {
+    if data.fault != Fault::None {
         return Vec::new();
     }
-    let promised = &shown.promised;
-    let bound = promised.longest_poll + promised.dead_place_delay + shown.tolerance;
-    let holds = Holds::of(&shown.history);
+    let promised = &data.promised;
+    let bound = promised.longest_poll + promised.dead_place_delay + data.tolerance;
+    let holds = Holds::of(&data.history);
     let released = |op: Op| {
         let back = |event: &&Event| {
             event.op == op && matches!(event.what, What::Released { failed: None })
         };
-        shown.history.events().iter().find(back).map(|event| event.at)
+        data.history.events().iter().find(back).map(|event| event.at)
     };
     let mut findings = Vec::new();
     for attempts in holds.by_name.values() {
@@ -131,7 +136,10 @@ fn idle(shown: &Shown) -> Vec<Finding> {
                 attempt.asked < free && attempt.ended.is_none_or(|ended| ended > due)
             };
             if let Some(waiter) = attempts.iter().find(waited) {
-                let what = format!("{} waited for a lock that was free for {bound:?}", waiter.op);
+                let what = format!(
+                    "{} waited for a lock that was free for more than {bound:?}",
+                    waiter.op
+                );
                 let finding = Finding::new(Guarantee::Served, what);
                 findings.push(Finding { ops: vec![waiter.op], ..finding });
             }
@@ -140,21 +148,20 @@ fn idle(shown: &Shown) -> Vec<Finding> {
     findings
 }
 
-/// L5: a holder whose belief ended at some instant knew of the end soon after it. What a
-/// stopped process does not do while it is stopped is not its fault.
-fn told(shown: &Shown, figures: &mut Figures) -> Vec<Finding> {
+/// L5: a guard reports the end of its validity soon after it. The time in which a process is paused does not count.
+fn losses_reported(data: &RunData, figures: &mut Figures) -> Vec<Finding> {
     let mut beliefs: BTreeMap<Op, Instant> = BTreeMap::new();
     let mut findings = Vec::new();
-    for event in shown.history.events() {
+    for event in data.history.events() {
         match &event.what {
             What::Acquired { until: Some(until), .. } | What::Looked { until: Some(until) } => {
                 let believed = beliefs.entry(event.op).or_default();
                 *believed = (*believed).max(*until);
             }
             What::Lost { .. } | What::GivenUp => {
-                // Taken out: the first of them counts.
+                // Only the first of these events counts.
                 let Some(until) = beliefs.remove(&event.op) else { continue };
-                let due = match shown.pause {
+                let due = match data.pause {
                     Some((_, resumed)) if event.op.process == 0 && event.at > resumed => {
                         until.max(resumed)
                     }
@@ -162,8 +169,11 @@ fn told(shown: &Shown, figures: &mut Figures) -> Vec<Finding> {
                 };
                 let late = event.at.since(due);
                 figures.told_after = figures.told_after.max(late);
-                if late > shown.tolerance {
-                    let what = format!("{} was told {late:?} after its validity ended", event.op);
+                if late > data.tolerance {
+                    let what = format!(
+                        "the guard of {} reported its loss {late:?} after its validity ended",
+                        event.op
+                    );
                     let finding = Finding::new(Guarantee::LossTold, what);
                     findings.push(Finding { ops: vec![event.op], ..finding });
                 }
@@ -228,7 +238,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let mut promised = Guarantees::new(second, second);
         promised.fair = true;
-        let shown = Shown {
+        let data = RunData {
             seed: 0,
             fault,
             history: History::new(events),
@@ -243,7 +253,7 @@ mod tests {
             tolerance: Duration::from_secs(2),
             crowded: false,
         };
-        judge(&shown).0.into_iter().map(|finding| finding.guarantee).collect()
+        judge(&data).0.into_iter().map(|finding| finding.guarantee).collect()
     }
 
     #[test]
@@ -255,7 +265,7 @@ mod tests {
         assert!(found(Fault::ServerPaused, None, lost(4)).is_empty());
         assert_eq!(found(Fault::ServerPaused, None, lost(9)), [Guarantee::LossTold]);
         assert!(found(Fault::ClientPaused, Some((2, 8)), lost(9)).is_empty());
-        // Never told: it gave the lock up long after.
+        // The guard never reported its loss, and its holder released it long after.
         let kept = vec![asked(1, 0), acquired(2, 0, 3), event(9, 0, What::GivenUp)];
         assert_eq!(found(Fault::HalfCut, None, kept), [Guarantee::LossTold]);
     }

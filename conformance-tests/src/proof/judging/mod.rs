@@ -1,4 +1,4 @@
-//! What a run has shown, held against the contract.
+//! Checks the data of a run against the contract.
 
 pub(crate) mod judge;
 pub(crate) mod timeline;

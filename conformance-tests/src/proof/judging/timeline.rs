@@ -1,4 +1,4 @@
-//! Who held the victim's lock around a fault, for a picture.
+//! The holders of the victim's lock around a fault, for the picture of `leasehold-compare --proof`.
 
 use std::time::Duration;
 
@@ -6,32 +6,32 @@ use lock_core::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::history::{Holds, What};
-use crate::proof::trial::findings::Shown;
+use crate::proof::trial::findings::RunData;
 
-/// What is shown before the fault and after it.
+/// How much the picture shows before the fault and after it.
 const AROUND: Duration = Duration::from_millis(1_500);
-/// A picture of more says no more.
+/// How many holds the picture shows at most.
 const MOST: usize = 200;
 
-/// Times are in milliseconds since the first of it.
+/// The holders of one lock. Times are in milliseconds since the first hold.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Timeline {
     /// The lock.
     pub name: String,
-    /// From the fault's begin to its end.
+    /// The begin and the end of the fault.
     pub fault: [f64; 2],
-    /// Who believed to hold it.
+    /// The holds.
     pub holds: Vec<Held>,
-    /// Who was told of a loss.
-    pub losses: Vec<Told>,
+    /// The reported losses.
+    pub losses: Vec<ReportedLoss>,
 }
 
-/// A belief.
+/// The time in which a guard was valid.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Held {
-    /// Whose; 0 is the victim.
+    /// The process; 0 is the victim.
     pub process: u32,
-    /// The token that came with it.
+    /// The token of the guard.
     pub token: u64,
     /// Its begin.
     pub from: f64,
@@ -39,20 +39,20 @@ pub struct Held {
     pub until: f64,
 }
 
-/// The word of a loss.
+/// A loss that a guard reported.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Told {
-    /// Who was told.
+pub struct ReportedLoss {
+    /// The process.
     pub process: u32,
-    /// When.
+    /// When the guard reported it.
     pub at: f64,
 }
 
 impl Timeline {
-    /// Of a run; `None` where there was no fault.
-    pub(crate) fn of(shown: &Shown) -> Option<Self> {
-        let (name, began, over) = shown.around.as_ref()?;
-        let holds = Holds::of(&shown.history);
+    /// The timeline of a run; `None` if there was no fault.
+    pub(crate) fn of(data: &RunData) -> Option<Self> {
+        let (name, began, over) = data.around.as_ref()?;
+        let holds = Holds::of(&data.history);
         let attempts = holds.by_name.get(name)?;
         let near =
             |from: Instant, until: Instant| until + AROUND >= *began && from <= *over + AROUND;
@@ -61,14 +61,16 @@ impl Timeline {
             held.filter(|(_, hold)| near(hold.from, hold.until)).take(MOST).collect();
         let first = held.iter().map(|(_, hold)| hold.from).min()?.min(*began);
         let millis = |at: Instant| at.since(first).as_secs_f64() * 1e3;
-        let losses = shown.history.events().iter().filter(|event| {
+        let losses = data.history.events().iter().filter(|event| {
             let lost = matches!(event.what, What::Lost { .. });
             lost && held.iter().any(|(op, _)| *op == event.op)
         });
         Some(Self {
             name: name.as_str().to_owned(),
             fault: [millis(*began), millis(*over)],
-            losses: losses.map(|it| Told { process: it.op.process, at: millis(it.at) }).collect(),
+            losses: losses
+                .map(|it| ReportedLoss { process: it.op.process, at: millis(it.at) })
+                .collect(),
             holds: held
                 .iter()
                 .map(|(op, hold)| Held {

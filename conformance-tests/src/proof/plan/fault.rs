@@ -1,14 +1,14 @@
-//! The faults, and what is asserted of each so that it has really happened.
+//! The faults.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// What befalls a store or its clients while a lock is held.
+/// What happens to a store or its clients while the victim holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Nothing: the measure for the rest.
+    /// No fault, for comparison.
     None,
     /// The holder's process is killed (SIGKILL).
     ClientKilled,
@@ -16,23 +16,23 @@ pub enum Fault {
     ClientPaused,
     /// The holder's connections are closed, and new ones refused, until another holds the lock.
     ConnectionCut,
-    /// What the holder's process sends arrives; no answer reaches it, until another holds the lock.
+    /// Requests of the holder's process arrive, but no answer reaches it, until another holds the lock.
     HalfCut,
-    /// Nothing that the holder's process sends arrives, until another holds the lock.
+    /// No request of the holder's process arrives, until another holds the lock.
     RequestsLost,
-    /// Every answer to the holder's process comes later than the lease is long.
+    /// Every answer to the holder's process takes longer than the lease.
     Delayed,
-    /// The store is stopped (SIGSTOP) until the holder has been told of its loss.
+    /// The store is stopped (SIGSTOP) until the holder's guard has reported its loss.
     ServerPaused,
     /// The store is killed (SIGKILL), and started again with its data.
     ServerRestarted,
     /// The store is killed, and started again without its data.
     DataLost,
-    /// The store is killed, and what it wrote last is cut off: a loss of power.
+    /// The store is killed, and its last writes are removed, as after a loss of power.
     TailLost,
-    /// A copy of the store's data, taken before the lock was, is put back.
+    /// A copy of the store's data, made before the lock was acquired, is restored.
     Restored,
-    /// Each flush of the store's disk takes long.
+    /// Each flush of the store's disk is slow.
     SlowDisk,
     /// The store's disk is full.
     FullDisk,
@@ -42,11 +42,11 @@ pub enum Fault {
     ClockBack,
     /// The server that leads is killed, and another takes its place.
     FailedOver,
-    /// Of several servers so many are killed as the store promises to do without.
+    /// Of several servers, as many are killed as the store promises to survive.
     MemberKilled,
-    /// Of several servers so many are stopped as the store promises to do without.
+    /// Of several servers, as many are stopped as the store promises to survive.
     MemberPaused,
-    /// Of several servers more are killed than the store can do without; later they come back.
+    /// Of several servers, more are killed than the store can survive; later they start again.
     QuorumLost,
 }
 
@@ -75,10 +75,10 @@ impl Fault {
         Self::QuorumLost,
     ];
 
-    /// Those that need nothing but the clients' own processes: for a store that is somebody's.
+    /// The faults that affect only the client processes: for a store of the user's.
     pub const OF_CLIENTS: &[Self] = &[Self::None, Self::ClientKilled, Self::ClientPaused];
 
-    /// How it is named on the command line and in tables.
+    /// The name on the command line and in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -107,11 +107,11 @@ impl Fault {
 
     /// Whether the holder's connections go through a proxy.
     #[must_use]
-    pub fn is_on_the_way(self) -> bool {
+    pub fn is_in_the_network(self) -> bool {
         matches!(self, Self::ConnectionCut | Self::HalfCut | Self::RequestsLost | Self::Delayed)
     }
 
-    /// Whether a client that is neither killed nor paused has reason to see an error of the store.
+    /// Whether the store is healthy, so that a client that is neither killed nor paused must not get an error.
     #[must_use]
     pub fn spares_the_store(self) -> bool {
         matches!(self, Self::None | Self::ClientKilled | Self::ClientPaused)

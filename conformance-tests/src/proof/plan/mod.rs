@@ -1,4 +1,4 @@
-//! What is to be done: faults, stores, sizes, and numbers drawn from a seed.
+//! The plan of a run: faults, stores, sizes, and random numbers from a seed.
 
 pub(crate) mod fault;
 pub(crate) mod profile;

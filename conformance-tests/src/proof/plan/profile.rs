@@ -1,4 +1,4 @@
-//! How much is tried.
+//! How much a run tries.
 
 use std::time::Duration;
 
@@ -9,27 +9,26 @@ pub(crate) struct Profile {
     pub(crate) processes: u32,
     /// Tasks of each process.
     pub(crate) tasks: u32,
-    /// Operations of each task, at least: it goes on until the fault is over.
+    /// Operations of each task, at least: a task continues until the fault is over.
     pub(crate) operations: u32,
     pub(crate) names: u32,
-    /// How long a waiter waits. A waiter that waits for longer was not served.
+    /// How long a waiter waits. After that it counts as not served.
     pub(crate) wait: Duration,
-    /// What a task rests at most between two operations.
+    /// The longest pause of a task between two operations.
     pub(crate) rest: Duration,
-    /// Whether other stores are tried at the same time: then a holder may be held up after it has looked at
-    /// its guard, as by a pause, and data without a fence may lose an update with no fault of ours.
+    /// Whether other stores are tried at the same time. Then the machine may delay a holder after it has checked its guard,
+    /// as a pause does, and data without a fence may lose an update without an injected fault.
     pub(crate) crowded: bool,
-    /// What a loaded machine may take longer than was promised. What it did take is in the results.
+    /// How much longer than promised a busy machine may take. The results have the real times.
     pub(crate) tolerance: Duration,
-    /// How often a fault is tried that must be seen to break something.
+    /// How often to try a fault that must break a promise, until it does.
     pub(crate) tries: u32,
-    /// How long the faults of a store are gone through again and again, with other seeds; `None` for
-    /// once.
+    /// For how long to repeat all faults of a store with other seeds; `None`: each fault once.
     pub(crate) lasts: Option<Duration>,
 }
 
 impl Profile {
-    /// For the gate: seconds per fault.
+    /// For the tests: seconds per fault.
     pub(crate) const QUICK: Self = Self {
         name: "quick",
         processes: 3,
@@ -54,7 +53,7 @@ impl Profile {
         wait: Duration::from_secs(60),
         rest: Duration::from_millis(120),
         crowded: true,
-        // With a fraction of a processor.
+        // The run has a fraction of a processor.
         tolerance: Duration::from_secs(5),
         tries: 20,
         lasts: Some(Duration::from_secs(30 * 60)),

@@ -1,4 +1,4 @@
-//! Numbers drawn from a seed, so that a plan can be had again.
+//! Random numbers from a seed, so that a plan can be repeated.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `below`.
+    /// A number below `below`.
     pub(crate) fn roll(&mut self, below: u64) -> u64 {
         self.bits() % below.max(1)
     }
 
-    /// Up to `most`, in milliseconds.
+    /// A duration of up to `most` milliseconds.
     pub(crate) fn millis(&mut self, most: u64) -> Duration {
         Duration::from_millis(self.roll(most + 1))
     }

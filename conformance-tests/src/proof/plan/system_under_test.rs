@@ -1,4 +1,4 @@
-//! What is tried, and what is expected of it: data.
+//! A store to try, its faults, and what is expected of it, as data.
 
 use std::{any::Any, fmt, sync::Arc, time::Duration};
 
@@ -12,12 +12,12 @@ use crate::{
     kit::{Data, Proxy, Server},
 };
 
-/// What a run is judged by.
+/// A guarantee that a run checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Guarantee {
-    /// S1: what two holders believed never overlaps.
+    /// S1: the times in which two guards of a name are valid never overlap.
     Exclusion,
     /// S2: tokens increase over the grants of a name.
     Tokens,
@@ -27,14 +27,13 @@ pub enum Guarantee {
     Fence,
     /// The same of a register behind the store's own fence, where it has one.
     OwnFence,
-    /// L5: a loss is told when the validity ends.
+    /// L5: a guard reports its loss when its validity ends.
     LossTold,
-    /// L1, L2: the lock was free again in time, and everybody who waited was served.
+    /// L1, L2: the lock was free again in time, and every waiter was served.
     Served,
-    /// L3: places were served first come, first served, where the store calls itself fair.
+    /// L3: queue entries were served first come, first served, if the store promises fairness.
     Fair,
-    /// S6, L6: no lock is left when all have ended, no record that does not go by itself, and no task in
-    /// a client that has closed.
+    /// S6, L6: after all clients have ended there is no lock, no permanent record, and no task of a closed client.
     NothingLeft,
     /// A register that asks for no token lost no update. No lock can promise it: see docs/what-a-lock-cannot-do.md.
     Unfenced,
@@ -55,7 +54,7 @@ impl Guarantee {
         Self::Unfenced,
     ];
 
-    /// What the table calls it.
+    /// The name in the tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -73,24 +72,24 @@ impl Guarantee {
     }
 }
 
-/// What is expected of a guarantee under a fault.
+/// What must happen to a guarantee under a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// It must hold in every run.
     Holds,
-    /// It is not promised, and the run must find it broken, in repeated tries if need be: a fault that
-    /// never shows what it is for proves nothing.
+    /// It is withheld, and the run must see it broken, if need be in repeated tries. A fault that never breaks anything proves
+    /// nothing.
     Broken,
-    /// It is not promised, and nothing is asked.
+    /// It is withheld, and may hold or not.
     Open,
 }
 
-/// A promise that does not hold under a fault, and must be seen to break.
+/// A promise that a store withholds under a fault, and that the run must see broken.
 #[derive(Clone, Copy, Debug)]
 pub struct Withheld {
-    /// Under which fault.
+    /// The fault.
     pub fault: Fault,
-    /// Which promise.
+    /// The promise.
     pub guarantee: Guarantee,
     /// Why it breaks.
     pub reason: Reason,
@@ -109,27 +108,27 @@ pub enum Reason {
 
 /// Why a fault is not tried on a store.
 #[derive(Clone, Copy, Debug)]
-pub enum Absent {
-    /// There is no such fault there, for this reason.
+pub enum Untried {
+    /// The fault cannot happen to this store, for this reason.
     NotApplicable(&'static str),
-    /// Its results are another row's.
+    /// The results of another store apply.
     As(&'static str),
-    /// Nobody has made it happen here yet, for this reason.
+    /// The tests do not make it happen to this store, for this reason.
     NotTried(&'static str),
 }
 
 /// A kind of store.
 #[derive(Clone)]
 pub struct SystemUnderTest {
-    /// What the command line and the tables call it.
+    /// The name on the command line and in the tables.
     pub name: String,
-    /// The faults that are tried, and whether the quick profile has them, too.
+    /// The faults to try, and whether the quick profile tries them, too.
     pub faults: Vec<(Fault, InQuick)>,
-    /// The others, with the reasons.
-    pub absent: Vec<(Fault, Absent)>,
-    /// What does not hold, and must be seen to break.
+    /// The other faults, with the reasons.
+    pub untried: Vec<(Fault, Untried)>,
+    /// The promises that must be seen broken.
     pub withheld: Vec<Withheld>,
-    /// Starts it, with whatever the fault needs.
+    /// Starts the store, with what the fault needs.
     pub start: Start,
 }
 
@@ -138,66 +137,73 @@ pub struct SystemUnderTest {
 pub enum InQuick {
     /// It does.
     Yes,
-    /// Only the soak does, for the time that it takes.
+    /// Only the soak does, since the fault takes long.
     No,
 }
 
 /// Starts a store for a fault.
-pub type Start = Arc<dyn Fn(Fault) -> BoxFuture<Result<Stage, SetUpError>> + Send + Sync>;
+pub type Start = Arc<dyn Fn(Fault) -> BoxFuture<Result<StartedStore, SetUpError>> + Send + Sync>;
 
 /// Connects to a store by its URL, in any process.
 pub type Connect = fn(String) -> BoxFuture<Result<Arc<dyn Backend>, Error>>;
 
 /// A store that runs.
-pub struct Stage {
+pub struct StartedStore {
     /// Its URL.
     pub url: String,
     /// The URL of the same store through proxies, and these, one for each of its servers.
     pub proxies: Option<(String, Vec<Proxy>)>,
-    /// What can be done to its servers.
-    pub plant: Option<Box<dyn Plant>>,
+    /// Makes faults happen to its servers.
+    pub injector: Option<Box<dyn FaultInjector>>,
     /// Its own fence.
     pub fence: Option<Arc<dyn OwnFence>>,
-    /// What it has stored.
-    pub census: Option<Arc<dyn Census>>,
-    /// What else is kept until the run is over.
+    /// Counts its permanent records.
+    pub counter: Option<Arc<dyn RecordCounter>>,
+    /// Servers and folders, kept until the run is over.
     pub kept: Box<dyn Any + Send + Sync>,
 }
 
-impl Stage {
-    /// A store that nothing but its clients can be done to.
+impl StartedStore {
+    /// A store whose only faults are those of its clients.
     #[must_use]
     pub fn of_clients(url: String, kept: impl Any + Send + Sync) -> Self {
-        Self { url, proxies: None, plant: None, fence: None, census: None, kept: Box::new(kept) }
+        Self {
+            url,
+            proxies: None,
+            injector: None,
+            fence: None,
+            counter: None,
+            kept: Box::new(kept),
+        }
     }
 }
 
-/// The servers of a store, for faults. Each step tells how it is known to have happened, and is an error
-/// if it has not.
+/// Makes faults happen to the servers of a store. Each step returns how it is known to have happened, or an error if it did not
+/// happen.
 #[async_trait]
-pub trait Plant: Send + Sync {
+pub trait FaultInjector: Send + Sync {
     /// Makes the fault happen, while somebody holds `name`.
     ///
     /// # Errors
     /// In words, if it did not happen.
-    async fn plant(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError>;
+    async fn inject(&mut self, fault: Fault, name: &LockName) -> Result<String, SetUpError>;
 
     /// Ends a fault that lasts.
     ///
     /// # Errors
     /// In words, if it did not happen after all, or does not end.
-    async fn heal(&mut self, fault: Fault) -> Result<String, SetUpError>;
+    async fn end_fault(&mut self, fault: Fault) -> Result<String, SetUpError>;
 }
 
-/// One server, for the faults that are the same whatever it speaks.
+/// The faults that are the same for one server of any kind.
 #[async_trait]
-impl<S: Server> Plant for S {
-    async fn plant(&mut self, fault: Fault, _: &LockName) -> Result<String, SetUpError> {
+impl<S: Server> FaultInjector for S {
+    async fn inject(&mut self, fault: Fault, _: &LockName) -> Result<String, SetUpError> {
         match fault {
             Fault::ServerPaused => {
-                // It returns when none of the server's processes runs.
+                // `pause` returns when all processes of the server are stopped.
                 self.pause()?;
-                Ok("every process of it stood still".to_owned())
+                Ok("every process of the server was stopped".to_owned())
             }
             Fault::ServerRestarted | Fault::DataLost => {
                 let data = if fault == Fault::DataLost { Data::Lose } else { Data::Keep };
@@ -205,95 +211,95 @@ impl<S: Server> Plant for S {
                 self.restart(data).await?;
                 let after = self.process().pid()?;
                 if before == after {
-                    return Err(format!("process {before} was to be replaced").into());
+                    return Err(format!("process {before} was not replaced by a new one").into());
                 }
-                Ok("another process serves".to_owned())
+                Ok("the server runs as a new process".to_owned())
             }
             other => Err(format!("{other} cannot be made to happen to this server").into()),
         }
     }
 
-    async fn heal(&mut self, _: Fault) -> Result<String, SetUpError> {
+    async fn end_fault(&mut self, _: Fault) -> Result<String, SetUpError> {
         self.resume()?;
-        Ok("it goes on".to_owned())
+        Ok("it was resumed".to_owned())
     }
 }
 
 /// A store's own fence, tried in that store.
 #[async_trait]
 pub trait OwnFence: Send + Sync {
-    /// Offers the token, with a write of the user's: whether it was admitted, and so written.
+    /// Writes user data under the token; returns whether the fence admitted the write.
     ///
     /// # Errors
     /// As the store's.
     async fn admit(&self, resource: &str, token: FencingToken) -> Result<bool, SetUpError>;
 }
 
-/// What a store has in it.
+/// Counts the permanent records of a store.
 #[async_trait]
-pub trait Census: Send + Sync {
-    /// What does not go by itself within about a minute: keys without an expiry, rows of names.
+pub trait RecordCounter: Send + Sync {
+    /// Counts the records that do not expire within about a minute: keys without an expiry, rows of names.
     ///
     /// # Errors
     /// As the store's.
-    async fn lasting(&self) -> Result<Lasting, SetUpError>;
-    /// So much more may be left after a run over so many names.
-    fn allowed(&self, names: usize) -> Lasting;
+    async fn count(&self) -> Result<RecordCount, SetUpError>;
+    /// How many more records a run over so many names may leave.
+    fn allowed(&self, names: usize) -> RecordCount;
 }
 
-/// How much of it there is.
+/// A number of records, and their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lasting {
+pub struct RecordCount {
     /// Keys or rows.
     pub records: u64,
-    /// What they take, by the store's own account where it has one.
+    /// Their size, as the store reports it if it does.
     pub bytes: u64,
 }
 
-impl Lasting {
+impl RecordCount {
     pub(crate) fn is_more_than(self, before: Self, allowed: Self) -> bool {
         self.records > before.records + allowed.records || self.bytes > before.bytes + allowed.bytes
     }
 }
 
-impl fmt::Display for Lasting {
+impl fmt::Display for RecordCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} records of {} bytes", self.records, self.bytes)
     }
 }
 
 impl SystemUnderTest {
-    /// A store that runs already, by its URL.
+    /// A store of the user's, by its URL.
     #[must_use]
     pub fn at(url: &str) -> Self {
         let url = url.to_owned();
         Self {
             name: url.split(':').next().unwrap_or_default().to_owned(),
             faults: Fault::OF_CLIENTS.iter().map(|fault| (*fault, InQuick::Yes)).collect(),
-            absent: Vec::new(),
+            untried: Vec::new(),
             withheld: Vec::new(),
             start: Arc::new(move |_| {
-                let stage = Stage::of_clients(url.clone(), ());
+                let stage = StartedStore::of_clients(url.clone(), ());
                 Box::pin(async move { Ok(stage) })
             }),
         }
     }
 
-    /// What is expected under `fault`.
+    /// What must happen to `guarantee` under `fault`.
     #[must_use]
     pub fn expects(&self, fault: Fault, guarantee: Guarantee) -> Expected {
         let here = |each: &Withheld| each.fault == fault && each.guarantee == guarantee;
         match (guarantee, fault) {
             _ if self.withheld.iter().any(here) => Expected::Broken,
             (Guarantee::Unfenced, Fault::None) => Expected::Holds,
-            // A pause is what no lock can help against.
+            // No lock can protect data without a fence from a paused holder.
             (Guarantee::Unfenced, Fault::ClientPaused) => Expected::Broken,
             (Guarantee::Unfenced, _) => Expected::Open,
             _ => Expected::Holds,
         }
     }
 
-    /// Where the backend promises what stands here as withheld: one of the two is wrong.
+    /// Says where the backend promises what is withheld here. One of the two must be wrong.
     pub(crate) fn contradicts(&self, promised: &Guarantees) -> Option<String> {
         self.withheld.iter().find_map(|Withheld { fault, guarantee, reason }| {
             let promise = match guarantee {
@@ -301,30 +307,32 @@ impl SystemUnderTest {
                 Guarantee::Tokens => &promised.tokens,
                 _ => return None,
             };
-            let what = format!("{guarantee:?} is to break under {fault}");
+            let what = format!("{guarantee:?} must break under {fault}");
             match (promise, reason) {
                 (_, Reason::Flaw) | (Promise::Withheld { .. }, Reason::Unpromised) => None,
                 (Promise::Holds { .. }, Reason::Unpromised) => {
-                    Some(format!("{what}, and is promised"))
+                    Some(format!("{what}, but the backend promises it"))
                 }
-                (Promise::Withheld { .. }, Reason::Assumption(id)) => {
-                    Some(format!("{what} against the assumption {id}, and is not promised at all"))
-                }
+                (Promise::Withheld { .. }, Reason::Assumption(id)) => Some(format!(
+                    "{what} against the assumption {id}, but the backend does not promise it at all"
+                )),
                 (Promise::Holds { assuming }, Reason::Assumption(id)) => {
                     let named = assuming.iter().any(|assumption| assumption.id == *id);
-                    (!named).then(|| format!("{what}, and the assumption {id} is not named"))
+                    (!named).then(|| {
+                        format!("{what}, but the backend does not name the assumption {id}")
+                    })
                 }
             }
         })
     }
 
-    /// What the table says where nothing was tried.
-    pub(crate) fn why_not(&self, fault: Fault) -> Option<Absent> {
-        self.absent.iter().find(|(each, _)| *each == fault).map(|(_, why)| *why)
+    /// Why the fault is not tried.
+    pub(crate) fn why_not(&self, fault: Fault) -> Option<Untried> {
+        self.untried.iter().find(|(each, _)| *each == fault).map(|(_, why)| *why)
     }
 }
 
-/// The lease of the workload: a second, or what the store can do.
+/// The lease of the clients: one second, within the range of the store.
 pub(crate) fn lease(promised: &Guarantees) -> Duration {
     promised.shortest_lease.max(Duration::from_secs(1)).min(promised.longest_lease)
 }

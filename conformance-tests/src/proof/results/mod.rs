@@ -1,4 +1,4 @@
-//! What came of many runs: figures, tables, a page.
+//! The results of many runs: figures, tables, a page.
 
 pub(crate) mod page;
 pub(crate) mod report;

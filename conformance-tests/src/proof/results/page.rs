@@ -1,4 +1,4 @@
-//! Results that were kept: read back, and summed up for a page.
+//! Reads results that `--json` wrote, and makes a page of Markdown of them.
 
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -12,7 +12,7 @@ use crate::proof::results::tables::matrix;
 /// Reads what `--json` wrote.
 ///
 /// # Errors
-/// In words: which file is not there or not understood.
+/// In words: the file that cannot be read or understood.
 pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Report>, String> {
     let mut all = Vec::new();
     for file in files {
@@ -25,7 +25,7 @@ pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Report>, String> {
     Ok(all)
 }
 
-/// A page of Markdown: the table, and the figures of every fault.
+/// A page of Markdown: the table, and the figures of each fault.
 #[must_use]
 pub fn page(subjects: &[SystemUnderTest], reports: &[Report]) -> String {
     let mut text = matrix(subjects, reports, "not run");

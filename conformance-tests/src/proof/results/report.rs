@@ -11,17 +11,17 @@ use crate::proof::results::result::FaultResult;
 /// The results of a kind of store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// Which store.
+    /// The name of the store.
     pub store: String,
-    /// By which profile.
+    /// The name of the profile.
     pub profile: String,
-    /// The commit of this project, where git knows it, with `+` if files were changed since.
+    /// The commit of this project, if git knows it, with `+` if files were changed since.
     pub commit: String,
-    /// How long it took, in seconds.
+    /// How long the runs took, in seconds.
     pub lasted_s: u64,
-    /// What its backend says that it promises, if it was reached.
+    /// The `Guarantees` of the backend, if it could be reached.
     pub promised: Option<serde_json::Value>,
-    /// What came of each fault.
+    /// The results of each fault.
     pub faults: Vec<FaultResult>,
 }
 
@@ -60,7 +60,7 @@ impl Report {
         for guarantee in Guarantee::ALL {
             let word = |fault: &FaultResult| {
                 let cell = fault.cells.get(guarantee);
-                // Nothing is judged where no run was made, or where it does not apply.
+                // Without a run there is no result; some guarantees do not apply.
                 let none = if fault.cells.is_empty() { "not run" } else { "n/a" };
                 cell.map_or(none, |cell| cell.word()).to_owned()
             };
@@ -88,7 +88,7 @@ impl Report {
     }
 }
 
-/// The commit of the project, with `+` if files were changed since; or that it is not known.
+/// The commit of the project, with `+` if files were changed since; or `not known`.
 fn commit() -> String {
     let git = |args: &[&str]| {
         let output = Command::new("git").args(args).output().ok()?;

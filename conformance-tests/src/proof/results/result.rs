@@ -1,4 +1,4 @@
-//! What came of a fault over all its runs.
+//! The results of one fault over all its runs.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,12 +8,12 @@ use crate::proof::judging::judge::{Figures, judge};
 use crate::proof::judging::timeline::Timeline;
 use crate::proof::plan::fault::Fault;
 use crate::proof::plan::system_under_test::{Expected, Guarantee, SystemUnderTest};
-use crate::proof::trial::findings::Shown;
+use crate::proof::trial::findings::RunData;
 
-/// How many violations of one guarantee are told in full.
+/// How many violations of one guarantee are reported in full.
 const TOLD: usize = 3;
 
-/// What a table's cell says.
+/// One cell of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cell {
@@ -21,11 +21,11 @@ pub enum Cell {
     Held,
     /// It was promised, and broken.
     Violated,
-    /// It is not promised, and was seen broken.
+    /// It is withheld, and was seen broken.
     Broken,
-    /// It is not promised, must be seen broken, and was not: the fault has proved nothing.
+    /// It is withheld, must be seen broken, and was not: the fault has proved nothing.
     NotSeen,
-    /// It is not promised, and was not seen broken.
+    /// It is withheld, and was not seen broken.
     Untouched,
 }
 
@@ -46,7 +46,7 @@ impl Cell {
         !matches!(self, Self::Violated | Self::NotSeen)
     }
 
-    /// How the table says it.
+    /// The word in the table.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -62,13 +62,13 @@ impl Cell {
 /// A fault's results.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FaultResult {
-    /// Which fault.
+    /// The fault.
     pub fault: Fault,
-    /// What came of each guarantee.
+    /// The result of each guarantee.
     pub cells: BTreeMap<Guarantee, Cell>,
-    /// Violations in words, with the events around them and the seed.
+    /// The violations, with the seed and the events of the acquisitions that took part.
     pub violations: Vec<String>,
-    /// Why a run could not be made, if so.
+    /// Why the first failed run could not be made.
     pub failed: Option<String>,
     /// How many runs could not be made.
     pub runs_failed: u64,
@@ -76,25 +76,24 @@ pub struct FaultResult {
     pub happened: String,
     /// The seeds of the runs.
     pub seeds: Vec<u64>,
-    /// Acquisitions asked for.
+    /// Acquisitions that were begun.
     pub asked: u64,
     /// Grants.
     pub granted: u64,
-    /// Losses that were told.
+    /// Losses that guards reported.
     pub lost: u64,
-    /// Acquisitions that ended with an error of the store, or in its quarantine.
+    /// Acquisitions that failed with an error of the store, or in its quarantine.
     #[serde(default)]
     pub errors: u64,
-    /// Acquisitions that were seen to wait in a place of their own.
+    /// Acquisitions that certainly had a queue entry of their own.
     pub queued: u64,
     /// Writes that a fence refused.
     pub stale_refused: u64,
-    /// The longest time from the end of a validity to the word of it, in milliseconds.
+    /// The longest time from the end of a validity until the guard reported it, in milliseconds.
     pub told_after_ms: u64,
-    /// The longest time from the fault until the victim's lock was held again, where it was gone, in
-    /// milliseconds.
+    /// The longest time from the fault until the victim's lock was held again, if the victim lost it, in milliseconds.
     pub freed_after_ms: Option<u64>,
-    /// Who held the victim's lock around the fault, in the last run, or in one that broke something.
+    /// The holders of the victim's lock around the fault, in the last run, or in one that broke something.
     pub timeline: Option<Timeline>,
 }
 
@@ -121,39 +120,39 @@ impl FaultResult {
     }
 
     /// Adds a run.
-    pub(crate) fn add(&mut self, subject: &SystemUnderTest, shown: &Shown) {
-        let (findings, figures) = judge(shown);
-        self.seeds.push(shown.seed);
-        self.happened.clone_from(&shown.happened);
-        self.count(&figures, shown.freed_after);
+    pub(crate) fn add(&mut self, subject: &SystemUnderTest, data: &RunData) {
+        let (findings, figures) = judge(data);
+        self.seeds.push(data.seed);
+        self.happened.clone_from(&data.happened);
+        self.count(&figures, data.freed_after);
         let broke = |cell: &Cell| matches!(cell, Cell::Broken | Cell::Violated);
         if !self.cells.values().any(broke) {
-            self.timeline = Timeline::of(shown).or(self.timeline.take());
+            self.timeline = Timeline::of(data).or(self.timeline.take());
         }
-        let judged = |guarantee: &Guarantee| shown.judges(*guarantee);
+        let judged = |guarantee: &Guarantee| data.judges(*guarantee);
         for guarantee in Guarantee::ALL.iter().copied().filter(judged) {
             let found: Vec<_> =
                 findings.iter().filter(|each| each.guarantee == guarantee).collect();
-            let expected = match subject.expects(shown.fault, guarantee) {
-                Expected::Holds if guarantee == Guarantee::Unfenced && shown.crowded => {
+            let expected = match subject.expects(data.fault, guarantee) {
+                Expected::Holds if guarantee == Guarantee::Unfenced && data.crowded => {
                     Expected::Open
                 }
                 expected => expected,
             };
             let cell = Cell::of(expected, !found.is_empty());
             let before = self.cells.get(&guarantee).copied();
-            // Once seen is seen.
+            // A violation or a break in one run counts for all runs.
             let seen = before.filter(|cell| matches!(cell, Cell::Broken | Cell::Violated));
             self.cells.insert(guarantee, seen.unwrap_or(cell));
             if cell == Cell::Violated {
                 for finding in found.iter().take(TOLD) {
-                    self.violations.push(in_words(shown, &finding.what, &finding.ops));
+                    self.violations.push(in_words(data, &finding.what, &finding.ops));
                 }
             }
         }
     }
 
-    /// Notes that a run could not be made.
+    /// Counts a run that could not be made.
     pub(crate) fn fail(&mut self, why: String) {
         self.runs_failed += 1;
         self.failed.get_or_insert(why);
@@ -171,7 +170,7 @@ impl FaultResult {
         self.freed_after_ms = self.freed_after_ms.max(freed_after.map(millis));
     }
 
-    /// Whether something that must be seen broken was not yet.
+    /// Whether a guarantee must be seen broken and was not yet.
     pub(crate) fn waits_for_a_break(&self) -> bool {
         self.cells.values().any(|cell| *cell == Cell::NotSeen)
     }
@@ -182,7 +181,7 @@ impl FaultResult {
         self.failed.is_none() && self.cells.values().all(|cell| cell.is_right())
     }
 
-    /// What a user can build on under this fault, in a word or two.
+    /// What holds under this fault, in a word or two.
     #[must_use]
     pub fn in_short(&self) -> &'static str {
         if !self.is_right() {
@@ -198,10 +197,10 @@ impl FaultResult {
     }
 }
 
-/// A violation with every event of the acquisitions in it, and how to have the run again.
-fn in_words(shown: &Shown, what: &str, ops: &[crate::history::Op]) -> String {
-    let mut text = format!("seed {}, {}: {what}\n", shown.seed, shown.fault);
-    for event in shown.history.events().iter().filter(|event| ops.contains(&event.op)) {
+/// A violation in words, with its seed, its fault and all events of the acquisitions that took part.
+fn in_words(data: &RunData, what: &str, ops: &[crate::history::Op]) -> String {
+    let mut text = format!("seed {}, {}: {what}\n", data.seed, data.fault);
+    for event in data.history.events().iter().filter(|event| ops.contains(&event.op)) {
         text.push_str(&format!("    {event}\n"));
     }
     text

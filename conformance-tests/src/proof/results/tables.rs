@@ -1,21 +1,21 @@
-//! Fault × store in Markdown: made only of results, and of the reasons for what has none.
+//! The table of fault × store in Markdown, made only of results, and of the reasons for faults without results.
 
 use std::fmt::Write as _;
 
 use crate::proof::plan::fault::Fault;
-use crate::proof::plan::system_under_test::Absent;
 use crate::proof::plan::system_under_test::SystemUnderTest;
+use crate::proof::plan::system_under_test::Untried;
 use crate::proof::results::report::Report;
 use crate::proof::results::result::FaultResult;
 
-/// The table of these reports; `elsewhere` stands where another profile tries a fault.
+/// Makes the table of these reports. `elsewhere` is the word for faults that only another profile tries.
 #[must_use]
 pub fn matrix(subjects: &[SystemUnderTest], reports: &[Report], elsewhere: &str) -> String {
     let known: Vec<_> = subjects
         .iter()
         .filter_map(|subject| {
             let report = reports.iter().find(|report| report.store == subject.name);
-            // A store without a run still has its column, where the others of the list are told.
+            // If there are several reports, a store without one still has a column.
             Some((subject, report)).filter(|(_, report)| report.is_some() || reports.len() > 1)
         })
         .collect();
@@ -48,11 +48,11 @@ pub fn matrix(subjects: &[SystemUnderTest], reports: &[Report], elsewhere: &str)
     text + "\n"
 }
 
-/// Stands in a table made for [`contradictions`] where nothing was tried.
+/// The word for faults without a result, in a table for [`contradictions`].
 pub const NOT_TRIED: &str = "…";
 
-/// What the table between `<!-- proof -->` and `<!-- /proof -->` in a page says otherwise than one that was made.
-/// Cells that were [`NOT_TRIED`] say nothing.
+/// Compares the table between `<!-- proof -->` and `<!-- /proof -->` in a page with the table `made`. Returns the lines of
+/// `made` that differ. Cells that are [`NOT_TRIED`] never differ.
 #[must_use]
 pub fn contradictions(page: &str, made: &str) -> Vec<String> {
     let table =
@@ -75,11 +75,11 @@ pub fn contradictions(page: &str, made: &str) -> Vec<String> {
     wrong
 }
 
-fn reason(why: Absent, reasons: &mut Vec<&'static str>) -> String {
+fn reason(why: Untried, reasons: &mut Vec<&'static str>) -> String {
     let (word, why) = match why {
-        Absent::As(other) => return format!("as {other}"),
-        Absent::NotApplicable(why) => ("n/a", why),
-        Absent::NotTried(why) => ("not tried", why),
+        Untried::As(other) => return format!("as {other}"),
+        Untried::NotApplicable(why) => ("n/a", why),
+        Untried::NotTried(why) => ("not tried", why),
     };
     let at = reasons.iter().position(|each| *each == why).unwrap_or_else(|| {
         reasons.push(why);

@@ -1,4 +1,4 @@
-//! What a run has shown.
+//! The data of a run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     proof::plan::{fault::Fault, system_under_test::Guarantee},
 };
 
-/// Something that was seen and should not be.
+/// A violation of a guarantee.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     pub(crate) guarantee: Guarantee,
@@ -25,19 +25,19 @@ impl Finding {
     }
 }
 
-/// What a run has shown.
+/// The data of a run.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct RunData {
     pub(crate) seed: u64,
     pub(crate) fault: Fault,
     pub(crate) history: History,
     pub(crate) promised: Arc<Guarantees>,
     pub(crate) wait: Duration,
-    /// When the victim's process was stopped and when it went on.
+    /// When the victim's process was paused and resumed.
     pub(crate) pause: Option<(Instant, Instant)>,
-    /// The victim's lock, when the fault began, and when it was over.
+    /// The victim's lock, and the begin and the end of the fault.
     pub(crate) around: Option<(LockName, Instant, Instant)>,
-    /// The time from the fault until another held the victim's lock.
+    /// The time from the fault until another process held the victim's lock.
     pub(crate) freed_after: Option<Duration>,
     pub(crate) findings: Vec<Finding>,
     /// How the fault is known to have happened.
@@ -48,18 +48,18 @@ pub(crate) struct Shown {
     pub(crate) crowded: bool,
 }
 
-impl Shown {
-    /// Whether this guarantee is judged by this run.
+impl RunData {
+    /// Whether this run can judge this guarantee.
     pub(crate) fn judges(&self, guarantee: Guarantee) -> bool {
         match guarantee {
             Guarantee::OwnFence => self.has_own_fence,
-            // Whose process is stopped or cut off loses its place.
+            // A paused process, or one without a connection, loses its queue entry.
             Guarantee::Fair => self.promised.fair && self.fault == Fault::None,
             _ => true,
         }
     }
 
-    /// A fence that nobody wrote to has shown nothing, and neither has a queue that nobody stood in.
+    /// Fails if the run tried no write behind the store's fence, or no queue entry, where it must judge them.
     pub(crate) fn has_evidence(&self) -> Result<(), SetUpError> {
         let seen = |wanted: &dyn Fn(&What) -> bool| {
             self.history.events().iter().any(|event| wanted(&event.what))
@@ -72,7 +72,9 @@ impl Shown {
             return Err("nobody wrote to the register behind the store's own fence".into());
         }
         if self.judges(Guarantee::Fair) && !seen(&|what| matches!(what, What::Queued)) {
-            return Err("nobody was seen to wait in a place, so that no order was tried".into());
+            return Err(
+                "no client had a queue entry, so the run says nothing about the order".into()
+            );
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! One run of one store under one fault, and what it has shown.
+//! One run of one store under one fault, and its data.
 
+pub(crate) mod fault_run;
 pub(crate) mod findings;
 pub(crate) mod run;
-pub(crate) mod script;

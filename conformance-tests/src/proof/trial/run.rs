@@ -6,58 +6,58 @@ use lock_core::{Backend, Env as _, FencingToken, Guarantees, LockName, SystemEnv
 
 use crate::SetUpError;
 use crate::proof::clients::composed;
-use crate::proof::clients::part::{Client, Order, Part, Role};
+use crate::proof::clients::process::{Client, ClientSpec, Order, Role};
 use crate::proof::clients::record::Record;
 use crate::proof::clients::registers::Registers;
 use crate::proof::plan::fault::Fault;
 use crate::proof::plan::profile::Profile;
 use crate::proof::plan::system_under_test::{
-    Connect, Guarantee, Lasting, Stage, SystemUnderTest, lease,
+    Connect, Guarantee, RecordCount, StartedStore, SystemUnderTest, lease,
 };
-use crate::proof::trial::findings::{Finding, Shown};
-use crate::proof::trial::script::{self, Script};
+use crate::proof::trial::fault_run::{self, FaultRun};
+use crate::proof::trial::findings::{Finding, RunData};
 
-/// How long the clients may take to end once the fault is over.
+/// How long the clients may take to end after the fault is over.
 const ENDED_WITHIN: Duration = Duration::from_secs(90);
 
 /// Tries `subject` under `fault` once.
 ///
 /// # Errors
-/// In words, if the run itself could not be made: a server that does not start, a fault that did not
-/// happen.
+/// In words, if the run could not be made: a server did not start, or the fault did not happen.
 pub(crate) async fn run(
     subject: &SystemUnderTest,
     fault: Fault,
     seed: u64,
     profile: &Profile,
     connect: Connect,
-) -> Result<Shown, SetUpError> {
-    let mut stage = (subject.start)(fault).await?;
-    let observer = connect(stage.url.clone()).await?;
+) -> Result<RunData, SetUpError> {
+    let mut started = (subject.start)(fault).await?;
+    let observer = connect(started.url.clone()).await?;
     let promised = observer.guarantees();
     let record = Record::new();
-    // Where the store is well, its own fence is tried in it.
-    let fence = stage.fence.take().filter(|_| fault.spares_the_store() || fault.is_on_the_way());
+    // The store's own fence is tried only if the store itself is healthy.
+    let fence =
+        started.fence.take().filter(|_| fault.spares_the_store() || fault.is_in_the_network());
     let has_own_fence = fence.is_some();
     let registers = Registers::start(record.clone(), fence).await?;
-    let census = stage.census.take().filter(|_| fault == Fault::None);
-    let before = match &census {
-        Some(census) => census.lasting().await?,
-        None => Lasting::default(),
+    let counter = started.counter.take().filter(|_| fault == Fault::None);
+    let before = match &counter {
+        Some(counter) => counter.count().await?,
+        None => RecordCount::default(),
     };
-    // Different from those of every other run, also in a store that is somebody's.
+    // The names must differ from those of every other run, also in a store of the user's.
     let unique = SystemEnv.random() as u32;
     let names: Vec<LockName> = (0..profile.names)
         .map(|number| LockName::new(format!("proof {seed} {unique:08x} {number}")))
         .collect::<Result<_, _>>()?;
-    let part = Part {
+    let spec = ClientSpec {
         process: 0,
-        url: url(&stage, fault)?,
+        url: url(&started, fault)?,
         registers: registers.address,
         seed,
         names: names.clone(),
         lease: match fault {
-            // A server that is shut down, copied to and started takes seconds.
+            // It takes seconds to shut a server down, to restore the copy and to start it.
             Fault::Restored => promised.longest_lease,
             _ => lease(&promised),
         },
@@ -68,29 +68,29 @@ pub(crate) async fn run(
         careless: fault != Fault::None,
         role: Role::Victim,
     };
-    let mut victim = part.clone();
+    let mut victim = spec.clone();
     if fault == Fault::ClientPaused {
-        // It does nothing but hold. Paused in a write of SQLite's it would keep everybody out, as the docs of that store say.
+        // The victim only holds. If it were paused in a write to SQLite, it would block everybody, as the docs of that store say.
         victim.tasks = 1;
     }
     let mut clients = vec![Client::start(&victim, &record).await?];
     for process in 1..profile.processes {
         let role = if process == 1 { Role::Heir } else { Role::Other };
-        let (url, lease) = (stage.url.clone(), lease(&promised));
-        let other = Part { process, role, url, lease, ..part.clone() };
+        let (url, lease) = (started.url.clone(), lease(&promised));
+        let other = ClientSpec { process, role, url, lease, ..spec.clone() };
         clients.push(Client::start(&other, &record).await?);
     }
 
-    let mut script = Script::new(&record, &names[0], part.lease, &promised, profile);
-    let played = script::play(&mut script, fault, &mut stage, &mut clients).await;
-    let Script { pause, fault: around, freed_after, mut findings, happened, .. } = script;
-    played?;
+    let mut fault_run = FaultRun::new(&record, &names[0], spec.lease, &promised, profile);
+    let ended = fault_run::run(&mut fault_run, fault, &mut started, &mut clients).await;
+    let FaultRun { pause, fault: around, freed_after, mut findings, happened, .. } = fault_run;
+    ended?;
     let around = around.map(|(began, over)| (names[0].clone(), began, over));
     if fault == Fault::ClientKilled {
         drop(clients.remove(0));
     }
     for client in &mut clients {
-        client.order(Order::Enough).await?;
+        client.order(Order::Finish).await?;
     }
     for client in clients {
         match client.ended(ENDED_WITHIN).await? {
@@ -108,8 +108,8 @@ pub(crate) async fn run(
     }
     let every = [names.clone(), composed::names(&names[0])].concat();
     findings.extend(left_behind(&*observer, &every, fault, &promised, profile).await);
-    if let Some(census) = &census {
-        let (after, allowed) = (census.lasting().await?, census.allowed(every.len()));
+    if let Some(counter) = &counter {
+        let (after, allowed) = (counter.count().await?, counter.allowed(every.len()));
         if after.is_more_than(before, allowed) {
             let what = format!("{before} became {after}; {allowed} may be added");
             findings.push(Finding::new(Guarantee::NothingLeft, what));
@@ -117,7 +117,7 @@ pub(crate) async fn run(
     }
     observer.close().await;
     let (history, wait) = (record.history(), profile.wait);
-    let shown = Shown {
+    let data = RunData {
         seed,
         fault,
         history,
@@ -132,20 +132,20 @@ pub(crate) async fn run(
         tolerance: profile.tolerance,
         crowded: profile.crowded,
     };
-    shown.has_evidence()?;
-    Ok(shown)
+    data.has_evidence()?;
+    Ok(data)
 }
 
-/// The victim's way to the store.
-fn url(stage: &Stage, fault: Fault) -> Result<String, SetUpError> {
-    if !fault.is_on_the_way() {
-        return Ok(stage.url.clone());
+/// The URL for the victim: through proxies if the fault needs them.
+fn url(started: &StartedStore, fault: Fault) -> Result<String, SetUpError> {
+    if !fault.is_in_the_network() {
+        return Ok(started.url.clone());
     }
-    let proxied = stage.proxies.as_ref().map(|(url, _)| url.clone());
+    let proxied = started.proxies.as_ref().map(|(url, _)| url.clone());
     proxied.ok_or_else(|| format!("{fault} needs a proxy, and this store has none").into())
 }
 
-/// Locks of the run that are left when all clients have closed.
+/// Finds locks of the run that are still held after all clients have closed.
 async fn left_behind(
     store: &dyn Backend,
     names: &[LockName],
@@ -154,7 +154,7 @@ async fn left_behind(
     profile: &Profile,
 ) -> Option<Finding> {
     let since = SystemEnv.now();
-    // A client that could clean up has done so; after one that was killed or cut off the lease must end.
+    // A client releases what it holds when it closes. If a client was killed or cut off, its leases must end first.
     let bound = match fault {
         Fault::None | Fault::ClientPaused => Duration::ZERO,
         _ => {
@@ -169,7 +169,10 @@ async fn left_behind(
             Err(error) => error.to_string(),
         };
         if asked.since(since) > bound {
-            let what = format!("{:?} after the last client had closed: {left}", asked.since(since));
+            let what = format!(
+                "still held {:?} after the last client had closed: {left}",
+                asked.since(since)
+            );
             return Some(Finding::new(Guarantee::NothingLeft, what));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

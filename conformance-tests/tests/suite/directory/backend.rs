@@ -1,4 +1,4 @@
-//! The trait, in terms of the folder's steps. All policy is the core's; waiting is its polling.
+//! The `Backend` trait on top of the folder's steps. Waiters poll.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use lock_core::{
 
 use super::folder::{Folder, POLL};
 
-/// There is no queue, and nobody is woken; the longest lease is not an operator's to set.
+/// The store has no queue and no signals, and its longest lease is fixed.
 pub(crate) const SKIPS: &[&str] = &[
     "places_are_served_in_order",
     "nobody_barges_past_a_place",
@@ -24,7 +24,7 @@ pub(crate) const SKIPS: &[&str] = &[
     "shared",
 ];
 
-/// No test takes this long. `flock` keeps no order, so the calls of other processes may go first again and again.
+/// Longer than any test: `flock` keeps no order, so a renewal may wait long behind the calls of other processes.
 const LONGEST_LEASE: Duration = Duration::from_secs(300);
 
 /// Locks in a folder.

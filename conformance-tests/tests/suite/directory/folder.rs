@@ -1,4 +1,4 @@
-//! The store: one file of JSON in a folder, replaced as a whole, by one process at a time.
+//! The store: one JSON file in a folder, replaced as a whole, by one process at a time.
 
 use std::{collections::BTreeMap, fs::File, io, path::PathBuf, time::Duration};
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// How long an owner that was abandoned is remembered: no call takes longer.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// Nobody is woken: how often a waiter looks at most, and at least.
+/// The shortest and the longest pause between two polls of a waiter.
 pub(crate) const POLL: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
 
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Record {
     label: OwnerLabel,
     pub(crate) token: FencingToken,
     pub(crate) expires: Instant,
-    /// Released, and kept for a last while.
+    /// Released with `keep`: the lock stays taken until `expires`.
     pub(crate) kept: bool,
 }
 
@@ -41,8 +41,8 @@ impl Folder {
         Self(path.into())
     }
 
-    /// One atomic step: nobody else reads or writes meanwhile. A process that is killed in it has
-    /// changed nothing, and the kernel takes its lock away.
+    /// One atomic step: nobody else reads or writes meanwhile. A process that is killed during a step has
+    /// changed nothing, and the kernel frees its `flock`.
     pub(crate) async fn step<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -85,7 +85,7 @@ impl State {
         abandoned.retain(|_, until| now < *until);
     }
 
-    /// One attempt: the token of a grant, or what is in the way; `None` when the tokens are used up.
+    /// One attempt: the token of a grant, or why the lock is busy; `None` when the tokens are used up.
     pub(crate) fn attempt(
         &mut self,
         request: &Request,
@@ -125,7 +125,7 @@ impl State {
 
     pub(crate) fn abandon(&mut self, name: &LockName, owner: OwnerId, now: Instant) {
         self.abandoned.insert(owner, now + REMEMBERED);
-        // What was released and is kept stays.
+        // A lock that was released with `keep` stays taken.
         if self.of(name, owner).is_some_and(|record| !record.kept) {
             self.free(name);
         }

@@ -1,4 +1,4 @@
-//! A store of one's own, a folder on a local disk, and all that it takes to run the suite over it.
+//! An example for authors of stores: a store in a folder on a local disk, and all that is needed to run the suite on it.
 
 mod backend;
 mod folder;

@@ -1,4 +1,4 @@
-//! What a store has in it that does not go by itself.
+//! Counts the permanent records of a store: those that do not expire by themselves.
 
 use std::net::SocketAddr;
 
@@ -8,10 +8,10 @@ use sqlx::{MySqlPool, PgPool, SqlitePool};
 
 use crate::{
     SetUpError,
-    proof::{Census, Lasting},
+    proof::{RecordCount, RecordCounter},
 };
 
-/// Keys without an expiry within about a minute; tombstones of abandoned attempts have one.
+/// Counts the keys that do not expire within about a minute. The tombstones of abandoned attempts expire.
 const LASTING: &str = "local lasting, bytes = 0, 0 \
     for _, key in ipairs(redis.call('KEYS', '*')) do \
         local left = redis.call('PTTL', key) \
@@ -21,26 +21,26 @@ const LASTING: &str = "local lasting, bytes = 0, 0 \
     end \
     return {lasting, bytes}";
 
-/// What a fence's record, the user's data beside it, or a name's watermark takes at most.
+/// The largest size of a fence's record, of the user's data beside it, or of the watermark of a name.
 const RECORD: u64 = 512;
-/// A row keeps the tombstones of its name's abandoned attempts for a while, and no more of them than this.
+/// The largest size of the tombstones in a row: it keeps those of its name's abandoned attempts for a while.
 const TOMBSTONES: u64 = 33_000;
 
-fn records(records: u64, bytes_each: u64) -> Lasting {
-    Lasting { records, bytes: records * bytes_each }
+fn records(records: u64, bytes_each: u64) -> RecordCount {
+    RecordCount { records, bytes: records * bytes_each }
 }
 
 /// Keys of Redis.
 pub(super) struct Redis {
     pub(super) nodes: Vec<SocketAddr>,
-    /// The fence's record and the user's data, where there is a fence.
+    /// Permanent records for each name: the fence's record and the user's data, if there is a fence.
     pub(super) per_name: u64,
 }
 
 #[async_trait]
-impl Census for Redis {
-    async fn lasting(&self) -> Result<Lasting, SetUpError> {
-        let mut sum = Lasting::default();
+impl RecordCounter for Redis {
+    async fn count(&self) -> Result<RecordCount, SetUpError> {
+        let mut sum = RecordCount::default();
         for node in &self.nodes {
             let client = redis::Client::open(format!("redis://{node}"))?;
             let mut connection = client.get_multiplexed_async_connection().await?;
@@ -53,9 +53,9 @@ impl Census for Redis {
         Ok(sum)
     }
 
-    fn allowed(&self, names: usize) -> Lasting {
+    fn allowed(&self, names: usize) -> RecordCount {
         let mut allowed = records(self.per_name * names as u64, RECORD);
-        // In the record of the epoch.
+        // The record of the epoch also grows.
         allowed.bytes += self.nodes.len() as u64 * (names as u64 + 1) * RECORD;
         allowed
     }
@@ -67,12 +67,12 @@ pub(super) struct Etcd {
 }
 
 #[async_trait]
-impl Census for Etcd {
-    async fn lasting(&self) -> Result<Lasting, SetUpError> {
+impl RecordCounter for Etcd {
+    async fn count(&self) -> Result<RecordCount, SetUpError> {
         let client = Client::connect(&self.endpoints, None).await?;
         let all = GetOptions::new().with_all_keys();
         let answer = client.kv_client().get("", Some(all)).await?;
-        let mut sum = Lasting::default();
+        let mut sum = RecordCount::default();
         for kv in answer.kvs().iter().filter(|kv| kv.lease() == 0) {
             sum.records += 1;
             sum.bytes += (kv.key().len() + kv.value().len()) as u64;
@@ -80,7 +80,7 @@ impl Census for Etcd {
         Ok(sum)
     }
 
-    fn allowed(&self, names: usize) -> Lasting {
+    fn allowed(&self, names: usize) -> RecordCount {
         // The fence's record and the user's data.
         records(2 * names as u64, RECORD)
     }
@@ -88,20 +88,20 @@ impl Census for Etcd {
 
 macro_rules! rows {
     ($name:ident, $pool:ty, $each:expr, $bytes:literal) => {
-        /// Rows of locks. A released one leaves its token until the next sweep.
+        /// Rows of locks. The row of a released lock stays until the next sweep.
         pub(super) struct $name(pub(super) $pool);
 
         #[async_trait]
-        impl Census for $name {
-            async fn lasting(&self) -> Result<Lasting, SetUpError> {
+        impl RecordCounter for $name {
+            async fn count(&self) -> Result<RecordCount, SetUpError> {
                 const COUNT: &str = concat!("SELECT count(*), ", $bytes, " FROM leasehold_locks");
                 let (records, bytes): (i64, Option<i64>) =
                     sqlx::query_as(COUNT).fetch_one(&self.0).await?;
                 let bytes = bytes.unwrap_or(0).cast_unsigned();
-                Ok(Lasting { records: records.cast_unsigned(), bytes })
+                Ok(RecordCount { records: records.cast_unsigned(), bytes })
             }
 
-            fn allowed(&self, names: usize) -> Lasting {
+            fn allowed(&self, names: usize) -> RecordCount {
                 records(names as u64, $each)
             }
         }
@@ -142,13 +142,16 @@ mod tests {
 
     const MUCH: usize = 100_000;
 
-    /// A record that is there grows, and no other comes.
-    async fn grows<Fut: Future<Output = ()>>(census: &dyn Census, grow: impl FnOnce() -> Fut) {
-        let before = census.lasting().await.unwrap();
+    /// Asserts that the counter notices when an existing record grows.
+    async fn grows<Fut: Future<Output = ()>>(
+        counter: &dyn RecordCounter,
+        grow: impl FnOnce() -> Fut,
+    ) {
+        let before = counter.count().await.unwrap();
         assert_eq!(before.records, 1, "{before}");
-        assert!(!before.is_more_than(before, Lasting::default()));
+        assert!(!before.is_more_than(before, RecordCount::default()));
         grow().await;
-        let (after, allowed) = (census.lasting().await.unwrap(), census.allowed(1));
+        let (after, allowed) = (counter.count().await.unwrap(), counter.allowed(1));
         assert_eq!(after.records, 1, "{after}");
         assert!(after.is_more_than(before, allowed), "{before} became {after}; {allowed} allowed");
     }
@@ -158,11 +161,11 @@ mod tests {
         let server = RedisServer::start(RedisOptions::new()).await.unwrap();
         server.cli(&["SET", "key", "short"]).await.unwrap();
         server.cli(&["SET", "of a moment", "short", "EX", "5"]).await.unwrap();
-        let census = Redis { nodes: vec![server.address()], per_name: 2 };
+        let counter = Redis { nodes: vec![server.address()], per_name: 2 };
         let grow = async || {
             server.cli(&["SETRANGE", "key", "99999", "x"]).await.unwrap();
         };
-        grows(&census, grow).await;
+        grows(&counter, grow).await;
     }
 
     #[tokio::test]
@@ -188,7 +191,7 @@ mod tests {
         let row = "INSERT INTO leasehold_locks (name, token, version, expires_2, kept) \
                    VALUES ('a', 1, 1, now(), false)";
         pool.execute(row).await.unwrap();
-        // Not to be packed to nothing.
+        // Random text, which PostgreSQL cannot compress.
         let grow = "UPDATE leasehold_locks \
                     SET buried = (SELECT array_agg(md5(n::text)) FROM generate_series(1, 3000) n)";
         grows(&Postgres(pool.clone()), async || {

@@ -1,4 +1,4 @@
-//! A client process of a run: this program again, told by a line on its standard input what to do.
+//! A client process of a run: this program, started again. A line on its standard input says what it does.
 
 use std::{
     net::SocketAddr,
@@ -21,50 +21,50 @@ use crate::{
     kit::{tree, wait},
 };
 
-/// Tells a process that it is a child. The rest comes by standard input, since a URL may have a
-/// password in it.
+/// The environment variable that tells a process that it is a client. The rest comes by standard input, since a URL may contain a
+/// password.
 pub(crate) const CHILD: &str = "LEASEHOLD_PROOF_CHILD";
 
-/// What a child does.
+/// What a client process does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct ClientSpec {
     pub(crate) process: u32,
     pub(crate) url: String,
     pub(crate) registers: SocketAddr,
     pub(crate) seed: u64,
-    /// The first is the victim's.
+    /// The names that it locks. The first is the victim's.
     pub(crate) names: Vec<LockName>,
     pub(crate) lease: Duration,
     pub(crate) wait: Duration,
     pub(crate) tasks: u32,
     pub(crate) operations: u32,
     pub(crate) rest: Duration,
-    /// Whether some holders write without a look at their guard.
+    /// Whether some holders write without a check of their guard.
     pub(crate) careless: bool,
     pub(crate) role: Role,
 }
 
-/// What a child does besides.
+/// The special role of a client process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Role {
-    /// Holds the first name until it is lost or told to go on, and then writes, lost or not.
+    /// Holds the first name until it loses it or gets [`Order::EndHold`], and then writes in any case.
     Victim,
     /// Always waits for the first name.
     Heir,
-    /// Nothing.
+    /// No special role.
     Other,
 }
 
-/// What a child is told while it runs.
+/// A message to a running client process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// The victim is to end its hold.
-    GoOn,
-    /// The fault is over: a process that has made all its operations ends.
-    Enough,
+    /// The victim must end its hold.
+    EndHold,
+    /// The fault is over: a process ends when it has made all its operations.
+    Finish,
 }
 
-/// A running child; killed when dropped.
+/// A running client process; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Client {
     process: Child,
@@ -73,7 +73,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) async fn start(part: &Part, record: &Record) -> Result<Self, SetUpError> {
+    pub(crate) async fn start(spec: &ClientSpec, record: &Record) -> Result<Self, SetUpError> {
         let mut process = Command::new(std::env::current_exe()?)
             .env(CHILD, "1")
             .stdin(Stdio::piped())
@@ -86,14 +86,14 @@ impl Client {
         let reader = tokio::spawn(async move {
             let mut lines = BufReader::new(stdout).lines();
             while let Ok(Some(line)) = lines.next_line().await {
-                // One that was killed may leave half of a line.
+                // A killed process may have written half a line.
                 if let Ok(line) = serde_json::from_str::<Line>(&line) {
                     record.take(line);
                 }
             }
         });
         let mut client = Self { process, stdin, reader };
-        client.write(&serde_json::to_string(part)?).await?;
+        client.write(&serde_json::to_string(spec)?).await?;
         Ok(client)
     }
 
@@ -111,7 +111,7 @@ impl Client {
         self.process.id().ok_or_else(|| "the child has ended".into())
     }
 
-    /// Kills it, and makes sure that it died of that.
+    /// Kills it, and checks that it died by the signal.
     pub(crate) async fn kill(&mut self) -> Result<(), SetUpError> {
         tree::signal(self.id()?, Signal::KILL)?;
         let status = self.process.wait().await?;
@@ -121,7 +121,7 @@ impl Client {
         }
     }
 
-    /// Stops it; on return it does nothing any more.
+    /// Pauses it; on return it is stopped.
     pub(crate) async fn pause(&self) -> Result<(), SetUpError> {
         let id = self.id()?;
         tree::signal(id, Signal::STOP)?;
@@ -133,7 +133,7 @@ impl Client {
         Ok(tree::signal(self.id()?, Signal::CONT)?)
     }
 
-    /// Waits for its end and for its last words; `None` if it does not end within `limit`.
+    /// Waits for its end and for its last line; `None` if it does not end within `limit`.
     pub(crate) async fn ended(mut self, limit: Duration) -> Result<Option<ExitStatus>, SetUpError> {
         match tokio::time::timeout(limit, self.process.wait()).await {
             Ok(status) => {

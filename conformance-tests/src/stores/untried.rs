@@ -1,11 +1,11 @@
-//! Why some faults are not tried on some stores: data, which the tables print.
+//! Why some faults are not tried on some stores. The tables print these reasons.
 
 use crate::proof::{
-    Absent::{self, NotApplicable, NotTried},
     Fault,
+    Untried::{self, NotApplicable, NotTried},
 };
 
-/// What befalls clients, and their way to the store.
+/// The faults of clients and of their network.
 pub(super) const CLIENT_FAULTS: &[Fault] = &[
     Fault::None,
     Fault::ClientKilled,
@@ -20,52 +20,53 @@ pub(super) fn but(faults: &[Fault], left_out: &[Fault]) -> Vec<Fault> {
     faults.iter().copied().filter(|fault| !left_out.contains(fault)).collect()
 }
 
-/// What a group of servers has in common with one.
-pub(super) const ON_ONE_SERVER: Absent = NotTried("tried on one server of the same kind");
+/// For a group of servers: the fault is tried on one server.
+pub(super) const ON_ONE_SERVER: Untried = NotTried("tried on one server of the same kind");
 
-pub(super) const NO_MEMBER: (Fault, Absent) = (
+pub(super) const NO_MEMBER: (Fault, Untried) = (
     Fault::DataLost,
     NotTried("a node that has lost its files is no member of the cluster any more"),
 );
 
-const ONE: Absent = NotApplicable("there is one server");
-/// The faults of several servers, where there is one.
-pub(super) const MEMBERS: [(Fault, Absent); 4] = [
+const ONE: Untried = NotApplicable("there is one server");
+/// The faults of several servers, for a store with one server.
+pub(super) const MEMBERS: [(Fault, Untried); 4] = [
     (Fault::FailedOver, ONE),
     (Fault::MemberKilled, ONE),
     (Fault::MemberPaused, ONE),
     (Fault::QuorumLost, ONE),
 ];
 
-pub(super) const NO_FAILOVER: (Fault, Absent) = (
+pub(super) const NO_FAILOVER: (Fault, Untried) = (
     Fault::FailedOver,
     NotApplicable("its assumption `one-server` excludes it, and the tests have no replica of it"),
 );
 
-/// A database that comes back empty has to be made again by an operator.
-pub(super) const OPERATOR: (Fault, Absent) = (
+/// An operator must create the tables again in a database that comes back empty.
+pub(super) const OPERATOR: (Fault, Untried) = (
     Fault::DataLost,
     NotApplicable("an empty database grants nothing until an operator has made or restored it"),
 );
 
-pub(super) const NO_TAIL: (Fault, Absent) = (
+pub(super) const NO_TAIL: (Fault, Untried) = (
     Fault::TailLost,
     NotApplicable("it flushes before it answers: only a disk that lies loses the tail"),
 );
 
-pub(super) const NO_COPY: (Fault, Absent) = (Fault::Restored, Absent::As("tail lost"));
+pub(super) const NO_COPY: (Fault, Untried) = (Fault::Restored, Untried::As("tail lost"));
 
-const SHIM: Absent = NotTried("the clock shim has no effect on etcd, which is written in Go");
-pub(super) const NO_CLOCK: [(Fault, Absent); 2] =
+const SHIM: Untried = NotTried("the clock shim has no effect on etcd, which is written in Go");
+pub(super) const NO_CLOCK: [(Fault, Untried); 2] =
     [(Fault::ClockForward, SHIM), (Fault::ClockBack, SHIM)];
 
-const FILE: Absent = NotApplicable("there is no server, and no connection: a file on this machine");
-const FILE_CLOCK: Absent = NotTried(
+const FILE: Untried =
+    NotApplicable("there is no server, and no connection: a file on this machine");
+const FILE_CLOCK: Untried = NotTried(
     "it counts on CLOCK_BOOTTIME, which nobody sets; the shim has no effect on the client",
 );
-const FILE_DISK: Absent = NotTried("it writes in the client's own process, as any file");
-/// The faults of servers, where there is none.
-pub(super) const NO_SERVER: [(Fault, Absent); 17] = [
+const FILE_DISK: Untried = NotTried("it writes in the client's own process, as any file");
+/// The faults of servers, for a store without a server.
+pub(super) const NO_SERVER: [(Fault, Untried); 17] = [
     (Fault::ConnectionCut, FILE),
     (Fault::HalfCut, FILE),
     (Fault::RequestsLost, FILE),

@@ -1,15 +1,15 @@
-//! The course of each fault: planted while the victim holds a lock, and over when it has shown.
+//! The course of a fault: it is injected while the victim holds a lock, and ends when its effects were seen.
 
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use lock_core::{Env as _, FencingToken, Guarantees, Instant, LockName, SystemEnv};
 
-use crate::proof::clients::part::{Client, Order};
+use crate::proof::clients::process::{Client, Order};
 use crate::proof::clients::record::Record;
 use crate::proof::plan::fault::Fault;
 use crate::proof::plan::profile::Profile;
-use crate::proof::plan::system_under_test::{Guarantee, Stage};
+use crate::proof::plan::system_under_test::{Guarantee, StartedStore};
 use crate::proof::trial::findings::Finding;
 use crate::{
     SetUpError,
@@ -17,18 +17,18 @@ use crate::{
     kit::{Counters, Mode, Proxy},
 };
 
-/// What is waited for in any case, so that a library that never tells fails the run and not hangs it.
+/// The limit of each wait: a library that never reports a loss must fail the run, not hang it.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// A fault in course.
-pub(crate) struct Script<'a> {
+/// A fault while it happens, and its results.
+pub(crate) struct FaultRun<'a> {
     record: &'a Record,
     name: &'a LockName,
     lease: Duration,
     promised: &'a Guarantees,
     tolerance: Duration,
     pub(crate) pause: Option<(Instant, Instant)>,
-    /// When the fault began, and when it was over.
+    /// The begin and the end of the fault.
     pub(crate) fault: Option<(Instant, Instant)>,
     pub(crate) freed_after: Option<Duration>,
     pub(crate) findings: Vec<Finding>,
@@ -36,7 +36,7 @@ pub(crate) struct Script<'a> {
     pub(crate) happened: String,
 }
 
-impl<'a> Script<'a> {
+impl<'a> FaultRun<'a> {
     pub(crate) fn new(
         record: &'a Record,
         name: &'a LockName,
@@ -60,27 +60,27 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Waits until the victim's loss was told.
+    /// Waits until the victim's guard has reported its loss.
     async fn loss(&mut self, victim: Op) {
         if self.record.until(PATIENCE, |seen| seen.loss(victim)).await.is_none() {
-            let what = format!("the holder was not told of its loss within {PATIENCE:?}");
+            let what = format!("the victim's guard did not report its loss within {PATIENCE:?}");
             let finding = Finding::new(Guarantee::LossTold, what);
             self.findings.push(Finding { ops: vec![victim], ..finding });
         }
     }
 
-    /// Waits until a later holder of the victim's lock has written; returns when.
+    /// Waits until a later holder of the victim's lock has written; returns the time of the write.
     async fn successor(&mut self, above: FencingToken, since: Instant) -> Option<Instant> {
         let name = self.name.as_str();
         let later = self.record.until(PATIENCE, |seen| seen.successor(name, above, since)).await;
         if later.is_none() {
-            let what = format!("nobody held {name:?} within {PATIENCE:?} after the fault");
+            let what = format!("no other client held {name:?} within {PATIENCE:?} after the fault");
             self.findings.push(Finding::new(Guarantee::Served, what));
         }
         later
     }
 
-    /// The same, where the lock's holder is gone: within its lease and what the store says.
+    /// The same after the victim is gone: the lock must be free within the lease and the times that the store promises.
     async fn freed(&mut self, above: FencingToken, since: Instant) {
         let Some(at) = self.successor(above, since).await else { return };
         let promised = self.promised;
@@ -89,90 +89,91 @@ impl<'a> Script<'a> {
         let took = at.since(since);
         self.freed_after = Some(took);
         if took > bound {
-            let what = format!("the lock was free after {took:?}; promised is {bound:?}");
+            let what =
+                format!("the lock was free only after {took:?}; the store promises {bound:?}");
             self.findings.push(Finding::new(Guarantee::Served, what));
         }
     }
 }
 
-/// Plays the fault; the victim's process is the first client.
+/// Makes the fault happen, and waits for its effects. The victim is the first client.
 ///
 /// # Errors
 /// In words, if the fault did not happen.
-pub(crate) async fn play(
-    script: &mut Script<'_>,
+pub(crate) async fn run(
+    run: &mut FaultRun<'_>,
     fault: Fault,
-    stage: &mut Stage,
+    started: &mut StartedStore,
     clients: &mut [Client],
 ) -> Result<(), SetUpError> {
     let count = clients.len();
-    let ready = script.record.until(PATIENCE, |seen| (seen.ready == count).then_some(())).await;
+    let ready = run.record.until(PATIENCE, |seen| (seen.ready == count).then_some(())).await;
     ready.ok_or_else(|| format!("the clients were not connected within {PATIENCE:?}"))?;
-    let Some((victim, token)) = script.record.until(PATIENCE, |seen| seen.victim).await else {
-        let what = format!("the first lock was not had within {PATIENCE:?}");
-        script.findings.push(Finding::new(Guarantee::Served, what));
+    let Some((victim, token)) = run.record.until(PATIENCE, |seen| seen.victim).await else {
+        let what = format!("the victim did not get its lock within {PATIENCE:?}");
+        run.findings.push(Finding::new(Guarantee::Served, what));
         return Ok(());
     };
-    let (began, planted) = (SystemEnv.now(), tokio::time::Instant::now());
-    script.fault = Some((began, began));
+    let (began, began_at) = (SystemEnv.now(), tokio::time::Instant::now());
+    run.fault = Some((began, began));
     match fault {
         Fault::None => {}
         Fault::ClientKilled => {
             clients[0].kill().await?;
-            script.fault = Some((began, SystemEnv.now()));
-            script.happened = "the client ended by SIGKILL".to_owned();
-            script.freed(token, began).await;
+            run.fault = Some((began, SystemEnv.now()));
+            run.happened = "the client died by SIGKILL".to_owned();
+            run.freed(token, began).await;
             return Ok(());
         }
         Fault::ClientPaused => {
             clients[0].pause().await?;
             let stopped = SystemEnv.now();
-            script.happened = "the client stood still".to_owned();
-            script.freed(token, began).await;
+            run.happened = "the client was stopped".to_owned();
+            run.freed(token, began).await;
             clients[0].resume()?;
-            script.pause = Some((stopped, SystemEnv.now()));
-            script.loss(victim).await;
+            run.pause = Some((stopped, SystemEnv.now()));
+            run.loss(victim).await;
         }
-        fault if fault.is_on_the_way() => {
-            let (_, proxies) = stage.proxies.as_ref().ok_or("no proxy")?;
+        fault if fault.is_in_the_network() => {
+            let (_, proxies) = started.proxies.as_ref().ok_or("no proxy")?;
             let before: Vec<_> = proxies.iter().map(Proxy::counters).collect();
-            set(proxies, mode(fault, script.lease)).await?;
-            script.loss(victim).await;
-            script.freed(token, began).await;
-            script.happened = happened(fault, proxies, &before).await?;
+            set(proxies, mode(fault, run.lease)).await?;
+            run.loss(victim).await;
+            run.freed(token, began).await;
+            run.happened = happened(fault, proxies, &before).await?;
             set(proxies, Mode::Pass).await?;
         }
         fault => {
-            let plant = stage.plant.as_mut().ok_or("this store has no server of ours")?;
-            script.happened = plant.plant(fault, script.name).await?;
+            let injector = started.injector.as_mut().ok_or("this store has no server of ours")?;
+            run.happened = injector.inject(fault, run.name).await?;
             if fault == Fault::ServerPaused {
-                script.loss(victim).await;
+                run.loss(victim).await;
             } else {
-                // A holder that is not told may go on: what was kept may be renewed.
-                let beyond = script.promised.longest_lease + Duration::from_millis(500);
-                script.record.until(beyond, |seen| seen.loss(victim)).await;
+                // If the store kept the lock, the victim may renew it, and then there is no loss.
+                let beyond = run.promised.longest_lease + Duration::from_millis(500);
+                run.record.until(beyond, |seen| seen.loss(victim)).await;
                 if lasts(fault) {
-                    // The others are to feel it, too.
-                    tokio::time::sleep_until(planted + beyond).await;
+                    // The fault lasts until it affects the other clients, too.
+                    tokio::time::sleep_until(began_at + beyond).await;
                 }
             }
             if lasts(fault) {
-                let healed = plant.heal(fault).await?;
+                let healed = injector.end_fault(fault).await?;
                 if !healed.is_empty() {
-                    script.happened = format!("{}; {healed}", script.happened);
+                    run.happened = format!("{}; {healed}", run.happened);
                 }
             }
         }
     }
     let over = SystemEnv.now();
-    script.fault = Some((began, over));
-    clients[0].order(Order::GoOn).await?;
-    script.successor(token, over).await;
+    run.fault = Some((began, over));
+    clients[0].order(Order::EndHold).await?;
+    run.successor(token, over).await;
     Ok(())
 }
 
-/// Whether a fault of the servers lasts until it is ended. A clock stays where it stepped to; what it did
-/// to its server is looked at.
+/// Whether a fault of the servers lasts until [`FaultInjector::end_fault`]. (A clock is not set back; the call only checks what
+/// the step did to the server.)
 fn lasts(fault: Fault) -> bool {
     matches!(
         fault,
@@ -203,8 +204,8 @@ fn mode(fault: Fault, lease: Duration) -> Mode {
     }
 }
 
-/// Waits until a proxy has done what all were set to; tells what that was. Of several servers a client
-/// may use but one.
+/// Waits until one of the proxies has carried out the fault; returns what it did. A client may use only one of several
+/// servers.
 async fn happened(
     fault: Fault,
     proxies: &[Proxy],
@@ -220,7 +221,7 @@ async fn happened(
         Fault::ConnectionCut => "connections were cut",
         Fault::HalfCut => "bytes of answers were lost",
         Fault::RequestsLost => "bytes of requests were lost",
-        _ => "bytes of answers were held up at the end",
+        _ => "bytes of answers were delayed at the end",
     };
     let each = proxies.iter().zip(before).map(|(proxy, before)| {
         let felt = proxy.until("its fault to happen", PATIENCE, move |now| done(now, before) > 0);

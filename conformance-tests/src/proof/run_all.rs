@@ -1,4 +1,4 @@
-//! Every fault of every store that is asked for, one after the other.
+//! Runs every requested fault of every requested store, one after the other.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use super::{
     trial::run,
 };
 
-pub(super) async fn try_all(args: &Args, connect: Connect) -> Vec<Report> {
+pub(super) async fn run_all(args: &Args, connect: Connect) -> Vec<Report> {
     let seed = args.seed.unwrap_or_else(|| SystemEnv.random() as u64 >> 16);
     println!("profile {}, seed {seed}", args.profile.name);
     let mut reports = Vec::new();
@@ -44,16 +44,16 @@ async fn try_one(subject: &SystemUnderTest, args: &Args, seed: u64, connect: Con
     let mut rounds = 0;
     loop {
         for at in 0..report.faults.len() {
-            // Every fault has its turn, and then the time counts.
+            // Every fault runs at least once; after that the time limit counts.
             if rounds > 0 && args.profile.lasts.is_some_and(|lasts| began.elapsed() >= lasts) {
                 break;
             }
             attempt(subject, &args.profile, connect, &mut next, &mut report, at).await;
-            // What a long run has seen is not lost with it.
+            // Writes the results so far: a long run may be ended before its end.
             report.lasted_s = began.elapsed().as_secs();
             if let Some(file) = args.json.as_ref().filter(|_| args.profile.lasts.is_some()) {
                 let text = serde_json::to_string_pretty(&[&report]).expect("plain data");
-                // It is written again at the end, and then it counts.
+                // An error counts only at the end, when the file is written again.
                 let _ = std::fs::write(file, text);
             }
         }
@@ -65,7 +65,7 @@ async fn try_one(subject: &SystemUnderTest, args: &Args, seed: u64, connect: Con
     }
 }
 
-/// Runs a fault once, or until it has shown what it must.
+/// Runs a fault once, or until it has broken what it must.
 async fn attempt(
     subject: &SystemUnderTest,
     profile: &Profile,
@@ -78,12 +78,12 @@ async fn attempt(
         let (began, result) = (Instant::now(), &mut report.faults[at]);
         let told = (result.runs_failed, result.violations.len());
         match run::run(subject, result.fault, *seed, profile, connect).await {
-            Ok(shown) => {
-                result.add(subject, &shown);
+            Ok(data) => {
+                result.add(subject, &data);
                 report.promised.get_or_insert_with(|| {
-                    serde_json::to_value(&*shown.promised).expect("plain data")
+                    serde_json::to_value(&*data.promised).expect("plain data")
                 });
-                if let Some(why) = subject.contradicts(&shown.promised) {
+                if let Some(why) = subject.contradicts(&data.promised) {
                     result.fail(why);
                 }
             }
@@ -96,7 +96,7 @@ async fn attempt(
         };
         let took = began.elapsed().as_secs_f64();
         println!("{}, {}, seed {seed}: {word} ({took:.1} s)", subject.name, result.fault);
-        // At once: a long run may be ended before its table is printed.
+        // Printed at once: a long run may be ended before its table is printed.
         for why in result.failed.iter().filter(|_| result.runs_failed > told.0) {
             println!("    not run: {why}");
         }

@@ -1,4 +1,4 @@
-//! A loss of power for Redis: its last writes are missing afterwards.
+//! A power loss of Redis: its last writes are missing afterwards.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ impl Redis {
         files.pop().ok_or_else(none)
     }
 
-    /// How much it has written to its append-only file: all that was answered before.
+    /// The length of its append-only file, which holds all writes that were answered before.
     ///
     /// # Errors
     ///
@@ -34,9 +34,10 @@ impl Redis {
         Ok(std::fs::metadata(&file).doing(|| format!("look at {}", file.display()))?.len())
     }
 
-    /// Kills it, cuts its append-only file off after `kept` bytes and starts it again; returns how long
-    /// the file was. A kill alone loses nothing that was written; flushing once a second, Redis may write up to
-    /// two seconds after it answered, while a flush is under way.
+    /// Kills it, truncates its append-only file to `kept` bytes and starts it again; returns how long the file was.
+    ///
+    /// A kill alone loses nothing that was written. With `appendfsync everysec`, Redis may write up to two seconds
+    /// after it answered.
     ///
     /// # Errors
     ///
