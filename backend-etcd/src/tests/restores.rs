@@ -1,4 +1,4 @@
-//! A cluster that was restored, or may have been: a connection to it was begun.
+//! Clusters that were restored, or may have been because a connection was begun.
 
 use conformance_tests::kit::{Mode, Proxy};
 use etcd_client::{Txn, TxnOp, TxnResponse};
@@ -7,7 +7,7 @@ use lock_core::{Attempt, Backend as _, Init};
 use super::*;
 use crate::{
     restore::quarantine,
-    steps::admin::{begun, put_init},
+    steps::admin::{put_init, running_quarantine},
 };
 
 /// One etcd, and a snapshot of it.
@@ -37,7 +37,7 @@ impl Restorable {
     }
 }
 
-/// Sends over any connection, without the check around a grant.
+/// Sends a transaction over any connection, without the check around a grant.
 async fn send(store: &Store, txn: Txn) -> TxnResponse {
     let sending = async {
         loop {
@@ -61,7 +61,7 @@ async fn attempt(store: &Store, request: &Request) -> Attempt {
     tokio::time::timeout(PATIENCE, asking).await.expect("an answer")
 }
 
-/// One granted before the longest lease was made shorter goes on.
+/// A lease granted before the longest lease was shortened goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quarantine_is_as_long_as_any_lease_that_may_be_held() {
     let (cluster, store) = Restorable::start().await;
@@ -74,30 +74,19 @@ async fn a_quarantine_is_as_long_as_any_lease_that_may_be_held() {
         Attempt::Quarantined(held_back) => {
             assert!(held_back.remaining > LEASE / 5, "{held_back:?}")
         }
-        other => panic!("a loss was not seen: {other:?}"),
+        other => panic!("the loss was not detected: {other:?}"),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_of_another_longest_lease_is_refused() {
+async fn a_client_with_another_longest_lease_is_refused() {
     let (cluster, _known) = Restorable::start().await;
     let url = format!("etcd://{}?longest_lease=40s", cluster.etcd.endpoints()[0]);
     let error = crate::connect(&url).await.expect_err("it is not refused");
     assert_eq!(error.kind(), lock_core::ErrorKind::Config, "{error}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lease_of_new_settings_is_granted() {
-    let (cluster, store) = Restorable::start().await;
-    let longest_lease = Some(2 * LEASE);
-    let init = Init::new().with_longest_lease(longest_lease).with_first_use(true);
-    cluster.open().await.init(&init).await.unwrap();
-    let mut long = request("job");
-    long.lease = 2 * LEASE;
-    granted(&store, &long).await;
-}
-
-/// They were made longer after the snapshot.
+/// The longest lease was lengthened after the snapshot.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quarantine_is_as_long_as_the_lost_settings_allowed() {
     let (mut cluster, store) = Restorable::start().await;
@@ -110,12 +99,11 @@ async fn a_quarantine_is_as_long_as_the_lost_settings_allowed() {
         Attempt::Quarantined(held_back) => {
             assert!(held_back.remaining > 5 * LEASE, "{held_back:?}")
         }
-        other => panic!("a loss was not seen: {other:?}"),
+        other => panic!("the loss was not detected: {other:?}"),
     }
 }
 
-/// No transaction compares the record of a restore: whether a transaction was carried out before or after it is
-/// known by the connections alone.
+/// No transaction compares the lead. Only the connections show whether it was carried out before or after a restore.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_begun_meanwhile_leaves_a_grant_in_doubt() {
     let etcd = start().await;
@@ -130,13 +118,13 @@ async fn a_connection_begun_meanwhile_leaves_a_grant_in_doubt() {
     let answer = send(&store, read()).await;
     assert!(
         !store.restore.history.is_same(&store.rpc, &token, &answer),
-        "it is believed without a look"
+        "it is believed without an observation"
     );
 }
 
 const FIRST_USE: Init = Init::new().with_first_use(true);
 
-/// A changed longest lease waits the old one out.
+/// Changes the longest lease: the quarantine waits out the old one.
 async fn begin_quarantine(store: &Store, longest: u64) {
     let longest_lease = Some(Duration::from_secs(longest));
     let settings = store.init(&Init::new().with_longest_lease(longest_lease)).await.unwrap();
@@ -144,14 +132,15 @@ async fn begin_quarantine(store: &Store, longest: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_use_that_is_tried_again_ends_no_later_quarantine() {
+async fn a_repeated_first_use_ends_no_later_quarantine() {
     let (_etcd, [one, other]) = pair().await;
-    let before = begun(&one, &one.restore.history_token().await.unwrap()).await.unwrap();
+    let before =
+        running_quarantine(&one, &one.restore.history_token().await.unwrap()).await.unwrap();
     begin_quarantine(&other, 20).await;
     one.restore.history.doubt();
     assert!(put_init(&one, &FIRST_USE, before).await.unwrap());
     assert!(quarantine(&other.rpc, &other.layout).await.unwrap().is_some(), "it was ended");
-    // A quarantine that it knows of is ended.
+    // It ends a quarantine that had begun before.
     one.init(&FIRST_USE).await.unwrap();
     assert!(quarantine(&other.rpc, &other.layout).await.unwrap().is_none(), "it goes on");
 }
