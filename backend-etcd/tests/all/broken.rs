@@ -1,4 +1,4 @@
-//! Keys that transactions compare are left out on their way to etcd: the case meant for each must fail.
+//! A proxy changes the keys that transactions compare, one at a time. The case for that comparison must then fail.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ const BROKEN: &[Broken<OneEtcd>] = &[
     },
     Broken {
         what: "S1: a reader compares the entries of all writers",
-        // The end of the range of its comparison: the tag, the length, the name with the mark of readers.
+        // The end of the range of its comparison: tag, length, and the name with the mark of readers.
         changes: &[Change::Text("\u{0d}leasehold/a/~", "\u{0d}leasehold/a/!")],
         case: |setup| Box::pin(a_reader_beside_a_writer(setup)),
     },
@@ -65,7 +65,7 @@ const BROKEN: &[Broken<OneEtcd>] = &[
     },
     Broken {
         what: "S2: the fence compares the token that was admitted",
-        // A comparison as it stands in the request: the tag of its key, the key's length, the key. The
+        // A comparison as it is encoded in the request: the tag of its key, the key's length, the key. The
         // write has another tag. The key that is compared instead has no value yet.
         changes: &[Change::Text("\u{1a}\u{0b}fences/data", "\u{1a}\u{0b}fences/none")],
         case: |setup| Box::pin(a_stale_write(setup)),
@@ -73,7 +73,7 @@ const BROKEN: &[Broken<OneEtcd>] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_broken_variant_is_noticed() {
+async fn each_broken_variant_is_detected() {
     try_all(&[], BROKEN).await;
 }
 
@@ -86,11 +86,11 @@ async fn an_attempt_in_quarantine(setup: &mut OneEtcd) -> Verdict {
     direct.init(&init).await.map_err(words)?;
     let key = "leasehold/%leasehold/quarantine";
     let there = setup.etcd.ctl(&["get", key, "--keys-only"]).await.unwrap();
-    assert!(!there.is_empty(), "there is no quarantine to wait for");
+    assert!(!there.is_empty(), "there is no quarantine");
     not_granted(&*setup.open().await, &request("a", LEASE)).await
 }
 
-/// The tombstone is left directly.
+/// The tombstone is written without the proxy.
 async fn a_late_request(setup: &mut OneEtcd) -> Verdict {
     let direct = support::connect(setup.etcd.endpoints()[0], "5s").await;
     let late = request("a", LEASE);
@@ -108,12 +108,12 @@ async fn a_reader_beside_a_writer(setup: &mut OneEtcd) -> Verdict {
     not_granted(&*setup.open().await, &reader()).await
 }
 
-/// The first attempt is made directly.
+/// The first attempt is made without the proxy.
 async fn a_repeat_by_a_reader(setup: &mut OneEtcd) -> Verdict {
     let direct = support::connect(setup.etcd.endpoints()[0], "5s").await;
-    let asked = reader();
-    let first = granted(&*direct, &asked).await?;
-    let again = granted(&*setup.open().await, &asked).await?;
+    let request = reader();
+    let first = granted(&*direct, &request).await?;
+    let again = granted(&*setup.open().await, &request).await?;
     if again.token == first.token { Ok(()) } else { Err("it has two entries".into()) }
 }
 
