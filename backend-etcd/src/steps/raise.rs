@@ -4,10 +4,7 @@ use etcd_client::{Txn, TxnOp};
 use lock_core::{Error, FencingToken};
 
 use crate::{
-    keys::{
-        entry::{Held, QueueEntry},
-        settings::Record,
-    },
+    keys::entry::{Held, QueueEntry},
     rpc::{Failure, gets, incomplete, put, revision},
     store::Store,
 };

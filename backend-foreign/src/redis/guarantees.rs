@@ -1,4 +1,4 @@
-//! What a store in Redis promises while clients of another library use it, too.
+//! What a store in Redis guarantees while foreign clients use it too.
 
 use backend_redis::node::{Node, NodeSettings, RECORD_VERSION};
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};

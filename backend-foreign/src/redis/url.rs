@@ -1,4 +1,4 @@
-//! A store by its URL.
+//! The URL of a store in Redis.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const FORM: &str =
 /// Opens the locks of another library: `redis://HOST:PORT?layout=LAYOUT`, `rediss://…` with TLS, or
 /// `unix:PATH?layout=LAYOUT`, with the options of a `redis://` URL. Layouts are `redisson`, `redis-py`, `redsync`,
 /// `node-redlock`, `python-redis-lock`, `spring` with `registry=KEY`, `shedlock` with `env=default`, and `string` with
-/// `key=TEMPLATE`, in which `{name}` stands for the name.
+/// `key=TEMPLATE`, in which `{name}` is replaced by the name.
 ///
 /// # Errors
 /// As [`backend_redis::connect`]; `InvalidInput` for an unknown layout, and for sentinels and clusters.
@@ -47,7 +47,7 @@ fn parse(url: &str) -> Result<(Layout, String), Error> {
         match &*option {
             "layout" => word = Some(value.into_owned()),
             "registry" | "env" => detail = Some((option.to_string(), value.into_owned())),
-            // With TLS it is the file of a key, too: that one is no template.
+            // With TLS, `key` may also be a file. A file is not a template.
             "key" if value.contains("{name}") => {
                 detail = Some((option.to_string(), value.into_owned()));
             }
@@ -78,20 +78,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layout_is_taken_out_of_the_url() {
+    fn the_options_of_a_layout_are_removed_from_the_url() {
         let url = "redis://u:hunter2@h/1?timeout=3s&layout=string&key=locks:{name}&plaintext=on";
         let (layout, rest) = parse(url).unwrap();
         assert_eq!((layout.word, &*layout.key), ("string", "locks:{name}"));
         assert_eq!(rest, "redis://u:hunter2@h/1?timeout=3s&plaintext=on");
         let (layout, rest) = parse("redis://h?layout=spring&registry=a%20b").unwrap();
         assert_eq!((&*layout.key, &*rest), ("a b:{name}", "redis://h"));
-        // The file of a key.
+        // `key` is a file here.
         let (_, rest) = parse("rediss://h?layout=redisson&cert=c&key=k").unwrap();
         assert_eq!(rest, "rediss://h?cert=c&key=k");
     }
 
     #[tokio::test]
-    async fn what_cannot_work_is_refused_with_an_explanation_and_without_the_url() {
+    async fn invalid_urls_are_refused_with_an_explanation_and_without_the_url() {
         for (url, part) in [
             ("redis://:hunter2@h", "redis://HOST:PORT?layout=LAYOUT"),
             ("redis://:hunter2@h?timeout=3s", "the layout must be redisson"),

@@ -1,4 +1,4 @@
-//! What a store in SQL promises while clients of ShedLock use it, too.
+//! What a store in SQL guarantees while clients of ShedLock use it too.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A store by its URL.
+//! The URL of a store in an SQL database.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use url::form_urlencoded;
 
 use super::{dialect::backend, server::Server as _, statements::Names, store::ShedLock};
 
-/// Options of the databases' own stores that mean nothing here.
+/// Options of leasehold's own stores in these databases that have no meaning here.
 const NOT_HERE: [&str; 3] = ["strategy", "table_prefix", "listen"];
 
 /// Opens the locks of ShedLock in PostgreSQL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?layout=shedlock&table=shedlock`,
-/// with the options of a `postgres://` URL but `strategy`, `table_prefix` and `listen`.
+/// with the options of a `postgres://` URL except `strategy`, `table_prefix` and `listen`.
 #[cfg(feature = "postgres")]
 pub(crate) async fn postgres(url: &str) -> Result<Arc<dyn Backend>, Error> {
     let (table, rest) = parse(url)?;
@@ -22,7 +22,7 @@ pub(crate) async fn postgres(url: &str) -> Result<Arc<dyn Backend>, Error> {
 }
 
 /// Opens the locks of ShedLock in MySQL or MariaDB: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?layout=shedlock&table=shedlock`,
-/// with the options of a `mysql://` URL but `strategy` and `table_prefix`.
+/// with the options of a `mysql://` URL except `strategy` and `table_prefix`.
 #[cfg(feature = "mysql")]
 pub(crate) async fn mysql(url: &str) -> Result<Arc<dyn Backend>, Error> {
     let (table, rest) = parse(url)?;
@@ -31,7 +31,7 @@ pub(crate) async fn mysql(url: &str) -> Result<Arc<dyn Backend>, Error> {
     Ok(Arc::new(backend(ShedLock::open(server, described, &table).await?)))
 }
 
-/// The SQL that makes the tables of such a URL.
+/// The SQL that creates the tables for such a URL.
 #[cfg(feature = "postgres")]
 pub(crate) fn postgres_schema(url: &str) -> Result<String, Error> {
     let (table, rest) = parse(url)?;
@@ -40,7 +40,7 @@ pub(crate) fn postgres_schema(url: &str) -> Result<String, Error> {
     Ok(super::postgres::schema(&names, longest(&described)))
 }
 
-/// The SQL that makes the tables of such a URL.
+/// The SQL that creates the tables for such a URL.
 #[cfg(feature = "mysql")]
 pub(crate) fn mysql_schema(url: &str) -> Result<String, Error> {
     let (table, rest) = parse(url)?;

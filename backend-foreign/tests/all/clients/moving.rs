@@ -1,4 +1,4 @@
-//! Processes of ours move to our own layout under load, while processes of the other library lock beside them.
+//! Leasehold processes move from a foreign layout to leasehold's own layout under load, while foreign clients use the same locks.
 
 use std::{
     path::PathBuf,
@@ -21,12 +21,12 @@ use super::{
 /// Processes of each side.
 const OURS: usize = 3;
 const THEIRS: usize = 2;
-/// How often each process adds to the number in each phase, at least; those of the other library exactly so often.
+/// How often each leasehold process adds to the number in each phase, at least. Foreign clients do so exactly as often.
 const HOLDS: u64 = 20;
 /// Between two holds of one process.
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// The number that only the lock protects, in the first word of a file; and the last token of any of ours.
+/// The number that only the lock protects, as the first word of a file, and the last token of any leasehold process.
 struct Protected {
     file: PathBuf,
     last: Mutex<FencingToken>,
@@ -35,7 +35,7 @@ struct Protected {
 impl Protected {
     async fn add(&self, client: &LockClient) {
         let guard = timeout(PATIENCE, client.lock("job").lease(Duration::from_secs(20)).acquire());
-        let guard = guard.await.expect("a process of ours is served").unwrap();
+        let guard = guard.await.expect("a leasehold process is served").unwrap();
         let before = std::mem::replace(&mut *self.last.lock().unwrap(), guard.token());
         assert!(guard.token() > before, "{} came after {before}", guard.token());
         let number = self.number();
@@ -51,11 +51,11 @@ impl Protected {
     }
 }
 
-/// One of our processes, with its own connections and record. It adds to the number until it is told to end.
+/// A leasehold process, with its own connections and migration record. It adds to the number until it must stop.
 struct Member {
     client: LockClient,
     added: Arc<AtomicU64>,
-    told: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
@@ -63,38 +63,38 @@ impl Member {
     /// Returns after its first addition.
     async fn start(stores: &Stores, phase: Phase, protected: &Arc<Protected>) -> Self {
         let client = LockClient::new(Arc::new(stores.enter(phase).await.unwrap()));
-        let (added, told) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (added, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let task = tokio::spawn({
             let (client, protected) = (client.clone(), Arc::clone(protected));
-            let (added, told) = (Arc::clone(&added), Arc::clone(&told));
+            let (added, stop) = (Arc::clone(&added), Arc::clone(&stop));
             async move {
-                while !told.load(Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     protected.add(&client).await;
                     added.fetch_add(1, Ordering::Relaxed);
                     tokio::time::sleep(PAUSE).await;
                 }
             }
         });
-        let member = Self { client, added, told, task };
+        let member = Self { client, added, stop, task };
         member.adds(1).await;
         member
     }
 
-    /// Ends when it has added so often.
+    /// Waits until it has added this many more times.
     async fn adds(&self, more: u64) {
         let wanted = self.added.load(Ordering::Relaxed) + more;
         let adding = async {
             while self.added.load(Ordering::Relaxed) < wanted {
-                assert!(!self.task.is_finished(), "a process of ours has ended");
+                assert!(!self.task.is_finished(), "a leasehold process has ended");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(PATIENCE, adding).await.expect("a process of ours goes on");
+        timeout(PATIENCE, adding).await.expect("a leasehold process continues");
     }
 
-    /// How often it has added in all.
+    /// Stops it, and returns how often it has added.
     async fn end(self) -> u64 {
-        self.told.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         self.task.await.unwrap();
         self.client.close().await;
         self.added.load(Ordering::Relaxed)
@@ -115,29 +115,29 @@ impl Stores {
         Migration::new(old, new, phase).await
     }
 
-    /// What `leasehold migrate next` says; the refusal in words.
+    /// The answer of `leasehold migrate next`, with a refusal as text.
     async fn next(&self) -> Result<Step, String> {
         let [old, new] = self.open().await.unwrap();
         let fleet = Fleet::survey(&*old, &*new).await.unwrap();
         fleet.next(Direction::Forward).map_err(|refusal| refusal.to_string())
     }
 
-    /// Ends when it says this. On a machine that stands still the record of a process that has ended may outlive it.
+    /// Waits until this is the next step. If the machine pauses, the record of an ended process may outlive it.
     async fn next_is(&self, step: Step) {
         let mut last = self.next().await;
-        let said = async {
+        let waiting = async {
             while last != Ok(step) {
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 last = self.next().await;
             }
         };
-        let said = timeout(PATIENCE, said).await;
-        assert!(said.is_ok(), "the next step is not {step:?}: {last:?}");
+        let waited = timeout(PATIENCE, waiting).await;
+        assert!(waited.is_ok(), "the next step is not {step:?}: {last:?}");
     }
 }
 
-/// Phase by phase: theirs lock beside the first two, and have ended before the last. `None` where the other library cannot
-/// be installed here.
+/// Phase by phase. Foreign clients run during the first two phases, and have ended before the last. `None` if the other library
+/// cannot be installed here.
 pub(super) async fn to_our_own_layout(library: &'static Library) -> Option<()> {
     let Pair { server, theirs, url, .. } = Pair::start(library).await?;
     let mut theirs = vec![theirs];
@@ -174,11 +174,11 @@ pub(super) async fn to_our_own_layout(library: &'static Library) -> Option<()> {
         }
     }
 
-    // While they count it may be that none of ours ever finds the other's lock.
+    // While both sides count, a leasehold process may never find a foreign lock.
     assert_eq!(theirs[0].does(&format!("acquire seen {LONG}")).await, "got");
     let refused = ours[0].client.lock("seen").try_acquire().await.unwrap();
     assert!(matches!(refused, TryAcquire::Busy(_)), "{refused:?}");
-    // Each is killed while it holds the lock for which ours wait.
+    // Each foreign client is killed while it holds the lock for which leasehold processes wait.
     for one in &mut theirs {
         let got = timeout(PATIENCE, one.does(&format!("acquire job {SHORT}"))).await;
         assert_eq!(got.expect("their client is served"), "got");
@@ -187,14 +187,14 @@ pub(super) async fn to_our_own_layout(library: &'static Library) -> Option<()> {
     for one in &ours {
         one.adds(1).await;
     }
-    let told = format!("a {} client, seen", library.layout);
+    let seen = format!("a {} client, seen", library.layout);
     let refusal = stores.next().await.unwrap_err();
-    assert!(refusal.contains("still in phase old") && refusal.contains(&told), "{refusal}");
+    assert!(refusal.contains("still in phase old") && refusal.contains(&seen), "{refusal}");
     let error = stores.enter(Phase::New).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-    assert!(error.to_string().contains(&told), "{error}");
+    assert!(error.to_string().contains(&seen), "{error}");
 
-    // Their last lock was seen longer ago than it counts.
+    // As if a foreign lock was last seen longer ago than it counts.
     let epoch = format!("leasehold-foreign:{}:{{0}}:epoch", library.layout);
     assert_eq!(server.redis(&["HSET", &epoch, "theirs", "1"]).await, "0");
     stores.next_is(Step::Enter(Phase::New)).await;
@@ -210,7 +210,7 @@ pub(super) async fn to_our_own_layout(library: &'static Library) -> Option<()> {
     Some(())
 }
 
-/// One by one, while the others go on. How often those that ended have added.
+/// Restarts one process after the other, while the others continue. Returns how often the ended ones have added.
 async fn restart(
     ours: &mut [Member],
     stores: &Stores,
@@ -219,7 +219,7 @@ async fn restart(
 ) -> u64 {
     let mut added = 0;
     for one in ours {
-        // The new one works before the old one ends: both phases are under load at once.
+        // The new process works before the old one ends, so that both phases are under load at the same time.
         let before = std::mem::replace(one, Member::start(stores, phase, protected).await);
         added += before.end().await;
     }
