@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod access;
-mod broken;
 mod credentials;
 mod disk;
 mod faults;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use backend_migration::{Direction, Fleet, Migration, Phase, Step};
+use backend_migration::{Fleet, Migration, Phase};
 use lock_core::{
     Backend, Env as _, ErrorKind, FencingToken, LockClient, LockName, Memory, OwnerId, OwnerLabel,
     ReleaseOptions, Request, SystemEnv, drift_margin,
@@ -85,21 +85,6 @@ async fn a_dropped_migration_ends_its_record() {
         tokio::task::yield_now().await;
     }
     open(&old, &new, Phase::New).await.unwrap();
-}
-
-#[tokio::test]
-async fn the_next_step_depends_on_the_running_processes() {
-    let (old, new) = (Memory::new(), Memory::new());
-    let next = async |direction| Fleet::survey(&old, &new).await.unwrap().next(direction);
-    let one = open(&old, &new, Phase::Old).await.unwrap();
-    assert_eq!(next(Direction::Forward).await.unwrap(), Step::Enter(Phase::Both));
-    let two = open(&old, &new, Phase::Both).await.unwrap();
-    let refusal = next(Direction::Forward).await.unwrap_err();
-    assert_eq!(refusal.who[0].label.as_str(), "process in old");
-    one.close().await;
-    assert_eq!(next(Direction::Forward).await.unwrap(), Step::Enter(Phase::New));
-    assert_eq!(next(Direction::Back).await.unwrap(), Step::Enter(Phase::Old));
-    two.close().await;
 }
 
 /// A process whose record is lost in the store that it uses stops acquiring and renewing, at the latest when it no longer
