@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{
     cluster::{Cluster, LONGEST, PATIENCE, attempt, held_back, request},
-    connect, entries, leases, queue_of, until,
+    connect, entries, granted, leases, queue_of, until,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -381,4 +381,39 @@ async fn writes_while_the_cluster_is_observed_are_no_restore() {
         assert!(cluster.revision().await > revision, "nothing was written meanwhile");
         assert!(!cluster.is_quarantined().await);
     }
+}
+
+/// Even a lease that was granted before the longest lease was shortened.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_loss_of_settings_any_lease_that_may_be_held_is_waited_out() {
+    let cluster = Cluster::start(1).await;
+    let backend = cluster.connect().await;
+    let longest = |lease| Init::new().with_longest_lease(lease).with_first_use(lease > LONGEST);
+    backend.init(&longest(LONGEST * 10)).await.unwrap();
+    backend.init(&longest(LONGEST)).await.unwrap();
+    cluster.etcd.ctl(&["del", "--prefix", "leasehold/%leasehold/"]).await.unwrap();
+    let held_back = held_back(&*backend, "job").await;
+    assert!(held_back.remaining > LONGEST * 5, "{held_back:?}");
+}
+
+/// The longest lease was lengthened after the snapshot.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quarantine_is_as_long_as_the_lost_settings_allowed() {
+    let mut cluster = Cluster::start(1).await;
+    let backend = cluster.connect().await;
+    cluster.save().await;
+    let longer = Init::new().with_longest_lease(LONGEST * 10).with_first_use(true);
+    backend.init(&longer).await.unwrap();
+    granted(&*backend, &request("job")).await;
+    cluster.restore().await;
+    let held_back = held_back(&*backend, "job").await;
+    assert!(held_back.remaining > LONGEST * 5, "{held_back:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_with_another_longest_lease_is_refused() {
+    let cluster = Cluster::start(1).await;
+    let url = format!("etcd://{}?longest_lease=40s", cluster.etcd.endpoints()[0]);
+    let error = backend_etcd::connect(&url).await.expect_err("it is not refused");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
 }
