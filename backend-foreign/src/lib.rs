@@ -32,6 +32,8 @@
 //!   distinguished from a lock.
 
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+mod options;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 mod record;
 #[cfg(feature = "redis")]
 mod redis;

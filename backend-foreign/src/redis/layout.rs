@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, LockName};
+use lock_core::{Error, LockName};
 
-use crate::record::digest;
+use crate::{options::refuse, record::digest};
 
 /// The layout of a library.
 #[derive(Clone, Debug)]
@@ -228,12 +228,10 @@ fn slot_part(key: &str) -> &str {
     tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-pub(crate) fn refuse(message: String) -> Error {
-    Error::new(ErrorKind::InvalidInput, message)
-}
-
 #[cfg(test)]
 mod tests {
+    use lock_core::ErrorKind;
+
     use super::*;
 
     fn keys(layout: &Layout, name: &str) -> Result<Keys, Error> {

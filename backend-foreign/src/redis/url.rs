@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use backend_redis::node;
-use lock_core::{Backend, Error, SeenOptions};
+use lock_core::{Backend, Error};
 use url::form_urlencoded;
 
 use super::{
     backend::Foreign,
-    layout::{Layout, WORDS, refuse},
+    layout::{Layout, NAME, WORDS},
 };
+use crate::options::{self, refuse};
 
 const FORM: &str =
     "the URL of locks shared with another library is redis://HOST:PORT?layout=LAYOUT";
@@ -37,26 +38,17 @@ fn rest_names_prefix(url: &str) -> bool {
 
 /// The layout, and the URL without its options.
 fn parse(url: &str) -> Result<(Layout, String), Error> {
-    let (place, query) = url.split_once('?').ok_or_else(|| refuse(FORM.to_owned()))?;
-    let (mut rest, mut seen) = (Vec::new(), SeenOptions::default());
+    // With TLS, `key` may also be a file. A file is not a template.
+    let (options, rest) = options::split(url, |option, value| {
+        Ok(matches!(option, "layout" | "registry" | "env")
+            || option == "key" && value.contains(NAME))
+    })?;
     let (mut word, mut detail) = (None, None);
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let Some((option, value)) = form_urlencoded::parse(pair.as_bytes()).next() else {
-            continue;
-        };
-        match &*option {
-            "layout" => word = Some(value.into_owned()),
-            "registry" | "env" => detail = Some((option.to_string(), value.into_owned())),
-            // With TLS, `key` may also be a file. A file is not a template.
-            "key" if value.contains("{name}") => {
-                detail = Some((option.to_string(), value.into_owned()));
-            }
-            _ => {
-                rest.push(pair.to_owned());
-                continue;
-            }
+    for (option, value) in options {
+        match option.as_str() {
+            "layout" => word = Some(value),
+            _ => detail = Some((option, value)),
         }
-        seen.once(&option)?;
     }
     let word = word.ok_or_else(|| refuse(format!("{FORM}; the layout must be {WORDS}")))?;
     let allowed = Layout::detail_option(&word);
@@ -68,8 +60,6 @@ fn parse(url: &str) -> Result<(Layout, String), Error> {
         return Err(refuse(format!("{option} is no option of this layout; it must have {needs}")));
     }
     let layout = Layout::new(&word, detail.as_ref().map(|(_, value)| value.as_str()))?;
-    let rest =
-        if rest.is_empty() { place.to_owned() } else { format!("{place}?{}", rest.join("&")) };
     Ok((layout, rest))
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use backend_sql::shared::{self, Described, micros};
-use lock_core::{Backend, Error, ErrorKind, SeenOptions};
-use url::form_urlencoded;
+use lock_core::{Backend, Error};
 
 use super::{dialect::backend, server::Server as _, statements::Names, store::ShedLock};
+use crate::options::{self, refuse};
 
 /// Options of leasehold's own stores in these databases that have no meaning here.
 const NOT_HERE: [&str; 3] = ["strategy", "table_prefix", "listen"];
@@ -55,37 +55,18 @@ fn longest(described: &Described) -> i64 {
 
 /// The table, and the URL without the layout's options.
 fn parse(url: &str) -> Result<(String, String), Error> {
-    let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let (mut rest, mut seen) = (Vec::new(), SeenOptions::default());
-    let (mut layout, mut table) = (None, None);
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let Some((option, value)) = form_urlencoded::parse(pair.as_bytes()).next() else {
-            continue;
-        };
-        match &*option {
-            "layout" => layout = Some(value.into_owned()),
-            "table" => table = Some(value.into_owned()),
-            own if NOT_HERE.contains(&own) => {
-                return Err(refuse(format!(
-                    "{own} is no option of locks shared with ShedLock; beside those of the server it must be table"
-                )));
-            }
-            _ => {
-                rest.push(pair);
-                continue;
-            }
-        }
-        seen.once(&option)?;
-    }
-    if layout.as_deref() != Some("shedlock") {
+    let (options, rest) = options::split(url, |option, _| match option {
+        own if NOT_HERE.contains(&own) => Err(refuse(format!(
+            "{own} is no option of locks shared with ShedLock; beside those of the server it must be table"
+        ))),
+        option => Ok(matches!(option, "layout" | "table")),
+    })?;
+    let value = |wanted: &str| {
+        options.iter().find(|(option, _)| option == wanted).map(|(_, value)| value.as_str())
+    };
+    if value("layout") != Some("shedlock") {
         let message = "this layout is not known in an SQL database; it must be shedlock";
         return Err(refuse(message.to_owned()));
     }
-    let rest =
-        if rest.is_empty() { place.to_owned() } else { format!("{place}?{}", rest.join("&")) };
-    Ok((table.unwrap_or_else(|| "shedlock".to_owned()), rest))
-}
-
-fn refuse(message: String) -> Error {
-    Error::new(ErrorKind::InvalidInput, message)
+    Ok((value("table").unwrap_or("shedlock").to_owned(), rest))
 }
