@@ -191,7 +191,7 @@ impl Settings {
         let raised = self.raised_offset_at(revision, floor, clock);
         let token = raised.unwrap_or(self.record.offset).saturating_add(revision);
         if token > LAST {
-            let message = "the fencing tokens are used up; `leasehold init --restored` starts them anew, below \
+            let message = "the fencing tokens are used up; `leasehold init --restored` resets them, to below \
                            those that fences have admitted";
             return Err(Error::new(ErrorKind::Config, message));
         }

@@ -46,7 +46,12 @@ impl From<Failure> for Error {
 /// The numbers of gRPC's status codes: <https://grpc.io/docs/guides/status-codes/>.
 pub(crate) fn failure(error: etcd_client::Error) -> Failure {
     use etcd_client::Error as E;
-    if is_due_to::<NoMember>(&error) {
+    // The client library does not return the status as the source of its error.
+    let first: &(dyn std::error::Error + 'static) = match &error {
+        E::GRpcStatus(status) => status,
+        error => error,
+    };
+    if is_due_to::<NoMember>(first) {
         let message = "no member of etcd takes a connection";
         return Failure::Error(
             Error::new(ErrorKind::Unavailable, message).with_source(words(error)),
@@ -106,20 +111,11 @@ fn words(error: etcd_client::Error) -> Box<dyn std::error::Error + Send + Sync> 
     text.into()
 }
 
-/// Whether an error of this type is among its causes.
-fn is_due_to<E: std::error::Error + 'static>(error: &etcd_client::Error) -> bool {
-    // The client library does not return the status as the source of its error.
-    let mut source: Option<&(dyn std::error::Error + 'static)> = match error {
-        etcd_client::Error::GRpcStatus(status) => Some(status),
-        error => Some(error),
-    };
-    while let Some(error) = source {
-        if error.is::<E>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+/// Whether the error or one of its sources has this type.
+pub(super) fn is_due_to<E: std::error::Error + 'static>(
+    error: &(dyn std::error::Error + 'static),
+) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<E>())
 }
 
 impl From<Error> for Failure {

@@ -40,6 +40,7 @@ use tower::{
 use super::{
     body::YieldingBody,
     connection::{Connection, ConnectionState},
+    error::is_due_to,
 };
 
 /// gRPC's number for a member that cannot serve now, such as one without a leader.
@@ -201,7 +202,7 @@ impl Members {
             Err(error) => {
                 self.forget(&member);
                 self.give_up(position);
-                if has_ended(error) {
+                if is_due_to::<Ended>(error) {
                     return Err(NoMember(Some(Ended.into())).into());
                 }
             }
@@ -241,17 +242,6 @@ fn connector(
             Ok(TokioIo::new(Connection::new(stream, state)))
         }
     })
-}
-
-fn has_ended(error: &transport::Error) -> bool {
-    let mut source = error.source();
-    while let Some(error) = source {
-        if error.is::<Ended>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
 }
 
 /// Host and port in the form that a socket needs.

@@ -9,6 +9,6 @@ mod docs;
 mod hostile;
 mod migration;
 mod operations;
+mod polling;
 mod server;
 mod shedlock;
-mod strangers;

@@ -229,7 +229,7 @@ async fn each_table_is_a_store_of_its_own_and_schema_creates_it() {
 async fn a_client_of_shedlock_keeps_processes_out_of_phase_new() {
     for kind in KINDS {
         let server = Server::start(kind).await;
-        // Each process has connections of its own.
+        // Each process has its own connections.
         let stores = async || {
             let old = store(&server).await;
             let new = format!("{}&table=new", server.url("shedlock"));

@@ -87,7 +87,8 @@ impl Backend for Both {
             Some(Some(("1", ""))) => (1, None),
             Some(Some(("1", rest))) => (1, Some(rest.to_owned())),
             Some(_) => {
-                let message = "a listing goes on from a cursor of its own making";
+                let message =
+                    "the cursor is not one of this listing; it must be the `next` of a page";
                 return Err(Error::new(ErrorKind::InvalidInput, message).at("migration", "list"));
             }
         };
