@@ -128,22 +128,6 @@ async fn after_a_change_of_the_password_the_provider_is_called_and_a_waiter_keep
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expired_token_is_replaced() {
-    let (_etcd, address) = start(EtcdOptions::new().flag("--auth-token-ttl=1")).await;
-    let vault = Vault::new(FIRST);
-    let client = LockClient::new(open(address, &vault).await);
-    // A token expires only while it is not used, and nothing reports its end.
-    for _ in 0..10 {
-        tokio::time::sleep(Duration::from_millis(2500)).await;
-        client.lock("job").acquire().await.unwrap().release().await.unwrap();
-        if vault.asked() > 1 {
-            return;
-        }
-    }
-    panic!("the token did not expire");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn many_calls_with_a_rejected_token_call_the_provider_once() {
     let (_etcd, address) = start(EtcdOptions::new()).await;
     let vault = Vault::new(FIRST);

@@ -1,9 +1,6 @@
 //! The network or etcd fails while a lock is held or waited for.
 
-use std::time::Duration;
-
 use conformance_tests::kit::{Mode, Server as _};
-use lock_core::{LockClient, LossReason};
 
 use crate::support::{
     WAIT, connect, entries, granted, hands_over, held_and_waited_for, proxied, request, single,
@@ -21,24 +18,6 @@ async fn a_lost_answer_leaves_no_lock() {
     proxy.set(Mode::Pass).await.unwrap();
     direct.abandon(&lost).await.unwrap();
     granted(&*direct, &request()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_is_cut_off_learns_of_its_loss_when_its_validity_ends() {
-    let (_etcd, proxy, clients) = proxied("500ms").await;
-    let [direct, behind] = clients.map(LockClient::new);
-    let lease = Duration::from_secs(2);
-    let guard = behind.lock("job").lease(lease).acquire().await.unwrap();
-    proxy.set(Mode::BlackHole).await.unwrap();
-    let reason = tokio::time::timeout(WAIT, guard.lost()).await.expect("a loss");
-    assert!(matches!(reason, LossReason::Unreachable | LossReason::Expired), "{reason:?}");
-    assert!(proxy.counters().to_server.swallowed > 0, "the fault did not happen");
-    let next = direct.lock("job").wait(WAIT).acquire().await.unwrap();
-    assert!(next.token() > guard.token());
-    next.release().await.unwrap();
-    // The client works again when the network does.
-    proxy.set(Mode::Pass).await.unwrap();
-    behind.lock("job").wait(WAIT).acquire().await.unwrap().release().await.unwrap();
 }
 
 /// For less than the lease the network swallows everything, then refuses connections, then breaks those that it has.

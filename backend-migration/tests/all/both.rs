@@ -1,13 +1,12 @@
 //! Two stores in memory as one.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use backend_migration::{Migration, Phase};
 use lock_core::{
-    Attempt, Backend, Enqueued, Env as _, ErrorKind, FencingToken, LockClient, Memory,
-    ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
+    Attempt, Backend, Env as _, ErrorKind, FencingToken, Memory, ReleaseOptions, ReleaseOutcome,
+    Renewal, SystemEnv,
 };
-use tokio::task::JoinSet;
 
 use crate::support::{
     faulty::Faulty,
@@ -86,17 +85,6 @@ async fn a_renewal_requests_the_holders_lease_in_both_stores() {
 }
 
 #[tokio::test]
-async fn an_abandoned_owner_holds_nothing_in_either_store_and_never_will() {
-    let (old, new) = (Memory::new(), Memory::new());
-    let both = migration(&old, &new, Phase::Both).await;
-    granted(&*both, 1).await;
-    both.abandon(&request(1)).await.unwrap();
-    assert!(is_free(&old).await && is_free(&new).await);
-    assert!(both.try_acquire(&request(1)).await.unwrap().granted().is_none());
-    assert!(is_free(&old).await && is_free(&new).await);
-}
-
-#[tokio::test]
 async fn a_repeat_keeps_the_token_and_one_store_twice_is_refused() {
     let (old, new) = (Memory::new(), Memory::new());
     let both = migration(&old, &new, Phase::Both).await;
@@ -105,37 +93,6 @@ async fn a_repeat_keeps_the_token_and_one_store_twice_is_refused() {
     let [one, two] = twice;
     let refused = Migration::new(one, two, Phase::Both).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Config);
-}
-
-/// Processes move forward and back at the same time: the roles differ, but the order of acquisition does not.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_with_opposite_roles_exclude_each_other_and_do_not_block() {
-    let (old, new) = (Memory::new(), Memory::new());
-    let last = Arc::new(std::sync::Mutex::new(FencingToken::ZERO));
-    let inside = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let mut clients = JoinSet::new();
-    for number in 0..4 {
-        let (from, to) = if number % 2 == 0 { (&old, &new) } else { (&new, &old) };
-        let client = LockClient::new(migration(from, to, Phase::Both).await);
-        let (last, inside) = (last.clone(), inside.clone());
-        clients.spawn(async move {
-            for _ in 0..5 {
-                let lock = client.lock("job").lease(LEASE).wait(Duration::from_secs(60));
-                let guard = lock.acquire().await.unwrap();
-                assert!(!inside.swap(true, std::sync::atomic::Ordering::SeqCst));
-                {
-                    let mut last = last.lock().unwrap();
-                    assert!(guard.token() > *last);
-                    *last = guard.token();
-                }
-                inside.store(false, std::sync::atomic::Ordering::SeqCst);
-                guard.release().await.unwrap();
-            }
-        });
-    }
-    while let Some(ended) = clients.join_next().await {
-        ended.unwrap();
-    }
 }
 
 #[tokio::test]
