@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use etcd_client::{Client, PutOptions};
 use lock_core::{
-    Attempt, Backend, Env as _, ErrorKind, FencingToken, Init, LockClient, LockName,
-    ReleaseOutcome, SystemEnv,
+    Attempt, Backend, Env as _, ErrorKind, FencingToken, Init, LockClient, ReleaseOutcome,
+    SystemEnv,
 };
 
 use crate::support::{
