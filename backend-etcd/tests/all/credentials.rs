@@ -201,7 +201,7 @@ async fn rejected_tokens_cost_neither_lock_nor_entry() {
     let since = SystemEnv.now();
     assert!(witness.kv_client().get("k", None).await.is_err(), "the fault did not happen");
     renewed(&short, since, lease).await;
-    hands_over(guard, waiting).await;
+    drop(hands_over(guard, waiting).await);
     short.release().await.unwrap();
 }
 

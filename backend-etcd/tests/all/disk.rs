@@ -30,7 +30,7 @@ async fn a_slow_disk_makes_locks_slow_and_loses_none() {
     let began = SystemEnv.now();
     client.lock("other").acquire().await.unwrap().release().await.unwrap();
     assert!(SystemEnv.now().since(began) >= delay * 2, "the fault did not happen");
-    hands_over(guard, waiting).await;
+    drop(hands_over(guard, waiting).await);
     // Renewals flush nothing.
     while SystemEnv.now() < began + lease {
         assert!(short.is_valid());

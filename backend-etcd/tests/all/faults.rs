@@ -40,7 +40,7 @@ async fn a_short_network_fault_loses_neither_lock_nor_entry() {
     assert!(proxy.counters().reset > reset, "the fault did not happen");
     proxy.set(Mode::Pass).await.unwrap();
     assert_eq!(entries(&etcd).await, before);
-    hands_over(guard, waiting).await;
+    drop(hands_over(guard, waiting).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,5 +54,5 @@ async fn a_crash_of_etcd_loses_neither_lock_nor_entry() {
     etcd.member_mut(0).process_mut().start_again().unwrap();
     etcd.wait_healthy().await.unwrap();
     assert_ne!(etcd.members()[0].process().pid().unwrap(), pid, "the fault did not happen");
-    hands_over(guard, waiting).await;
+    drop(hands_over(guard, waiting).await);
 }

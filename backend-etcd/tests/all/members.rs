@@ -42,7 +42,7 @@ async fn a_paused_member_costs_neither_lock_nor_entry(pause_leader: bool) {
     let next = etcd.leader().await.unwrap();
     assert_eq!(next != leader, pause_leader, "the fault did not happen");
     renewed(&short, since, lease).await;
-    hands_over(guard, waiting).await;
+    drop(hands_over(guard, waiting).await);
     short.release().await.unwrap();
     etcd.members()[paused].resume().unwrap();
 }
@@ -127,7 +127,7 @@ async fn without_a_majority_nothing_is_granted_and_with_it_clients_continue() {
         etcd.members()[member].resume().unwrap();
     }
     etcd.wait_healthy().await.unwrap();
-    hands_over(guard, waiting).await;
+    drop(hands_over(guard, waiting).await);
     holder.abandon(&other).await.unwrap();
     client.lock("short").lease(LEASE).wait(WAIT).acquire().await.unwrap().release().await.unwrap();
     client.lock("other").wait(WAIT).acquire().await.unwrap().release().await.unwrap();

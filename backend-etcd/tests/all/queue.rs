@@ -51,7 +51,7 @@ async fn a_compaction_during_a_wait_loses_nothing() {
     let said = etcd.ctl(&["compact", &revision(&etcd).await]).await.unwrap();
     assert!(said.contains("compacted"), "{said}");
     guard.release().await.unwrap();
-    timeout(WAIT, waiting).await.expect("it is served").unwrap();
+    drop(timeout(WAIT, waiting).await.expect("it is served").unwrap());
 }
 
 /// Otherwise the end of one entry would end another.

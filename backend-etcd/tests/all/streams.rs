@@ -66,5 +66,5 @@ async fn a_hanging_watch_delays_nobody_for_long_and_is_replaced() {
         LockClient::new(waiter).lock("job").wait(WAIT * 3).acquire().await.unwrap()
     });
     until("another watch", async || streams.opened("Watch") > 1).await;
-    hands_over(next, waiting).await;
+    drop(hands_over(next, waiting).await);
 }
