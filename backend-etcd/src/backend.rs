@@ -1,4 +1,4 @@
-//! The trait, in terms of the steps.
+//! The trait `Backend`, in terms of the steps.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     store::Store,
 };
 
-/// Adds to errors which operation failed.
+/// Adds to an error which operation failed.
 trait During<T> {
     fn during(self, operation: &'static str) -> Result<T, Error>;
 }
@@ -27,7 +27,7 @@ impl<T> During<T> for Result<T, Error> {
     }
 }
 
-/// The state of a grant of ours.
+/// The state that this backend keeps in its grants.
 fn held(grant: &Grant) -> Result<&Held, Error> {
     let held = grant.state.as_ref().and_then(|state| state.downcast_ref());
     held.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "the grant is not of this backend"))
@@ -64,7 +64,7 @@ impl Backend for Store {
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        // All keepalives are on their way before the first is answered.
+        // All keepalives are sent before the first is answered.
         let renewals = grants.iter().map(|grant| async move {
             match held(grant) {
                 Ok(held) => renew::renew(self, grant, held, sent).await.during("renew"),
@@ -112,7 +112,7 @@ impl Backend for Store {
     }
 
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
-        // etcd shows no clock: that of this machine stands in for it.
+        // etcd does not show its clock, so this backend uses the clock of this machine instead.
         Ok(None)
     }
 

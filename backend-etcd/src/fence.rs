@@ -5,22 +5,22 @@ use lock_core::{Error, ErrorKind, FencingToken, Guard, Stale};
 
 use crate::keys::entry::Held;
 
-/// Why a fenced transaction did not write.
+/// Why a fenced transaction wrote nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FenceError {
     /// A newer holder has written: nothing was changed.
     #[error(transparent)]
     Stale(#[from] Stale),
-    /// The answer is not that of a fenced transaction, or the fence's key holds something else.
+    /// The answer is not that of a fenced transaction, or the key of the fence contains something else.
     #[error(transparent)]
     Unreadable(#[from] Error),
 }
 
 /// Guards writes by a fencing token: a token older than one that was admitted writes nothing.
 ///
-/// A key of its own holds the highest token of a resource. The transaction that writes the data compares and writes this
-/// key, too. A token that is older than an admitted one is refused for ever, whichever store it came from.
+/// A separate key holds the highest token of a resource. The transaction that writes the data also compares and writes this
+/// key. A token lower than an admitted one is refused for ever, whichever store it came from.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -62,10 +62,10 @@ impl Fence {
     }
 
     /// A transaction that carries out `operations` if no token above `token` was admitted for `resource`.
-    /// The same token may come again: a holder writes more than once. The caller sends the transaction by its own client,
+    /// A holder may use the same token for several writes. The caller sends the transaction with its own client,
     /// and passes the answer to [`admitted`](Self::admitted).
     ///
-    /// etcd allows an operation on each key once in a transaction, and none on the fence's own key.
+    /// etcd allows only one operation per key in a transaction, so `operations` must not write the fence's own key.
     #[must_use]
     pub fn guard(
         &self,
@@ -76,14 +76,14 @@ impl Fence {
         let key = self.key(resource);
         let mut writes: Vec<TxnOp> = operations.into();
         writes.push(TxnOp::put(key.as_str(), stored(token.get()), None));
-        // A comparison of the value fails for a key that is not there.
+        // A comparison of the value fails if the key does not exist.
         let first = Txn::new()
             .when([Compare::version(key.as_str(), CompareOp::Equal, 0)])
             .and_then(writes.clone())
             .or_else([TxnOp::get(key.as_str(), None)]);
         Txn::new()
             .when([
-                // A value that no fence wrote begins otherwise, so that it sorts below all tokens or above them.
+                // A value that no fence wrote begins differently, so it sorts below all tokens or above them.
                 Compare::value(key.as_str(), CompareOp::Greater, MARK),
                 Compare::value(key.as_str(), CompareOp::Less, stored(token.get() + 1)),
             ])
@@ -94,8 +94,8 @@ impl Fence {
     /// Whether a guarded transaction was carried out.
     ///
     /// # Errors
-    /// [`FenceError::Stale`]: nothing was changed. [`FenceError::Unreadable`]: the fence's key holds
-    /// something that no fence has written, and nothing was changed; or the answer is of another
+    /// [`FenceError::Stale`]: nothing was changed. [`FenceError::Unreadable`]: the fence's key contains
+    /// something that no fence has written, and nothing was changed; or the answer belongs to another
     /// transaction.
     pub fn admitted(
         &self,
@@ -140,10 +140,10 @@ fn unreadable(message: String) -> FenceError {
     Error::new(ErrorKind::Config, message).at("etcd", "fence").into()
 }
 
-/// Stored tokens begin with it, so that a number under the same key is not taken for a token.
+/// Stored tokens begin with this mark, so that another number under the same key is not mistaken for a token.
 const MARK: &str = "leasehold-token:";
 
-/// etcd compares values byte by byte: all numbers below 2^53 have at most 16 digits.
+/// etcd compares values byte by byte, so all have the same length: numbers below 2^53 have at most 16 digits.
 fn stored(token: u64) -> String {
     format!("{MARK}{token:016}")
 }
@@ -153,10 +153,10 @@ fn admitted(value: &[u8]) -> Option<FencingToken> {
     FencingToken::new(digits.parse().ok()?)
 }
 
-/// The key of a lock that is held in etcd: a condition for transactions that must only succeed while the lock is held.
+/// The key of a lock that is held in etcd: a condition for transactions that must succeed only while the lock is held.
 ///
-/// Stricter than [`Fence`]: a write is refused as soon as the lock is gone, also before the next holder has it. The data
-/// must be in the same cluster as the lock.
+/// This is stricter than [`Fence`]: a write is refused as soon as the lock is gone, even before the next holder has it. The
+/// data must be in the same cluster as the lock.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -179,7 +179,7 @@ fn admitted(value: &[u8]) -> Option<FencingToken> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldKey {
     key: String,
-    /// Of this grant alone: a key that is kept for a minimum hold after its release has another lease.
+    /// The lease of this grant. A key that is kept for a minimum hold after its release has another lease.
     lease: i64,
 }
 

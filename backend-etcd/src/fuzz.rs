@@ -1,4 +1,4 @@
-//! No URL, key or value makes the parsers panic.
+//! The parsers do not panic for any URL, key or value.
 
 use lock_core::{FencingToken, Instant, OwnerId, test_util::soup};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::{
     builder,
     keys::{
-        entry::{QueueEntry, Seen},
+        entry::{QueueEntry, StoredEntry},
         layout::KeyLayout,
         settings::{Record, Settings},
     },
@@ -88,11 +88,11 @@ proptest! {
     fn values(text in soup(VALUES), (lease, created) in any::<(i64, i64)>()) {
         let _ = serde_json::from_str::<Record>(&text);
         let entry = serde_json::from_str::<QueueEntry>(&text).ok();
-        let seen = Seen { key: "k".into(), lease, created, modified: created, entry };
-        let _ = (seen.token(), seen.holder(std::time::Duration::MAX), seen.is_of(OwnerId::from_bits(1)));
+        let seen = StoredEntry { key: "k".into(), lease, created, modified: created, entry };
+        let _ = (seen.token(), seen.holder(std::time::Duration::MAX), seen.belongs_to(OwnerId::from_bits(1)));
     }
 
-    /// A record that others may write to, and the numbers of a server that is none.
+    /// A record that other programs may have written, and the numbers of a faulty server.
     #[test]
     fn settings(
         (offset, least, longest) in any::<(i64, i64, u64)>(),
@@ -100,8 +100,9 @@ proptest! {
     ) {
         let mut record = Record::new(None);
         (record.offset, record.least, record.longest_lease_micros) = (offset, least, longest);
-        let settings = Settings { record, revision, now: revision, seen: Instant::from_nanos(0) };
+        let confirmed_at = Instant::from_nanos(0);
+        let settings = Settings { record, revision, now: revision, confirmed_at };
         let floor = FencingToken::new(floor >> 11).unwrap_or(FencingToken::ZERO);
-        let _ = (settings.lift(at, floor), settings.record.longest_lease(), settings.is_old());
+        let _ = (settings.raised_offset(at, floor), settings.record.longest_lease(), settings.is_old());
     }
 }

@@ -1,4 +1,4 @@
-//! The guarantees of etcd through this backend.
+//! What this backend guarantees.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use crate::{
     },
 };
 
-/// The guarantees by the settings that were last seen.
+/// The guarantees that follow from the settings as they were last read.
 #[derive(Debug)]
 pub(crate) struct GuaranteeTracker(RwLock<Arc<Guarantees>>);
 
 impl GuaranteeTracker {
-    /// Before the first look at the store: its shortest lease is not known yet.
+    /// For use before the first read of the store: its shortest lease is not known yet.
     pub(crate) fn new(record: &Record, connection: ConnectionSecurity) -> Self {
         Self(RwLock::new(Arc::new(guarantees(Duration::ZERO, record, connection))))
     }
@@ -25,14 +25,14 @@ impl GuaranteeTracker {
         Arc::clone(&self.0.read())
     }
 
-    /// Notes the shortest lease that etcd grants.
+    /// Records the shortest lease that etcd grants.
     pub(crate) fn set_shortest_lease(&self, shortest: Duration, record: &Record) {
         let connection = self.now().connection;
         self.set(guarantees(shortest, record, connection));
     }
 
-    /// Notes settings that were seen.
-    pub(crate) fn follow(&self, record: &Record) {
+    /// Records settings that were read.
+    pub(crate) fn update(&self, record: &Record) {
         let now = self.now();
         let is_same = now.longest_lease == record.longest_lease()
             && (now.quarantine == QuarantineUse::On) == record.quarantine;
@@ -65,8 +65,7 @@ fn guarantees(shortest: Duration, record: &Record, connection: ConnectionSecurit
                     "no client deletes a lock's key except by its lease, as `force-release` does",
                 ),
                 restores.clone(),
-                // etcd's issue 15247. A client cannot tell it from a lease that has ended, or that its holder
-                // revoked.
+                // etcd issue 15247. To a client it looks like a lease that expired or was revoked by its holder.
                 Assumption::new(
                     "no-leader-comes-back",
                     "no etcd leader that was paused, or waited for its disk, resumes after a new election: etcd lets \
@@ -103,10 +102,10 @@ fn guarantees(shortest: Duration, record: &Record, connection: ConnectionSecurit
     promised.fair = true;
     promised.raise = true;
     promised.longest_poll = LONGEST_POLL;
-    // A new leader starts all leases anew.
+    // A new leader restarts the time of all leases.
     promised.expiry_slack = longest + EXPIRY_DELAY;
     promised.expiries_per_second = Some(EXPIRIES_PER_SECOND);
-    // A dead waiter's entry ends with its lease.
+    // The entry of a dead waiter disappears with its lease.
     promised.dead_place_delay = promised.expiry_slack + longest;
     promised.longest_stall = shortest - shortest / KEEPALIVES_PER_LEASE;
     promised.token_lead = longest + TOKEN_MARGIN;

@@ -2,11 +2,11 @@
 //!
 //! A lock is a key that lives by a lease, in the layout of etcd's own lock tools ([`KeyLayout`]), so that `etcdctl lock`
 //! and this backend exclude each other. Its token is the sum of the key's create revision and an offset that follows
-//! the clock. Waiters stand in etcd's own queue, and one watch wakes them.
+//! the clock. Waiters have entries in etcd's own queue, and one watch stream per client wakes them.
 //!
-//! The restore of a snapshot loses locks, and sets the revision back. An operator says so (`init` with `restored`), or
-//! a client notices it when it connects, in most cases. Then nothing is granted until every lease that may have been
-//! lost is over.
+//! Restoring a snapshot loses locks and sets etcd's revision back. Most clients detect this when they connect. The
+//! operator must also report it (`init` with `restored`). Then nothing is granted until every lease that may have been
+//! lost has expired.
 //!
 //! [`Fence`] and [`HeldKey`] guard data in the same etcd, in the transaction that writes the data.
 
@@ -34,5 +34,4 @@ pub use self::{
     builder::{EtcdBuilder, connect},
     fence::{Fence, FenceError, HeldKey},
     keys::layout::{EntryKey, KeyLayout},
-    leases::ledger::{KeepaliveAck, Ledger},
 };

@@ -7,12 +7,12 @@ use lock_core::{ConnectionSecurity, Error, ErrorKind, LockName, Mutex, OwnerId};
 
 use crate::{
     keys::{
-        entry::{EnqueueAttempt, Seen},
+        entry::{EnqueueAttempt, StoredEntry},
         layout::KeyLayout,
-        seats::Seats,
+        reserved::ReservedKeys,
     },
     leases::{Keepalives, Leases},
-    restore::RestoreGuard,
+    restore::RestoreCheck,
     rpc::{Rpc, gets, incomplete, revision},
     waiting::{Waiters, Watch},
 };
@@ -24,15 +24,15 @@ pub(crate) struct Store {
     pub(crate) layout: KeyLayout,
     pub(crate) keepalives: Keepalives,
     pub(crate) leases: Leases,
-    pub(crate) restore: RestoreGuard,
-    pub(crate) seats: Seats,
+    pub(crate) restore: RestoreCheck,
+    pub(crate) reserved_keys: ReservedKeys,
     pub(crate) attempts: Attempts,
     pub(crate) waiters: Waiters,
     pub(crate) watch: Arc<Watch>,
 }
 
 impl Store {
-    /// `expected` is the longest lease of the client's configuration; `pool` is how many leases of a length it keeps.
+    /// `expected` is the longest lease of the client's configuration. `pool` is how many unused leases of each length it keeps.
     pub(crate) async fn open(
         rpc: Rpc,
         layout: KeyLayout,
@@ -40,7 +40,7 @@ impl Store {
         expected: Option<Duration>,
         pool: usize,
     ) -> Result<Arc<Self>, Error> {
-        let restore = RestoreGuard::new(rpc.clone(), layout.clone(), connection, expected);
+        let restore = RestoreCheck::new(rpc.clone(), layout.clone(), connection, expected);
         restore.history_of_any_version().await?;
         let longest = restore.settings().record.longest_lease();
         if let Some(expected) = expected.filter(|expected| *expected != longest) {
@@ -52,14 +52,14 @@ impl Store {
             );
             return Err(Error::new(ErrorKind::Config, message));
         }
-        // etcd tells its shortest lease only by granting it.
+        // etcd shows its shortest lease only by granting it.
         let probe = rpc.grant(Duration::from_secs(1)).await?;
         restore.set_shortest_lease(probe.ttl);
         let keepalives = Keepalives::start(rpc.clone());
         Ok(Arc::new(Self {
             leases: Leases::new(rpc.clone(), keepalives.clone(), pool, probe),
             restore,
-            seats: Seats::new(),
+            reserved_keys: ReservedKeys::new(),
             attempts: Attempts::default(),
             waiters: Waiters::default(),
             watch: Arc::default(),
@@ -69,18 +69,21 @@ impl Store {
         }))
     }
 
-    /// The entry that stands first, and how many there are.
-    pub(crate) async fn first(&self, name: &LockName) -> Result<(Option<Seen>, i64), Error> {
-        let look = [self.layout.get_first(name), self.layout.get_settings()];
-        let answer = self.rpc.txn(Txn::new().and_then(look)).await?;
+    /// The first entry in the queue of a name, and how many entries there are.
+    pub(crate) async fn first_entry(
+        &self,
+        name: &LockName,
+    ) -> Result<(Option<StoredEntry>, i64), Error> {
+        let reads = [self.layout.get_first(name), self.layout.get_settings()];
+        let answer = self.rpc.txn(Txn::new().and_then(reads)).await?;
         let got = gets(&answer);
         let [first, found] = &got[..] else { return Err(incomplete()) };
         self.restore.note_found(found, revision(&answer))?;
-        Ok((Seen::only(first), first.count()))
+        Ok((StoredEntry::from_get(first), first.count()))
     }
 }
 
-/// Attempts to wait whose outcome is not known.
+/// Enqueue attempts whose outcome is unknown, by owner.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts(Mutex<HashMap<OwnerId, EnqueueAttempt>>);
 

@@ -17,14 +17,14 @@ use lock_core::{Env as _, LockClient, LockName, SystemEnv};
 
 const CLIENTS: u32 = 8;
 const NAMES: u64 = 2;
-/// Short, so that some are lost.
+/// Short, so that some locks are lost.
 const LEASE: Duration = Duration::from_secs(2);
-/// How many faults there are.
+/// How many faults happen.
 const FAULTS: u64 = 24;
 /// Far more than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Small numbers of a seed (splitmix64).
+/// Small random numbers from a seed (splitmix64).
 struct Rng(u64);
 
 impl Rng {
@@ -41,9 +41,9 @@ impl Rng {
     }
 }
 
-/// What befell the cluster.
+/// How many faults of each kind happened.
 #[derive(Debug, Default)]
-struct Befell {
+struct Faults {
     network: u64,
     paused: u64,
     killed: u64,
@@ -70,8 +70,8 @@ async fn eight_clients_under_random_faults_leave_a_clean_history() {
         let rng = Rng(seed ^ u64::from(each) << 32);
         tasks.push(tokio::spawn(contend(client, each, rng, Arc::clone(&stop))));
     }
-    let befell = befall(&mut etcd, &proxies, Rng(seed)).await;
-    assert!(befell.network > 0 && befell.paused > 0 && befell.killed > 0, "{befell:?}");
+    let faults = inject(&mut etcd, &proxies, Rng(seed)).await;
+    assert!(faults.network > 0 && faults.paused > 0 && faults.killed > 0, "{faults:?}");
     stop.store(true, Ordering::Relaxed);
     let mut history = Recorder::new(CLIENTS).history();
     for task in tasks {
@@ -84,48 +84,48 @@ async fn eight_clients_under_random_faults_leave_a_clean_history() {
     let acquired = count(|what| matches!(what, What::Acquired { .. }));
     let failed = count(|what| matches!(what, What::NotAcquired { .. } | What::Cancelled));
     let lost = count(|what| matches!(what, What::Lost { .. }));
-    println!("{acquired} acquired, {failed} not, {lost} lost; {befell:?}");
+    println!("{acquired} acquired, {failed} not, {lost} lost; {faults:?}");
     assert!(acquired > 20, "too little happened: {acquired}");
     assert_clean(&history, ALL_RULES);
 
-    // Nothing is left, and nothing was taken for a restore.
+    // No entry is left, and nothing was mistaken for a restore.
     let empty = async {
         for name in 0..NAMES {
-            let places = format!("leasehold/job {name}/");
-            while !etcd.ctl(&["get", "--prefix", "--keys-only", &places]).await.unwrap().is_empty()
+            let entries = format!("leasehold/job {name}/");
+            while !etcd.ctl(&["get", "--prefix", "--keys-only", &entries]).await.unwrap().is_empty()
             {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
     };
-    tokio::time::timeout(PATIENCE, empty).await.expect("every place ends");
+    tokio::time::timeout(PATIENCE, empty).await.expect("every entry ends");
     let key = "leasehold/%leasehold/quarantine";
     assert_eq!(etcd.ctl(&["get", key, "--keys-only"]).await.unwrap(), "");
 }
 
-/// One fault after the other, of one member at a time: the majority lives.
-async fn befall(etcd: &mut Etcd, proxies: &[Proxy], mut rng: Rng) -> Befell {
-    let mut befell = Befell::default();
+/// One fault after the other. Only one member is down at a time, so there is a majority.
+async fn inject(etcd: &mut Etcd, proxies: &[Proxy], mut rng: Rng) -> Faults {
+    let mut faults = Faults::default();
     for _ in 0..FAULTS {
         let member = rng.below(3) as usize;
-        // Now and then for longer than the lease.
+        // Sometimes for longer than the lease.
         let most = if rng.below(6) == 0 { 4_000 } else { 1_000 };
         let span = rng.millis(100, most);
         match rng.below(8) {
             0 => {
-                // A leader that comes back is what is assumed not to be: see `members`.
+                // Not the leader: the guarantees assume that no leader comes back (see `members`).
                 let leader = etcd.leader().await.unwrap();
                 let member = if member == leader { (member + 1) % 3 } else { member };
                 etcd.members()[member].pause().unwrap();
                 tokio::time::sleep(span).await;
                 etcd.members()[member].resume().unwrap();
-                befell.paused += 1;
+                faults.paused += 1;
             }
             1 => {
                 etcd.member_mut(member).process_mut().kill().unwrap();
                 tokio::time::sleep(span).await;
                 etcd.member_mut(member).process_mut().start_again().unwrap();
-                befell.killed += 1;
+                faults.killed += 1;
             }
             kind => {
                 let to_server = rng.millis(1, 300);
@@ -137,7 +137,7 @@ async fn befall(etcd: &mut Etcd, proxies: &[Proxy], mut rng: Rng) -> Befell {
                     6 => Mode::Hold,
                     _ => Mode::Delay { to_server, to_client: to_server / 2 },
                 };
-                // Now and then of all members: nobody reaches any.
+                // Sometimes the network of all members: no client reaches any.
                 let all = rng.below(4) == 0;
                 for (at, proxy) in proxies.iter().enumerate() {
                     if all || at == member {
@@ -148,21 +148,21 @@ async fn befall(etcd: &mut Etcd, proxies: &[Proxy], mut rng: Rng) -> Befell {
                 for proxy in proxies {
                     proxy.set(Mode::Pass).await.unwrap();
                 }
-                befell.network += 1;
+                faults.network += 1;
             }
         }
         etcd.wait_healthy().await.unwrap();
     }
-    // A die may show no six in many throws.
+    // The random numbers may contain no pause or kill, so there is one of each here.
     let follower = (etcd.leader().await.unwrap() + 1) % 3;
     etcd.members()[follower].pause().unwrap();
     etcd.members()[follower].resume().unwrap();
     etcd.member_mut(1).process_mut().kill().unwrap();
     etcd.member_mut(1).process_mut().start_again().unwrap();
     etcd.wait_healthy().await.unwrap();
-    befell.paused += 1;
-    befell.killed += 1;
-    befell
+    faults.paused += 1;
+    faults.killed += 1;
+    faults
 }
 
 async fn contend(client: LockClient, number: u32, mut rng: Rng, stop: Arc<AtomicBool>) -> Recorder {
@@ -172,7 +172,7 @@ async fn contend(client: LockClient, number: u32, mut rng: Rng, stop: Arc<Atomic
         let wait = rng.millis(50, 6_000);
         let op = recorder.ask(&name);
         let acquire = client.lock(name).lease(LEASE).wait(wait).acquire();
-        // Some go away before they are answered.
+        // Some give up before they have an answer.
         let acquired = match rng.below(6) {
             0 => tokio::time::timeout(wait / 4, acquire).await,
             _ => Ok(acquire.await),
@@ -189,7 +189,7 @@ async fn contend(client: LockClient, number: u32, mut rng: Rng, stop: Arc<Atomic
             Ok(Ok(guard)) => guard,
         };
         op.acquired(&guard);
-        // Most hold it for a moment, some for longer than a lease.
+        // Most hold the lock for a moment, some for longer than a lease.
         let most = if rng.below(24) == 0 { 3_000 } else { 30 };
         let until = SystemEnv.now() + rng.millis(1, most);
         while SystemEnv.now() < until && op.look(&guard) {

@@ -1,4 +1,4 @@
-//! The suite over one etcd, and over a cluster of three.
+//! The conformance suite on one etcd, and on a cluster of three.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ impl Harness for OnEtcd {
         };
         let endpoints: Vec<_> = etcd.endpoints().iter().map(ToString::to_string).collect();
         let url = format!("etcd://{}", endpoints.join(","));
-        // Dead places end with their leases: a case waits for it.
+        // Entries of dead clients end with their leases, and a case waits for that.
         let longest_lease = Some(Duration::from_secs(20));
         let init = Init::new().with_first_use(true).with_longest_lease(longest_lease);
         backend_etcd::connect(&url).await?.init(&init).await?;
@@ -44,7 +44,7 @@ impl Harness for OnEtcd {
     }
 
     fn lease(&self) -> Duration {
-        // With the kit's fast timers, etcd's smallest.
+        // etcd's shortest lease with the kit's fast timers.
         Duration::from_secs(1)
     }
 }

@@ -1,8 +1,10 @@
 //! Locks in the layout of another library: a client of leasehold and a client of that library exclude each other.
 //!
-//! The lock itself stands where the other library keeps it, in the form that the other library reads. Leasehold keeps its own
-//! records beside it: fencing tokens, labels, tombstones of abandoned attempts, and the epoch record with the quarantine. Each
+//! The lock itself is where the other library keeps it, in the form that the other library reads. Leasehold adds its own
+//! records: fencing tokens, labels, tombstones of abandoned attempts, and the epoch record with the quarantine. Each
 //! attempt and each release is one Lua script, or one SQL statement, over all of these records.
+//!
+//! In this crate, *foreign* means "of the other library": a foreign client, a foreign holder.
 //!
 //! # Layouts
 //! `redis://HOST?layout=…`, with all options of a `redis://` URL, on one server without failover:
@@ -13,20 +15,24 @@
 //! | `redis-py`, `redsync`, `node-redlock` | string `NAME` | nothing: waiters poll |
 //! | `python-redis-lock` | string `lock:NAME` | list `lock-signal:NAME` |
 //! | `spring`, with `registry=KEY` | string `KEY:NAME` | channels `KEY-channel:KEY:NAME` and `KEY-channel` |
-//! | `shedlock`, with `env=default` | string `job-lock:default:NAME` | nothing: its jobs do not wait |
-//! | `string`, with `key=TEMPLATE` | string `TEMPLATE`, in which `{name}` stands for `NAME` | nothing |
+//! | `shedlock`, with `env=default` | string `job-lock:default:NAME` | nothing: ShedLock's jobs do not wait |
+//! | `string`, with `key=TEMPLATE` | string `TEMPLATE`, in which `{name}` is replaced by `NAME` | nothing |
 //!
 //! `postgres://HOST/DATABASE?layout=shedlock` and `mysql://HOST/DATABASE?layout=shedlock`, with the options of such a URL
-//! but `strategy`, `table_prefix` and `listen`: the row `NAME` of ShedLock's table, which `table=shedlock` names. Beside it
-//! `init` makes a companion, `shedlock_leasehold`, and its settings, `shedlock_leasehold_store`. Waiters poll. All clients of
-//! ShedLock need `usingDbTime()`: without it each writes the time of its own clock and time zone.
+//! except `strategy`, `table_prefix` and `listen`: the lock is the row `NAME` of ShedLock's table. The option `table=shedlock`
+//! names this table. `init` also makes a companion table, `shedlock_leasehold`, and a table of settings,
+//! `shedlock_leasehold_store`. Waiters poll. All clients of ShedLock need `usingDbTime()`: without it each writes the time of
+//! its own clock and time zone.
 //!
 //! # What it cannot share
-//! - A lock without a lease, such as PostgreSQL's advisory locks and MySQL's `GET_LOCK`: its holder could not know by its
+//! - Locks without a lease, such as PostgreSQL's advisory locks and MySQL's `GET_LOCK`: their holder could not know by its
 //!   clock when it has lost the lock.
-//! - Redisson's read/write locks and semaphores: they have another kind of record.
-//! - A Redlock of another library over several nodes: on a minority of nodes a record that differs cannot be told from a lock.
+//! - Redisson's read/write locks and semaphores: their records have another form.
+//! - A Redlock of another library over several nodes: on a minority of nodes, a record with another value cannot be
+//!   distinguished from a lock.
 
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+mod options;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 mod record;
 #[cfg(feature = "redis")]
@@ -40,11 +46,11 @@ use std::sync::Arc;
 
 use lock_core::{Backend, Error, ErrorKind};
 
-/// Opens the locks of another library, by a URL of one of the forms above.
+/// Opens a store of another library's locks, by a URL of one of the forms above.
 ///
 /// # Errors
-/// As a store of the same server; `InvalidInput` for an unknown layout, or a topology in which its locks are not shared;
-/// `Unsupported` for a server whose cargo feature is off.
+/// As for a store of leasehold in the same server; `InvalidInput` for an unknown layout, or for a topology in which locks cannot
+/// be shared; `Unsupported` for a server whose cargo feature is off.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     let opened = match url.split(':').next() {
         Some("postgres" | "postgresql") => postgres(url).await,
@@ -54,10 +60,10 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     opened.map_err(|error| error.at("foreign", "connect"))
 }
 
-/// The SQL that makes the tables of a URL, ShedLock's own among them. Does not connect.
+/// The SQL that creates the tables for a URL, including ShedLock's own. Does not connect.
 ///
 /// # Errors
-/// `InvalidInput` as [`connect`]; `Unsupported` for what is no SQL database.
+/// `InvalidInput` as [`connect`]; `Unsupported` if the URL is not that of an SQL database.
 pub fn schema(url: &str) -> Result<String, Error> {
     let made = match url.split(':').next() {
         #[cfg(feature = "postgres")]
@@ -72,7 +78,7 @@ pub fn schema(url: &str) -> Result<String, Error> {
     made.map_err(|error| error.at("foreign", "schema"))
 }
 
-/// How each server is reached, or that its feature is off.
+/// Opens each kind of server, or returns an error if its feature is off.
 macro_rules! servers {
     ($($server:ident $feature:literal $open:path;)*) => {$(
         #[cfg(feature = $feature)]

@@ -1,4 +1,4 @@
-//! The suite over the layouts of other libraries, on real servers.
+//! The conformance suite on the layouts of other libraries, on real servers.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -33,7 +33,7 @@ impl Harness for OnLayout {
         backend_foreign::connect(address).await
     }
 
-    /// Their braces would need two slots of a cluster for one lock.
+    /// With their braces, the keys of one lock would be in two slots of a cluster.
     fn refuses(&self, name: &str) -> bool {
         matches!(name, "{}" | "a}{b")
     }
@@ -77,7 +77,7 @@ impl Harness for OnTable {
         backend.init(&Init::default()).await?;
         let promised = backend.guarantees();
         if promised.push || promised.fair || promised.shared.holds() {
-            return Err(format!("not what was to be promised: {promised:?}").into());
+            return Err(format!("it must not promise this: {promised:?}").into());
         }
         Ok(store)
     }
@@ -86,7 +86,7 @@ impl Harness for OnTable {
         backend_foreign::connect(address).await
     }
 
-    /// As ShedLock's table in MySQL pads names to compare them.
+    /// In MySQL, ShedLock's table ignores trailing spaces when it compares names.
     fn refuses(&self, name: &str) -> bool {
         matches!(self, Self::Mysql) && name.ends_with(' ')
     }
@@ -110,7 +110,7 @@ const SKIPS: [&str; 9] = [
     "a_release_does_not_wake_the_whole_herd",
 ];
 const POLLED: &[&str] = &SKIPS;
-/// Their messages wake our waiters, too.
+/// For layouts whose messages also wake leasehold's waiters.
 const WOKEN: &[&str] = match SKIPS.split_last() {
     Some((_, rest)) => rest,
     None => &[],

@@ -1,4 +1,4 @@
-//! The migration: it opens the record and hands each call to what carries it out, in one store or in both.
+//! The backend of a migration: opens the record of this process, and forwards each call to its phase.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -13,46 +13,46 @@ use lock_core::{
 
 use crate::{
     both::Both,
-    guarantees::GuaranteeCache,
+    end_phase::EndPhase,
+    guarantees::of_one,
     phase::Phase,
-    record::{Record, is_record},
-    single::Single,
+    record::{OwnRecord, is_record},
 };
 
 /// A backend over an old and a new store.
 ///
-/// In [`Phase::Both`] a lock is held in both stores, under the larger of their two tokens, which both
-/// have before the client sees it. A waiter is woken as the stores wake theirs, and not served in order.
-/// In the other phases it is the one store, with tokens above those of the other.
+/// In [`Phase::Both`] a lock is held in both stores. It has the larger of their two tokens, and both stores
+/// know this token before the client sees it. A waiter is woken as the stores wake theirs, but not served in order.
+/// In the other phases only one store is used, with tokens above those of the other.
 ///
-/// Each process keeps a record of its phase in both stores, which [`Fleet::survey`](crate::Fleet::survey) reads. In the
-/// phases `Old` and `New` a process whose record is lost in the store that it uses neither acquires
-/// nor renews until it is written anew.
+/// Each process keeps a record of its phase in both stores, and [`Fleet::survey`](crate::Fleet::survey) reads these records. In
+/// phases `Old` and `New`, a process that has lost its record in the store that it uses neither acquires
+/// nor renews until the record is written again.
 #[derive(Debug)]
 pub struct Migration {
     phase: Phase,
     /// The old and the new store.
     stores: [Arc<dyn Backend>; 2],
-    record: Arc<Record>,
-    backend: Active,
+    record: Arc<OwnRecord>,
+    active: Active,
 }
 
 #[derive(Debug)]
 enum Active {
-    Single(Single),
+    End(EndPhase),
     Both(Both),
 }
 
 impl Migration {
-    /// Moves from `old` to `new`; this process is in `phase`. Its record names it `host:pid`.
+    /// A migration from `old` to `new`, with this process in `phase`. Its record has the label `host:pid`.
     ///
     /// # Errors
-    /// `Config` if the two are one store; while a process two phases away is alive, or was less than
-    /// a longest lease ago, naming it; in an end phase if the store's clock is behind the other's by
-    /// its longest lease; in [`Phase::Both`] if one of the stores cannot raise a token. `Unsupported`
-    /// if one of them has no identity. Otherwise as the stores' own: both are asked in each phase.
+    /// `Config` if both are the same store; if one of them cannot raise a token; if a process two phases away is
+    /// alive, or was alive less than a longest lease ago (the message names it); and in an end phase if the store's clock is
+    /// behind the other's by its longest lease or more. `Unsupported` if a store has no identity. Otherwise the errors of
+    /// the stores: each phase uses both when it starts.
     ///
-    /// *Cancel safety*: a record that was written is given back in the background.
+    /// *Cancel safety*: a record that was already written is released in the background.
     pub async fn new(
         old: Arc<dyn Backend>,
         new: Arc<dyn Backend>,
@@ -62,7 +62,7 @@ impl Migration {
         Self::with_env(old, new, phase, label, Arc::new(SystemEnv)).await
     }
 
-    /// The same with a label of its own, in the real world or a simulated one.
+    /// The same with another label, and with a real or simulated environment.
     ///
     /// # Errors
     /// As [`Migration::new`].
@@ -75,17 +75,17 @@ impl Migration {
     ) -> Result<Self, Error> {
         let stores = [old, new];
         let ordered = in_order(stores.clone()).await?;
-        let record = Record::open(stores.clone(), phase, label, env).await?;
-        let single = |side: usize| {
+        let record = OwnRecord::open(stores.clone(), phase, label, env).await?;
+        let end = |side: usize| {
             let (store, record) = (Arc::clone(&stores[side]), Arc::clone(&record));
-            Active::Single(Single { store, record, guarantees: GuaranteeCache::default() })
+            Active::End(EndPhase { store, record })
         };
-        let backend = match phase {
-            Phase::Old => single(0),
-            Phase::New => single(1),
+        let active = match phase {
+            Phase::Old => end(0),
+            Phase::New => end(1),
             Phase::Both => Active::Both(Both::new(ordered)),
         };
-        Ok(Self { phase, stores, record, backend })
+        Ok(Self { phase, stores, record, active })
     }
 
     /// The phase of this process.
@@ -95,12 +95,12 @@ impl Migration {
     }
 }
 
-/// The two stores in the order of acquisition. Not by role: a fleet that rolls back takes them in the
-/// same order.
+/// The two stores in the order of acquisition. The order does not depend on their roles, so that processes that move back
+/// take them in the same order.
 async fn in_order(mut stores: [Arc<dyn Backend>; 2]) -> Result<[Arc<dyn Backend>; 2], Error> {
     let refuse =
         |message: String| Err(Error::new(ErrorKind::Config, message).at("migration", "new"));
-    // Told before the first step is made, not in the midst of it.
+    // Checked in every phase, so that the operator learns of it before the first step.
     if let Some(store) = stores.iter().find(|store| !store.guarantees().raise) {
         return refuse(format!("{} cannot raise a token, which moving needs", store.kind()));
     }
@@ -115,9 +115,10 @@ async fn in_order(mut stores: [Arc<dyn Backend>; 2]) -> Result<[Arc<dyn Backend>
 }
 
 impl Migration {
-    fn backend(&self) -> &dyn Backend {
-        match &self.backend {
-            Active::Single(single) => single,
+    /// What carries out the calls that an end phase passes to its store unchanged.
+    fn store(&self) -> &dyn Backend {
+        match &self.active {
+            Active::End(end) => &*end.store,
             Active::Both(both) => both,
         }
     }
@@ -135,66 +136,81 @@ impl Backend for Migration {
     }
 
     fn answers_at_once(&self) -> bool {
-        self.backend().answers_at_once()
+        self.store().answers_at_once()
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
-        self.backend().guarantees()
+        match &self.active {
+            Active::End(end) => Arc::new(of_one(&*end.store)),
+            Active::Both(both) => both.guarantees(),
+        }
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
-        self.backend().try_acquire(request).await
+        match &self.active {
+            Active::End(end) => end.try_acquire(request).await,
+            Active::Both(both) => both.try_acquire(request).await,
+        }
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
-        self.backend().enqueue(request).await
+        match &self.active {
+            Active::End(end) => end.enqueue(request).await,
+            Active::Both(both) => both.enqueue(request).await,
+        }
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
-        self.backend().abandon(request).await
+        self.store().abandon(request).await
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
-        self.backend().renew(grants, sent).await
+        match &self.active {
+            Active::End(end) => end.renew(grants, sent).await,
+            Active::Both(both) => both.renew(grants, sent).await,
+        }
     }
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
-        self.backend().release(grant, options).await
+        match &self.active {
+            Active::End(end) => end.release(grant, options).await,
+            Active::Both(both) => both.release(grant, options).await,
+        }
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
-        self.backend().raise(grant, token).await
+        self.store().raise(grant, token).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        self.backend().inspect(name).await
+        self.store().inspect(name).await
     }
 
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
-        let mut page = self.backend().list(from).await?;
-        // They are no locks of the user's; `Fleet` shows them.
+        let mut page = self.store().list(from).await?;
+        // Records are not locks of the application. `Fleet` shows them.
         page.locks.retain(|lock| !is_record(&lock.name));
         Ok(page)
     }
 
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {
-        self.backend().force_release(name).await
+        self.store().force_release(name).await
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
-        self.backend().init(init).await
+        self.store().init(init).await
     }
 
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
-        self.backend().clock_difference_micros().await
+        self.store().clock_difference_micros().await
     }
 
     async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
-        self.backend().highest_token().await
+        self.store().highest_token().await
     }
 
     async fn warnings(&self) -> Result<Vec<String>, Error> {
-        self.backend().warnings().await
+        self.store().warnings().await
     }
 
     async fn close(&self) {

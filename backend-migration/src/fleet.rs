@@ -1,4 +1,4 @@
-//! The processes of a migration and their phases, as the records of all of them show.
+//! All processes of a migration and their phases, as their records show them.
 
 use lock_core::{Backend, Error, Holder};
 use serde::Serialize;
@@ -6,13 +6,13 @@ use serde::Serialize;
 use crate::{
     member::Member,
     phase::Phase,
-    record::{Use, digests, records},
+    record::{UsedStores, digests, read_records},
     refusal::Refusal,
 };
 
 /// The processes of a migration, as their records show them.
 ///
-/// A process that uses one of the stores by a URL of its own keeps no record and is not seen.
+/// A process that uses one of the stores directly, by the URL of that store, keeps no record and is not shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Fleet {
@@ -20,7 +20,7 @@ pub struct Fleet {
     pub members: Vec<Member>,
 }
 
-/// Which way a migration is to go.
+/// In which direction a migration goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the old store to the new one.
@@ -35,24 +35,24 @@ pub enum Direction {
 pub enum Step {
     /// Restart each in this phase.
     Enter(Phase),
-    /// Restart each with the URL of the only store that is still in use: of the new one, or going
-    /// back of the old one.
+    /// Restart each with the URL of the only store that is still in use: the new one, or going back the old one.
     Leave,
 }
 
 impl Fleet {
-    /// Reads the records of both stores. Its cost is that of listing all locks that are held.
+    /// Reads the records in both stores. This costs as much as a listing of all held locks.
     ///
     /// # Errors
-    /// Those of either store: what cannot be read cannot be ruled out.
+    /// Those of either store: without reading both, a record cannot be ruled out.
     pub async fn survey(old: &dyn Backend, new: &dyn Backend) -> Result<Self, Error> {
         let digests = digests([old, new]).await?;
-        let member = |(uses, holder): (Use, Holder)| Member {
+        let member = |(uses, holder): (UsedStores, Holder)| Member {
             phase: uses.phase(&digests),
             label: holder.label,
             remaining: holder.remaining,
         };
-        let mut members: Vec<_> = records([old, new]).await?.into_values().map(member).collect();
+        let mut members: Vec<_> =
+            read_records([old, new]).await?.into_values().map(member).collect();
         members.sort_by(|one, two| {
             let key = |member: &Member| (member.phase, member.label.to_string());
             key(one).cmp(&key(two))
@@ -67,7 +67,7 @@ impl Fleet {
     /// The next step in a direction.
     ///
     /// # Errors
-    /// [`Refusal`] while a process is alive that the step would leave two phases behind, or ahead.
+    /// [`Refusal`] while the step would leave a running process two phases behind or ahead.
     pub fn next(&self, direction: Direction) -> Result<Step, Refusal> {
         let [start, goal] = match direction {
             Direction::Forward => [Phase::Old, Phase::New],
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_refused_while_somebody_is_two_phases_away() {
+    fn a_step_is_refused_while_a_process_is_two_phases_away() {
         use Phase::{Both, New, Old};
         let next = |phases: &[Phase], direction| fleet(phases).next(direction);
         for (phases, forward, back) in [

@@ -1,4 +1,4 @@
-//! Names that nearly are records of a migration.
+//! The parser of record names does not panic for names that look like records.
 
 use lock_core::{LockName, test_util::soup};
 use proptest::prelude::*;

@@ -1,86 +1,51 @@
-//! The guarantees of one store or of both, with the assumptions that a migration adds.
+//! The guarantees of one store, or of both, with the assumptions that a migration adds.
 
 use std::sync::Arc;
 
-use lock_core::{Assumption, Backend, Guarantees, Mutex, Promise, QuarantineUse};
-
-/// The last combination, and what it was made of: guarantees seldom change, and each acquire asks for them.
-#[derive(Debug, Default)]
-pub(crate) struct GuaranteeCache(Mutex<Option<Last>>);
-
-#[derive(Debug)]
-struct Last {
-    parts: Vec<Arc<Guarantees>>,
-    together: Arc<Guarantees>,
-}
-
-impl GuaranteeCache {
-    fn of(
-        &self,
-        parts: Vec<Arc<Guarantees>>,
-        make: impl Fn(&[Arc<Guarantees>]) -> Guarantees,
-    ) -> Arc<Guarantees> {
-        let mut last = self.0.lock();
-        let same = |known: &[Arc<Guarantees>]| {
-            known.iter().zip(&parts).all(|(one, two)| Arc::ptr_eq(one, two))
-        };
-        match last.as_ref() {
-            Some(known) if same(&known.parts) => Arc::clone(&known.together),
-            _ => {
-                let together = Arc::new(make(&parts));
-                *last = Some(Last { parts, together: Arc::clone(&together) });
-                together
-            }
-        }
-    }
-}
+use lock_core::{Assumption, Backend, Guarantees, Promise, QuarantineUse};
 
 /// In phase `Old` or `New`.
-pub(crate) fn of_one(store: &dyn Backend, cache: &GuaranteeCache) -> Arc<Guarantees> {
-    cache.of(vec![store.guarantees()], |parts| {
-        let mut promised = (*parts[0]).clone();
-        promised.exclusion = both(promised.exclusion, phases());
-        promised.tokens = both(promised.tokens, phases());
-        promised.shared = both(promised.shared, phases());
-        // A neighbour raises the token of readers that are inside to that of its other store.
-        promised.one_token_for_readers = false;
-        promised
-    })
+pub(crate) fn of_one(store: &dyn Backend) -> Guarantees {
+    let mut promised = (*store.guarantees()).clone();
+    promised.exclusion = both(promised.exclusion, phases());
+    promised.tokens = both(promised.tokens, phases());
+    promised.shared = both(promised.shared, phases());
+    // A process in phase `Both` may raise the token of readers that hold the lock to that of its other store.
+    promised.one_token_for_readers = false;
+    promised
 }
 
 /// In phase `Both`.
-pub(crate) fn of_both(stores: &[Arc<dyn Backend>; 2], cache: &GuaranteeCache) -> Arc<Guarantees> {
-    cache.of(stores.iter().map(|store| store.guarantees()).collect(), |parts| {
-        let (one, two) = (&parts[0], &parts[1]);
-        let mut promised = Guarantees::new(
-            one.shortest_lease.max(two.shortest_lease),
-            one.longest_lease.min(two.longest_lease),
-        );
-        promised.exclusion = both(both(one.exclusion.clone(), two.exclusion.clone()), phases());
-        promised.tokens = both(both(one.tokens.clone(), two.tokens.clone()), phases());
-        promised.shared = both(both(one.shared.clone(), two.shared.clone()), phases());
-        promised.most_readers = [one.most_readers, two.most_readers].into_iter().flatten().min();
-        promised.lease_step = one.lease_step.max(two.lease_step);
-        promised.quarantine = weaker(one.quarantine, two.quarantine);
-        // A waiter is woken by the first store, or by the second while it holds the first.
-        promised.push = one.push && two.push;
-        promised.fair = false;
-        promised.expiry_slack = one.expiry_slack.max(two.expiry_slack);
-        let limits = [one.expiries_per_second, two.expiries_per_second];
-        promised.expiries_per_second = limits.into_iter().flatten().min();
-        promised.longest_poll = one.longest_poll.max(two.longest_poll);
-        // A waiter that dies while it holds the first store keeps that for its lease.
-        promised.dead_place_delay = promised.longest_lease.saturating_add(
-            one.dead_place_delay.max(two.dead_place_delay).max(promised.expiry_slack),
-        );
-        promised.raise = one.raise && two.raise;
-        promised.token_lead = one.token_lead.max(two.token_lead);
-        promised.connection = one.connection.min(two.connection);
-        // Each store has its own.
-        promised.record_version =
-            one.record_version.filter(|_| one.record_version == two.record_version);
-        promised
-    })
+pub(crate) fn of_both(stores: &[Arc<dyn Backend>; 2]) -> Guarantees {
+    let [one, two] = stores.each_ref().map(|store| store.guarantees());
+    let mut promised = Guarantees::new(
+        one.shortest_lease.max(two.shortest_lease),
+        one.longest_lease.min(two.longest_lease),
+    );
+    promised.exclusion = both(both(one.exclusion.clone(), two.exclusion.clone()), phases());
+    promised.tokens = both(both(one.tokens.clone(), two.tokens.clone()), phases());
+    promised.shared = both(both(one.shared.clone(), two.shared.clone()), phases());
+    promised.most_readers = [one.most_readers, two.most_readers].into_iter().flatten().min();
+    promised.lease_step = one.lease_step.max(two.lease_step);
+    promised.quarantine = weaker(one.quarantine, two.quarantine);
+    // A waiter is woken by the first store or, while it holds the first, by the second.
+    promised.push = one.push && two.push;
+    promised.fair = false;
+    promised.expiry_slack = one.expiry_slack.max(two.expiry_slack);
+    let limits = [one.expiries_per_second, two.expiries_per_second];
+    promised.expiries_per_second = limits.into_iter().flatten().min();
+    promised.longest_poll = one.longest_poll.max(two.longest_poll);
+    // If a waiter dies while it holds the first store, its lease there must run out.
+    promised.dead_place_delay = promised
+        .longest_lease
+        .saturating_add(one.dead_place_delay.max(two.dead_place_delay).max(promised.expiry_slack));
+    promised.raise = one.raise && two.raise;
+    promised.token_lead = one.token_lead.max(two.token_lead);
+    promised.connection = one.connection.min(two.connection);
+    // Each store has its own version.
+    promised.record_version =
+        one.record_version.filter(|_| one.record_version == two.record_version);
+    promised
 }
 
 fn phases() -> Promise {
@@ -130,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn assumptions_add_up_and_what_one_withholds_is_withheld() {
+    fn assumptions_add_up_and_a_promise_withheld_by_one_store_is_withheld() {
         assert_eq!(both(holds(&["a", "b"]), holds(&["b", "c"])), holds(&["a", "b", "c"]));
         let withheld = Promise::Withheld { why: "no fsync".into() };
         assert_eq!(both(holds(&["a"]), withheld.clone()), withheld);
@@ -149,22 +114,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn leases_are_what_both_stores_allow_also_after_a_change() {
+    async fn leases_are_limited_by_both_stores_even_after_a_change() {
         let seconds = |longest| Some(Duration::from_secs(longest));
         let stores = [Memory::new(), Memory::new()];
         let parts = stores.clone().map(|store| Arc::new(store) as Arc<dyn Backend>);
-        let cache = GuaranteeCache::default();
         for (old, new, together) in [(5, 20, 5), (30, 20, 20), (30, 30, 30)] {
             for (store, longest) in stores.iter().zip([old, new]) {
                 let init = Init::new().with_longest_lease(seconds(longest));
                 store.init(&init).await.unwrap();
             }
-            let promised = of_both(&parts, &cache);
+            let promised = of_both(&parts);
             assert_eq!(Some(promised.longest_lease), seconds(together));
-            assert_eq!(
-                Some(of_one(&*parts[1], &GuaranteeCache::default()).longest_lease),
-                seconds(new)
-            );
+            assert_eq!(Some(of_one(&*parts[1]).longest_lease), seconds(new));
             assert!(promised.push && promised.raise && !promised.fair);
             let own = parts[0].guarantees();
             for (ours, theirs) in

@@ -1,7 +1,8 @@
-//! Two stores as one, while a fleet moves from the first to the second.
+//! Two stores as one, while all processes of an application move from the first store to the second.
 
 mod backend;
 mod both;
+mod end_phase;
 mod fleet;
 #[cfg(test)]
 mod fuzz;
@@ -10,7 +11,6 @@ mod member;
 mod phase;
 mod record;
 mod refusal;
-mod single;
 mod tunables;
 
 pub use self::{

@@ -11,11 +11,11 @@ use crate::phase::Phase;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Member {
-    /// Its phase; `None` where it uses a store that is neither of the two, or was one of them before
-    /// that lost its data.
+    /// Its phase. `None` if it uses a store that is neither of the two, or one of them under the identity that it had before it
+    /// lost its data.
     pub phase: Option<Phase>,
     /// Its label.
     pub label: OwnerLabel,
-    /// For how long its record lives on if it does not refresh it.
+    /// How long its record lasts if the process does not renew it.
     pub remaining: Duration,
 }

@@ -1,4 +1,4 @@
-//! What is refused, in words: a step of the operator, and the entry of a process that is two phases from another.
+//! Refusals: of an operator's step, and of a process that starts two phases away from another.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{member::Member, phase::Phase};
 pub struct Refusal {
     /// The obstacle.
     pub why: String,
-    /// The processes that are.
+    /// The processes that are this obstacle.
     pub who: Vec<Member>,
 }
 

@@ -1,4 +1,4 @@
-//! How a store is described.
+//! The builder of a store.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     tunables,
 };
 
-/// Describes a store in etcd.
+/// Builds the backend for a store in etcd.
 #[derive(Clone)]
 pub struct EtcdBuilder {
     pub(super) endpoints: Vec<String>,
@@ -30,12 +30,12 @@ pub struct EtcdBuilder {
 }
 
 impl EtcdBuilder {
-    /// The beginning of all keys by default.
+    /// The default prefix of all keys.
     pub const DEFAULT_PREFIX: &'static str = "leasehold/";
-    /// How many spare leases of each length are kept by default.
+    /// How many spare leases of each length the client keeps by default.
     pub const DEFAULT_SPARE_LEASES: usize = tunables::POOL;
 
-    /// The cluster with these members, such as `10.0.0.1:2379`. None has a user or a password in it: see [`user`](Self::user).
+    /// The cluster with these members, such as `10.0.0.1:2379`. They must not contain a user or a password: see [`user`](Self::user).
     #[must_use]
     pub fn new<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
         Self {
@@ -51,23 +51,23 @@ impl EtcdBuilder {
         }
     }
 
-    /// Authenticates as this user, again when etcd's token has expired. Default: no user.
+    /// Authenticates as this user, and again when etcd's authentication token has expired. Default: no user.
     #[must_use]
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.user = Some((name.into(), password.into()));
         self
     }
 
-    /// Sets the provider that is asked for the user and the password in place of [`user`](Self::user): in `build`, and when etcd no longer
-    /// accepts the client's token, because it has expired or the password was changed. A user is needed. The call counts
-    /// in the time limit of the connection or request that needs it. Default: none.
+    /// Sets a provider of the user and the password, instead of [`user`](Self::user). It is called in `build`, and when etcd no
+    /// longer accepts the client's authentication token because it has expired or the password was changed. It must return a
+    /// user. The call counts towards the time limit of the connection or request that needs it. Default: none.
     #[must_use]
     pub fn credentials(mut self, provider: CredentialsProvider) -> Self {
         self.credentials = Some(provider);
         self
     }
 
-    /// Connects by TLS and trusts servers that this certificate authority signed (PEM). Default: no
+    /// Connects with TLS, and trusts servers whose certificate this authority (PEM) signed. Default: no
     /// TLS.
     #[must_use]
     pub fn tls(mut self, authority: impl AsRef<[u8]>) -> Self {
@@ -76,7 +76,7 @@ impl EtcdBuilder {
         self
     }
 
-    /// Authenticates by this certificate and its key (PEM); implies TLS. Default: none.
+    /// Authenticates with this certificate and its key (PEM). Implies TLS. Default: none.
     #[must_use]
     pub fn client_certificate(
         mut self,
@@ -88,8 +88,8 @@ impl EtcdBuilder {
         self
     }
 
-    /// Whether a password may go unencrypted over a network, to any server that answers for a host. Otherwise the client
-    /// refuses a password without TLS unless all hosts are this machine. Default: no.
+    /// Whether the client may send a password unencrypted over a network, to any server that answers for a host. If not, the
+    /// client refuses a password without TLS, unless all hosts are this machine. Default: no.
     #[must_use]
     pub fn plaintext(mut self, allowed: bool) -> Self {
         self.plaintext = allowed;
@@ -111,15 +111,14 @@ impl EtcdBuilder {
         self.endpoints.iter().map(of).min().unwrap_or(ConnectionSecurity::Plain)
     }
 
-    /// The beginning of all keys. Default: `leasehold/`, so that `etcdctl lock leasehold/NAME` locks the
-    /// same as `NAME` here.
+    /// The prefix of all keys. Default: `leasehold/`, so that `etcdctl lock leasehold/NAME` takes the same lock as `NAME` here.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// The longest lease that the store should have; a store that has another is refused. Default: the store's, or
+    /// The longest lease that the store must have. A store with another longest lease is refused. Default: that of the store, or
     /// 30 s for a new store.
     #[must_use]
     pub fn longest_lease(mut self, longest: Duration) -> Self {
@@ -127,8 +126,8 @@ impl EtcdBuilder {
         self
     }
 
-    /// How many unused leases of each length the client keeps at most, so that an acquire need not ask for one: 0 to
-    /// 1,000. They are refilled as fast as they are used, end by themselves otherwise, and are revoked when the
+    /// How many unused leases of each length the client keeps at most, so that an acquire need not request one: 0 to
+    /// 1,000. They are refilled as fast as they are used, expire if they are not used, and are revoked when the
     /// client closes. Default: 16.
     #[must_use]
     pub fn spare_leases(mut self, most: usize) -> Self {
@@ -143,7 +142,7 @@ impl EtcdBuilder {
         self
     }
 
-    /// Connects, makes the settings if there are none, and compares them.
+    /// Connects, writes the settings if there are none, and checks them against this builder.
     ///
     /// # Errors
     /// `InvalidInput` for a setting that is not allowed; `Unavailable`, `Timeout`, `OutcomeUnknown`,
@@ -158,16 +157,15 @@ impl EtcdBuilder {
             return refuse("no endpoint of etcd is given; at least one is needed".to_owned());
         }
         if self.endpoints.iter().any(|endpoint| endpoint.contains('@')) {
-            let message = "an endpoint of etcd has an @ in it, and is not shown, since a password may stand before it; allowed is \
-                           HOST:PORT, and the user in `user` or `credentials`";
+            let message = "an endpoint of etcd has an @ in it, and is not shown, since a password may stand before it; it must be \
+                           HOST:PORT; set the user with `user` or `credentials`";
             return refuse(message.to_owned());
         }
         if let Some(longest) = self.longest_lease {
             check_longest(longest)?;
         }
         if self.user.is_some() && self.credentials.is_some() {
-            let message =
-                "a user is given, and a provider of credentials, too; needs one of the two";
+            let message = "both a user and a provider of credentials are given; only one of the two is allowed";
             return refuse(message.to_owned());
         }
         if self.spare_leases > tunables::LARGEST_POOL {
@@ -178,13 +176,13 @@ impl EtcdBuilder {
             let shown = humantime::format_duration(self.timeout);
             return refuse(format!("timeout {shown} must be between 1ms and 1h"));
         }
-        // The driver takes the application's provider of cryptography, then its own, and panics without any.
+        // The client library uses the application's provider of cryptography, then its own, and panics without any.
         #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc")))]
         if rustls::crypto::CryptoProvider::get_default().is_none()
             && (self.tls.is_some() || self.endpoints.iter().any(|at| at.starts_with("https:")))
         {
-            let message = "TLS needs a provider of cryptography; needed is the feature tls-ring or tls-aws-lc, or \
-                           one that the application installed as rustls's default";
+            let message = "TLS needs a provider of cryptography: enable the feature tls-ring or tls-aws-lc, or \
+                           install one as the default of rustls in the application";
             return Err(Error::new(ErrorKind::Config, message));
         }
         let security = self.security();
@@ -195,11 +193,11 @@ impl EtcdBuilder {
         }
         let mut options = ConnectOptions::new()
             .with_connect_timeout(self.timeout)
-            // A connection that hangs is given up, and so are calls and streams on it. etcd accepts pings only while
+            // Detects a connection that hangs, and ends its calls and streams. etcd accepts pings only while
             // there is a stream.
             .with_keep_alive(tunables::PING_EVERY, tunables::PING_ANSWER)
             .with_keep_alive_while_idle(false)
-            // A member that is cut off from the others must say so instead of keeping us waiting.
+            // A member that is cut off from the others must return an error instead of letting the client wait.
             .with_require_leader(true);
         if let Some(tls) = self.tls {
             options = options.with_tls(tls);
@@ -223,7 +221,7 @@ impl EtcdBuilder {
 
 impl fmt::Debug for EtcdBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // One with a password in it is refused, but not before `build`.
+        // An endpoint with a password is refused, but only in `build`.
         let shown = |endpoint: &String| match endpoint.rsplit_once('@') {
             Some((_, host)) => format!("…@{host}"),
             None => endpoint.clone(),
@@ -253,8 +251,8 @@ mod tests {
             let shown = format!("{builder:?}");
             let error = builder.build().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-            let told = format!("{shown} {error} {error:?}");
-            assert!(!told.contains("sesame") && !told.contains("se@"), "{told}");
+            let all = format!("{shown} {error} {error:?}");
+            assert!(!all.contains("sesame") && !all.contains("se@"), "{all}");
             assert!(shown.contains("h1:2379"), "{shown}");
         }
     }

@@ -12,12 +12,12 @@ const FORM: &str = "the URL of an etcd store is etcd://HOST:PORT,HOST:PORT?optio
 
 /// Opens the store that a URL describes:
 /// `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT?prefix=leasehold/&longest_lease=30s&spare_leases=64&timeout=5s&\
-/// plaintext=on&ca=FILE&cert=FILE&key=FILE`, where all but a host may be left out. `ca`, or `cert` and `key`,
-/// turn TLS on. A password goes to another machine without TLS only with `plaintext=on`.
+/// plaintext=on&ca=FILE&cert=FILE&key=FILE`. All parts except one host are optional. `ca`, or `cert` and `key`,
+/// turn TLS on. Without TLS, a password is sent to another machine only with `plaintext=on`.
 ///
 /// # Errors
-/// As [`EtcdBuilder::build`]; `InvalidInput` for a URL that is not of this form; `Config` for a file
-/// that cannot be read. No message shows the URL.
+/// As [`EtcdBuilder::build`]; `InvalidInput` for a URL of another form; `Config` for a file
+/// that cannot be read. No message contains the URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
     parse(url).map_err(|error| error.at("etcd", "connect"))?.build().await
 }
@@ -32,7 +32,7 @@ pub(crate) fn parse(url: &str) -> Result<EtcdBuilder, Error> {
         Some((user, hosts)) => (Some(user), hosts),
         None => (None, authority),
     };
-    // A URL has one host; each of ours is checked as the host of its own.
+    // A URL has only one host, so each host is parsed as a URL of its own.
     let mut endpoints = Vec::new();
     for host in hosts.split(',') {
         let url = Url::parse(&format!("http://{host}")).map_err(|_| form())?;
@@ -51,7 +51,7 @@ pub(crate) fn parse(url: &str) -> Result<EtcdBuilder, Error> {
     if !matches!(options.path(), "" | "/") || options.fragment().is_some() {
         return Err(form());
     }
-    // A password with a `?` that was not encoded ends up among the options.
+    // If a password contains a `?` that is not encoded, a part of it is among the options.
     let secret = rest.contains('@');
     let read = |key: &str, file: &str| {
         std::fs::read(file).map_err(|error| {
@@ -128,9 +128,9 @@ mod tests {
         assert!(!format!("{builder:?}").contains("cret"));
     }
 
-    /// Refused before anything is sent: no such host is there.
+    /// It is refused before anything is sent: these hosts do not exist.
     #[tokio::test]
-    async fn a_password_leaves_the_machine_encrypted_or_by_an_explicit_word() {
+    async fn a_password_leaves_the_machine_only_encrypted_or_with_plaintext_on() {
         for url in ["h.invalid", "127.0.0.1,h.invalid", "h.invalid?plaintext=off"] {
             let error = connect(&format!("etcd://u:sesame@{url}")).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");

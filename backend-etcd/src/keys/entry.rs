@@ -1,4 +1,4 @@
-//! The values of queue entries.
+//! Queue entries: their values, entries as they were read, and the state of a grant.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,20 +6,19 @@ use etcd_client::{Compare, CompareOp, GetResponse, KeyValue};
 use lock_core::{FencingToken, Holder, Mode, OwnerId, OwnerLabel, Request};
 use serde::{Deserialize, Serialize};
 
-use super::{layout::mode_of, seats::Seat};
+use super::{layout::mode_of, reserved::ReservedKey};
 use crate::rpc::Lease;
 
-/// The value of an entry of ours. An entry of etcd's own tools has another value, mostly none.
+/// The value of a queue entry that leasehold wrote. Entries of etcd's own tools have another value, mostly an empty one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct QueueEntry {
     pub(crate) owner: OwnerId,
     pub(crate) label: OwnerLabel,
-    /// The offset of the token, as the settings had it when the grant was made: a later one is not
-    /// this grant's.
+    /// The offset of the token, as it was in the settings when the grant was made. Later raises do not change it.
     pub(crate) offset: i64,
-    /// The lock was granted to it; otherwise it waits, or has not noticed its turn yet.
+    /// The lock was granted to it. Otherwise it waits, or its client has not noticed its turn yet.
     pub(crate) granted: bool,
-    /// It was released, and is kept for a last while.
+    /// It was released, and is kept for a minimum hold.
     pub(crate) kept: bool,
 }
 
@@ -30,25 +29,25 @@ impl QueueEntry {
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        // A struct of texts and numbers always has a JSON form.
+        // This struct can always be written as JSON.
         serde_json::to_vec(self).unwrap_or_default()
     }
 }
 
-/// An entry as it was read.
+/// An entry as it was read from etcd.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    /// A text, unless another program made it.
+pub(crate) struct StoredEntry {
+    /// UTF-8, unless another program made it.
     pub(crate) key: Vec<u8>,
     /// The lease that the key lives by.
     pub(crate) lease: i64,
     pub(crate) created: i64,
     pub(crate) modified: i64,
-    /// `None` for an entry of etcd's own tools, and for one that cannot be read.
+    /// `None` for an entry of etcd's own tools, and for a value that cannot be parsed.
     pub(crate) entry: Option<QueueEntry>,
 }
 
-impl Seen {
+impl StoredEntry {
     pub(crate) fn read(pair: &KeyValue) -> Self {
         Self {
             key: pair.key().to_vec(),
@@ -59,13 +58,13 @@ impl Seen {
         }
     }
 
-    /// The one entry that was read.
-    pub(crate) fn only(got: &GetResponse) -> Option<Self> {
+    /// The first entry of an answer.
+    pub(crate) fn from_get(got: &GetResponse) -> Option<Self> {
         got.kvs().first().map(Self::read)
     }
 
-    /// Its key and create revision, for the waiter behind it. A waiter finds the end of a key that is no text by
-    /// polling.
+    /// Its key and create revision, for the waiter that follows it. If the key is not UTF-8, that waiter notices its deletion
+    /// only by polling.
     pub(crate) fn to_follow(&self) -> (String, i64) {
         (String::from_utf8_lossy(&self.key).into_owned(), self.created)
     }
@@ -76,7 +75,7 @@ impl Seen {
         token(offset, self.created)
     }
 
-    pub(crate) fn is_of(&self, owner: OwnerId) -> bool {
+    pub(crate) fn belongs_to(&self, owner: OwnerId) -> bool {
         self.entry.as_ref().is_some_and(|entry| entry.owner == owner)
     }
 
@@ -84,8 +83,8 @@ impl Seen {
         mode_of(&self.key)
     }
 
-    /// Whether it surely holds the lock as a reader. One that waited may hold it, too, and not say so.
-    pub(crate) fn is_inside(&self) -> bool {
+    /// Whether it certainly holds the lock as a reader. A reader that had to wait may hold the lock without this mark.
+    pub(crate) fn is_granted_reader(&self) -> bool {
         self.mode() == Mode::Shared && self.entry.as_ref().is_some_and(|entry| entry.granted)
     }
 
@@ -93,8 +92,8 @@ impl Seen {
         self.entry.as_ref().is_some_and(|entry| entry.kept)
     }
 
-    /// The holder, with `remaining` of its lease. Other tools leave only the number of their lease. An entry that
-    /// cannot be read is in the way all the same.
+    /// The holder, with the remaining time of its lease. Entries of other tools show only the number of their lease. An entry
+    /// whose value cannot be parsed holds the lock all the same.
     pub(crate) fn holder(&self, remaining: Duration) -> Option<Holder> {
         if let Some(QueueEntry { owner, label, .. }) = &self.entry {
             return Some(match self.mode() {
@@ -112,40 +111,39 @@ impl Seen {
     }
 }
 
-/// Those of the entries of a name that hold the lock: the one that stands first, and if that is a reader's, all up to the
-/// first writer's.
-pub(crate) fn holders(mut entries: Vec<Seen>) -> Vec<Seen> {
+/// The entries of a name that hold the lock: the first one and, if it is a reader, all readers before the first writer.
+pub(crate) fn holders(mut entries: Vec<StoredEntry>) -> Vec<StoredEntry> {
     entries.sort_by_key(|seen| seen.created);
     let readers = entries.iter().take_while(|seen| seen.mode() == Mode::Shared).count();
     entries.truncate(readers.max(1));
     entries
 }
 
-/// An attempt to wait whose outcome is not known: a repeat finds its entry by the same key.
+/// An enqueue attempt whose outcome is unknown. A repeat uses the same key, and so finds the entry.
 #[derive(Clone, Debug)]
 pub(crate) struct EnqueueAttempt {
     pub(crate) lease: Lease,
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) reserved: Arc<ReservedKey>,
 }
 
 /// The state of a grant.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) reserved: Arc<ReservedKey>,
     pub(crate) lease: Lease,
     pub(crate) created: i64,
     pub(crate) entry: QueueEntry,
-    /// In which history of the cluster it was granted.
+    /// The history of the cluster in which it was granted.
     pub(crate) history: u64,
 }
 
 impl Held {
     pub(crate) fn key(&self) -> &str {
-        &self.seat.key
+        &self.reserved.key
     }
 
-    /// Its entry as it was granted, and the conditions that it is still there and unchanged. Nobody else changes an
-    /// entry that is held: most often they hold.
+    /// Its entry as it was granted, and the conditions that it still exists unchanged. They mostly succeed, since nobody else
+    /// changes the entry of a holder.
     pub(crate) fn as_granted(&self) -> (QueueEntry, Vec<Compare>) {
         let entry = self.entry.clone();
         let same = vec![
@@ -156,9 +154,9 @@ impl Held {
         (entry, same)
     }
 
-    /// The same as it was found, such as with the token that it was raised to; `None` if it is held no more.
+    /// The same for the entry as it was read, for example with a raised token. `None` if the lock is no longer held.
     pub(crate) fn as_found(&self, found: &GetResponse) -> Option<(QueueEntry, Vec<Compare>)> {
-        let seen = Seen::only(found)?;
+        let seen = StoredEntry::from_get(found)?;
         if seen.created != self.created || seen.lease != self.lease.id {
             return None;
         }
@@ -170,6 +168,6 @@ impl Held {
 /// The token of an entry created at `revision`.
 pub(crate) fn token(offset: i64, revision: i64) -> FencingToken {
     let sum = offset.saturating_add(revision);
-    // Offsets are checked when they are raised, so that sums stay in range.
+    // Offsets are checked when they are raised, so the sum stays in range.
     u64::try_from(sum).ok().and_then(FencingToken::new).unwrap_or(FencingToken::MAX)
 }

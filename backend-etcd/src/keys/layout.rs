@@ -1,16 +1,16 @@
-//! The keys, laid out as etcd's own lock tools lay them out.
+//! The keys, in the layout of etcd's own lock tools.
 //!
 //! An entry of a lock's queue is `<prefix><name>/<number in hex>`, and the entry with the oldest create revision below
-//! `<prefix><name>/` holds the lock. etcd's tools look for entries by the same prefix, so they and we exclude each
-//! other. Their number is the entry's lease; a client of ours uses its own numbers again and again. A reader's entry has
-//! `~` before the number: so it is in the way of every writer, and a reader can ask for the writers alone.
+//! `<prefix><name>/` holds the lock. etcd's tools look for entries by the same prefix, so they and leasehold exclude each
+//! other. etcd's tools use the entry's lease as the number. A leasehold client reuses a few numbers of its own. A reader's
+//! entry has `~` before the number: so it blocks every writer, and a reader can ask for the writers alone.
 
 use lock_core::{LockName, Mode, OwnerId};
 
-/// What a reader's key has before its number. It sorts behind all numbers.
+/// Stands before the number in a reader's key. It sorts after all numbers.
 const READER: char = '~';
 
-/// Where the keys of a namespace stand.
+/// Where a store has its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyLayout {
     prefix: String,
@@ -23,7 +23,7 @@ pub struct EntryKey {
     pub name: LockName,
     /// Which entry of the name it is. etcd's own tools put the entry's lease here.
     pub number: i64,
-    /// Whether it is that of a reader or of a writer. All entries of etcd's own tools are writers'.
+    /// Whether it is the entry of a reader or of a writer. All entries of etcd's own tools are writers.
     pub mode: Mode,
 }
 
@@ -61,40 +61,40 @@ impl KeyLayout {
         format!("{}{READER}", self.entries(name))
     }
 
-    /// The end of the keys, from [`entries`](Self::entries) on, of all that keep a request of a mode out: every entry keeps a
-    /// writer out, and only those of writers keep a reader out.
+    /// The end of the key range, from [`entries`](Self::entries) on, of all entries that block a request of this mode: every entry
+    /// blocks a writer, and only writers block a reader.
     pub(crate) fn end_of_obstacles(&self, name: &LockName, mode: Mode) -> String {
         match mode {
             Mode::Shared => self.readers(name),
-            // As etcd writes the end of a prefix: `0` comes next after `/`.
+            // The end of a prefix, as etcd computes it: `0` is the next character after `/`.
             _ => format!("{}{}0", self.prefix, escape(name.as_str())),
         }
     }
 
-    /// The key of the settings. No name is escaped to `%leasehold`, so it is among no name's entries.
+    /// The key of the settings. No escaped name is `%leasehold`, so this key is not among the entries of any name.
     #[must_use]
     pub fn settings(&self) -> String {
         format!("{}%leasehold/settings", self.prefix)
     }
 
-    /// The key that exists while nothing is granted.
+    /// The key of the quarantine. Nothing is granted while it exists.
     #[must_use]
     pub fn quarantine(&self) -> String {
         format!("{}%leasehold/quarantine", self.prefix)
     }
 
-    /// The key that says that an owner was abandoned.
+    /// The key of the tombstone of an owner, which marks it as abandoned.
     #[must_use]
     pub fn tombstone(&self, owner: OwnerId) -> String {
         format!("{}%leasehold/abandoned/{owner}", self.prefix)
     }
 
-    /// The key that names the entry of a reader, and lives by its lease: a repeat of its request finds the entry.
+    /// The key that names the entry of a reader, so that a repeat of its request finds the entry. It lives by the same lease.
     pub(crate) fn reader(&self, owner: OwnerId) -> String {
         format!("{}%leasehold/readers/{owner}", self.prefix)
     }
 
-    /// The name whose entries a key stands among; `None` if there is none.
+    /// The name to whose entries a key belongs; `None` if there is none.
     pub(crate) fn name_of(&self, key: &[u8]) -> Option<LockName> {
         let rest = key.strip_prefix(self.prefix.as_bytes())?;
         let end = rest.iter().position(|byte| *byte == b'/')?;
@@ -103,7 +103,7 @@ impl KeyLayout {
         (escape(name.as_str()) == escaped).then_some(name)
     }
 
-    /// Reads a key; `None` if it is no entry in this layout.
+    /// Parses a key; `None` if it is not the key of an entry in this layout.
     #[must_use]
     pub fn read(&self, key: &str) -> Option<EntryKey> {
         let (name, number) = key.strip_prefix(&self.prefix)?.split_once('/')?;
@@ -114,12 +114,12 @@ impl KeyLayout {
         };
         let number = i64::from_str_radix(number, 16).ok().filter(|number| *number > 0)?;
         let entry = EntryKey { name, number, mode };
-        // One spelling per entry: `+1f`, `01F` or `%61` would be another key of the same meaning.
+        // Each entry has one spelling: `+1f`, `01F` or `%61` would be another key with the same meaning.
         (self.entry(&entry.name, mode, number) == key).then_some(entry)
     }
 }
 
-/// Whether an entry is that of a reader or of a writer, by its key.
+/// Whether a key is the entry of a reader or of a writer.
 pub(crate) fn mode_of(key: &[u8]) -> Mode {
     let number = key.iter().rposition(|byte| *byte == b'/').and_then(|at| key.get(at + 1));
     match number {
@@ -128,15 +128,15 @@ pub(crate) fn mode_of(key: &[u8]) -> Mode {
     }
 }
 
-/// Replaces `/`: otherwise the entries of `a/b` would stand among those of `a`.
+/// Escapes `/`: otherwise the entries of `a/b` would be among those of `a`.
 ///
-/// `%` is escaped too, so that no two names share keys. All else stays, so that a name without the
-/// two is the very name to give to etcd's tools.
+/// `%` is escaped too, so that no two names share keys. All else stays, so that a name without these
+/// two characters is the same name in etcd's tools.
 fn escape(name: &str) -> String {
     name.replace('%', "%25").replace('/', "%2F")
 }
 
-/// The reverse of [`escape`]; `None` for a text that it never writes.
+/// The reverse of [`escape`]; `None` for a text that [`escape`] never produces.
 fn unescape(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut name = parts.next()?.to_owned();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_stand_among_the_entries_of_their_name_behind_all_writers() {
+    fn readers_are_among_the_entries_of_their_name_after_all_writers() {
         let (layout, job) = (KeyLayout::new("p/"), name("job"));
         let [readers, all] =
             [Mode::Shared, Mode::Exclusive].map(|mode| layout.end_of_obstacles(&job, mode));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_slashes_do_not_stand_below_each_other() {
+    fn names_with_slashes_do_not_share_a_prefix_of_entries() {
         let layout = KeyLayout::new("p/");
         let names = ["a", "a/b", "a%2Fb", "a%b", "a/", "/a", "%", "/", "a%25", "ä/ö"].map(name);
         for one in &names {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_keys_are_no_entries() {
+    fn internal_keys_are_not_entries() {
         let layout = KeyLayout::new("p/");
         let tombstone = layout.tombstone(OwnerId::from_bits(7));
         let reader = layout.reader(OwnerId::from_bits(7));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_not_read_as_one() {
+    fn other_keys_are_not_parsed_as_entries() {
         let layout = KeyLayout::new("p/");
         let others =
             ["a/1", "p/a", "p/a/", "p/a/x", "p/a/0", "p/a/-1", "p/a/01", "p/a/1F", "p/a/+1"];

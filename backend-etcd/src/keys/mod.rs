@@ -1,7 +1,7 @@
-//! The keys of a namespace: their layout, their values, and operations on them.
+//! The keys of a store: their layout, their values, and conditions and reads for transactions.
 
 pub(crate) mod entry;
 pub(crate) mod layout;
 mod ops;
-pub(crate) mod seats;
+pub(crate) mod reserved;
 pub(crate) mod settings;

@@ -1,4 +1,4 @@
-//! Conditions on the keys of a namespace, and reads of them.
+//! Conditions and reads that transactions use.
 
 use etcd_client::{Compare, CompareOp, GetOptions, SortOrder, SortTarget, TxnOp};
 use lock_core::{LockName, Mode, OwnerId};
@@ -11,30 +11,30 @@ impl KeyLayout {
         Compare::version(self.quarantine(), CompareOp::Equal, 0)
     }
 
-    /// The condition that an owner was not abandoned.
+    /// The condition that an owner was not abandoned: it has no tombstone.
     pub(crate) fn not_abandoned(&self, owner: OwnerId) -> Compare {
         Compare::version(self.tombstone(owner), CompareOp::Equal, 0)
     }
 
-    /// The condition that no entry keeps a request of a mode out.
+    /// The condition that no entry blocks a request of this mode.
     pub(crate) fn no_obstacle(&self, name: &LockName, mode: Mode) -> Compare {
         Compare::create_revision(self.entries(name), CompareOp::Equal, 0)
             .with_range(self.end_of_obstacles(name, mode))
     }
 
-    /// The condition that all entries that keep a request of a mode out were created at `created` or later. etcd takes it
-    /// for false where there is none.
+    /// The condition that all entries that block a request of this mode were created at `created` or later. etcd evaluates it to
+    /// false if there is no such entry.
     pub(crate) fn no_earlier_obstacle(&self, name: &LockName, mode: Mode, created: i64) -> Compare {
         Compare::create_revision(self.entries(name), CompareOp::Greater, created - 1)
             .with_range(self.end_of_obstacles(name, mode))
     }
 
-    /// The condition that a reader has no entry.
-    pub(crate) fn is_no_reader(&self, owner: OwnerId) -> Compare {
+    /// The condition that a reader has no entry yet.
+    pub(crate) fn has_no_reader_key(&self, owner: OwnerId) -> Compare {
         Compare::version(self.reader(owner), CompareOp::Equal, 0)
     }
 
-    /// Reads the entry that stands first.
+    /// Reads the first entry.
     pub(crate) fn get_first(&self, name: &LockName) -> TxnOp {
         let oldest = GetOptions::new()
             .with_prefix()
@@ -48,18 +48,18 @@ impl KeyLayout {
         TxnOp::get(self.entries(name), Some(GetOptions::new().with_prefix()))
     }
 
-    /// Reads up to `most` of the newest entries that keep a request of a mode out.
+    /// Reads up to `most` of the newest entries that block a request of this mode.
     pub(crate) fn get_newest(&self, name: &LockName, mode: Mode, most: u32) -> TxnOp {
         TxnOp::get(self.entries(name), Some(self.newest(name, mode, most)))
     }
 
-    /// Reads the last of them before the one created at `created`.
+    /// Reads the last of these entries before the one created at `created`.
     pub(crate) fn get_before(&self, name: &LockName, mode: Mode, created: i64) -> TxnOp {
         let before = self.newest(name, mode, 1).with_max_create_revision(created - 1);
         TxnOp::get(self.entries(name), Some(before))
     }
 
-    /// Reads the keys of up to `most` of them before the one created at `created`.
+    /// Reads the keys of up to `most` of these entries before the one created at `created`.
     pub(crate) fn keys_before(
         &self,
         name: &LockName,
@@ -78,7 +78,7 @@ impl KeyLayout {
             .with_limit(most.into())
     }
 
-    /// Reads the key of the entry that a reader has.
+    /// Reads the key that names the entry of a reader.
     pub(crate) fn get_reader(&self, owner: OwnerId) -> TxnOp {
         TxnOp::get(self.reader(owner), None)
     }

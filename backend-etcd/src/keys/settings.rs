@@ -1,12 +1,12 @@
-//! The settings that all clients of a namespace share: the longest lease, the offset of the tokens, and the record by
-//! which a restore is noticed.
+//! The settings record that all clients of a store share: the longest lease, the offset of the tokens, and the numbers that
+//! reveal a restore.
 //!
 //! etcd cannot add numbers. So a token is the sum of the entry's create revision, which etcd counts, and an offset,
-//! which clients raise and never lower. Every transaction that grants compares the record's revision with that of
-//! the offset which it adds. Revisions are slower than microseconds: a client whose token would be behind the clock
-//! by more than [`TOKEN_LAG`] raises the offset in its own transaction. So there is at most one raise in that time.
-//! It costs every other client one look and one attempt more, and every waiting entry a write. After a restore
-//! tokens start above the clock, and do not depend on the lag.
+//! which clients raise and never lower. Every transaction that grants compares the revision of the settings record, to be
+//! sure that the offset is current. Revisions grow more slowly than microseconds: if a token would lag behind the clock
+//! by more than [`TOKEN_LAG`], the client raises the offset in the same transaction. So there is at most one raise in that
+//! time. It costs every other client one read and one more attempt, and every waiting entry a write. After a restore,
+//! tokens start above the clock and do not depend on the lag.
 
 use std::time::Duration;
 
@@ -20,54 +20,54 @@ use serde::{Deserialize, Serialize};
 use super::layout::KeyLayout;
 use crate::tunables::{LONGEST_LEASES, OLD_SETTINGS, TOKEN_LAG};
 
-/// The version of the layout of keys, of entries and of the settings.
+/// The version of the layout of keys, entries and settings.
 pub(crate) const RECORD_VERSION: u64 = 1;
 
-/// The largest token by the revision that the client knows; etcd may be further on.
+/// The largest token by the revision that the client knows. It leaves room, because etcd may have reached a higher revision.
 const LAST: i64 = FencingToken::MAX.get().cast_signed() - (1 << 32);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// None in settings from before there was one: zero.
+    /// 0 in settings from before there was a version.
     #[serde(default)]
     pub(crate) version: u64,
     pub(crate) longest_lease_micros: u64,
-    /// No lease that may be held is longer: one granted before the longest lease was shortened goes on.
+    /// No lease that may still be held is longer than this. A lease granted before the longest lease was shortened goes on.
     pub(crate) longest_held_micros: u64,
-    /// Whether nothing is granted for that long after a restore.
+    /// Whether nothing is granted for `longest_held_micros` after a restore.
     pub(crate) quarantine: bool,
     pub(crate) offset: i64,
-    /// All tokens granted from now on are larger: those before a restore were not.
+    /// All tokens granted from now on are larger than this. Set after a restore, above all tokens granted before it.
     pub(crate) least: i64,
-    /// Drawn with the first settings, and kept as long as a client knows them. None in settings from before
-    /// there was one: their store keeps the name that the records of a migration may have of it.
+    /// A random number, drawn with the first settings and kept as long as a client knows them. `None` in settings from before
+    /// there was such a number: the name of their store must not change, because records of a migration may contain it.
     #[serde(default)]
     pub(crate) store: Option<u64>,
-    /// Drawn anew after a restore.
+    /// The number of the history. A new one is drawn after a restore.
     pub(crate) history: u64,
-    /// As etcd names it.
+    /// etcd's id of the cluster.
     pub(crate) cluster: u64,
-    /// By how much the log's index was ahead of the revision, once seen in this history.
+    /// By how much the index of the log was ahead of the revision when a client of this history saw both.
     pub(crate) lead: i64,
 }
 
-/// What settings of every version have.
+/// The part that settings of every version have.
 #[derive(Deserialize)]
 struct AnyRecord {
     #[serde(default)]
     version: u64,
 }
 
-/// The record as it was last read.
+/// The settings record as it was last read.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) record: Record,
-    /// Its revision; zero while there is none.
+    /// Its revision; 0 if there is no record.
     pub(crate) revision: i64,
-    /// The store's revision then, or a later one.
+    /// The revision of the store at that time, or a later one.
     pub(crate) now: i64,
-    /// When it was known to be the record.
-    pub(crate) seen: Instant,
+    /// When the record was last known to be current.
+    pub(crate) confirmed_at: Instant,
 }
 
 impl Record {
@@ -88,14 +88,14 @@ impl Record {
         }
     }
 
-    /// Those of an unused store.
+    /// The settings of an unused store.
     pub(crate) fn first(longest: Option<Duration>) -> Self {
         Self { store: Some(SystemEnv.random() as u64), ..Self::new(longest) }
     }
 
-    /// The name that tells the store from every other: the cluster, the prefix of the keys, and the number. The number is
-    /// needed since etcd derives a cluster's id from flags that another cluster may have, too. It stands last, so that
-    /// it seldom decides the order of two stores.
+    /// The unique name of the store: the cluster's id, the prefix of the keys, and the random number. The number is needed
+    /// because etcd derives the cluster's id from flags that another cluster may share. It comes last, so that it seldom
+    /// decides the order of two stores.
     pub(crate) fn name_of_store(&self, layout: &KeyLayout) -> String {
         let name = format!("etcd:{:016x}:{}", self.cluster, layout.prefix());
         match self.store {
@@ -117,7 +117,7 @@ impl Record {
         self.offset.saturating_add(revision) >= LAST || self.least >= LAST
     }
 
-    /// The highest token that may have been granted at a revision; the largest that there is where none is left.
+    /// The highest token that may have been granted at a revision; the largest possible token if none is left.
     pub(crate) fn highest_token(&self, revision: i64) -> FencingToken {
         let highest = self.offset.saturating_add(revision).max(self.least);
         let highest = FencingToken::new(highest.max(0).cast_unsigned());
@@ -129,7 +129,7 @@ impl Record {
         TxnOp::put(layout.settings(), value, None::<PutOptions>)
     }
 
-    /// Refuses what older clients have written, until `init` has upgraded it.
+    /// Refuses settings that older clients wrote, until `init` has upgraded them.
     pub(crate) fn check_version(&self) -> Result<(), Error> {
         match self.version {
             RECORD_VERSION => Ok(()),
@@ -137,7 +137,7 @@ impl Record {
         }
     }
 
-    /// Refuses what newer clients have written: it need not be readable.
+    /// Parses settings. Refuses those of newer clients first, since they need not be parsable.
     fn read(pair: &KeyValue) -> Result<Self, Error> {
         if let Ok(AnyRecord { version }) = serde_json::from_slice(pair.value())
             && version > RECORD_VERSION
@@ -154,7 +154,7 @@ impl Record {
         })
     }
 
-    /// The settings that were read, with their revision.
+    /// The settings in an answer, with their revision.
     pub(crate) fn found(got: &GetResponse) -> Result<Option<(Self, i64)>, Error> {
         let pair = got.kvs().first();
         pair.map(|pair| Ok((Self::read(pair)?, pair.mod_revision()))).transpose()
@@ -171,30 +171,34 @@ impl Settings {
         Compare::mod_revision(layout.settings(), CompareOp::Equal, self.revision)
     }
 
-    /// Whether it was seen so long ago that others may well have raised the offset since.
+    /// Whether the record was confirmed so long ago that others have probably raised the offset since.
     pub(crate) fn is_old(&self) -> bool {
-        SystemEnv.now().since(self.seen) > OLD_SETTINGS
+        SystemEnv.now().since(self.confirmed_at) > OLD_SETTINGS
     }
 
-    /// The offset that a grant of an entry created at `revision` or later must have: above `floor`,
-    /// and not far behind the clock. `None` if the present one will do.
+    /// The offset that a grant of an entry created at `revision` or later needs, so that its token is above `floor` and not
+    /// far behind the clock. `None` if the present offset is enough.
     ///
     /// # Errors
-    /// `Config` where no larger tokens are left, as by a clock that is centuries ahead: those above the
+    /// `Config` if no larger tokens are left, for example after a clock that was centuries ahead: tokens above the
     /// largest would all be the same.
-    pub(crate) fn lift(&self, revision: i64, floor: FencingToken) -> Result<Option<i64>, Error> {
+    pub(crate) fn raised_offset(
+        &self,
+        revision: i64,
+        floor: FencingToken,
+    ) -> Result<Option<i64>, Error> {
         let clock = SystemEnv.wall_micros().cast_signed();
-        let lifted = self.lift_at(revision, floor, clock);
-        let token = lifted.unwrap_or(self.record.offset).saturating_add(revision);
+        let raised = self.raised_offset_at(revision, floor, clock);
+        let token = raised.unwrap_or(self.record.offset).saturating_add(revision);
         if token > LAST {
-            let message = "the fencing tokens are used up; `leasehold init --restored` starts them anew, below \
+            let message = "the fencing tokens are used up; `leasehold init --restored` resets them, to below \
                            those that fences have admitted";
             return Err(Error::new(ErrorKind::Config, message));
         }
-        Ok(lifted)
+        Ok(raised)
     }
 
-    fn lift_at(&self, revision: i64, floor: FencingToken, clock: i64) -> Option<i64> {
+    fn raised_offset_at(&self, revision: i64, floor: FencingToken, clock: i64) -> Option<i64> {
         let present = self.record.offset;
         let mut wanted = present;
         let floor = floor.get().cast_signed().max(self.record.least);
@@ -217,34 +221,34 @@ mod tests {
 
     fn settings(offset: i64) -> Settings {
         let record = Record { offset, ..Record::new(None) };
-        Settings { record, revision: 1, now: 10, seen: Instant::default() }
+        Settings { record, revision: 1, now: 10, confirmed_at: Instant::default() }
     }
 
     #[test]
     fn the_offset_follows_the_clock_within_the_lag_and_never_goes_back() {
         let clock = 1_700_000_000_000_000;
-        let fresh = settings(0).lift_at(11, FencingToken::ZERO, clock);
+        let fresh = settings(0).raised_offset_at(11, FencingToken::ZERO, clock);
         assert_eq!(fresh, Some(clock - 11));
         let present = settings(clock - 11);
         let lag = TOKEN_LAG.as_micros() as i64;
-        assert_eq!(present.lift_at(12, FencingToken::ZERO, clock + lag), None);
-        let later = present.lift_at(12, FencingToken::ZERO, clock + lag + 2);
+        assert_eq!(present.raised_offset_at(12, FencingToken::ZERO, clock + lag), None);
+        let later = present.raised_offset_at(12, FencingToken::ZERO, clock + lag + 2);
         assert_eq!(later, Some(clock + lag + 2 - 12));
-        assert_eq!(present.lift_at(12, FencingToken::ZERO, clock - 5_000_000), None);
+        assert_eq!(present.raised_offset_at(12, FencingToken::ZERO, clock - 5_000_000), None);
     }
 
     #[test]
     fn a_token_is_above_the_floor() {
         let floor = FencingToken::new(5_000).unwrap_or(FencingToken::MAX);
-        assert_eq!(settings(100).lift_at(20, floor, 0), Some(4_981));
-        assert_eq!(settings(4_981).lift_at(20, floor, 0), None);
+        assert_eq!(settings(100).raised_offset_at(20, floor, 0), Some(4_981));
+        assert_eq!(settings(4_981).raised_offset_at(20, floor, 0), None);
         let mut restored = settings(100);
         restored.record.least = 6_000;
-        assert_eq!(restored.lift_at(20, floor, 0), Some(5_981));
+        assert_eq!(restored.raised_offset_at(20, floor, 0), Some(5_981));
     }
 
     #[test]
-    fn stores_in_clusters_of_one_id_are_told_apart_by_their_numbers() {
+    fn stores_in_clusters_with_the_same_id_have_different_names() {
         let layout = KeyLayout::new("leasehold/");
         let [one, other] = [0; 2].map(|_| Record { cluster: 10, ..Record::first(None) });
         assert_ne!(one.name_of_store(&layout), other.name_of_store(&layout));
@@ -266,8 +270,8 @@ mod tests {
 
     #[test]
     fn no_two_tokens_are_the_largest() {
-        assert!(settings(LAST - 10).lift(10, FencingToken::ZERO).is_ok());
-        let used_up = settings(LAST - 10).lift(11, FencingToken::ZERO);
+        assert!(settings(LAST - 10).raised_offset(10, FencingToken::ZERO).is_ok());
+        let used_up = settings(LAST - 10).raised_offset(11, FencingToken::ZERO);
         assert!(used_up.is_err(), "{used_up:?}");
     }
 }

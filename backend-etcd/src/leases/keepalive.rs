@@ -5,50 +5,40 @@ use std::{
     time::Duration,
 };
 
-use etcd_client::{LeaseKeepAliveResponse, LeaseKeepAliveStream, LeaseKeeper};
-use lock_core::{Env as _, Error, ErrorKind, SystemEnv};
+use etcd_client::{LeaseKeepAliveStream, LeaseKeeper};
+use lock_core::{Env as _, Error, ErrorKind, Instant, SystemEnv};
 use tokio::sync::{mpsc, oneshot};
 
-use super::ledger::{KeepaliveAck, Ledger};
 use crate::{
     rpc::{Lease, Rpc, failure, late},
     tunables::{SILENT_KEEPALIVES, STREAM_PAUSE},
 };
 
-type Answer = oneshot::Sender<Result<KeepaliveAck, Error>>;
+/// Where the answer to a keepalive goes: `None` if the lease is gone.
+type Reply = oneshot::Sender<Result<Option<Lease>, Error>>;
 
-/// Asks for keepalives. The stream's task ends with the last clone.
+/// Sends keepalives. The task of the stream ends with the last clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Keepalives {
-    asks: mpsc::UnboundedSender<(i64, Answer)>,
+    requests: mpsc::UnboundedSender<(i64, Reply)>,
     limit: Duration,
 }
 
 impl Keepalives {
-    /// Starts the task on the current runtime; the stream is opened when it is first needed.
+    /// Starts the task on the current runtime. The stream is opened when it is first needed.
     pub(crate) fn start(rpc: Rpc) -> Self {
-        let (asks, inbox) = mpsc::unbounded_channel();
+        let (requests, inbox) = mpsc::unbounded_channel();
         let limit = rpc.limit;
-        tokio::spawn(Task { rpc, inbox, waiting: HashMap::new() }.run());
-        Self { asks, limit }
+        tokio::spawn(Task { rpc, inbox, unanswered: Unanswered::default() }.run());
+        Self { requests, limit }
     }
 
-    /// Keeps a lease alive; `None` if it is gone.
+    /// Sends one keepalive and waits for its answer; `None` if the lease is gone.
     pub(crate) async fn extend(&self, id: i64) -> Result<Option<Lease>, Error> {
-        Ok(match self.ask(id).await? {
-            KeepaliveAck::Alive { from, seconds } => {
-                Some(Lease { id, ttl: Duration::from_secs(seconds), from })
-            }
-            _ => None,
-        })
-    }
-
-    /// Sends one keepalive and waits for its answer.
-    pub(crate) async fn ask(&self, lease: i64) -> Result<KeepaliveAck, Error> {
-        let (answer, answered) = oneshot::channel();
-        // A task that has ended drops the answer, which says so.
-        let _ = self.asks.send((lease, answer));
-        match tokio::time::timeout(self.limit, answered).await {
+        let (reply, replied) = oneshot::channel();
+        // If the task has ended, the reply is dropped, and the wait below notices it.
+        let _ = self.requests.send((id, reply));
+        match tokio::time::timeout(self.limit, replied).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(Error::new(
                 ErrorKind::Unavailable,
@@ -59,42 +49,77 @@ impl Keepalives {
     }
 }
 
+/// The unanswered keepalives of one stream: when each was sent, and what waits for its answer.
+///
+/// An answer names the lease, not the keepalive. A stream keeps the order per lease, so an answer belongs to the oldest
+/// unanswered keepalive of its lease *on that stream*. If it were matched to a later one, the client would believe in the
+/// lease for longer than etcd keeps it. A new stream starts with none: those of the old one count for nothing.
+#[derive(Debug)]
+struct Unanswered<T>(HashMap<i64, VecDeque<(Instant, T)>>);
+
+impl<T> Default for Unanswered<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<T> Unanswered<T> {
+    /// Adds a keepalive. `at` is read before the keepalive is handed to the stream.
+    fn sent(&mut self, lease: i64, at: Instant, waits: T) {
+        self.0.entry(lease).or_default().push_back((at, waits));
+    }
+
+    /// What an answer of etcd means for the keepalives that it answers. etcd reports a lease that is gone by a TTL of 0 or
+    /// less, and then answers all keepalives of that lease.
+    fn answered(&mut self, id: i64, ttl: i64) -> Vec<(T, Option<Lease>)> {
+        let seconds = u64::try_from(ttl).unwrap_or(0);
+        if seconds == 0 {
+            let all = self.0.remove(&id).into_iter().flatten();
+            return all.map(|(_, waits)| (waits, None)).collect();
+        }
+        let Some(sent) = self.0.get_mut(&id) else { return Vec::new() };
+        let oldest = sent.pop_front();
+        if sent.is_empty() {
+            self.0.remove(&id);
+        }
+        let lease = |from| Lease { id, ttl: Duration::from_secs(seconds), from };
+        oldest.into_iter().map(|(from, waits)| (waits, Some(lease(from)))).collect()
+    }
+}
+
 struct Task {
     rpc: Rpc,
-    inbox: mpsc::UnboundedReceiver<(i64, Answer)>,
-    /// The callers that wait for the answers of each lease, in the order in which they asked.
-    waiting: HashMap<i64, VecDeque<Answer>>,
+    inbox: mpsc::UnboundedReceiver<(i64, Reply)>,
+    unanswered: Unanswered<Reply>,
 }
 
 impl Task {
     async fn run(mut self) {
         let mut next = self.inbox.recv().await;
-        while let Some((lease, answer)) = next {
+        while let Some((lease, reply)) = next {
             // A caller that has given up may want its lease to end.
-            if answer.is_closed() {
+            if reply.is_closed() {
                 next = self.inbox.recv().await;
                 continue;
             }
             let position = self.rpc.members.position();
-            self.rpc.members.stream_begins();
+            self.rpc.members.count_stream();
             let opened = tokio::time::timeout(SILENT_KEEPALIVES, self.rpc.stream(lease)).await;
             match opened.unwrap_or_else(|_| Err(late(SILENT_KEEPALIVES))) {
                 Ok(Some((keeper, stream))) => {
-                    let error = self.serve(keeper, stream, (lease, answer)).await;
+                    let error = self.serve(keeper, stream, (lease, reply)).await;
                     let Some(error) = error else { return };
                     tracing::debug!(%error, "the keepalive stream ended");
-                    // Another member may serve where this one hangs.
+                    // If this member hangs, another may serve.
                     self.rpc.members.give_up(position);
-                    for (_, waiting) in self.waiting.drain() {
-                        for answer in waiting {
-                            let _ = answer.send(Err(error.clone()));
-                        }
+                    for (_, reply) in self.unanswered.0.drain().flat_map(|(_, sent)| sent) {
+                        let _ = reply.send(Err(error.clone()));
                     }
                 }
-                Ok(None) => drop(answer.send(Ok(KeepaliveAck::Lost))),
+                Ok(None) => drop(reply.send(Ok(None))),
                 Err(error) => {
                     self.rpc.members.give_up(position);
-                    let _ = answer.send(Err(error));
+                    let _ = reply.send(Err(error));
                     tokio::time::sleep(STREAM_PAUSE).await;
                 }
             }
@@ -107,20 +132,18 @@ impl Task {
         &mut self,
         mut keeper: LeaseKeeper,
         mut stream: LeaseKeepAliveStream,
-        first: (i64, Answer),
+        first: (i64, Reply),
     ) -> Option<Error> {
-        let mut ledger = Ledger::default();
-        let mut ask = Some(first);
-        // When something was answered last, or the first of those that wait was sent.
-        let mut heard = SystemEnv.now();
+        let mut request = Some(first);
+        // When the last answer came, or when the oldest of the waiting keepalives was sent, if that was later.
+        let mut last_progress = SystemEnv.now();
         loop {
-            if let Some((lease, answer)) = ask.take() {
+            if let Some((lease, reply)) = request.take() {
                 let now = SystemEnv.now();
-                if ledger.is_empty() {
-                    heard = now;
+                if self.unanswered.0.is_empty() {
+                    last_progress = now;
                 }
-                ledger.sent(lease, now);
-                self.waiting.entry(lease).or_default().push_back(answer);
+                self.unanswered.sent(lease, now, reply);
                 keeper.id = lease;
                 match tokio::time::timeout(SILENT_KEEPALIVES, keeper.keep_alive()).await {
                     Ok(Ok(())) => {}
@@ -128,17 +151,19 @@ impl Task {
                     Err(_) => return Some(late(SILENT_KEEPALIVES)),
                 }
             }
-            let waits = !ledger.is_empty();
-            let stuck =
-                async { SystemEnv.sleep((heard + SILENT_KEEPALIVES).since(SystemEnv.now())).await };
+            let waits = !self.unanswered.0.is_empty();
+            let silent = async {
+                SystemEnv.sleep((last_progress + SILENT_KEEPALIVES).since(SystemEnv.now())).await
+            };
             tokio::select! {
-                // Answers first: a task that was held up must not give up a stream whose answers have
-                // arrived.
+                // Answers first: if this task was delayed, it must not give up a stream whose answers have arrived.
                 biased;
                 message = stream.message() => match message {
                     Ok(Some(message)) => {
-                        heard = SystemEnv.now();
-                        self.credit(&mut ledger, &message);
+                        last_progress = SystemEnv.now();
+                        for (reply, lease) in self.unanswered.answered(message.id(), message.ttl()) {
+                            let _ = reply.send(Ok(lease));
+                        }
                     }
                     Ok(None) => {
                         let message = "etcd ended the keepalive stream";
@@ -146,30 +171,51 @@ impl Task {
                     }
                     Err(error) => return Some(failure(error).into()),
                 },
-                next = self.inbox.recv() => ask = Some(next?),
-                () = stuck, if waits => return Some(late(SILENT_KEEPALIVES)),
+                next = self.inbox.recv() => request = Some(next?),
+                () = silent, if waits => return Some(late(SILENT_KEEPALIVES)),
             }
         }
     }
+}
 
-    fn credit(&mut self, ledger: &mut Ledger, message: &LeaseKeepAliveResponse) {
-        let credit = ledger.answered(message.id(), message.ttl());
-        let Some(waiting) = self.waiting.get_mut(&message.id()) else { return };
-        match credit {
-            KeepaliveAck::Unasked => {}
-            KeepaliveAck::Alive { .. } => {
-                if let Some(answer) = waiting.pop_front() {
-                    let _ = answer.send(Ok(credit));
-                }
-            }
-            KeepaliveAck::Lost => {
-                for answer in waiting.drain(..) {
-                    let _ = answer.send(Ok(credit));
-                }
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    /// The keepalives that an answer is for, and from when each lease counts.
+    fn answered(sent: &mut Unanswered<u8>, lease: i64, ttl: i64) -> Vec<(u8, Option<Instant>)> {
+        let answers = sent.answered(lease, ttl).into_iter();
+        answers.map(|(which, lease)| (which, lease.map(|lease| lease.from))).collect()
+    }
+
+    #[test]
+    fn an_answer_is_for_the_oldest_keepalive_of_its_lease() {
+        let mut sent = Unanswered::default();
+        for (which, lease) in [(1, 7), (2, 8), (3, 7)] {
+            sent.sent(lease, at(which.into()), which);
         }
-        if waiting.is_empty() {
-            self.waiting.remove(&message.id());
+        assert_eq!(answered(&mut sent, 8, 3), [(2, Some(at(2)))]);
+        assert_eq!(answered(&mut sent, 7, 2), [(1, Some(at(1)))]);
+        assert_eq!(answered(&mut sent, 7, 2), [(3, Some(at(3)))]);
+        assert_eq!(answered(&mut sent, 7, 2), []);
+        assert!(sent.0.is_empty());
+    }
+
+    #[test]
+    fn a_ttl_of_zero_or_less_answers_all_keepalives_of_a_lease_that_is_gone() {
+        for ttl in [0, -1, i64::MIN] {
+            let mut sent = Unanswered::default();
+            for (which, lease) in [(1, 7), (2, 7), (3, 8)] {
+                sent.sent(lease, at(which.into()), which);
+            }
+            assert_eq!(answered(&mut sent, 7, ttl), [(1, None), (2, None)]);
+            assert_eq!(answered(&mut sent, 7, 5), []);
+            assert_eq!(answered(&mut sent, 8, 5), [(3, Some(at(3)))]);
+            assert!(sent.0.is_empty());
         }
     }
 }

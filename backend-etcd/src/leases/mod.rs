@@ -1,7 +1,6 @@
-//! Leases: the pool and the supply, and the stream that keeps them alive.
+//! Leases: the pool, the supply for the steps, and the stream of keepalives.
 
-pub(crate) mod keepalive;
-pub(crate) mod ledger;
+mod keepalive;
 mod pool;
 mod supply;
 

@@ -1,8 +1,8 @@
-//! A pool of unused leases: an acquire that finds one there saves a write of etcd's.
+//! A pool of unused leases. An acquire that finds a lease in the pool saves etcd a write.
 //!
-//! The pool is refilled in bursts, whose writes etcd puts into one flush, and only as fast as it is used: the first
-//! lease of a length brings one more, and each burst is twice the last, up to the limit, while the pool is emptied.
-//! Unused leases end by themselves, so that an idle client costs nothing; `close` revokes them.
+//! The pool is refilled in bursts, which etcd writes in one flush, and only as fast as it is used: the first use of a
+//! length adds one lease, and each later burst is twice the last one, up to the limit, while the pool runs low.
+//! Unused leases expire, so an idle client costs nothing. `close` revokes them.
 
 use std::{
     collections::HashMap,
@@ -33,22 +33,23 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Stock {
-    kinds: HashMap<Duration, Kind>,
+    lengths: HashMap<Duration, Length>,
+    /// How many bursts are under way.
     filling: usize,
     closed: bool,
 }
 
 /// The leases of one length.
 #[derive(Debug, Default)]
-struct Kind {
+struct Length {
     leases: Vec<Lease>,
-    /// How many the next burst brings.
+    /// How many leases the next burst adds.
     burst: usize,
     filling: bool,
 }
 
 impl LeasePool {
-    /// A pool of at most `limit` leases of each length; 0 keeps none.
+    /// A pool of at most `limit` leases of each length. With 0 it is never refilled.
     pub(crate) fn new(rpc: Rpc, limit: usize) -> Self {
         let (stock, filled) = (Mutex::default(), Notify::new());
         Self(Arc::new(Shared { rpc, limit, stock, filled }))
@@ -58,20 +59,23 @@ impl LeasePool {
         self.0.stock.lock()
     }
 
-    /// The youngest lease of this length, whether or not it still lives. A pool that runs low is
-    /// refilled in the background.
+    /// The youngest lease of this length. etcd may have ended it already. A pool that runs low is refilled in the background.
     pub(crate) fn take(&self, ttl: Duration) -> Option<Lease> {
         let mut stock = self.stock();
         let (closed, limit) = (stock.closed, self.0.limit);
-        let kind = stock.kinds.entry(ttl).or_default();
+        let length = stock.lengths.entry(ttl).or_default();
         let now = SystemEnv.now();
-        kind.leases.retain(|lease| now.since(lease.from) < lease.ttl);
-        let lease = kind.leases.pop();
-        if kind.leases.len() * REFILL_BELOW <= kind.burst && !kind.filling && !closed && limit > 0 {
-            kind.burst = if lease.is_some() { kind.burst * 2 } else { kind.burst / 2 };
-            kind.burst = kind.burst.clamp(1, limit);
-            kind.filling = true;
-            let wanted = kind.burst.min(limit - kind.leases.len().min(limit));
+        length.leases.retain(|lease| now.since(lease.from) < lease.ttl);
+        let lease = length.leases.pop();
+        if length.leases.len() * REFILL_BELOW <= length.burst
+            && !length.filling
+            && !closed
+            && limit > 0
+        {
+            length.burst = if lease.is_some() { length.burst * 2 } else { length.burst / 2 };
+            length.burst = length.burst.clamp(1, limit);
+            length.filling = true;
+            let wanted = length.burst.min(limit - length.leases.len().min(limit));
             stock.filling += 1;
             drop(stock);
             tokio::spawn(self.clone().fill(ttl, wanted));
@@ -79,17 +83,17 @@ impl LeasePool {
         lease
     }
 
-    /// Keeps an unused lease for the next attempt. A lease above the limit ends by itself.
+    /// Keeps an unused lease for the next attempt. A lease above the limit is left to expire.
     pub(crate) fn put(&self, lease: Lease) {
         let mut stock = self.stock();
         if stock.closed {
             return;
         }
-        let kind = stock.kinds.entry(lease.ttl).or_default();
-        if kind.leases.len() < self.0.limit.max(1) {
+        let length = stock.lengths.entry(lease.ttl).or_default();
+        if length.leases.len() < self.0.limit.max(1) {
             // The youngest is taken first.
-            let at = kind.leases.partition_point(|other| other.from <= lease.from);
-            kind.leases.insert(at, lease);
+            let at = length.leases.partition_point(|other| other.from <= lease.from);
+            length.leases.insert(at, lease);
         }
     }
 
@@ -104,18 +108,18 @@ impl LeasePool {
                 self.put(lease);
             }
         }
-        // The client was closed meanwhile, and waits for this.
+        // The client was closed meanwhile, and `close` waits for this.
         join_all(late.iter().map(|lease| self.0.rpc.revoke(lease.id))).await;
     }
 
-    /// Revokes all leases, also those that a burst still asks for.
+    /// Revokes all leases, including those that a burst is still requesting.
     pub(crate) async fn close(&self) {
         let leases: Vec<Lease> = {
             let mut stock = self.stock();
             stock.closed = true;
-            stock.kinds.drain().flat_map(|(_, kind)| kind.leases).collect()
+            stock.lengths.drain().flat_map(|(_, length)| length.leases).collect()
         };
-        // A lease that cannot be revoked ends by itself.
+        // A lease that cannot be revoked expires.
         join_all(leases.iter().map(|lease| self.0.rpc.revoke(lease.id))).await;
         loop {
             let filled = self.0.filled.notified();
@@ -129,7 +133,7 @@ impl LeasePool {
     }
 }
 
-/// Marks the end of a burst, also where its runtime ends.
+/// Marks the end of a burst, even if its runtime ends.
 struct Filled<'a>(&'a LeasePool, Duration);
 
 impl Drop for Filled<'_> {
@@ -138,8 +142,8 @@ impl Drop for Filled<'_> {
         {
             let mut stock = pool.stock();
             stock.filling -= 1;
-            if let Some(kind) = stock.kinds.get_mut(ttl) {
-                kind.filling = false;
+            if let Some(length) = stock.lengths.get_mut(ttl) {
+                length.filling = false;
             }
         }
         pool.0.filled.notify_waiters();

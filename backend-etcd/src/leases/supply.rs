@@ -1,4 +1,4 @@
-//! Leases for grants, waiters and tombstones, from the pool or from etcd.
+//! Supplies leases for grants, waiters and tombstones, from the pool or from etcd.
 
 use std::time::Duration;
 
@@ -17,19 +17,19 @@ pub(crate) struct Leases {
     pub(crate) pool: LeasePool,
     /// The shortest TTL that etcd grants.
     shortest: Duration,
-    /// The lease of the tombstones of the present minute.
+    /// The lease that all tombstones of the present minute share.
     tombstones: Mutex<Option<Lease>>,
 }
 
 impl Leases {
-    /// With a pool of at most `limit` leases of each length. `probe` is the shortest lease that etcd grants.
+    /// Keeps a pool of at most `limit` leases of each length. `probe` is an unused lease of the shortest length that etcd grants.
     pub(crate) fn new(rpc: Rpc, keepalives: Keepalives, limit: usize, probe: Lease) -> Self {
         let pool = LeasePool::new(rpc.clone(), limit);
         pool.put(probe);
         Self { rpc, keepalives, pool, shortest: probe.ttl, tombstones: Mutex::default() }
     }
 
-    /// A lease that no key lives by yet.
+    /// A lease that no key uses yet.
     pub(crate) async fn take(&self, span: Duration) -> Result<Lease, Error> {
         let ttl = Duration::from_secs(whole_seconds(span)).max(self.shortest);
         while let Some(pooled) = self.pool.take(ttl) {
@@ -39,21 +39,21 @@ impl Leases {
             match Box::pin(self.keepalives.extend(pooled.id)).await {
                 Ok(Some(lease)) => return Ok(lease),
                 Ok(None) => {}
-                // The others would take as long.
+                // A keepalive of another pooled lease would fail the same way.
                 Err(_) => break,
             }
         }
         Ok(Box::pin(self.rpc.grant(ttl)).await?)
     }
 
-    /// A lease that no key lives by yet, and that lives for the whole span from now on.
-    pub(crate) async fn take_whole(&self, span: Duration) -> Result<Lease, Error> {
+    /// A lease that no key uses yet, and that lasts for the whole span from now on.
+    pub(crate) async fn take_full(&self, span: Duration) -> Result<Lease, Error> {
         let until = SystemEnv.now() + span;
         let lease = self.take(span).await?;
         if lease.from + lease.ttl >= until {
             return Ok(lease);
         }
-        // A pooled lease, of which a part is over.
+        // A pooled lease, a part of which has passed.
         match self.keepalives.extend(lease.id).await {
             Ok(Some(lease)) => Ok(lease),
             _ => Ok(self.rpc.grant(lease.ttl).await?),
@@ -65,8 +65,8 @@ impl Leases {
         self.pool.put(lease);
     }
 
-    /// The lease for a tombstone: it lives for [`TOMBSTONE_LIFE`] more at least, and for as long as the lease of a
-    /// late attempt.
+    /// The lease for a tombstone. It lasts at least [`TOMBSTONE_LIFE`] from now on, and at least as long as the lease that a late
+    /// request may ask for.
     pub(crate) async fn for_tombstone(&self, span: Duration) -> Result<Lease, Error> {
         if span > TOMBSTONE_LIFE {
             return Ok(self.rpc.grant(span).await?);
@@ -81,7 +81,7 @@ impl Leases {
         Ok(lease)
     }
 
-    /// The lease for tombstones is gone.
+    /// Call this if the lease for tombstones is gone.
     pub(crate) fn forget_tombstones(&self) {
         *self.tombstones.lock() = None;
     }

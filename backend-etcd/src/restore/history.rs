@@ -1,25 +1,26 @@
-//! The restore detector: whether the cluster still has the history that this client knows.
+//! Detects restores: whether the cluster still has the history that this client knows.
 //!
-//! A snapshot that is restored with the flags of the installation keeps the ids of cluster and members. The term of
-//! the election starts anew, so that it may be the same, too. But the number of requests that went through the log,
-//! less the number of those that wrote (`index - revision`, here the *lead*), falls: the revision comes with the
-//! snapshot, and the log begins anew. Within one history the lead never falls. The settings keep a lead that was
-//! seen, and so does each client. A client that finds a lower lead, or a lower revision, or no settings where some
-//! were, starts the quarantine.
+//! A snapshot that is restored with the flags of the installation keeps the ids of the cluster and of the members. The term
+//! of the election starts again, so it may also be the same. But one number falls: the number of all requests in the log
+//! minus the number of those that wrote (`index - revision`, here called the *lead*), because the revision comes with the
+//! snapshot and the log starts again. Within one history the lead never falls. The settings and each client remember a
+//! lead. If a client finds a lower lead, a lower revision, or no settings although there were some, it starts the
+//! quarantine.
 //!
-//! No single answer tells the lead. A member tells its revision first and its index some time later, and a write shows
-//! in the revision before it shows in the applied index. So an observation frames one read by two questions for the
-//! index: the applied index before it gives a lead that was surely reached, and the committed index after it gives one
-//! that was surely not passed. Only the first is kept, and only the second is judged by it.
+//! No single answer shows the lead exactly. A member reads its revision first and its index some time later, and a write
+//! appears in the revision before it appears in the applied index. So an observation is a read between two status requests:
+//! the applied index before it gives a lead that was certainly reached (the lower bound), and the committed index after it
+//! gives a lead that was certainly not exceeded (the upper bound). Only lower bounds are remembered, and only upper bounds
+//! are compared with them.
 //!
-//! A restored log catches up once as many requests that write nothing were sent to it as to the lost one: those of
-//! other users, refused ones, and the ends of leases without keys. Nobody can tell the two logs apart then, and an
-//! operator must tell: `init --restored`.
+//! A restored log catches up after it has received as many requests that write nothing as the lost log: those of
+//! other users, refused ones, and the ends of leases without keys. Then nobody can distinguish the two logs, and an
+//! operator must report the restore: `init --restored`.
 //!
-//! A transaction cannot compare the lead. But a restore replaces the server's process, and ends its connections. So a
+//! A transaction cannot compare the lead. But a restore replaces the server process, which ends its connections. So a
 //! transaction belongs to an observed history if no connection was begun between the observation and the answer.
-//! Every transaction that grants is framed by a [`HistoryToken`]; if a connection was begun meanwhile, the grant is
-//! believed only after another observation.
+//! Before each transaction that grants, the client gets a [`HistoryToken`]. If a connection was begun since, the
+//! client believes the grant only after another observation.
 
 use etcd_client::{ResponseHeader, StatusResponse, Txn, TxnResponse};
 use lock_core::{Env as _, Error, ErrorKind, Instant, Mutex, SystemEnv};
@@ -30,50 +31,50 @@ use crate::{
     tunables::{OBSERVATION_LIFE, OBSERVE_PAUSE, OBSERVE_TRIES},
 };
 
-/// The cluster's history as far as it is known.
+/// The cluster's history, as this client knows it.
 #[derive(Debug, Default)]
 pub(crate) struct History(Mutex<Option<Known>>);
 
-/// An observation that found no restore.
+/// The last observation that found no restore.
 #[derive(Clone, Debug)]
 struct Known {
     token: HistoryToken,
     lead: i64,
     at: Instant,
-    /// Something that was seen later does not fit.
+    /// A later answer contradicts it.
     doubted: bool,
 }
 
-/// In which history, and by which connections, a transaction is sent.
+/// The history, and the connections, in which a transaction is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HistoryToken {
-    /// The settings' name for the history.
+    /// The number of the history in the settings.
     pub(crate) history: u64,
     cluster: u64,
     term: u64,
-    /// The highest revision that was answered.
+    /// The highest revision in an answer so far.
     revision: i64,
     /// How many connections had been begun.
     opened: u64,
 }
 
-/// The state of the cluster, as one member showed it.
+/// The state of the cluster, as one member reported it.
 #[derive(Debug)]
 pub(crate) struct ClusterState {
     pub(crate) cluster: u64,
     pub(crate) term: u64,
     /// The revision at which the settings were read.
     pub(crate) revision: i64,
-    /// The lead was no more than this when the settings were read.
+    /// The upper bound of the lead when the settings were read.
     lead_at_most: i64,
-    /// The lead was no less than this when the settings were read. It may be kept.
+    /// The lower bound of the lead when the settings were read.
     pub(crate) lead_at_least: i64,
     pub(crate) settings: Option<(Record, i64)>,
     opened: u64,
 }
 
 impl History {
-    /// The token, if the cluster was observed not long ago, and no connection was begun since.
+    /// The token, if the cluster was observed recently, and no connection was begun since.
     pub(crate) fn token(&self, rpc: &Rpc) -> Option<HistoryToken> {
         self.token_at(rpc.members.opened(), SystemEnv.now())
     }
@@ -85,8 +86,9 @@ impl History {
         (known.token.opened == opened && is_fresh).then_some(known.token)
     }
 
-    /// Settings that are to be written, with the highest lead that is known in them.
-    pub(crate) fn keep(&self, mut record: Record) -> Record {
+    /// Settings to be written with another offset, and with the highest lead that this client knows.
+    pub(crate) fn with_offset(&self, record: &Record, offset: i64) -> Record {
+        let mut record = Record { offset, ..record.clone() };
         if let Some(known) =
             self.0.lock().as_ref().filter(|known| known.token.history == record.history)
         {
@@ -95,7 +97,7 @@ impl History {
         record
     }
 
-    /// Whether a transaction was surely carried out in the history of its token.
+    /// Whether a transaction was certainly carried out in the history of its token.
     pub(crate) fn is_same(&self, rpc: &Rpc, token: &HistoryToken, answer: &TxnResponse) -> bool {
         let fits = answer.header().is_some_and(|header| {
             header.cluster_id() == token.cluster
@@ -117,25 +119,30 @@ impl History {
         true
     }
 
-    /// Something does not fit: the next token needs another observation.
+    /// Makes the next token need a new observation.
     pub(crate) fn doubt(&self) {
         if let Some(known) = self.0.lock().as_mut() {
             known.doubted = true;
         }
     }
 
-    /// What contradicts the known history; `None` if nothing does.
-    pub(crate) fn judge(&self, state: &ClusterState, since: Option<(u64, i64)>) -> Option<String> {
+    /// How an observation contradicts the known history; `None` if it does not. `revision` is the answer of
+    /// [`known_revision`](Self::known_revision) before the observation.
+    pub(crate) fn contradiction(
+        &self,
+        state: &ClusterState,
+        revision: Option<(u64, i64)>,
+    ) -> Option<String> {
         let lead = self.0.lock().as_ref().map(|known| (known.token.history, known.lead));
-        judge(state, since, lead)
+        contradiction(state, revision, lead)
     }
 
-    /// The history and the highest revision that are known, to be compared with a later observation.
-    pub(crate) fn so_far(&self) -> Option<(u64, i64)> {
+    /// The history and the highest revision that are known, for a comparison with a later observation.
+    pub(crate) fn known_revision(&self) -> Option<(u64, i64)> {
         self.0.lock().as_ref().map(|known| (known.token.history, known.token.revision))
     }
 
-    /// Notes a state that fits, or after which the quarantine was started.
+    /// Records a state without a contradiction, or after which the quarantine was started.
     pub(crate) fn settle(&self, state: &ClusterState, record: &Record, revision: i64) {
         let mut known = self.0.lock();
         let history = record.history;
@@ -149,17 +156,18 @@ impl History {
     }
 }
 
-fn judge(
+/// `revision` and `known_lead` are what this client knows, each with its history.
+fn contradiction(
     state: &ClusterState,
-    since: Option<(u64, i64)>,
-    known: Option<(u64, i64)>,
+    revision: Option<(u64, i64)>,
+    known_lead: Option<(u64, i64)>,
 ) -> Option<String> {
     let lead = state.lead_at_most;
     let Some((record, _)) = &state.settings else {
-        if since.is_some() {
+        if revision.is_some() {
             return Some("the settings in etcd are gone".into());
         }
-        // Every revision but the first is of a request: a cluster with more of them was restored once.
+        // Each revision except the first belongs to a request. A cluster with more revisions than requests was restored once.
         return (lead < -1).then(|| {
             "the cluster was once restored from a snapshot, and has no settings from before".into()
         });
@@ -168,25 +176,25 @@ fn judge(
         return Some("the settings in etcd are of another cluster".into());
     }
     if lead < record.lead {
-        return Some(shorter(record.lead.saturating_sub(lead)));
+        return Some(log_is_shorter(record.lead.saturating_sub(lead)));
     }
-    // A client's observations count only within their history.
-    match since.filter(|(history, _)| *history == record.history) {
+    // What a client has observed counts only within its history.
+    match revision.filter(|(history, _)| *history == record.history) {
         Some((_, revision)) if state.revision < revision => {
             Some(format!("the cluster went back from revision {revision} to {}", state.revision))
         }
-        Some(_) => known
-            .filter(|(of, seen)| *of == record.history && lead < *seen)
-            .map(|(_, seen)| shorter(seen - lead)),
+        Some(_) => known_lead
+            .filter(|(of, known)| *of == record.history && lead < *known)
+            .map(|(_, known)| log_is_shorter(known - lead)),
         None => None,
     }
 }
 
-fn shorter(requests: i64) -> String {
+fn log_is_shorter(requests: i64) -> String {
     format!("the cluster was restored from a snapshot: its log lacks {requests} requests or more")
 }
 
-/// Reads the settings, and the state of the member that it reads from.
+/// Reads the settings, and the state of the member that answers.
 pub(crate) async fn observe(rpc: &Rpc, layout: &KeyLayout) -> Result<ClusterState, Error> {
     for _ in 0..OBSERVE_TRIES {
         let opened = rpc.members.opened();
@@ -199,8 +207,8 @@ pub(crate) async fn observe(rpc: &Rpc, layout: &KeyLayout) -> Result<ClusterStat
         };
         let found = gets(&answer);
         let settings = found.first().map(Record::found).transpose()?.flatten();
-        if fits(header, later) && opened == rpc.members.opened() {
-            let (lead_at_least, lead_at_most) = framed(&before, header, &after);
+        if is_same_member(header, later) && opened == rpc.members.opened() {
+            let (lead_at_least, lead_at_most) = lead_bounds(&before, header, &after);
             return Ok(ClusterState {
                 cluster: header.cluster_id(),
                 term: header.raft_term(),
@@ -211,7 +219,7 @@ pub(crate) async fn observe(rpc: &Rpc, layout: &KeyLayout) -> Result<ClusterStat
                 opened,
             });
         }
-        // Most often this observation began the connection; or another member answered.
+        // Usually this observation began the connection, and a repeat succeeds at once. Otherwise another member answered.
         if opened == rpc.members.opened() {
             SystemEnv.sleep(OBSERVE_PAUSE).await;
         }
@@ -222,15 +230,19 @@ pub(crate) async fn observe(rpc: &Rpc, layout: &KeyLayout) -> Result<ClusterStat
     ))
 }
 
-/// Between which two numbers the lead was at a read that was framed by two questions.
-fn framed(before: &StatusResponse, read: &ResponseHeader, after: &StatusResponse) -> (i64, i64) {
+/// The lower and the upper bound of the lead at a read, from the status before and after it.
+fn lead_bounds(
+    before: &StatusResponse,
+    read: &ResponseHeader,
+    after: &StatusResponse,
+) -> (i64, i64) {
     let lead = |index| i64::try_from(index).unwrap_or(i64::MAX).saturating_sub(read.revision());
     (lead(before.raft_applied_index()), lead(after.raft_index()))
 }
 
-/// Whether the second answer is of the same member as the first. Another one may lag, also where its
+/// Whether the second answer is from the same member as the first. Another member may lag, even if its
 /// revision is the same.
-fn fits(first: &ResponseHeader, later: &ResponseHeader) -> bool {
+fn is_same_member(first: &ResponseHeader, later: &ResponseHeader) -> bool {
     first.cluster_id() == later.cluster_id()
         && first.member_id() == later.member_id()
         && later.revision() >= first.revision()
@@ -267,17 +279,20 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_goes_on_is_no_restore() {
-        assert_eq!(judge(&state(41, 21, Some(record())), None, None), None);
-        assert_eq!(judge(&state(90, 60, Some(record())), Some((7, 60)), Some((7, 30))), None);
-        assert_eq!(judge(&state(4, 1, None), None, None), None);
+    fn a_log_that_continues_is_no_restore() {
+        assert_eq!(contradiction(&state(41, 21, Some(record())), None, None), None);
+        assert_eq!(
+            contradiction(&state(90, 60, Some(record())), Some((7, 60)), Some((7, 30))),
+            None
+        );
+        assert_eq!(contradiction(&state(4, 1, None), None, None), None);
     }
 
     #[test]
-    fn a_log_that_began_anew_is_one() {
-        for (found, since, known) in [
+    fn a_log_that_started_again_is_a_restore() {
+        for (found, revision, known) in [
             (state(6, 25, Some(record())), None, None),
-            // Long after: many requests that wrote nothing, and yet fewer than there had been.
+            // Long after the restore: many requests that wrote nothing, but fewer than before.
             (state(60, 45, Some(record())), None, None),
             (state(29, 10, Some(record())), None, None),
             (state(90, 59, Some(record())), Some((7, 60)), None),
@@ -286,20 +301,22 @@ mod tests {
             (state(5, 90, None), None, None),
             (ClusterState { cluster: 9, ..state(90, 60, Some(record())) }, None, None),
         ] {
-            assert!(judge(&found, since, known).is_some(), "{found:?} {since:?} {known:?}");
+            let why = contradiction(&found, revision, known);
+            assert!(why.is_some(), "{found:?} {revision:?} {known:?}");
         }
     }
 
     #[test]
-    fn an_observation_is_of_one_member_that_does_not_lag() {
+    fn an_observation_is_from_one_member_that_does_not_lag() {
         let header = |cluster_id, member_id, revision| {
             let raft_term = 2;
             ResponseHeader(PbResponseHeader { cluster_id, member_id, revision, raft_term })
         };
         let first = header(1, 7, 20);
-        assert!(fits(&first, &header(1, 7, 20)) && fits(&first, &header(1, 7, 25)));
+        assert!(is_same_member(&first, &header(1, 7, 20)));
+        assert!(is_same_member(&first, &header(1, 7, 25)));
         for later in [header(1, 8, 20), header(1, 7, 19), header(2, 7, 20)] {
-            assert!(!fits(&first, &later), "{later:?}");
+            assert!(!is_same_member(&first, &later), "{later:?}");
         }
     }
 
@@ -309,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_observation_is_good_for_its_connections_and_for_a_minute() {
+    fn an_observation_is_valid_for_its_connections_and_for_a_minute() {
         let at = SystemEnv.now();
         let history = history(at);
         assert!(history.token_at(3, at).is_some());
@@ -321,20 +338,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_follows_the_log() {
+    fn settings_are_written_with_the_highest_known_lead() {
         let history = history(SystemEnv.now());
-        assert_eq!(history.keep(record()).lead, 30);
-        assert_eq!(history.keep(Record { lead: 35, ..record() }).lead, 35);
-        assert_eq!(history.keep(Record { history: 8, ..record() }).lead, 20);
+        let lead = |record| history.with_offset(&record, 1).lead;
+        assert_eq!(lead(record()), 30);
+        assert_eq!(lead(Record { lead: 35, ..record() }), 35);
+        assert_eq!(lead(Record { history: 8, ..record() }), 20);
     }
 
     #[test]
-    fn what_was_seen_in_another_history_does_not_count() {
-        assert_eq!(judge(&state(90, 60, Some(record())), Some((6, 600)), Some((6, 300))), None);
+    fn observations_of_another_history_do_not_count() {
+        assert_eq!(
+            contradiction(&state(90, 60, Some(record())), Some((6, 600)), Some((6, 300))),
+            None
+        );
     }
 
-    /// A member at work. An entry of its log is first committed; then a write shows in the revision; then the entry
-    /// counts as applied. `step` is how far that has come, three steps to an entry.
+    /// A member at work. An entry of its log is first committed, then a write appears in the revision, then the entry
+    /// counts as applied. `step` is its progress: three steps per entry.
     fn status(log: &[bool], step: usize) -> StatusResponse {
         let header = Some(header(log, step));
         let raft_index = step.div_ceil(3) as u64;
@@ -353,7 +374,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written between the questions, and however late an entry counts as applied.
+        /// Whatever is written between the reads, and however late an entry counts as applied.
         #[test]
         fn a_later_observation_never_looks_like_a_restore(
             log in prop::collection::vec(prop::bool::weighted(0.9), 8),
@@ -362,7 +383,7 @@ mod tests {
             let mut step = 0;
             let at = later.iter().map(|later| { step += later; step }).collect::<Vec<_>>();
             let [first, second] = [&at[..3], &at[3..]].map(|at| {
-                framed(&status(&log, at[0]), &ResponseHeader(header(&log, at[1])), &status(&log, at[2]))
+                lead_bounds(&status(&log, at[0]), &ResponseHeader(header(&log, at[1])), &status(&log, at[2]))
             });
             prop_assert!(first.0 <= second.1, "{} was seen, and then {}", first.0, second.1);
         }

@@ -1,11 +1,11 @@
-//! The restore of a snapshot: how a client notices it, and the quarantine that follows.
+//! Restored snapshots: how a client detects them, and the quarantine that follows.
 
-mod guard;
+mod check;
 mod history;
 mod quarantine;
 
 pub(crate) use self::{
-    guard::RestoreGuard,
+    check::RestoreCheck,
     history::HistoryToken,
     quarantine::{held_back, put_settings, quarantine},
 };

@@ -1,7 +1,7 @@
-//! The quarantine: after a restore nothing is granted until every lease that may have been lost is over.
+//! The quarantine: after a restore, nothing is granted until every lease that may have been lost has expired.
 //!
-//! The quarantine is a key that every transaction which grants compares. It lives by a lease as long as the longest
-//! that may be held: etcd itself counts it, so that no client's clock shortens it.
+//! The quarantine is a key, and every transaction that grants compares it. It lives by a lease as long as the longest
+//! lease that may be held. So etcd itself counts the time, and no client's clock can shorten it.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::{
     rpc::{Rpc, gets, put, revision},
 };
 
-/// Puts settings on a condition, and starts a quarantine with them; the revision, if the condition held.
+/// Writes settings under a condition, and starts a quarantine in the same transaction. Returns the revision; `None` if the
+/// condition failed.
 pub(crate) async fn put_settings(
     rpc: &Rpc,
     layout: &KeyLayout,
@@ -24,7 +25,7 @@ pub(crate) async fn put_settings(
     let mut puts = vec![settings];
     let mut lease = None;
     if let Some((span, why)) = quarantine {
-        // As leases are: of whole seconds, and not shorter than etcd's shortest.
+        // Like all leases in etcd, it has whole seconds, and at least etcd's shortest lease.
         let timer = rpc.grant(span).await?;
         lease = Some(timer.id);
         puts.push(put(&layout.quarantine(), why.into(), timer.id));
@@ -39,7 +40,7 @@ pub(crate) async fn put_settings(
     Ok(None)
 }
 
-/// The quarantine, if it was read.
+/// The quarantine in the answer to a read of its key, if there is one.
 pub(crate) async fn held_back(rpc: &Rpc, got: &GetResponse) -> Result<Option<Quarantined>, Error> {
     let Some(pair) = got.kvs().first() else { return Ok(None) };
     let remaining = rpc.remaining(pair.lease()).await?;
@@ -47,7 +48,7 @@ pub(crate) async fn held_back(rpc: &Rpc, got: &GetResponse) -> Result<Option<Qua
     Ok(Some(Quarantined::new(remaining, why)))
 }
 
-/// The quarantine, if there is one.
+/// Reads the quarantine, if there is one.
 pub(crate) async fn quarantine(
     rpc: &Rpc,
     layout: &KeyLayout,

@@ -1,4 +1,4 @@
-//! The body of an answer.
+//! The body of a response.
 
 use std::{
     pin::Pin,
@@ -10,8 +10,8 @@ use http_body::{Frame, SizeHint};
 use tokio::task::coop::poll_proceed;
 use tonic::{Status, body::Body};
 
-/// Lets other tasks run now and then, and the time limit of the call: the driver reads a message after the other, and
-/// would never stop for a server that always has more.
+/// Yields now and then, so that other tasks and the time limit of the call can run. The client library reads one message after
+/// the other, and would never yield to them if the server sent without end.
 #[derive(Debug)]
 pub(super) struct YieldingBody(pub(super) Body);
 

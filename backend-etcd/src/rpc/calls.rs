@@ -18,20 +18,20 @@ use super::{
 /// A connection to etcd. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Rpc {
-    /// Large, and cloned with every waiter.
+    /// Shared, because it is large and every waiter clones this struct.
     client: Arc<Client>,
     login: Arc<Login>,
     pub(crate) members: Members,
     pub(crate) limit: Duration,
 }
 
-/// A lease as etcd set it.
+/// A lease as etcd granted or extended it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     pub(crate) id: i64,
     /// In etcd's whole seconds.
     pub(crate) ttl: Duration,
-    /// An instant before its last extension was asked for.
+    /// An instant before its grant or last extension was requested: its time counts from here.
     pub(crate) from: Instant,
 }
 
@@ -45,7 +45,7 @@ impl Rpc {
         self.login.renew(&self.client, self.login.round(), by).await
     }
 
-    /// A call, and once more with another token if etcd refuses the first one.
+    /// Makes a call. If etcd rejects the authentication token, gets a new token and repeats the call once.
     async fn within<T, F: Future<Output = Result<T, etcd_client::Error>>>(
         &self,
         call: impl Fn() -> F,
@@ -55,7 +55,7 @@ impl Rpc {
         let round = self.login.round();
         let mut answer = timeout_at(by, call()).await;
         if let Ok(Err(error)) = &answer
-            && self.login.is_void(error)
+            && self.login.is_rejected(error)
         {
             self.login.renew(&self.client, round, by).await?;
             answer = timeout_at(by, call()).await;
@@ -63,7 +63,7 @@ impl Rpc {
         match answer {
             Ok(answer) => answer.map_err(failure),
             Err(_) => {
-                // The member hangs, or is cut off: another may serve.
+                // This member hangs or is unreachable. Another may serve.
                 self.members.give_up(position);
                 Err(Failure::Error(late(self.limit)))
             }
@@ -79,7 +79,7 @@ impl Rpc {
         .await
     }
 
-    /// How far the member that answers is.
+    /// The state of the member that answers.
     pub(crate) async fn status(&self) -> Result<StatusResponse, Failure> {
         self.within(|| {
             let mut client = self.client.maintenance_client();
@@ -101,7 +101,7 @@ impl Rpc {
         Ok(Lease { id: granted.id(), ttl, from })
     }
 
-    /// Ends a lease and deletes its keys; `false` if it was gone already.
+    /// Revokes a lease, which deletes its keys; `false` if it was gone already.
     pub(crate) async fn revoke(&self, lease: i64) -> Result<bool, Failure> {
         let revoke = || {
             let mut client = self.client.lease_client();
@@ -116,11 +116,11 @@ impl Rpc {
 
     /// The remaining TTL of a lease; zero if it is gone.
     pub(crate) async fn remaining(&self, lease: i64) -> Result<Duration, Error> {
-        let ask = || {
+        let query = || {
             let mut client = self.client.lease_client();
             async move { client.time_to_live(lease, None).await }
         };
-        match self.within(ask).await {
+        match self.within(query).await {
             Ok(answer) => Ok(Duration::from_secs(u64::try_from(answer.ttl()).unwrap_or(0))),
             Err(Failure::LeaseGone) => Ok(Duration::ZERO),
             Err(failure) => Err(failure.into()),
@@ -139,8 +139,8 @@ impl Rpc {
         .await
     }
 
-    /// Opens a keepalive stream. The client library sends a first keepalive of `lease` itself, and hides the answer:
-    /// `None` if the lease is gone.
+    /// Opens a keepalive stream; `None` if the lease is gone. The client library itself sends a first keepalive of `lease`,
+    /// and hides its answer.
     pub(crate) async fn stream(
         &self,
         lease: i64,
@@ -155,7 +155,7 @@ impl Rpc {
             Err(failure) => {
                 let error = Error::from(failure);
                 match std::error::Error::source(&error).and_then(|source| source.downcast_ref()) {
-                    // So the client says that it was answered a TTL of 0, and in no other case here.
+                    // The client library returns this error here only for an answer with a TTL of 0.
                     Some(etcd_client::Error::LeaseKeepAliveError(_)) => Ok(None),
                     _ => Err(error),
                 }
@@ -171,7 +171,7 @@ pub(crate) fn whole_seconds(span: Duration) -> u64 {
 
 impl fmt::Debug for Rpc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The client's own would show the password.
+        // The `Debug` of the client would show the password.
         f.debug_struct("Rpc").field("limit", &self.limit).finish_non_exhaustive()
     }
 }

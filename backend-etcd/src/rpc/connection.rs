@@ -1,8 +1,8 @@
-//! A connection that tells when it has ended, and sends a request in one piece.
+//! A connection that reports when it has ended, and sends a request in one piece.
 //!
-//! A request leaves HTTP/2 in pieces: its head at once, its body in the next turn of another task, and the end of a
-//! longer body by itself. Each piece would be a system call and a packet that wakes the server. So a flush first lets
-//! the other tasks run, and then sends everything.
+//! HTTP/2 writes a request in pieces: its head at once, its body when another task runs, and the end of a
+//! longer body separately. Each piece would be a system call and a packet that wakes the server. So a flush first lets
+//! the other tasks run, and then sends everything together.
 
 use std::{
     io,
@@ -19,19 +19,20 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::tunables::GATHERED_BYTES;
+use crate::tunables::BUFFERED_BYTES;
 
-/// What a connection and its member know of it.
+/// The state that a connection and its member share.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionState {
-    stands: AtomicBool,
+    established: AtomicBool,
     ended: AtomicBool,
 }
 
 impl ConnectionState {
-    /// HTTP/2 speaks over it. Before that nothing is gathered: TLS need not flush again during its handshake.
-    pub(crate) fn stand(&self) {
-        self.stands.store(true, Ordering::Release);
+    /// Call this when HTTP/2 is established. Before that, writes are not buffered: during its handshake, TLS might not flush
+    /// again.
+    pub(crate) fn set_established(&self) {
+        self.established.store(true, Ordering::Release);
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -39,30 +40,30 @@ impl ConnectionState {
     }
 }
 
-/// A stream that sets a flag when its user drops it, which the user does as soon as it breaks.
+/// A TCP stream that sets a flag when its user drops it. The user drops it as soon as it breaks.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
     state: Arc<ConnectionState>,
-    gathered: Vec<u8>,
-    /// The other tasks have run since the first flush of the gathered bytes.
-    waited: bool,
+    buffered: Vec<u8>,
+    /// Whether other tasks have run since the first flush of the buffered bytes.
+    yielded: bool,
 }
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream, state: Arc<ConnectionState>) -> Self {
-        Self { stream, state, gathered: Vec::new(), waited: false }
+        Self { stream, state, buffered: Vec::new(), yielded: false }
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.gathered.is_empty() {
-            let sent = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.gathered))?;
+        while !self.buffered.is_empty() {
+            let sent = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.buffered))?;
             if sent == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.gathered.drain(..sent);
+            self.buffered.drain(..sent);
         }
-        self.waited = false;
+        self.yielded = false;
         Poll::Ready(Ok(()))
     }
 }
@@ -89,9 +90,9 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let gathers = self.state.stands.load(Ordering::Acquire);
-        if gathers && self.gathered.len() + buf.len() <= GATHERED_BYTES {
-            self.gathered.extend_from_slice(buf);
+        let buffers = self.state.established.load(Ordering::Acquire);
+        if buffers && self.buffered.len() + buf.len() <= BUFFERED_BYTES {
+            self.buffered.extend_from_slice(buf);
             return Poll::Ready(Ok(buf.len()));
         }
         ready!(self.poll_send(cx))?;
@@ -99,8 +100,8 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.gathered.is_empty() && !self.waited {
-            self.waited = true;
+        if !self.buffered.is_empty() && !self.yielded {
+            self.yielded = true;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -113,7 +114,8 @@ impl AsyncWrite for Connection {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
-    // Not vectored: HTTP/2 would set longer bodies apart from their ends, and copies them otherwise.
+    // No vectored writes: with them, HTTP/2 would write a longer body and its end separately. Without them it copies both into
+    // one buffer.
 }
 
 #[cfg(test)]
@@ -143,9 +145,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_in_one_turn_is_sent_at_once() {
+    async fn consecutive_writes_are_sent_together() {
         let (state, mut connection, mut far) = pair().await;
-        state.stand();
+        state.set_established();
         connection.write_all(b"head").await.unwrap();
         assert!(flush(&mut connection).is_pending());
         let mut read = [0; 64];
@@ -158,29 +160,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_flushes_is_told_to_go_on() {
+    async fn a_delayed_flush_wakes_its_task() {
         let (state, mut connection, mut far) = pair().await;
-        state.stand();
-        // In a task of its own, which nothing else wakes.
+        state.set_established();
+        // In its own task, which nothing else wakes.
         let sends = tokio::spawn(async move {
             for _ in 0..2 {
                 connection.write_all(b"more").await.unwrap();
                 connection.flush().await.unwrap();
             }
         });
-        timeout(Duration::from_secs(20), sends).await.expect("its turn comes").unwrap();
+        timeout(Duration::from_secs(20), sends).await.expect("it is woken").unwrap();
         let mut read = Vec::new();
         far.read_to_end(&mut read).await.unwrap();
         assert_eq!(read, b"moremore");
     }
 
     #[tokio::test]
-    async fn what_is_too_long_to_gather_stays_in_order_and_all_is_sent_at_the_end() {
+    async fn writes_that_are_too_long_to_buffer_stay_in_order_and_a_shutdown_sends_all() {
         let (state, mut connection, mut far) = pair().await;
-        state.stand();
-        let all: Vec<u8> = (0..3 * GATHERED_BYTES + 7).map(|at| (at % 251) as u8).collect();
+        state.set_established();
+        let all: Vec<u8> = (0..3 * BUFFERED_BYTES + 7).map(|at| (at % 251) as u8).collect();
         let (few, rest) = all.split_at(7);
-        let (most, last) = rest.split_at(2 * GATHERED_BYTES);
+        let (most, last) = rest.split_at(2 * BUFFERED_BYTES);
         let send = async {
             connection.write_all(few).await.unwrap();
             connection.write_all(most).await.unwrap();
@@ -194,8 +196,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_held_back_while_hands_are_shaken() {
-        let (_line, mut connection, mut far) = pair().await;
+    async fn nothing_is_buffered_during_the_handshake() {
+        let (_state, mut connection, mut far) = pair().await;
         connection.write_all(b"hello").await.unwrap();
         assert!(flush(&mut connection).is_ready());
         let mut read = [0; 64];

@@ -1,4 +1,4 @@
-//! The client's errors as ours.
+//! Converts the errors of the client library.
 
 use std::time::Duration;
 
@@ -6,16 +6,15 @@ use lock_core::{Error, ErrorKind};
 
 use super::members::NoMember;
 
-/// An operator has to make room: trying again does not help.
+/// Repeating does not help: an operator must make room.
 const NO_SPACE: &str = "etcd's space quota is exceeded, and it takes no writes; compact and \
                         defragment it, then disarm the alarm";
 
-/// etcd's answers before a request enters its log, or to a mere read, by any status code: `Unknown` for the first three.
-/// Nothing was carried out, and a repeat may succeed. From `rpctypes/error.go`,
-/// `v3rpc/util.go` and raft's errors.
+/// Answers that etcd gives before a request enters its log, or to a mere read. Nothing was carried out, and a repeat may succeed.
+/// Their status codes vary: it is `Unknown` for the first three. From `rpctypes/error.go`, `v3rpc/util.go` and raft's errors.
 const NOT_CARRIED_OUT: [&str; 7] = [
     "etcdserver: too many requests",
-    // Such as while it hands its leadership over.
+    // For example while it transfers its leadership.
     "raft proposal dropped",
     "not a primary lessor",
     "etcdserver: no leader",
@@ -24,10 +23,10 @@ const NOT_CARRIED_OUT: [&str; 7] = [
     "etcdserver: request timed out, waiting for the applied index took too long",
 ];
 
-/// Why a call failed, as far as the steps tell failures apart.
+/// Why a call failed, as far as the steps need to know.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The lease that was named does not exist: nothing was carried out.
+    /// The lease of the request does not exist. Nothing was carried out.
     LeaseGone,
     /// Anything else.
     Error(Error),
@@ -47,7 +46,12 @@ impl From<Failure> for Error {
 /// The numbers of gRPC's status codes: <https://grpc.io/docs/guides/status-codes/>.
 pub(crate) fn failure(error: etcd_client::Error) -> Failure {
     use etcd_client::Error as E;
-    if is_due_to::<NoMember>(&error) {
+    // The client library does not return the status as the source of its error.
+    let first: &(dyn std::error::Error + 'static) = match &error {
+        E::GRpcStatus(status) => status,
+        error => error,
+    };
+    if is_due_to::<NoMember>(first) {
         let message = "no member of etcd takes a connection";
         return Failure::Error(
             Error::new(ErrorKind::Unavailable, message).with_source(words(error)),
@@ -58,7 +62,7 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
             (ErrorKind::Unavailable, "etcd cannot carry the request out now")
         }
         E::GRpcStatus(status) => match status.code() as i32 {
-            // Of our calls only those that name a lease can miss something.
+            // "Not found". Among our calls, only those that name a lease get this answer.
             5 => return Failure::LeaseGone,
             // A wrong password, or none, is an invalid argument to etcd.
             7 | 16 => (ErrorKind::Auth, "etcd refuses the user, the password or the permission"),
@@ -68,8 +72,8 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
             {
                 (ErrorKind::Auth, "etcd refuses the user or the password, or misses them")
             }
-            // So for a moment, too, where an operator switches it off and on again to void all tokens: a waiter
-            // must not lose its entry then.
+            // This also happens for a moment when an operator switches authentication off and on again to invalidate all
+            // tokens. A waiter must not lose its entry then.
             9 if status.message().contains("authentication is not enabled") => (
                 ErrorKind::Unavailable,
                 "etcd has authentication switched off, and a user is given",
@@ -82,7 +86,7 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
                 "etcd's members differ in their data, and it takes no writes; repair it, then disarm \
                  the alarm",
             ),
-            // The connection broke or etcd gave up; the request may have been carried out.
+            // The connection broke, or etcd gave up. The request may have been carried out.
             _ => (ErrorKind::OutcomeUnknown, "etcd did not answer the request"),
         },
         E::TransportError(_) | E::IoError(_) => {
@@ -96,7 +100,7 @@ pub(crate) fn failure(error: etcd_client::Error) -> Failure {
     Failure::Error(Error::new(kind, message).with_source(words(error)))
 }
 
-/// The error as a cause for people: a status shows its own causes as code, here only the first of them in words.
+/// The error as a readable source. A status shows its causes as code, so only the root cause is added, as text.
 fn words(error: etcd_client::Error) -> Box<dyn std::error::Error + Send + Sync> {
     let etcd_client::Error::GRpcStatus(status) = &error else { return error.into() };
     let mut text = status.message().to_owned();
@@ -107,20 +111,11 @@ fn words(error: etcd_client::Error) -> Box<dyn std::error::Error + Send + Sync> 
     text.into()
 }
 
-/// Whether an error of this type caused it.
-fn is_due_to<E: std::error::Error + 'static>(error: &etcd_client::Error) -> bool {
-    // The driver does not name a status as the source of its error.
-    let mut source: Option<&(dyn std::error::Error + 'static)> = match error {
-        etcd_client::Error::GRpcStatus(status) => Some(status),
-        error => Some(error),
-    };
-    while let Some(error) = source {
-        if error.is::<E>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+/// Whether the error or one of its sources has this type.
+pub(super) fn is_due_to<E: std::error::Error + 'static>(
+    error: &(dyn std::error::Error + 'static),
+) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<E>())
 }
 
 impl From<Error> for Failure {
@@ -129,17 +124,17 @@ impl From<Error> for Failure {
     }
 }
 
-/// An answer that lacks a part.
+/// For an answer in which a part is missing.
 pub(crate) fn incomplete() -> Error {
     Error::new(ErrorKind::Unavailable, "etcd answered less than it was asked")
 }
 
-/// No answer to a login in time: nothing else was asked for.
+/// For a login without an answer in time. No other request was sent.
 pub(crate) fn late_login() -> Error {
     Error::new(ErrorKind::Unavailable, "etcd did not answer the login within the time limit")
 }
 
-/// No answer in time.
+/// For a call without an answer in time.
 pub(crate) fn late(limit: Duration) -> Error {
     let limit = humantime::format_duration(limit);
     Error::new(ErrorKind::Timeout, format!("etcd did not answer within {limit}"))
@@ -156,9 +151,9 @@ mod tests {
         Error::from(failure(E::GRpcStatus(Status::new(code, message)))).kind()
     }
 
-    /// Those that no test of a real server brings about.
+    /// Answers that no test with a real server can cause.
     #[test]
-    fn what_was_not_carried_out_is_told_from_what_may_have_been() {
+    fn answers_that_exclude_an_execution_are_distinguished_from_unknown_outcomes() {
         for message in NOT_CARRIED_OUT {
             assert_eq!(kind(Code::Unknown, message), ErrorKind::Unavailable, "{message}");
         }

@@ -1,7 +1,7 @@
-//! How a client authenticates: at first, and when etcd no longer accepts its token.
+//! How a client authenticates: when it connects, and when etcd no longer accepts its token.
 //!
-//! A token of etcd ends when nobody uses it for a while (5 minutes unless set), with the process that made it, and when
-//! the user's password or permissions change. etcd then refuses requests before it carries anything out.
+//! An authentication token ends when it is unused for a while (5 minutes by default), when the server process that made it
+//! ends, and when the user's password or permissions change. etcd then refuses requests before it carries anything out.
 
 use std::{
     fmt,
@@ -17,9 +17,9 @@ use tokio::{
 
 use super::error::{failure, late_login};
 
-/// What etcd answers to a request with a token that it no longer accepts, by any status code. From
+/// etcd's answers to a request with a token that it no longer accepts, whatever the status code. From
 /// `rpctypes/error.go`, as in etcd's own client.
-const VOID_TOKEN: [&str; 3] = [
+const REJECTED_TOKEN: [&str; 3] = [
     "etcdserver: invalid auth token",
     "etcdserver: revision of auth store is old",
     "etcdserver: user name is empty",
@@ -29,7 +29,7 @@ pub(crate) struct Login {
     provider: Option<CredentialsProvider>,
     /// How often the client has authenticated.
     round: AtomicU64,
-    /// The last failure. The caller that authenticates holds the lock, for all that wait.
+    /// The last failure. The caller that authenticates holds this lock, and the others wait for it.
     failed: Mutex<Option<(Instant, Error)>>,
 }
 
@@ -38,22 +38,22 @@ impl Login {
         Self { provider, round: AtomicU64::new(0), failed: Mutex::default() }
     }
 
-    /// Which of the client's tokens a request that begins now is sent with.
+    /// The number of the token with which a request that starts now is sent.
     pub(super) fn round(&self) -> u64 {
         self.round.load(Ordering::Acquire)
     }
 
-    /// Whether another token may help.
-    pub(super) fn is_void(&self, error: &etcd_client::Error) -> bool {
+    /// Whether a new token may help.
+    pub(super) fn is_rejected(&self, error: &etcd_client::Error) -> bool {
         const UNAUTHENTICATED: i32 = 16;
         let etcd_client::Error::GRpcStatus(status) = error else { return false };
-        let void =
-            status.code() as i32 == UNAUTHENTICATED || VOID_TOKEN.contains(&status.message());
-        void && self.provider.is_some()
+        let rejected =
+            status.code() as i32 == UNAUTHENTICATED || REJECTED_TOKEN.contains(&status.message());
+        rejected && self.provider.is_some()
     }
 
-    /// Authenticates, unless somebody else did since `round`. Callers that asked before a try failed get the same
-    /// failure, so that a provider that hangs costs all who wait one time limit, not one after the other.
+    /// Authenticates, unless another caller did since `round`. If a try fails, all callers that were waiting for it get the same
+    /// failure. So a provider that hangs costs all of them together one time limit, not one each.
     pub(super) async fn renew(
         &self,
         client: &Client,
@@ -62,7 +62,7 @@ impl Login {
     ) -> Result<(), Error> {
         let Some(provider) = &self.provider else { return Ok(()) };
         let asked = Instant::now();
-        // Callers ahead of this one began before it, and end before it.
+        // Callers that hold this lock began earlier, and their time limits end earlier.
         let mut failed = self.failed.lock().await;
         if self.round() != round {
             return Ok(());
@@ -94,7 +94,7 @@ async fn authenticate(
         return Err(Error::new(ErrorKind::Config, message));
     };
     let user = Some((user.to_owned(), credentials.password().to_owned()));
-    // The clients of all services share the token.
+    // All clones of the client share the token.
     let mut client = client.clone();
     match timeout_at(by, client.update_user(user)).await {
         Ok(answer) => answer.map_err(|error| failure(error).into()),

@@ -1,8 +1,8 @@
-//! The way to the members of a cluster: one at a time, and every new connection is counted.
+//! Connects to the members of a cluster: to one at a time, and counts every new connection.
 //!
-//! The client library spreads its calls over all members, so that a member that hangs swallows its share of the calls
-//! as long as its connection lives. It also reconnects silently. Here all calls go to one member until that member
-//! fails or hangs. While no connection is begun, the process at the other end stays the same, and so does its
+//! The client library spreads its calls over all members, so a member that hangs swallows its share of the calls
+//! for as long as its connection lives. It also reconnects silently. Here all calls go to one member until that member
+//! fails or hangs. As long as no new connection begins, the process at the other end stays the same, and so does its
 //! history (see `restore/history.rs`).
 
 use std::{
@@ -40,6 +40,7 @@ use tower::{
 use super::{
     body::YieldingBody,
     connection::{Connection, ConnectionState},
+    error::is_due_to,
 };
 
 /// gRPC's number for a member that cannot serve now, such as one without a leader.
@@ -49,7 +50,7 @@ type Request = http::Request<Body>;
 type Response = http::Response<Body>;
 type Updates = Sender<Change<Uri, Endpoint>>;
 
-/// No member took a connection: nothing was sent.
+/// No member accepted a connection. Nothing was sent.
 #[derive(Debug)]
 pub(crate) struct NoMember(Option<BoxError>);
 
@@ -65,22 +66,22 @@ impl Error for NoMember {
     }
 }
 
-/// A channel's one connection has ended: nothing was sent.
+/// The only connection of a channel has ended. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection to etcd has ended")]
 struct Ended;
 
-/// The members; clones share all.
+/// The members. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Members(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     list: Mutex<List>,
-    /// How often a member was given up, from a random start: which one is used.
+    /// A counter with a random start. It says which member is used, and grows each time a member is given up.
     position: AtomicUsize,
-    /// How many connections were begun. A field of its own: a channel holds it as long as it lives, and a channel that
-    /// held all members would never end.
+    /// How many connections were begun. It has its own `Arc`, which each channel holds: a channel that held all members
+    /// would never end.
     opened: Arc<AtomicU64>,
 }
 
@@ -90,13 +91,13 @@ struct List {
     members: Vec<Arc<Member>>,
 }
 
-/// Replaced after a failure, so that its next use connects anew.
+/// A member. After a failure it is replaced, so that its next use connects again.
 struct Member {
     endpoint: Endpoint,
     channel: OnceCell<MemberChannel>,
 }
 
-/// A channel with its one connection.
+/// A channel with its only connection.
 #[derive(Clone)]
 struct MemberChannel {
     channel: transport::Channel,
@@ -106,27 +107,28 @@ struct MemberChannel {
 impl Members {
     pub(crate) fn new() -> Self {
         let members = Self::default();
-        // So that not all clients use the first member.
+        // Random, so that not all clients use the first member.
         members.0.position.store(SystemEnv.random() as u16 as usize, Ordering::Relaxed);
         members
     }
 
-    /// How many connections were begun so far: counted before the first byte of a connection.
+    /// How many connections were begun so far. Each is counted before its first byte is sent.
     pub(crate) fn opened(&self) -> u64 {
         self.0.opened.load(Ordering::SeqCst)
     }
 
-    /// A stream is begun: behind a proxy another server than the observed one may answer it, over the same connection.
-    pub(crate) fn stream_begins(&self) {
+    /// Counts a stream like a connection: behind a proxy, another server than the observed one may answer it over the same
+    /// connection.
+    pub(crate) fn count_stream(&self) {
         self.0.opened.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Which member is used now; an argument of [`give_up`](Self::give_up).
+    /// The position of the member that is used now, for [`give_up`](Self::give_up).
     pub(crate) fn position(&self) -> usize {
         self.0.position.load(Ordering::Acquire)
     }
 
-    /// Goes on to the next member, if the one at that position is still used.
+    /// Switches to the next member, if the one at this position is still used.
     pub(crate) fn give_up(&self, position: usize) {
         let next = position.wrapping_add(1);
         let _ =
@@ -146,14 +148,14 @@ impl Members {
         list
     }
 
-    /// The member at a position, and how many there are.
+    /// The member at a position, and the number of members.
     fn member(&self, position: usize) -> Option<(Arc<Member>, usize)> {
         let list = self.list();
         let at = position.checked_rem(list.members.len())?;
         Some((Arc::clone(&list.members[at]), list.members.len()))
     }
 
-    /// The channel to the member at this position, or to the next that takes a connection.
+    /// The channel to the current member, or to the next one that accepts a connection.
     async fn connected(&self) -> Result<(usize, Arc<Member>, MemberChannel), NoMember> {
         let (mut tried, mut last) = (0, None);
         loop {
@@ -178,11 +180,11 @@ impl Members {
         let state = Arc::<ConnectionState>::default();
         let connector = connector(&self.0.opened, &state);
         let channel = member.endpoint.connect_with_connector(connector).await?;
-        state.stand();
+        state.set_established();
         Ok(MemberChannel { channel, state })
     }
 
-    /// The connection of a member has failed.
+    /// Drops the failed connection of a member.
     fn forget(&self, failed: &Arc<Member>) {
         for member in &mut self.list().members {
             if Arc::ptr_eq(member, failed) {
@@ -200,7 +202,7 @@ impl Members {
             Err(error) => {
                 self.forget(&member);
                 self.give_up(position);
-                if has_ended(error) {
+                if is_due_to::<Ended>(error) {
                     return Err(NoMember(Some(Ended.into())).into());
                 }
             }
@@ -215,8 +217,8 @@ impl Members {
     }
 }
 
-/// Opens one connection, counts it, and refuses to open another: a request that finds none is known not to be
-/// sent, and goes to the next member.
+/// Opens one connection, counts it, and refuses to open another. So a request that finds the connection ended was certainly not
+/// sent, and can go to the next member.
 fn connector(
     opened: &Arc<AtomicU64>,
     state: &Arc<ConnectionState>,
@@ -242,18 +244,7 @@ fn connector(
     })
 }
 
-fn has_ended(error: &transport::Error) -> bool {
-    let mut source = error.source();
-    while let Some(error) = source {
-        if error.is::<Ended>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
-}
-
-/// Host and port as a socket takes them.
+/// Host and port in the form that a socket needs.
 fn address(uri: &Uri) -> String {
     let port = uri.port_u16().unwrap_or(2379);
     format!("{}:{port}", uri.host().unwrap_or_default())
@@ -265,7 +256,7 @@ impl Service<Request> for Members {
     type Future = Pin<Box<dyn Future<Output = Result<Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // Which member is asked is decided by the call, and so is whether it is ready.
+        // The call chooses the member, and waits until it is ready.
         Poll::Ready(Ok(()))
     }
 
@@ -293,7 +284,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_channel_has_one_connection_and_tells_when_it_has_ended() {
+    async fn a_channel_has_one_connection_and_reports_its_end() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri: Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
         let (opened, state) = (Arc::<AtomicU64>::default(), Arc::<ConnectionState>::default());

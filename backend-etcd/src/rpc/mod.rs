@@ -1,4 +1,4 @@
-//! Calls to etcd: one connection to one member at a time, time limits, errors as ours.
+//! Calls to etcd: one connection to one member at a time, time limits, conversion of errors.
 
 mod body;
 mod calls;

@@ -2,7 +2,7 @@
 
 use etcd_client::{GetResponse, PutOptions, ResponseHeader, TxnOp, TxnOpResponse, TxnResponse};
 
-/// What a transaction has read, in order.
+/// The results of the reads of a transaction, in order.
 pub(crate) fn gets(answer: &TxnResponse) -> Vec<GetResponse> {
     let responses = answer.op_responses().into_iter();
     responses
@@ -13,12 +13,12 @@ pub(crate) fn gets(answer: &TxnResponse) -> Vec<GetResponse> {
         .collect()
 }
 
-/// The store's revision after a transaction.
+/// The revision of the store after a transaction.
 pub(crate) fn revision(answer: &TxnResponse) -> i64 {
     answer.header().map_or(0, ResponseHeader::revision)
 }
 
-/// Puts a key that lives by a lease.
+/// Writes a key that lives by a lease.
 pub(crate) fn put(key: &str, value: Vec<u8>, lease: i64) -> TxnOp {
     TxnOp::put(key, value, Some(PutOptions::new().with_lease(lease)))
 }

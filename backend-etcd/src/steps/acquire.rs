@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use etcd_client::{GetResponse, KeyValue, Txn, TxnOp};
-use lock_core::{Attempt, Error, ErrorKind, FencingToken, Grant, Mode, Quarantined, Request};
+use lock_core::{Attempt, Error, ErrorKind, Grant, Mode, Quarantined, Request};
 
 use super::grant::{AcquireTxn, acquire_txn, busy, confirm, is_ours, repeat};
 use crate::{
     keys::{
-        entry::{Held, Seen},
-        seats::Seat,
+        entry::{Held, StoredEntry},
+        reserved::ReservedKey,
         settings::Record,
     },
     restore::held_back,
@@ -20,31 +20,31 @@ use crate::{
 
 /// Why a transaction was refused.
 enum Obstacle {
-    Ours(Seen),
-    Others(Option<Seen>),
+    /// The request already has an entry, and it was granted.
+    Ours(StoredEntry),
+    /// Somebody else holds the lock or waits for it.
+    Others(Option<StoredEntry>),
     Quarantine(Quarantined),
-    /// Nothing stands in the way any more.
+    /// Nothing blocks the request any more.
     Gone,
-    /// Another reader is there by the same key.
+    /// Another reader uses the same key.
     Occupied,
-    /// The cluster was restored meanwhile: the grant was given back, and the lease with it.
+    /// The cluster was restored meanwhile. The grant was released, and its lease with it.
     Restored,
 }
 
-/// The lock is free if no entry is in the way: then one transaction makes ours, and its revision is the token's.
+/// The lock is free if no entry blocks the request. Then one transaction makes the entry of the request, and the token is
+/// computed from its revision.
 pub(crate) async fn try_acquire(store: &Store, request: &Request) -> Result<Attempt, Error> {
-    if request.floor > FencingToken::ZERO {
-        store.restore.check_token(request.floor)?;
-    }
-    store.restore.allow(request.lease, Record::longest_lease).await?;
-    let (seats, layout, name) = (&store.seats, &store.layout, &request.name);
-    let (mut lease, mut seat) = (None, seats.take(layout, name, request.mode));
+    store.restore.check_request(request, Record::longest_lease).await?;
+    let (reserved_keys, layout, name) = (&store.reserved_keys, &store.layout, &request.name);
+    let (mut lease, mut reserved) = (None, reserved_keys.next(layout, name, request.mode));
     for _ in 0..TRIES {
         let used = match lease.take() {
             Some(lease) => lease,
             None => store.leases.take(request.lease).await?,
         };
-        let obstacle = match acquire(store, request, used, Arc::clone(&seat)).await {
+        let obstacle = match acquire(store, request, used, Arc::clone(&reserved)).await {
             Ok(Ok(grant)) => return Ok(Attempt::Granted(grant)),
             Ok(Err(obstacle)) => obstacle,
             Err(Failure::LeaseGone) => continue,
@@ -67,7 +67,7 @@ pub(crate) async fn try_acquire(store: &Store, request: &Request) -> Result<Atte
             }
             Obstacle::Gone => lease = Some(used),
             Obstacle::Occupied => {
-                (lease, seat) = (Some(used), seats.elsewhere(layout, name, request.mode));
+                (lease, reserved) = (Some(used), reserved_keys.random(layout, name, request.mode));
             }
             Obstacle::Restored => {}
         }
@@ -79,26 +79,26 @@ async fn acquire(
     store: &Store,
     request: &Request,
     lease: Lease,
-    seat: Arc<Seat>,
+    reserved: Arc<ReservedKey>,
 ) -> Result<Result<Grant, Obstacle>, Failure> {
     let token = store.restore.history_token().await?;
-    let AcquireTxn { txn, entry, record, .. } = acquire_txn(store, request, &seat.key, lease)?;
-    let key = seat.key.clone();
+    let AcquireTxn { txn, entry, record, .. } = acquire_txn(store, request, &reserved.key, lease)?;
+    let key = reserved.key.clone();
     let answer = store.rpc.txn(txn).await?;
     if answer.succeeded() {
         let created = revision(&answer);
-        let held = Held { seat, lease, created, entry, history: token.history };
+        let held = Held { reserved, lease, created, entry, history: token.history };
         let grant = confirm(store, request, &token, &answer, held, record).await?;
         return Ok(grant.ok_or(Obstacle::Restored));
     }
-    Ok(Err(Box::pin(in_the_way(store, request, key)).await?))
+    Ok(Err(Box::pin(find_obstacle(store, request, key)).await?))
 }
 
-/// Why a transaction was refused, as far as it can still be seen. The reads are not in the transaction: most are not
-/// refused, and each read makes an entry of the log longer, carried out or not.
-async fn in_the_way(store: &Store, request: &Request, key: String) -> Result<Obstacle, Error> {
+/// Why a transaction was refused, as far as that can still be read. The transaction itself does not read: most are not
+/// refused, and each read makes the entry in etcd's log longer, even if it is not carried out.
+async fn find_obstacle(store: &Store, request: &Request, key: String) -> Result<Obstacle, Error> {
     let layout = &store.layout;
-    let look = [
+    let reads = [
         layout.get_first(&request.name),
         layout.get_newest(&request.name, request.mode, 1),
         layout.get_settings(),
@@ -107,9 +107,9 @@ async fn in_the_way(store: &Store, request: &Request, key: String) -> Result<Obs
         layout.get_reader(request.owner),
         TxnOp::get(key, None),
     ];
-    let answer = store.rpc.txn(Txn::new().and_then(look)).await?;
+    let answer = store.rpc.txn(Txn::new().and_then(reads)).await?;
     let got = gets(&answer);
-    let [first, newest, settings, quarantine, tombstone, reader, seat] = &got[..] else {
+    let [first, newest, settings, quarantine, tombstone, reader, reserved] = &got[..] else {
         return Err(incomplete());
     };
     store.restore.note_found(settings, revision(&answer))?;
@@ -117,12 +117,12 @@ async fn in_the_way(store: &Store, request: &Request, key: String) -> Result<Obs
         return Ok(Obstacle::Quarantine(held_back));
     }
     let abandoned = !tombstone.kvs().is_empty();
-    let (first, newest) = (Seen::only(first), Seen::only(newest));
+    let (first, newest) = (StoredEntry::from_get(first), StoredEntry::from_get(newest));
     let own = match request.mode {
         Mode::Shared => entry_of(store, reader).await?,
         _ => first.clone(),
     };
-    if let Some(own) = own.filter(|own| !abandoned && own.is_of(request.owner)) {
+    if let Some(own) = own.filter(|own| !abandoned && own.belongs_to(request.owner)) {
         return Ok(if is_ours(&own, request) {
             Obstacle::Ours(own)
         } else {
@@ -130,17 +130,17 @@ async fn in_the_way(store: &Store, request: &Request, key: String) -> Result<Obs
         });
     }
     Ok(match newest {
-        None if !abandoned && seat.kvs().is_empty() => Obstacle::Gone,
+        None if !abandoned && reserved.kvs().is_empty() => Obstacle::Gone,
         None if !abandoned => Obstacle::Occupied,
-        // Readers that are inside together: the last that came in has the highest token.
-        Some(newest) if newest.is_inside() => Obstacle::Others(Some(newest)),
+        // Several readers share the lock: the newest has the highest token.
+        Some(newest) if newest.is_granted_reader() => Obstacle::Others(Some(newest)),
         _ => Obstacle::Others(first),
     })
 }
 
-/// The entry of a reader, by the key that names it.
-async fn entry_of(store: &Store, reader: &GetResponse) -> Result<Option<Seen>, Error> {
+/// The entry of a reader, found by the key that names it.
+async fn entry_of(store: &Store, reader: &GetResponse) -> Result<Option<StoredEntry>, Error> {
     let Some(key) = reader.kvs().first().map(KeyValue::value) else { return Ok(None) };
     let answer = store.rpc.txn(Txn::new().and_then([TxnOp::get(key, None)])).await?;
-    Ok(gets(&answer).first().and_then(Seen::only))
+    Ok(gets(&answer).first().and_then(StoredEntry::from_get))
 }

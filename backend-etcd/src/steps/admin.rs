@@ -1,4 +1,4 @@
-//! Operators' calls: inspect, list, release by force, set up.
+//! The operations for operators: inspect, list, force-release, init.
 
 use std::{collections::BTreeMap, future::ready, time::Duration};
 
@@ -12,7 +12,7 @@ use lock_core::{
 use super::release::outcome;
 use crate::{
     keys::{
-        entry::{Seen, holders},
+        entry::{StoredEntry, holders},
         settings::{RECORD_VERSION, Record, check_longest},
     },
     restore::{HistoryToken, put_settings, quarantine},
@@ -21,14 +21,14 @@ use crate::{
     tunables::{LEASES_AT_ONCE, PAGE},
 };
 
-/// A quarantine, if there is one: by its key's revision in a history of the cluster.
+/// The quarantine that runs, if any. It is identified by the history and by the revision of its key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun {
+pub(crate) struct RunningQuarantine {
     history: u64,
     revision: Option<i64>,
 }
 
-impl Begun {
+impl RunningQuarantine {
     fn is_no_later_than(self, before: Self) -> bool {
         let is_same = self.revision.is_none() || self.revision == before.revision;
         self.history == before.history && is_same
@@ -41,26 +41,28 @@ pub(crate) async fn inspect(store: &Store, name: &LockName) -> Result<Option<Loc
     Ok(Some(state.with_waiting(count.saturating_sub(held_by.len()) as u64)))
 }
 
-/// The entries that hold a lock, and how many there are of its name.
-async fn held_by(store: &Store, name: &LockName) -> Result<(Vec<Seen>, usize), Error> {
-    let (first, count) = store.first(name).await?;
+/// The entries that hold a lock, and the number of all entries of its name.
+async fn held_by(store: &Store, name: &LockName) -> Result<(Vec<StoredEntry>, usize), Error> {
+    let (first, count) = store.first_entry(name).await?;
     if first.as_ref().is_none_or(|first| first.mode() != Mode::Shared) {
         return Ok((first.into_iter().collect(), usize::try_from(count).unwrap_or(0)));
     }
     let answer = store.rpc.txn(Txn::new().and_then([store.layout.get_entries(name)])).await?;
-    let all: Vec<_> = gets(&answer).iter().flat_map(GetResponse::kvs).map(Seen::read).collect();
+    let all: Vec<_> =
+        gets(&answer).iter().flat_map(GetResponse::kvs).map(StoredEntry::read).collect();
     let count = all.len();
     Ok((holders(all), count))
 }
 
-/// `None` if no entry holds it. Each of the readers has a lease of its own, and the last to end counts. A call for each of a
-/// thousand would be too many, so only the newest are asked for.
+/// `None` if no entry holds the lock. Each reader has its own lease, and the last to end counts. A thousand readers would need
+/// a thousand calls, so only the leases of the newest readers are queried.
 async fn lock_state(
     store: &Store,
     name: LockName,
-    held_by: &[Seen],
+    held_by: &[StoredEntry],
 ) -> Result<Option<LockState>, Error> {
-    let (Some(last), Some(token)) = (held_by.last(), held_by.iter().map(Seen::token).max()) else {
+    let (Some(last), Some(token)) = (held_by.last(), held_by.iter().map(StoredEntry::token).max())
+    else {
         return Ok(None);
     };
     let newest = held_by.iter().rev().take(LEASES_AT_ONCE);
@@ -74,25 +76,24 @@ async fn lock_state(
     Ok(Some(state.with_kept(last.is_kept()).with_readers(readers)))
 }
 
-/// A page of names. The entries of a name stand together, and the last name of a full page may
-/// have more: the next page starts with it.
+/// A page of names. The entries of a name are next to each other. The last name of a full page may
+/// have more entries, so the next page starts with it.
 pub(crate) async fn list(store: &Store, from: Option<Cursor>) -> Result<Page, Error> {
     let prefix = store.layout.prefix();
     let start = from.unwrap_or_else(|| prefix.to_owned());
     let mut limit = PAGE;
     let (names, next) = loop {
         let options = GetOptions::new().with_range(end_of(prefix)).with_limit(limit);
-        // etcd takes an empty key for a missing one; a zero byte is the first there can be.
+        // etcd treats an empty key as missing. A zero byte is the smallest possible key.
         let key = if start.is_empty() { "\0" } else { &start };
-        let look = TxnOp::get(key, Some(options));
-        let look = [look, store.layout.get_settings()];
-        let answer = store.rpc.txn(Txn::new().and_then(look)).await?;
+        let reads = [TxnOp::get(key, Some(options)), store.layout.get_settings()];
+        let answer = store.rpc.txn(Txn::new().and_then(reads)).await?;
         let got = gets(&answer);
         let [got, found] = &got[..] else { return Err(incomplete()) };
         store.restore.note_found(found, revision(&answer))?;
-        let mut names: BTreeMap<String, (LockName, Vec<Seen>)> = BTreeMap::new();
-        for seen in got.kvs().iter().map(Seen::read) {
-            let Some(name) = in_the_way_of(store, &seen) else { continue };
+        let mut names: BTreeMap<String, (LockName, Vec<StoredEntry>)> = BTreeMap::new();
+        for seen in got.kvs().iter().map(StoredEntry::read) {
+            let Some(name) = name_blocked_by(store, &seen) else { continue };
             let entries = store.layout.entries(&name);
             names.entry(entries).or_insert_with(|| (name, Vec::new())).1.push(seen);
         }
@@ -107,9 +108,9 @@ pub(crate) async fn list(store: &Store, from: Option<Cursor>) -> Result<Page, Er
                 names.remove(&entries);
                 break (names, Some(entries));
             }
-            // A key that is no entry: all names before it are complete.
+            // The last key is not an entry, so all names before it are complete.
             (None, Some(key)) => break (names, Some(format!("{key}\0"))),
-            // More entries of one name than a page holds, or a key that no cursor can name.
+            // One name has more entries than fit on a page, or the last key cannot be a cursor.
             _ => limit *= 2,
         }
     };
@@ -121,25 +122,25 @@ pub(crate) async fn list(store: &Store, from: Option<Cursor>) -> Result<Page, Er
     Ok(Page::new(states.into_iter().flatten().collect(), next))
 }
 
-/// The name whose queue a key is a part of: any key there is in the way, also a key that no client made. Without a
-/// prefix most keys are no locks, and only a key that looks like one is shown.
-fn in_the_way_of(store: &Store, seen: &Seen) -> Option<LockName> {
+/// The name in whose queue a key is: any key there blocks the lock, even a key that no client made. Without a
+/// prefix most keys are not locks, so only a key that looks like an entry counts.
+fn name_blocked_by(store: &Store, seen: &StoredEntry) -> Option<LockName> {
     let name = store.layout.name_of(&seen.key)?;
     let key = std::str::from_utf8(&seen.key);
     let looks_so = seen.lease != 0 && key.is_ok_and(|key| store.layout.read(key).is_some());
     (looks_so || !store.layout.prefix().is_empty()).then_some(name)
 }
 
-/// Ends the leases of the entries that hold the lock. A session of etcd's own tools may have other locks by the same
-/// lease: these end too, and etcd tells its process.
+/// Revokes the leases of the entries that hold the lock. A session of etcd's own tools may hold other locks by the same
+/// lease: it loses these too, and etcd notifies its process.
 pub(crate) async fn force_release(store: &Store, name: &LockName) -> Result<ReleaseOutcome, Error> {
     let (held_by, _) = held_by(store, name).await?;
     let ends = stream::iter(held_by).map(|seen| end(store, seen)).buffer_unordered(LEASES_AT_ONCE);
     Ok(outcome(ends.try_fold(false, |any, ended| ready(Ok(any | ended))).await?))
 }
 
-/// Ends an entry, if it is there.
-async fn end(store: &Store, seen: Seen) -> Result<bool, Error> {
+/// Deletes an entry, if it still exists.
+async fn end(store: &Store, seen: StoredEntry) -> Result<bool, Error> {
     if seen.lease != 0 {
         return Ok(store.rpc.revoke(seen.lease).await?);
     }
@@ -148,7 +149,7 @@ async fn end(store: &Store, seen: Seen) -> Result<bool, Error> {
     Ok(store.rpc.txn(txn).await?.succeeded())
 }
 
-/// The highest token that etcd may have granted: tokens are revisions and an offset.
+/// The highest token that may have been granted, from the present revision and offset.
 pub(crate) async fn highest_token(store: &Store) -> Result<FencingToken, Error> {
     let answer = store.rpc.txn(Txn::new().and_then([store.layout.get_settings()])).await?;
     let got = gets(&answer);
@@ -169,14 +170,14 @@ pub(crate) async fn init(store: &Store, init: &Init) -> Result<StoreSettings, Er
         check_longest(longest)?;
     }
     let restore = &store.restore;
-    // Each attempt begins with the present settings.
+    // Each try starts with the present settings.
     restore.history.doubt();
-    let before = begun(store, &restore.history_of_any_version().await?).await?;
+    let before = running_quarantine(store, &restore.history_of_any_version().await?).await?;
     while !put_init(store, init, before).await? {
         restore.history.doubt();
     }
     if init.restored {
-        restore.begin_as_told().await?;
+        restore.begin_reported_restore().await?;
     }
     let record = restore.settings().record;
     let mut settings = StoreSettings::new(record.longest_lease(), Some(record.quarantine));
@@ -185,23 +186,31 @@ pub(crate) async fn init(store: &Store, init: &Init) -> Result<StoreSettings, Er
     Ok(settings)
 }
 
-/// Which quarantine runs.
-pub(crate) async fn begun(store: &Store, token: &HistoryToken) -> Result<Begun, Error> {
+/// Reads which quarantine runs.
+pub(crate) async fn running_quarantine(
+    store: &Store,
+    token: &HistoryToken,
+) -> Result<RunningQuarantine, Error> {
     let answer = store.rpc.txn(Txn::new().and_then([store.layout.get_quarantine()])).await?;
     let revision = gets(&answer).first().and_then(|got| Some(got.kvs().first()?.mod_revision()));
-    Ok(Begun { history: token.history, revision })
+    Ok(RunningQuarantine { history: token.history, revision })
 }
 
-/// `before` is the quarantine that a first use may end. `false` if others changed the settings meanwhile.
-pub(crate) async fn put_init(store: &Store, init: &Init, before: Begun) -> Result<bool, Error> {
+/// Writes the settings that `init` wants. `before` is the quarantine that a first use may end. `false` if others changed the
+/// settings meanwhile.
+pub(crate) async fn put_init(
+    store: &Store,
+    init: &Init,
+    before: RunningQuarantine,
+) -> Result<bool, Error> {
     let (rpc, layout, restore) = (&store.rpc, &store.layout, &store.restore);
     let token = restore.history_of_any_version().await?;
     let settings = restore.settings();
-    let now = begun(store, &token).await?;
-    // The operator knows of no locks that a later quarantine waits for.
+    let now = running_quarantine(store, &token).await?;
+    // The operator cannot know about locks that a later quarantine waits for.
     let first_use = init.first_use && now.is_no_later_than(before);
     let mut record = settings.record.clone();
-    // From version 0 to 1 the settings have the number, and nothing else is new.
+    // Version 1 differs from version 0 only in having a version number.
     record.version = RECORD_VERSION;
     record.quarantine = init.quarantine.unwrap_or(record.quarantine);
     if let Some(longest) = init.longest_lease {
@@ -213,11 +222,11 @@ pub(crate) async fn put_init(store: &Store, init: &Init, before: Begun) -> Resul
         record.longest_held_micros = record.longest_held_micros.max(record.longest_lease_micros);
     }
     if record != settings.record {
-        // etcd tells the rest of it in whole seconds, rounded down.
+        // etcd reports the remaining time in whole seconds, rounded down.
         let running = quarantine(rpc, layout).await?;
         let running = running.map(|it| (it.remaining + Duration::from_secs(1), it.why));
         let old = settings.record.longest_lease();
-        // Locks may have been lost while nothing would have held grants back.
+        // While the quarantine was off, locks may have been lost without one.
         let turned_on = record.quarantine && !settings.record.quarantine;
         let wait = if first_use {
             None
@@ -228,8 +237,8 @@ pub(crate) async fn put_init(store: &Store, init: &Init, before: Begun) -> Resul
             changed.then_some((old, "the longest lease was changed, and the old one is waited out"))
         };
         let (same, put) = (settings.unchanged(layout), record.put(layout));
-        // A longer quarantine, such as after a restore, must not end early. It is written together with settings,
-        // so that none begins unseen.
+        // A longer quarantine, such as after a restore, must not end early. It is written in the same transaction as the
+        // settings, so that a quarantine that begins meanwhile is not missed.
         let held_back = wait.map(|(span, why)| match running {
             Some(running) if running.0 > span => running,
             _ => (span, why.to_owned()),
@@ -243,12 +252,12 @@ pub(crate) async fn put_init(store: &Store, init: &Init, before: Begun) -> Resul
     let Some(revision) = now.revision.filter(|_| first_use) else { return Ok(true) };
     let same = Compare::mod_revision(layout.quarantine(), CompareOp::Equal, revision);
     let open = TxnOp::delete(layout.quarantine(), None);
-    // Another one may have begun, or it has ended by itself.
+    // If another quarantine has begun, it stays. If this one has ended by itself, nothing is left to do.
     rpc.txn(Txn::new().when([same]).and_then([open])).await?;
     Ok(true)
 }
 
-/// The first key after all that start with `prefix`, as etcd writes ranges; a zero byte has no end.
+/// The end of the range of all keys that start with `prefix`. In etcd a zero byte means a range without an end.
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.pop() {

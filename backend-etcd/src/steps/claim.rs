@@ -3,14 +3,12 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use lock_core::{
-    Attempt, Busy, Env as _, Error, ErrorKind, FencingToken, Mode, Request, SystemEnv, check_lease,
-};
+use lock_core::{Attempt, Busy, Env as _, Error, ErrorKind, Mode, Request, SystemEnv, check_lease};
 
 use super::grant::{busy, busy_for, confirm, is_ours, repeat};
 use crate::{
     keys::{
-        entry::{Held, QueueEntry, Seen},
+        entry::{Held, QueueEntry, StoredEntry},
         settings::Record,
     },
     restore::held_back,
@@ -20,44 +18,41 @@ use crate::{
     waiting::WaiterEntry,
 };
 
-/// What a look from an entry found.
-struct Look {
-    /// The entry that stands first.
-    first: Option<Seen>,
+/// The state of the queue, as a waiter's entry finds it.
+struct TurnCheck {
+    /// The first entry of the queue.
+    first: Option<StoredEntry>,
     /// The entry itself, if its turn has come.
-    turn: Option<Seen>,
+    turn: Option<StoredEntry>,
     /// Whether the entry is gone.
     gone: bool,
-    /// How many keep it out, counted up to [`FAR`].
+    /// How many entries block it, counted up to [`FAR`].
     distance: u32,
-    /// The condition that its turn has come, and that it is still so.
-    still: Compare,
+    /// The condition that its turn has come. The transaction that claims it compares this.
+    condition: Compare,
 }
 
-/// The attempt of an owner that has an entry here: the lock is granted if no entry before it keeps it out.
+/// The attempt of an owner whose entry this client made: the lock is granted if no earlier entry blocks it.
 pub(crate) async fn claim(store: &Store, request: &Request) -> Result<Attempt, Error> {
-    if request.floor > FencingToken::ZERO {
-        store.restore.check_token(request.floor)?;
-    }
-    store.restore.allow(request.lease, Record::longest_held).await?;
+    store.restore.check_request(request, Record::longest_held).await?;
     let is_reader = request.mode == Mode::Shared;
     let mut is_first = false;
     for _ in 0..TRIES {
         let Some(waiting) = store.waiters.get(request.owner) else { break };
-        // A look costs etcd no write. A writer whose predecessor is gone needs none, unless it must write and
-        // may be refused after a raise of the offset: a refusal costs a flush. A reader's condition depends on
-        // the writers behind it, so that it looks.
-        let hinted = waiting.hinted.swap(false, Ordering::AcqRel);
-        let still = if is_first || !is_reader && hinted && is_sure_of(store, &waiting, request) {
+        // A check costs etcd no write. A writer whose predecessor is gone needs no check, unless its transaction would
+        // write and may be refused because the offset was raised: a refused write costs a flush. The condition of a
+        // reader depends on the writers behind it, so a reader always checks.
+        let is_next = waiting.predecessor_gone.swap(false, Ordering::AcqRel) && !is_reader;
+        let condition = if is_first || is_next && can_skip_check(store, &waiting, request) {
             store.layout.no_earlier_obstacle(&request.name, request.mode, waiting.created)
         } else {
-            let look = look_from(store, &waiting, request).await?;
-            let Some(seen) = look.turn else {
-                if look.gone {
+            let found = check_turn(store, &waiting, request).await?;
+            let Some(seen) = found.turn else {
+                if found.gone {
                     waiting.lose();
                 }
-                let mut busy = busy_behind(store, &waiting, look.first).await?;
-                busy.retry_after *= look.distance.max(1);
+                let mut busy = busy_behind(store, &waiting, found.first).await?;
+                busy.retry_after *= found.distance.max(1);
                 return Ok(Attempt::Busy(busy));
             };
             if is_ours(&seen, request)
@@ -65,9 +60,9 @@ pub(crate) async fn claim(store: &Store, request: &Request) -> Result<Attempt, E
             {
                 return Ok(Attempt::Granted(grant));
             }
-            look.still
+            found.condition
         };
-        match try_claim(store, request, &waiting, still).await {
+        match try_claim(store, request, &waiting, condition).await {
             Ok(Some(attempt)) => return Ok(attempt),
             Ok(None) => is_first = !is_reader && !waiting.is_lost(),
             Err(Failure::LeaseGone) => {
@@ -83,44 +78,43 @@ pub(crate) async fn claim(store: &Store, request: &Request) -> Result<Attempt, E
     ))
 }
 
-/// `None` if it is worth another look.
+/// Claims the lock for a waiter's entry. `None` if another check and claim may succeed.
 async fn try_claim(
     store: &Store,
     request: &Request,
     waiting: &WaiterEntry,
-    still: Compare,
+    condition: Compare,
 ) -> Result<Option<Attempt>, Failure> {
     let (restore, layout) = (&store.restore, &store.layout);
     let token = restore.history_token().await?;
-    // Until its predecessor is known, any end that it is told of wakes it.
+    // Until its predecessor is known again, the deletion of any entry of its name wakes it.
     waiting.follow_none();
     let settings = restore.settings();
-    // The longest may have been made shorter while it waited: then leases of before are waited out, too.
+    // The longest lease may have been shortened while this entry waited. Earlier leases are waited out, so they count.
     check_lease(request.lease, settings.record.longest_held())?;
-    let lifted = settings.lift(waiting.created, request.floor);
-    let lifted = lifted.inspect_err(|_| restore.history.doubt())?;
-    let offset = lifted.unwrap_or(settings.record.offset);
-    // Confirmed before the transaction leaves: a later confirmation proves no more.
+    let raised = settings.raised_offset(waiting.created, request.floor);
+    let raised = raised.inspect_err(|_| restore.history.doubt())?;
+    let offset = raised.unwrap_or(settings.record.offset);
+    // Read before the transaction is sent: a keepalive that is confirmed later proves nothing about the grant.
     let lease = waiting.lease();
-    // Every grant takes the offset of its time, which must then stand in the settings. An entry that has
-    // it already is only read, which costs etcd no flush.
-    let is_written = lifted.is_none() && waiting.offset == offset;
+    // A grant uses the current offset, which must be in the settings. If the entry already has this offset, it is only
+    // read, which costs etcd no flush.
+    let is_written = raised.is_none() && waiting.offset == offset;
     let entry = QueueEntry::new(request, offset, !is_written);
     let (mut steps, mut record) = (Vec::new(), None);
     if is_written {
         steps.push(TxnOp::get(waiting.key(), None));
     } else {
         steps.push(put(waiting.key(), entry.to_bytes(), lease.id));
-        let lift = |offset| Record { offset, ..settings.record.clone() };
-        record = lifted.map(|offset| restore.history.keep(lift(offset)));
+        record = raised.map(|offset| restore.history.with_offset(&settings.record, offset));
         steps.extend(record.as_ref().map(|record| record.put(layout)));
     }
     let txn = Txn::new()
         .when([
-            // Not only that it is this entry: once it was granted or released, another attempt has written
-            // it, and it may live by another lease.
+            // The mod revision, not only the create revision: after a grant or a release, another attempt has written
+            // the entry, and it may live by another lease.
             Compare::mod_revision(waiting.key(), CompareOp::Equal, waiting.created),
-            still,
+            condition,
             settings.unchanged(layout),
             layout.not_quarantined(),
             layout.not_abandoned(request.owner),
@@ -137,9 +131,9 @@ async fn try_claim(
     let answer = store.rpc.txn(txn).await?;
     let now = revision(&answer);
     if answer.succeeded() {
-        let seat = Arc::clone(&waiting.seat);
+        let reserved = Arc::clone(&waiting.reserved);
         let (created, history) = (waiting.created, token.history);
-        let held = Held { seat, lease, created, entry, history };
+        let held = Held { reserved, lease, created, entry, history };
         let grant = confirm(store, request, &token, &answer, held, record).await?;
         if grant.is_none() {
             waiting.lose();
@@ -151,7 +145,7 @@ async fn try_claim(
         return Err(incomplete().into());
     };
     restore.note_found(found, now)?;
-    let own = Seen::only(own).filter(|seen| seen.created == waiting.created);
+    let own = StoredEntry::from_get(own).filter(|seen| seen.created == waiting.created);
     let is_repeat = own.as_ref().is_some_and(|seen| is_ours(seen, request));
     let there = is_repeat || own.as_ref().is_some_and(|seen| seen.modified == seen.created);
     if !there {
@@ -161,75 +155,78 @@ async fn try_claim(
         return Ok(Some(Attempt::Quarantined(held_back)));
     }
     if let Some(seen) = own.filter(|_| is_repeat && tombstone.kvs().is_empty()) {
-        // An earlier attempt was granted, and its answer was lost.
+        // An earlier attempt was granted, but its answer was lost.
         return Ok(repeat(store, request, seen).await?.map(Attempt::Granted));
     }
-    let before = Seen::only(before);
+    let before = StoredEntry::from_get(before);
     if there && before.is_none() && tombstone.kvs().is_empty() {
         return Ok(None);
     }
     if let Some(before) = before {
         store.waiters.follow(waiting, before.to_follow());
     }
-    Ok(Some(Attempt::Busy(busy(store, Seen::only(first)).await?)))
+    Ok(Some(Attempt::Busy(busy(store, StoredEntry::from_get(first)).await?)))
 }
 
-/// Whether a transaction that claims the entry writes nothing, or by settings that were just seen.
-fn is_sure_of(store: &Store, waiting: &WaiterEntry, request: &Request) -> bool {
+/// Whether a claim without a check is cheap: it writes nothing, or the settings were confirmed a moment ago.
+fn can_skip_check(store: &Store, waiting: &WaiterEntry, request: &Request) -> bool {
     let settings = store.restore.settings();
-    let lifted = settings.lift(waiting.created, request.floor);
-    matches!(lifted, Ok(None)) && settings.record.offset == waiting.offset || !settings.is_old()
+    let raised = settings.raised_offset(waiting.created, request.floor);
+    matches!(raised, Ok(None)) && settings.record.offset == waiting.offset || !settings.is_old()
 }
 
-/// The same as [`busy`] for a waiter that asks again and again: while the holder is the same, it does not ask each time
-/// how long the lease lasts.
+/// Like [`busy`], for a waiter that polls: while the holder is the same, it does not query the holder's lease each time.
 async fn busy_behind(
     store: &Store,
     waiting: &WaiterEntry,
-    first: Option<Seen>,
+    first: Option<StoredEntry>,
 ) -> Result<Busy, Error> {
     let Some(first) = first else { return busy(store, None).await };
     let now = SystemEnv.now();
-    let remaining = match waiting.known_life(first.lease, now) {
+    let remaining = match waiting.known_ttl(first.lease, now) {
         Some(remaining) => remaining,
         None => {
             let remaining = store.rpc.remaining(first.lease).await?;
-            waiting.note_life(first.lease, now + remaining);
+            waiting.note_ttl(first.lease, now + remaining);
             remaining
         }
     };
     Ok(busy_for(&first, remaining))
 }
 
-/// Looks whether the turn of an entry has come.
-async fn look_from(store: &Store, waiting: &WaiterEntry, request: &Request) -> Result<Look, Error> {
+/// Reads whether the turn of an entry has come.
+async fn check_turn(
+    store: &Store,
+    waiting: &WaiterEntry,
+    request: &Request,
+) -> Result<TurnCheck, Error> {
     let (layout, name, mode) = (&store.layout, &request.name, request.mode);
     let created = waiting.created;
-    // A waiter must know the settings when its turn comes: they are compared.
-    let look = [
+    // The settings too: the transaction that claims compares them.
+    let reads = [
         layout.get_first(name),
         layout.get_settings(),
         layout.keys_before(name, mode, created, FAR),
         TxnOp::get(waiting.key(), None),
         layout.get_newest(name, mode, 1),
     ];
-    let answer = store.rpc.txn(Txn::new().and_then(look)).await?;
+    let answer = store.rpc.txn(Txn::new().and_then(reads)).await?;
     let got = gets(&answer);
     let [first, found, before, own, newest] = &got[..] else { return Err(incomplete()) };
     store.restore.note_found(found, revision(&answer))?;
-    if let Some(before) = Seen::only(before) {
+    if let Some(before) = StoredEntry::from_get(before) {
         store.waiters.follow(waiting, before.to_follow());
     }
-    let own = Seen::only(own).filter(|seen| seen.created == created);
-    let still = match newest.kvs().is_empty() {
+    let own = StoredEntry::from_get(own).filter(|seen| seen.created == created);
+    let condition = match newest.kvs().is_empty() {
         true => layout.no_obstacle(name, mode),
         false => layout.no_earlier_obstacle(name, mode, created),
     };
-    Ok(Look {
-        first: Seen::only(first),
+    Ok(TurnCheck {
+        first: StoredEntry::from_get(first),
         gone: own.is_none(),
         turn: own.filter(|_| before.kvs().is_empty()),
         distance: u32::try_from(before.kvs().len()).unwrap_or(FAR),
-        still,
+        condition,
     })
 }

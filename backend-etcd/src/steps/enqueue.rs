@@ -1,11 +1,9 @@
-//! An entry in etcd's own queue: the oldest create revision is served.
+//! Adds an entry to etcd's own queue, which serves the oldest create revision first.
 
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse};
-use lock_core::{
-    Attempt, Enqueued, Error, ErrorKind, FencingToken, Grant, Mode, Quarantined, Request,
-};
+use lock_core::{Attempt, Enqueued, Error, ErrorKind, Grant, Mode, Quarantined, Request};
 
 use super::{
     claim::claim,
@@ -13,55 +11,55 @@ use super::{
 };
 use crate::{
     keys::{
-        entry::{EnqueueAttempt, Held, QueueEntry, Seen},
-        seats::Seats,
+        entry::{EnqueueAttempt, Held, QueueEntry, StoredEntry},
+        reserved::ReservedKeys,
         settings::Record,
     },
     restore::held_back,
     rpc::{Failure, gets, incomplete, revision},
     store::Store,
     tunables::{CROWDED, TRIES},
-    waiting::{EtcdWaiter, RefusedWaiter, WaiterEntry},
+    waiting::{AbandonedWaiter, EtcdWaiter, WaiterEntry},
 };
 
 /// The outcome of an enqueue.
 pub(super) enum Queued {
     Granted(Grant),
-    /// An entry was made; the entry that stands first comes with it.
-    Waiting(EtcdWaiter, Option<Seen>),
+    /// An entry was made. The second value is the first entry of the queue.
+    Waiting(EtcdWaiter, Option<StoredEntry>),
     /// The owner was abandoned: no entry was made.
-    Refused(Option<Seen>),
+    Refused(Option<StoredEntry>),
     Quarantined(Quarantined),
 }
 
 impl Queued {
-    /// For a repeat, if an entry was made.
+    /// What a repeat of the request needs to find the entry, if one was made.
     pub(super) fn attempt(&self) -> Option<EnqueueAttempt> {
         match self {
             Self::Granted(grant) => {
                 let held: &Held = grant.state.as_ref()?.downcast_ref()?;
-                Some(EnqueueAttempt { lease: held.lease, seat: Arc::clone(&held.seat) })
+                Some(EnqueueAttempt { lease: held.lease, reserved: Arc::clone(&held.reserved) })
             }
             Self::Waiting(waiter, _) => Some(waiter.entry.attempt()),
             Self::Refused(_) | Self::Quarantined(_) => None,
         }
     }
 
-    /// Whether this attempt has left its lease unused.
+    /// Whether this attempt did not use its lease.
     fn made_nothing(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::Quarantined(_))
     }
 }
 
-/// Takes the lock if no entry is there, and otherwise makes one, in one transaction.
+/// Takes the lock if there is no entry, and otherwise adds one to the queue, in one transaction.
 pub(crate) async fn enqueue(store: &Store, request: &Request) -> Result<Enqueued, Error> {
-    Ok(match line_up(store, request).await? {
+    Ok(match join_queue(store, request).await? {
         Queued::Granted(grant) => Enqueued::Granted(grant),
         Queued::Quarantined(held_back) => Enqueued::Quarantined(held_back),
         Queued::Refused(first) => {
-            Enqueued::Waiting(Box::new(RefusedWaiter), busy(store, first).await?)
+            Enqueued::Waiting(Box::new(AbandonedWaiter), busy(store, first).await?)
         }
-        // The settings had changed, or an earlier attempt made the entry.
+        // No other entry may block it: the settings had changed, or an earlier attempt made the entry.
         Queued::Waiting(waiter, first) if may_be_next(request, &waiter, first.as_ref()) => {
             claim_or_wait(store, request, waiter, first).await
         }
@@ -72,66 +70,64 @@ pub(crate) async fn enqueue(store: &Store, request: &Request) -> Result<Enqueued
     })
 }
 
-/// Whether no other entry stands first, or is known to keep a reader out.
-fn may_be_next(request: &Request, waiter: &EtcdWaiter, first: Option<&Seen>) -> bool {
+/// Whether its entry is the first, or it is a reader that follows no known writer.
+fn may_be_next(request: &Request, waiter: &EtcdWaiter, first: Option<&StoredEntry>) -> bool {
     first.is_none_or(|first| first.created == waiter.entry.created)
         || request.mode == Mode::Shared && !waiter.entry.follows()
 }
 
-/// Claims an entry that was just made. If that fails, the entry is there, and waits.
+/// Claims an entry that was just made. If that fails, the entry stays in the queue and waits.
 pub(super) async fn claim_or_wait(
     store: &Store,
     request: &Request,
     waiter: EtcdWaiter,
-    first: Option<Seen>,
+    first: Option<StoredEntry>,
 ) -> Enqueued {
     match claim(store, request).await {
         Ok(Attempt::Granted(grant)) => Enqueued::Granted(grant),
         Ok(Attempt::Busy(busy)) => Enqueued::Waiting(Box::new(waiter), busy),
-        // The core asks again.
+        // The core tries again.
         Ok(Attempt::Quarantined(_)) | Err(_) => {
             Enqueued::Waiting(Box::new(waiter), busy_untimed(first))
         }
     }
 }
 
-/// Makes an entry; repeats of one request find the entry of the first.
-pub(super) async fn line_up(store: &Store, request: &Request) -> Result<Queued, Error> {
-    if request.floor > FencingToken::ZERO {
-        store.restore.check_token(request.floor)?;
-    }
-    store.restore.allow(request.lease, Record::longest_lease).await?;
+/// Makes an entry. A repeat of the same request finds the entry of the first try.
+pub(super) async fn join_queue(store: &Store, request: &Request) -> Result<Queued, Error> {
+    store.restore.check_request(request, Record::longest_lease).await?;
     let is_repeat = store.attempts.get(request.owner).is_some();
-    // Keys of entries whose end is not known here.
+    // Keys that other entries use, or may use. They stay reserved until this request has its entry.
     let mut occupied = Vec::new();
     for _ in 0..TRIES {
-        // An earlier attempt may have made its entry: only with the same key does this one find it.
+        // An earlier attempt may have made its entry. This one finds it only with the same key.
         let attempt = match store.attempts.get(request.owner) {
             Some(attempt) => attempt,
             None => {
-                let take = match request.mode {
-                    Mode::Shared if !occupied.is_empty() => Seats::elsewhere,
-                    _ => Seats::take,
+                let reserve = match request.mode {
+                    Mode::Shared if !occupied.is_empty() => ReservedKeys::random,
+                    _ => ReservedKeys::next,
                 };
-                let seat = take(&store.seats, &store.layout, &request.name, request.mode);
-                EnqueueAttempt { lease: store.leases.take(request.lease).await?, seat }
+                let keys = &store.reserved_keys;
+                let reserved = reserve(keys, &store.layout, &request.name, request.mode);
+                EnqueueAttempt { lease: store.leases.take(request.lease).await?, reserved }
             }
         };
         store.attempts.note(request.owner, attempt.clone());
-        match try_line_up(store, request, &attempt).await {
-            // An earlier attempt may have made its entry, or may make it later. The entry lives by this lease:
-            // no other may, and a later repeat must find it.
-            Ok(Some(lined @ Queued::Quarantined(_))) if is_repeat => return Ok(lined),
-            Ok(Some(lined)) => {
+        match try_join_queue(store, request, &attempt).await {
+            // An earlier attempt may have made its entry, or may still make it. That entry lives by this lease, so no
+            // other entry may use the lease, and a later repeat must find the entry.
+            Ok(Some(queued @ Queued::Quarantined(_))) if is_repeat => return Ok(queued),
+            Ok(Some(queued)) => {
                 store.attempts.forget(request.owner);
-                if lined.made_nothing() && !is_repeat {
+                if queued.made_nothing() && !is_repeat {
                     store.leases.put_back(attempt.lease);
                 }
-                return Ok(lined);
+                return Ok(queued);
             }
             Ok(None) | Err(Failure::LeaseGone) => {
                 store.attempts.forget(request.owner);
-                occupied.push(attempt.seat);
+                occupied.push(attempt.reserved);
             }
             Err(Failure::Error(error)) => {
                 if !is_repeat && !error.is_ambiguous() {
@@ -147,9 +143,9 @@ pub(super) async fn line_up(store: &Store, request: &Request) -> Result<Queued, 
     Err(Error::new(ErrorKind::Unavailable, "etcd ended the lease again and again"))
 }
 
-/// What is watched for an entry: its name, whose watch serves the next turn, too; or only the entry that it follows. A
-/// reader follows the last writer, and the ends of other readers do not concern it. Where many entries stand before a
-/// writer's, each end would be told to many clients.
+/// The key range that is watched for an entry: all entries of the name, whose watch also serves the next turn, or only its
+/// predecessor. A reader watches only the last writer before it, since other readers do not block it. A writer with many
+/// entries before it watches only its predecessor, so that etcd need not report each release to many clients.
 fn range(
     store: &Store,
     request: &Request,
@@ -159,15 +155,15 @@ fn range(
     let whole = store.layout.entries(&request.name);
     match predecessor {
         Some((key, _)) if before >= CROWDED || request.mode == Mode::Shared => {
-            store.watch.let_go(&whole);
+            store.watch.drop_if_idle(&whole);
             key.clone()
         }
         _ => whole,
     }
 }
 
-/// `None` if it is to be tried anew, with another lease and key.
-async fn try_line_up(
+/// `None` if it must be tried again with another lease and key.
+async fn try_join_queue(
     store: &Store,
     request: &Request,
     attempt: &EnqueueAttempt,
@@ -175,18 +171,18 @@ async fn try_line_up(
     let (restore, layout) = (&store.restore, &store.layout);
     let token = restore.history_token().await?;
     let name = &request.name;
-    let EnqueueAttempt { mut lease, seat } = attempt.clone();
-    let key = seat.key.clone();
+    let EnqueueAttempt { mut lease, reserved } = attempt.clone();
+    let key = reserved.key.clone();
     let AcquireTxn { txn, entry: granted, known, record } =
         acquire_txn(store, request, &key, lease)?;
-    // With the offset of the settings: a lifted one is not in them, and others read the entry's.
+    // A waiting entry has the offset of the settings: a raised one is not in the settings yet, and others read the entry.
     let entry = QueueEntry::new(request, known, false);
     let own = Compare::create_revision(key.as_str(), CompareOp::Equal, 0);
-    let mut line_up = puts(store, request, &key, &entry, lease);
-    line_up.push(layout.get_newest(name, request.mode, 2));
+    let mut steps = puts(store, request, &key, &entry, lease);
+    steps.push(layout.get_newest(name, request.mode, 2));
     let wait = Txn::new()
         .when([own, layout.not_quarantined(), layout.not_abandoned(request.owner)])
-        .and_then(line_up)
+        .and_then(steps)
         .or_else([TxnOp::get(key.as_str(), None)]);
     let txn = txn.or_else([
         TxnOp::txn(wait),
@@ -198,7 +194,7 @@ async fn try_line_up(
     let answer = store.rpc.txn(txn).await?;
     let now = revision(&answer);
     if answer.succeeded() {
-        let held = Held { seat, lease, created: now, entry: granted, history: token.history };
+        let held = Held { reserved, lease, created: now, entry: granted, history: token.history };
         let grant = confirm(store, request, &token, &answer, held, record).await?;
         return Ok(grant.map(Queued::Granted));
     }
@@ -207,7 +203,7 @@ async fn try_line_up(
         return Err(incomplete().into());
     };
     if let Err(error) = restore.note_found(found, now) {
-        // The settings are of another version: the entry that was made would be in the way.
+        // The settings have another version: the entry that was made must not stay.
         if nested.succeeded() {
             store.rpc.revoke(lease.id).await?;
         }
@@ -216,26 +212,26 @@ async fn try_line_up(
     if let Some(held_back) = held_back(&store.rpc, quarantine).await? {
         return Ok(Some(Queued::Quarantined(held_back)));
     }
-    let first = Seen::only(first);
+    let first = StoredEntry::from_get(first);
     if !tombstone.kvs().is_empty() {
         return Ok(Some(Queued::Refused(first)));
     }
     let read = gets(&nested);
-    let (stands, predecessor, before) = if nested.succeeded() {
-        // Newest first: ours, unless it is a reader's, and the one before it.
-        let mut two = read.iter().flat_map(GetResponse::kvs).map(Seen::read);
+    let (created_with, predecessor, before) = if nested.succeeded() {
+        // Newest first: the new entry, unless it is a reader's, and then its predecessor.
+        let mut two = read.iter().flat_map(GetResponse::kvs).map(StoredEntry::read);
         let before = two.find(|seen| seen.created < now);
         let others = read
             .first()
             .map_or(0, |seen| seen.count() - i64::from(request.mode == Mode::Exclusive));
         ((now, entry.offset), before.map(|seen| seen.to_follow()), others)
     } else {
-        let ours = read.first().and_then(Seen::only).ok_or_else(incomplete)?;
-        if !ours.is_of(request.owner) || ours.is_kept() {
+        let ours = read.first().and_then(StoredEntry::from_get).ok_or_else(incomplete)?;
+        if !ours.belongs_to(request.owner) || ours.is_kept() {
             return Ok(None);
         }
         if ours.lease != lease.id {
-            // The lease that it lives by is kept alive, and no other.
+            // The entry lives by another lease: that one must be kept alive.
             let Some(its) = store.keepalives.extend(ours.lease).await? else { return Ok(None) };
             lease = its;
         }
@@ -243,15 +239,16 @@ async fn try_line_up(
     };
     let entries = layout.entries(name);
     let range = range(store, request, before, predecessor.as_ref());
-    let entry = WaiterEntry::new(request.owner, entries, seat, stands, lease, predecessor);
+    let entry =
+        WaiterEntry::new(request.owner, entries, reserved, created_with, lease, predecessor);
     let Store { waiters, keepalives, rpc, watch, .. } = store;
     let waiter = EtcdWaiter::start(entry, waiters, keepalives, rpc, watch);
-    // Behind the entry: a watch that begins wakes those that it finds.
-    waiter.hear(watch.range(rpc, layout.prefix(), waiters, range));
+    // After the entry was added to the waiters: a watch that begins wakes the waiters that it finds.
+    waiter.watch_range(watch.range(rpc, layout.prefix(), waiters, range));
     Ok(Some(Queued::Waiting(waiter, first)))
 }
 
-/// The answer of the transaction within the transaction.
+/// The answer of the nested transaction.
 fn nested(answer: &TxnResponse) -> Option<TxnResponse> {
     answer.op_responses().into_iter().find_map(|response| match response {
         TxnOpResponse::Txn(nested) => Some(nested),

@@ -1,4 +1,4 @@
-//! The operations of the trait, a module each.
+//! The operations of the trait, one module each.
 
 pub(crate) mod acquire;
 pub(crate) mod admin;

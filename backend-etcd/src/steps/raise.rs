@@ -1,19 +1,16 @@
-//! Raising the token of a grant.
+//! Raises the token of a grant.
 
 use etcd_client::{Txn, TxnOp};
 use lock_core::{Error, FencingToken};
 
 use crate::{
-    keys::{
-        entry::{Held, QueueEntry},
-        settings::Record,
-    },
+    keys::entry::{Held, QueueEntry},
     rpc::{Failure, gets, incomplete, put, revision},
     store::Store,
 };
 
-/// Raises the token in the entry, and the offset, so that the tokens of all waiters behind it exceed it too; `false` if
-/// the grant is gone.
+/// Raises the token in the entry, and the offset in the settings, so that the tokens of all waiters exceed it too. `false`
+/// if the grant is gone.
 pub(crate) async fn raise(store: &Store, held: &Held, wanted: FencingToken) -> Result<bool, Error> {
     let offset = wanted.get().cast_signed() - held.created;
     let (mut entry, mut same) = held.as_granted();
@@ -26,9 +23,8 @@ pub(crate) async fn raise(store: &Store, held: &Held, wanted: FencingToken) -> R
             puts.push(put(held.key(), raised.to_bytes(), held.lease.id));
         }
         if settings.record.offset < offset {
-            let lifted = Record { offset, ..settings.record.clone() };
-            let lifted = record.insert(store.restore.history.keep(lifted));
-            puts.push(lifted.put(&store.layout));
+            let raised = store.restore.history.with_offset(&settings.record, offset);
+            puts.push(record.insert(raised).put(&store.layout));
         }
         same.push(settings.unchanged(&store.layout));
         let txn = Txn::new()

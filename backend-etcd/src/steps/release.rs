@@ -1,4 +1,4 @@
-//! Releasing a lock, and cleaning up after an attempt whose outcome is not known.
+//! Releases a lock, and cleans up after an attempt whose outcome is unknown.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use futures_util::future::join;
 use lock_core::{Enqueued, Error, ErrorKind, Mode, ReleaseOutcome, Released, Request};
 
 use super::{
-    enqueue::{Queued, claim_or_wait, line_up},
+    enqueue::{Queued, claim_or_wait, join_queue},
     grant::busy_untimed,
 };
 use crate::{
-    keys::entry::{Held, QueueEntry, Seen},
+    keys::entry::{Held, QueueEntry, StoredEntry},
     rpc::{Failure, Lease, gets, put},
     store::Store,
 };
 
-/// Ends the lease, and the entry with it; or ties the entry to another lease for a minimum hold.
+/// Revokes the lease, which deletes the entry. For a minimum hold, moves the entry to another lease instead.
 pub(crate) async fn release(
     store: &Store,
     held: &Held,
@@ -25,18 +25,18 @@ pub(crate) async fn release(
     let Some(keep) = keep.filter(|keep| !keep.is_zero()) else {
         return Ok(outcome(store.rpc.revoke(held.lease.id).await?));
     };
-    let last = store.leases.take_whole(keep).await?;
-    let kept = tie(store, held, last).await?;
+    let last = store.leases.take_full(keep).await?;
+    let kept = move_to_lease(store, held, last).await?;
     if !kept {
         store.leases.put_back(last);
     }
-    // No key lives by it any more; a late renewal finds it gone.
+    // No key uses the old lease any more. A late renewal finds it gone.
     store.rpc.revoke(held.lease.id).await?;
     Ok(outcome(kept))
 }
 
-/// Ties an entry that is held to its last lease; `false` if it is held no more.
-async fn tie(store: &Store, held: &Held, last: Lease) -> Result<bool, Error> {
+/// Moves the entry of a holder to its last lease. `false` if the lock is no longer held.
+async fn move_to_lease(store: &Store, held: &Held, last: Lease) -> Result<bool, Error> {
     let (mut entry, mut same) = held.as_granted();
     loop {
         let kept = QueueEntry { kept: true, ..entry };
@@ -54,25 +54,26 @@ async fn tie(store: &Store, held: &Held, last: Lease) -> Result<bool, Error> {
     }
 }
 
-/// The same, and an entry for the next request of this process, side by side: whichever etcd carries out first, other
-/// waiters come before it.
+/// Releases, and at the same time makes an entry for the next request of this process. In whichever order etcd carries out the
+/// two, other waiters come first.
 pub(crate) async fn release_and_enqueue(
     store: &Store,
     held: &Held,
     next: &Request,
 ) -> Result<Released, Error> {
-    let (outcome, queued) = join(release(store, held, None), line_up(store, next)).await;
+    let (outcome, queued) = join(release(store, held, None), join_queue(store, next)).await;
     let (outcome, queued) = match (outcome, queued) {
         (Ok(outcome), Ok(queued)) => (outcome, queued),
-        // A repeat must find the entry: to give it up would be one more call that may fail, and a second
-        // entry would stand behind it.
+        // A repeat must find the entry. To delete it would need another call, which may also fail, and then the repeat would
+        // make a second entry behind it.
         (Err(error), queued) => {
             if let Some(attempt) = queued.ok().and_then(|queued| queued.attempt()) {
                 store.attempts.note(next.owner, attempt);
             }
             return Err(error);
         }
-        // It may stand in the queue: the core repeats both. A lock that a repeat then finds gone was released.
+        // The next request may have an entry, so the core repeats both calls. If the repeat finds the lock gone, it was
+        // released.
         (Ok(ReleaseOutcome::Released), Err(error)) if error.is_ambiguous() => {
             return Err(error);
         }
@@ -87,9 +88,9 @@ pub(crate) async fn release_and_enqueue(
         Queued::Granted(grant) => Some(Enqueued::Granted(grant)),
         Queued::Quarantined(held_back) => Some(Enqueued::Quarantined(held_back)),
         Queued::Refused(_) => None,
-        // The release is the end that it waited for.
+        // The new entry waited for this release.
         Queued::Waiting(waiter, first) if waiter.entry.is_behind(held.created) => {
-            store.waiters.ended(held.key(), held.created + 1);
+            store.waiters.deleted(held.key(), held.created + 1);
             let first = first.filter(|first| first.created != held.created);
             Some(claim_or_wait(store, next, waiter, first).await)
         }
@@ -100,40 +101,39 @@ pub(crate) async fn release_and_enqueue(
     Ok(Released::new(outcome, next))
 }
 
-/// Leaves a tombstone first: after it no late request of this owner makes an entry. Then it ends the entries that were
-/// made before.
+/// Writes a tombstone first: after that no late request of this owner makes an entry. Then deletes the entries made before.
 pub(crate) async fn abandon(store: &Store, request: &Request) -> Result<(), Error> {
     store.attempts.forget(request.owner);
     let tombstone = store.layout.tombstone(request.owner);
-    let look = match request.mode {
+    let read = match request.mode {
         Mode::Shared => store.layout.get_reader(request.owner),
         _ => store.layout.get_entries(&request.name),
     };
     let mut refused = None;
     let answer = loop {
-        let left = match store.leases.for_tombstone(request.lease).await {
+        let written = match store.leases.for_tombstone(request.lease).await {
             Ok(lease) => {
-                let leave = put(&tombstone, Vec::new(), lease.id);
-                store.rpc.txn(Txn::new().and_then([leave, look.clone()])).await
+                let mark = put(&tombstone, Vec::new(), lease.id);
+                store.rpc.txn(Txn::new().and_then([mark, read.clone()])).await
             }
             Err(error) => Err(error.into()),
         };
-        match left {
+        match written {
             Ok(answer) => break answer,
             Err(Failure::LeaseGone) => store.leases.forget_tombstones(),
-            // etcd has no room for a tombstone, nor for a late request: only the entries must end.
+            // etcd has no room for a tombstone, and so none for a late request: only the entries must be deleted.
             Err(Failure::Error(error)) if error.kind() == ErrorKind::Config => {
                 refused = Some(error);
-                break store.rpc.txn(Txn::new().and_then([look])).await?;
+                break store.rpc.txn(Txn::new().and_then([read])).await?;
             }
             Err(failure) => return Err(failure.into()),
         }
     };
     for got in gets(&answer) {
-        for seen in got.kvs().iter().map(Seen::read) {
+        for seen in got.kvs().iter().map(StoredEntry::read) {
             // The key that names the entry of a reader lives by the same lease.
-            let is_its = request.mode == Mode::Shared || seen.is_of(request.owner);
-            if is_its && !seen.is_kept() {
+            let is_own = request.mode == Mode::Shared || seen.belongs_to(request.owner);
+            if is_own && !seen.is_kept() {
                 store.rpc.revoke(seen.lease).await?;
             }
         }

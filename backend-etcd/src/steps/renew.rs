@@ -1,4 +1,4 @@
-//! Keeping the lease of a grant alive.
+//! Renews grants: keeps their leases alive.
 
 use etcd_client::{Compare, CompareOp, Txn};
 use lock_core::{Error, Grant, Instant, LossReason, Renewal};
@@ -13,16 +13,16 @@ pub(crate) async fn renew(
 ) -> Result<Renewal, Error> {
     store.restore.check_known_version().await?;
     match store.keepalives.extend(held.lease.id).await? {
-        Some(lease) if is_there(store, held).await? => {
+        Some(lease) if has_entry(store, held).await? => {
             Ok(Renewal::Renewed { from: lease.from.min(sent), lease: lease.ttl })
         }
         _ => Ok(Renewal::Lost(why_lost(store, grant).await)),
     }
 }
 
-/// Whether a grant whose lease lives has its entry. It has, unless the cluster was restored since: a
-/// snapshot may have the lease, which was in the pool then, and not the entry.
-async fn is_there(store: &Store, held: &Held) -> Result<bool, Error> {
+/// Whether a grant whose lease lives still has its entry. It has, unless the cluster was restored since: a
+/// snapshot may contain the lease, which was in the pool then, but not the entry.
+async fn has_entry(store: &Store, held: &Held) -> Result<bool, Error> {
     if store.restore.history_token().await?.history == held.history {
         return Ok(true);
     }
@@ -30,10 +30,10 @@ async fn is_there(store: &Store, held: &Held) -> Result<bool, Error> {
     Ok(store.rpc.txn(Txn::new().when([same])).await?.succeeded())
 }
 
-/// Why a grant whose lease is gone was lost. It is lost also where the look fails.
+/// Why a grant was lost. It is lost even if the read fails.
 async fn why_lost(store: &Store, grant: &Grant) -> LossReason {
-    match store.first(&grant.name).await {
-        Ok((Some(seen), _)) if !seen.is_of(grant.owner) => LossReason::TakenOver,
+    match store.first_entry(&grant.name).await {
+        Ok((Some(seen), _)) if !seen.belongs_to(grant.owner) => LossReason::TakenOver,
         _ => LossReason::Gone,
     }
 }

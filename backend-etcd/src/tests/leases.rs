@@ -1,29 +1,30 @@
-//! How long a client may believe in a lease, and how it is kept alive.
+//! How long a client may believe in a lease, and how a lease is kept alive.
 
 use conformance_tests::kit::{Mode, Proxy};
 use lock_core::{Env as _, SystemEnv};
 
 use super::*;
-use crate::leases::ledger::KeepaliveAck;
-
 /// Shorter than the time limit of a keepalive.
 const LATE: Duration = Duration::from_millis(600);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_comes_late_counts_from_its_send() {
+async fn a_late_answer_counts_from_when_its_keepalive_was_sent() {
     let etcd = start().await;
     let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
     let store = open(proxy.address()).await;
     let lease = store.rpc.grant(LEASE).await.unwrap().id;
-    store.keepalives.ask(lease).await.unwrap();
+    store.keepalives.extend(lease).await.unwrap();
     let delay = Mode::Delay { to_server: Duration::ZERO, to_client: LATE };
     proxy.set(delay).await.unwrap();
-    // On a busy machine one may take too long altogether, or this be too late to look.
+    // On a busy machine a keepalive may exceed its time limit.
     let mut answers = 0;
     for _ in 0..20 {
-        if let Ok(KeepaliveAck::Alive { from, .. }) = store.keepalives.ask(lease).await {
+        if let Ok(Some(extended)) = store.keepalives.extend(lease).await {
             let answered = SystemEnv.now();
-            assert!(from + LATE <= answered, "it is believed for longer than etcd keeps it");
+            assert!(
+                extended.from + LATE <= answered,
+                "it is believed for longer than etcd keeps it"
+            );
             answers += 1;
         }
         if answers == 3 {
@@ -33,12 +34,12 @@ async fn an_answer_that_comes_late_counts_from_its_send() {
     panic!("no answer");
 }
 
-/// After this long the remaining TTL tells a lease from one that was just kept alive.
+/// After this long, the remaining TTL shows whether a lease was just kept alive.
 const OLD: Duration = Duration::from_secs(4);
 
 /// A caller that has given up may have given up the lease as well.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_keepalive_that_nobody_waits_for_any_more_is_not_sent() {
+async fn a_keepalive_whose_caller_has_given_up_is_not_sent() {
     let etcd = start().await;
     let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
     let store = open_within(proxy.address(), Duration::from_millis(500)).await;
@@ -47,14 +48,14 @@ async fn a_keepalive_that_nobody_waits_for_any_more_is_not_sent() {
         (store.rpc.grant(LEASE).await.unwrap(), store.rpc.grant(LEASE).await.unwrap());
     tokio::time::sleep(OLD).await;
     proxy.set(Mode::BlackHole).await.unwrap();
-    // They lie there until the first has waited in vain for a stream.
+    // They stay in the inbox until the first has waited in vain for a stream.
     let asked = [first.id].into_iter().chain([given_up.id; 8]);
     let asked =
-        futures_util::future::join_all(asked.map(|lease| store.keepalives.ask(lease))).await;
+        futures_util::future::join_all(asked.map(|lease| store.keepalives.extend(lease))).await;
     assert!(asked.iter().all(Result::is_err), "the fault did not happen");
     proxy.set(Mode::Pass).await.unwrap();
-    let heard = async { while store.keepalives.ask(first.id).await.is_err() {} };
-    tokio::time::timeout(PATIENCE, heard).await.expect("it is reached again");
+    let answered = async { while store.keepalives.extend(first.id).await.is_err() {} };
+    tokio::time::timeout(PATIENCE, answered).await.expect("it is reached again");
     let left = direct.rpc.remaining(given_up.id).await.unwrap();
     assert!(left <= LEASE - OLD, "it was kept alive: {left:?} are left");
 }
@@ -63,40 +64,40 @@ async fn a_keepalive_that_nobody_waits_for_any_more_is_not_sent() {
 async fn a_pooled_lease_counts_from_when_it_was_granted() {
     let (_etcd, [one, _]) = pair().await;
     granted(&one, &request("held")).await;
-    // A refused attempt puts its lease into the stock.
+    // A refused attempt returns its lease to the pool.
     not_granted(&one, &request("held")).await;
-    let stocked = SystemEnv.now();
+    let pooled = SystemEnv.now();
     let grant = granted(&one, &request("job")).await;
-    assert!(grant.from <= stocked, "it is believed for longer than etcd keeps it");
+    assert!(grant.from <= pooled, "it is believed for longer than etcd keeps it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pooled_lease_that_grew_old_is_kept_alive_before_it_is_used() {
+async fn an_old_pooled_lease_is_kept_alive_before_it_is_used() {
     let (_etcd, [one, _]) = pair().await;
     let short = Duration::from_secs(6);
-    let spare = one.leases.take(short).await.unwrap();
-    one.leases.put_back(spare);
+    let pooled = one.leases.take(short).await.unwrap();
+    one.leases.put_back(pooled);
     tokio::time::sleep(short / 5).await;
     let wanted = SystemEnv.now();
     let lease = one.leases.take(short).await.unwrap();
-    assert!(lease.from >= wanted, "a part of it is over");
+    assert!(lease.from >= wanted, "a part of it has passed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pooled_lease_that_is_over_is_not_used() {
+async fn a_pooled_lease_that_has_ended_is_not_used() {
     let (etcd, [one, _]) = pair().await;
-    let spare = one.leases.take(LEASE).await.unwrap();
-    one.leases.put_back(spare);
-    end(&etcd, spare.id).await;
+    let pooled = one.leases.take(LEASE).await.unwrap();
+    one.leases.put_back(pooled);
+    end(&etcd, pooled.id).await;
     granted(&one, &request("job")).await;
 }
 
-/// Nor is the acquire held up by as many as there are.
+/// Otherwise an acquire would wait once for each pooled lease.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_pooled_lease_is_asked_while_etcd_does_not_answer() {
+async fn only_one_pooled_lease_is_tried_while_etcd_does_not_answer() {
     let etcd = start().await;
     let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
-    let store = open_keeping(proxy.address(), Duration::from_secs(2), 20).await;
+    let store = open_with_pool(proxy.address(), Duration::from_secs(2), 20).await;
     // Old enough to be kept alive before it is used.
     let old = SystemEnv.now().as_nanos() - (LEASE / 4).as_nanos() as u64;
     for id in 1..=20 {

@@ -1,4 +1,4 @@
-//! Cases that look inside the backend, each on a real server, and each for one guard of the code.
+//! Tests that need the inside of the backend, on real servers. Each is for one condition of the code.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod claims;
@@ -30,24 +30,24 @@ async fn start() -> Etcd {
     Etcd::single(EtcdOptions::new()).await.unwrap()
 }
 
-/// A client of its own, with no lease in stock but those that are put there.
+/// A client whose pool is never refilled.
 async fn open(address: SocketAddr) -> Arc<Store> {
     open_within(address, Duration::from_secs(5)).await
 }
 
-/// One whose calls take no longer.
+/// The same with this time limit of a call.
 async fn open_within(address: SocketAddr, limit: Duration) -> Arc<Store> {
-    open_keeping(address, limit, 0).await
+    open_with_pool(address, limit, 0).await
 }
 
-/// The same with up to so many leases in stock.
-async fn open_keeping(address: SocketAddr, limit: Duration, spares: usize) -> Arc<Store> {
+/// The same with a pool of up to this many leases.
+async fn open_with_pool(address: SocketAddr, limit: Duration, pool: usize) -> Arc<Store> {
     let members = Members::new();
     let options = Some(ConnectOptions::new());
     let endpoints = [address.to_string()];
     let client = Client::connect_with_balanced_channel(endpoints, options, members.clone());
     let rpc = Rpc::new(client.await.unwrap(), Login::new(None), members, limit);
-    Store::open(rpc, KeyLayout::new("leasehold/"), ConnectionSecurity::Local, None, spares)
+    Store::open(rpc, KeyLayout::new("leasehold/"), ConnectionSecurity::Local, None, pool)
         .await
         .unwrap()
 }
@@ -69,7 +69,7 @@ fn request(on: &str) -> Request {
     Request::new(name(on), owner, OwnerLabel::new("case").unwrap(), LEASE, SystemEnv.now())
 }
 
-/// With a token so far ahead of the clock that this does not lift the offset of those after it.
+/// A request whose token is so far ahead of the clock that the clock raises no later offset.
 fn ahead(on: &str) -> Request {
     let mut request = request(on);
     request.floor = FencingToken::new(SystemEnv.wall_micros() + 20_000_000).unwrap();
@@ -92,11 +92,11 @@ async fn release(store: &Store, grant: &Grant) {
 async fn waits(store: &Store, request: &Request) -> Box<dyn Waiter> {
     match store.enqueue(request).await.unwrap() {
         Enqueued::Waiting(waiter, _) => waiter,
-        other => panic!("no place: {other:?}"),
+        other => panic!("no entry: {other:?}"),
     }
 }
 
-/// Ends a lease beside the backend.
+/// Revokes a lease without the backend.
 async fn end(etcd: &Etcd, lease: i64) {
     etcd.ctl(&["lease", "revoke", &format!("{lease:x}")]).await.unwrap();
 }

@@ -1,43 +1,16 @@
-//! A cluster that was restored, or may have been: a connection to it was begun.
+//! Clusters that were restored, or may have been because a connection was begun.
 
 use conformance_tests::kit::{Mode, Proxy};
 use etcd_client::{Txn, TxnOp, TxnResponse};
-use lock_core::{Attempt, Backend as _, Init};
+use lock_core::{Backend as _, Init};
 
 use super::*;
 use crate::{
     restore::quarantine,
-    steps::admin::{begun, put_init},
+    steps::admin::{put_init, running_quarantine},
 };
 
-/// One etcd, and a snapshot of it.
-struct Restorable {
-    etcd: Etcd,
-    folder: tempfile::TempDir,
-}
-
-impl Restorable {
-    async fn start() -> (Self, Arc<Store>) {
-        let cluster = Self { etcd: start().await, folder: tempfile::tempdir().unwrap() };
-        let store = cluster.open().await;
-        granted(&store, &request("warm")).await;
-        (cluster, store)
-    }
-
-    async fn open(&self) -> Arc<Store> {
-        open(self.etcd.endpoints()[0]).await
-    }
-
-    async fn save(&self) {
-        self.etcd.save_snapshot(&self.folder.path().join("snapshot")).await.unwrap();
-    }
-
-    async fn restore(&mut self) {
-        self.etcd.restore_snapshot(&self.folder.path().join("snapshot")).await.unwrap();
-    }
-}
-
-/// Sends over any connection, without the check around a grant.
+/// Sends a transaction over any connection, without the check around a grant.
 async fn send(store: &Store, txn: Txn) -> TxnResponse {
     let sending = async {
         loop {
@@ -49,73 +22,7 @@ async fn send(store: &Store, txn: Txn) -> TxnResponse {
     tokio::time::timeout(PATIENCE, sending).await.expect("an answer")
 }
 
-async fn attempt(store: &Store, request: &Request) -> Attempt {
-    let asking = async {
-        loop {
-            match store.try_acquire(request).await {
-                Ok(attempt) => return attempt,
-                Err(error) => assert!(error.is_retryable(), "{error}"),
-            }
-        }
-    };
-    tokio::time::timeout(PATIENCE, asking).await.expect("an answer")
-}
-
-/// One granted before the longest lease was made shorter goes on.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_quarantine_is_as_long_as_any_lease_that_may_be_held() {
-    let (cluster, store) = Restorable::start().await;
-    let init = Init::new().with_longest_lease(LEASE / 10);
-    store.init(&init).await.unwrap();
-    cluster.etcd.ctl(&["del", "--prefix", "leasehold/%leasehold/"]).await.unwrap();
-    let mut short = request("job");
-    short.lease = LEASE / 10;
-    match store.try_acquire(&short).await.unwrap() {
-        Attempt::Quarantined(held_back) => {
-            assert!(held_back.remaining > LEASE / 5, "{held_back:?}")
-        }
-        other => panic!("a loss was not seen: {other:?}"),
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_of_another_longest_lease_is_refused() {
-    let (cluster, _known) = Restorable::start().await;
-    let url = format!("etcd://{}?longest_lease=40s", cluster.etcd.endpoints()[0]);
-    let error = crate::connect(&url).await.expect_err("it is not refused");
-    assert_eq!(error.kind(), lock_core::ErrorKind::Config, "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lease_of_new_settings_is_granted() {
-    let (cluster, store) = Restorable::start().await;
-    let longest_lease = Some(2 * LEASE);
-    let init = Init::new().with_longest_lease(longest_lease).with_first_use(true);
-    cluster.open().await.init(&init).await.unwrap();
-    let mut long = request("job");
-    long.lease = 2 * LEASE;
-    granted(&store, &long).await;
-}
-
-/// They were made longer after the snapshot.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_quarantine_is_as_long_as_the_lost_settings_allowed() {
-    let (mut cluster, store) = Restorable::start().await;
-    cluster.save().await;
-    let init = Init::new().with_longest_lease(10 * LEASE).with_first_use(true);
-    store.init(&init).await.unwrap();
-    granted(&store, &request("job")).await;
-    cluster.restore().await;
-    match attempt(&store, &request("job")).await {
-        Attempt::Quarantined(held_back) => {
-            assert!(held_back.remaining > 5 * LEASE, "{held_back:?}")
-        }
-        other => panic!("a loss was not seen: {other:?}"),
-    }
-}
-
-/// No transaction compares the record of a restore: whether a transaction was carried out before or after it is
-/// known by the connections alone.
+/// No transaction compares the lead. Only the connections show whether it was carried out before or after a restore.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_begun_meanwhile_leaves_a_grant_in_doubt() {
     let etcd = start().await;
@@ -130,28 +37,24 @@ async fn a_connection_begun_meanwhile_leaves_a_grant_in_doubt() {
     let answer = send(&store, read()).await;
     assert!(
         !store.restore.history.is_same(&store.rpc, &token, &answer),
-        "it is believed without a look"
+        "it is believed without an observation"
     );
 }
 
 const FIRST_USE: Init = Init::new().with_first_use(true);
 
-/// A changed longest lease waits the old one out.
-async fn begin_quarantine(store: &Store, longest: u64) {
-    let longest_lease = Some(Duration::from_secs(longest));
-    let settings = store.init(&Init::new().with_longest_lease(longest_lease)).await.unwrap();
-    assert!(settings.grants_in > Duration::ZERO, "there is no quarantine");
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_use_that_is_tried_again_ends_no_later_quarantine() {
+async fn a_repeated_first_use_ends_no_later_quarantine() {
     let (_etcd, [one, other]) = pair().await;
-    let before = begun(&one, &one.restore.history_token().await.unwrap()).await.unwrap();
-    begin_quarantine(&other, 20).await;
+    let before =
+        running_quarantine(&one, &one.restore.history_token().await.unwrap()).await.unwrap();
+    // The quarantine waits out the old longest lease.
+    let shorter = Init::new().with_longest_lease(Duration::from_secs(20));
+    assert!(other.init(&shorter).await.unwrap().grants_in > Duration::ZERO);
     one.restore.history.doubt();
     assert!(put_init(&one, &FIRST_USE, before).await.unwrap());
     assert!(quarantine(&other.rpc, &other.layout).await.unwrap().is_some(), "it was ended");
-    // A quarantine that it knows of is ended.
+    // It ends a quarantine that had begun before.
     one.init(&FIRST_USE).await.unwrap();
     assert!(quarantine(&other.rpc, &other.layout).await.unwrap().is_none(), "it goes on");
 }

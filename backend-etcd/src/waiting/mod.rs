@@ -1,12 +1,12 @@
-//! Waiters of this client: they keep their entries alive, and a watch wakes them.
+//! The waiters of this client: their entries are kept alive, and a watch wakes them.
 
-mod names;
 mod queue;
+mod ranges;
 mod waiter;
 mod watch;
 
 pub(crate) use self::{
     queue::{WaiterEntry, Waiters},
-    waiter::{EtcdWaiter, RefusedWaiter},
+    waiter::{AbandonedWaiter, EtcdWaiter},
     watch::Watch,
 };

@@ -1,4 +1,4 @@
-//! The entries in which tasks of this client wait.
+//! The queue entries in which this client waits, and how they are woken.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,36 +12,36 @@ use std::{
 use lock_core::{Env as _, Instant, Mutex, OwnerId, SystemEnv};
 use tokio::sync::Notify;
 
-use super::names::Watched;
+use super::ranges::WatchedRange;
 use crate::{
-    keys::{entry::EnqueueAttempt, seats::Seat},
+    keys::{entry::EnqueueAttempt, reserved::ReservedKey},
     leases::Keepalives,
     rpc::Lease,
-    tunables::{KEEPALIVE_PAUSE, KEEPALIVES_PER_LEASE, REMEMBERED_ENDS},
+    tunables::{KEEPALIVE_PAUSE, KEEPALIVES_PER_LEASE, REMEMBERED_DELETIONS},
 };
 
 /// An entry in etcd's queue, in which a task waits.
 #[derive(Debug)]
 pub(crate) struct WaiterEntry {
     pub(crate) owner: OwnerId,
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) reserved: Arc<ReservedKey>,
     pub(crate) created: i64,
-    /// As it stands in the entry.
+    /// The offset in the entry.
     pub(crate) offset: i64,
-    /// The beginning of all keys of its name.
+    /// The prefix of all keys of its name.
     prefix: String,
-    /// As etcd last confirmed it.
+    /// Its lease, as etcd last confirmed it.
     lease: Mutex<Lease>,
-    /// The entry whose end wakes it, by key and create revision; `None` if that is not known, and any end of its name
-    /// that it is told of does.
+    /// The entry whose deletion wakes it, by key and create revision. `None` if it is not known: then the deletion of any entry
+    /// of its name wakes it.
     predecessor: Mutex<Option<(String, i64)>>,
-    /// By which it hears of that; `None` while it is being added.
-    watched: Mutex<Option<Watched>>,
-    /// The lease of the holder that was last seen, and how long it lives at least: renewals only lengthen it, and a
-    /// minimum hold has a lease of its own.
-    first: Mutex<Option<(i64, Instant)>>,
-    /// The predecessor is gone, so that the entry is likely to stand first.
-    pub(crate) hinted: AtomicBool,
+    /// Keeps the watch for that deletion; `None` while the entry is being added.
+    watched: Mutex<Option<WatchedRange>>,
+    /// The lease of the holder, as it was last queried, and the earliest time at which it ends. Renewals only lengthen it, and a
+    /// minimum hold uses another lease.
+    holder: Mutex<Option<(i64, Instant)>>,
+    /// The predecessor is gone, so this entry is probably the first.
+    pub(crate) predecessor_gone: AtomicBool,
     lost: AtomicBool,
     wake: Notify,
 }
@@ -50,48 +50,48 @@ impl WaiterEntry {
     pub(crate) fn new(
         owner: OwnerId,
         prefix: String,
-        seat: Arc<Seat>,
+        reserved: Arc<ReservedKey>,
         (created, offset): (i64, i64),
         lease: Lease,
         predecessor: Option<(String, i64)>,
     ) -> Self {
         Self {
             owner,
-            seat,
+            reserved,
             created,
             offset,
             prefix,
             lease: Mutex::new(lease),
             predecessor: Mutex::new(predecessor),
             watched: Mutex::default(),
-            first: Mutex::default(),
-            hinted: AtomicBool::new(false),
+            holder: Mutex::default(),
+            predecessor_gone: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             wake: Notify::new(),
         }
     }
 
     pub(crate) fn key(&self) -> &str {
-        &self.seat.key
+        &self.reserved.key
     }
 
     pub(crate) fn lease(&self) -> Lease {
         *self.lease.lock()
     }
 
-    pub(super) fn hear(&self, watched: Watched) {
-        *self.watched.lock() = Some(watched);
+    pub(super) fn watch_range(&self, range: WatchedRange) {
+        *self.watched.lock() = Some(range);
     }
 
     fn follow(&self, (key, created): (String, i64)) {
-        // The watch of the key, when it begins, wakes those that follow the key then.
+        // Set first: when the watch of the key begins, it wakes the waiters that follow the key at that time.
         *self.predecessor.lock() = Some((key.clone(), created));
         if let Some(watched) = &mut *self.watched.lock() {
-            watched.turn_to(&key);
+            watched.switch_to(&key);
         }
     }
 
-    /// It is not known any more which entry it follows.
+    /// Forgets which entry it follows.
     pub(crate) fn follow_none(&self) {
         *self.predecessor.lock() = None;
     }
@@ -101,22 +101,22 @@ impl WaiterEntry {
         self.predecessor.lock().is_some()
     }
 
-    /// The least remaining TTL of a holder's lease, if it is known.
-    pub(crate) fn known_life(&self, lease: i64, now: Instant) -> Option<Duration> {
-        let (_, until) = self.first.lock().filter(|(known, _)| *known == lease)?;
+    /// The shortest possible remaining TTL of a holder's lease, if it is known.
+    pub(crate) fn known_ttl(&self, lease: i64, now: Instant) -> Option<Duration> {
+        let (_, until) = self.holder.lock().filter(|(known, _)| *known == lease)?;
         Some(until.since(now)).filter(|left| !left.is_zero())
     }
 
-    pub(crate) fn note_life(&self, lease: i64, until: Instant) {
-        *self.first.lock() = Some((lease, until));
+    pub(crate) fn note_ttl(&self, lease: i64, until: Instant) {
+        *self.holder.lock() = Some((lease, until));
     }
 
-    /// For a repeat of its request.
+    /// What a repeat of its request needs to find this entry.
     pub(crate) fn attempt(&self) -> EnqueueAttempt {
-        EnqueueAttempt { lease: self.lease(), seat: Arc::clone(&self.seat) }
+        EnqueueAttempt { lease: self.lease(), reserved: Arc::clone(&self.reserved) }
     }
 
-    /// Whether it follows the entry that was created at a revision, or may follow it.
+    /// Whether it follows, or may follow, the entry that was created at this revision.
     pub(crate) fn is_behind(&self, created: i64) -> bool {
         self.predecessor.lock().as_ref().is_none_or(|(_, before)| *before == created)
     }
@@ -125,7 +125,7 @@ impl WaiterEntry {
         self.predecessor.lock().as_ref().is_none_or(|(predecessor, _)| predecessor == key)
     }
 
-    /// The entry is gone from etcd.
+    /// Call this if its entry is gone from etcd.
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Release);
         self.wake.notify_one();
@@ -140,16 +140,16 @@ impl WaiterEntry {
         self.wake.notified().await;
     }
 
-    /// Handles an end that the watch told before this entry, or the one that it follows, was known.
-    fn missed(&self, key: &str, at: i64) {
+    /// Handles a deletion that the watch reported before this client knew this entry or its predecessor.
+    fn replay_deletion(&self, key: &str, at: i64) {
         if self.predecessor.lock().is_some() {
-            self.ended(key, at);
+            self.deleted(key, at);
         }
     }
 
-    /// An entry of the name is gone from etcd since a revision. One key serves one entry after the other: an end
-    /// before this entry was made is not its own.
-    fn ended(&self, key: &str, at: i64) {
+    /// Handles the deletion of an entry of its name at a revision. Keys are reused, so a deletion before this entry was made
+    /// is not its own.
+    fn deleted(&self, key: &str, at: i64) {
         if self.key() == key {
             if at > self.created {
                 self.lose();
@@ -161,12 +161,12 @@ impl WaiterEntry {
             None => key.starts_with(&self.prefix),
         };
         if follows {
-            self.hinted.store(true, Ordering::Release);
+            self.predecessor_gone.store(true, Ordering::Release);
             self.wake.notify_one();
         }
     }
 
-    /// Keeps its lease alive until it is aborted or the lease is lost.
+    /// Keeps its lease alive until this task is aborted or the lease is gone.
     pub(crate) async fn keep_alive(self: Arc<Self>, keepalives: Keepalives) {
         loop {
             let lease = self.lease();
@@ -187,10 +187,10 @@ pub(crate) struct Waiters(Arc<Mutex<Known>>);
 #[derive(Debug, Default)]
 struct Known {
     entries: HashMap<OwnerId, Arc<WaiterEntry>>,
-    /// The same, by the beginning of the keys of their names: an end concerns those of its name only.
+    /// The same entries by the key prefix of their name, since a deletion concerns only the waiters of its name.
     names: HashMap<String, Vec<Arc<WaiterEntry>>>,
-    /// The last ends that the watch told.
-    ended: VecDeque<(String, i64)>,
+    /// The last deletions that the watch reported.
+    deleted: VecDeque<(String, i64)>,
 }
 
 impl Waiters {
@@ -208,42 +208,42 @@ impl Waiters {
         known.remove(entry.owner);
         known.entries.insert(entry.owner, Arc::clone(entry));
         known.names.entry(entry.prefix.clone()).or_default().push(Arc::clone(entry));
-        known.ended.iter().for_each(|(key, at)| entry.missed(key, *at));
+        known.deleted.iter().for_each(|(key, at)| entry.replay_deletion(key, *at));
     }
 
     pub(crate) fn remove(&self, owner: OwnerId) {
         self.0.lock().remove(owner);
     }
 
-    /// Notes the entry that one follows from now on. Its end may have been told already.
+    /// Sets the entry that a waiter follows from now on. The watch may already have reported its deletion.
     pub(crate) fn follow(&self, entry: &WaiterEntry, predecessor: (String, i64)) {
         entry.follow(predecessor);
-        self.0.lock().ended.iter().for_each(|(key, at)| entry.missed(key, *at));
+        self.0.lock().deleted.iter().for_each(|(key, at)| entry.replay_deletion(key, *at));
     }
 
-    /// Wakes the waiters behind `key`, which ended with revision `at`.
-    pub(crate) fn ended(&self, key: &str, at: i64) {
+    /// Wakes the waiters that follow `key`, which was deleted at revision `at`.
+    pub(crate) fn deleted(&self, key: &str, at: i64) {
         let mut known = self.0.lock();
-        if known.ended.len() >= REMEMBERED_ENDS {
-            known.ended.pop_front();
+        if known.deleted.len() >= REMEMBERED_DELETIONS {
+            known.deleted.pop_front();
         }
-        known.ended.push_back((key.to_owned(), at));
+        known.deleted.push_back((key.to_owned(), at));
         for entry in known.of(name_of(key)) {
-            entry.ended(key, at);
+            entry.deleted(key, at);
         }
     }
 
-    /// Wakes all: an end may have been missed, here and below.
+    /// Wakes all waiters. Like the next two, this is for a watch that just began: it may have missed a deletion.
     pub(crate) fn wake_all(&self) {
         self.0.lock().entries.values().for_each(|entry| entry.wake.notify_one());
     }
 
-    /// Wakes those of a name.
+    /// Wakes the waiters of a name.
     pub(crate) fn wake_of(&self, name: &str) {
         self.0.lock().of(name).for_each(|entry| entry.wake.notify_one());
     }
 
-    /// Wakes those that follow a key.
+    /// Wakes the waiters that follow a key, or may follow it.
     pub(crate) fn wake_behind(&self, key: &str) {
         let known = self.0.lock();
         let behind = known.of(name_of(key)).filter(|entry| entry.may_follow(key));
@@ -267,7 +267,7 @@ impl Known {
     }
 }
 
-/// The beginning of all keys of the name of a key: a name has no `/` in etcd, and neither has what comes behind it.
+/// The prefix of all keys of the same name. Neither an escaped name nor the part after it contains `/`.
 fn name_of(key: &str) -> &str {
     key.rfind('/').map_or("", |at| &key[..=at])
 }
@@ -278,37 +278,37 @@ mod tests {
     use futures_util::FutureExt as _;
     use lock_core::Mode;
 
-    use crate::keys::{layout::KeyLayout, seats::Seats};
+    use crate::keys::{layout::KeyLayout, reserved::ReservedKeys};
 
     /// An entry that was created at revision 20, behind one of key `p/job/1` that was at 10.
     fn waiting() -> Option<WaiterEntry> {
         let (layout, name) = (KeyLayout::new("p/"), lock_core::LockName::new("job").ok()?);
-        let seat = Seats::new().take(&layout, &name, Mode::Exclusive);
+        let reserved = ReservedKeys::new().next(&layout, &name, Mode::Exclusive);
         let lease = Lease { id: 1, ttl: Duration::from_secs(9), from: SystemEnv.now() };
         let before = Some(("p/job/1".to_owned(), 10));
         let owner = OwnerId::from_bits(7);
-        Some(WaiterEntry::new(owner, layout.entries(&name), seat, (20, 0), lease, before))
+        Some(WaiterEntry::new(owner, layout.entries(&name), reserved, (20, 0), lease, before))
     }
 
     #[test]
-    fn the_end_of_an_earlier_entry_of_the_same_key_is_no_loss() {
+    fn the_deletion_of_an_earlier_entry_with_the_same_key_is_no_loss() {
         let waiting = waiting();
         let waiting = waiting.as_ref();
-        let told = |key: &str, at| {
+        let delete = |key: &str, at| {
             let entry = waiting?;
-            entry.ended(key, at);
-            Some((entry.is_lost(), entry.hinted.load(Ordering::Acquire)))
+            entry.deleted(key, at);
+            Some((entry.is_lost(), entry.predecessor_gone.load(Ordering::Acquire)))
         };
         let own = waiting.map(|entry| entry.key().to_owned()).unwrap_or_default();
-        assert_eq!(told(&own, 15), Some((false, false)));
-        assert_eq!(told("p/job/1", 9), Some((false, false)));
-        assert_eq!(told("p/job/2", 30), Some((false, false)));
-        assert_eq!(told("p/job/1", 11), Some((false, true)));
-        assert_eq!(told(&own, 21), Some((true, true)));
+        assert_eq!(delete(&own, 15), Some((false, false)));
+        assert_eq!(delete("p/job/1", 9), Some((false, false)));
+        assert_eq!(delete("p/job/2", 30), Some((false, false)));
+        assert_eq!(delete("p/job/1", 11), Some((false, true)));
+        assert_eq!(delete(&own, 21), Some((true, true)));
     }
 
     #[test]
-    fn a_watch_of_a_key_wakes_those_that_follow_it_and_no_others() {
+    fn a_watch_of_a_key_wakes_only_the_waiters_that_follow_it() {
         let waiters = Waiters::default();
         let Some(entry) = waiting().map(Arc::new) else { panic!("no entry") };
         waiters.add(&entry);

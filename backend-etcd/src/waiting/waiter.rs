@@ -1,4 +1,4 @@
-//! The handle by which the core waits in an entry.
+//! The trait `Waiter`: how the core waits in a queue entry.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use lock_core::{Error, Signal, Waiter};
 use tokio::task::AbortHandle;
 
 use super::{
-    names::Watched,
     queue::{WaiterEntry, Waiters},
+    ranges::WatchedRange,
     watch::Watch,
 };
 use crate::{leases::Keepalives, rpc::Rpc};
 
-/// Waits in an entry.
+/// Waits in a queue entry.
 #[derive(Debug)]
 pub(crate) struct EtcdWaiter {
     pub(crate) entry: Arc<WaiterEntry>,
     keepalive: AbortHandle,
     waiters: Waiters,
     rpc: Rpc,
-    /// Ends with the last of its users.
+    /// The watch ends with the last waiter and its store.
     _watch: Arc<Watch>,
 }
 
@@ -45,15 +45,15 @@ impl EtcdWaiter {
         }
     }
 
-    /// Sets what tells of the end that it waits for.
-    pub(crate) fn hear(&self, watched: Watched) {
-        self.entry.hear(watched);
+    /// Sets the key range whose watch wakes it.
+    pub(crate) fn watch_range(&self, range: WatchedRange) {
+        self.entry.watch_range(range);
     }
 }
 
 impl Drop for EtcdWaiter {
     fn drop(&mut self) {
-        // Once granted, the lock's renewals keep the lease alive; otherwise the entry must end.
+        // After a grant, the renewals of the lock keep the lease alive. Otherwise the entry must end.
         self.keepalive.abort();
         self.waiters.remove(self.entry.owner);
     }
@@ -77,12 +77,12 @@ impl Waiter for EtcdWaiter {
     }
 }
 
-/// For an abandoned owner, which has no entry.
+/// The waiter of an abandoned owner, which has no entry.
 #[derive(Debug)]
-pub(crate) struct RefusedWaiter;
+pub(crate) struct AbandonedWaiter;
 
 #[async_trait]
-impl Waiter for RefusedWaiter {
+impl Waiter for AbandonedWaiter {
     async fn next(&mut self) -> Signal {
         Signal::Lost("its owner was abandoned".into())
     }

@@ -1,9 +1,9 @@
-//! One stream of watches for all waiters of a client. It watches the names that they wait for; the keys that readers
-//! follow, and writers in a crowded queue; or all keys, where these are many.
+//! One watch stream for all waiters of a client. It watches the names that they wait for, single keys for readers and for
+//! writers in a crowded queue, or all keys if these ranges are many.
 //!
-//! It never asks for the past, which etcd serves late: after each watch is made its waiters look for themselves, and
-//! later ends are pushed. A waiter that is not woken polls. A request for progress finds a stream that hangs without
-//! an error.
+//! It never requests past events, which etcd serves late. When a watch begins, its waiters are woken and read the queue
+//! themselves, and later deletions are pushed. A waiter that is not woken polls. A progress request detects a stream that
+//! hangs without an error.
 
 use std::{
     collections::HashMap,
@@ -15,43 +15,43 @@ use lock_core::Error;
 use tokio::{task::AbortHandle, time::Instant};
 
 use super::{
-    names::{Names, Ranges, Watched, is_key},
     queue::Waiters,
+    ranges::{Ranges, WatchedRange, WatchedRanges, is_key},
 };
 use crate::{
     rpc::{Rpc, failure, late},
     tunables::{SILENT_WATCH, WATCH_PAUSE},
 };
 
-/// The watch's task, which ends with it.
+/// The watch stream of a client. Its task ends with it.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     task: OnceLock<AbortHandle>,
-    names: Arc<Names>,
+    ranges: Arc<WatchedRanges>,
 }
 
 impl Watch {
-    /// Watches a name, by the beginning of its keys, or one of them; `prefix` is that of all keys. Starts the task when this
-    /// is first asked for.
+    /// Watches a range: a name, by the prefix of its keys, or a single key. `prefix` is that of all keys of the store. The first
+    /// call starts the task.
     pub(crate) fn range(
         &self,
         rpc: &Rpc,
         prefix: &str,
         waiters: &Waiters,
         range: String,
-    ) -> Watched {
-        let watched = Watched::new(&self.names, range);
+    ) -> WatchedRange {
+        let watched = WatchedRange::new(&self.ranges, range);
         self.task.get_or_init(|| {
             let (rpc, prefix, waiters) = (rpc.clone(), prefix.to_owned(), waiters.clone());
-            let names = Arc::clone(&self.names);
-            tokio::spawn(run(rpc, prefix, names, waiters)).abort_handle()
+            let ranges = Arc::clone(&self.ranges);
+            tokio::spawn(run(rpc, prefix, ranges, waiters)).abort_handle()
         });
         watched
     }
 
-    /// Watches a whole name no more, if nobody wants it.
-    pub(crate) fn let_go(&self, name: &str) {
-        self.names.let_go(name);
+    /// Stops watching a name, if no waiter uses its watch.
+    pub(crate) fn drop_if_idle(&self, name: &str) {
+        self.ranges.drop_if_idle(name);
     }
 
     pub(crate) fn stop(&self) {
@@ -67,103 +67,108 @@ impl Drop for Watch {
     }
 }
 
-async fn run(rpc: Rpc, prefix: String, names: Arc<Names>, waiters: Waiters) {
+async fn run(rpc: Rpc, prefix: String, ranges: Arc<WatchedRanges>, waiters: Waiters) {
     loop {
-        if names.ranges().is_empty() {
-            names.changed.notified().await;
+        if ranges.current().is_empty() {
+            ranges.changed.notified().await;
             continue;
         }
-        if let Err(error) = watch(&rpc, &prefix, &names, &waiters).await {
+        if let Err(error) = watch(&rpc, &prefix, &ranges, &waiters).await {
             tracing::debug!(%error, "the watch ended");
         }
         tokio::time::sleep(WATCH_PAUSE).await;
     }
 }
 
-/// The watches of one stream, by the beginnings of the keys that they watch.
-struct Open<'a> {
-    /// That of all keys.
+/// The watches that are open on one stream, by their ranges.
+struct OpenWatches<'a> {
+    /// The prefix of all keys of the store.
     prefix: &'a str,
-    watches: HashMap<String, i64>,
-    last: i64,
+    ids: HashMap<String, i64>,
+    last_id: i64,
 }
 
-impl Open<'_> {
-    /// How to watch another range.
+impl OpenWatches<'_> {
+    /// Adds a range, and returns the options for its watch.
     fn add(&mut self, range: &str) -> WatchOptions {
-        self.last += 1;
-        self.watches.insert(range.to_owned(), self.last);
+        self.last_id += 1;
+        self.ids.insert(range.to_owned(), self.last_id);
         let options = WatchOptions::new().with_filters([WatchFilterType::NoPut]);
-        let options = options.with_watch_id(self.last);
+        let options = options.with_watch_id(self.last_id);
         match range {
-            // etcd takes an empty key for a missing one.
+            // etcd treats an empty key as missing.
             "" => options.with_all_keys(),
             range if range != self.prefix && is_key(range) => options,
             _ => options.with_prefix(),
         }
     }
 
-    /// What is wanted and not watched, and what is watched and not wanted.
+    /// The ranges to add, and the watches to remove.
     fn compare(&self, wanted: Ranges) -> (Vec<String>, Vec<(String, i64)>) {
         let wanted = match wanted {
             Ranges::Few(each) => each,
             Ranges::All => vec![self.prefix.to_owned()],
         };
-        let other = self.watches.iter().filter(|(range, _)| !wanted.contains(range));
-        let other = other.map(|(range, id)| (range.clone(), *id)).collect();
-        (wanted.into_iter().filter(|range| !self.watches.contains_key(range)).collect(), other)
+        let unwanted = self.ids.iter().filter(|(range, _)| !wanted.contains(range));
+        let unwanted = unwanted.map(|(range, id)| (range.clone(), *id)).collect();
+        (wanted.into_iter().filter(|range| !self.ids.contains_key(range)).collect(), unwanted)
     }
 
     fn range(&self, id: i64) -> Option<&str> {
-        self.watches.iter().find_map(|(range, its)| (*its == id).then_some(range.as_str()))
+        self.ids.iter().find_map(|(range, its)| (*its == id).then_some(range.as_str()))
     }
 }
 
 /// Watches until the stream ends.
-async fn watch(rpc: &Rpc, prefix: &str, names: &Names, waiters: &Waiters) -> Result<(), Error> {
+async fn watch(
+    rpc: &Rpc,
+    prefix: &str,
+    ranges: &WatchedRanges,
+    waiters: &Waiters,
+) -> Result<(), Error> {
     let position = rpc.members.position();
-    let mut open = Open { prefix, watches: HashMap::new(), last: 0 };
-    let (new, _) = open.compare(names.ranges());
+    let mut open = OpenWatches { prefix, ids: HashMap::new(), last_id: 0 };
+    let (new, _) = open.compare(ranges.current());
     let Some(first) = new.first() else { return Ok(()) };
-    let (mut asks, mut stream) = rpc.watch(first, open.add(first)).await?.split();
-    let (mut is_asked, mut silent_from) = (false, Instant::now());
+    let (mut requests, mut stream) = rpc.watch(first, open.add(first)).await?.split();
+    let (mut progress_requested, mut silent_from) = (false, Instant::now());
     loop {
-        let (new, other) = open.compare(names.ranges());
+        let (new, unwanted) = open.compare(ranges.current());
         for range in new {
-            asks.watch(range.as_str(), Some(open.add(&range))).await.map_err(failure)?;
+            requests.watch(range.as_str(), Some(open.add(&range))).await.map_err(failure)?;
         }
-        // Behind the new ones: what ends meanwhile is told by one or the other.
-        for (range, id) in other {
-            open.watches.remove(&range);
-            asks.cancel(id).await.map_err(failure)?;
+        // After the new watches were added, so that each deletion meanwhile is reported by an old or a new watch.
+        for (range, id) in unwanted {
+            open.ids.remove(&range);
+            requests.cancel(id).await.map_err(failure)?;
         }
         tokio::select! {
             answer = stream.message() => {
                 let Some(answer) = answer.map_err(failure)? else { return Ok(()) };
-                (is_asked, silent_from) = (false, Instant::now());
-                if tell(&open, &answer, waiters) {
+                (progress_requested, silent_from) = (false, Instant::now());
+                if wake_waiters(&open, &answer, waiters) {
                     return Ok(());
                 }
             }
-            () = names.changed.notified() => {}
+            () = ranges.changed.notified() => {}
             () = tokio::time::sleep_until(silent_from + SILENT_WATCH) => {
                 silent_from = Instant::now();
                 if waiters.is_empty() {
-                    is_asked = false;
-                } else if is_asked {
+                    progress_requested = false;
+                } else if progress_requested {
                     rpc.members.give_up(position);
                     return Err(late(SILENT_WATCH));
                 } else {
-                    asks.request_progress().await.map_err(failure)?;
-                    is_asked = true;
+                    requests.request_progress().await.map_err(failure)?;
+                    progress_requested = true;
                 }
             }
         }
     }
 }
 
-/// Tells the waiters; returns whether etcd has ended a watch that is wanted.
-fn tell(open: &Open<'_>, answer: &WatchResponse, waiters: &Waiters) -> bool {
+/// Wakes the waiters that an answer concerns. Returns whether etcd has canceled a watch that is still wanted.
+fn wake_waiters(open: &OpenWatches<'_>, answer: &WatchResponse, waiters: &Waiters) -> bool {
     let range = open.range(answer.watch_id());
     if answer.created()
         && let Some(range) = range
@@ -179,7 +184,7 @@ fn tell(open: &Open<'_>, answer: &WatchResponse, waiters: &Waiters) -> bool {
             continue;
         };
         if let Ok(key) = pair.key_str() {
-            waiters.ended(key, pair.mod_revision());
+            waiters.deleted(key, pair.mod_revision());
         }
     }
     answer.canceled() && range.is_some()

@@ -1,4 +1,4 @@
-//! Passwords and tokens that end while a client runs.
+//! Passwords and authentication tokens that end while a client runs.
 
 use std::{
     net::SocketAddr,
@@ -15,11 +15,14 @@ use backend_etcd::{
 };
 use conformance_tests::kit::{Etcd, EtcdOptions};
 use futures_util::future::join_all;
-use lock_core::{Backend, Credentials, CredentialsProvider, Error, ErrorKind, LockClient, Mutex};
+use lock_core::{
+    Backend, Credentials, CredentialsProvider, Env as _, Error, ErrorKind, LockClient, Mutex,
+    SystemEnv,
+};
 
-use crate::support::{LEASE, WAIT, held_and_waited_for, request, served};
+use crate::support::{LEASE, WAIT, hands_over, held_and_waited_for, renewed, request, single};
 
-/// A service that gives out passwords, and counts how often it is asked.
+/// A service that returns passwords, and counts its calls.
 #[derive(Clone)]
 struct Vault {
     answer: Arc<Mutex<Answer>>,
@@ -79,13 +82,13 @@ async fn open(address: SocketAddr, vault: &Vault) -> Arc<dyn Backend> {
     builder(address, vault).build().await.unwrap()
 }
 
-/// The operator, who changes users.
+/// A client of the operator, who changes users.
 async fn operator(address: SocketAddr) -> Client {
     let options = ConnectOptions::new().with_user("root", FIRST).with_auto_token_refresh(true);
     Client::connect([address.to_string()], Some(options)).await.unwrap()
 }
 
-/// All tokens end.
+/// Makes etcd reject all authentication tokens.
 async fn void_tokens(address: SocketAddr) {
     let anybody = Client::connect([address.to_string()], None).await.unwrap();
     operator(address).await.auth_disable().await.unwrap();
@@ -98,7 +101,7 @@ fn shows_no_secret(shown: &dyn std::fmt::Debug) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_password_is_asked_for_and_a_waiter_keeps_its_place() {
+async fn after_a_change_of_the_password_the_provider_is_called_and_a_waiter_keeps_its_entry() {
     let (_etcd, address) = start(EtcdOptions::new()).await;
     let vault = Vault::new(FIRST);
     shows_no_secret(&builder(address, &vault));
@@ -108,42 +111,24 @@ async fn a_changed_password_is_asked_for_and_a_waiter_keeps_its_place() {
     let (guard, waiting) = held_and_waited_for(store.clone(), open(address, &other).await).await;
     let before = vault.asked();
 
-    // The waiter's provider knows of the change in time.
+    // The waiter's provider has the new password in time.
     other.answers(Answer::Password(SECOND));
     operator(address).await.user_change_password("root", SECOND).await.unwrap();
-    // The holder's still has the old one.
+    // The holder's provider still has the old one.
     let error = store.try_acquire(&request()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Auth, "{error:#}");
     shows_no_secret(&error);
-    assert!(vault.asked() > before, "it was not asked again");
+    assert!(vault.asked() > before, "the provider was not called again");
 
     vault.answers(Answer::Password(SECOND));
     let client = LockClient::new(store);
     client.lock("other").wait(WAIT).acquire().await.unwrap().release().await.unwrap();
-    assert!(guard.is_valid());
-    guard.release().await.unwrap();
-    served(waiting).await.release().await.unwrap();
+    hands_over(guard, waiting).await.release().await.unwrap();
     assert!(other.asked() > 1, "the waiter's token did not end");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expired_token_is_replaced_before_anybody_notices() {
-    let (_etcd, address) = start(EtcdOptions::new().flag("--auth-token-ttl=1")).await;
-    let vault = Vault::new(FIRST);
-    let client = LockClient::new(open(address, &vault).await);
-    // A token lives on while it is used, and nothing tells of its end.
-    for _ in 0..10 {
-        tokio::time::sleep(Duration::from_millis(2500)).await;
-        client.lock("job").acquire().await.unwrap().release().await.unwrap();
-        if vault.asked() > 1 {
-            return;
-        }
-    }
-    panic!("the token did not expire");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn many_calls_with_a_token_that_ended_ask_once() {
+async fn many_calls_with_a_rejected_token_call_the_provider_once() {
     let (_etcd, address) = start(EtcdOptions::new()).await;
     let vault = Vault::new(FIRST);
     let client = LockClient::new(open(address, &vault).await);
@@ -156,19 +141,8 @@ async fn many_calls_with_a_token_that_ended_ask_once() {
     assert_eq!(vault.asked(), 2);
 }
 
-/// The driver's own user is authenticated again in the same way.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fixed_password_gets_a_new_token_too() {
-    let (_etcd, address) = start(EtcdOptions::new()).await;
-    let url = format!("etcd://root:{FIRST}@{address}");
-    let client = LockClient::new(backend_etcd::connect(&url).await.unwrap());
-    client.lock("job").acquire().await.unwrap().release().await.unwrap();
-    void_tokens(address).await;
-    client.lock("job").acquire().await.unwrap().release().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_provider_that_fails_or_hangs_is_told_and_asked_again() {
+async fn the_failure_of_a_provider_is_reported_and_the_provider_called_again() {
     let (_etcd, address) = start(EtcdOptions::new()).await;
     let vault = Vault::new(FIRST);
     let short = Duration::from_secs(3);
@@ -191,13 +165,13 @@ async fn a_provider_that_fails_or_hangs_is_told_and_asked_again() {
     client.lock("job").lease(LEASE).wait(WAIT).acquire().await.unwrap().release().await.unwrap();
 }
 
-/// Before any server is asked, except for the last: no such host is there.
+/// Nothing is sent to a server: these hosts do not exist.
 #[tokio::test]
-async fn what_cannot_be_meant_is_refused_and_no_password_leaves_in_plain_text() {
+async fn contradictory_credentials_are_refused_and_no_password_is_sent_in_plain_text() {
     let vault = Vault::new(FIRST);
     let elsewhere = EtcdBuilder::new(["h.invalid"]).credentials(vault.provider("root"));
     let both = elsewhere.clone().plaintext(true).user("root", SECOND);
-    for (builder, part) in [(elsewhere, "plaintext=on"), (both, "needs one of the two")] {
+    for (builder, part) in [(elsewhere, "plaintext=on"), (both, "only one of the two")] {
         let error = builder.build().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:#}");
         assert!(error.to_string().contains(part), "{error:#}");
@@ -208,4 +182,35 @@ async fn what_cannot_be_meant_is_refused_and_no_password_leaves_in_plain_text() 
     let error = EtcdBuilder::new(["127.0.0.1:1"]).credentials(nobody).build().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error:#}");
     shows_no_secret(&error);
+}
+
+/// The user and the password are in the URL.
+#[tokio::test(flavor = "multi_thread")]
+async fn rejected_tokens_cost_neither_lock_nor_entry() {
+    let (_etcd, address) = start(EtcdOptions::new()).await;
+    let url = format!("etcd://root:{FIRST}@{address}");
+    let connect = async || backend_etcd::connect(&url).await.unwrap();
+    let (guard, waiting) = held_and_waited_for(connect().await, connect().await).await;
+    let lease = Duration::from_secs(6);
+    let short = LockClient::new(connect().await).lock("short").lease(lease);
+    let short = short.acquire().await.unwrap();
+    let options = ConnectOptions::new().with_user("root", FIRST);
+    let witness = Client::connect([address.to_string()], Some(options)).await.unwrap();
+    witness.kv_client().get("k", None).await.unwrap();
+    void_tokens(address).await;
+    let since = SystemEnv.now();
+    assert!(witness.kv_client().get("k", None).await.is_err(), "the fault did not happen");
+    renewed(&short, since, lease).await;
+    drop(hands_over(guard, waiting).await);
+    short.release().await.unwrap();
+}
+
+/// This also happens while an operator switches authentication off and on again to make etcd reject all tokens.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_while_authentication_is_off_is_a_retryable_error() {
+    let etcd = single().await;
+    let url = format!("etcd://root:sesame@{}", etcd.endpoints()[0]);
+    let error = backend_etcd::connect(&url).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("authentication switched off"), "{error}");
 }

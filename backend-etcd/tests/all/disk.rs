@@ -8,9 +8,12 @@ use tokio::task::JoinSet;
 
 use etcd_client::{AlarmAction, AlarmType, Client};
 
-use crate::support::{WAIT, connect, held_and_waited_for, request, served, single, somebody_waits};
+use crate::support::{
+    WAIT, connect, entries, granted, hands_over, held_and_waited_for, queue_of, renewed, request,
+    request_for, revision, single,
+};
 
-/// etcd's words for it.
+/// etcd's error message.
 const OVERLOADED: &str = "too many requests";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,9 +30,7 @@ async fn a_slow_disk_makes_locks_slow_and_loses_none() {
     let began = SystemEnv.now();
     client.lock("other").acquire().await.unwrap().release().await.unwrap();
     assert!(SystemEnv.now().since(began) >= delay * 2, "the fault did not happen");
-    let token = guard.token();
-    guard.release().await.unwrap();
-    assert!(served(waiting).await.token() > token);
+    drop(hands_over(guard, waiting).await);
     // Renewals flush nothing.
     while SystemEnv.now() < began + lease {
         assert!(short.is_valid());
@@ -41,7 +42,7 @@ async fn a_slow_disk_makes_locks_slow_and_loses_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_a_full_quota_locks_are_kept_and_given_back_and_none_is_granted() {
+async fn with_a_full_quota_locks_are_renewed_and_released_and_none_is_granted() {
     let etcd = Etcd::single(EtcdOptions::new().quota_bytes(3_000_000)).await.unwrap();
     let address = etcd.endpoints()[0];
     let (holder, waiter) = (connect(address, "5s").await, connect(address, "5s").await);
@@ -50,10 +51,9 @@ async fn with_a_full_quota_locks_are_kept_and_given_back_and_none_is_granted() {
     let short = client.lock("short").lease(lease).acquire().await.unwrap();
     let guard = LockClient::new(holder).lock("job").acquire().await.unwrap();
     let waiting = tokio::spawn(LockClient::new(waiter).lock("job").wait(WAIT).acquire());
-    somebody_waits(&**client.backend()).await;
-    let mut abandoned = request();
-    abandoned.name = lock_core::LockName::new("abandoned").unwrap();
-    client.backend().try_acquire(&abandoned).await.unwrap().granted().unwrap();
+    queue_of(&**client.backend(), 1).await;
+    let abandoned = request_for("abandoned");
+    granted(&**client.backend(), &abandoned).await;
     let value = "x".repeat(100_000);
     let mut keys = Vec::new();
     while etcd.ctl(&["put", &format!("fill/{}", keys.len()), &value]).await.is_ok() {
@@ -63,47 +63,42 @@ async fn with_a_full_quota_locks_are_kept_and_given_back_and_none_is_granted() {
     assert!(etcd.ctl(&["alarm", "list"]).await.unwrap().contains("NOSPACE"));
     let full = SystemEnv.now();
 
-    // No wait is waited out: an operator is needed.
+    // The error comes at once, not after the wait: only an operator can help.
     let error = client.lock("other").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("quota"), "{error}");
-    while SystemEnv.now() + short.remaining() <= full + lease {
-        assert!(short.is_valid(), "lost");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    renewed(&short, full, lease).await;
     short.release().await.unwrap();
     let refused = client.backend().abandon(&abandoned).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Config, "there is no room for its tombstone: {refused}");
     assert_eq!(client.backend().inspect(&abandoned.name).await.unwrap(), None);
-    // A place that was there before needs no room, unless its token does.
+    // An entry that existed before needs no room, unless its token must be written.
     guard.release().await.unwrap();
     match tokio::time::timeout(WAIT, waiting).await.expect("an answer").unwrap() {
         Ok(guard) => guard.release().await.unwrap(),
         Err(error) => assert_eq!(error.kind(), ErrorKind::Config, "{error}"),
     }
-    assert_eq!(etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await.unwrap(), "");
+    assert_eq!(entries(&etcd).await, "");
 
     etcd.ctl(&["del", "--prefix", "fill/"]).await.unwrap();
-    let status = etcd.ctl(&["endpoint", "status", "--write-out=fields"]).await.unwrap();
-    let line = status.lines().find(|line| line.starts_with("\"Revision\"")).unwrap();
-    etcd.ctl(&["compact", line.rsplit(' ').next().unwrap()]).await.unwrap();
+    etcd.ctl(&["compact", &revision(&etcd).await]).await.unwrap();
     etcd.ctl(&["defrag"]).await.unwrap();
     etcd.ctl(&["alarm", "disarm"]).await.unwrap();
     client.lock("other").wait(WAIT).acquire().await.unwrap().release().await.unwrap();
 }
 
-/// etcd refuses requests while it has carried out 5,000 fewer than it has agreed on. The status of such an
-/// answer does not tell it from one of unknown outcome.
+/// etcd refuses requests while it has applied 5,000 fewer entries than it has committed. The status code of such an
+/// answer is the same as for an unknown outcome.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_overloaded_etcd_refuses_is_known_not_to_be_carried_out() {
+async fn requests_that_an_overloaded_etcd_refuses_have_a_known_outcome() {
     let etcd = single().await;
     let address = etcd.endpoints()[0];
     let client = LockClient::new(connect(address, "5s").await);
-    // With leases in stock, the attempt is all that is sent.
+    // With leases in the pool, the attempt is the only request.
     for _ in 0..4 {
         client.lock("job").acquire().await.unwrap().release().await.unwrap();
     }
-    // The log is flushed, so that requests are agreed on; the database is not, so that they wait there.
+    // The log is flushed, so requests are committed. The database is not, so they wait to be applied.
     let (process, database) = (etcd.members()[0].process(), etcd.members()[0].database());
     let slow = SlowFlush::start_on(process, WAIT, &[database]).await.unwrap();
     let others = Client::connect([address.to_string()], None).await.unwrap();
@@ -135,16 +130,16 @@ async fn what_an_overloaded_etcd_refuses_is_known_not_to_be_carried_out() {
     let error = tokio::time::timeout(WAIT, refused).await.expect("the fault did not happen");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:#}");
     let waiting = tokio::spawn(client.lock("job").wait(WAIT * 3).acquire());
-    // Its attempts are refused meanwhile: none can be seen from outside, but that it has not got the lock.
+    // Its attempts are refused meanwhile. From outside, only the missing grant shows this.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(!waiting.is_finished(), "the fault was over");
     drop(slow);
     waiting.await.unwrap().unwrap().release().await.unwrap();
     let tombstones = ["get", "--prefix", "--keys-only", "leasehold/%leasehold/abandoned/"];
-    assert_eq!(etcd.ctl(&tombstones).await.unwrap(), "", "tombstones of what was refused");
+    assert_eq!(etcd.ctl(&tombstones).await.unwrap(), "", "refused attempts left tombstones");
 }
 
-/// Members that differ are no matter of waiting, and take no writes.
+/// Members whose data differ take no writes, and waiting does not help.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_corrupt_cluster_needs_an_operator() {
     let etcd = single().await;

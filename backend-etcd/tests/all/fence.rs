@@ -1,4 +1,4 @@
-//! Data in etcd under a fence refuses a holder that was overtaken.
+//! A fence for data in etcd refuses a holder that was overtaken.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn start() -> (Etcd, LockClient, Client) {
     (etcd, LockClient::new(locks), client)
 }
 
-/// Two holders, of which the first does not know yet that it was overtaken.
+/// Two guards. The holder of the first does not know yet that it was overtaken.
 async fn overtaken(locks: &LockClient) -> (Guard, Guard) {
     let lease = Duration::from_secs(30);
     let first = locks.lock("job").lease(lease).acquire().await.unwrap();
@@ -48,7 +48,7 @@ async fn a_late_write_changes_nothing_and_names_the_token_that_was_admitted() {
     let (etcd, locks, client) = start().await;
     let fence = Fence::new("fences/");
     let (first, second) = overtaken(&locks).await;
-    // Before the second has written nobody can know: the token of the first is the highest so far.
+    // Until the second has written, the token of the first is the highest that the fence knows.
     write(&client, &fence, first.token(), "first").await.unwrap();
     write(&client, &fence, first.token(), "first again").await.unwrap();
     write(&client, &fence, second.token(), "second").await.unwrap();
@@ -62,7 +62,7 @@ async fn a_late_write_changes_nothing_and_names_the_token_that_was_admitted() {
     assert_eq!(read(&etcd, "report/today").await, "second");
     write(&client, &fence, second.token(), "second again").await.unwrap();
     assert_eq!(read(&etcd, "report/today").await, "second again");
-    // Another resource has a token of its own.
+    // Another resource has its own highest token.
     let guarded = fence.guard("other", first.token(), []);
     let answer = client.kv_client().txn(guarded).await.unwrap();
     fence.admitted("other", first.token(), &answer).unwrap();
@@ -83,10 +83,9 @@ async fn tokens_of_all_sizes_are_compared_as_numbers() {
     }
 }
 
-/// Whatever it is: text that sorts below all tokens or above them, and a number that was not put there by
-/// a fence.
+/// For example text that sorts below all tokens or above them, or a number that no fence wrote.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_holds_something_else_admits_nobody_and_is_not_overwritten() {
+async fn a_key_with_another_value_admits_nobody_and_is_not_overwritten() {
     let (etcd, _locks, client) = start().await;
     let (fence, token) = (Fence::new("fences/"), FencingToken::new(1_700_000_000_000_000).unwrap());
     let others = ["", "!", "-1", "x", "0", "42", "0000000000000007", "leasehold-token:"];
@@ -101,7 +100,7 @@ async fn a_key_that_holds_something_else_admits_nobody_and_is_not_overwritten() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_on_the_condition_that_the_lock_is_held_fails_as_soon_as_it_is_not() {
+async fn a_write_that_needs_the_held_key_fails_as_soon_as_the_lock_is_gone() {
     let (etcd, locks, client) = start().await;
     let (first, second) = overtaken(&locks).await;
     let write = async |held: &HeldKey, value: &str| {

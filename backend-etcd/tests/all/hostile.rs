@@ -1,5 +1,5 @@
-//! A hostile server in the place of etcd: how much of an answer the client reads is bounded by the driver's limit of
-//! 4 MiB for a message and by the client's time limit.
+//! A hostile server instead of etcd. How much of an answer the client reads is bounded by the client library's limit of
+//! 4 MiB per message and by the client's time limit.
 
 use std::{
     future::poll_fn,
@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 const MIB: u64 = 1024 * 1024;
 
-/// Answers every request with `head`, and then with zeros for ever; counts the bytes.
+/// Answers every request with `head` and then endless zeros, and counts the bytes.
 async fn start(head: [u8; 5]) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, sent) = (listener.local_addr().unwrap(), Arc::<AtomicU64>::default());
@@ -71,7 +71,7 @@ async fn a_message_above_the_limit_is_refused_by_its_announced_length() {
     }
 }
 
-/// Zeros are messages without content: each is read and dropped, until the time is over.
+/// Zeros are empty messages. The client reads and drops each of them until its time limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_an_end_is_given_up_in_time() {
     let (address, sent) = start([0; 5]).await;

@@ -16,7 +16,7 @@ use crate::support::{
 
 const SETTINGS: &str = "leasehold/%leasehold/settings";
 
-/// One that is told nothing by which etcd would tell it from another: nobody comes by the peers' URL.
+/// A cluster whose flags give it the same id as the next one. The peers' URL is not used.
 async fn alike() -> Etcd {
     let url = "http://127.0.0.1:2380";
     let options = EtcdOptions::new()
@@ -28,9 +28,9 @@ async fn alike() -> Etcd {
 
 /// The id by which etcd names the cluster.
 async fn cluster_id(etcd: &Etcd) -> u64 {
-    let told = etcd.ctl(&["get", "k", "-w", "json"]).await.unwrap();
-    let told: Value = serde_json::from_str(&told).unwrap();
-    told["header"]["cluster_id"].as_u64().unwrap()
+    let shown = etcd.ctl(&["get", "k", "-w", "json"]).await.unwrap();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    shown["header"]["cluster_id"].as_u64().unwrap()
 }
 
 async fn settings(etcd: &Etcd) -> Value {
@@ -45,20 +45,20 @@ async fn identity(address: SocketAddr) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_that_were_made_alike_are_two_stores() {
     let (one, other) = (alike().await, alike().await);
-    assert_eq!(cluster_id(&one).await, cluster_id(&other).await, "etcd tells them apart");
+    assert_eq!(cluster_id(&one).await, cluster_id(&other).await, "they have different ids");
     let stores =
         [connect(one.endpoints()[0], "10s").await, connect(other.endpoints()[0], "10s").await];
     let identities = [stores[0].identity().await.unwrap(), stores[1].identity().await.unwrap()];
     assert_ne!(identities[0], identities[1]);
     let [old, new] = stores;
-    // The same store by another client is still refused.
+    // The same store through another client is still refused.
     let again = connect(one.endpoints()[0], "10s").await;
     let refused = Migration::new(old.clone(), again, Phase::Both).await.unwrap_err();
     assert!(refused.to_string().contains("two are needed"), "{refused}");
     Migration::new(old, new, Phase::Both).await.unwrap();
 }
 
-/// Also where several write its settings at once: those of one are kept.
+/// Even if several clients write the first settings at once: one succeeds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_has_one_identity_for_all_its_clients() {
     let etcd = single().await;
@@ -97,15 +97,15 @@ async fn an_identity_is_kept_as_long_as_the_data() {
     cluster.restore().await;
     held_back(&*known, "job").await;
     same(&cluster, "a snapshot was restored").await;
-    // A client that knew the settings writes them anew.
+    // A client that knew the settings writes them again.
     cluster.etcd.ctl(&["del", SETTINGS]).await.unwrap();
     assert_eq!(known.identity().await.unwrap(), identity);
     same(&cluster, "the settings were lost").await;
 }
 
-/// A client that knew no settings writes those of a new store, also for clients that knew the old ones.
+/// A client that did not know the lost settings writes those of a new store, and so changes the store for all clients.
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_that_were_lost_and_not_known_are_of_another_store() {
+async fn lost_settings_that_a_new_client_replaces_make_another_store() {
     let etcd = single().await;
     let address = etcd.endpoints()[0];
     let known = connect(address, "10s").await;
@@ -116,7 +116,7 @@ async fn settings_that_were_lost_and_not_known_are_of_another_store() {
     assert_eq!(known.identity().await.unwrap(), fresh);
 }
 
-/// A snapshot brings the settings along. With flags of its own the copy has a cluster id of its own.
+/// A snapshot contains the settings. With other flags, the copy has another cluster id.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_with_other_flags_is_another_store() {
     let original = Cluster::start(1).await;
@@ -129,10 +129,13 @@ async fn a_copy_with_other_flags_is_another_store() {
     let other = connect(copy.endpoints()[0], "10s").await;
     assert_ne!(other.identity().await.unwrap(), identity);
     let [one, two] = [settings(&original.etcd).await, settings(&copy).await];
-    assert!(one["store"].is_u64() && one["store"] == two["store"], "the number did not come along");
+    assert!(
+        one["store"].is_u64() && one["store"] == two["store"],
+        "the number was not in the snapshot"
+    );
 }
 
-/// Records of a migration under way name their stores: settings without a number never get one.
+/// Records of a running migration contain the names of their stores, so settings without a number never get one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_without_a_number_keeps_the_name_that_it_had() {
     let mut cluster = Cluster::start(1).await;

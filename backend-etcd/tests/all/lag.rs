@@ -1,75 +1,56 @@
-//! How far tokens lag the clock, on a real server.
+//! How far tokens lag behind the clock.
 
 use std::time::Duration;
 
-use lock_core::{Backend, Enqueued, Env as _, FencingToken, Grant, ReleaseOptions, SystemEnv};
-use tokio::time::{sleep, timeout};
+use lock_core::{Env as _, FencingToken, SystemEnv};
+use tokio::time::sleep;
 
-use crate::support::{WAIT, connect, request, single};
+use crate::support::{granted, pair, pushed, release, request, waits};
 
-/// As the documentation states it.
+/// The bound in the documentation.
 const BOUND: Duration = Duration::from_secs(1);
 
-/// How far a token was behind the clock when it was asked for.
-fn lag(token: FencingToken, asked: u64) -> Duration {
-    Duration::from_micros(asked.saturating_sub(token.get()))
-}
-
-async fn free(backend: &dyn Backend, grant: &Grant) {
-    backend.release(grant, ReleaseOptions::default()).await.unwrap();
+/// How far a token was behind the clock when it was requested.
+fn lag(token: FencingToken, requested: u64) -> Duration {
+    Duration::from_micros(requested.saturating_sub(token.get()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_token_lags_the_clock_by_more_than_a_second() {
-    let etcd = single().await;
-    let address = etcd.endpoints()[0];
-    // One that raises, and one that learns of each raise by the refusal of its own transaction.
-    let clients = [connect(address, "5s").await, connect(address, "5s").await];
+    // One client raises the offset, and the other learns of each raise when its own transaction is refused.
+    let (_etcd, clients) = pair().await;
     let (mut last, mut worst) = (FencingToken::ZERO, Duration::ZERO);
     let began = SystemEnv.now();
     while SystemEnv.now().since(began) < BOUND * 3 {
         for client in &clients {
-            let asked = SystemEnv.wall_micros();
-            let grant = client.try_acquire(&request()).await.unwrap().granted().unwrap();
+            let requested = SystemEnv.wall_micros();
+            let grant = granted(&**client, &request()).await;
             assert!(grant.token > last);
             last = grant.token;
-            worst = worst.max(lag(grant.token, asked));
-            free(&**client, &grant).await;
+            worst = worst.max(lag(grant.token, requested));
+            release(&**client, &grant).await;
         }
         sleep(Duration::from_millis(20)).await;
     }
-    // It is not raised each time: otherwise this test would show nothing.
+    // The offset is not raised each time: otherwise this test would show nothing.
     assert!(worst > BOUND / 2 && worst <= BOUND, "the longest lag was {worst:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_that_waited_long_gets_a_token_of_its_turn() {
-    let etcd = single().await;
-    let address = etcd.endpoints()[0];
-    let (holder, waiter) = (connect(address, "5s").await, connect(address, "5s").await);
-    let held = holder.try_acquire(&request()).await.unwrap().granted().unwrap();
+async fn an_entry_that_waited_long_gets_a_token_of_its_turn() {
+    let (_etcd, [holder, waiter]) = pair().await;
+    let held = granted(&*holder, &request()).await;
     let wanted = request();
-    let Enqueued::Waiting(mut turn, _) = waiter.enqueue(&wanted).await.unwrap() else {
-        panic!("two holders");
-    };
+    let mut entry = waits(&*waiter, &wanted).await;
     sleep(BOUND * 2).await;
-    let asked = SystemEnv.wall_micros();
-    free(&*holder, &held).await;
-    let served = async {
-        loop {
-            turn.next().await;
-            if let Some(grant) = waiter.try_acquire(&wanted).await.unwrap().granted() {
-                return grant;
-            }
-        }
-    };
-    let grant = timeout(WAIT, served).await.expect("it is served");
-    assert!(lag(grant.token, asked) <= BOUND, "{:?}", lag(grant.token, asked));
-    // Others are told the same.
-    let told = holder.inspect(&grant.name).await.unwrap().unwrap();
-    assert_eq!(told.token, grant.token);
-    let after = request();
-    free(&*waiter, &grant).await;
-    let next = holder.try_acquire(&after).await.unwrap().granted().unwrap();
+    let requested = SystemEnv.wall_micros();
+    release(&*holder, &held).await;
+    let grant = pushed(&*waiter, &wanted, &mut *entry).await;
+    assert!(lag(grant.token, requested) <= BOUND, "{:?}", lag(grant.token, requested));
+    // Others read the same token.
+    let state = holder.inspect(&grant.name).await.unwrap().unwrap();
+    assert_eq!(state.token, grant.token);
+    release(&*waiter, &grant).await;
+    let next = granted(&*holder, &request()).await;
     assert!(next.token > grant.token);
 }

@@ -1,9 +1,8 @@
-//! The tests of the backend on real servers. Two programs stay apart: `conformance` has a harness of its own, and
+//! The tests of the backend on real servers. Two test programs are separate: `conformance` has its own harness, and
 //! `chaos` keeps all processors busy.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod access;
-mod broken;
 mod credentials;
 mod disk;
 mod faults;
@@ -13,8 +12,6 @@ mod identity;
 mod interop;
 mod lag;
 mod late;
-mod layout;
-mod lease_times;
 mod mass;
 mod members;
 mod minimum_hold;
@@ -25,10 +22,8 @@ mod readers;
 mod repeats;
 mod restore;
 mod settings;
-mod shared_lease;
 mod streams;
 mod support;
 mod tasks;
-mod tokens;
 mod traffic;
 mod versions;

@@ -1,19 +1,21 @@
-//! A cluster of three with a member that stands still, and one without a majority.
+//! A cluster of three with a paused member, and one without a majority.
 
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Etcd, EtcdOptions, Server as _};
 use lock_core::{Backend, Env as _, LockClient, LossReason, Promise, SystemEnv};
 
-use crate::support::{LEASE, WAIT, connect_all, held_and_waited_for, request, served};
+use crate::support::{
+    LEASE, WAIT, connect_all, hands_over, held_and_waited_for, renewed, request_for,
+};
 
-/// Bytes that a member has got from clients.
+/// How many bytes a member has received from clients.
 async fn received(etcd: &Etcd, member: usize) -> f64 {
     let bytes = "etcd_network_client_grpc_received_bytes_total";
     etcd.members()[member].metric(bytes).await.unwrap()
 }
 
-/// A client that talks to this member, and may go to the others.
+/// A client that uses this member, and may switch to the others.
 async fn client_of(etcd: &Etcd, member: usize) -> Arc<dyn Backend> {
     for _ in 0..100 {
         let before = received(etcd, member).await;
@@ -25,69 +27,61 @@ async fn client_of(etcd: &Etcd, member: usize) -> Arc<dyn Backend> {
     panic!("no client of a hundred chose member {member}");
 }
 
-async fn a_paused_member_costs_neither_lock_nor_place(pause_leader: bool) {
+async fn a_paused_member_costs_neither_lock_nor_entry(pause_leader: bool) {
     let etcd = Etcd::three(EtcdOptions::new()).await.unwrap();
     let leader = etcd.leader().await.unwrap();
     let paused = if pause_leader { leader } else { (leader + 1) % 3 };
     let (holder, waiter) = (client_of(&etcd, paused).await, client_of(&etcd, paused).await);
     let (guard, waiting) = held_and_waited_for(holder, waiter).await;
-    // Renewed at 2 s and 4 s at the latest: over another member.
+    // It is renewed after 2 s and 4 s at the latest: over another member.
     let lease = Duration::from_secs(6);
     let short = LockClient::new(client_of(&etcd, paused).await);
     let short = short.lock("short").lease(lease).acquire().await.unwrap();
     etcd.members()[paused].pause().unwrap();
-    let stopped = SystemEnv.now();
+    let since = SystemEnv.now();
     let next = etcd.leader().await.unwrap();
     assert_eq!(next != leader, pause_leader, "the fault did not happen");
-    let renewed = async {
-        while SystemEnv.now() + short.remaining() <= stopped + lease {
-            assert!(short.is_valid(), "lost");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(WAIT, renewed).await.expect("it is renewed");
-    let token = guard.token();
-    guard.release().await.unwrap();
-    assert!(served(waiting).await.token() > token);
+    renewed(&short, since, lease).await;
+    drop(hands_over(guard, waiting).await);
     short.release().await.unwrap();
     etcd.members()[paused].resume().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_follower_costs_neither_lock_nor_place() {
-    a_paused_member_costs_neither_lock_nor_place(false).await;
+async fn a_paused_follower_costs_neither_lock_nor_entry() {
+    a_paused_member_costs_neither_lock_nor_entry(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_leader_costs_neither_lock_nor_place() {
-    a_paused_member_costs_neither_lock_nor_place(true).await;
+async fn a_paused_leader_costs_neither_lock_nor_entry() {
+    a_paused_member_costs_neither_lock_nor_entry(true).await;
 }
 
-/// Whether a leader that comes back is kept from revoking leases (etcd's issue 15247).
-fn is_mended(version: &str) -> bool {
+/// Whether this version keeps a leader that comes back from revoking leases (etcd issue 15247).
+fn is_fixed(version: &str) -> bool {
     let mut numbers = version.split('.').map(|number| number.parse().unwrap());
     let version: [u32; 3] = std::array::from_fn(|_| numbers.next().unwrap());
     version >= if version[..2] == [3, 4] { [3, 4, 31] } else { [3, 5, 13] }
 }
 
-/// Why `Guarantees` assumes that no leader comes back: it takes leases that were renewed while it was paused for over
-/// by its own count, and an etcd that is not mended does as it says.
+/// Why `Guarantees` assumes that no leader comes back: by its own count, leases that were renewed while it was paused have
+/// expired, and an etcd without the fix revokes them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_comes_back_revokes_what_was_renewed_without_it() {
     let mut etcd = Etcd::three(EtcdOptions::new()).await.unwrap();
     let metrics = etcd.members()[0].metrics().await.unwrap();
     let (_, version) = metrics.split_once("etcd_server_version{server_version=\"").unwrap();
-    let mended = is_mended(version.split('"').next().unwrap());
+    let fixed = is_fixed(version.split('"').next().unwrap());
     let backend = connect_all(&etcd.endpoints(), "1s").await;
     let promised = backend.guarantees().exclusion.clone();
     let Promise::Holds { assuming } = promised else { panic!("{promised:?}") };
     assert!(assuming.iter().any(|assumption| assumption.id == "no-leader-comes-back"));
     let client = LockClient::new(backend);
-    // The other members elect a leader meanwhile, on a busy machine too.
+    // Long enough for the other members to elect a leader, even on a busy machine.
     let lease = Duration::from_secs(5);
     let mut revoked = false;
-    // It may hear of the other leader first.
-    for _ in 0..if mended { 2 } else { 20 } {
+    // It may learn of the new leader first.
+    for _ in 0..if fixed { 2 } else { 20 } {
         let leader = etcd.leader().await.unwrap();
         let guard = client.lock("kept").lease(lease).wait(WAIT).acquire().await.unwrap();
         etcd.members()[leader].pause().unwrap();
@@ -109,11 +103,11 @@ async fn a_leader_that_comes_back_revokes_what_was_renewed_without_it() {
         guard.release().await.unwrap();
         etcd.wait_healthy().await.unwrap();
     }
-    assert_eq!(revoked, !mended);
+    assert_eq!(revoked, !fixed);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_majority_nothing_is_granted_and_with_it_all_goes_on() {
+async fn without_a_majority_nothing_is_granted_and_with_it_clients_continue() {
     let mut etcd = Etcd::three(EtcdOptions::new()).await.unwrap();
     let holder = connect_all(&etcd.endpoints(), "1s").await;
     let waiter = connect_all(&etcd.endpoints(), "1s").await;
@@ -123,21 +117,17 @@ async fn without_a_majority_nothing_is_granted_and_with_it_all_goes_on() {
     for member in 0..2 {
         etcd.members()[member].pause().unwrap();
     }
-    // Whose lease ends meanwhile is told by the clock.
-    let reason = tokio::time::timeout(WAIT, short.lost()).await.expect("it is told");
+    // The holder of a lease that ends meanwhile learns of it by its clock.
+    let reason = tokio::time::timeout(WAIT, short.lost()).await.expect("a loss");
     assert!(matches!(reason, LossReason::Unreachable | LossReason::Expired), "{reason:?}");
-    let mut other = request();
-    other.name = lock_core::LockName::new("other").unwrap();
+    let other = request_for("other");
     let error = holder.try_acquire(&other).await.expect_err("the fault did not happen");
     assert!(error.is_retryable(), "{error}");
     for member in 0..2 {
         etcd.members()[member].resume().unwrap();
     }
     etcd.wait_healthy().await.unwrap();
-    assert!(guard.is_valid());
-    let token = guard.token();
-    guard.release().await.unwrap();
-    assert!(served(waiting).await.token() > token);
+    drop(hands_over(guard, waiting).await);
     holder.abandon(&other).await.unwrap();
     client.lock("short").lease(LEASE).wait(WAIT).acquire().await.unwrap().release().await.unwrap();
     client.lock("other").wait(WAIT).acquire().await.unwrap().release().await.unwrap();

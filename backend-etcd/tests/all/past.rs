@@ -1,4 +1,4 @@
-//! The keys that released locks leave behind in etcd's history.
+//! The keys that released locks leave behind in etcd's key history.
 
 use std::collections::HashSet;
 
@@ -7,9 +7,9 @@ use etcd_client::{Client, WatchOptions};
 use lock_core::LockClient;
 use tokio::time::timeout;
 
-use crate::support::{WAIT, connect, name, single};
+use crate::support::{WAIT, name, pair};
 
-/// All keys that there ever were below a prefix.
+/// All keys with a prefix that ever existed, and how often one was created.
 async fn past_keys(etcd: &Etcd, prefix: &str) -> (HashSet<String>, usize) {
     let client = Client::connect([etcd.endpoints()[0].to_string()], None).await.unwrap();
     let last = client.kv_client().put("the end", "", None).await.unwrap();
@@ -18,8 +18,8 @@ async fn past_keys(etcd: &Etcd, prefix: &str) -> (HashSet<String>, usize) {
     let mut watch = client.watch_client().watch("\0", Some(options)).await.unwrap();
     let (mut keys, mut made) = (HashSet::new(), 0);
     loop {
-        let told = timeout(WAIT, watch.message()).await.expect("the past").unwrap().unwrap();
-        for event in told.events() {
+        let answer = timeout(WAIT, watch.message()).await.expect("past events").unwrap().unwrap();
+        for event in answer.events() {
             let pair = event.kv().unwrap();
             if pair.mod_revision() == last {
                 return (keys, made);
@@ -33,21 +33,15 @@ async fn past_keys(etcd: &Etcd, prefix: &str) -> (HashSet<String>, usize) {
     }
 }
 
-/// etcd walks over all keys that a name ever had, until they are compacted, to find its places.
+/// To find the entries of a name, etcd walks over all keys that the name ever had, until they are compacted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_was_held_very_often_leaves_few_keys_behind() {
-    let etcd = single().await;
-    let clients: Vec<LockClient> = {
-        let address = etcd.endpoints()[0];
-        vec![
-            LockClient::new(connect(address, "5s").await),
-            LockClient::new(connect(address, "5s").await),
-        ]
-    };
+    let (etcd, clients) = pair().await;
+    let clients = clients.map(LockClient::new);
     for _ in 0..50 {
         clients[0].lock(name()).acquire().await.unwrap().release().await.unwrap();
     }
-    // In turn, in two processes, and by several tasks of each.
+    // By several tasks of each of the two clients.
     let tasks = clients.iter().cycle().take(6).map(|client| {
         let client = client.clone();
         tokio::spawn(async move {
@@ -62,10 +56,10 @@ async fn a_lock_that_was_held_very_often_leaves_few_keys_behind() {
         task.await.unwrap();
     }
     let (keys, made) = past_keys(&etcd, "leasehold/job/").await;
-    assert!(made >= 350, "{made} places");
+    assert!(made >= 350, "{made} entries");
     let (readers, writers): (Vec<_>, Vec<_>) = keys.iter().partition(|key| key.contains('~'));
-    // One that holds, one that waits, and one whose outcome was not known yet, of each client.
-    assert!(writers.len() <= 6, "{made} places had these keys: {keys:?}");
-    // One of each task, and one whose outcome was not known yet, of each client.
-    assert!(!readers.is_empty() && readers.len() <= 8, "{made} places had these keys: {keys:?}");
+    // For each client: one that holds, one that waits, and one whose outcome was not known yet.
+    assert!(writers.len() <= 6, "{made} entries had these keys: {keys:?}");
+    // For each task one, and for each client one whose outcome was not known yet.
+    assert!(!readers.is_empty() && readers.len() <= 8, "{made} entries had these keys: {keys:?}");
 }

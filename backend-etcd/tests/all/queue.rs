@@ -1,60 +1,44 @@
-//! The queue: lost leases, compaction, and its cost for etcd.
+//! The queue: lost leases, compaction, and what watches cost etcd.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc};
 
 use conformance_tests::kit::Etcd;
 use futures_util::future::join_all;
-use lock_core::{
-    Backend, Enqueued, Env as _, LockClient, LockName, OwnerId, OwnerLabel, ReleaseOptions,
-    Renewal, Request, Signal, SystemEnv,
-};
+use lock_core::{Attempt, Enqueued, Env as _, LockClient, Renewal, Signal, SystemEnv};
 use tokio::{task::JoinSet, time::timeout};
 
-use crate::support::{connect, leases, single};
+use crate::support::{
+    LEASE, WAIT, connect, granted, held_and_waited_for, leases, pair, pushed, queue_of, release,
+    request, request_for, revision, single, until, waits, watchers,
+};
 
-/// Far more than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-async fn start() -> (Etcd, Arc<dyn Backend>) {
-    let etcd = single().await;
-    let url = format!("etcd://{}", etcd.endpoints()[0]);
-    let backend = backend_etcd::connect(&url).await.unwrap();
-    (etcd, backend)
+/// Ends the newest entry of `job`.
+async fn revoke_newest(etcd: &Etcd) {
+    let lease = format!("{:x}", leases(etcd, "job").await[0]);
+    etcd.ctl(&["lease", "revoke", &lease]).await.unwrap();
 }
 
-fn request(name: &str) -> Request {
-    let owner = OwnerId::from_bits(SystemEnv.random());
-    let label = OwnerLabel::new("queue").unwrap();
-    Request::new(LockName::new(name).unwrap(), owner, label, PATIENCE, SystemEnv.now())
-}
-
-/// The lease of the newest place of a name, in etcd's spelling.
-async fn newest_lease(etcd: &Etcd, name: &str) -> String {
-    format!("{:x}", leases(etcd, name).await[0])
+/// How many deletions etcd has reported to watches.
+async fn reported(etcd: &Etcd) -> f64 {
+    etcd.members()[0].metric("etcd_debugging_mvcc_events_total").await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_lease_is_revoked_learns_it_and_waits_anew() {
-    let (etcd, backend) = start().await;
-    let holder = backend.try_acquire(&request("job")).await.unwrap().granted().unwrap();
-    let Enqueued::Waiting(mut turn, _) = backend.enqueue(&request("job")).await.unwrap() else {
-        panic!("two holders");
-    };
-    let lease = newest_lease(&etcd, "job").await;
-    etcd.ctl(&["lease", "revoke", &lease]).await.unwrap();
-    let signal = timeout(PATIENCE, turn.next()).await.expect("it is told");
+async fn a_waiter_whose_lease_is_revoked_learns_of_it_and_waits_again() {
+    let (etcd, [backend, _]) = pair().await;
+    let holder = granted(&*backend, &request()).await;
+    let mut waiter = waits(&*backend, &request()).await;
+    revoke_newest(&etcd).await;
+    let signal = timeout(WAIT, waiter.next()).await.expect("a signal");
     assert!(matches!(signal, Signal::Lost(_)), "{signal:?}");
 
-    // The core takes a new place.
+    // The core makes a new entry.
     let client = LockClient::new(Arc::clone(&backend));
-    let waiting = client.lock("job").wait(PATIENCE).acquire();
+    let waiting = client.lock("job").wait(WAIT).acquire();
     let free = async {
-        while backend.inspect(&holder.name).await.unwrap().unwrap().waiting != Some(1) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        let lease = newest_lease(&etcd, "job").await;
-        etcd.ctl(&["lease", "revoke", &lease]).await.unwrap();
-        backend.release(&holder, ReleaseOptions::default()).await.unwrap();
+        queue_of(&*backend, 1).await;
+        revoke_newest(&etcd).await;
+        release(&*backend, &holder).await;
     };
     let (guard, ()) = tokio::join!(waiting, free);
     assert!(guard.unwrap().token() > holder.token);
@@ -62,178 +46,144 @@ async fn a_waiter_whose_lease_is_revoked_learns_it_and_waits_anew() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compaction_during_a_wait_loses_nothing() {
-    let (etcd, backend) = start().await;
-    let client = LockClient::new(Arc::clone(&backend));
-    let guard = client.lock("job").acquire().await.unwrap();
-    let other = LockClient::new(
-        backend_etcd::connect(&format!("etcd://{}", etcd.endpoints()[0])).await.unwrap(),
-    );
-    let waiting = tokio::spawn(other.lock("job").wait(PATIENCE).acquire());
-    let name = LockName::new("job").unwrap();
-    while backend.inspect(&name).await.unwrap().unwrap().waiting != Some(1) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    let status = etcd.ctl(&["endpoint", "status", "--write-out=fields"]).await.unwrap();
-    let line = status.lines().find(|line| line.starts_with("\"Revision\"")).unwrap();
-    let revision = line.rsplit(' ').next().unwrap();
-    let said = etcd.ctl(&["compact", revision]).await.unwrap();
+    let (etcd, [holder, waiter]) = pair().await;
+    let (guard, waiting) = held_and_waited_for(holder, waiter).await;
+    let said = etcd.ctl(&["compact", &revision(&etcd).await]).await.unwrap();
     assert!(said.contains("compacted"), "{said}");
     guard.release().await.unwrap();
-    waiting.await.unwrap().unwrap().release().await.unwrap();
+    drop(timeout(WAIT, waiting).await.expect("it is served").unwrap());
+}
+
+/// Otherwise the end of one entry would end another.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_one_client_never_share_a_lease() {
+    let (etcd, [backend, _]) = pair().await;
+    let (mut held, mut waiters) = (Vec::new(), Vec::new());
+    for _ in 0..40 {
+        // A refused attempt returns its lease to the pool; an entry keeps it.
+        match backend.try_acquire(&request()).await.unwrap() {
+            Attempt::Granted(grant) => held.push(grant),
+            Attempt::Busy(_) => {}
+            Attempt::Quarantined(held_back) => panic!("{held_back:?}"),
+        }
+        waiters.push(waits(&*backend, &request()).await);
+    }
+    assert_eq!(held.len(), 1);
+    let leases: HashSet<i64> = leases(&etcd, "job").await.into_iter().collect();
+    assert_eq!(leases.len(), 41, "{leases:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_waiters_open_one_watch_and_a_thousand_locks_one_keepalive_stream() {
-    let (etcd, backend) = start().await;
-    let member = &etcd.members()[0];
-    let watchers = "etcd_debugging_mvcc_watcher_total";
-    let before = member.metric(watchers).await.unwrap();
-    let streams = "grpc_server_started_total{grpc_method=\"LeaseKeepAlive\",\
-                   grpc_service=\"etcdserverpb.Lease\",grpc_type=\"bidi_stream\"}";
-    let (mut kept, mut held) = (Vec::new(), Vec::new());
-    let requests: Vec<_> = (0..2_000).map(|at| request(&format!("job {}", at / 2))).collect();
-    // Many at once: the last is asked for while the lease of the first has not ended.
+    let etcd = single().await;
+    let backend = connect(etcd.endpoints()[0], "5s").await;
+    let before = watchers(&etcd).await;
+    let (mut waiters, mut held) = (Vec::new(), Vec::new());
+    let requests: Vec<_> = (0..2_000).map(|at| request_for(&format!("job {}", at / 2))).collect();
+    // Many at once, so that the last is requested before the lease of the first ends.
     for some in requests.chunks(100) {
         let answers = join_all(some.iter().map(|request| backend.enqueue(request))).await;
-        for (asked, answer) in some.iter().zip(answers) {
+        for (request, answer) in some.iter().zip(answers) {
             match answer.unwrap() {
                 Enqueued::Granted(grant) => held.push(grant),
-                Enqueued::Waiting(turn, _) => kept.push((asked.clone(), turn)),
+                Enqueued::Waiting(waiter, _) => waiters.push((request.clone(), waiter)),
                 Enqueued::Quarantined(held_back) => panic!("{held_back:?}"),
             }
         }
     }
-    assert_eq!((held.len(), kept.len()), (1_000, 1_000));
+    assert_eq!((held.len(), waiters.len()), (1_000, 1_000));
     let grants: Vec<_> = held.iter().collect();
     for answer in backend.renew(&grants, SystemEnv.now()).await {
         assert!(matches!(answer, Renewal::Renewed { .. }), "{answer:?}");
     }
-    let opened = member.metric(streams).await.unwrap();
+    let streams = "grpc_server_started_total{grpc_method=\"LeaseKeepAlive\",\
+                   grpc_service=\"etcdserverpb.Lease\",grpc_type=\"bidi_stream\"}";
+    let opened = etcd.members()[0].metric(streams).await.unwrap();
     assert!((opened - 1.0).abs() < 0.5, "{opened} keepalive streams");
-    // The names are many: one watch has taken the place of those of the first few.
-    let opened = async {
-        while (member.metric(watchers).await.unwrap() - before - 1.0).abs() > 0.5 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(PATIENCE, opened).await.expect("one watch");
-    // It tells of each end.
+    // With so many names, one watch has replaced those of the first few.
+    until("one watch", async || (watchers(&etcd).await - before - 1.0).abs() < 0.5).await;
+    // It reports each deletion.
     for grant in &held {
-        backend.release(grant, ReleaseOptions::default()).await.unwrap();
+        release(&*backend, grant).await;
     }
-    for (asked, mut turn) in kept {
-        while {
-            timeout(PATIENCE, turn.next()).await.expect("it is woken");
-            backend.try_acquire(&asked).await.unwrap().granted().is_none()
-        } {}
+    for (request, mut waiter) in waiters {
+        pushed(&*backend, &request, &mut *waiter).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiting_client_is_told_of_the_names_that_it_waits_for_and_of_no_other() {
-    let (etcd, backend) = start().await;
-    let member = &etcd.members()[0];
-    let holder = LockClient::new(Arc::clone(&backend));
-    let guard = holder.lock("job").acquire().await.unwrap();
-    let waiter = connect(etcd.endpoints()[0], "5s").await;
-    let waiting = tokio::spawn(LockClient::new(waiter).lock("job").wait(PATIENCE).acquire());
-    let watched = async {
-        while member.metric("etcd_debugging_mvcc_watcher_total").await.unwrap() < 0.5 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(PATIENCE, watched).await.expect("a watch");
-    let told = async || member.metric("etcd_debugging_mvcc_events_total").await.unwrap();
-    let before = told().await;
+async fn a_waiting_client_gets_no_events_of_other_names() {
+    let (etcd, [holder, waiter]) = pair().await;
+    let (guard, waiting) = held_and_waited_for(Arc::clone(&holder), waiter).await;
+    until("a watch", async || watchers(&etcd).await > 0.5).await;
+    let before = reported(&etcd).await;
+    let holder = LockClient::new(holder);
     for other in 0..50 {
         let other = holder.lock(format!("other {other}")).acquire().await.unwrap();
         other.release().await.unwrap();
     }
-    assert!(told().await - before < 0.5, "{} ends of other names were told", told().await - before);
+    let more = reported(&etcd).await - before;
+    assert!(more < 0.5, "{more} deletions of other names were reported");
     guard.release().await.unwrap();
-    waiting.await.unwrap().unwrap().release().await.unwrap();
-    assert!(told().await - before > 0.5, "the metric tells nothing");
+    waiting.await.unwrap().release().await.unwrap();
+    assert!(reported(&etcd).await - before > 0.5, "the metric counts nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_end_is_told_to_few_clients_however_many_wait() {
+async fn a_release_is_reported_to_few_clients_however_many_wait() {
     const CLIENTS: u32 = 40;
-    /// Those that were near when they entered, and the next one.
-    const TOLD: f64 = 10.0;
-    let (etcd, backend) = start().await;
-    let member = &etcd.members()[0];
-    let guard = LockClient::new(Arc::clone(&backend)).lock("job").acquire().await.unwrap();
+    /// Those that were near the head when they joined, and the next one.
+    const MOST: f64 = 10.0;
+    let etcd = single().await;
+    let address = etcd.endpoints()[0];
+    let guard = LockClient::new(connect(address, "5s").await).lock("job").acquire().await.unwrap();
     let mut clients = Vec::new();
     let mut waiting = JoinSet::new();
     for number in 1..=CLIENTS {
-        let client = LockClient::new(connect(etcd.endpoints()[0], "5s").await);
-        waiting.spawn(client.lock("job").wait(PATIENCE * 3).acquire());
+        let client = LockClient::new(connect(address, "5s").await);
+        waiting.spawn(client.lock("job").wait(WAIT * 3).acquire());
         clients.push(client);
-        let entered = async {
-            while member.metric("etcd_debugging_mvcc_watcher_total").await.unwrap()
-                < f64::from(number) - 0.5
-            {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        timeout(PATIENCE, entered).await.expect("a watch for each");
+        let wanted = f64::from(number) - 0.5;
+        until("a watch of each client", async || watchers(&etcd).await > wanted).await;
     }
-    let told = async || member.metric("etcd_debugging_mvcc_events_total").await.unwrap();
-    let before = told().await;
+    let before = reported(&etcd).await;
     guard.release().await.unwrap();
     while let Some(guard) = waiting.join_next().await {
         guard.unwrap().unwrap().release().await.unwrap();
     }
-    let each = (told().await - before) / f64::from(CLIENTS);
-    assert!(each > 0.9, "{each} were told of each end: the metric tells nothing");
-    assert!(each < TOLD, "{each} of {CLIENTS} clients were told of each end");
+    let each = (reported(&etcd).await - before) / f64::from(CLIENTS);
+    assert!(each > 0.9, "each release was reported {each} times: the metric counts nothing");
+    assert!(each < MOST, "each release was reported to {each} of {CLIENTS} clients");
 
-    // Clients no longer watch keys that they followed: keys are used again.
+    // Clients no longer watch the keys of their predecessors, which are reused.
     for _ in 0..3 {
         join_all(clients.iter().map(async |client| {
-            let guard = client.lock("job").wait(PATIENCE * 3).acquire().await.unwrap();
+            let guard = client.lock("job").wait(WAIT * 3).acquire().await.unwrap();
             guard.release().await.unwrap();
         }))
         .await;
     }
-    let forgotten = async {
-        while member.metric("etcd_debugging_mvcc_watcher_total").await.unwrap() > f64::from(CLIENTS)
-        {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(PATIENCE, forgotten).await.expect("no watches but those of the name");
+    until("only watches of the name", async || watchers(&etcd).await <= f64::from(CLIENTS)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_reader_is_told_to_no_other_reader() {
+async fn the_release_of_a_reader_is_reported_to_no_other_reader() {
     const READERS: u32 = 20;
-    let (etcd, backend) = start().await;
-    let member = &etcd.members()[0];
-    let guard = LockClient::new(Arc::clone(&backend)).lock("job").acquire().await.unwrap();
-    let mut clients = Vec::new();
+    let (etcd, [backend, _]) = pair().await;
+    let held = granted(&*backend, &request()).await;
     let mut waiting = JoinSet::new();
     for _ in 0..READERS {
         let client = LockClient::new(connect(etcd.endpoints()[0], "5s").await);
-        waiting.spawn(client.lock("job").shared().wait(PATIENCE * 3).acquire());
-        clients.push(client);
+        waiting.spawn(client.lock("job").shared().lease(LEASE).wait(WAIT * 3).acquire());
     }
-    let name = LockName::new("job").unwrap();
-    let all_wait = async {
-        let all = Some(u64::from(READERS));
-        while backend.inspect(&name).await.unwrap().unwrap().waiting != all {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(PATIENCE, all_wait).await.expect("all wait");
-    guard.release().await.unwrap();
+    queue_of(&*backend, READERS.into()).await;
+    release(&*backend, &held).await;
     let readers = waiting.join_all().await;
-    let told = async || member.metric("etcd_debugging_mvcc_events_total").await.unwrap();
-    let before = told().await;
-    assert!(before > 0.5, "the end of the writer was told to nobody: the metric tells nothing");
+    let before = reported(&etcd).await;
+    assert!(before > 0.5, "the release of the writer was not reported: the metric counts nothing");
     for reader in readers {
         reader.unwrap().release().await.unwrap();
     }
-    let told = told().await - before;
-    assert!(told < 1.0, "the ends of {READERS} readers were told {told} times");
+    let more = reported(&etcd).await - before;
+    assert!(more < 1.0, "the releases of {READERS} readers were reported {more} times");
 }

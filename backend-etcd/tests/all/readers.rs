@@ -1,33 +1,19 @@
-//! Readers in etcd: what the suite does not see.
+//! Readers in etcd: what the suite does not test.
 
 use conformance_tests::kit::{Mode as Link, Proxy};
 use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use futures_util::future::join_all;
-use lock_core::{
-    Attempt, Backend, Enqueued, Fence, Grant, LockName, Mode, ReleaseOptions, Request,
-};
+use lock_core::{Backend, Enqueued, Fence, Mode, Request};
 
-use crate::support::{connect, name, request, single};
+use crate::support::{
+    busy, connect, granted, name, proxied, release, request, request_for, single, waits,
+};
 
 fn reader() -> Request {
     request().with_mode(Mode::Shared)
 }
 
-async fn granted(backend: &dyn Backend, request: &Request) -> Grant {
-    let attempt = backend.try_acquire(request).await.unwrap();
-    attempt.granted().expect("nothing is in the way")
-}
-
-async fn refused(backend: &dyn Backend, request: &Request) {
-    let attempt = backend.try_acquire(request).await.unwrap();
-    assert!(matches!(attempt, Attempt::Busy(_)), "two holders: {attempt:?}");
-}
-
-async fn release(backend: &dyn Backend, grant: &Grant) {
-    backend.release(grant, ReleaseOptions::default()).await.unwrap();
-}
-
-/// How many share, and how many wait.
+/// How many readers share the lock, and how many requests wait.
 async fn counts(backend: &dyn Backend) -> Option<(Option<u64>, Option<u64>)> {
     let state = backend.inspect(&name()).await.unwrap();
     state.map(|state| (state.readers, state.waiting))
@@ -45,26 +31,20 @@ async fn more_readers_share_a_lock_than_elsewhere() {
         last = grants.into_iter().next_back();
     }
     assert_eq!(counts(&*backend).await, Some((Some(requests.len() as u64), Some(0))));
-    refused(&*backend, &request()).await;
+    busy(&*backend, &request()).await;
     release(&*backend, &last.unwrap()).await;
     assert_eq!(counts(&*backend).await, Some((Some(requests.len() as u64 - 1), Some(0))));
 }
 
-/// The first try makes the reader's entry, and its answer is lost: a repeat finds it.
+/// The first try makes the reader's entry, but its answer is lost. A repeat finds the entry.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_makes_no_second_reader() {
-    let etcd = single().await;
-    let direct = connect(etcd.endpoints()[0], "10s").await;
-    let proxy = Proxy::start(etcd.endpoints()[0]).await.unwrap();
-    let mut other = request();
-    other.name = LockName::new("other").unwrap();
-    granted(&*direct, &other).await;
-    // Each has looked at the cluster, and has a lease that a refused attempt has put back: the next call is one request.
+    let (_etcd, proxy, [direct, _]) = proxied("1s").await;
+    granted(&*direct, &request_for("other")).await;
+    // Each client has observed the cluster and has a pooled lease from a refused attempt, so its next call is one request.
     let client = async || {
         let behind = connect(proxy.address(), "1s").await;
-        let mut again = request();
-        again.name = other.name.clone();
-        refused(&*behind, &again).await;
+        busy(&*behind, &request_for("other")).await;
         behind
     };
     let (behind, at_once) = (client().await, reader());
@@ -73,18 +53,18 @@ async fn a_lost_answer_makes_no_second_reader() {
     let grant = granted(&*behind, &at_once).await;
     assert_eq!(counts(&*direct).await, Some((Some(1), Some(0))));
 
-    let (behind_too, by_place) = (client().await, reader());
-    lose(&proxy, async || behind_too.enqueue(&by_place).await.map(drop)).await;
+    let (behind_too, queued) = (client().await, reader());
+    lose(&proxy, async || behind_too.enqueue(&queued).await.map(drop)).await;
     assert_eq!(counts(&*direct).await, Some((Some(2), Some(0))));
-    let Enqueued::Granted(second) = behind_too.enqueue(&by_place).await.unwrap() else {
-        panic!("only readers are inside");
+    let Enqueued::Granted(second) = behind_too.enqueue(&queued).await.unwrap() else {
+        panic!("only readers hold the lock");
     };
     assert_eq!(counts(&*direct).await, Some((Some(2), Some(0))));
     release(&*behind, &grant).await;
     release(&*behind_too, &second).await;
     assert_eq!(counts(&*direct).await, None);
 
-    // A place that is lost is taken back by its owner, and keeps nobody out.
+    // After such an entry is abandoned, it blocks nobody.
     let writer = granted(&*direct, &request()).await;
     let (behind, lost) = (client().await, reader());
     lose(&proxy, async || behind.enqueue(&lost).await.map(drop)).await;
@@ -105,7 +85,7 @@ async fn lose(proxy: &Proxy, call: impl AsyncFnOnce() -> Result<(), lock_core::E
     proxy.set(Link::Pass).await.unwrap();
 }
 
-/// What docs/readers-and-writers.md says of stores without one token for all.
+/// As docs/readers-and-writers.md says about stores in which readers do not share one token.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fence_that_has_seen_a_reader_refuses_one_that_came_before_it() {
     let etcd = single().await;
@@ -117,27 +97,26 @@ async fn a_fence_that_has_seen_a_reader_refuses_one_that_came_before_it() {
     fence.admit("data", one.token).unwrap_err();
 }
 
-/// Writers that line up behind a waiting reader are not in its way, and are no reason to refuse it.
+/// Writers that wait behind a reader do not block it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_is_served_before_the_writers_behind_it() {
     let etcd = single().await;
     let backend = connect(etcd.endpoints()[0], "5s").await;
     let before = granted(&*backend, &request()).await;
     let (read, write) = (reader(), request());
-    let reading = backend.enqueue(&read).await.unwrap();
-    let writing = backend.enqueue(&write).await.unwrap();
-    assert!(matches!(reading, Enqueued::Waiting(..)) && matches!(writing, Enqueued::Waiting(..)));
+    let _waiting = [waits(&*backend, &read).await, waits(&*backend, &write).await];
     assert_eq!(counts(&*backend).await, Some((None, Some(2))));
     release(&*backend, &before).await;
-    refused(&*backend, &write).await;
+    busy(&*backend, &write).await;
     let inside = granted(&*backend, &read).await;
-    refused(&*backend, &write).await;
+    busy(&*backend, &write).await;
     release(&*backend, &inside).await;
     let after = granted(&*backend, &write).await;
     assert!(before.token < inside.token && inside.token < after.token);
 }
 
-/// As clients do that know of no readers, by what they ask of etcd: the value of an entry is as it was for them.
+/// An older client is one that does not know readers. This test sends its requests. The values of entries must be as it knows
+/// them.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_client_and_readers_keep_each_other_out() {
     const OLD: [&str; 5] = ["owner", "label", "offset", "granted", "kept"];
@@ -167,7 +146,7 @@ async fn an_older_client_and_readers_keep_each_other_out() {
 
     release(&*backend, &inside).await;
     assert!(acquire().await);
-    refused(&*backend, &reader()).await;
+    busy(&*backend, &reader()).await;
     let state = backend.inspect(&name()).await.unwrap().unwrap();
     assert_eq!((state.holder.unwrap().owner, state.readers), (owner, None));
 }

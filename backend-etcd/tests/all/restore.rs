@@ -1,5 +1,4 @@
-//! A snapshot of etcd is restored with the same names, URLs and cluster token, as an operator does who
-//! repeats the flags of the installation: locks are lost, and the revision goes back.
+//! Restored snapshots: a lost lock is waited out, tokens go on, and nothing else is mistaken for a restore.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,33 +13,34 @@ use tokio::task::JoinSet;
 
 use crate::support::{
     cluster::{Cluster, LONGEST, PATIENCE, attempt, held_back, request},
-    connect, leases,
+    connect, entries, granted, leases, queue_of, until,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
 
 async fn a_lock_lost_in_a_restore_is_waited_out(members: usize) {
     let mut cluster = Cluster::start(members).await;
-    let (known, idle) = (cluster.connect().await, cluster.connect().await);
+    let [known, idle] = [cluster.connect().await, cluster.connect().await];
     cluster.save().await;
     let lost = known.try_acquire(&request("job")).await.unwrap().granted().unwrap();
     let ended = lost.from + lost.lease;
     cluster.restore().await;
-    // One that has seen the lock, one that has not, and one that comes later.
+    // First a client that connects only now: it knows nothing but the settings. Then one that knows the cluster, and one
+    // that had the lock.
     let fresh = cluster.connect().await;
-    for backend in [&idle, &fresh, &known] {
+    for backend in [&fresh, &idle, &known] {
         let held_back = held_back(&**backend, "job").await;
         assert!(held_back.remaining <= LONGEST, "{held_back:?}");
         assert!(held_back.why.contains("restored"), "{held_back:?}");
     }
     let answer = known.renew(&[&lost], SystemEnv.now()).await.pop().unwrap();
     assert!(matches!(answer, Renewal::Lost(_)), "{answer:?}");
-    // The core waits for its end.
+    // The core waits for the end of the quarantine.
     let client = LockClient::new(fresh);
     let next = client.lock("job").lease(LONGEST).wait(PATIENCE).acquire().await.unwrap();
     assert!(SystemEnv.now() >= ended, "granted while the lost one may be believed in");
     assert!(next.token() > lost.token, "{} after {}", next.token(), lost.token);
-    // The others find no second restore.
+    // The other clients detect no second restore.
     for (backend, name) in [(&idle, "another"), (&known, "a third")] {
         assert!(attempt(&**backend, &request(name)).await.granted().is_some());
     }
@@ -56,7 +56,7 @@ async fn a_lock_lost_in_a_restore_of_three_members_is_waited_out() {
     a_lock_lost_in_a_restore_is_waited_out(3).await;
 }
 
-/// The pool of leases is in the snapshot, and the lock that was taken with one of them later is not.
+/// The snapshot contains the pooled leases, but not the lock that was taken later with one of them.
 async fn a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost(proxied: bool) {
     let mut cluster = Cluster::start(1).await;
     let proxy = Streams::reconnecting(cluster.etcd.endpoints()[0]).await.unwrap();
@@ -73,13 +73,13 @@ async fn a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost(proxied: bool)
     let client = LockClient::new(Arc::clone(&backend));
     let guard = client.lock("job").lease(LONGEST).acquire().await.unwrap();
     let lease = format!("{:x}", leases(&cluster.etcd, "job").await[0]);
-    assert!(before.contains(&lease), "{lease} is not of the pool: {before}");
-    // So that the client, which soon writes settings anew, does not reach the lost revision before the test looks.
+    assert!(before.contains(&lease), "{lease} is not from the pool: {before}");
+    // So that the new settings, which the client soon writes, do not reach the lost revision before the test compares.
     for _ in 0..10 {
         cluster.etcd.ctl(&["put", "lost", ""]).await.unwrap();
     }
     cluster.restore().await;
-    let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("it is told");
+    let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("a loss");
     let lost = SystemEnv.now();
     let next = LockClient::new(cluster.connect().await).lock("job").lease(LONGEST);
     let next = next.wait(PATIENCE).acquire().await.unwrap();
@@ -94,15 +94,15 @@ async fn a_lease_that_lives_on_keeps_no_lock_that_was_lost() {
     a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost(false).await;
 }
 
-/// The connection stands all the time, and the stream over it does not.
+/// The connection to the proxy does not break, but the stream over it does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_lives_on_behind_a_proxy_keeps_no_lock_that_was_lost() {
     a_lease_that_lives_on_does_not_keep_a_lock_that_was_lost(true).await;
 }
 
-/// Others made the restored log as long as the lost one, so that no client can tell the two apart.
+/// Others make the restored log as long as the lost one, so that no client can distinguish the two.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restore_that_does_not_show_is_waited_out_when_an_operator_tells() {
+async fn an_undetectable_restore_is_waited_out_when_an_operator_reports_it() {
     let mut cluster = Cluster::young().await;
     let known = cluster.connect().await;
     let off = Init::new().with_quarantine(false);
@@ -115,11 +115,11 @@ async fn a_restore_that_does_not_show_is_waited_out_when_an_operator_tells() {
     cluster.restore().await;
     cluster.used_by_others(200).await;
     let (operator, idle) = (cluster.connect().await, cluster.connect().await);
-    assert!(!cluster.is_quarantined().await, "it shows, so that this test tries nothing");
-    let told = Init::new().with_restored(true);
-    let both = told.clone().with_first_use(true);
+    assert!(!cluster.is_quarantined().await, "it was detected, so this test shows nothing");
+    let reported = Init::new().with_restored(true);
+    let both = reported.clone().with_first_use(true);
     assert_eq!(operator.init(&both).await.unwrap_err().kind(), ErrorKind::InvalidInput);
-    let settings = operator.init(&told).await.unwrap();
+    let settings = operator.init(&reported).await.unwrap();
     assert!(settings.grants_in + SECOND * 2 > LONGEST, "{settings:?}");
     let fresh = cluster.connect().await;
     for backend in [&idle, &fresh, &operator] {
@@ -132,16 +132,16 @@ async fn a_restore_that_does_not_show_is_waited_out_when_an_operator_tells() {
     assert!(next.token() > lost.token, "{} after {}", next.token(), lost.token);
 }
 
-/// Leases that the snapshot does not know any more, or does not show.
+/// Including leases that the settings in the snapshot do not show.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_operator_tells_covers_the_longest_lease_that_may_be_held() {
+async fn a_reported_restore_waits_out_the_longest_lease_that_may_be_held() {
     let mut cluster = Cluster::start(1).await;
     let backend = cluster.connect().await;
     let longest = |longest, restored| {
         let longest_lease = Some(longest);
         Init::new().with_restored(restored).with_longest_lease(longest_lease)
     };
-    // Locks of before go on.
+    // Earlier locks go on.
     backend.init(&longest(SECOND, false)).await.unwrap();
     cluster.save().await;
     cluster.connect().await.init(&longest(LONGEST * 10, false)).await.unwrap();
@@ -152,15 +152,15 @@ async fn what_an_operator_tells_covers_the_longest_lease_that_may_be_held() {
     assert!(settings.grants_in > SECOND && settings.grants_in <= LONGEST, "{settings:?}");
     let settings = operator.init(&longest(LONGEST * 10, true)).await.unwrap();
     assert!(settings.grants_in > LONGEST * 9, "{settings:?}");
-    // And nothing that is less cuts that short.
+    // A shorter quarantine does not replace it.
     let settings = operator.init(&longest(SECOND, true)).await.unwrap();
     assert!(settings.grants_in > LONGEST * 9, "{settings:?}");
 }
 
-/// With a lease in stock, the transaction that takes the lock is the first that a client sends over the
-/// connection to the restored cluster.
+/// With a pooled lease, the transaction that takes the lock is the first request over the new connection to the restored
+/// cluster.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_that_meets_a_restored_cluster_is_given_back() {
+async fn a_grant_of_a_restored_cluster_is_released() {
     let mut cluster = Cluster::start(1).await;
     let longest_lease = Some(Duration::from_secs(60));
     let init = Init::new().with_first_use(true).with_longest_lease(longest_lease);
@@ -182,24 +182,22 @@ async fn a_grant_that_meets_a_restored_cluster_is_given_back() {
         Attempt::Quarantined(held_back) => assert!(held_back.why.contains("restored")),
         granted => panic!("two holders: {granted:?}"),
     }
-    let left = cluster.etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await;
-    assert_eq!(left.unwrap(), "");
+    assert_eq!(entries(&cluster.etcd).await, "");
 }
 
-/// Behind a proxy that connects anew the same happens after the answer, too; and the grant cannot be given back: the
-/// caller must clean up.
+/// The same behind a proxy that reconnects, and the release of the grant fails: the caller must clean up.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_of_a_restored_cluster_that_is_not_given_back_is_of_unknown_outcome() {
+async fn a_grant_of_a_restored_cluster_whose_release_fails_has_an_unknown_outcome() {
     for _ in 0..10 {
-        if is_of_unknown_outcome().await {
+        if has_unknown_outcome().await {
             return;
         }
     }
     panic!("the fault did not happen");
 }
 
-/// `false` if the client has noticed the restore before it asked.
-async fn is_of_unknown_outcome() -> bool {
+/// `false` if the client detected the restore before its attempt.
+async fn has_unknown_outcome() -> bool {
     let mut cluster = Cluster::start(1).await;
     let streams = Streams::reconnecting(cluster.etcd.endpoints()[0]).await.unwrap();
     let backend = connect(streams.address(), "10s").await;
@@ -211,59 +209,49 @@ async fn is_of_unknown_outcome() -> bool {
     cluster.restore().await;
     streams.refuse("LeaseRevoke");
     let unknown = request("job");
-    let asked = async {
+    let attempts = async {
         loop {
             match backend.try_acquire(&unknown).await {
-                // Until the proxy has noticed that the server is another.
+                // Until the proxy has noticed that the server is gone.
                 Err(error) if streams.refused("LeaseRevoke") == 0 && error.is_retryable() => {}
                 answer => return answer,
             }
         }
     };
-    let asked = tokio::time::timeout(PATIENCE, asked).await.expect("an answer");
+    let answer = tokio::time::timeout(PATIENCE, attempts).await.expect("an answer");
     if streams.refused("LeaseRevoke") == 0 {
-        assert!(matches!(asked, Ok(Attempt::Quarantined(_))), "{asked:?}");
+        assert!(matches!(answer, Ok(Attempt::Quarantined(_))), "{answer:?}");
         return false;
     }
-    let left =
-        async || cluster.etcd.ctl(&["get", "--prefix", "--keys-only", "leasehold/job/"]).await;
-    assert_ne!(left().await.unwrap(), "", "nothing was granted");
-    let error = asked.expect_err("two holders");
+    assert_ne!(entries(&cluster.etcd).await, "", "nothing was granted");
+    let error = answer.expect_err("two holders");
     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "nobody cleans up: {error}");
     streams.serve("LeaseRevoke");
     backend.abandon(&unknown).await.unwrap();
-    assert_eq!(left().await.unwrap(), "");
+    assert_eq!(entries(&cluster.etcd).await, "");
     true
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_snapshot_has_is_kept_held_and_waited_for() {
+async fn locks_and_waiters_in_the_snapshot_go_on() {
     let mut cluster = Cluster::start(1).await;
     let client = LockClient::new(cluster.connect().await);
     let guard = client.lock("job").lease(LONGEST).acquire().await.unwrap();
     let other = LockClient::new(cluster.connect().await);
     let waiting = tokio::spawn(other.lock("job").lease(LONGEST).wait(PATIENCE).acquire());
-    let waits = async {
-        let backend = client.backend();
-        while backend.inspect(guard.name()).await.unwrap().unwrap().waiting != Some(1) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waits).await.expect("it waits");
+    queue_of(&**client.backend(), 1).await;
     cluster.save().await;
     // Something to be lost.
     client.lock("other").lease(LONGEST).acquire().await.unwrap().release().await.unwrap();
     cluster.restore().await;
     held_back(&*cluster.connect().await, "other").await;
     // It is renewed although nothing is granted.
-    let renewed = async {
-        let before = guard.remaining();
-        while guard.remaining() <= before {
-            assert!(guard.is_valid());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, renewed).await.expect("it is renewed");
+    let before = guard.remaining();
+    until("a renewal", async || {
+        assert!(guard.is_valid());
+        guard.remaining() > before
+    })
+    .await;
     assert!(cluster.is_quarantined().await);
     let token = guard.token();
     guard.release().await.unwrap();
@@ -271,7 +259,7 @@ async fn what_the_snapshot_has_is_kept_held_and_waited_for() {
     assert!(next.unwrap().unwrap().token() > token);
 }
 
-/// Tokens may be ahead of the clock, and what put them there may be lost.
+/// Tokens may be ahead of the clock, and the settings that put them there may be lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_increase_over_a_restore_also_with_the_quarantine_off() {
     let mut cluster = Cluster::start(1).await;
@@ -287,7 +275,7 @@ async fn tokens_increase_over_a_restore_also_with_the_quarantine_off() {
     ahead.floor = FencingToken::new(SystemEnv.wall_micros() + 3_000_000).unwrap();
     let lost = backend.try_acquire(&ahead).await.unwrap().granted().unwrap();
     cluster.restore().await;
-    // The quarantine prevents this.
+    // A quarantine would prevent this.
     let second = attempt(&*backend, &request("job")).await.granted().expect("a second holder");
     assert!(SystemEnv.now() < lost.from + lost.lease, "too slow to show two holders");
     assert!(second.token > lost.token, "{} after {}", second.token, lost.token);
@@ -297,7 +285,7 @@ async fn tokens_increase_over_a_restore_also_with_the_quarantine_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_that_are_gone_are_a_loss_to_whoever_knew_them() {
+async fn clients_that_knew_settings_treat_their_loss_as_a_restore() {
     let cluster = Cluster::start(1).await;
     let backend = cluster.connect().await;
     let grant = backend.try_acquire(&request("job")).await.unwrap().granted().unwrap();
@@ -306,14 +294,14 @@ async fn settings_that_are_gone_are_a_loss_to_whoever_knew_them() {
     assert!(held_back.why.contains("gone"), "{held_back:?}");
     assert_eq!(backend.guarantees().longest_lease, LONGEST);
     backend.release(&grant, ReleaseOptions::default()).await.unwrap();
-    // An operator that knows of no held lock opens at once.
+    // An operator who knows that no lock is held opens the store at once.
     let open = Init::new().with_first_use(true);
     assert_eq!(backend.init(&open).await.unwrap().grants_in, Duration::ZERO);
     assert!(backend.try_acquire(&request("other")).await.unwrap().granted().is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_longest_lease_waits_the_old_one_out() {
+async fn a_change_of_the_longest_lease_waits_out_the_old_one() {
     let cluster = Cluster::start(1).await;
     let (backend, other) = (cluster.connect().await, cluster.connect().await);
     let longest_lease = Some(Duration::from_secs(7));
@@ -329,7 +317,6 @@ async fn a_changed_longest_lease_waits_the_old_one_out() {
     assert_eq!(client.guarantees().longest_lease, Duration::from_secs(7));
 }
 
-/// Other events must not be taken for a restore.
 #[tokio::test(flavor = "multi_thread")]
 async fn crashes_elections_compactions_and_defragmentation_are_no_restore() {
     let mut cluster = Cluster::start(3).await;
@@ -370,7 +357,7 @@ async fn crashes_elections_compactions_and_defragmentation_are_no_restore() {
     }
 }
 
-/// Each write is in the log, and in the revision, and a member does not tell of both at one instant.
+/// A write appears in the log and in the revision, but a member does not report both at the same instant.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_while_the_cluster_is_observed_are_no_restore() {
     let cluster = Cluster::start(1).await;
@@ -388,7 +375,7 @@ async fn writes_while_the_cluster_is_observed_are_no_restore() {
         let client = cluster.connect().await;
         let revision = cluster.revision().await;
         for _ in 0..100 {
-            // Each asks for the settings anew, and so observes the cluster.
+            // Each call reads the settings again, and so observes the cluster.
             client.identity().await.unwrap();
         }
         assert!(cluster.revision().await > revision, "nothing was written meanwhile");
@@ -396,19 +383,37 @@ async fn writes_while_the_cluster_is_observed_are_no_restore() {
     }
 }
 
-/// By the record alone a client that has seen nothing of the lost history notices the restore.
+/// Even a lease that was granted before the longest lease was shortened.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restore_is_missed_where_the_record_does_not_tell_of_it() {
-    const SETTINGS: &str = "leasehold/%leasehold/settings";
+async fn after_a_loss_of_settings_any_lease_that_may_be_held_is_waited_out() {
+    let cluster = Cluster::start(1).await;
+    let backend = cluster.connect().await;
+    let longest = |lease| Init::new().with_longest_lease(lease).with_first_use(lease > LONGEST);
+    backend.init(&longest(LONGEST * 10)).await.unwrap();
+    backend.init(&longest(LONGEST)).await.unwrap();
+    cluster.etcd.ctl(&["del", "--prefix", "leasehold/%leasehold/"]).await.unwrap();
+    let held_back = held_back(&*backend, "job").await;
+    assert!(held_back.remaining > LONGEST * 5, "{held_back:?}");
+}
+
+/// The longest lease was lengthened after the snapshot.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quarantine_is_as_long_as_the_lost_settings_allowed() {
     let mut cluster = Cluster::start(1).await;
-    let text = cluster.etcd.ctl(&["get", SETTINGS, "--print-value-only"]).await.unwrap();
-    let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
-    record["lead"] = i64::MIN.into();
-    cluster.etcd.ctl(&["put", SETTINGS, &record.to_string()]).await.unwrap();
+    let backend = cluster.connect().await;
     cluster.save().await;
-    let lost = attempt(&*cluster.connect().await, &request("job")).await;
-    assert!(matches!(lost, Attempt::Granted(_)), "{lost:?}");
+    let longer = Init::new().with_longest_lease(LONGEST * 10).with_first_use(true);
+    backend.init(&longer).await.unwrap();
+    granted(&*backend, &request("job")).await;
     cluster.restore().await;
-    let second = attempt(&*cluster.connect().await, &request("job")).await;
-    assert!(matches!(second, Attempt::Granted(_)), "something else tells of it: {second:?}");
+    let held_back = held_back(&*backend, "job").await;
+    assert!(held_back.remaining > LONGEST * 5, "{held_back:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_with_another_longest_lease_is_refused() {
+    let cluster = Cluster::start(1).await;
+    let url = format!("etcd://{}?longest_lease=40s", cluster.etcd.endpoints()[0]);
+    let error = backend_etcd::connect(&url).await.expect_err("it is not refused");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
 }

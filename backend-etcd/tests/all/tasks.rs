@@ -1,4 +1,4 @@
-//! A client that has closed leaves no task behind.
+//! A closed client leaves no task behind.
 
 use std::time::Duration;
 

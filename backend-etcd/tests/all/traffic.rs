@@ -1,4 +1,4 @@
-//! The cost of a lock, by etcd's own count of requests and of log entries.
+//! The cost of a lock, by etcd's own metrics of requests and log entries.
 
 use std::{
     sync::Arc,
@@ -6,17 +6,17 @@ use std::{
 };
 
 use conformance_tests::kit::Member;
-use lock_core::{
-    Backend, Env as _, FencingToken, Grant, Lock, LockClient, ReleaseOptions, SystemEnv, Waiter,
-};
+use lock_core::{Backend, Env as _, FencingToken, Grant, Lock, LockClient, SystemEnv};
 use tokio::time::timeout;
 
-use crate::support::{WAIT, connect, request, single};
+use crate::support::{
+    busy, connect, granted, pushed, release, request, single, until, waits, watchers,
+};
 
 const HANDOFFS: usize = 20;
 const LOCKS: u32 = 300;
 
-/// All requests that were answered, by method.
+/// How many requests etcd has got, by method.
 async fn requests(member: &Member) -> Vec<(String, f64)> {
     let metrics = member.metrics().await.unwrap();
     let handled = metrics.lines().filter_map(|line| {
@@ -32,66 +32,44 @@ async fn total(member: &Member) -> f64 {
     requests(member).await.iter().map(|(_, count)| count).sum()
 }
 
-/// Log entries that clients asked for: an expired lease makes one, too.
+/// Log entries that clients caused. An expired lease also makes one.
 async fn entries(member: &Member) -> f64 {
     let all = member.metric("etcd_server_proposals_applied_total").await.unwrap();
     all - member.metric("etcd_debugging_server_lease_expired_total").await.unwrap()
 }
 
-/// So many places stand in the queue, each of a client of its own; each is served in turn and goes.
+/// Requests and log entries per handoff, in a queue of this many entries, each of another client.
 ///
-/// Without what raises of the offset cost, one each second: they are a matter of time, and the machine may be slow.
-async fn cost_of_a_handoff(places: usize) -> (f64, f64) {
+/// Raises of the offset are subtracted. There is one each second, so their number depends on the speed of the machine.
+async fn cost_of_a_handoff(count: usize) -> (f64, f64) {
     let etcd = single().await;
     let member = &etcd.members()[0];
     let holder = connect(etcd.endpoints()[0], "5s").await;
-    let mut held: (Arc<dyn Backend>, Grant) = {
-        let grant = holder.try_acquire(&request()).await.unwrap().granted().unwrap();
-        (holder, grant)
-    };
+    let grant = granted(&*holder, &request()).await;
+    let mut held: (Arc<dyn Backend>, Grant) = (holder, grant);
     let mut waiting = Vec::new();
-    for _ in 0..places {
+    for _ in 0..count {
         let backend = connect(etcd.endpoints()[0], "5s").await;
         let request = request();
-        let lock_core::Enqueued::Waiting(turn, _) = backend.enqueue(&request).await.unwrap() else {
-            panic!("two holders");
-        };
-        waiting.push((backend, request, turn));
+        let waiter = waits(&*backend, &request).await;
+        waiting.push((backend, request, waiter));
     }
-    // The watches are opened beside the places: what they tell on opening is not to count.
-    let open = async {
-        while member.metric("etcd_debugging_mvcc_watcher_total").await.unwrap() < places as f64 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(WAIT, open).await.expect("the watches are open");
-    for (_, _, turn) in &mut waiting {
-        let _ = timeout(Duration::from_millis(1), turn.next()).await;
+    // The watches are opened in the background. The wake-ups when they open must not count.
+    until("the watches", async || watchers(&etcd).await >= count as f64).await;
+    for (_, _, waiter) in &mut waiting {
+        let _ = timeout(Duration::from_millis(1), waiter.next()).await;
     }
     let before = (total(member).await, entries(member).await);
     let began = SystemEnv.now();
-    for (backend, request, mut turn) in waiting.drain(..HANDOFFS) {
-        held.0.release(&held.1, ReleaseOptions::default()).await.unwrap();
-        let grant = timeout(WAIT, pushed(&*backend, &request, &mut *turn)).await;
-        held = (backend, grant.expect("its turn is pushed"));
+    for (backend, request, mut waiter) in waiting.drain(..HANDOFFS) {
+        release(&*held.0, &held.1).await;
+        let grant = pushed(&*backend, &request, &mut *waiter).await;
+        held = (backend, grant);
     }
     let after = (total(member).await, entries(member).await);
     let raises = SystemEnv.now().since(began).as_secs() as f64;
     let per_handoff = |after: f64, before: f64| (after - before - raises) / HANDOFFS as f64;
     (per_handoff(after.0, before.0), per_handoff(after.1, before.1))
-}
-
-async fn pushed(
-    backend: &dyn Backend,
-    request: &lock_core::Request,
-    turn: &mut dyn Waiter,
-) -> Grant {
-    loop {
-        turn.next().await;
-        if let Some(grant) = backend.try_acquire(request).await.unwrap().granted() {
-            return grant;
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,8 +79,8 @@ async fn a_handoff_costs_the_same_however_many_wait() {
     println!(
         "per handoff: {few:.2} requests, {few_entries:.2} log entries; {many:.2}, {many_entries:.2}"
     );
-    // A revoke and a read. A raise of the offset overtakes the places that stand there: each of them finds that it
-    // was, and is written. Beside them there may be leases for the client's stock.
+    // A revoke and a read. After a raise of the offset, each entry that waited finds it changed and is written. There may
+    // also be grants of leases for the client's pool.
     for (requests, entries) in [(few, few_entries), (many, many_entries)] {
         assert!(requests < 3.9, "{requests} requests per handoff");
         assert!(entries < 2.9, "{entries} log entries per handoff");
@@ -110,30 +88,22 @@ async fn a_handoff_costs_the_same_however_many_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_asks_more_seldom_the_further_back_it_stands() {
+async fn a_waiter_polls_less_often_the_further_back_it_is() {
     let etcd = single().await;
     let backend = connect(etcd.endpoints()[0], "5s").await;
-    let mut requests = Vec::new();
-    let mut turns = Vec::new();
-    for _ in 0..7 {
-        let request = request();
-        if let lock_core::Enqueued::Waiting(turn, _) = backend.enqueue(&request).await.unwrap() {
-            turns.push(turn);
-        }
-        requests.push(request);
+    granted(&*backend, &request()).await;
+    let (requests, mut waiters) = ([(); 6].map(|()| request()), Vec::new());
+    for request in &requests {
+        waiters.push(waits(&*backend, request).await);
     }
     let member = &etcd.members()[0];
-    let ask = || async {
+    let poll = || async {
         let before = (total(member).await, entries(member).await);
         let mut pauses = Vec::new();
-        for request in &requests[1..] {
-            match backend.try_acquire(request).await.unwrap() {
-                lock_core::Attempt::Busy(busy) => {
-                    assert!(busy.holder.unwrap().remaining > Duration::ZERO);
-                    pauses.push(busy.retry_after.as_millis());
-                }
-                other => panic!("two holders: {other:?}"),
-            }
+        for request in &requests {
+            let busy = busy(&*backend, request).await;
+            assert!(busy.holder.unwrap().remaining > Duration::ZERO);
+            pauses.push(busy.retry_after.as_millis());
         }
         assert_eq!(pauses, [500, 1000, 1500, 2000, 2500, 3000]);
         let after = (total(member).await, entries(member).await);
@@ -141,8 +111,8 @@ async fn a_waiter_asks_more_seldom_the_further_back_it_stands() {
         after.0 - before.0
     };
     assert_eq!(backend.guarantees().longest_poll, Duration::from_secs(10));
-    // At first each reads the queue, and how long the holder's lease lasts; then the queue only.
-    let (first, next) = (ask().await, ask().await);
+    // First each reads the queue and the remaining time of the holder's lease, later only the queue.
+    let (first, next) = (poll().await, poll().await);
     assert!((11.5..12.5).contains(&first), "{first} requests");
     assert!((5.5..6.5).contains(&next), "{next} requests");
 }
@@ -179,12 +149,12 @@ async fn cost_of_uncontended(lock: Lock, member: &Member) {
     let locks = f64::from(LOCKS);
     // An observation of the cluster is a transaction between two `Status`. It is made once a minute.
     let observations = (seconds / 60.0).ceil();
-    // One more each second, for a raise of the offset that is not its own.
+    // One more each second, for a raise of the offset by another client.
     let others = seconds + observations + 0.5;
     assert!(more("Txn") <= locks + others, "{} transactions", more("Txn"));
     assert!(more("Status") <= 2.0 * observations + 0.5, "{} Status", more("Status"));
     assert!((more("LeaseRevoke") - locks).abs() < 0.5);
-    // The last burst may be ahead of its use.
+    // The last burst may not be used yet.
     assert!(more("LeaseGrant") <= locks + 64.5, "{} leases", more("LeaseGrant"));
     for other in ["Range", "LeaseTimeToLive"] {
         assert!(more(other) < 1.5, "{} {other}", more(other));
@@ -193,14 +163,14 @@ async fn cost_of_uncontended(lock: Lock, member: &Member) {
     assert!(entries <= 3.0 * locks + 64.5 + others, "{entries} log entries");
 }
 
-/// The settings and the place are known: they are compared, and not read first.
+/// The settings and the entry are known, so they are compared without a read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_raise_is_one_transaction_and_another_of_the_same_grant_two() {
     let etcd = single().await;
     let member = &etcd.members()[0];
     let backend = connect(etcd.endpoints()[0], "5s").await;
     let request = request();
-    let grant = backend.try_acquire(&request).await.unwrap().granted().unwrap();
+    let grant = granted(&*backend, &request).await;
     let transactions = async || {
         let all = requests(member).await;
         all.iter().filter(|(method, _)| method == "Txn").map(|(_, count)| count).sum::<f64>()
@@ -231,7 +201,7 @@ async fn spare_leases_are_bounded_and_revoked_on_close() {
         client.lock("job").acquire().await.unwrap().release().await.unwrap();
         most = most.max(leases().await);
     }
-    // The stock, and one that told the shortest lease.
+    // The pool, and the lease that showed the shortest length.
     assert!((2..=6).contains(&most), "{most} leases of an idle client");
     client.close().await;
     assert_eq!(leases().await, 0, "left behind");

@@ -1,4 +1,4 @@
-//! A store whose records have another version.
+//! Stores whose records have another version.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Versioned for Cluster {
     async fn plant(&self, version: Option<u64>) {
         let address = self.0.endpoints()[0].to_string();
         let mut client = Client::connect([address], None).await.unwrap();
-        // Others may raise the offset meanwhile.
+        // Repeated, because other clients may raise the offset meanwhile.
         loop {
             let found = client.get(SETTINGS, None).await.unwrap();
             let pair = &found.kvs()[0];

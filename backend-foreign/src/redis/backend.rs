@@ -18,14 +18,14 @@ use super::{
     guarantees,
     layout::Layout,
     scripts::{self, Lock},
-    waiting::{Polling, Waiters, Woken},
+    waiting::{PollingWaiter, SubscribedWaiter, Waiters},
 };
 use crate::{
     record,
     tunables::{BACKING_POLL, ENDLESS, POLL, RENEWALS},
 };
 
-/// The locks of another library in one Redis.
+/// The locks of another library in a single Redis.
 #[derive(Debug)]
 pub(super) struct Foreign {
     node: Node,
@@ -39,7 +39,7 @@ impl Foreign {
         let waiters = Arc::new(Waiters::default());
         let listener: Arc<dyn Listener> = Arc::clone(&waiters) as _;
         let node = Node::new(builder, SystemEnv.random(), listener)?;
-        // Compares the settings with the store's.
+        // The first call compares the settings with those of the store.
         node.scan(0).await?;
         Ok(Self { node, layout, waiters })
     }
@@ -54,9 +54,9 @@ impl Foreign {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let lock = self.lock(&request.name)?;
-        // The connection may be another one than that on which the waiter subscribed.
+        // The connection may have changed since the waiter subscribed.
         if let Some((channel, _)) = &lock.keys.channel
-            && self.waiters.need(channel)
+            && self.waiters.has_any(channel)
         {
             self.node.subscribe(channel).await?;
         }
@@ -106,28 +106,33 @@ impl Foreign {
         }
     }
 
-    /// When a waiter asks again, if the holder's lease ends after `left`.
+    /// When a waiter tries again, if the holder's lease ends after `left`.
     fn pause(&self, left: Duration) -> Duration {
         let pause = if self.layout.pushes() { BACKING_POLL } else { POLL };
         jittered(&SystemEnv, pause).min(left + Duration::from_millis(1))
     }
 
-    /// By an answer of `state_of`.
+    /// From an answer of `state_of`.
     fn state(&self, name: &LockName, answer: &[Value]) -> Result<LockState, Error> {
         let [owner, label, left, token_, state] = answer else { return Err(not_understood()) };
         let endless = matches!(left, Value::Int(left) if *left < 0);
         let remaining = if endless { ENDLESS } else { Duration::from_millis(number(left)?) };
         let holder = match text(owner)? {
             "" => None,
-            "?" => Some(self.theirs(label, endless, remaining)?),
+            "?" => Some(self.foreign_holder(label, endless, remaining)?),
             owner => Some(backend_redis::node::holder(owner, text(label).ok(), remaining)),
         };
         let kept = text(state)? == "1";
         Ok(LockState::new(name.clone(), holder, token(token_)?).with_kept(kept))
     }
 
-    /// A holder of the other library. It has no owner id.
-    fn theirs(&self, value: &Value, endless: bool, remaining: Duration) -> Result<Holder, Error> {
+    /// A foreign holder. It has no owner id.
+    fn foreign_holder(
+        &self,
+        value: &Value,
+        endless: bool,
+        remaining: Duration,
+    ) -> Result<Holder, Error> {
         let shown = match value {
             Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
             _ => return Err(not_understood()),
@@ -138,7 +143,11 @@ impl Foreign {
         Ok(Holder::new(OwnerId::from_bits(0), label, remaining))
     }
 
-    async fn free(&self, grant: &Grant, keep: Option<Duration>) -> Result<ReleaseOutcome, Error> {
+    async fn release_one(
+        &self,
+        grant: &Grant,
+        keep: Option<Duration>,
+    ) -> Result<ReleaseOutcome, Error> {
         let lock = self.lock(&grant.name)?;
         let owner = grant.owner.to_string();
         let keep = keep.map(|keep| whole_millis(keep).to_string()).unwrap_or_default();
@@ -173,7 +182,7 @@ impl Foreign {
         Ok(grants.iter().zip(&answers).map(read).collect())
     }
 
-    async fn lift(&self, grant: &Grant, wanted: FencingToken) -> Result<(), Error> {
+    async fn raise_one(&self, grant: &Grant, wanted: FencingToken) -> Result<(), Error> {
         let lock = self.lock(&grant.name)?;
         let own = [&*grant.owner.to_string(), &wanted.to_string(), self.layout.token.word()];
         let answer = list(lock.run(&scripts::RAISE, grant.owner, &own).await?)?;
@@ -191,8 +200,11 @@ impl Foreign {
         }
     }
 
-    /// The states of these names, and how long ago a client of the other library was last seen as a holder.
-    async fn look(&self, names: &[LockName]) -> Result<(Vec<LockState>, Option<Duration>), Error> {
+    /// The states of these names, and how long ago a foreign holder was last seen.
+    async fn states(
+        &self,
+        names: &[LockName],
+    ) -> Result<(Vec<LockState>, Option<Duration>), Error> {
         let mut keys = vec![self.node.epoch_key()];
         for name in names {
             let found = self.lock(name)?.keys;
@@ -209,18 +221,18 @@ impl Foreign {
         Ok((states, seen.map(Duration::from_micros)))
     }
 
-    /// A client of the other library keeps no record of its phase in a migration. So the listing shows one for it, which says that
-    /// a process uses this store alone.
-    async fn record_of_theirs(&self, seen: Duration) -> Result<Option<LockState>, Error> {
+    /// Foreign clients keep no migration record. So the listing shows one for them, which says that a process uses only this store.
+    async fn foreign_record(&self, seen: Duration) -> Result<Option<LockState>, Error> {
         let store = self.name_of_store().await?;
-        let Some((name, label, left)) = record::of_theirs(&store, self.layout.word, seen)? else {
+        let Some((name, label, left)) = record::of_foreign_clients(&store, self.layout.word, seen)?
+        else {
             return Ok(None);
         };
         let holder = Holder::new(OwnerId::from_bits(0), label, left);
         Ok(Some(LockState::new(name, Some(holder), FencingToken::ZERO)))
     }
 
-    /// Locks of two layouts are two stores.
+    /// Each layout is a store of its own.
     async fn name_of_store(&self) -> Result<String, Error> {
         Ok(format!("foreign:{}:{}", self.layout.prefix(), self.node.identity().await?))
     }
@@ -234,11 +246,11 @@ impl Foreign {
         let (next, mut names) = self.node.scan(cursor).await?;
         names.sort();
         names.dedup();
-        let (mut locks, seen) = self.look(&names).await?;
+        let (mut locks, seen) = self.states(&names).await?;
         locks.retain(|state| state.holder.is_some());
-        // Once in a listing.
+        // On the last page, so that it is in the listing once.
         if let Some(seen) = seen.filter(|_| next == 0) {
-            locks.extend(self.record_of_theirs(seen).await?);
+            locks.extend(self.foreign_record(seen).await?);
         }
         Ok(Page::new(locks, (next != 0).then(|| next.to_string())))
     }
@@ -280,12 +292,12 @@ impl Backend for Foreign {
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
         let made = async {
             let channel = self.lock(&request.name)?.keys.channel;
-            // Entered first, so that no message comes too early.
+            // Before the attempt, so that no message is missed.
             let waiter: Box<dyn lock_core::Waiter> = match channel {
                 Some((channel, _)) => {
-                    Box::new(Woken::enter(&self.waiters, &self.node, channel).await?)
+                    Box::new(SubscribedWaiter::enter(&self.waiters, &self.node, channel).await?)
                 }
-                None => Box::new(Polling),
+                None => Box::new(PollingWaiter),
             };
             Ok(match self.attempt(request).await? {
                 Attempt::Granted(grant) => Enqueued::Granted(grant),
@@ -322,26 +334,26 @@ impl Backend for Foreign {
     }
 
     async fn release(&self, grant: &Grant, options: ReleaseOptions<'_>) -> Result<Released, Error> {
-        let freed = self.free(grant, options.keep).await;
+        let freed = self.release_one(grant, options.keep).await;
         let freed = freed.map_err(|error| error.at("foreign", "release").on(&grant.name))?;
-        // The next request of this process asks for itself, as any client does.
+        // There is no queue, so the next request of this process makes its own attempt.
         Ok(Released::plain(freed))
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
-        let raised = self.lift(grant, token).await;
+        let raised = self.raise_one(grant, token).await;
         raised.map_err(|error| error.at("foreign", "raise").on(&grant.name))
     }
 
-    /// If nobody holds it, a lock that was never taken looks like one that is free.
+    /// A lock without a holder is not distinguished from one that never existed.
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
-        let state = self.look(std::slice::from_ref(name)).await;
+        let state = self.states(std::slice::from_ref(name)).await;
         let state = state.map_err(|error| error.at("foreign", "inspect").on(name))?.0.pop();
         Ok(state.filter(|state| state.holder.is_some()))
     }
 
-    /// Lists only the locks that clients of leasehold hold: no key tells a lock of the other library from other data. For a while
-    /// after a client of the other library was seen, the list also has a record for the migration.
+    /// Lists only the locks that leasehold clients hold: foreign locks cannot be distinguished from other data. For a while
+    /// after a foreign client was seen, the listing also has a migration record.
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
         self.page(from).await.map_err(|error| error.at("foreign", "list"))
     }

@@ -1,4 +1,4 @@
-//! What a store in Redis promises while clients of another library use it, too.
+//! What a store in Redis guarantees while foreign clients use it too.
 
 use backend_redis::node::{Node, NodeSettings, RECORD_VERSION};
 use lock_core::{Assumption, Guarantees, Promise, QuarantineUse};
@@ -53,8 +53,8 @@ fn exclusion(node: &Node, quarantine: bool) -> Promise {
             ),
             assume(
                 "foreign-clients-compare",
-                "clients of the other library compare the holder before they delete or extend a lock, and a holder of \
-                 theirs stops when its own lease is over",
+                "clients of the other library compare the holder before they delete or extend a lock, and a holder \
+                 among them stops when its own lease has ended",
             ),
             assume(
                 "foreign-clients-wait-after-a-loss",
@@ -69,7 +69,7 @@ fn exclusion(node: &Node, quarantine: bool) -> Promise {
 fn tokens(layout: &Layout) -> Vec<Assumption> {
     let fenced = match layout.token {
         TokenKey::Redisson => {
-            "a holder by Redisson has a token only if it uses its fenced lock, which counts on from ours; after a loss \
+            "a holder by Redisson has a token only if it uses its fenced lock, which continues our count; after a loss \
              of data its tokens begin at 1 until a client of this library has held the lock"
         }
         TokenKey::Ours => {

@@ -1,37 +1,37 @@
-//! The layouts, as data: where a library keeps a lock, and how it wakes waiters.
+//! The layouts, as data: where each library keeps a lock, and how it wakes waiters.
 
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, LockName};
+use lock_core::{Error, LockName};
 
-use crate::record::digest;
+use crate::{options::refuse, record::digest};
 
-/// How a library keeps its locks.
+/// The layout of a library.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    /// The word in the URL.
+    /// Its name in the URL.
     pub(crate) word: &'static str,
     pub(crate) record: Record,
-    /// The lock's key; `{name}` stands for the name.
+    /// The template of the lock's key. `{name}` is replaced by the name.
     pub(crate) key: String,
     pub(crate) token: TokenKey,
     pub(crate) wake: Wake,
-    /// For how long our clients leave the lock alone after many grants in a row: as long as a waiter of the library may sleep
-    /// between two looks. Zero: the library's clients do not wait.
+    /// How long leasehold clients leave the lock alone after many grants in a row: as long as a foreign waiter may sleep between
+    /// two polls. Zero if foreign clients do not wait.
     pub(crate) rest: Duration,
 }
 
-/// What the lock's key is.
+/// The type of the lock's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// A string with the owner.
     Text,
-    /// A hash with a field of the owner.
+    /// A hash with a field for the owner.
     Hash,
 }
 
 impl Record {
-    /// As the scripts say it.
+    /// The word for it in the scripts.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -40,17 +40,17 @@ impl Record {
     }
 }
 
-/// Where the last token stands.
+/// Where the last token is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKey {
-    /// In a key of ours, which goes away when the clock is past its token.
+    /// In a key of leasehold's, which expires when the clock is past the token.
     Ours,
-    /// In that of Redisson's fenced lock, which counts on from it, and stays.
+    /// In the key of Redisson's fenced lock, which continues counting from it. It does not expire.
     Redisson,
 }
 
 impl TokenKey {
-    /// As the scripts say it.
+    /// The word for it in the scripts.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ours => "ends",
@@ -66,7 +66,7 @@ pub(crate) enum Wake {
     Polling,
     /// Redisson's channel of the lock.
     RedissonChannel,
-    /// A channel of the lock from Spring Integration 7 on, and one of the registry before.
+    /// A channel per lock since Spring Integration 7, and one channel per registry before.
     SpringChannels,
     /// A list from which one waiter takes a signal.
     SignalList,
@@ -79,21 +79,21 @@ pub(crate) struct Keys {
     pub(crate) token: String,
     /// The list of signals.
     pub(crate) signals: Option<String>,
-    /// The channel, and the message.
+    /// The channel and the message.
     pub(crate) channel: Option<(String, String)>,
 }
 
-/// The text that stands for the name in a template.
+/// The placeholder of the name in a template.
 pub(crate) const NAME: &str = "{name}";
 const OUR_TOKENS: &str = "leasehold_token:";
 const REDISSON_TOKENS: &str = "redisson_lock_token:";
 
-/// The words that a URL may have.
+/// The layouts that a URL may name.
 pub(crate) const WORDS: &str =
     "redisson, redis-py, redsync, node-redlock, python-redis-lock, spring, shedlock or string";
 
 impl Layout {
-    /// A layout by its word. `detail` is the registry of `spring`, the environment of `shedlock` or the template of `string`.
+    /// A layout by its name. `detail` is the registry of `spring`, the environment of `shedlock` or the template of `string`.
     pub(crate) fn new(word: &str, detail: Option<&str>) -> Result<Self, Error> {
         let millis = Duration::from_millis;
         let text = |word, key: &str, wake, rest| Self {
@@ -104,7 +104,7 @@ impl Layout {
             wake,
             rest: millis(rest),
         };
-        // The rests are a little above the longest pause of the library's waiters.
+        // The rests, in milliseconds, are a little longer than the longest pause between polls of the library's waiters.
         let layout = match word {
             "redisson" => Self {
                 word: "redisson",
@@ -146,16 +146,16 @@ impl Layout {
         Ok(layout)
     }
 
-    /// What the keys of our records begin with: locks of two layouts are two locks, whatever their names.
+    /// The prefix of leasehold's own keys. Each layout has another prefix, so locks of two layouts are two locks.
     pub(crate) fn prefix(&self) -> String {
         if self.key == NAME {
             return format!("leasehold-foreign:{}", self.word);
         }
-        // The template itself may have letters that no prefix has.
+        // A digest, because the template may contain characters that are not allowed in a prefix.
         format!("leasehold-foreign:{}:{:016x}", self.word, digest(&self.key))
     }
 
-    /// The option that says more of this layout, if it has one.
+    /// The additional option of a layout, if it has one.
     pub(crate) fn detail_option(word: &str) -> Option<&'static str> {
         match word {
             "spring" => Some("registry"),
@@ -168,7 +168,7 @@ impl Layout {
     /// The keys of a name.
     ///
     /// # Errors
-    /// `InvalidInput` where they cannot share a slot of a cluster, or where the lock's key is one of our records.
+    /// `InvalidInput` if they cannot share a slot of a cluster, or if the lock's key would be one of leasehold's own records.
     pub(crate) fn keys(&self, name: &LockName) -> Result<Keys, Error> {
         let lock = self.key.replace(NAME, name.as_str());
         let token = match self.token {
@@ -206,34 +206,32 @@ impl Layout {
         Ok(Keys { lock, token, signals, channel })
     }
 
-    /// How the scripts call the way of a message.
+    /// The word in the scripts for how messages are sent.
     pub(super) fn publish_word(&self) -> &'static str {
         if self.wake == Wake::SpringChannels { "spring" } else { "publish" }
     }
 
-    /// Whether a release sends our waiters a message.
+    /// Whether a release sends waiters a message.
     pub(crate) fn pushes(&self) -> bool {
         matches!(self.wake, Wake::RedissonChannel | Wake::SpringChannels)
     }
 }
 
-/// A key beside a lock, as Redisson makes it.
+/// The name of a key that belongs to a lock, as Redisson forms it.
 fn redisson_key(word: &str, lock: &str) -> String {
     if lock.contains('{') { format!("{word}:{lock}") } else { format!("{word}:{{{lock}}}") }
 }
 
-/// The part of a key that decides on its slot in a cluster.
+/// The part of a key that determines its slot in a cluster.
 fn slot_part(key: &str) -> &str {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-pub(crate) fn refuse(message: String) -> Error {
-    Error::new(ErrorKind::InvalidInput, message)
-}
-
 #[cfg(test)]
 mod tests {
+    use lock_core::ErrorKind;
+
     use super::*;
 
     fn keys(layout: &Layout, name: &str) -> Result<Keys, Error> {
@@ -242,43 +240,27 @@ mod tests {
 
     #[test]
     fn each_library_has_its_keys() {
-        for (word, detail, lock, token, rest) in [
+        // The lock, the last token, and the channel with its message or the list of signals.
+        for (word, detail, expected) in [
             (
                 "redisson",
                 None,
-                "a b",
-                "redisson_lock_token:{a b}",
-                "redisson_lock__channel:{a b} 0",
+                ["a b", "redisson_lock_token:{a b}", "redisson_lock__channel:{a b} 0"],
             ),
-            ("redis-py", None, "a b", "leasehold_token:{a b}", ""),
+            ("redis-py", None, ["a b", "leasehold_token:{a b}", ""]),
             (
                 "python-redis-lock",
                 None,
-                "lock:a b",
-                "leasehold_token:{lock:a b}",
-                "lock-signal:a b",
+                ["lock:a b", "leasehold_token:{lock:a b}", "lock-signal:a b"],
             ),
-            (
-                "spring",
-                Some("reg"),
-                "reg:a b",
-                "leasehold_token:{reg:a b}",
-                "reg-channel:reg:a b reg:a b",
-            ),
-            (
-                "shedlock",
-                None,
-                "job-lock:default:a b",
-                "leasehold_token:{job-lock:default:a b}",
-                "",
-            ),
-            ("shedlock", Some("eu"), "job-lock:eu:a b", "leasehold_token:{job-lock:eu:a b}", ""),
-            ("string", Some("{x}:{name}"), "{x}:a b", "leasehold_token:{x}:a b", ""),
+            ("spring", Some("r"), ["r:a b", "leasehold_token:{r:a b}", "r-channel:r:a b r:a b"]),
+            ("shedlock", Some("eu"), ["job-lock:eu:a b", "leasehold_token:{job-lock:eu:a b}", ""]),
+            ("string", Some("{x}:{name}"), ["{x}:a b", "leasehold_token:{x}:a b", ""]),
         ] {
             let found = keys(&Layout::new(word, detail).unwrap(), "a b").unwrap();
             let channel = found.channel.map(|(channel, message)| format!("{channel} {message}"));
-            let shown = channel.or(found.signals).unwrap_or_default();
-            assert_eq!((&*found.lock, &*found.token, &*shown), (lock, token, rest), "{word}");
+            let wake = channel.or(found.signals).unwrap_or_default();
+            assert_eq!([found.lock, found.token, wake], expected, "{word}");
         }
         let redisson = keys(&Layout::new("redisson", None).unwrap(), "{a}b").unwrap();
         assert_eq!(redisson.token, "redisson_lock_token:{a}b");
@@ -301,9 +283,9 @@ mod tests {
     }
 
     #[test]
-    fn each_template_has_records_of_its_own() {
+    fn each_template_has_its_own_records() {
         let prefix = |word, detail| Layout::new(word, detail).unwrap().prefix();
-        // These stand in the stores of users.
+        // These are in the stores of users, so they must never change.
         assert_eq!(prefix("redisson", None), "leasehold-foreign:redisson");
         assert_eq!(prefix("shedlock", None), "leasehold-foreign:shedlock:85e430681c78089e");
         assert_ne!(prefix("string", Some("a{name}")), prefix("string", Some("b{name}")));
@@ -311,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn no_lock_is_one_of_our_records() {
+    fn a_lock_is_never_one_of_leaseholds_own_records() {
         let layout = Layout::new("redis-py", None).unwrap();
         for name in ["leasehold-foreign:x", "leasehold_token:x", "redisson_lock_token:x"] {
             let error = keys(&layout, name).unwrap_err();
@@ -320,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_has_one_name() {
+    fn a_template_contains_the_name_once() {
         for template in ["locks", "{name}{name}", ""] {
             let error = Layout::new("string", Some(template)).unwrap_err();
             assert!(error.to_string().contains("must have {name} once"), "{error}");

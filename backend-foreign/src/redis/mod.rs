@@ -1,4 +1,4 @@
-//! The layouts in one Redis.
+//! The layouts in a single Redis.
 
 mod backend;
 mod guarantees;

@@ -1,15 +1,16 @@
-//! A store by its URL.
+//! The URL of a store in Redis.
 
 use std::sync::Arc;
 
 use backend_redis::node;
-use lock_core::{Backend, Error, SeenOptions};
+use lock_core::{Backend, Error};
 use url::form_urlencoded;
 
 use super::{
     backend::Foreign,
-    layout::{Layout, WORDS, refuse},
+    layout::{Layout, NAME, WORDS},
 };
+use crate::options::{self, refuse};
 
 const FORM: &str =
     "the URL of locks shared with another library is redis://HOST:PORT?layout=LAYOUT";
@@ -17,7 +18,7 @@ const FORM: &str =
 /// Opens the locks of another library: `redis://HOST:PORT?layout=LAYOUT`, `rediss://…` with TLS, or
 /// `unix:PATH?layout=LAYOUT`, with the options of a `redis://` URL. Layouts are `redisson`, `redis-py`, `redsync`,
 /// `node-redlock`, `python-redis-lock`, `spring` with `registry=KEY`, `shedlock` with `env=default`, and `string` with
-/// `key=TEMPLATE`, in which `{name}` stands for the name.
+/// `key=TEMPLATE`, in which `{name}` is replaced by the name.
 ///
 /// # Errors
 /// As [`backend_redis::connect`]; `InvalidInput` for an unknown layout, and for sentinels and clusters.
@@ -37,26 +38,17 @@ fn rest_names_prefix(url: &str) -> bool {
 
 /// The layout, and the URL without its options.
 fn parse(url: &str) -> Result<(Layout, String), Error> {
-    let (place, query) = url.split_once('?').ok_or_else(|| refuse(FORM.to_owned()))?;
-    let (mut rest, mut seen) = (Vec::new(), SeenOptions::default());
+    // With TLS, `key` may also be a file. A file is not a template.
+    let (options, rest) = options::split(url, |option, value| {
+        Ok(matches!(option, "layout" | "registry" | "env")
+            || option == "key" && value.contains(NAME))
+    })?;
     let (mut word, mut detail) = (None, None);
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let Some((option, value)) = form_urlencoded::parse(pair.as_bytes()).next() else {
-            continue;
-        };
-        match &*option {
-            "layout" => word = Some(value.into_owned()),
-            "registry" | "env" => detail = Some((option.to_string(), value.into_owned())),
-            // With TLS it is the file of a key, too: that one is no template.
-            "key" if value.contains("{name}") => {
-                detail = Some((option.to_string(), value.into_owned()));
-            }
-            _ => {
-                rest.push(pair.to_owned());
-                continue;
-            }
+    for (option, value) in options {
+        match option.as_str() {
+            "layout" => word = Some(value),
+            _ => detail = Some((option, value)),
         }
-        seen.once(&option)?;
     }
     let word = word.ok_or_else(|| refuse(format!("{FORM}; the layout must be {WORDS}")))?;
     let allowed = Layout::detail_option(&word);
@@ -68,8 +60,6 @@ fn parse(url: &str) -> Result<(Layout, String), Error> {
         return Err(refuse(format!("{option} is no option of this layout; it must have {needs}")));
     }
     let layout = Layout::new(&word, detail.as_ref().map(|(_, value)| value.as_str()))?;
-    let rest =
-        if rest.is_empty() { place.to_owned() } else { format!("{place}?{}", rest.join("&")) };
     Ok((layout, rest))
 }
 
@@ -78,20 +68,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layout_is_taken_out_of_the_url() {
+    fn the_options_of_a_layout_are_removed_from_the_url() {
         let url = "redis://u:hunter2@h/1?timeout=3s&layout=string&key=locks:{name}&plaintext=on";
         let (layout, rest) = parse(url).unwrap();
         assert_eq!((layout.word, &*layout.key), ("string", "locks:{name}"));
         assert_eq!(rest, "redis://u:hunter2@h/1?timeout=3s&plaintext=on");
         let (layout, rest) = parse("redis://h?layout=spring&registry=a%20b").unwrap();
         assert_eq!((&*layout.key, &*rest), ("a b:{name}", "redis://h"));
-        // The file of a key.
+        // `key` is a file here.
         let (_, rest) = parse("rediss://h?layout=redisson&cert=c&key=k").unwrap();
         assert_eq!(rest, "rediss://h?cert=c&key=k");
     }
 
     #[tokio::test]
-    async fn what_cannot_work_is_refused_with_an_explanation_and_without_the_url() {
+    async fn invalid_urls_are_refused_with_an_explanation_and_without_the_url() {
         for (url, part) in [
             ("redis://:hunter2@h", "redis://HOST:PORT?layout=LAYOUT"),
             ("redis://:hunter2@h?timeout=3s", "the layout must be redisson"),

@@ -1,4 +1,4 @@
-//! The waiters of this process, and the messages that wake them.
+//! The waiters of this client, and the messages that wake them.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::tunables::SWEEP_SUBSCRIPTIONS;
 
-/// Waiters by the channel on which the other library tells of a release, the oldest first.
+/// Waiters by the channel on which the other library announces releases, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     by_channel: Mutex<HashMap<String, Vec<Entry>>>,
@@ -23,8 +23,8 @@ pub(super) struct Waiters {
 }
 
 impl Waiters {
-    /// Whether anybody waits for a message of this channel.
-    pub(super) fn need(&self, channel: &str) -> bool {
+    /// Whether a waiter waits for a message on this channel.
+    pub(super) fn has_any(&self, channel: &str) -> bool {
         self.by_channel.lock().contains_key(channel)
     }
 }
@@ -35,9 +35,9 @@ struct Entry {
     wake: Arc<Notify>,
 }
 
-/// A message wakes one waiter, which then asks the store.
+/// A message wakes one waiter, which then makes an attempt.
 impl Listener for Waiters {
-    /// The client has no channel of its own.
+    /// This client has no channel of its own, only those of the locks.
     fn listens(&self) -> bool {
         false
     }
@@ -57,17 +57,17 @@ impl Listener for Waiters {
     }
 }
 
-/// A waiter that is woken by a message, and otherwise polls.
+/// A waiter that a message wakes. The core also polls.
 #[derive(Debug)]
-pub(super) struct Woken {
+pub(super) struct SubscribedWaiter {
     waiters: Arc<Waiters>,
     channel: String,
     number: u64,
     wake: Arc<Notify>,
 }
 
-impl Woken {
-    /// Subscribes, before the attempt that is to be answered `Busy`: so no release is missed.
+impl SubscribedWaiter {
+    /// Subscribes. Call this before the attempt, so that no release after a `Busy` is missed.
     pub(super) async fn enter(
         waiters: &Arc<Waiters>,
         node: &Node,
@@ -78,22 +78,22 @@ impl Woken {
         let entry = Entry { number, wake: Arc::clone(&wake) };
         waiters.by_channel.lock().entry(channel.clone()).or_default().push(entry);
         let waiters = Arc::clone(waiters);
-        let woken = Self { waiters, channel, number, wake };
+        let waiter = Self { waiters, channel, number, wake };
         if number.is_multiple_of(SWEEP_SUBSCRIPTIONS) {
-            node.unsubscribe(|channel| woken.waiters.need(channel)).await;
+            node.unsubscribe(|channel| waiter.waiters.has_any(channel)).await;
         }
-        node.subscribe(&woken.channel).await?;
-        Ok(woken)
+        node.subscribe(&waiter.channel).await?;
+        Ok(waiter)
     }
 }
 
-impl Drop for Woken {
+impl Drop for SubscribedWaiter {
     fn drop(&mut self) {
         let mut all = self.waiters.by_channel.lock();
         let Some(here) = all.get_mut(&self.channel) else { return };
         here.retain(|entry| entry.number != self.number);
         match here.first() {
-            // It may have been told of a release, and leaves without having asked.
+            // A message may have woken this waiter, and it leaves without an attempt: the next one must try.
             Some(oldest) => oldest.wake.notify_one(),
             None => _ = all.remove(&self.channel),
         }
@@ -101,7 +101,7 @@ impl Drop for Woken {
 }
 
 #[async_trait]
-impl Waiter for Woken {
+impl Waiter for SubscribedWaiter {
     async fn next(&mut self) -> Signal {
         self.wake.notified().await;
         Signal::Recheck
@@ -112,12 +112,12 @@ impl Waiter for Woken {
     }
 }
 
-/// A waiter that only polls: the core does it.
+/// A waiter that no message wakes: the core polls.
 #[derive(Debug)]
-pub(super) struct Polling;
+pub(super) struct PollingWaiter;
 
 #[async_trait]
-impl Waiter for Polling {
+impl Waiter for PollingWaiter {
     async fn next(&mut self) -> Signal {
         std::future::pending().await
     }

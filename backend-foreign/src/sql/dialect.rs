@@ -1,4 +1,4 @@
-//! The trait `Dialect` of leasehold-sql for ShedLock's table: one implementation for both databases.
+//! The trait `Dialect` of leasehold-sql for ShedLock's table, with one implementation for both databases.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,15 +20,15 @@ use super::{
 };
 use crate::tunables::POLL;
 
-/// The place in a listing behind all names.
+/// The position after all names in a listing.
 const LAST: &str = "\u{10ffff}";
 
-/// A backend of it.
+/// The backend of a store.
 pub(super) fn backend<S: Server>(store: ShedLock<S>) -> SqlBackend<ShedLock<S>> {
     SqlBackend::new(store, Strategy::PrimaryKey)
 }
 
-/// A waiter in no queue: nothing tells it of a release, so it asks again after a jittered pause.
+/// A waiter that no message wakes: it tries again after a jittered pause.
 #[derive(Debug)]
 struct Polling;
 
@@ -45,7 +45,7 @@ impl Waiter for Polling {
 }
 
 impl<S: Server> ShedLock<S> {
-    async fn take_free(&self, request: &Request) -> Result<Option<i64>, Error> {
+    async fn acquire_free(&self, request: &Request) -> Result<Option<i64>, Error> {
         let owner = request.owner.to_string();
         let args = [
             Text(request.name.as_str()),
@@ -54,7 +54,7 @@ impl<S: Server> ShedLock<S> {
             Span(request.lease),
             Number(request.floor.get().cast_signed() + 1),
         ];
-        self.ready().await?.again(&self.sql.take, &args).await
+        self.ready().await?.again(&self.sql.acquire, &args).await
     }
 }
 
@@ -79,7 +79,7 @@ impl<S: Server> Dialect for ShedLock<S> {
     }
 
     async fn check_version(&self) -> Result<(), Error> {
-        self.server.found(&self.names).await?;
+        self.server.existing_tables(&self.names).await?;
         self.stored().await.map(drop)
     }
 
@@ -97,28 +97,28 @@ impl<S: Server> Dialect for ShedLock<S> {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         self.check_name(&request.name).await?;
-        let mut taken = self.take_free(request).await?;
+        let mut taken = self.acquire_free(request).await?;
         if taken.is_none() && S::NEEDS_ROWS {
             let name = [Text(request.name.as_str())];
-            let seen = self.server.seen(&self.sql.look, &name).await?;
+            let seen = self.server.states(&self.sql.read, &name).await?;
             if seen.first().is_none_or(|seen| seen.token.is_none()) {
                 self.server.again(&self.sql.create_row, &name).await?;
                 self.server.again(&self.sql.create_companion_row, &name).await?;
-                taken = self.take_free(request).await?;
+                taken = self.acquire_free(request).await?;
             }
         }
         let Some(token) = taken else { return Ok(None) };
         match token_of(token) {
             Ok(token) => Ok(Some(token)),
             Err(used_up) => {
-                // It was granted all the same.
+                // The lock was granted although no token is left, so it must be released.
                 self.release(&Grant::new(request, FencingToken::ZERO), None).await?;
                 Err(used_up)
             }
         }
     }
 
-    /// Only for a strategy that this layout never has.
+    /// Not needed: only another strategy calls this.
     async fn create_row(&self, _name: &LockName) -> Result<(), Error> {
         Ok(())
     }
@@ -129,9 +129,9 @@ impl<S: Server> Dialect for ShedLock<S> {
 
     async fn look(&self, name: &LockName, _owner: Option<OwnerId>) -> Result<Option<Row>, Error> {
         let server = self.ready().await?;
-        let mut seen = server.seen(&self.sql.look, &[Text(name.as_str())]).await?;
+        let mut seen = server.states(&self.sql.read, &[Text(name.as_str())]).await?;
         let Some(mut seen) = seen.pop() else { return Ok(None) };
-        // A collation may take another name for the same.
+        // A collation may find a name that is spelled differently.
         seen.name = name.as_str().to_owned();
         row(&seen).map(Some)
     }
@@ -142,7 +142,7 @@ impl<S: Server> Dialect for ShedLock<S> {
 
     async fn renew(&self, grants: &[&Grant]) -> Result<Vec<Option<Duration>>, Error> {
         let server = self.ready().await?;
-        // It may have been lowered since the grant.
+        // The longest lease may have been lowered since the grant.
         let longest = self.stored().await?.longest_lease;
         let asked: Vec<_> = grants.iter().map(|grant| (*grant, grant.lease.min(longest))).collect();
         let renewed = server.renew(&self.sql.renew, &asked).await?;
@@ -162,19 +162,19 @@ impl<S: Server> Dialect for ShedLock<S> {
         let (name, owner) = (Text(grant.name.as_str()), Text(&owner));
         let server = self.ready().await?;
         let done = match keep {
-            Some(keep) => server.once(&self.sql.keep, &[name, owner, Span(keep)]).await?,
+            Some(keep) => server.once(&self.sql.minimum_hold, &[name, owner, Span(keep)]).await?,
             None => server.once(&self.sql.release, &[name, owner]).await?,
         };
         Ok(done.into())
     }
 
-    /// The tombstone comes first, then the release. An attempt that ends before the tombstone is released; a later attempt
-    /// finds the tombstone.
+    /// First the tombstone, then the release: an attempt that ended before the tombstone is released, and a later attempt finds
+    /// the tombstone.
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let owner = request.owner.to_string();
         let whose = [Text(request.name.as_str()), Text(&owner)];
         let server = self.ready().await?;
-        server.again(&self.sql.bury, &whose).await?;
+        server.again(&self.sql.tombstone, &whose).await?;
         server.again(&self.sql.release, &whose).await?;
         Ok(())
     }
@@ -188,23 +188,23 @@ impl<S: Server> Dialect for ShedLock<S> {
 
     async fn force(&self, name: &LockName) -> Result<bool, Error> {
         let (server, name) = (self.ready().await?, [Text(name.as_str())]);
-        server.again(&self.sql.mend, &name).await?;
-        Ok(server.once(&self.sql.force, &name).await?.is_some())
+        server.again(&self.sql.repair_token, &name).await?;
+        Ok(server.once(&self.sql.force_release, &name).await?.is_some())
     }
 
-    /// Also lists the locks of clients of ShedLock. For a while after one of these clients was seen, the list ends with a record
-    /// for the migration.
+    /// Also lists locks of ShedLock's clients. For a while after one of these was seen, the listing ends with a migration
+    /// record.
     async fn list(&self, after: &str, limit: u32) -> Result<Vec<Listed>, Error> {
         if after == LAST {
             return Ok(Vec::new());
         }
         let server = self.ready().await?;
         let args = [Text(after), Number(limit.into())];
-        let seen = server.seen(&self.sql.list, &args).await?;
+        let seen = server.states(&self.sql.list, &args).await?;
         let mut listed: Vec<Listed> =
             seen.iter().map(|seen| (seen.name.clone(), row(seen))).collect();
         if listed.len() < limit as usize
-            && let Some(seen) = server.number(&self.sql.theirs).await?
+            && let Some(seen) = server.number(&self.sql.last_foreign_holder).await?
         {
             let store = format!("{}:{}", Self::KIND, ShedLock::identity(self).await?);
             let record = record(&store, span(seen))?;
@@ -213,10 +213,10 @@ impl<S: Server> Dialect for ShedLock<S> {
         Ok(listed)
     }
 
-    /// No row is ever removed: ShedLock remembers which rows exist.
+    /// Removes no rows, because ShedLock remembers which rows exist.
     async fn sweep(&self, _rows: bool) -> Result<(), Error> {
-        // Read anew now and then: an operator may have changed them.
-        self.promise(self.guarantees().longest_lease).await
+        // The server's settings are read again now and then, since an operator may have changed them.
+        self.update_guarantees(self.guarantees().longest_lease).await
     }
 
     async fn init(&self, init: &Init) -> Result<StoreSettings, Error> {
@@ -231,19 +231,19 @@ impl<S: Server> Dialect for ShedLock<S> {
         if let Some(longest) = init.longest_lease {
             check_longest(longest, S::SHORTEST_LEASE)?;
         }
-        let found = self.server.found(&self.names).await?;
+        let found = self.server.existing_tables(&self.names).await?;
         if found[2] {
             self.stored().await?;
         }
         if found != [true; 3] {
-            self.server.make(&self.names, self.longest_micros(init.longest_lease)).await?;
+            self.server.create_tables(&self.names, self.longest_micros(init.longest_lease)).await?;
         }
         if let Some(longest) = init.longest_lease.filter(|_| found[2]) {
             let longest = Number(micros(longest));
             self.server.again(&self.sql.set_longest_lease, &[longest]).await?;
         }
         let longest = self.stored().await?.longest_lease;
-        self.promise(longest).await?;
+        self.update_guarantees(longest).await?;
         Ok(StoreSettings::new(longest, None))
     }
 

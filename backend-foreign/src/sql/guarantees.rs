@@ -1,4 +1,4 @@
-//! What a store in SQL promises while clients of ShedLock use it, too.
+//! What a store in SQL guarantees while clients of ShedLock use it too.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) fn of(
                 ),
                 assume(
                     "foreign-clients-use-the-servers-clock",
-                    "clients of ShedLock have usingDbTime(), and a holder of theirs stops when its lockAtMostFor is over",
+                    "clients of ShedLock have usingDbTime(), and a holder among them stops when its lockAtMostFor is over",
                 ),
                 assume(
                     "foreign-clients-keep-the-rows",

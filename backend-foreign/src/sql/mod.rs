@@ -1,4 +1,4 @@
-//! ShedLock's table in SQL databases.
+//! ShedLock's table in PostgreSQL and MySQL.
 
 mod dialect;
 mod guarantees;

@@ -17,23 +17,23 @@ use sqlx::{
 use super::{
     server::{
         Arg::{self, Span, Text},
-        Seen, Server, Stored,
+        NameState, Server, StoredSettings,
     },
     statements::{Names, Statements},
 };
 use crate::tunables::ROUNDED;
 
-/// The server's UTC when it began with the statement.
+/// The server's UTC at the start of the statement.
 const UTC: &str = "UTC_TIMESTAMP(6)";
 
-/// The microseconds that a lock is held for.
+/// For how many microseconds a lock is still held.
 const LEFT: &str = "GREATEST(TIMESTAMPDIFF(MICROSECOND, {utc}, l.lock_until), 0)";
 
-/// Whether a table is there: 1 for a table, and 0 for a view.
+/// Whether a table exists: 1 for a table, 0 for a view.
 const EXISTS: &str = "SELECT table_type = 'BASE TABLE' FROM information_schema.tables \
                       WHERE table_schema = DATABASE() AND table_name = ?1";
 
-/// What makes the tables.
+/// Creates the tables.
 pub(super) const SCHEMA: &str = include_str!("mysql/schema.sql");
 
 #[derive(Debug)]
@@ -61,12 +61,12 @@ fn bound<'a>(args: &[Arg<'a>]) -> Vec<Argument<'a>> {
     each.collect()
 }
 
-/// What a write tells, or that it has found its row.
-fn done(answer: &MySqlQueryResult) -> Option<i64> {
+/// The number that a write reports, or 1 if it only changed a row.
+fn reported(answer: &MySqlQueryResult) -> Option<i64> {
     told(answer).or((answer.rows_affected() > 0).then_some(1))
 }
 
-/// A column of text, which may come as bytes.
+/// A text column. The server may send it as bytes.
 fn text(row: &MySqlRow, at: usize) -> Result<Option<String>, sqlx::Error> {
     let bytes: Option<Vec<u8>> = row.try_get_unchecked(at)?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
@@ -76,8 +76,8 @@ fn number(row: &MySqlRow, at: usize) -> Result<Option<i64>, sqlx::Error> {
     row.try_get_unchecked(at)
 }
 
-fn seen(row: &MySqlRow) -> Result<Seen, sqlx::Error> {
-    Ok(Seen {
+fn state(row: &MySqlRow) -> Result<NameState, sqlx::Error> {
+    Ok(NameState {
         name: text(row, 0)?.unwrap_or_default(),
         locked_by: text(row, 1)?.unwrap_or_default(),
         remaining: span(number(row, 2)?.unwrap_or(0)),
@@ -126,11 +126,11 @@ impl Server for Mysql {
     }
 
     async fn once(&self, sql: &Statement, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
-        Ok(done(&self.server.execute(sql, &bound(args)).await?))
+        Ok(reported(&self.server.execute(sql, &bound(args)).await?))
     }
 
     async fn again(&self, sql: &Statement, args: &[Arg<'_>]) -> Result<Option<i64>, Error> {
-        Ok(done(&self.server.execute_again(sql, &bound(args)).await?))
+        Ok(reported(&self.server.execute_again(sql, &bound(args)).await?))
     }
 
     async fn number(&self, sql: &Statement) -> Result<Option<i64>, Error> {
@@ -138,12 +138,12 @@ impl Server for Mysql {
         rows.first().map_or(Ok(None), |row| number(row, 0)).map_err(general)
     }
 
-    async fn seen(&self, sql: &Statement, args: &[Arg<'_>]) -> Result<Vec<Seen>, Error> {
+    async fn states(&self, sql: &Statement, args: &[Arg<'_>]) -> Result<Vec<NameState>, Error> {
         let rows = self.server.rows(sql, &bound(args)).await?;
-        rows.iter().map(seen).collect::<Result<_, _>>().map_err(general)
+        rows.iter().map(state).collect::<Result<_, _>>().map_err(general)
     }
 
-    async fn stored(&self, sql: &Statement) -> Result<Option<Stored>, Error> {
+    async fn settings(&self, sql: &Statement) -> Result<Option<StoredSettings>, Error> {
         let rows = self.server.rows(sql, &[]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         if number(row, 3).map_err(general)? != Some(1) {
@@ -154,7 +154,7 @@ impl Server for Mysql {
         let read = || {
             let [version, longest] = [number(row, 0)?.unwrap_or(0), number(row, 1)?.unwrap_or(0)];
             let identity = text(row, 2)?.unwrap_or_default();
-            Ok(Stored { version, longest_lease: span(longest), identity })
+            Ok(StoredSettings { version, longest_lease: span(longest), identity })
         };
         read().map(Some).map_err(general)
     }
@@ -164,7 +164,7 @@ impl Server for Mysql {
         rows.iter().map(pair).collect::<Result<_, _>>().map_err(general)
     }
 
-    /// One by one, in one order, so that two clients never wait for each other's rows.
+    /// One by one, in the same order in all clients, so that two clients never wait for each other's rows.
     async fn renew(
         &self,
         sql: &Statement,
@@ -179,7 +179,7 @@ impl Server for Mysql {
         Ok(renewed)
     }
 
-    async fn found(&self, names: &Names) -> Result<[bool; 3], Error> {
+    async fn existing_tables(&self, names: &Names) -> Result<[bool; 3], Error> {
         let mut found = [false; 3];
         for (at, name) in [&names.lock, &names.companion, &names.settings].into_iter().enumerate() {
             let name = name.trim_matches('`');
@@ -190,12 +190,12 @@ impl Server for Mysql {
         Ok(found)
     }
 
-    async fn make(&self, names: &Names, longest_micros: i64) -> Result<(), Error> {
+    async fn create_tables(&self, names: &Names, longest_micros: i64) -> Result<(), Error> {
         let text = names.fill(SCHEMA, longest_micros);
         self.server.script(&AssertSqlSafe(text).into_sql_str()).await
     }
 
-    async fn doubt(&self) -> Result<Option<String>, Error> {
+    async fn durability_problem(&self) -> Result<Option<String>, Error> {
         let variables = self.pairs(&self.durability).await?;
         let pairs = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         Ok(Durability::read(pairs).doubt)

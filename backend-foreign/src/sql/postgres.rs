@@ -1,7 +1,7 @@
 //! ShedLock's table in PostgreSQL.
 //!
-//! Its columns are VARCHAR. Our statements compare them as text: otherwise PostgreSQL would prefer an operator that another
-//! role made for VARCHAR to its own.
+//! Its columns are VARCHAR. The statements compare them as text. Otherwise PostgreSQL would prefer an operator that another
+//! role defined for VARCHAR to its own.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -15,18 +15,18 @@ use lock_core::{Error, Grant};
 use sqlx::{Row as _, SqlStr, postgres::PgRow};
 
 use super::{
-    server::{Arg, Seen, Server, Stored},
+    server::{Arg, NameState, Server, StoredSettings},
     statements::{Names, Statements},
 };
 
-/// The server's UTC, at the moment at which it is read.
+/// The server's UTC at the moment of the read.
 const UTC: &str = "pg_catalog.timezone('UTC', {now})";
 
-/// The microseconds that a lock is held for; 'infinity' is no number of them, and counts as a thousand years.
+/// For how many microseconds a lock is still held. 'infinity' cannot be converted, and counts as a thousand years.
 const LEFT: &str = "greatest((pg_catalog.date_part('epoch', greatest(least(l.lock_until, {utc} + interval '1000 years'), {utc}) \
                     - {utc}) * 1000000::double precision)::bigint, 0)";
 
-/// What makes the tables.
+/// Creates the tables.
 pub(super) fn schema(names: &Names, longest_micros: i64) -> String {
     let refused = owners(&[&names.lock, &names.companion, &names.settings]);
     let text = include_str!("postgres/schema.sql").replace("{owners}", refused.trim_end());
@@ -54,8 +54,8 @@ fn bound<'a>(args: &[Arg<'a>]) -> Vec<postgres::Arg<'a>> {
     each.collect()
 }
 
-fn seen(row: &PgRow) -> Result<Seen, sqlx::Error> {
-    Ok(Seen {
+fn state(row: &PgRow) -> Result<NameState, sqlx::Error> {
+    Ok(NameState {
         name: row.try_get(0)?,
         locked_by: row.try_get(1)?,
         remaining: span(row.try_get(2)?),
@@ -104,16 +104,20 @@ impl Server for Postgres {
         Ok(first::<Option<i64>>(&rows)?.flatten())
     }
 
-    async fn seen(&self, sql: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<Seen>, Error> {
+    async fn states(&self, sql: &SqlStr, args: &[Arg<'_>]) -> Result<Vec<NameState>, Error> {
         let rows = self.sessions.again(sql, &bound(args)).await?;
-        rows.iter().map(seen).collect::<Result<_, _>>().map_err(general)
+        rows.iter().map(state).collect::<Result<_, _>>().map_err(general)
     }
 
-    async fn stored(&self, sql: &SqlStr) -> Result<Option<Stored>, Error> {
+    async fn settings(&self, sql: &SqlStr) -> Result<Option<StoredSettings>, Error> {
         let rows = self.sessions.again(sql, &[]).await?;
         let read = |row: &PgRow| {
             let [version, longest_lease] = [row.try_get(0)?, row.try_get(1)?];
-            Ok(Stored { version, longest_lease: span(longest_lease), identity: row.try_get(2)? })
+            Ok(StoredSettings {
+                version,
+                longest_lease: span(longest_lease),
+                identity: row.try_get(2)?,
+            })
         };
         rows.first().map(read).transpose().map_err(general)
     }
@@ -140,17 +144,17 @@ impl Server for Postgres {
         Ok(owners.iter().map(|owner| renewed.contains(owner)).collect())
     }
 
-    async fn found(&self, names: &Names) -> Result<[bool; 3], Error> {
+    async fn existing_tables(&self, names: &Names) -> Result<[bool; 3], Error> {
         let tables = [&*names.lock, &*names.companion, &*names.settings];
         let rows = self.sessions.again(&exists(&self.described.tables, &tables), &[]).await?;
         Ok(found(&rows)?.try_into().unwrap_or_default())
     }
 
-    async fn make(&self, names: &Names, longest_micros: i64) -> Result<(), Error> {
+    async fn create_tables(&self, names: &Names, longest_micros: i64) -> Result<(), Error> {
         self.sessions.script(schema(names, longest_micros)).await
     }
 
-    async fn doubt(&self) -> Result<Option<String>, Error> {
+    async fn durability_problem(&self) -> Result<Option<String>, Error> {
         let sql = statement(&self.described.tables, include_str!("postgres/durability.sql"));
         let settings = self.pairs(&sql).await?;
         let lost = settings.iter().find(|(_, value)| value == "off");

@@ -1,4 +1,4 @@
-//! The trait of a database: what ShedLock's layout needs of it.
+//! The trait of a database: what ShedLock's layout needs from it.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -16,59 +16,59 @@ pub(super) enum Arg<'a> {
     Span(Duration),
 }
 
-/// What is known of one name: a row of ShedLock's table, and our own companion of it.
+/// The state of a name: its row in ShedLock's table, and its row in leasehold's companion table.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct NameState {
     pub(super) name: String,
     pub(super) locked_by: String,
     pub(super) remaining: Duration,
-    /// The label of the last holder that is a client of ours.
+    /// The last holder that was a leasehold client.
     pub(super) owner: Option<String>,
     pub(super) label: Option<String>,
-    /// `None` if our table has no row of the name.
+    /// `None` if the companion table has no row for the name.
     pub(super) token: Option<i64>,
 }
 
 /// The row of settings.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredSettings {
     pub(super) version: i64,
     pub(super) longest_lease: Duration,
     pub(super) identity: String,
 }
 
-/// A database, by its sessions.
+/// A database.
 #[async_trait]
 pub(super) trait Server: Debug + Send + Sync + Sized + 'static {
-    /// Ready to run.
+    /// A prepared statement or its text.
     type Statement: Debug + Send + Sync;
 
     /// The shortest lease: some round trips on a busy machine.
     const SHORTEST_LEASE: Duration;
 
-    /// The types of `lock_until` and `locked_at` that keep the server's UTC as it is written, finely enough.
+    /// The column types of `lock_until` and `locked_at` that keep the server's UTC unchanged and with enough digits.
     const TIMES: &'static [&'static str];
 
-    /// Whether the rows of a name must be there before it can be taken.
+    /// Whether the rows of a name must exist before the name can be acquired.
     const NEEDS_ROWS: bool;
 
-    /// Whether names that differ in spaces at their ends may be one to a collation.
+    /// Whether a collation may treat names as equal that differ only in trailing spaces.
     const PADS: bool;
 
-    /// The mark that stands around the names of tables and schemas.
+    /// The quote around names of tables and schemas.
     const QUOTE: char;
 
     /// The statements.
     fn statements(&self, names: &Names) -> Statements<Self::Statement>;
 
-    /// Which calls may have how many connections.
+    /// The limit of connections per kind of call.
     fn gate(&self) -> &Gate;
 
-    /// How often a statement was repeated that may have been carried out.
+    /// How often a statement was repeated although the first try may have been carried out.
     fn broken(&self) -> u64;
 
-    /// Runs a write that must not be carried out twice unnoticed. Returns the number that it reports, or that it has done
-    /// something; `None` if it did nothing.
+    /// Runs a write that must not be carried out twice unnoticed. Returns the number that it reports, or 1 if it only changed a
+    /// row; `None` if it changed nothing.
     async fn once(&self, sql: &Self::Statement, args: &[Arg<'_>]) -> Result<Option<i64>, Error>;
 
     /// The same for a write that may be carried out twice.
@@ -77,33 +77,37 @@ pub(super) trait Server: Debug + Send + Sync + Sized + 'static {
     /// Reads one number.
     async fn number(&self, sql: &Self::Statement) -> Result<Option<i64>, Error>;
 
-    /// Reads rows of names.
-    async fn seen(&self, sql: &Self::Statement, args: &[Arg<'_>]) -> Result<Vec<Seen>, Error>;
+    /// Reads the states of names.
+    async fn states(
+        &self,
+        sql: &Self::Statement,
+        args: &[Arg<'_>],
+    ) -> Result<Vec<NameState>, Error>;
 
     /// Reads the settings; `None` if their row is gone.
-    async fn stored(&self, sql: &Self::Statement) -> Result<Option<Stored>, Error>;
+    async fn settings(&self, sql: &Self::Statement) -> Result<Option<StoredSettings>, Error>;
 
-    /// The names and types of the columns of ShedLock's table, or other pairs.
+    /// Reads pairs of texts, such as the names and types of columns.
     async fn pairs(&self, sql: &Self::Statement) -> Result<Vec<(String, String)>, Error>;
 
-    /// Renews each grant by the lease beside it. Returns for each whether it was there. A grant whose row another transaction has
-    /// locked counts as not there.
+    /// Renews each grant with its lease. Returns for each whether it was renewed. A grant whose row another transaction has
+    /// locked counts as not renewed.
     async fn renew(
         &self,
         sql: &Self::Statement,
         grants: &[(&Grant, Duration)],
     ) -> Result<Vec<bool>, Error>;
 
-    /// Whether ShedLock's table, our table beside it and the settings exist. Call it before a statement names one of them: it
-    /// refuses a table that could run another role's code in our name.
-    async fn found(&self, names: &Names) -> Result<[bool; 3], Error>;
+    /// Whether ShedLock's table, the companion table and the settings exist. Call this before any statement that uses one of them:
+    /// it refuses a table that could run another role's code with the rights of this one.
+    async fn existing_tables(&self, names: &Names) -> Result<[bool; 3], Error>;
 
-    /// Makes the missing tables.
-    async fn make(&self, names: &Names, longest_micros: i64) -> Result<(), Error>;
+    /// Creates the missing tables.
+    async fn create_tables(&self, names: &Names, longest_micros: i64) -> Result<(), Error>;
 
-    /// Why a crash may lose what was committed, if it may. Refuses a server whose time zone would shift the times.
-    async fn doubt(&self) -> Result<Option<String>, Error>;
+    /// Why a crash may lose committed data; `None` if it may not.
+    async fn durability_problem(&self) -> Result<Option<String>, Error>;
 
-    /// Ends connections.
+    /// Closes the connections.
     async fn close(&self);
 }

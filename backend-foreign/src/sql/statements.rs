@@ -1,12 +1,12 @@
-//! The statements: the text of the SQL files with the tables' names filled in.
+//! The statements: the SQL files with the names of the tables inserted.
 
 use backend_sql::shared::Described;
 use lock_core::Error;
 
-/// The version of the companion, the settings and the statements.
+/// The version of the companion table, the settings and the statements.
 pub(super) const RECORD_VERSION: u64 = 1;
 
-/// Those of each database, which stand in files of the same names.
+/// The statements of each database. Each is in a file of the same name.
 macro_rules! statements {
     ($($name:ident)*) => {
         #[derive(Debug)]
@@ -29,8 +29,8 @@ macro_rules! statements {
 }
 
 statements! {
-    create_row create_companion_row take look list theirs renew renew_one release keep bury raise force mend settings set_longest_lease clock
-    highest_token columns
+    create_row create_companion_row acquire read list last_foreign_holder renew renew_one release minimum_hold
+    tombstone raise force_release repair_token settings set_longest_lease clock highest_token columns
 }
 
 /// The names of the tables, quoted.
@@ -53,7 +53,7 @@ impl Names {
         })
     }
 
-    /// A text with them, and with the longest lease of a new store.
+    /// A text with these names and the longest lease of a new store inserted.
     pub(super) fn fill(&self, text: &str, longest_micros: i64) -> String {
         text.replace("{lock}", &self.lock)
             .replace("{companion}", &self.companion)

@@ -1,4 +1,4 @@
-//! A store: ShedLock's table, our table beside it, and the settings.
+//! A store: ShedLock's table, the companion table, and the settings.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,18 +8,18 @@ use tokio::sync::OnceCell;
 
 use super::{
     guarantees,
-    server::{Seen, Server, Stored},
+    server::{NameState, Server, StoredSettings},
     statements::{Names, RECORD_VERSION, Statements},
 };
 
-/// Stands behind the owner in `locked_by` if the lock was released and is kept for a minimum hold. No id has this form, so a
-/// statement that compares the holder finds none.
+/// Appended to the owner in `locked_by` during a minimum hold after the release. No owner id has this form, so statements that
+/// compare the holder do not match.
 const RELEASED: &str = " released";
 
-/// Stands for the owner's id, which a client of ShedLock does not have.
-const THEIRS: OwnerId = OwnerId::from_bits(1);
+/// The owner id that is shown for clients of ShedLock, which have none.
+const FOREIGN: OwnerId = OwnerId::from_bits(1);
 
-/// The locks of ShedLock in one table.
+/// ShedLock's locks in one table.
 #[derive(Debug)]
 pub(super) struct ShedLock<S: Server> {
     pub(super) server: S,
@@ -27,12 +27,12 @@ pub(super) struct ShedLock<S: Server> {
     pub(super) names: Names,
     pub(super) sql: Statements<S::Statement>,
     pub(super) promised: RwLock<Arc<Guarantees>>,
-    /// How many characters a name may have, if ShedLock's table has a limit.
+    /// Set after the settings were checked: how many characters a name may have, if ShedLock's table has a limit.
     agreed: OnceCell<Option<usize>>,
 }
 
 impl<S: Server> ShedLock<S> {
-    /// It sends nothing yet, except the question which tables exist.
+    /// If the tables do not all exist yet, this only checks which exist.
     pub(super) async fn open(server: S, described: Described, table: &str) -> Result<Self, Error> {
         let names = Names::new(&described, table, S::QUOTE)?;
         let sql = server.statements(&names);
@@ -40,22 +40,23 @@ impl<S: Server> ShedLock<S> {
         let promised = guarantees::of(S::SHORTEST_LEASE, longest, None, described.connection);
         let promised = RwLock::new(Arc::new(promised));
         let this = Self { server, described, names, sql, promised, agreed: OnceCell::new() };
-        this.promise(longest).await?;
-        if this.server.found(&this.names).await? == [true; 3] {
+        this.update_guarantees(longest).await?;
+        if this.server.existing_tables(&this.names).await? == [true; 3] {
             this.ready().await?;
         }
         Ok(this)
     }
 
-    /// Updates the promises from the server's present settings.
-    pub(super) async fn promise(&self, longest: Duration) -> Result<(), Error> {
-        let doubt = self.server.doubt().await?;
-        let promised = guarantees::of(S::SHORTEST_LEASE, longest, doubt, self.described.connection);
+    /// Updates the guarantees from the server's present settings.
+    pub(super) async fn update_guarantees(&self, longest: Duration) -> Result<(), Error> {
+        let problem = self.server.durability_problem().await?;
+        let promised =
+            guarantees::of(S::SHORTEST_LEASE, longest, problem, self.described.connection);
         *self.promised.write() = Arc::new(promised);
         Ok(())
     }
 
-    /// Takes the store's settings over, once, or refuses what does not fit.
+    /// Checks the store's settings and columns once, and refuses what does not match.
     pub(super) async fn ready(&self) -> Result<&S, Error> {
         self.width().await?;
         Ok(&self.server)
@@ -63,25 +64,25 @@ impl<S: Server> ShedLock<S> {
 
     async fn width(&self) -> Result<Option<usize>, Error> {
         let settle = || async {
-            self.server.found(&self.names).await?;
+            self.server.existing_tables(&self.names).await?;
             let stored = self.stored().await?;
             agree(self.described.longest_lease, stored.longest_lease)?;
             let width = columns::<S>(&self.server.pairs(&self.sql.columns).await?)?;
-            self.promise(stored.longest_lease).await?;
+            self.update_guarantees(stored.longest_lease).await?;
             Ok(width)
         };
         self.agreed.get_or_try_init(settle).await.copied()
     }
 
     /// The settings as they are now.
-    pub(super) async fn stored(&self) -> Result<Stored, Error> {
+    pub(super) async fn stored(&self) -> Result<StoredSettings, Error> {
         let gone = || Error::new(ErrorKind::Config, "the row of settings is gone");
-        let stored = self.server.stored(&self.sql.settings).await?.ok_or_else(gone)?;
+        let stored = self.server.settings(&self.sql.settings).await?.ok_or_else(gone)?;
         check_record_version(&stored.version.to_string(), RECORD_VERSION)?;
         Ok(stored)
     }
 
-    /// Refuses a name that is too long for ShedLock's table, or that the table would take for another name.
+    /// Refuses a name that is too long for ShedLock's table, or that the table would confuse with another name.
     pub(super) async fn check_name(&self, name: &LockName) -> Result<(), Error> {
         if S::PADS && name.as_str().ends_with(' ') {
             let message = "the name ends with a space, which ShedLock's table does not tell from the name without it; \
@@ -105,15 +106,15 @@ impl<S: Server> ShedLock<S> {
         micros(longest.unwrap_or_else(|| self.described.longest_lease_of_new()))
     }
 
-    /// Which store this is: each table is one.
+    /// The identity of the store. Each table is a store of its own.
     pub(super) async fn identity(&self) -> Result<String, Error> {
         Ok(format!("shedlock:{}", self.stored().await?.identity))
     }
 }
 
-/// The row for the common flow. Our record counts only while its owner holds the lock.
-pub(super) fn row(seen: &Seen) -> Result<Row, Error> {
-    let Seen { name, locked_by, remaining, owner, label, token } = seen;
+/// The row for the common flow. The companion row counts only while its owner holds the lock.
+pub(super) fn row(state: &NameState) -> Result<Row, Error> {
+    let NameState { name, locked_by, remaining, owner, label, token } = state;
     let token = token.unwrap_or(0);
     if remaining.is_zero() {
         return Row::read(name, None, None, token, 0, Duration::ZERO);
@@ -129,19 +130,20 @@ pub(super) fn row(seen: &Seen) -> Result<Row, Error> {
     }
     let plain: String = locked_by.chars().filter(|letter| !letter.is_control()).take(60).collect();
     let label = format!("a shedlock client: {plain}");
-    Row::read(name, Some(&THEIRS.to_string()), Some(&label), token, 0, *remaining)
+    Row::read(name, Some(&FOREIGN.to_string()), Some(&label), token, 0, *remaining)
 }
 
-/// The record of a migration for clients of ShedLock that were `seen` so long ago.
+/// The migration record for clients of ShedLock, the last of which was seen this long ago.
 pub(super) fn record(store: &str, seen: Duration) -> Result<Option<Row>, Error> {
-    let Some((name, label, left)) = crate::record::of_theirs(store, "shedlock", seen)? else {
+    let Some((name, label, left)) = crate::record::of_foreign_clients(store, "shedlock", seen)?
+    else {
         return Ok(None);
     };
-    let (owner, label) = (THEIRS.to_string(), label.as_str());
+    let (owner, label) = (FOREIGN.to_string(), label.as_str());
     Row::read(name.as_str(), Some(&owner), Some(label), 0, 0, left).map(Some)
 }
 
-/// Refuses columns that cannot keep what we write. Returns how many characters a name may have.
+/// Refuses columns that cannot hold the values. Returns how many characters a name may have.
 fn columns<S: Server>(found: &[(String, String)]) -> Result<Option<usize>, Error> {
     let of = |wanted: &str| {
         let kind = found.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
@@ -159,7 +161,7 @@ fn columns<S: Server>(found: &[(String, String)]) -> Result<Option<usize>, Error
         }
     }
     let holder = width(of("locked_by")?);
-    let needed = THEIRS.to_string().len() + RELEASED.len();
+    let needed = FOREIGN.to_string().len() + RELEASED.len();
     if holder.is_some_and(|width| width < needed) {
         let message = format!(
             "the column locked_by of ShedLock's table must have room for {needed} characters"

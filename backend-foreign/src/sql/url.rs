@@ -1,18 +1,18 @@
-//! A store by its URL.
+//! The URL of a store in an SQL database.
 
 use std::sync::Arc;
 
 use backend_sql::shared::{self, Described, micros};
-use lock_core::{Backend, Error, ErrorKind, SeenOptions};
-use url::form_urlencoded;
+use lock_core::{Backend, Error};
 
 use super::{dialect::backend, server::Server as _, statements::Names, store::ShedLock};
+use crate::options::{self, refuse};
 
-/// Options of the databases' own stores that mean nothing here.
+/// Options of leasehold's own stores in these databases that have no meaning here.
 const NOT_HERE: [&str; 3] = ["strategy", "table_prefix", "listen"];
 
 /// Opens the locks of ShedLock in PostgreSQL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?layout=shedlock&table=shedlock`,
-/// with the options of a `postgres://` URL but `strategy`, `table_prefix` and `listen`.
+/// with the options of a `postgres://` URL except `strategy`, `table_prefix` and `listen`.
 #[cfg(feature = "postgres")]
 pub(crate) async fn postgres(url: &str) -> Result<Arc<dyn Backend>, Error> {
     let (table, rest) = parse(url)?;
@@ -22,7 +22,7 @@ pub(crate) async fn postgres(url: &str) -> Result<Arc<dyn Backend>, Error> {
 }
 
 /// Opens the locks of ShedLock in MySQL or MariaDB: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?layout=shedlock&table=shedlock`,
-/// with the options of a `mysql://` URL but `strategy` and `table_prefix`.
+/// with the options of a `mysql://` URL except `strategy` and `table_prefix`.
 #[cfg(feature = "mysql")]
 pub(crate) async fn mysql(url: &str) -> Result<Arc<dyn Backend>, Error> {
     let (table, rest) = parse(url)?;
@@ -31,7 +31,7 @@ pub(crate) async fn mysql(url: &str) -> Result<Arc<dyn Backend>, Error> {
     Ok(Arc::new(backend(ShedLock::open(server, described, &table).await?)))
 }
 
-/// The SQL that makes the tables of such a URL.
+/// The SQL that creates the tables for such a URL.
 #[cfg(feature = "postgres")]
 pub(crate) fn postgres_schema(url: &str) -> Result<String, Error> {
     let (table, rest) = parse(url)?;
@@ -40,7 +40,7 @@ pub(crate) fn postgres_schema(url: &str) -> Result<String, Error> {
     Ok(super::postgres::schema(&names, longest(&described)))
 }
 
-/// The SQL that makes the tables of such a URL.
+/// The SQL that creates the tables for such a URL.
 #[cfg(feature = "mysql")]
 pub(crate) fn mysql_schema(url: &str) -> Result<String, Error> {
     let (table, rest) = parse(url)?;
@@ -55,37 +55,18 @@ fn longest(described: &Described) -> i64 {
 
 /// The table, and the URL without the layout's options.
 fn parse(url: &str) -> Result<(String, String), Error> {
-    let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let (mut rest, mut seen) = (Vec::new(), SeenOptions::default());
-    let (mut layout, mut table) = (None, None);
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let Some((option, value)) = form_urlencoded::parse(pair.as_bytes()).next() else {
-            continue;
-        };
-        match &*option {
-            "layout" => layout = Some(value.into_owned()),
-            "table" => table = Some(value.into_owned()),
-            own if NOT_HERE.contains(&own) => {
-                return Err(refuse(format!(
-                    "{own} is no option of locks shared with ShedLock; beside those of the server it must be table"
-                )));
-            }
-            _ => {
-                rest.push(pair);
-                continue;
-            }
-        }
-        seen.once(&option)?;
-    }
-    if layout.as_deref() != Some("shedlock") {
+    let (options, rest) = options::split(url, |option, _| match option {
+        own if NOT_HERE.contains(&own) => Err(refuse(format!(
+            "{own} is no option of locks shared with ShedLock; beside those of the server it must be table"
+        ))),
+        option => Ok(matches!(option, "layout" | "table")),
+    })?;
+    let value = |wanted: &str| {
+        options.iter().find(|(option, _)| option == wanted).map(|(_, value)| value.as_str())
+    };
+    if value("layout") != Some("shedlock") {
         let message = "this layout is not known in an SQL database; it must be shedlock";
         return Err(refuse(message.to_owned()));
     }
-    let rest =
-        if rest.is_empty() { place.to_owned() } else { format!("{place}?{}", rest.join("&")) };
-    Ok((table.unwrap_or_else(|| "shedlock".to_owned()), rest))
-}
-
-fn refuse(message: String) -> Error {
-    Error::new(ErrorKind::InvalidInput, message)
+    Ok((value("table").unwrap_or("shedlock").to_owned(), rest))
 }

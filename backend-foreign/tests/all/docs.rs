@@ -1,4 +1,4 @@
-//! What docs/backends/foreign.md says, tried.
+//! Tests of what docs/backends/foreign.md says.
 
 use std::time::Duration;
 
@@ -7,13 +7,15 @@ use conformance_tests::{
     kit::{Redis, RedisCluster, RedisOptions, Server as _},
 };
 use lock_core::{
-    Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions,
-    ReleaseOutcome, Renewal, Signal, SystemEnv,
+    Attempt, Enqueued, Env as _, ErrorKind, FencingToken, Init, LockClient, ReleaseOptions, Signal,
+    SystemEnv,
 };
+
+use crate::operations;
 
 const PAGE: &str = include_str!("../../../docs/backends/foreign.md");
 
-/// What stands on the page in a block that begins with this line.
+/// The code block of the page that begins with this line.
 fn block(beginning: &str) -> String {
     let lines = PAGE.lines().skip_while(|line| !line.starts_with(beginning));
     let lines: Vec<_> = lines.take_while(|line| *line != "```").map(str::trim).collect();
@@ -30,28 +32,18 @@ async fn the_documented_permissions_are_enough() {
         let url = format!("redis://app:hunter2@{}?layout={layout}", server.address());
         let store = backend_foreign::connect(&url).await.unwrap();
         store.init(&Init::new().with_first_use(true)).await.unwrap();
-        let grant = granted(&*store, &request("a", LONG)).await.unwrap();
-        let asked = request("a", LONG);
-        let Enqueued::Waiting(mut waiter, _) = store.enqueue(&asked).await.unwrap() else {
-            panic!("the lock was given twice");
+        operations::use_each(&*store).await;
+        let grant = granted(&*store, &request("job", LONG)).await.unwrap();
+        let Enqueued::Waiting(mut waiter, _) = store.enqueue(&request("job", LONG)).await.unwrap()
+        else {
+            panic!("two holders");
         };
-        let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
-        assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
-        store.raise(&grant, FencingToken::new(grant.token.get() + 10).unwrap()).await.unwrap();
-        assert!(store.inspect(&grant.name).await.unwrap().is_some());
-        assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
-        store.clock_difference_micros().await.unwrap();
-        store.highest_token().await.unwrap();
-        store.identity().await.unwrap();
         store.release(&grant, ReleaseOptions::default()).await.unwrap();
         if store.guarantees().push {
             let signal = tokio::time::timeout(LONG, waiter.next()).await.unwrap();
             assert!(matches!(signal, Signal::Recheck), "{signal:?}");
         }
         waiter.leave().await.unwrap();
-        granted(&*store, &asked).await.unwrap();
-        assert_eq!(store.force_release(&asked.name).await.unwrap(), ReleaseOutcome::Released);
-        store.abandon(&asked).await.unwrap();
     }
     assert_eq!(server.cli(&["ACL", "DRYRUN", "app", "UNSUBSCRIBE"]).await.unwrap().trim(), "OK");
     assert_eq!(server.cli(&["ACL", "LOG"]).await.unwrap().trim(), "", "something was refused");
@@ -59,9 +51,9 @@ async fn the_documented_permissions_are_enough() {
     assert!(refused.contains("no permissions"), "{refused}");
 }
 
-/// Tokens of a client of the other library that counts on as the page says stand between ours.
+/// A foreign client that continues counting as the page says gets tokens between those of leasehold clients.
 #[tokio::test]
-async fn the_other_side_may_count_on() {
+async fn foreign_clients_may_continue_the_count_of_tokens() {
     let server = Redis::start(RedisOptions::new()).await.unwrap();
     let url = format!("redis://{}?layout=redis-py", server.address());
     let store = backend_foreign::connect(&url).await.unwrap();
@@ -70,10 +62,10 @@ async fn the_other_side_may_count_on() {
     for (name, key) in [("a", "leasehold_token:{a}"), ("{b}c", "leasehold_token:{b}c")] {
         let mut last = 0;
         for _ in 0..5 {
-            let mut asked = request(name, LONG);
-            // So far ahead of the clock that only the record can say so.
-            asked.floor = FencingToken::new(SystemEnv.wall_micros() + 5_000_000).unwrap();
-            let grant = granted(&*store, &asked).await.unwrap();
+            let mut wanted = request(name, LONG);
+            // So far ahead of the clock that only the stored token can give the next one.
+            wanted.floor = FencingToken::new(SystemEnv.wall_micros() + 5_000_000).unwrap();
+            let grant = granted(&*store, &wanted).await.unwrap();
             assert!(grant.token.get() > last, "{} came after {last}", grant.token);
             store.release(&grant, ReleaseOptions::default()).await.unwrap();
             let theirs = server.cli(&["EVAL", &script, "1", key]).await.unwrap();
@@ -114,8 +106,8 @@ async fn a_shared_lock_is_refused() {
     let server = Redis::start(RedisOptions::new()).await.unwrap();
     let url = format!("redis://{}?layout=redisson", server.address());
     let store = backend_foreign::connect(&url).await.unwrap();
-    let asked = request("a", Duration::from_secs(5)).with_mode(lock_core::Mode::Shared);
-    let error = store.try_acquire(&asked).await.unwrap_err();
+    let shared = request("a", Duration::from_secs(5)).with_mode(lock_core::Mode::Shared);
+    let error = store.try_acquire(&shared).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(!store.guarantees().shared.holds());
 }
@@ -131,7 +123,7 @@ fn millis(text: &str) -> Vec<u64> {
 
 /// The page's table of pauses.
 #[tokio::test]
-async fn our_waiters_ask_as_often_as_the_page_says() {
+async fn waiters_poll_as_often_as_the_page_says() {
     let server = Redis::start(RedisOptions::new()).await.unwrap();
     let table = PAGE.lines().skip_while(|line| !line.starts_with("| layout | our waiters ask"));
     let rows: Vec<Vec<_>> = table
@@ -161,21 +153,21 @@ async fn our_waiters_ask_as_often_as_the_page_says() {
         let [least, most] = millis(ours)[..] else { panic!("{layout}: {ours}") };
         for _ in 0..20 {
             let Attempt::Busy(busy) = store.try_acquire(&request("a", LONG)).await.unwrap() else {
-                panic!("{layout}: the lock was given twice");
+                panic!("{layout}: two holders");
             };
             let pause = busy.retry_after.as_millis();
             assert!((least.into()..=most.into()).contains(&pause), "{layout}: {pause} ms");
         }
         let promised = store.guarantees();
         assert_eq!(promised.push, ours.starts_with("by "), "{layout}");
-        // A rest may come before the last pause.
+        // A rest may precede the last pause.
         let rest = millis(rest)[0];
         assert_eq!(promised.longest_poll, Duration::from_millis(most + rest), "{layout}");
         server.cli(&["DEL", key]).await.unwrap();
     }
 }
 
-/// How often the server was sent each of these commands.
+/// How often the server has received each of these commands.
 async fn sent<const N: usize>(server: &Redis, commands: [&str; N]) -> [u64; N] {
     let stats = server.cli(&["INFO", "commandstats"]).await.unwrap();
     commands.map(|command| {
@@ -185,18 +177,18 @@ async fn sent<const N: usize>(server: &Redis, commands: [&str; N]) -> [u64; N] {
     })
 }
 
-/// As the page says of the cost.
+/// As the page says about the cost.
 #[tokio::test]
 async fn a_free_lock_costs_two_scripts() {
     const PAIRS: u64 = 20;
     let server = Redis::start(RedisOptions::new()).await.unwrap();
     for layout in ["redisson", "redis-py"] {
-        // A busy machine is not to ask twice, nor to renew.
+        // A long time limit and lease, so that a busy machine neither repeats nor renews.
         let url = format!("redis://{}?layout={layout}&timeout=30s", server.address());
         let store = backend_foreign::connect(&url).await.unwrap();
         store.init(&Init::new().with_first_use(true)).await.unwrap();
         let client = LockClient::new(store);
-        // The server learns the scripts.
+        // After this the server knows the scripts.
         client.lock("first").acquire().await.unwrap().release().await.unwrap();
         let before = sent(&server, ["evalsha", "eval", "subscribe"]).await;
         for name in 0..PAIRS {
@@ -210,7 +202,7 @@ async fn a_free_lock_costs_two_scripts() {
     }
 }
 
-/// By no URL: there Redisson wakes by another kind of message, and a replica may take over.
+/// With any URL: in a cluster Redisson wakes by another kind of message, and a replica may take over.
 #[tokio::test]
 async fn a_cluster_is_refused() {
     let cluster = RedisCluster::start(3, 0, RedisOptions::new()).await.unwrap();

@@ -1,16 +1,16 @@
-//! Another role may create functions, operators and tables in a schema of our search path. None of its code runs in our name.
+//! Another role may create functions, operators and tables in a schema of the search path. None of its code may run with the
+//! rights of a leasehold client.
 
 use conformance_tests::{
-    broken::cases::{LONG, granted, not_granted, request},
+    broken::cases::{LONG, granted, request},
     kit::{Hostile, Postgres, PostgresOptions, Server as _},
 };
-use lock_core::{
-    Env as _, Error, ErrorKind, FencingToken, Init, ReleaseOptions, ReleaseOutcome, Renewal,
-    SystemEnv,
-};
+use lock_core::{Env as _, Error, ErrorKind, Init, Renewal, SystemEnv};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
-/// The types of all values and columns in our statements. ShedLock's columns are VARCHAR: for that type PostgreSQL may prefer
+use crate::operations;
+
+/// The types of all values and columns in the statements. ShedLock's columns are VARCHAR. For this type PostgreSQL may prefer
 /// another role's operator to its own.
 const TYPES: [&str; 16] = [
     "name",
@@ -47,26 +47,16 @@ async fn run(server: &Postgres, role: &str, sql: &str) {
     session.execute(AssertSqlSafe(sql.to_owned())).await.unwrap();
 }
 
-/// Every statement, and the printed schema.
+/// Runs every statement, and the printed schema.
 async fn use_all(server: &Postgres, options: &str) {
     let url = format!("{}?layout=shedlock&table=jobs&{options}", of(server, "app"));
     run(server, "app", &backend_foreign::schema(&url).unwrap()).await;
     let store = backend_foreign::connect(&url).await.unwrap();
     store.init(&Init::new().with_longest_lease(LONG)).await.unwrap();
-    store.identity().await.unwrap();
-    store.clock_difference_micros().await.unwrap().unwrap();
-    let asked = request("job", LONG);
-    let grant = granted(&*store, &asked).await.unwrap();
-    not_granted(&*store, &request("job", LONG)).await.unwrap();
-    let renewed = || async { store.renew(&[&grant], SystemEnv.now()).await };
-    assert!(matches!(renewed().await[..], [Renewal::Renewed { .. }]));
-    let higher = FencingToken::new(grant.token.get() + 1).unwrap();
-    store.raise(&grant, higher).await.unwrap();
-    assert_eq!(store.highest_token().await.unwrap(), Some(higher));
-    assert!(store.inspect(&grant.name).await.unwrap().is_some());
-    assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
+    operations::use_each(&*store).await;
 
-    // A row that another transaction has is waited for.
+    // The statement that waits for a row which another transaction has locked.
+    let grant = granted(&*store, &request("job", LONG)).await.unwrap();
     let mut operator = PgConnection::connect(&of(server, "app")).await.unwrap();
     operator.execute("BEGIN; UPDATE jobs SET locked_by = locked_by").await.unwrap();
     let waiting = async {
@@ -74,20 +64,12 @@ async fn use_all(server: &Postgres, options: &str) {
         while server.sql(waits).await.unwrap() == "0" {}
         operator.execute("COMMIT").await.unwrap();
     };
-    let (renewed, waited) = tokio::join!(renewed(), tokio::time::timeout(LONG, waiting));
+    let batch = [&grant];
+    let renewing = store.renew(&batch, SystemEnv.now());
+    let (renewed, waited) = tokio::join!(renewing, tokio::time::timeout(LONG, waiting));
     waited.expect("the renewal waits for the row");
     assert!(!matches!(renewed[..], [Renewal::Lost(_)]), "{renewed:?}");
 
-    let keep = ReleaseOptions::new().with_keep(LONG);
-    let kept = store.release(&grant, keep).await.unwrap();
-    assert_eq!(kept.outcome, ReleaseOutcome::Released);
-    assert_eq!(store.force_release(&grant.name).await.unwrap(), ReleaseOutcome::Released);
-    let grant = granted(&*store, &asked).await.unwrap();
-    let released = store.release(&grant, ReleaseOptions::default()).await.unwrap();
-    assert_eq!(released.outcome, ReleaseOutcome::Released);
-    for name in ["job", "new"] {
-        store.abandon(&request(name, LONG)).await.unwrap();
-    }
     operator.execute("DROP TABLE jobs, jobs_leasehold, jobs_leasehold_store").await.unwrap();
     store.close().await;
 }
@@ -119,15 +101,15 @@ async fn functions_and_operators_of_another_role_are_not_run() {
     }
 }
 
-/// The answer must say that a table belongs to `hostile`.
+/// The error must say that a table belongs to `hostile`.
 fn refused<T: std::fmt::Debug>(answer: Result<T, Error>) {
     let error = answer.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("\"hostile\""), "{error}");
 }
 
-/// For each of the three tables, `hostile` owns it and gives it a trigger, whose code runs in the name of each writer. Then
-/// `hostile` makes a view, whose functions run in the name of each reader.
+/// `hostile` owns one of the three tables after the other, and gives it a trigger, whose code runs with the rights of each writer.
+/// Then `hostile` creates a view, whose functions run with the rights of each reader.
 #[tokio::test]
 async fn tables_and_views_of_another_role_are_refused() {
     let server = start().await;
@@ -150,7 +132,7 @@ async fn tables_and_views_of_another_role_are_refused() {
              CREATE TRIGGER trap BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION trap()"
         );
         run(&server, "hostile", &planted).await;
-        // The other two are ours.
+        // The other two belong to `app`.
         for own in ["shedlock", "shedlock_leasehold", "shedlock_leasehold_store"] {
             if own != table {
                 server.sql(&format!("ALTER TABLE {own} OWNER TO app")).await.unwrap();

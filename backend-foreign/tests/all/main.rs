@@ -8,6 +8,7 @@ mod clients;
 mod docs;
 mod hostile;
 mod migration;
+mod operations;
+mod polling;
 mod server;
 mod shedlock;
-mod strangers;

@@ -1,4 +1,4 @@
-//! From the locks of another library to ours: its clients keep no record, and count as processes in phase `old`.
+//! A migration from another library's locks. Foreign clients keep no migration record, and count as processes in phase `old`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,10 +19,10 @@ async fn stores(server: &Redis) -> [Arc<dyn Backend>; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_of_the_other_library_keeps_processes_out_of_phase_new() {
+async fn a_foreign_client_keeps_processes_out_of_phase_new() {
     let server = Redis::start(RedisOptions::new()).await.unwrap();
     let [old, new] = stores(&server).await;
-    // Each process has connections of its own.
+    // Each process has its own connections.
     let enter = async |phase| {
         let [old, new] = stores(&server).await;
         Migration::new(old, new, phase).await
@@ -38,21 +38,19 @@ async fn a_client_of_the_other_library_keeps_processes_out_of_phase_new() {
     let refused = both.lock("job").try_acquire().await.unwrap();
     assert!(matches!(refused, TryAcquire::Busy(_)), "{refused:?}");
     let refusal = next().await.unwrap_err();
-    let told = refusal.to_string();
-    assert!(
-        told.contains("still in phase old") && told.contains("a redis-py client, seen"),
-        "{told}"
-    );
-    assert!(told.contains("others may have been silent"), "{told}");
+    let refusal = refusal.to_string();
+    for part in ["still in phase old", "a redis-py client, seen", "others may have been silent"] {
+        assert!(refusal.contains(part), "{refusal}");
+    }
     let error = enter(Phase::New).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("a redis-py client, seen"), "{error}");
-    // Old and both may run beside it.
-    enter(Phase::Both).await.unwrap().close().await;
-    let beside = enter(Phase::Old).await.unwrap();
-    beside.close().await;
+    // Phases old and both may run at the same time.
+    for phase in [Phase::Both, Phase::Old] {
+        enter(phase).await.unwrap().close().await;
+    }
 
-    // It is silent for longer than it counts as alive.
+    // As if it had been silent for longer than it counts as running.
     server.cli(&["DEL", "job"]).await.unwrap();
     assert_eq!(server.cli(&["HSET", EPOCH, "theirs", "1"]).await.unwrap().trim(), "0");
     both.close().await;
@@ -60,7 +58,7 @@ async fn a_client_of_the_other_library_keeps_processes_out_of_phase_new() {
         loop {
             match enter(Phase::New).await {
                 Ok(new) => break new,
-                // Records of those that were closed here end with their leases.
+                // Records of processes that were closed here may end only with their leases.
                 Err(error) if error.kind() == ErrorKind::Config => {
                     tokio::time::sleep(Duration::from_millis(200)).await;
                 }

@@ -1,4 +1,4 @@
-//! A server that both sides lock in.
+//! A server in which leasehold and foreign clients lock.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use conformance_tests::kit::{
     Mariadb, MariadbOptions, Postgres, PostgresOptions, Redis, RedisOptions, Server as _,
 };
 
-/// What ShedLock's documentation asks for, for its TIMESTAMP.
+/// ShedLock's documentation requires this for its TIMESTAMP.
 const UTC: &str = "--default-time-zone=+00:00";
 
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ impl Server {
         self.sql(&format!("CREATE TABLE shedlock(name VARCHAR(64) NOT NULL, {columns})")).await;
     }
 
-    /// What a database answers.
+    /// Runs SQL, and returns the answer.
     pub(crate) async fn sql(&self, sql: &str) -> String {
         match self {
             Self::Redis(_) => panic!("it is no database"),
@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// What Redis answers.
+    /// Runs a command of Redis, and returns the answer.
     pub(crate) async fn redis(&self, args: &[&str]) -> String {
         let Self::Redis(server) = self else { panic!("it is no Redis") };
         server.cli(args).await.unwrap().trim().to_owned()

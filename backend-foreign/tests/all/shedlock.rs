@@ -1,4 +1,4 @@
-//! ShedLock's table, beside what stands in it by other means. The real client is tried in clients/.
+//! ShedLock's table with rows that the test writes. The tests with real clients are in clients/.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,12 +8,15 @@ use conformance_tests::{
     kit::{Mariadb, MariadbOptions},
 };
 use lock_core::{
-    Backend, ConnectionSecurity, Env as _, ErrorKind, FencingToken, Init, Mode, OwnerId, Promise,
-    QuarantineUse, ReleaseOptions, ReleaseOutcome, Renewal, SystemEnv,
+    Backend, ConnectionSecurity, ErrorKind, Init, Mode, Promise, QuarantineUse, ReleaseOptions,
+    ReleaseOutcome,
 };
 use sqlx::Connection as _;
 
-use crate::server::{Kind, Server};
+use crate::{
+    operations,
+    server::{Kind, Server},
+};
 
 const KINDS: [Kind; 2] = [Kind::Postgres, Kind::Mysql];
 
@@ -23,8 +26,8 @@ async fn store(server: &Server) -> Arc<dyn Backend> {
     store
 }
 
-/// A row as a client of ShedLock that locked it so many seconds ago.
-async fn theirs(server: &Server, name: &str, ago: u32, for_seconds: u32) {
+/// Writes a row as a client of ShedLock did that locked it `ago` seconds ago.
+async fn foreign_row(server: &Server, name: &str, ago: u32, for_seconds: u32) {
     let (now, second) = match server {
         Server::Mysql(_) => ("UTC_TIMESTAMP(3)", "SECOND"),
         _ => ("timezone('utc', clock_timestamp())", "'1 second'"),
@@ -43,7 +46,7 @@ async fn theirs(server: &Server, name: &str, ago: u32, for_seconds: u32) {
 }
 
 #[tokio::test]
-async fn the_row_is_theirs_and_the_companion_ours() {
+async fn the_row_is_in_shedlocks_form_and_the_rest_in_the_companion_table() {
     for kind in KINDS {
         let server = Server::start(kind).await;
         server.make_table().await;
@@ -52,16 +55,16 @@ async fn the_row_is_theirs_and_the_companion_ours() {
         let holder = server.sql("SELECT locked_by FROM shedlock WHERE name = 'a'").await;
         assert_eq!(holder.trim(), grant.owner.to_string());
         store.release(&grant, ReleaseOptions::default()).await.unwrap();
-        // ShedLock remembers that the row is there.
+        // The row stays, because ShedLock remembers that it exists.
         assert_eq!(server.sql("SELECT count(*) FROM shedlock").await.trim(), "1");
-        theirs(&server, "a", 0, 60).await;
+        foreign_row(&server, "a", 0, 60).await;
         not_granted(&*store, &request("a", LONG)).await.unwrap();
         let state = store.inspect(&grant.name).await.unwrap().unwrap();
         let holder = state.holder.expect("it is held");
         assert_eq!(holder.label.as_str(), "a shedlock client: host-7");
         assert!(holder.remaining > Duration::from_secs(50), "{holder:?}");
         assert!(store.list(None).await.unwrap().locks.iter().any(|held| held.name == grant.name));
-        // A release of ours that comes late frees nothing of theirs.
+        // A late release does not free the foreign lock.
         let late = store.release(&grant, ReleaseOptions::default()).await.unwrap();
         assert_eq!(late.outcome, ReleaseOutcome::NotHeld);
         assert_eq!(store.force_release(&grant.name).await.unwrap(), ReleaseOutcome::Released);
@@ -71,7 +74,7 @@ async fn the_row_is_theirs_and_the_companion_ours() {
 }
 
 #[tokio::test]
-async fn what_is_withheld_is_told() {
+async fn the_guarantees_say_what_is_withheld() {
     for kind in KINDS {
         let server = Server::start(kind).await;
         let store = store(&server).await;
@@ -85,7 +88,7 @@ async fn what_is_withheld_is_told() {
             (Promise::Holds { assuming }, Kind::Mysql) => {
                 assert!(assuming.iter().any(|it| it.id == "foreign-clients-use-the-servers-clock"));
             }
-            // Of the test's server.
+            // The test server does not flush.
             (Promise::Withheld { why }, Kind::Postgres) => {
                 assert!(why.starts_with("fsync is off"), "{why}");
             }
@@ -94,78 +97,57 @@ async fn what_is_withheld_is_told() {
         let shared = request("a", LONG).with_mode(Mode::Shared);
         let error = store.init(&Init::default().with_restored(true)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-        // As in each store without readers, one is a writer.
+        // In a store without readers, a reader is a writer.
         granted(&*store, &shared).await.unwrap();
         not_granted(&*store, &request("a", LONG)).await.unwrap();
     }
 }
 
-/// An attempt waits for the row, which another transaction has; meanwhile it is given up.
+/// In MySQL an abandon waits for the same row as the attempt. (For PostgreSQL a case in broken/tables tests this.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_late_attempt_takes_nothing() {
-    for kind in KINDS {
-        let server = Server::start(kind).await;
-        store(&server).await.close().await;
-        // Statements wait for as long as the looks at them take on a busy machine.
-        let url = server.url("shedlock") + "&timeout=60s";
-        let store = backend_foreign::connect(&url).await.unwrap();
-        let first = granted(&*store, &request("a", LONG)).await.unwrap();
-        store.release(&first, ReleaseOptions::default()).await.unwrap();
-        let hold = "SELECT name FROM shedlock WHERE name = 'a' FOR UPDATE";
-        let waiting = async |sql: &str, count: usize| {
-            let seen = async {
-                while server.sql(sql).await.trim() != count.to_string() {
-                    // InnoDB shows its waiting statements as of a moment when nobody had looked for 100 ms.
-                    tokio::time::sleep(Duration::from_millis(200)).await;
-                }
-            };
-            tokio::time::timeout(2 * LONG, seen).await.expect("statements wait for the row");
-        };
-        let late = request("a", LONG);
-        let attempt = |late: &lock_core::Request| {
-            let (store, late) = (Arc::clone(&store), late.clone());
-            tokio::spawn(async move { store.try_acquire(&late).await })
-        };
-        let address = server.address();
-        let (attempt, abandon) = match kind {
-            Kind::Postgres => {
-                let url = format!("postgres://postgres@{address}/postgres");
-                let mut other = sqlx::PgConnection::connect(&url).await.unwrap();
-                let mut held = other.begin().await.unwrap();
-                sqlx::raw_sql(hold).execute(&mut *held).await.unwrap();
-                let attempt = attempt(&late);
-                waiting("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'", 1)
-                    .await;
-                store.abandon(&late).await.unwrap();
-                held.commit().await.unwrap();
-                (attempt.await.unwrap(), Ok(()))
-            }
-            _ => {
-                let url = format!("mysql://root@{address}/test?ssl-mode=disabled");
-                let mut other = sqlx::MySqlConnection::connect(&url).await.unwrap();
-                let mut held = other.begin().await.unwrap();
-                sqlx::raw_sql(hold).execute(&mut *held).await.unwrap();
-                let attempt = attempt(&late);
-                let blocked = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
-                waiting(blocked, 1).await;
-                let abandon = {
-                    let (store, late) = (Arc::clone(&store), late.clone());
-                    tokio::spawn(async move { store.abandon(&late).await })
-                };
-                // It has to wait for the same row.
-                waiting(blocked, 2).await;
-                held.commit().await.unwrap();
-                (attempt.await.unwrap(), abandon.await.unwrap())
+async fn an_attempt_that_is_abandoned_while_it_waits_for_its_row_gets_nothing() {
+    let server = Server::start(Kind::Mysql).await;
+    store(&server).await.close().await;
+    // A long time limit: on a busy machine the statements wait for as long as this test takes to see them.
+    let url = server.url("shedlock") + "&timeout=60s";
+    let store = backend_foreign::connect(&url).await.unwrap();
+    let first = granted(&*store, &request("a", LONG)).await.unwrap();
+    store.release(&first, ReleaseOptions::default()).await.unwrap();
+    let waiting = async |count: &str| {
+        let blocked =
+            "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
+        let seen = async {
+            while server.sql(blocked).await.trim() != count {
+                // InnoDB refreshes this table only if nobody has read it for 100 ms.
+                tokio::time::sleep(Duration::from_millis(200)).await;
             }
         };
-        abandon.unwrap();
-        drop(attempt);
-        let state = store.inspect(&name("a")).await.unwrap().unwrap();
-        assert!(state.holder.is_none(), "{state:?}");
-        not_granted(&*store, &late).await.unwrap();
-        let next = granted(&*store, &request("a", LONG)).await.unwrap();
-        assert!(next.token > first.token);
-    }
+        tokio::time::timeout(2 * LONG, seen).await.expect("statements wait for the row");
+    };
+    let url = format!("mysql://root@{}/test?ssl-mode=disabled", server.address());
+    let mut other = sqlx::MySqlConnection::connect(&url).await.unwrap();
+    let mut held = other.begin().await.unwrap();
+    let hold = "SELECT name FROM shedlock WHERE name = 'a' FOR UPDATE";
+    sqlx::raw_sql(hold).execute(&mut *held).await.unwrap();
+    let late = request("a", LONG);
+    let attempt = {
+        let (store, late) = (Arc::clone(&store), late.clone());
+        tokio::spawn(async move { store.try_acquire(&late).await })
+    };
+    waiting("1").await;
+    let abandon = {
+        let (store, late) = (Arc::clone(&store), late.clone());
+        tokio::spawn(async move { store.abandon(&late).await })
+    };
+    waiting("2").await;
+    held.commit().await.unwrap();
+    let _ = attempt.await.unwrap();
+    abandon.await.unwrap().unwrap();
+    let state = store.inspect(&name("a")).await.unwrap().unwrap();
+    assert!(state.holder.is_none(), "{state:?}");
+    not_granted(&*store, &late).await.unwrap();
+    let next = granted(&*store, &request("a", LONG)).await.unwrap();
+    assert!(next.token > first.token);
 }
 
 #[tokio::test]
@@ -209,12 +191,12 @@ async fn a_table_that_cannot_keep_the_times_or_names_is_refused() {
     }
 }
 
-/// Sessions of other clients would write other times.
+/// Sessions of other clients would convert the times differently.
 #[tokio::test]
 async fn a_timestamp_of_another_zone_is_refused() {
     let options = MariadbOptions::new().flag("--default-time-zone=+02:00");
     let server = Server::Mysql(Mariadb::start(options).await.unwrap());
-    // What init makes has no time zone.
+    // The table that init creates has no time zone.
     let made = store(&server).await;
     granted(&*made, &request("a", LONG)).await.unwrap();
     server.sql("ALTER TABLE shedlock MODIFY lock_until TIMESTAMP(3) NOT NULL").await;
@@ -224,7 +206,7 @@ async fn a_timestamp_of_another_zone_is_refused() {
 }
 
 #[tokio::test]
-async fn each_table_is_a_store_of_its_own_and_schema_makes_it() {
+async fn each_table_is_a_store_of_its_own_and_schema_creates_it() {
     for kind in KINDS {
         let server = Server::start(kind).await;
         let first = store(&server).await;
@@ -242,12 +224,12 @@ async fn each_table_is_a_store_of_its_own_and_schema_makes_it() {
     }
 }
 
-/// A client of theirs keeps no record of a migration, and counts as a process of phase `old`.
+/// A client of ShedLock keeps no migration record, and counts as a process in phase `old`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_of_shedlock_keeps_processes_out_of_phase_new() {
     for kind in KINDS {
         let server = Server::start(kind).await;
-        // Each process has connections of its own.
+        // Each process has its own connections.
         let stores = async || {
             let old = store(&server).await;
             let new = format!("{}&table=new", server.url("shedlock"));
@@ -263,18 +245,18 @@ async fn a_client_of_shedlock_keeps_processes_out_of_phase_new() {
         let next = || async { Fleet::survey(&*old, &*new).await.unwrap().next(Direction::Forward) };
         let _both = enter(Phase::Both).await.unwrap();
         assert_eq!(next().await.unwrap(), Step::Enter(Phase::New), "none was seen");
-        theirs(&server, "job", 60, 0).await;
-        let told = next().await.unwrap_err().to_string();
-        assert!(told.contains("a shedlock client, seen"), "{told}");
-        let told = enter(Phase::New).await.unwrap_err().to_string();
-        assert!(told.contains("a shedlock client, seen"), "{told}");
-        theirs(&server, "job", 601, 0).await;
+        foreign_row(&server, "job", 60, 0).await;
+        let refusal = next().await.unwrap_err().to_string();
+        assert!(refusal.contains("a shedlock client, seen"), "{refusal}");
+        let error = enter(Phase::New).await.unwrap_err().to_string();
+        assert!(error.contains("a shedlock client, seen"), "{error}");
+        foreign_row(&server, "job", 601, 0).await;
         assert_eq!(next().await.unwrap(), Step::Enter(Phase::New));
     }
 }
 
 #[tokio::test]
-async fn what_cannot_work_is_refused_with_an_explanation_and_without_the_url() {
+async fn invalid_urls_are_refused_with_an_explanation_and_without_the_url() {
     for (url, part) in [
         ("postgres://u:hunter2@localhost/db?layout=hunter2", "it must be shedlock"),
         ("mysql://u:hunter2@localhost/db?layout=advisory", "it must be shedlock"),
@@ -293,9 +275,9 @@ async fn what_cannot_work_is_refused_with_an_explanation_and_without_the_url() {
     }
 }
 
-/// A token that is used up by hand is told, and force mends it.
+/// Force repairs it.
 #[tokio::test]
-async fn a_token_at_the_limit_is_told_and_mended() {
+async fn a_token_at_the_limit_is_reported_and_repaired() {
     for kind in KINDS {
         let server = Server::start(kind).await;
         let store = store(&server).await;
@@ -306,14 +288,12 @@ async fn a_token_at_the_limit_is_told_and_mended() {
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         assert!(error.to_string().contains("used up"), "{error}");
         store.force_release(&first.name).await.unwrap();
-        let mut asked = request("a", LONG);
-        asked.owner = OwnerId::from_bits(7);
-        let next = granted(&*store, &asked).await.unwrap();
+        let next = granted(&*store, &request("a", LONG)).await.unwrap();
         assert!(next.token > first.token);
     }
 }
 
-/// Those of docs/backends/foreign.md.
+/// The rights in docs/backends/foreign.md.
 #[tokio::test]
 async fn the_documented_rights_are_enough() {
     const PAGE: &str = include_str!("../../../docs/backends/foreign.md");
@@ -336,22 +316,7 @@ async fn the_documented_rights_are_enough() {
         let url = server.url("shedlock");
         let url = url.replace("postgres@", "worker@").replace("root@", "worker@");
         let store = backend_foreign::connect(&url).await.unwrap();
-        let grant = granted(&*store, &request("a", LONG)).await.unwrap();
-        not_granted(&*store, &request("a", LONG)).await.unwrap();
-        let answer = store.renew(&[&grant], SystemEnv.now()).await.pop();
-        assert!(matches!(answer, Some(Renewal::Renewed { .. })), "{answer:?}");
-        let higher = FencingToken::new(grant.token.get() + 10).unwrap();
-        store.raise(&grant, higher).await.unwrap();
-        assert_eq!(store.highest_token().await.unwrap(), Some(higher));
-        assert!(store.inspect(&grant.name).await.unwrap().is_some());
-        assert_eq!(store.list(None).await.unwrap().locks.len(), 1);
-        store.clock_difference_micros().await.unwrap();
-        store.identity().await.unwrap();
-        let keep = ReleaseOptions::default().with_keep(Duration::from_millis(1));
-        let released = store.release(&grant, keep).await.unwrap();
-        assert_eq!(released.outcome, ReleaseOutcome::Released);
-        store.abandon(&request("a", LONG)).await.unwrap();
-        store.force_release(&grant.name).await.unwrap();
+        operations::use_each(&*store).await;
         let refused = store.init(&Init::default().with_longest_lease(LONG)).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Auth, "{refused}");
     }

@@ -1,4 +1,4 @@
-// A client of node-redlock on one node, driven by lines on stdin: see tests/all/clients/program.rs.
+// A client of node-redlock on one node, with commands from stdin: see tests/all/clients/program.rs.
 import { readFileSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { createRequire } from "node:module";
@@ -21,7 +21,7 @@ const words = {
     const lock = held.get(name);
     held.delete(name);
     try {
-      // It would ask for a lock that is gone again and again.
+      // Without retries: it would retry if the lock is gone.
       await redlock.release(lock, { retryCount: 0 });
       return "released";
     } catch {

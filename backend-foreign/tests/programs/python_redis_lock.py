@@ -1,16 +1,16 @@
-"""A client of python-redis-lock, driven by lines on stdin: see tests/all/clients/program.rs."""
+"""A client of python-redis-lock."""
 import sys
-import time
 
 import redis
 import redis_lock
+from driver import run
 
 client = redis.Redis(host=sys.argv[1], port=int(sys.argv[2]), socket_timeout=None)
 held = {}
 
 
 def acquire(name, millis):
-    # Whole seconds.
+    # It takes whole seconds.
     lock = redis_lock.Lock(client, name, expire=-(-int(millis) // 1000) or None)
     assert lock.acquire()
     held[name] = lock
@@ -25,21 +25,4 @@ def release(name):
         return "lost"
 
 
-def count(name, path, holds):
-    done = 0
-    while done < int(holds):
-        acquire(name, 20000)
-        number, last = open(path).read().split()
-        if last != "theirs":
-            time.sleep(0.001)
-            with open(path, "w") as file:
-                file.write(f"{int(number) + 1} theirs")
-            done += 1
-        assert release(name) == "released"
-        time.sleep(0.03)
-    return "counted"
-
-
-for line in sys.stdin:
-    word, *rest = line.split()
-    print({"acquire": acquire, "release": release, "count": count}[word](*rest), flush=True)
+run(acquire, release)

@@ -1,8 +1,8 @@
-"""A client of redis-py's Lock, driven by lines on stdin: see tests/all/clients/program.rs."""
+"""A client of redis-py's Lock."""
 import sys
-import time
 
 import redis
+from driver import run
 
 client = redis.Redis(host=sys.argv[1], port=int(sys.argv[2]))
 held = {}
@@ -23,21 +23,4 @@ def release(name):
         return "lost"
 
 
-def count(name, path, holds):
-    done = 0
-    while done < int(holds):
-        acquire(name, 20000, sleep=0.01)
-        number, last = open(path).read().split()
-        if last != "theirs":
-            time.sleep(0.001)
-            with open(path, "w") as file:
-                file.write(f"{int(number) + 1} theirs")
-            done += 1
-        assert release(name) == "released"
-        time.sleep(0.03)
-    return "counted"
-
-
-for line in sys.stdin:
-    word, *rest = line.split()
-    print({"acquire": acquire, "release": release, "count": count}[word](*rest), flush=True)
+run(acquire, release, lambda name, millis: acquire(name, millis, sleep=0.01))

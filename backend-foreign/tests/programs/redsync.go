@@ -1,4 +1,4 @@
-// A client of redsync on one node, driven by lines on stdin: see tests/all/clients/program.rs.
+// A client of redsync on one node, with commands from stdin: see tests/all/clients/program.rs.
 package main
 
 import (

@@ -1,7 +1,7 @@
-//! Phase `Both`: taking a lock in two stores, in an order that all processes share.
+//! Phase `Both`: takes a lock in two stores, in an order that all processes share.
 //!
-//! A process that holds the first store may wait for the second; no process that holds the second waits for
-//! the first. So no circle of processes can wait for one another.
+//! A process that holds the lock in the first store may wait for the second. No process that holds it in the second waits for
+//! the first. So there is no deadlock.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::{
     pair::Pair,
     waiter::{BothWaiter, Entries, Entry},
 };
-use crate::{guarantees::GuaranteeCache, tunables::RENEW_AFTER};
+use crate::tunables::RENEW_AFTER;
 
 /// Two stores as one.
 #[derive(Debug)]
@@ -23,34 +23,33 @@ pub(crate) struct Both {
     /// In the order of acquisition.
     pub(super) stores: [Arc<dyn Backend>; 2],
     entries: Arc<Entries>,
-    pub(super) guarantees: GuaranteeCache,
 }
 
-/// What came of the second store while the first was held.
+/// The result of an attempt in the second store while the first was held.
 enum Second {
     Granted(Grant),
     /// The first is still held.
     Waiting(Grant, Option<Box<dyn Waiter>>, Busy),
-    /// The first was given back.
+    /// The first was released.
     Quarantined(Quarantined),
 }
 
-/// Why an attempt ended. Its grants were given back, or not even that is known.
+/// Why an attempt failed. Its grants were released, or the outcome of that is unknown too.
 struct Failure {
     error: Error,
-    /// A release of this owner may still be on its way: it must never acquire again, since the
-    /// release would free the new grant.
-    used_up: bool,
+    /// A release of this owner may still arrive. The owner must never acquire again, since that release would free the new
+    /// grant.
+    owner_used_up: bool,
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { error, used_up: false }
+        Self { error, owner_used_up: false }
     }
 }
 
-/// The request for the second store: its token is not to be below that of the first, so that mostly
-/// only the first is to be raised.
+/// The request for the second store. Its token must not be below that of the first, so that mostly only the first must be
+/// raised.
 fn above(request: &Request, first: FencingToken) -> Request {
     let floor = FencingToken::new(first.get().saturating_sub(1)).unwrap_or(FencingToken::MAX);
     let mut request = request.clone();
@@ -61,7 +60,7 @@ fn above(request: &Request, first: FencingToken) -> Request {
 impl Both {
     /// The two stores, in the order of acquisition.
     pub(crate) fn new(stores: [Arc<dyn Backend>; 2]) -> Self {
-        Self { stores, entries: Arc::default(), guarantees: GuaranteeCache::default() }
+        Self { stores, entries: Arc::default() }
     }
 
     pub(super) async fn attempt(&self, request: &Request) -> Result<Attempt, Error> {
@@ -75,9 +74,9 @@ impl Both {
         match self.take_second(request, first).await.map_err(|failure| failure.error)? {
             Second::Granted(grant) => Ok(Attempt::Granted(grant)),
             Second::Quarantined(quarantined) => Ok(Attempt::Quarantined(quarantined)),
-            // No waiter keeps the first: it is given back.
+            // There is no waiter that could keep the first, so it is released.
             Second::Waiting(first, _, busy) => {
-                self.give_back(0, &first).await.map_err(|failure| failure.error)?;
+                self.release_one(0, &first).await.map_err(|failure| failure.error)?;
                 Ok(Attempt::Busy(busy))
             }
         }
@@ -96,15 +95,14 @@ impl Both {
             Ok(Second::Granted(grant)) => Ok(Enqueued::Granted(grant)),
             Ok(Second::Quarantined(quarantined)) => Ok(Enqueued::Quarantined(quarantined)),
             Ok(Second::Waiting(first, waiter, busy)) => {
-                let busy = soon(busy, &first);
+                let busy = poll_to_renew(busy, &first);
                 Ok(Enqueued::Waiting(self.waiter(request, Entry::second(first, waiter)), busy))
             }
-            // A lost place makes the core clean up and take a fresh owner; an error would not.
-            Err(failure) if failure.used_up => {
-                let (token, retry_after) = (FencingToken::ZERO, self.stores[0].guarantees());
-                let retry_after = retry_after.longest_poll;
+            // A lost entry makes the core clean up and use a new owner. An error would not.
+            Err(failure) if failure.owner_used_up => {
                 let entry = Entry::lost(failure.error.to_string());
-                let busy = Busy::new(None, token, retry_after);
+                let retry_after = self.stores[0].guarantees().longest_poll;
+                let busy = Busy::new(None, FencingToken::ZERO, retry_after);
                 Ok(Enqueued::Waiting(self.waiter(request, entry), busy))
             }
             Err(failure) => Err(failure.error),
@@ -122,14 +120,14 @@ impl Both {
         ))
     }
 
-    /// The attempt of an owner that waits, in the first store or, holding that, in the second.
+    /// The attempt of an owner that waits: in the first store or, if it holds that, in the second.
     async fn advance(&self, request: &Request, entry: &Entry) -> Result<Attempt, Error> {
         let second = match entry.held()? {
             None => match self.stores[0].try_acquire(request).await? {
                 Attempt::Granted(first) => self.queue_second(request, first).await,
                 refused => return Ok(refused),
             },
-            Some(first) => match self.keep(request, first).await {
+            Some(first) => match self.renew_first(request, first).await {
                 Ok(first) => self.take_second(request, first).await,
                 Err(failure) => Err(failure),
             },
@@ -140,7 +138,7 @@ impl Both {
                 Ok(Attempt::Granted(grant))
             }
             Ok(Second::Waiting(first, waiter, busy)) => {
-                let busy = soon(busy, &first);
+                let busy = poll_to_renew(busy, &first);
                 entry.wait_for_second(first, waiter);
                 Ok(Attempt::Busy(busy))
             }
@@ -155,8 +153,8 @@ impl Both {
         }
     }
 
-    /// Renews the first store's grant while the second is waited for, when that is due.
-    async fn keep(&self, request: &Request, mut first: Grant) -> Result<Grant, Failure> {
+    /// Renews the first store's grant while the second is waited for, if a renewal is due.
+    async fn renew_first(&self, request: &Request, mut first: Grant) -> Result<Grant, Failure> {
         if request.sent.since(first.from) < first.lease / RENEW_AFTER {
             return Ok(first);
         }
@@ -169,7 +167,7 @@ impl Both {
                 let message = format!("the first store's lease ended while waiting: {why}");
                 Err(Error::new(ErrorKind::Unavailable, message).on(&request.name).into())
             }
-            // It counts from the last renewal that was answered.
+            // The lease counts from the last renewal that was answered.
             Some(Renewal::Unknown(_)) | None => Ok(first),
         }
     }
@@ -179,10 +177,10 @@ impl Both {
             Ok(Attempt::Granted(second)) => self.join(request, [first, second]).await,
             Ok(Attempt::Busy(busy)) => Ok(Second::Waiting(first, None, busy)),
             Ok(Attempt::Quarantined(quarantined)) => {
-                self.give_back(0, &first).await?;
+                self.release_one(0, &first).await?;
                 Ok(Second::Quarantined(quarantined))
             }
-            Err(error) => Err(self.refused(request, &first, error).await),
+            Err(error) => Err(self.second_failed(request, &first, error).await),
         }
     }
 
@@ -191,25 +189,25 @@ impl Both {
             Ok(Enqueued::Granted(second)) => self.join(request, [first, second]).await,
             Ok(Enqueued::Waiting(waiter, busy)) => Ok(Second::Waiting(first, Some(waiter), busy)),
             Ok(Enqueued::Quarantined(quarantined)) => {
-                self.give_back(0, &first).await?;
+                self.release_one(0, &first).await?;
                 Ok(Second::Quarantined(quarantined))
             }
-            Err(error) => Err(self.refused(request, &first, error).await),
+            Err(error) => Err(self.second_failed(request, &first, error).await),
         }
     }
 
-    /// The second store has failed: the first is not kept for it, so that processes that use only the
-    /// first go on.
-    async fn refused(&self, request: &Request, first: &Grant, error: Error) -> Failure {
-        if let Err(failure) = self.give_back(0, first).await {
+    /// Handles an error of the second store: releases the first, so that processes that use only the first are not blocked.
+    async fn second_failed(&self, request: &Request, first: &Grant, error: Error) -> Failure {
+        if let Err(failure) = self.release_one(0, first).await {
             return failure;
         }
-        let ours = request.floor < first.token && error.kind() == ErrorKind::InvalidInput;
-        if ours { self.clocks(1, error).into() } else { error.into() }
+        // The floor that the second store refuses is the token of the first.
+        let by_clock = request.floor < first.token && error.kind() == ErrorKind::InvalidInput;
+        if by_clock { self.clock_error(1, error).into() } else { error.into() }
     }
 
-    /// A token of one store leads the clock of the other by more than is allowed.
-    fn clocks(&self, behind: usize, error: Error) -> Error {
+    /// The error if a token of one store leads the clock of the other (`behind`) by more than is allowed.
+    fn clock_error(&self, behind: usize, error: Error) -> Error {
         let [ahead, behind] = [1 - behind, behind].map(|side| self.stores[side].kind());
         let message = format!(
             "a token of the {ahead} store leads the clock of the {behind} store by more than its \
@@ -218,7 +216,7 @@ impl Both {
         Error::new(ErrorKind::Config, message).with_source(error).at("migration", "acquire")
     }
 
-    /// Lifts both to the larger token before the client sees it.
+    /// Combines both grants. Raises the lower token to the higher one before the client sees it.
     async fn join(&self, request: &Request, mut grants: [Grant; 2]) -> Result<Second, Failure> {
         let token = grants[0].token.max(grants[1].token);
         for side in 0..2 {
@@ -226,13 +224,14 @@ impl Both {
                 continue;
             }
             if let Err(error) = self.stores[side].raise(&grants[side], token).await {
-                let second = self.give_back(1, &grants[1]).await;
-                self.give_back(0, &grants[0]).await?;
+                let second = self.release_one(1, &grants[1]).await;
+                self.release_one(0, &grants[0]).await?;
                 second?;
                 return Err(match error.kind() {
-                    ErrorKind::InvalidInput => self.clocks(side, error).into(),
+                    ErrorKind::InvalidInput => self.clock_error(side, error).into(),
                     ErrorKind::NotHeld => {
-                        let message = "one store's lease ended while the other was asked";
+                        let message =
+                            "the lease in one store ended during the attempt in the other";
                         let ended = Error::new(ErrorKind::Unavailable, message);
                         ended.with_source(error).at("migration", "acquire").into()
                     }
@@ -244,28 +243,28 @@ impl Both {
         Ok(Second::Granted(Pair::together(request, token, grants)))
     }
 
-    /// Gives back what an attempt has taken that failed.
-    async fn give_back(&self, side: usize, grant: &Grant) -> Result<(), Failure> {
+    /// Releases what a failed attempt has taken in one store.
+    async fn release_one(&self, side: usize, grant: &Grant) -> Result<(), Failure> {
         let unknown = |message: &str| {
             let unknown = Error::new(ErrorKind::OutcomeUnknown, message);
             unknown.at("migration", "acquire").on(&grant.name)
         };
         match self.stores[side].release(grant, ReleaseOptions::default()).await {
-            // The core asks again, or abandons the owner.
+            // The core repeats the attempt, or abandons the owner.
             Ok(_) if grant.doubtful => {
-                Err(unknown("one store may yet carry out an earlier try of the attempt").into())
+                Err(unknown("one store may still carry out an earlier try of the attempt").into())
             }
             Ok(_) => Ok(()),
             Err(error) => {
-                let used_up = error.is_ambiguous();
+                let owner_used_up = error.is_ambiguous();
                 let error = unknown("one store may have kept a grant that the other refused")
                     .with_source(error);
-                Err(Failure { error, used_up })
+                Err(Failure { error, owner_used_up })
             }
         }
     }
 
-    /// In both stores, also if one of them fails.
+    /// Abandons the owner in both stores, even if one of them fails.
     pub(super) async fn abandon_both(&self, request: &Request) -> Result<(), Error> {
         if let Some(entry) = self.entries.remove(request.owner) {
             entry.lose("its owner was abandoned".into());
@@ -276,8 +275,8 @@ impl Both {
     }
 }
 
-/// While the first store's lease is to be renewed by the waiter's polls, these are not to be rare.
-fn soon(mut busy: Busy, first: &Grant) -> Busy {
+/// Shortens the pause between polls, because the waiter's polls also renew the lease in the first store.
+fn poll_to_renew(mut busy: Busy, first: &Grant) -> Busy {
     busy.retry_after = busy.retry_after.min(first.lease / RENEW_AFTER);
     busy
 }

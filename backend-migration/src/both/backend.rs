@@ -1,4 +1,4 @@
-//! Phase `Both`: the trait, in terms of the steps.
+//! Phase `Both`: the trait `Backend`, in terms of the steps.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -15,7 +15,7 @@ use super::{
     acquire::Both,
     pair::{self, Pair},
 };
-use crate::guarantees;
+use crate::guarantees::of_both;
 
 #[async_trait]
 impl Backend for Both {
@@ -33,7 +33,7 @@ impl Backend for Both {
     }
 
     fn guarantees(&self) -> Arc<Guarantees> {
-        guarantees::of_both(&self.stores, &self.guarantees)
+        Arc::new(of_both(&self.stores))
     }
 
     async fn try_acquire(&self, request: &Request) -> Result<Attempt, Error> {
@@ -68,7 +68,7 @@ impl Backend for Both {
         Ok(match (first, second) {
             (Some(first), Some(second)) => {
                 let kept = if first.holder.is_some() { first.kept } else { second.kept };
-                // Those that hold both stores are in each.
+                // A reader that holds both stores is counted in each.
                 let readers = first.readers.max(second.readers);
                 let holder = first.holder.or(second.holder);
                 let token = first.token.max(second.token);
@@ -80,20 +80,22 @@ impl Backend for Both {
     }
 
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
-        // A cursor begins with the number of its store.
+        // The first character of a cursor is the number of its store.
         let (side, inner) = match from.as_deref().map(|from| from.split_at_checked(1)) {
             None => (0, None),
             Some(Some(("0", rest))) => (0, Some(rest.to_owned())),
             Some(Some(("1", ""))) => (1, None),
             Some(Some(("1", rest))) => (1, Some(rest.to_owned())),
             Some(_) => {
-                let message = "a listing goes on from a cursor of its own making";
+                let message =
+                    "the cursor is not one of this listing; it must be the `next` of a page";
                 return Err(Error::new(ErrorKind::InvalidInput, message).at("migration", "list"));
             }
         };
         let mut page = self.stores[side].list(inner).await?;
         if side == 1 {
-            // The same owner's hold of the first store was in its pages; a passing attempt was not.
+            // A lock that the same owner also holds in the first store was on the pages of that store. A lock of an attempt
+            // that is under way may not have been.
             let mut fresh = Vec::with_capacity(page.locks.len());
             for lock in page.locks {
                 let first =
@@ -135,14 +137,14 @@ impl Backend for Both {
         Ok(together)
     }
 
-    /// In phase `Both` the larger difference of the two.
+    /// The larger difference of the two.
     async fn clock_difference_micros(&self) -> Result<Option<i64>, Error> {
         let first = self.stores[0].clock_difference_micros().await?;
         let second = self.stores[1].clock_difference_micros().await?;
         Ok(first.into_iter().chain(second).max_by_key(|micros| micros.unsigned_abs()))
     }
 
-    /// In phase `Both` the higher of the two.
+    /// The higher of the two.
     async fn highest_token(&self) -> Result<Option<FencingToken>, Error> {
         let first = self.stores[0].highest_token().await?;
         Ok(first.max(self.stores[1].highest_token().await?))

@@ -1,4 +1,4 @@
-//! Phase `Both`: a lock is held in both stores or not at all.
+//! Phase `Both`: a process holds a lock in both stores, or not at all.
 
 mod acquire;
 mod backend;

@@ -1,4 +1,4 @@
-//! A lock that is held in both stores: its two grants, renewed and given back together.
+//! A lock that is held in both stores: its two grants, which are renewed and released together.
 
 use std::sync::{
     Arc,
@@ -14,12 +14,12 @@ use lock_core::{
 /// The grants of both stores, in the order of acquisition.
 pub(crate) struct Pair {
     pub(crate) grants: [Grant; 2],
-    /// Which of them a release has given back: a repeat, after the other failed, finds those gone.
+    /// Which of them a release has released. If the other one failed, a repeat finds this one gone.
     released: [AtomicBool; 2],
 }
 
 impl Pair {
-    /// The two as one grant: with the token that both stores have, and the shorter rest of both leases.
+    /// Both as one grant: with the token that both stores have, and with the end of the lease that ends first.
     pub(crate) fn together(request: &Request, token: FencingToken, grants: [Grant; 2]) -> Grant {
         let shared = grants.iter().all(|grant| grant.mode == Mode::Shared);
         let mode = if shared { Mode::Shared } else { Mode::Exclusive };
@@ -59,18 +59,18 @@ pub(super) async fn renew(
     grants: &[&Grant],
     sent: Instant,
 ) -> Vec<Renewal> {
-    // A grant of another phase has no halves here: it is answered without asking a store.
+    // A grant of another phase is not a pair: it is answered without a call to a store.
     let pairs: Vec<_> = grants.iter().map(|grant| Pair::of(grant)).collect();
-    // The holder asks for another lease than was granted where an older waiter had asked first.
+    // The lease of `grant` counts: the holder may want another lease than the waiter that made the entry.
     let half = |side: usize| -> Vec<Grant> {
         let known = grants.iter().zip(&pairs);
         let known = known.filter_map(|(grant, pair)| Some((grant, pair.as_ref().ok()?)));
-        let ask = |(grant, pair): (&&Grant, &&Pair)| {
+        let wanted = |(grant, pair): (&&Grant, &&Pair)| {
             let mut half = pair.grants[side].clone();
             half.lease = grant.lease;
             half
         };
-        known.map(ask).collect()
+        known.map(wanted).collect()
     };
     let (firsts, seconds) = (half(0), half(1));
     let (firsts, seconds): (Vec<_>, Vec<_>) = (firsts.iter().collect(), seconds.iter().collect());
@@ -87,14 +87,13 @@ pub(super) async fn renew(
     pairs.into_iter().map(one).collect()
 }
 
-/// Held while both stores say so; what one of them does not tell is not a loss.
+/// The lock is renewed if both stores renewed it, and lost if one lost it. A missing answer is not a loss.
 ///
-/// The half that is left of a lost lock stays until its lease is over, and is not given back with this
-/// answer. The holder was promised the time up to the end of its last confirmed renewal, may have read that
-/// just now, and may be in the middle of what it does by it. In the store that has lost the lock nothing is in
-/// the way of the next holder: what is left in the other is all that keeps it out so long (S1). The price is
-/// time: at most a lease from this answer on. (Redlock's votes are left for the same reason, which a test
-/// found there.)
+/// If only one store has lost the lock, the grant in the other store is not released: it stays until its lease ends. The
+/// holder was promised the time up to the end of its last confirmed renewal, may have checked this a moment ago, and may be in
+/// the middle of its work. In the store that has lost the lock, nothing blocks the next holder. So only the grant in the
+/// other store keeps the next holder out until then (S1). The price is time: at most one lease from this answer on. (Redlock
+/// leaves its votes for the same reason. A test found this there.)
 fn one_answer(answers: (Renewal, Renewal)) -> Renewal {
     match answers {
         (Renewal::Lost(one), Renewal::Lost(two)) => {
@@ -110,28 +109,28 @@ fn one_answer(answers: (Renewal, Renewal)) -> Renewal {
     }
 }
 
-/// Releases both, in reverse order; the second try is made also if the first fails.
+/// Releases both, in reverse order, even if the first release fails.
 pub(super) async fn release(
     stores: &[Arc<dyn Backend>; 2],
     grant: &Grant,
     options: ReleaseOptions<'_>,
 ) -> Result<ReleaseOutcome, Error> {
     let pair = Pair::of(grant)?;
-    // The next request is left to the core: one half of it could not stay queued alone.
+    // The next request is left to the core: it could not have a queue entry in only one store.
     let options = ReleaseOptions::new().with_keep(options.keep);
     let before = [0, 1].map(|side: usize| pair.released[side].load(Ordering::SeqCst));
     let second = pair.release(1, &*stores[1], options).await;
     let first = pair.release(0, &*stores[0], options).await;
     let now = match (first, second) {
         (Ok(first), Ok(second)) => [first, second],
-        // The error by which the core knows that one may have been given back unheard.
+        // The ambiguous error counts: by it the core knows that one grant may have been released.
         (Err(first), Err(second)) if second.is_ambiguous() && !first.is_ambiguous() => {
             return Err(second);
         }
         (Err(error), _) | (_, Err(error)) => return Err(error),
     };
     let now = now.map(|outcome| outcome == ReleaseOutcome::Released);
-    let ours = |side: usize| now[side] || before[side];
-    let released = now.contains(&true) && ours(0) && ours(1);
+    let done = |side: usize| now[side] || before[side];
+    let released = now.contains(&true) && done(0) && done(1);
     Ok(if released { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
 }

@@ -1,4 +1,4 @@
-//! A waiter's entry: in the queue of the first store, then, holding that, in the second's.
+//! A waiter's entry: first in the queue of the first store and then, while it holds that store, in the queue of the second.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use lock_core::{
 };
 use tokio::sync::Notify;
 
-/// The entries of those that wait, by owner.
+/// The entries of all waiters, by owner.
 #[derive(Debug, Default)]
 pub(super) struct Entries(Mutex<HashMap<OwnerId, Arc<Entry>>>);
 
@@ -25,8 +25,8 @@ impl Entries {
         self.0.lock().remove(&owner)
     }
 
-    /// Leaves an entry of the same owner that has replaced this one.
-    fn leave(&self, owner: OwnerId, entry: &Arc<Entry>) {
+    /// Removes this entry, but not one of the same owner that has replaced it.
+    fn remove_same(&self, owner: OwnerId, entry: &Arc<Entry>) {
         let mut entries = self.0.lock();
         if entries.get(&owner).is_some_and(|found| Arc::ptr_eq(found, entry)) {
             entries.remove(&owner);
@@ -34,7 +34,7 @@ impl Entries {
     }
 }
 
-/// The part that the attempts and the waiter of one owner share.
+/// The state that the attempts and the waiter of one owner share.
 #[derive(Debug)]
 pub(super) struct Entry {
     state: Mutex<State>,
@@ -45,9 +45,9 @@ pub(super) struct Entry {
 struct State {
     /// The first store's grant, while the second is waited for.
     held: Option<Grant>,
-    /// The place in a store's queue, until this waiter has taken it over.
+    /// A new waiter of a store, until [`BothWaiter`] takes it over.
     waiter: Option<Box<dyn Waiter>>,
-    /// How often the store that is waited for has changed.
+    /// How often `waiter` has changed.
     stage: u32,
     lost: Option<String>,
 }
@@ -66,27 +66,27 @@ impl Entry {
         Self::new(Some(held), waiter, None)
     }
 
-    /// A place that only tells that its owner is used up.
+    /// An entry that is lost from the beginning, because its owner is used up.
     pub(super) fn lost(why: String) -> Self {
         Self::new(None, None, Some(why))
     }
 
-    /// The first store's grant, if it is there by now.
+    /// The first store's grant, if it has one by now.
     ///
     /// # Errors
-    /// `Unavailable` once the place is lost: its owner asks for nothing more.
+    /// `Unavailable` if the entry is lost: its owner must not acquire any more.
     pub(super) fn held(&self) -> Result<Option<Grant>, Error> {
         let state = self.state.lock();
         match &state.lost {
             Some(why) => {
-                Err(Error::new(ErrorKind::Unavailable, format!("the place is lost: {why}"))
+                Err(Error::new(ErrorKind::Unavailable, format!("the queue entry is lost: {why}"))
                     .at("migration", "acquire"))
             }
             None => Ok(state.held.clone()),
         }
     }
 
-    /// Keeps the first store's grant. `waiter` is the place in the second, if it is new.
+    /// Sets the first store's grant, and the waiter of the second store, if there is a new one.
     pub(super) fn wait_for_second(&self, held: Grant, waiter: Option<Box<dyn Waiter>>) {
         let mut state = self.state.lock();
         state.held = Some(held);
@@ -98,14 +98,14 @@ impl Entry {
         }
     }
 
-    /// Both stores were granted: nothing is left to give up.
+    /// Call this after a grant in both stores: nothing is left to release.
     pub(super) fn finish(&self) {
         let mut state = self.state.lock();
         (state.held, state.waiter) = (None, None);
         state.stage += 1;
     }
 
-    /// Its grants were given back, or the core cleans them up.
+    /// Makes the entry lost. Its grants were released, or the core cleans them up.
     pub(super) fn lose(&self, why: String) {
         let mut state = self.state.lock();
         (state.held, state.waiter) = (None, None);
@@ -116,7 +116,7 @@ impl Entry {
     }
 }
 
-/// Waits in a place. A push of one store is only a reason to ask again.
+/// Waits in an entry. After a push of one store, the core must try again.
 #[derive(Debug)]
 pub(super) struct BothWaiter {
     stores: [Arc<dyn Backend>; 2],
@@ -137,8 +137,8 @@ impl BothWaiter {
         Self { stores, entries, request, entry, waiter: None, stage: 0 }
     }
 
-    /// Takes over what an attempt has changed; the reason if the place is lost.
-    fn follow(&mut self) -> Option<String> {
+    /// Takes over what an attempt has changed. Returns the reason if the entry is lost.
+    fn update(&mut self) -> Option<String> {
         let mut state = self.entry.state.lock();
         if state.stage != self.stage {
             (self.waiter, self.stage) = (state.waiter.take(), state.stage);
@@ -149,7 +149,7 @@ impl BothWaiter {
 
 impl Drop for BothWaiter {
     fn drop(&mut self) {
-        self.entries.leave(self.request.owner, &self.entry);
+        self.entries.remove_same(self.request.owner, &self.entry);
     }
 }
 
@@ -157,7 +157,7 @@ impl Drop for BothWaiter {
 impl Waiter for BothWaiter {
     async fn next(&mut self) -> Signal {
         loop {
-            if let Some(why) = self.follow() {
+            if let Some(why) = self.update() {
                 return Signal::Lost(why);
             }
             let changed = self.entry.changed.notified();
@@ -177,11 +177,11 @@ impl Waiter for BothWaiter {
     }
 
     async fn leave(mut self: Box<Self>) -> Result<(), Error> {
-        let lost = self.follow();
+        let lost = self.update();
         let held = self.entry.state.lock().held.take();
         let left = match self.waiter.take() {
             Some(waiter) => waiter.leave().await,
-            // No longer in any queue, and what it had was not given back for certain.
+            // It is in no queue any more, and it is not certain that its grant was released.
             None if lost.is_some() => self.stores[1].abandon(&self.request).await,
             None => Ok(()),
         };

@@ -1,9 +1,9 @@
-//! The record of this process's phase: its name, and the task that keeps it in both stores.
+//! Records: the names of all, and this process's own record, which a task keeps in both stores.
 
-mod keep;
-mod uses;
+mod names;
+mod own;
 
 pub(crate) use self::{
-    keep::Record,
-    uses::{Use, digests, is_record, records},
+    names::{UsedStores, digests, is_record, read_records},
+    own::OwnRecord,
 };

@@ -1,20 +1,20 @@
-//! A model of how the two end phases are entered, searched to its end: what each rule of the record is
-//! for.
+//! A model of how the two end phases are entered, searched completely. It shows what breaks without each rule of the
+//! record.
 //!
-//! Two processes, one of phase `Old` and one of phase `New`, enter, work and leave again and again, each
-//! in a store of its own; so they must never believe at once. A store may lose what it keeps, or a
-//! process its record, at any moment, but not both stores; time passes at any speed.
+//! One process of phase `Old` and one of phase `New` enter, work and leave again and again. Each uses another store, so they
+//! must never believe a lock at the same time. At any moment one store may lose its data, or a process its record, but not
+//! both stores. Time passes at any speed.
 
 use std::collections::HashSet;
 
-/// The rules that can be taken out.
+/// The rules. Each can be switched off.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// The record is written to both stores, and not only to the own one.
+    /// The record is written to both stores, not only to the own one.
     both_stores: bool,
-    /// The records of others are read behind the writing of the own, and not only before.
+    /// The records of others are read after the own record was written, not only before.
     read_last: bool,
-    /// Nothing is acquired before that reading.
+    /// Nothing is acquired before that read.
     counts_when_read: bool,
     /// No lock is believed for longer than the record.
     capped: bool,
@@ -28,7 +28,7 @@ const ALL: Rules =
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum At {
     Away,
-    /// Has read that nobody is at the other end.
+    /// Has read that no process is in the other end phase.
     Read,
     /// Has written to the other store.
     Half,
@@ -44,7 +44,7 @@ struct Process {
     at: At,
     /// In which stores its record is.
     records: [bool; 2],
-    /// Whether it has not heard yet that its own one is lost.
+    /// Whether it does not know yet that its record in its own store is lost.
     trusts: bool,
     /// Whether it believes a lock.
     believes: bool,
@@ -62,11 +62,11 @@ impl World {
         Self { processes: [process; 2], losses: 1 }
     }
 
-    fn are_two(&self) -> bool {
+    fn both_believe(&self) -> bool {
         self.processes.iter().all(|process| process.believes)
     }
 
-    /// All that may come next. The store of a process has its number.
+    /// All possible next states. Each process uses the store with its own number.
     fn next(&self, rules: Rules) -> Vec<Self> {
         let mut all = Vec::new();
         for who in 0..2 {
@@ -100,11 +100,11 @@ impl World {
             if it.believes {
                 all.push(change(&|it| it.believes = false));
             }
-            // It leaves in order, or was killed: its records run out at any later time.
+            // It leaves, or is killed and its records run out, at any time.
             if it.at == At::Entered {
                 all.push(change(&give_up));
             }
-            // It hears that its record is lost in its own store, and then enters anew.
+            // It learns that its record in its own store is lost, and then enters again.
             if it.trusts && !it.records[who] {
                 all.push(change(&|it| it.trusts = false));
             }
@@ -116,8 +116,8 @@ impl World {
                     it.believes = believes;
                 }));
             }
-            // Its record ends in time, unrefreshed, as where it stands still: with all that is
-            // believed, or where that is not bound to it, without.
+            // Its record ends because it is not renewed, for example while the process is paused. Without the cap, it still
+            // believes a lock then.
             if it.trusts && it.records != [false; 2] {
                 all.push(change(&|it| {
                     let believes = it.believes && !rules.capped;
@@ -126,7 +126,7 @@ impl World {
                 }));
             }
         }
-        // One store loses all that it keeps.
+        // One store loses its data.
         if self.losses > 0 {
             for store in 0..2 {
                 let mut next = self.clone();
@@ -141,12 +141,12 @@ impl World {
     }
 }
 
-/// Holds, shows and believes nothing any more.
+/// Has no record and believes nothing any more.
 fn give_up(it: &mut Process) {
     *it = Process { at: At::Away, records: [false; 2], trusts: false, believes: false };
 }
 
-/// Whether two may believe at once, and how many worlds there are.
+/// Whether both may believe at the same time, and the number of states.
 fn search(rules: Rules) -> (bool, usize) {
     let (mut seen, mut open) = (HashSet::new(), vec![World::new()]);
     let mut two = false;
@@ -154,7 +154,7 @@ fn search(rules: Rules) -> (bool, usize) {
         if !seen.insert(world.clone()) {
             continue;
         }
-        two |= world.are_two();
+        two |= world.both_believe();
         open.extend(world.next(rules));
     }
     (two, seen.len())
@@ -163,7 +163,7 @@ fn search(rules: Rules) -> (bool, usize) {
 #[test]
 fn with_all_rules_the_ends_exclude_each_other() {
     let (two, worlds) = search(ALL);
-    println!("{worlds} worlds");
+    println!("{worlds} states");
     assert!(!two);
     assert!(worlds > 100, "{worlds}");
 }

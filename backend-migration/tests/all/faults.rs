@@ -1,4 +1,4 @@
-//! Phase `Both` while one of its stores fails: nothing is left behind, nobody holds beside another, and
+//! Phase `Both` while one of its stores fails: nothing is left behind, there are never two holders, and
 //! tokens rise.
 
 use std::{sync::Arc, time::Duration};
@@ -26,7 +26,7 @@ async fn a_second_store_that_fails_leaves_the_first_free_at_once() {
 }
 
 #[tokio::test]
-async fn a_quarantine_of_either_store_is_told_and_waited_for() {
+async fn a_quarantine_of_either_store_is_reported_and_waited_for() {
     for side in 0..2 {
         let two = Two::new().await;
         let client = LockClient::new(two.both.clone());
@@ -44,12 +44,12 @@ async fn a_quarantine_of_either_store_is_told_and_waited_for() {
 }
 
 #[tokio::test]
-async fn a_raise_that_fails_gives_both_back_and_says_why() {
+async fn after_a_failed_raise_both_are_released_and_the_error_says_why() {
     for (fault, kind) in [
         (Fault::Refused(ErrorKind::InvalidInput), ErrorKind::Config),
         (Fault::Refused(ErrorKind::NotHeld), ErrorKind::Unavailable),
         (Fault::Refused(ErrorKind::Unavailable), ErrorKind::Unavailable),
-        (Fault::Unheard, ErrorKind::Timeout),
+        (Fault::AnswerLost, ErrorKind::Timeout),
     ] {
         let two = Two::new().await;
         two.second_is_ahead().await;
@@ -60,9 +60,9 @@ async fn a_raise_that_fails_gives_both_back_and_says_why() {
     }
 }
 
-/// Clocks that differ too much are no reason to ask again and again.
+/// If the clocks differ too much, retries do not help.
 #[tokio::test]
-async fn a_store_whose_clock_is_far_behind_is_told_at_once() {
+async fn a_store_whose_clock_is_far_behind_is_reported_at_once() {
     let two = Two::new().await;
     let client = LockClient::new(two.both.clone());
     two.stores[1].next("acquire", Fault::Refused(ErrorKind::InvalidInput));
@@ -72,7 +72,7 @@ async fn a_store_whose_clock_is_far_behind_is_told_at_once() {
     two.all_free().await;
 }
 
-/// The release of the first half has no answer and comes late: it must not free a later grant.
+/// The release in the first store has no answer and arrives late. It must not free a later grant.
 #[tokio::test]
 async fn a_late_release_frees_no_later_grant() {
     for waiting in [false, true] {
@@ -80,7 +80,7 @@ async fn a_late_release_frees_no_later_grant() {
         let held = granted(&two.stores[1].memory, 9).await;
         let client = LockClient::new(two.both.clone());
         if waiting {
-            // The attempt before any place is refused as it should be; then the place's own fails.
+            // The attempt without an entry is refused as it should be. Then the enqueue fails.
             two.stores[0].next("release", Fault::Fine);
             two.stores[1].next("enqueue", Fault::Refused(ErrorKind::Unavailable));
         }
@@ -100,13 +100,13 @@ async fn a_late_release_frees_no_later_grant() {
     }
 }
 
-/// A store repeats an attempt by itself, and its first try is carried out when all is over: also by one store alone.
+/// A store repeats an attempt by itself, and its first try is carried out after everything else. Also with one store alone.
 #[tokio::test]
 async fn a_late_first_try_that_a_store_has_repeated_takes_nothing() {
     for (alone, side) in [(true, 1), (false, 0), (false, 1)] {
         for busy in [false, true] {
             let two = Two::new().await;
-            let theirs = match busy {
+            let other = match busy {
                 true => Some(granted(&two.stores[1].memory, 9).await),
                 false => None,
             };
@@ -117,13 +117,13 @@ async fn a_late_first_try_that_a_store_has_repeated_takes_nothing() {
             match (client.lock("job").lease(LEASE).try_acquire().await, busy) {
                 (Ok(TryAcquire::Acquired(guard)), false) => guard.release().await.unwrap(),
                 (Ok(TryAcquire::Busy(_)), true) => {}
-                // The first store's grant was in doubt, and is given back since the second is held.
+                // The first store's grant was doubtful, and is released because the second store is held.
                 (Err(error), true) if !alone && side == 0 => assert!(error.is_ambiguous()),
                 (other, _) => panic!("{alone} {side} {busy}: {other:?}"),
             }
             client.close().await;
-            if let Some(theirs) = theirs {
-                two.stores[1].memory.release(&theirs, ReleaseOptions::default()).await.unwrap();
+            if let Some(other) = other {
+                two.stores[1].memory.release(&other, ReleaseOptions::default()).await.unwrap();
             }
             two.stores[side].deliver().await;
             two.all_free().await;
@@ -132,7 +132,7 @@ async fn a_late_first_try_that_a_store_has_repeated_takes_nothing() {
 }
 
 #[tokio::test]
-async fn answers_that_are_lost_cost_time_only() {
+async fn lost_answers_cost_only_time() {
     for operation in ["acquire", "raise", "release", "abandon"] {
         for side in 0..2 {
             if operation == "raise" && side == 1 {
@@ -142,9 +142,9 @@ async fn answers_that_are_lost_cost_time_only() {
             two.second_is_ahead().await;
             let client = LockClient::new(two.both.clone());
             if operation == "abandon" {
-                two.stores[0].next("acquire", Fault::Unheard);
+                two.stores[0].next("acquire", Fault::AnswerLost);
             }
-            two.stores[side].next(operation, Fault::Unheard);
+            two.stores[side].next(operation, Fault::AnswerLost);
             let mut last = FencingToken::ZERO;
             for _ in 0..3 {
                 let guard = client.lock("job").lease(LEASE).wait(LONG).acquire().await.unwrap();
@@ -160,14 +160,14 @@ async fn answers_that_are_lost_cost_time_only() {
 #[tokio::test]
 async fn a_release_that_failed_in_one_store_is_repeated_and_is_no_loss() {
     for side in 0..2 {
-        for fault in [Fault::Refused(ErrorKind::Unavailable), Fault::Unheard] {
+        for fault in [Fault::Refused(ErrorKind::Unavailable), Fault::AnswerLost] {
             let two = Two::new().await;
             let client = LockClient::new(two.both.clone());
             let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
             two.stores[side].next("release", fault);
             guard.release().await.unwrap();
             two.all_free().await;
-            // By hand: the repeat has released what was left, the one after that nothing.
+            // Without the client: the first repeat releases what was left, the second nothing.
             let grant = granted(&*two.both, 1).await;
             two.stores[side].next("release", Fault::Refused(ErrorKind::Unavailable));
             two.both.release(&grant, ReleaseOptions::default()).await.unwrap_err();
@@ -179,15 +179,15 @@ async fn a_release_that_failed_in_one_store_is_repeated_and_is_no_loss() {
     }
 }
 
-/// Of two failures the one is told that may have given something back.
+/// Of two failures, the ambiguous one is reported.
 #[tokio::test]
-async fn a_release_that_fails_in_each_store_otherwise_is_repeated_and_is_no_loss() {
-    for unheard in 0..2 {
+async fn a_release_that_fails_differently_in_both_stores_is_repeated_and_is_no_loss() {
+    for lost in 0..2 {
         let two = Two::new().await;
         let client = LockClient::new(two.both.clone());
         let guard = client.lock("job").lease(LEASE).acquire().await.unwrap();
-        two.stores[unheard].next("release", Fault::Unheard);
-        two.stores[1 - unheard].next("release", Fault::Refused(ErrorKind::Unavailable));
+        two.stores[lost].next("release", Fault::AnswerLost);
+        two.stores[1 - lost].next("release", Fault::Refused(ErrorKind::Unavailable));
         guard.release().await.unwrap();
         two.all_free().await;
     }
@@ -207,9 +207,9 @@ async fn a_renewal_that_one_store_does_not_answer_is_no_loss() {
     }
 }
 
-/// The holder has been promised the time, and may be in the middle of its work.
+/// The holder was promised this time, and may be in the middle of its work.
 #[tokio::test]
-async fn what_is_left_of_a_lock_that_one_store_has_lost_keeps_others_out() {
+async fn the_remaining_grant_of_a_lock_that_one_store_has_lost_keeps_others_out() {
     for side in 0..2 {
         let two = Two::new().await;
         let ours = granted(&*two.both, 1).await;
@@ -224,9 +224,9 @@ async fn what_is_left_of_a_lock_that_one_store_has_lost_keeps_others_out() {
 }
 
 /// A waiter that holds the first store renews it while the second is held by another for longer than
-/// the lease, and gives it up at its deadline.
+/// the lease, and releases it at its deadline.
 #[tokio::test]
-async fn the_first_store_is_kept_while_the_second_is_waited_for_and_given_up_in_time() {
+async fn the_first_store_is_renewed_while_the_second_is_waited_for_and_released_in_time() {
     let two = Two::new().await;
     let held = granted(&two.stores[1].memory, 9).await;
     let client = LockClient::new(two.both.clone());
@@ -234,7 +234,7 @@ async fn the_first_store_is_kept_while_the_second_is_waited_for_and_given_up_in_
     let lock = client.lock("job").lease(lease).wait(lease * 4);
     let began = SystemEnv.now();
     let waiter = tokio::spawn(lock.acquire());
-    // Three leases long the first store has the same grant.
+    // For three leases the first store has the same grant.
     while two.is_free(0).await {
         tokio::task::yield_now().await;
     }
@@ -250,20 +250,4 @@ async fn the_first_store_is_kept_while_the_second_is_waited_for_and_given_up_in_
     assert_eq!(token().await, first);
     waiter.await.unwrap().unwrap_err();
     two.all_but_the_second(&held).await;
-}
-
-/// The mutant of the write-back: a store that only says that it has raised a token.
-#[tokio::test]
-async fn without_the_write_back_tokens_would_go_back() {
-    for honest in [true, false] {
-        let two = Two::new().await;
-        two.second_is_ahead().await;
-        if !honest {
-            two.stores[0].next("raise", Fault::Forgotten);
-        }
-        let grant = granted(&*two.both, 2).await;
-        two.both.release(&grant, ReleaseOptions::default()).await.unwrap();
-        let next = granted(&two.stores[0].memory, 3).await;
-        assert_eq!(next.token > grant.token, honest);
-    }
 }

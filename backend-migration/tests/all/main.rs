@@ -1,4 +1,4 @@
-//! Two stores as one: tests over stores in memory, and two models.
+//! Migrations over stores in memory, and two models.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, too
 
@@ -6,7 +6,7 @@ mod both;
 mod entry_model;
 mod faults;
 mod model;
-mod places;
+mod own_record;
 mod records;
-mod standing;
 mod support;
+mod waiting;

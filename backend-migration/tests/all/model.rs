@@ -1,21 +1,21 @@
-//! A model of a migration, searched to its end: what each of its rules is for.
+//! A model of a migration, searched completely. It shows what breaks without each rule.
 //!
-//! Two processes take one name again and again while they go forward and back between two stores, of
-//! which one has a clock far behind the other; one of them may be killed anywhere. The clocks stand
-//! still, which is the worst that they can do to tokens.
+//! Two processes lock one name again and again while they move forward and back between two stores. The clock of one
+//! store is far behind that of the other. One process may be killed at any point. The clocks do not advance, which is the
+//! worst case for tokens.
 
 use std::collections::HashSet;
 
-/// The rules that can be taken out.
+/// The rules. Each can be switched off.
 #[derive(Clone, Copy)]
 struct Rules {
     /// Both stores have the larger token before the grant is returned.
     write_back: bool,
-    /// All take the stores in one order, whatever their roles.
+    /// All processes take the stores in one order, whatever their roles.
     fixed_order: bool,
-    /// Nobody enters a phase while somebody is two phases away.
+    /// No process enters a phase while another is two phases away.
     neighbours: bool,
-    /// Who uses one store alone asks for tokens above those of the other.
+    /// A process that uses only one store requests tokens above those of the other.
     floor: bool,
 }
 
@@ -31,8 +31,8 @@ enum Broken {
 const CLOCKS: [u8; 2] = [9, 0];
 const GRANTS: u8 = 6;
 
-/// Forward, and back with the roles exchanged: which stores are used, in the order of the roles.
-const WAY: [&[usize]; 5] = [&[0], &[0, 1], &[1], &[1, 0], &[0]];
+/// The phases, forward and then back with the roles exchanged: the stores in use, in the order of their roles.
+const PATH: [&[usize]; 5] = [&[0], &[0, 1], &[1], &[1, 0], &[0]];
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Store {
@@ -48,9 +48,9 @@ enum At {
     /// Raises what was taken, up to this store.
     Raising(usize, u8),
     Holding,
-    /// Gives back, this many are left.
+    /// Releases; this many stores are left.
     Leaving(usize),
-    /// Was killed; what it holds runs out.
+    /// Was killed. Its leases run out.
     Dead,
 }
 
@@ -72,7 +72,7 @@ impl World {
     }
 
     fn order(&self, who: usize, rules: Rules) -> Vec<usize> {
-        let mut order = WAY[self.processes[who].0].to_vec();
+        let mut order = PATH[self.processes[who].0].to_vec();
         if rules.fixed_order {
             order.sort_unstable();
         }
@@ -89,7 +89,7 @@ impl World {
         Some(it.token)
     }
 
-    /// A holder is told.
+    /// A process learns that it holds the lock.
     fn grant(&mut self, who: usize, token: u8) -> Result<(), Broken> {
         let others = self.processes.iter().filter(|(_, at, _)| *at == At::Holding).count();
         self.processes[who].1 = At::Holding;
@@ -104,7 +104,7 @@ impl World {
         Ok(())
     }
 
-    /// Everything that `who` may do next.
+    /// All possible next steps of `who`.
     fn next(&self, who: usize, rules: Rules) -> Result<Vec<Self>, Broken> {
         let mut all = Vec::new();
         let (step, at, floor) = self.processes[who];
@@ -130,7 +130,7 @@ impl World {
                 all.push(next);
             }
             At::Taking(count, token) => {
-                // A busy second store is waited for: the turn keeps the first.
+                // If the second store is busy, the process keeps the first and waits.
                 let mut next = self.clone();
                 if let Some(second) = next.take(who, order[count], 0) {
                     next.processes[who].1 = At::Taking(count + 1, token.max(second));
@@ -159,7 +159,7 @@ impl World {
                 all.push(next);
             }
             At::Dead => {
-                // Its leases run out in any order; its record only after them.
+                // Its leases run out in any order, and its record after them.
                 let held = (0..2).filter(|store| self.stores[*store].holder == Some(who));
                 let mut none = true;
                 for store in held {
@@ -183,10 +183,10 @@ impl World {
         Ok(all)
     }
 
-    /// Goes one step on its way, if nobody is two phases away.
+    /// Enters the next phase, if no process is two phases away from it.
     fn advance(&self, who: usize, step: usize, rules: Rules) -> Option<Self> {
-        let stores = WAY.get(step + 1)?;
-        let other = WAY[self.processes[1 - who].0];
+        let stores = PATH.get(step + 1)?;
+        let other = PATH[self.processes[1 - who].0];
         if rules.neighbours && !stores.iter().any(|store| other.contains(store)) {
             return None;
         }
@@ -200,13 +200,13 @@ impl World {
         Some(next)
     }
 
-    /// Somebody holds a store and waits for another.
-    fn somebody_waits(&self) -> bool {
+    /// Whether a process holds a store and waits for another.
+    fn has_waiter(&self) -> bool {
         self.processes.iter().any(|(_, at, _)| matches!(at, At::Taking(..)))
     }
 }
 
-/// Searches all that can happen: all that breaks, and how many worlds there are.
+/// Searches all reachable states. Returns everything that breaks, and the number of states.
 fn search(rules: Rules) -> (HashSet<Broken>, usize) {
     let (mut seen, mut open) = (HashSet::new(), vec![World::new()]);
     let mut broken = HashSet::new();
@@ -227,7 +227,7 @@ fn search(rules: Rules) -> (HashSet<Broken>, usize) {
         }
         // A killed process is no way out of a deadlock.
         let alive = ended || all.iter().any(|next| next.kills == world.kills);
-        if !alive && world.somebody_waits() {
+        if !alive && world.has_waiter() {
             broken.insert(Broken::Deadlock);
         }
         open.extend(all);
@@ -238,7 +238,7 @@ fn search(rules: Rules) -> (HashSet<Broken>, usize) {
 #[test]
 fn with_all_rules_nothing_breaks() {
     let (broken, worlds) = search(ALL);
-    println!("{worlds} worlds");
+    println!("{worlds} states");
     assert!(broken.is_empty(), "{broken:?}");
     assert!(worlds > 10_000, "{worlds}");
 }

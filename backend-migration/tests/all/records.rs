@@ -1,8 +1,8 @@
-//! The phases of several processes: who may be active beside whom.
+//! The phases of several processes: which of them may be active at the same time.
 
 use std::{sync::Arc, time::Duration};
 
-use backend_migration::{Direction, Fleet, Migration, Phase, Step};
+use backend_migration::{Fleet, Migration, Phase};
 use lock_core::{
     Backend, Env as _, ErrorKind, FencingToken, LockClient, LockName, Memory, OwnerId, OwnerLabel,
     ReleaseOptions, Request, SystemEnv, drift_margin,
@@ -28,7 +28,7 @@ async fn records(store: &Memory) -> Vec<LockName> {
 }
 
 #[tokio::test]
-async fn neighbours_live_side_by_side_and_two_phases_away_is_refused() {
+async fn neighbours_run_at_the_same_time_and_processes_two_phases_away_are_refused() {
     for one in PHASES {
         for two in PHASES {
             let (old, new) = (Memory::new(), Memory::new());
@@ -41,14 +41,18 @@ async fn neighbours_live_side_by_side_and_two_phases_away_is_refused() {
                     assert_eq!(error.kind(), ErrorKind::Config);
                     let named = format!("process in {one}");
                     assert!(error.to_string().contains(&named), "{error}");
-                    assert_eq!(survey(&old, &new).await, [one], "nothing of the refused one stays");
+                    assert_eq!(
+                        survey(&old, &new).await,
+                        [one],
+                        "the refused process leaves no record"
+                    );
                 }
                 Ok(second) => {
                     assert!(!ends, "{one} beside {two}");
-                    let mut there = [one, two];
-                    there.sort();
-                    assert_eq!(survey(&old, &new).await, there);
-                    // By the other roles, a fleet that goes back sees the same processes.
+                    let mut active = [one, two];
+                    active.sort();
+                    assert_eq!(survey(&old, &new).await, active);
+                    // With the roles exchanged, a migration back sees the same processes.
                     let back = Fleet::survey(&new, &old).await.unwrap();
                     assert_eq!(back.members.len(), 2);
                     second.close().await;
@@ -83,25 +87,10 @@ async fn a_dropped_migration_ends_its_record() {
     open(&old, &new, Phase::New).await.unwrap();
 }
 
+/// A process whose record is lost in the store that it uses stops acquiring and renewing, at the latest when it no longer
+/// believes the record. The record is written again only if all other processes are neighbours.
 #[tokio::test]
-async fn the_next_step_follows_from_who_is_alive() {
-    let (old, new) = (Memory::new(), Memory::new());
-    let next = async |direction| Fleet::survey(&old, &new).await.unwrap().next(direction);
-    let one = open(&old, &new, Phase::Old).await.unwrap();
-    assert_eq!(next(Direction::Forward).await.unwrap(), Step::Enter(Phase::Both));
-    let two = open(&old, &new, Phase::Both).await.unwrap();
-    let refusal = next(Direction::Forward).await.unwrap_err();
-    assert_eq!(refusal.who[0].label.as_str(), "process in old");
-    one.close().await;
-    assert_eq!(next(Direction::Forward).await.unwrap(), Step::Enter(Phase::New));
-    assert_eq!(next(Direction::Back).await.unwrap(), Step::Enter(Phase::Old));
-    two.close().await;
-}
-
-/// A lost record of the store in use ends acquiring and renewing at once or with the belief in it; it
-/// is written anew only beside neighbours.
-#[tokio::test]
-async fn a_process_whose_record_is_lost_stops_until_it_is_written_anew() {
+async fn a_process_whose_record_is_lost_stops_until_it_is_written_again() {
     let (old, new) = (Memory::new(), Memory::new());
     for memory in [&old, &new] {
         let init = lock_core::Init::new().with_longest_lease(Duration::from_millis(300));
@@ -110,7 +99,7 @@ async fn a_process_whose_record_is_lost_stops_until_it_is_written_anew() {
     let lease = Duration::from_millis(300);
     let client = LockClient::new(Arc::new(open(&old, &new, Phase::Old).await.unwrap()));
     let guard = client.lock("job").lease(lease).acquire().await.unwrap();
-    // Both stores lose the record, and somebody enters the other end before it is written anew.
+    // Both stores lose the record, and another process enters the other end phase before it is written again.
     let far = loop {
         for store in [&old, &new] {
             for record in records(store).await.into_iter().filter(|name| name.as_str() != "job") {
@@ -121,7 +110,7 @@ async fn a_process_whose_record_is_lost_stops_until_it_is_written_anew() {
             break far;
         }
     };
-    // It learns of the loss by its renewal, and then renews no lock.
+    // It learns of the loss when it renews the record, and then renews no lock.
     guard.lost().await;
     let error = client.lock("other").lease(lease).try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -141,14 +130,14 @@ async fn a_lease_is_believed_no_longer_than_the_record() {
     let client = LockClient::new(Arc::new(migration));
     let guard = client.lock("job").lease(longest).acquire().await.unwrap();
     let fleet = Fleet::survey(&old, &new).await.unwrap();
-    // The record ends in the store that much later than its process believes in it.
+    // By how much the lock is believed for a shorter time than the store keeps the record.
     let sooner = fleet.members[0].remaining - guard.remaining();
     assert!(sooner >= drift_margin(longest), "{sooner:?}");
     client.close().await;
 }
 
-/// A store whose clock is behind gives tokens above those of the other all the same, for names that
-/// phase `Both` has never touched.
+/// Even a store whose clock is behind gives tokens above those of the other, for names that were never locked in
+/// phase `Both`.
 #[tokio::test]
 async fn tokens_go_on_in_a_store_whose_clock_is_behind() {
     let (old, new) = (Memory::new(), Memory::new());
@@ -158,7 +147,7 @@ async fn tokens_go_on_in_a_store_whose_clock_is_behind() {
         let name = LockName::new(name).unwrap();
         Request::new(name, OwnerId::from_bits(owner), label.clone(), LEASE, SystemEnv.now())
     };
-    // The old store's clock is five seconds ahead: its watermark stands for it.
+    // The old store's tokens are five seconds ahead, as if its clock were.
     let mut early = request(1, "early");
     early.floor = ahead;
     let first = old.try_acquire(&early).await.unwrap().granted().unwrap();
@@ -175,21 +164,21 @@ async fn tokens_go_on_in_a_store_whose_clock_is_behind() {
 }
 
 #[tokio::test]
-async fn a_process_of_another_version_turns_all_phases_away() {
+async fn a_record_of_another_version_keeps_all_phases_out() {
     let (old, new) = (Memory::new(), Memory::new());
     let newer = LockClient::new(Arc::new(new.clone()));
     let name = LockName::new("leasehold migration v2 only 1 2").unwrap();
     let record = newer.lock(name).lease(LEASE).acquire().await.unwrap();
-    let told = |error: lock_core::Error| {
+    let names_it = |error: lock_core::Error| {
         let line = error.to_string();
         assert_eq!(error.kind(), ErrorKind::Config, "{line}");
         assert!(line.contains("v2 only 1 2") && line.contains("upgrade leasehold"), "{line}");
     };
     for phase in PHASES {
-        told(open(&old, &new, phase).await.unwrap_err());
+        names_it(open(&old, &new, phase).await.unwrap_err());
         assert!(records(&old).await.is_empty() && records(&new).await.len() == 1);
     }
-    told(Fleet::survey(&old, &new).await.unwrap_err());
+    names_it(Fleet::survey(&old, &new).await.unwrap_err());
     record.release().await.unwrap();
     open(&old, &new, Phase::Both).await.unwrap().close().await;
 }

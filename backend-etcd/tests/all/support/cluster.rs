@@ -1,17 +1,16 @@
-//! A snapshot of etcd is restored with the same names, URLs and cluster token, as an operator does who
-//! repeats the flags of the installation: locks are lost, and the revision goes back.
+//! A cluster whose snapshot is restored with the same names, URLs and cluster token, as by an operator who
+//! repeats the flags of the installation. Locks are lost, and the revision goes back.
 
 use std::{sync::Arc, time::Duration};
 
 use conformance_tests::kit::{Etcd, EtcdOptions};
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use futures_util::future::try_join_all;
-use lock_core::{
-    Attempt, Backend, Env as _, Init, LockName, OwnerId, OwnerLabel, Quarantined, Request,
-    SystemEnv,
-};
+use lock_core::{Attempt, Backend, Init, Quarantined, Request};
 
-/// What a quarantine lasts here.
+use super::request_for;
+
+/// The longest lease, and so the length of a quarantine.
 pub(crate) const LONGEST: Duration = Duration::from_secs(4);
 /// Far more than anything here takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
@@ -21,16 +20,16 @@ pub(crate) struct Cluster {
     folder: tempfile::TempDir,
 }
 
-/// Requests that enter the log and write nothing, as an etcd has carried out that was used for a while.
+/// As many requests that write nothing as in the log of an etcd that was used for a while.
 const OTHERS: usize = 300;
 
 impl Cluster {
-    /// A cluster that others have used, so that a restore shows.
+    /// A cluster that others have used, so that clients can detect a restore.
     pub(crate) async fn start(members: usize) -> Self {
         Self::used(members, OTHERS).await
     }
 
-    /// The log of one that was just made is so short that a restored one soon is as long.
+    /// A new cluster. Its log is so short that a restored log is soon as long.
     pub(crate) async fn young() -> Self {
         Self::used(1, 0).await
     }
@@ -54,7 +53,7 @@ impl Cluster {
         backend_etcd::connect(&format!("etcd://{}", members.join(","))).await.unwrap()
     }
 
-    /// Others send so many requests that enter the log and write nothing.
+    /// Sends this many requests that enter the log and write nothing.
     pub(crate) async fn used_by_others(&self, times: usize) {
         let client = Client::connect([self.etcd.endpoints()[0].to_string()], None).await.unwrap();
         let never = Compare::version("any", CompareOp::Less, 0);
@@ -90,14 +89,14 @@ impl Cluster {
 }
 
 pub(crate) fn request(name: &str) -> Request {
-    let owner = OwnerId::from_bits(SystemEnv.random());
-    let label = OwnerLabel::new("restore").unwrap();
-    Request::new(LockName::new(name).unwrap(), owner, label, LONGEST, SystemEnv.now())
+    let mut request = request_for(name);
+    request.lease = LONGEST;
+    request
 }
 
-/// Asks until the members serve again after a restore.
+/// Tries until the members serve again after a restore.
 pub(crate) async fn attempt(backend: &dyn Backend, request: &Request) -> Attempt {
-    let asking = async {
+    let attempts = async {
         loop {
             match backend.try_acquire(request).await {
                 Ok(attempt) => return attempt,
@@ -105,7 +104,7 @@ pub(crate) async fn attempt(backend: &dyn Backend, request: &Request) -> Attempt
             }
         }
     };
-    tokio::time::timeout(PATIENCE, asking).await.expect("an answer")
+    tokio::time::timeout(PATIENCE, attempts).await.expect("an answer")
 }
 
 pub(crate) async fn held_back(backend: &dyn Backend, name: &str) -> Quarantined {

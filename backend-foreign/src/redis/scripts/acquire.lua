@@ -1,6 +1,6 @@
 -- One attempt.
 -- KEYS: as in shared.lua. ARGV: as there, and 6 owner   7 lease ms   8 label   9 floor
---       10 'ends' if the last token may go away when the clock is past it, or 'stays'
+--       10 'ends' if the last token may expire when the clock is past it, or 'stays'
 -- Answer: {'granted', token}; {'busy', ...} of `state_of`; {'rest', remaining ms, token}; {'late'}, {'lease'},
 --         {'floor', highest}, {'exhausted'}, or a refusal of `gate`.
 local owner, lease, label, floor = ARGV[6], tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
@@ -20,7 +20,7 @@ if own then
 end
 -- guard: repeat
 if own then
-  -- It may be a late one: it never shortens.
+  -- The repeat may be late, so it never shortens the lease.
   -- guard: repeat_shorter
   if redis.call('PTTL', KEYS[6]) < lease then
     for _, at in ipairs({6, 2, 3}) do redis.call('PEXPIRE', KEYS[at], lease) end
@@ -42,9 +42,10 @@ table.insert(there, 1, 'busy')
 -- guard: held
 if there[2] ~= '' then
   if there[2] == '?' then
-    -- A client of the other library was served.
+    -- A foreign client got the lock, so the run ends.
     redis.call('DEL', KEYS[3])
-    -- When one was seen last, for a migration; refused where memory is short, which fails no attempt.
+    -- The time when a foreign holder was last seen, for migrations. If memory is short, Redis refuses this, but the attempt goes
+    -- on.
     -- guard: notes_theirs
     redis.pcall('HSET', KEYS[1], 'theirs', text(now))
   end

@@ -25,7 +25,7 @@ scripts! {
     RENEW "renew.lua";
 }
 
-/// The lock of a name, with all that scripts need to know of it.
+/// The lock of a name, with everything that the scripts need.
 pub(super) struct Lock<'a> {
     pub(super) node: &'a Node,
     pub(super) layout: &'a Layout,
@@ -42,7 +42,7 @@ impl<'a> Lock<'a> {
         Ok(Self { node, layout, keys: layout.keys(name)?, name })
     }
 
-    /// Runs a script about one owner.
+    /// Runs a script for one owner.
     pub(super) async fn run(
         &self,
         script: &Script,
@@ -56,7 +56,7 @@ impl<'a> Lock<'a> {
         call(self.node, self.layout, script, &keys, own).await
     }
 
-    /// How waiters are woken, as the scripts say it: the way, the channel and the message.
+    /// How waiters are woken, in the words of the scripts: the method, the channel and the message.
     pub(super) fn wake(&self) -> [&str; 3] {
         match (&self.keys.channel, &self.keys.signals) {
             (Some((channel, message)), _) => [self.layout.publish_word(), channel, message],
@@ -66,7 +66,7 @@ impl<'a> Lock<'a> {
     }
 }
 
-/// Runs a script on these keys, behind the layout's kind of record.
+/// Runs a script on these keys. Its first own argument is the layout's type of record.
 pub(super) async fn call(
     node: &Node,
     layout: &Layout,

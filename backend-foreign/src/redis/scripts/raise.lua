@@ -1,4 +1,4 @@
--- Lifts the token of a held grant.
+-- Raises the token of a held grant.
 -- KEYS: as in shared.lua. ARGV: as there, and 6 owner   7 token   8 as ARGV[10] of acquire.lua
 -- Answer: {'raised'}, {'gone'} or {'floor', highest}; or that of unknown.lua.
 local refusal = unknown(unpack(redis.call('HMGET', KEYS[1], 'version', 'longest')))

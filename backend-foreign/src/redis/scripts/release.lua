@@ -1,12 +1,12 @@
--- Gives a grant back, or keeps it for a last while.
+-- Releases a grant, or keeps the lock for a minimum hold.
 -- KEYS: as in shared.lua. ARGV: as there, and 6 owner   7 ms to keep it, or ''   8 wake   9 channel   10 message
---       11 ms that a rest takes, or 0 for none
+--       11 length of a rest in ms, or 0 for none
 -- Answer: 1 if it was held, otherwise 0.
 local owner, keep, rest = ARGV[6], ARGV[7], tonumber(ARGV[11])
 local noted, token, state, label = parse(read(KEYS[2]))
 -- guard: release_owner
 if not is_ours(KEYS[6], owner) then return 0 end
--- What was released and is kept stays until its time or force ends it.
+-- A lock in its minimum hold stays until its time ends, or until it is freed by force.
 -- guard: release_kept
 if noted == owner and state == '1' then return 0 end
 if keep ~= '' then

@@ -1,5 +1,5 @@
--- The columns of ShedLock's table and their types. A TIMESTAMP is that of the session's time zone, and sessions of other clients
--- have the server's.
+-- The columns of ShedLock's table and their types. A TIMESTAMP is converted by the time zone of the session, and sessions of
+-- other clients have that of the server.
 SELECT c.column_name, CASE
     WHEN c.column_type LIKE 'timestamp%' AND z.zone NOT IN ('UTC', '+00:00', 'Etc/UTC', 'GMT')
     THEN CONCAT(c.column_type, ' of the server''s time zone ', z.zone)

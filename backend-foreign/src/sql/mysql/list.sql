@@ -1,4 +1,4 @@
--- Held names behind ?1, at most ?2, in order.
+-- Held names after ?1, at most ?2, in order.
 SELECT n.name, n.locked_by, n.remaining, c.owner, c.label, c.token
 FROM (
     SELECT CAST(CONVERT(l.name USING utf8mb4) AS BINARY) AS name, CONVERT(l.locked_by USING utf8mb4) AS locked_by,

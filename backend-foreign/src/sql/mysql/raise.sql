@@ -1,4 +1,4 @@
--- Lifts the token of ?1 to ?3 if ?2 holds it.
+-- Raises the token of ?1 to ?3 if ?2 holds it.
 UPDATE {lock} AS l, {companion} AS c SET
     -- guard: raise-only
     c.token = GREATEST(c.token, ?3)

@@ -1,5 +1,5 @@
--- Gives ?1 back if it is ?2's. The row stays, as ShedLock expects. `lock_until` becomes an hour ago: a renewal
--- whose statement began before this one, and waits for the row, has the clock of its begin, and must find it over.
+-- Releases ?1 if ?2 holds it. The row stays, as ShedLock expects. `lock_until` becomes an hour ago: a renewal
+-- that began before this statement and waits for the row has the clock of its own start, and must still find the lock free.
 UPDATE {lock} SET
     -- guard: release-past
     lock_until = {utc} - INTERVAL 1 HOUR

@@ -1,5 +1,5 @@
--- Renews ?1 for ?3 if it is ?2's. A row that another transaction has is left out, since an UPDATE would wait for it. Nothing is
--- inserted: the row is there. It may be carried out after one that was sent later: it never shortens.
+-- Renews ?1 for ?3 if ?2 holds it. A row that another transaction has locked is skipped, since an UPDATE would wait for it.
+-- Nothing is inserted, because the row exists. Renewals may be reordered, so it never shortens a lease.
 INSERT INTO {lock} (name, lock_until, locked_at, locked_by)
 SELECT l.name, l.lock_until, l.locked_at, l.locked_by FROM {lock} AS l
 WHERE l.name = ?1

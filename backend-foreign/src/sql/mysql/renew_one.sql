@@ -1,4 +1,4 @@
--- Renews ?1 for ?3 if it is ?2's, and waits for its row. It may be carried out after one that was sent later: it never shortens.
+-- Renews ?1 for ?3 if ?2 holds it, and waits for its row. Renewals may be reordered, so it never shortens a lease.
 UPDATE {lock} SET
     -- guard: renew-one-shorter
     lock_until = GREATEST(lock_until, {utc} + INTERVAL ?3 MICROSECOND)

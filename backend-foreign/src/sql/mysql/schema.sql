@@ -1,5 +1,6 @@
--- ShedLock's own table, our companion of it, and the settings. Times are the server's UTC: in a TIMESTAMP, as ShedLock's documentation
--- has it, they would be those of the session's time zone. Names of ours are bytes: no collation makes two of them one.
+-- ShedLock's own table, leasehold's companion table, and the settings. Times are the server's UTC. A TIMESTAMP, as in ShedLock's
+-- documentation, would be converted by the session's time zone. In the companion table names are bytes, so no collation makes two
+-- of them equal.
 CREATE TABLE IF NOT EXISTS {lock} (
     name       VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
     lock_until DATETIME(3)  NOT NULL,
@@ -9,9 +10,9 @@ CREATE TABLE IF NOT EXISTS {lock} (
 
 CREATE TABLE IF NOT EXISTS {companion} (
     name   VARBINARY(1020) NOT NULL PRIMARY KEY,
-    owner  VARBINARY(32),           -- hexadecimal digits; of the last holder of ours
-    label  VARBINARY(255),          -- the owner's, for people
-    token  BIGINT          NOT NULL, -- of the last holder of ours
+    owner  VARBINARY(32),           -- hexadecimal digits; of the last holder that was a leasehold client
+    label  VARBINARY(255),          -- the owner's label, for people
+    token  BIGINT          NOT NULL, -- of the last holder that was a leasehold client
     buried MEDIUMBLOB               -- owners that must never be granted anything any more, each with a comma behind it
 ) ENGINE = InnoDB;
 

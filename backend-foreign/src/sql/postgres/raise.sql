@@ -1,4 +1,4 @@
--- Lifts the token of $1 to $3 if $2 holds it.
+-- Raises the token of $1 to $3 if $2 holds it.
 UPDATE {companion} AS c SET
     -- guard: raise-only
     token = greatest(c.token, $3)

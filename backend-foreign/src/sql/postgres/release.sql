@@ -1,4 +1,4 @@
--- Gives $1 back if it is $2's. The row stays, as ShedLock expects.
+-- Releases $1 if $2 holds it. The row stays, as ShedLock expects.
 UPDATE {lock} SET lock_until = {utc}
 WHERE name::text = $1
     -- guard: release-owner

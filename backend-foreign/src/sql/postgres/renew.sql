@@ -1,5 +1,5 @@
--- Renews a batch: $1 names, $2 their owners, $3 their leases. A row that another transaction has is left out, since an UPDATE
--- would wait for it. A batch may be carried out after one that was sent later: it never shortens. Answers who was renewed.
+-- Renews a batch: $1 names, $2 their owners, $3 their leases. A row that another transaction has locked is skipped, since an
+-- UPDATE would wait for it. Renewals may be reordered, so it never shortens a lease. Returns the owners that were renewed.
 WITH ours AS (
     SELECT l.name::text AS name, g.lease
     FROM unnest($1::text[], $2::text[], $3::interval[]) AS g (name, owner, lease)

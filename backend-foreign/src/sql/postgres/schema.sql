@@ -1,5 +1,5 @@
--- ShedLock's own table, as its documentation makes it but for the room for names; our companion of it; and the settings. Times
--- are the server's UTC.
+-- ShedLock's own table, as in its documentation except for the length of names; leasehold's companion table; and the settings.
+-- Times are the server's UTC.
 CREATE TABLE IF NOT EXISTS {lock} (
     name       VARCHAR(255) NOT NULL PRIMARY KEY,
     lock_until TIMESTAMP    NOT NULL,
@@ -9,9 +9,9 @@ CREATE TABLE IF NOT EXISTS {lock} (
 
 CREATE TABLE IF NOT EXISTS {companion} (
     name   text   PRIMARY KEY,
-    owner  text,            -- hexadecimal digits; of the last holder of ours
-    label  text,            -- the owner's, for people
-    token  bigint NOT NULL, -- of the last holder of ours
+    owner  text,            -- hexadecimal digits; of the last holder that was a leasehold client
+    label  text,            -- the owner's label, for people
+    token  bigint NOT NULL, -- of the last holder that was a leasehold client
     buried text             -- owners that must never be granted anything any more, each with a comma behind it
 );
 

@@ -1,4 +1,4 @@
-//! Cases that are the same for each kind of server, and what cases are made of.
+//! Cases for every kind of server, and helpers of cases.
 
 use std::time::Duration;
 
@@ -40,9 +40,9 @@ pub(super) async fn kept(store: &dyn Backend) -> Result<Grant, String> {
 
 pub(super) async fn a_floor_far_ahead<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
-    let mut asked = request("a", LONG);
-    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 600_000_000).unwrap();
-    refused(ErrorKind::InvalidInput, store.try_acquire(&asked).await)
+    let mut wanted = request("a", LONG);
+    wanted.floor = FencingToken::new(SystemEnv.wall_micros() + 600_000_000).unwrap();
+    refused(ErrorKind::InvalidInput, store.try_acquire(&wanted).await)
 }
 
 pub(super) async fn a_lease_above_the_longest<S: Clients>(setup: &S) -> Verdict {
@@ -59,8 +59,8 @@ pub(super) async fn abandoning_beside_a_holder<S: Clients>(setup: &S) -> Verdict
 
 pub(super) async fn a_repeat<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
-    let asked = request("a", LONG);
-    let [first, second] = [granted(&*store, &asked).await?, granted(&*store, &asked).await?];
+    let wanted = request("a", LONG);
+    let [first, second] = [granted(&*store, &wanted).await?, granted(&*store, &wanted).await?];
     wrong(first.token == second.token, || format!("{} and {}", first.token, second.token))
 }
 
@@ -74,10 +74,10 @@ pub(super) async fn a_repeat_of_what_is_kept<S: Clients>(setup: &S) -> Verdict {
 
 pub(super) async fn a_shorter_repeat<S: Clients>(setup: &S) -> Verdict {
     let store = first_use(setup).await;
-    let mut asked = request("a", LONG);
-    granted(&*store, &asked).await?;
-    asked.lease = LONG / 10;
-    granted(&*store, &asked).await?;
+    let mut wanted = request("a", LONG);
+    granted(&*store, &wanted).await?;
+    wanted.lease = LONG / 10;
+    granted(&*store, &wanted).await?;
     let left = left(&*store).await?;
     wrong(left > LONG / 5, || format!("it ends in {left:?}"))
 }

@@ -1,4 +1,4 @@
-//! What each guard is for.
+//! The cases: each shows what a guard is for.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ pub(super) async fn an_attempt_in_the_quarantine(setup: &Shared) -> Verdict {
     not_granted(&*setup.open().await, &request("a", LONG)).await
 }
 
-/// It is on its way for longer than it may be.
+/// Its request is under way for longer than `late_after`.
 pub(super) async fn a_late_request(setup: &Shared) -> Verdict {
     setup.of("redis-py").await;
     let store = setup.client("redis-py&late_after=2s&timeout=20s").await;
@@ -83,7 +83,7 @@ pub(super) async fn a_hash_that_ends(setup: &Shared) -> Verdict {
     wrong(left > 0, || format!("it ends in {left} ms"))
 }
 
-/// One hold right after the other, for longer than a row may last; a machine that stands still begins anew.
+/// One hold right after the other, for longer than a run may last. If the machine pauses, the run starts again.
 pub(super) async fn many_grants_in_a_row(setup: &Shared) -> Verdict {
     let store = setup.of("redis-py").await;
     let (mut row, mut last, asked) = (Instant::now(), Instant::now(), Instant::now());
@@ -103,7 +103,7 @@ pub(super) async fn many_grants_in_a_row(setup: &Shared) -> Verdict {
         last = Instant::now();
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    Err("the machine stood still again and again".to_owned())
+    Err("the machine paused again and again".to_owned())
 }
 
 pub(super) async fn a_waiter_by_message(setup: &Shared) -> Verdict {
@@ -121,7 +121,7 @@ pub(super) async fn a_waiter_by_message(setup: &Shared) -> Verdict {
     }
 }
 
-/// As Spring Integration 6 waits.
+/// Spring Integration 6 waits like this.
 pub(super) async fn a_waiter_of_a_registry(setup: &Shared) -> Verdict {
     let store = setup.of("spring&registry=app").await;
     let mut waiting = setup.listen("app-channel").await;
@@ -138,7 +138,7 @@ pub(super) async fn a_waiter_of_a_registry(setup: &Shared) -> Verdict {
 
 pub(super) async fn a_waiter_by_signal(setup: &Shared) -> Verdict {
     let store = setup.of("python-redis-lock").await;
-    // Another program waits as that library does.
+    // Another program waits like that library.
     let waiting = setup.say(&["BLPOP", "lock-signal:a", "10"]);
     let held = async {
         let grant = granted(&*store, &request("a", LONG)).await?;
@@ -149,7 +149,7 @@ pub(super) async fn a_waiter_by_signal(setup: &Shared) -> Verdict {
     wrong(signal.ends_with('1'), || format!("the signal is {signal:?}"))
 }
 
-/// Without our knowledge, as after a deletion that did not compare.
+/// Without the knowledge of leasehold, as after a deletion that did not compare the holder.
 async fn taken_over(setup: &Shared) {
     setup.say(&["DEL", "a"]).await;
     setup.say(&["SET", "a", "theirs", "PX", "5000"]).await;
@@ -157,10 +157,10 @@ async fn taken_over(setup: &Shared) {
 
 pub(super) async fn a_repeat_after_another_took_it(setup: &Shared) -> Verdict {
     let store = first_use(setup).await;
-    let asked = request("a", LONG);
-    granted(&*store, &asked).await?;
+    let wanted = request("a", LONG);
+    granted(&*store, &wanted).await?;
     taken_over(setup).await;
-    not_granted(&*store, &asked).await
+    not_granted(&*store, &wanted).await
 }
 
 pub(super) async fn a_renewal_after_another_took_it(setup: &Shared) -> Verdict {
@@ -174,10 +174,10 @@ pub(super) async fn a_renewal_after_another_took_it(setup: &Shared) -> Verdict {
 
 pub(super) async fn a_repeat_in_another_version(setup: &Shared) -> Verdict {
     let store = first_use(setup).await;
-    let asked = request("a", LONG);
-    granted(&*store, &asked).await?;
+    let wanted = request("a", LONG);
+    granted(&*store, &wanted).await?;
     setup.say(&["HSET", EPOCH, "version", "2"]).await;
-    refused(ErrorKind::Config, store.try_acquire(&asked).await)
+    refused(ErrorKind::Config, store.try_acquire(&wanted).await)
 }
 
 pub(super) async fn a_renewal_in_another_version(setup: &Shared) -> Verdict {
@@ -191,14 +191,14 @@ pub(super) async fn a_renewal_in_another_version(setup: &Shared) -> Verdict {
 
 pub(super) async fn a_repeat_above_the_longest_lease(setup: &Shared) -> Verdict {
     let store = first_use(setup).await;
-    let asked = request("a", LONG);
-    granted(&*store, &asked).await?;
+    let wanted = request("a", LONG);
+    granted(&*store, &wanted).await?;
     let lower = Init::new().with_first_use(true).with_longest_lease(LONG / 2);
     setup.open().await.init(&lower).await.map_err(words)?;
-    refused(ErrorKind::InvalidInput, store.try_acquire(&asked).await)
+    refused(ErrorKind::InvalidInput, store.try_acquire(&wanted).await)
 }
 
-/// The key of the last token is lost, as by another program.
+/// Another program deletes the key of the last token.
 pub(super) async fn a_token_after_a_raise(setup: &Shared) -> Verdict {
     let store = first_use(setup).await;
     let mut grant = granted(&*store, &request("a", LONG)).await?;

@@ -1,7 +1,7 @@
-//! Removes each guard from the scripts, one at a time: a proxy in front of a real server changes the script, and the case
-//! for that guard must fail. With the unchanged script the same case must pass.
+//! Broken variants of the scripts. A proxy in front of a real server removes one guard from a script, and the case for that guard
+//! must fail. With the unchanged script the same case must pass.
 
-// It stands before the modules because `tables` uses it too.
+// Before the modules, because `tables` uses it too.
 macro_rules! variants {
     ($list:ident $stage:ty; $($what:literal $change:expr => $case:ident;)*) => {
         const $list: &[Broken<$stage>] = &[$(Broken {
@@ -46,7 +46,7 @@ fn each_guard_is_left_out_once() {
 variants! {
     VARIANTS Shared;
     "S1: a held name is not granted" Replace("held", "if false then") => a_held_name;
-    "S1: a lock of the other library is left alone" Replace("held", "if false then") => a_foreign_holder;
+    "S1: a foreign lock is left alone" Replace("held", "if false then") => a_foreign_holder;
     "S1: an attempt waits for the quarantine" Replace("gate", "local mark = 1") => an_attempt_in_the_quarantine;
     "S6: no late request is granted" LeaveOut("late") => a_late_request;
     "S2: no floor is far ahead" LeaveOut("floor") => a_floor_far_ahead;
@@ -55,12 +55,12 @@ variants! {
     "S6: abandoning leaves a tombstone" LeaveOut("abandon_tombstone") => an_abandoned_owner;
     "S4: abandoning frees only its owner's lock" Replace("abandon_owner", "local mine = true") => abandoning_beside_a_holder;
     "S4: abandoning leaves what is kept" LeaveOut("abandon_kept") => kept_of_an_abandoned;
-    "S2: a token is above the last one of the other side" LeaveOut("last_token") => a_token_of_the_other_side;
-    "S2: the last token is kept for the other side" LeaveOut("keeps_token") => the_token_for_the_other_side;
-    "L1: a lock of ours always ends" LeaveOut("hash_ends") => a_hash_that_ends;
-    "L2: our clients leave the lock alone after many grants" LeaveOut("rest") => many_grants_in_a_row;
+    "S2: a token is above the last foreign one" LeaveOut("last_token") => a_token_of_the_other_side;
+    "S2: the last token is kept for foreign clients" LeaveOut("keeps_token") => the_token_for_the_other_side;
+    "L1: a lock of leasehold always expires" LeaveOut("hash_ends") => a_hash_that_ends;
+    "L2: leasehold clients leave the lock alone after many grants" LeaveOut("rest") => many_grants_in_a_row;
     "L2: a release begins the rest" Replace("begins_rest", "if false then") => many_grants_in_a_row;
-    "migration: a client of the other library is noted" LeaveOut("notes_theirs") => a_foreign_client_in_a_listing;
+    "migration: a foreign client is noted" LeaveOut("notes_theirs") => a_foreign_client_in_a_listing;
     "L2: a release wakes by message" LeaveOut("wake_publish") => a_waiter_by_message;
     "L2: a release wakes by the message to a registry" LeaveOut("wake_registry") => a_waiter_of_a_registry;
     "L2: a release leaves a signal" LeaveOut("wake_list") => a_waiter_by_signal;
@@ -68,7 +68,7 @@ variants! {
     "S4: a repeat takes no lock of another" Replace("repeat_owner", "local own = noted == owner") => a_repeat_after_another_took_it;
     "S5: a repeat holds nothing that is kept" LeaveOut("repeat_kept") => a_repeat_of_what_is_kept;
     "S1: a repeat leaves records of another version alone" LeaveOut("repeat_version") => a_repeat_in_another_version;
-    "S1: a repeat keeps the longest lease of now" Replace("repeat_lease", "own = true") => a_repeat_above_the_longest_lease;
+    "S1: a repeat respects the present longest lease" Replace("repeat_lease", "own = true") => a_repeat_above_the_longest_lease;
     "S3: a repeat shortens no lease" Replace("repeat_shorter", "if true then") => a_shorter_repeat;
     "S4: only the owner releases" LeaveOut("release_owner") => a_release_by_another;
     "S4: a release leaves what is kept" LeaveOut("release_kept") => a_release_of_what_is_kept;
@@ -76,7 +76,7 @@ variants! {
     "S5: what is gone is not renewed" Replace("renew_gone", "local answer = 1") => a_late_renewal;
     "S5: what is kept is not renewed" Replace("renew_kept", "elseif true then") => a_renewal_of_what_is_kept;
     "S3: a renewal shortens no lease" Replace("renew_shorter", "if true then") => a_shorter_renewal;
-    "S1: a renewal keeps the longest lease of now" LeaveOut("renew_longest") => a_renewal_above_the_longest_lease;
+    "S1: a renewal respects the present longest lease" LeaveOut("renew_longest") => a_renewal_above_the_longest_lease;
     "S1: no record of another version is renewed" LeaveOut("renew_version") => a_renewal_in_another_version;
     "S4: only the owner raises" LeaveOut("raise_owner") => a_raise_by_another;
     "S4: what is kept is not raised" LeaveOut("raise_kept") => a_raise_of_what_is_kept;

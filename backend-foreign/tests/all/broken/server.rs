@@ -1,4 +1,4 @@
-//! One Redis behind a proxy that leaves something out of the scripts.
+//! A Redis behind a proxy that removes a guard from the scripts.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// A client of this layout whose store grants at once.
+    /// A client of this layout, whose store grants at once.
     pub(super) async fn of(&self, layout: &str) -> Arc<dyn Backend> {
         let store = self.client(layout).await;
         store.init(&Init::new().with_first_use(true)).await.unwrap();
@@ -26,7 +26,7 @@ impl Shared {
         backend_foreign::connect(&url).await.unwrap()
     }
 
-    /// Another program, which listens.
+    /// Another program that listens to a channel.
     pub(super) async fn listen(&self, channel: &str) -> redis::aio::PubSub {
         let client = redis::Client::open(format!("redis://{}", self.server.address())).unwrap();
         let mut listening = client.get_async_pubsub().await.unwrap();
@@ -34,7 +34,7 @@ impl Shared {
         listening
     }
 
-    /// A command of another program.
+    /// Runs a command as another program.
     pub(super) async fn say(&self, words: &[&str]) -> String {
         self.server.cli(words).await.unwrap().trim().to_owned()
     }

@@ -1,4 +1,4 @@
-//! What holds between a client of another library and ours.
+//! What must hold between a foreign client and a leasehold client.
 
 use std::{
     process::Stdio,
@@ -18,17 +18,17 @@ use super::{Library, program::Program};
 use crate::server::Server;
 
 const URL: &str = "LEASEHOLD_TEST_HOLDER";
-/// The lease of a holder that is to be outlived, and of one whose waiter has to be woken.
+/// In milliseconds: the lease of a holder whose lease will end, and of one whose waiter must be woken before that.
 pub(super) const SHORT: &str = "1500";
 pub(super) const LONG: &str = "28000";
-/// A waiter that only the end of the holder's lease wakes is later than this.
+/// If only the end of the holder's lease wakes a waiter, that takes longer than this.
 const WOKEN_WITHIN: Duration = Duration::from_secs(20);
-/// Of each side, in turn. A client that polls is told to do so every 10 ms meanwhile; ShedLock's, which does not wait at all,
-/// is asked again every 20 ms by its program.
+/// How often each side holds the lock, in turn. A foreign client that polls does so every 10 ms in `count`. ShedLock does not wait,
+/// so its program tries every 20 ms.
 const HOLDS: usize = 100;
-/// Between two holds: the other side, which may poll, is to find the lock free.
+/// Between two holds, so that the other side finds the lock free even if it polls.
 const PAUSE: Duration = Duration::from_millis(30);
-/// Longer than a busy machine takes for anything.
+/// Longer than anything takes on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// `None` where the other library cannot be installed here.
+    /// `None` if the other library cannot be installed here.
     pub(super) async fn start(library: &'static Library) -> Option<Self> {
         let server = Server::start(library.server).await;
         server.make_table().await;
@@ -58,7 +58,7 @@ impl Pair {
         Some(Self { server, theirs, library, url, ours: LockClient::new(store) })
     }
 
-    /// Both sides add to a number that only the lock protects, in turn.
+    /// Both sides, in turn, add to a number that only the lock protects.
     pub(super) async fn alternates(&mut self) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("number");
@@ -68,7 +68,7 @@ impl Pair {
         while done < HOLDS {
             let guard =
                 timeout(PATIENCE, self.ours.lock("job").lease(Duration::from_secs(20)).acquire());
-            let guard = guard.await.expect("our client is served").unwrap();
+            let guard = guard.await.expect("the leasehold client is served").unwrap();
             assert!(guard.token() > last, "{} came after {last}", guard.token());
             last = guard.token();
             let text = std::fs::read_to_string(&file).unwrap();
@@ -83,27 +83,27 @@ impl Pair {
             tokio::time::sleep(PAUSE).await;
         }
         let counted =
-            timeout(PATIENCE, self.theirs.answer()).await.expect("their client is served");
+            timeout(PATIENCE, self.theirs.answer()).await.expect("the foreign client is served");
         assert_eq!(counted, "counted");
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.starts_with(&format!("{} ", 2 * HOLDS)), "{text} after {HOLDS} holds of each");
     }
 
-    /// Who stands in our way.
-    async fn refused(&self, name: &str) -> Holder {
+    /// The holder that blocks an attempt.
+    async fn blocking_holder(&self, name: &str) -> Holder {
         match self.ours.lock(name).try_acquire().await.unwrap() {
-            TryAcquire::Busy(busy) => busy.holder.expect("its holder is told"),
+            TryAcquire::Busy(busy) => busy.holder.expect("a holder"),
             other => panic!("{name} should have been busy: {other:?}"),
         }
     }
 
     pub(super) async fn we_wait_for_them(&mut self) {
         assert_eq!(self.theirs.does(&format!("acquire waited {LONG}")).await, "got");
-        let holder = self.refused("waited").await;
-        let told = format!("a {} client: ", self.library.layout);
-        assert!(holder.label.as_str().starts_with(&told), "{holder:?}");
+        let holder = self.blocking_holder("waited").await;
+        let label = format!("a {} client: ", self.library.layout);
+        assert!(holder.label.as_str().starts_with(&label), "{holder:?}");
         let waiting = tokio::spawn(self.ours.lock("waited").acquire());
-        // It waits by now, or finds the lock free: both are right.
+        // By now it waits, or it will find the lock free. Both are correct.
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert!(!waiting.is_finished(), "the lock was given while they held it");
         assert_eq!(self.theirs.does("release waited").await, "released");
@@ -111,20 +111,20 @@ impl Pair {
         guard.unwrap().unwrap().release().await.unwrap();
     }
 
-    /// Where their release sends a message. A waiter of the store itself does not poll: only a message wakes it.
+    /// If a foreign release sends a message. A waiter of the backend itself does not poll, so only a message can wake it.
     pub(super) async fn their_message_wakes_us(&mut self) {
         let store = Arc::clone(self.ours.backend());
         if !store.guarantees().push {
             return;
         }
-        assert_eq!(self.theirs.does(&format!("acquire told {LONG}")).await, "got");
-        let asked = request("told", Duration::from_secs(20));
-        let Enqueued::Waiting(mut waiter, _) = store.enqueue(&asked).await.unwrap() else {
+        assert_eq!(self.theirs.does(&format!("acquire woken {LONG}")).await, "got");
+        let wanted = request("woken", Duration::from_secs(20));
+        let Enqueued::Waiting(mut waiter, _) = store.enqueue(&wanted).await.unwrap() else {
             panic!("the lock was given while they held it");
         };
         let early = timeout(Duration::from_millis(300), waiter.next()).await;
         assert!(early.is_err(), "woken while they held it: {early:?}");
-        assert_eq!(self.theirs.does("release told").await, "released");
+        assert_eq!(self.theirs.does("release woken").await, "released");
         let woken = timeout(PATIENCE, waiter.next()).await.expect("their release wakes ours");
         assert!(matches!(woken, Signal::Recheck), "{woken:?}");
         waiter.leave().await.unwrap();
@@ -143,7 +143,7 @@ impl Pair {
         assert_eq!(self.theirs.does("release theirs").await, "released");
     }
 
-    /// Their lease is over, and ours has begun.
+    /// Their lease has ended, and a leasehold client has the lock.
     pub(super) async fn they_release_late(&mut self) {
         assert_eq!(self.theirs.does(&format!("acquire late {SHORT}")).await, "got");
         let ours = timeout(PATIENCE, self.ours.lock("late").acquire()).await;
@@ -154,17 +154,17 @@ impl Pair {
         guard.release().await.unwrap();
     }
 
-    /// As ShedLock's lockAtLeastFor has it.
+    /// ShedLock's lockAtLeastFor.
     pub(super) async fn they_keep_it_for_a_minimum_hold(&mut self) {
         let least = Duration::from_secs(5);
         let holder = loop {
-            let asked = Instant::now();
+            let began = Instant::now();
             assert_eq!(self.theirs.does(&format!("least kept {LONG} 5000")).await, "got");
             assert_eq!(self.theirs.does("release kept").await, "released");
             match self.ours.lock("kept").try_acquire().await.unwrap() {
-                TryAcquire::Busy(busy) => break busy.holder.expect("its holder is told"),
-                // The machine took as long as that.
-                TryAcquire::Acquired(guard) if asked.elapsed() >= least => {
+                TryAcquire::Busy(busy) => break busy.holder.expect("a holder"),
+                // The machine was so slow that the minimum hold has ended.
+                TryAcquire::Acquired(guard) if began.elapsed() >= least => {
                     guard.release().await.unwrap();
                 }
                 other => panic!("it was not kept: {other:?}"),
@@ -179,9 +179,9 @@ impl Pair {
         assert_eq!(self.theirs.does("acquire endless 0").await, "got");
         let key = if self.library.layout == "redis-py" { "endless" } else { "lock:endless" };
         assert_eq!(self.server.redis(&["PTTL", key]).await, "-1");
-        let holder = self.refused("endless").await;
+        let holder = self.blocking_holder("endless").await;
         assert!(holder.label.as_str().contains(", with no end: "), "{holder:?}");
-        // To ask did not give it an end.
+        // The attempt did not set an expiry.
         assert_eq!(self.server.redis(&["PTTL", key]).await, "-1");
         assert_eq!(self.theirs.does("release endless").await, "released");
         let guard = timeout(PATIENCE, self.ours.lock("endless").acquire()).await.unwrap().unwrap();
@@ -204,7 +204,7 @@ impl Pair {
         let mut holder = holder.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
         while !lines.next_line().await.unwrap().expect("it holds the lock").contains("held") {}
-        // A waiter of python-redis-lock looks again after its own lease.
+        // A waiter of python-redis-lock tries again after its own lease.
         self.theirs.ask("acquire killed 10000").await;
         let early = timeout(Duration::from_millis(3000), self.theirs.answer()).await;
         assert!(early.is_err(), "they got the lock while our holder renewed it");
@@ -232,7 +232,7 @@ impl Pair {
     }
 }
 
-/// In a process of its own.
+/// Runs in a separate process.
 pub(super) async fn hold_until_killed() {
     let Ok(url) = std::env::var(URL) else { return };
     let client = LockClient::new(backend_foreign::connect(&url).await.unwrap());

@@ -1,5 +1,5 @@
-//! The real clients of other libraries beside ours, on one server. A client whose toolchain or registry is missing is
-//! skipped, and says so on stderr.
+//! The real clients of other libraries and leasehold clients on one server. If the toolchain or registry of a client is missing, its
+//! tests are skipped, with a message on stderr.
 
 mod cases;
 mod moving;
@@ -13,7 +13,7 @@ use self::{
     },
 };
 
-/// Tests over one library.
+/// The tests of each library.
 macro_rules! beside {
     ($($module:ident $library:ident;)*) => {$(
         mod $module {
@@ -59,7 +59,7 @@ beside! {
     shedlock_in_mysql SHEDLOCK_IN_MYSQL;
 }
 
-/// Its waiters listen to another channel than those of the next version.
+/// Its waiters listen to another channel than those of version 7.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_of_spring_6_are_woken() {
     let Some(mut pair) = Pair::start(&SPRING_6).await else { return };
@@ -68,7 +68,7 @@ async fn waiters_of_spring_6_are_woken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shedlocks_minimum_hold_keeps_ours_out() {
+async fn a_minimum_hold_of_shedlock_keeps_leasehold_out() {
     for library in [&SHEDLOCK_IN_REDIS, &SHEDLOCK_IN_POSTGRES, &SHEDLOCK_IN_MYSQL] {
         let Some(mut pair) = Pair::start(library).await else { return };
         pair.they_keep_it_for_a_minimum_hold().await;
@@ -76,19 +76,19 @@ async fn shedlocks_minimum_hold_keeps_ours_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redissons_fenced_lock_and_ours_share_one_sequence() {
+async fn redissons_fenced_lock_and_leasehold_share_one_sequence_of_tokens() {
     let Some(mut pair) = Pair::start(&REDISSON).await else { return };
     pair.tokens_rise_on_both_sides().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redisson_beside_a_migration() {
+async fn redisson_during_a_migration() {
     moving::to_our_own_layout(&REDISSON).await;
 }
 
-/// A process of ours that is killed while it holds the lock: a test of its own, since it does not end.
+/// The body of a leasehold process that is killed while it holds the lock. It never ends by itself.
 #[tokio::test]
-#[ignore = "is started by outlive_each_other, and killed"]
+#[ignore = "started and killed by outlive_each_other"]
 async fn a_holder_to_be_killed() {
     cases::hold_until_killed().await;
 }

@@ -1,4 +1,4 @@
-//! Processes of ours move to our own layout under load, while processes of the other library lock beside them.
+//! Leasehold processes move from a foreign layout to leasehold's own layout under load, while foreign clients use the same locks.
 
 use std::{
     path::PathBuf,
@@ -10,37 +10,42 @@ use std::{
 };
 
 use backend_migration::{Direction, Fleet, Migration, Phase, Step};
+use futures_util::future::join_all;
 use lock_core::{Backend, Error, ErrorKind, FencingToken, Init, LockClient, TryAcquire};
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::time::timeout;
 
 use super::{
     Library,
     cases::{LONG, PATIENCE, Pair, SHORT},
+    program::Program,
 };
 
 /// Processes of each side.
 const OURS: usize = 3;
 const THEIRS: usize = 2;
-/// How often each process adds to the number in each phase, at least; those of the other library exactly so often.
+/// How often each leasehold process adds to the number in each phase, at least. Foreign clients do so exactly as often.
 const HOLDS: u64 = 20;
 /// Between two holds of one process.
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// The number that only the lock protects, in the first word of a file; and the last token of any of ours.
+/// The number that only the lock protects, as the first word of a file. Beside it, the last token of any leasehold process, and
+/// how often all processes have added 1.
 struct Protected {
     file: PathBuf,
     last: Mutex<FencingToken>,
+    added: AtomicU64,
 }
 
 impl Protected {
     async fn add(&self, client: &LockClient) {
         let guard = timeout(PATIENCE, client.lock("job").lease(Duration::from_secs(20)).acquire());
-        let guard = guard.await.expect("a process of ours is served").unwrap();
+        let guard = guard.await.expect("a leasehold process is served").unwrap();
         let before = std::mem::replace(&mut *self.last.lock().unwrap(), guard.token());
         assert!(guard.token() > before, "{} came after {before}", guard.token());
         let number = self.number();
         tokio::time::sleep(Duration::from_millis(1)).await;
         std::fs::write(&self.file, format!("{} ours", number + 1)).unwrap();
+        self.added.fetch_add(1, Ordering::Relaxed);
         guard.release().await.unwrap();
     }
 
@@ -51,53 +56,39 @@ impl Protected {
     }
 }
 
-/// One of our processes, with its own connections and record. It adds to the number until it is told to end.
-struct Member {
-    client: LockClient,
-    added: Arc<AtomicU64>,
-    told: Arc<AtomicBool>,
-    task: JoinHandle<()>,
+/// Each leasehold process adds to the number, at least [`HOLDS`] times and until `other` has ended.
+async fn add_during(ours: &[LockClient], protected: &Protected, other: impl Future<Output = ()>) {
+    let done = AtomicBool::new(false);
+    let other = async {
+        other.await;
+        done.store(true, Ordering::Relaxed);
+    };
+    let adding = ours.iter().map(async |client| {
+        let mut added = 0;
+        while added < HOLDS || !done.load(Ordering::Relaxed) {
+            protected.add(client).await;
+            added += 1;
+            tokio::time::sleep(PAUSE).await;
+        }
+    });
+    tokio::join!(other, join_all(adding));
 }
 
-impl Member {
-    /// Returns after its first addition.
-    async fn start(stores: &Stores, phase: Phase, protected: &Arc<Protected>) -> Self {
-        let client = LockClient::new(Arc::new(stores.enter(phase).await.unwrap()));
-        let (added, told) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let task = tokio::spawn({
-            let (client, protected) = (client.clone(), Arc::clone(protected));
-            let (added, told) = (Arc::clone(&added), Arc::clone(&told));
-            async move {
-                while !told.load(Ordering::Relaxed) {
-                    protected.add(&client).await;
-                    added.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(PAUSE).await;
-                }
-            }
-        });
-        let member = Self { client, added, told, task };
-        member.adds(1).await;
-        member
+/// Each foreign client adds to the number [`HOLDS`] times.
+async fn count(theirs: &mut [Program], protected: &Protected) {
+    for one in theirs.iter_mut() {
+        one.ask(&format!("count job {} {HOLDS}", protected.file.display())).await;
     }
-
-    /// Ends when it has added so often.
-    async fn adds(&self, more: u64) {
-        let wanted = self.added.load(Ordering::Relaxed) + more;
-        let adding = async {
-            while self.added.load(Ordering::Relaxed) < wanted {
-                assert!(!self.task.is_finished(), "a process of ours has ended");
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(PATIENCE, adding).await.expect("a process of ours goes on");
+    for one in theirs {
+        let counted = timeout(PATIENCE, one.answer()).await.expect("a foreign client is served");
+        assert_eq!(counted, "counted");
+        protected.added.fetch_add(HOLDS, Ordering::Relaxed);
     }
+}
 
-    /// How often it has added in all.
-    async fn end(self) -> u64 {
-        self.told.store(true, Ordering::Relaxed);
-        self.task.await.unwrap();
-        self.client.close().await;
-        self.added.load(Ordering::Relaxed)
+async fn close(ours: Vec<LockClient>) {
+    for client in ours {
+        client.close().await;
     }
 }
 
@@ -115,29 +106,38 @@ impl Stores {
         Migration::new(old, new, phase).await
     }
 
-    /// What `leasehold migrate next` says; the refusal in words.
+    /// Leasehold processes in this phase, each with its own connections and migration record.
+    async fn processes(&self, phase: Phase) -> Vec<LockClient> {
+        let mut clients = Vec::new();
+        for _ in 0..OURS {
+            clients.push(LockClient::new(Arc::new(self.enter(phase).await.unwrap())));
+        }
+        clients
+    }
+
+    /// The answer of `leasehold migrate next`, with a refusal as text.
     async fn next(&self) -> Result<Step, String> {
         let [old, new] = self.open().await.unwrap();
         let fleet = Fleet::survey(&*old, &*new).await.unwrap();
         fleet.next(Direction::Forward).map_err(|refusal| refusal.to_string())
     }
 
-    /// Ends when it says this. On a machine that stands still the record of a process that has ended may outlive it.
+    /// Waits until this is the next step. If the machine pauses, the record of an ended process may outlive it.
     async fn next_is(&self, step: Step) {
         let mut last = self.next().await;
-        let said = async {
+        let waiting = async {
             while last != Ok(step) {
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 last = self.next().await;
             }
         };
-        let said = timeout(PATIENCE, said).await;
-        assert!(said.is_ok(), "the next step is not {step:?}: {last:?}");
+        let waited = timeout(PATIENCE, waiting).await;
+        assert!(waited.is_ok(), "the next step is not {step:?}: {last:?}");
     }
 }
 
-/// Phase by phase: theirs lock beside the first two, and have ended before the last. `None` where the other library cannot
-/// be installed here.
+/// Phase by phase. Foreign clients run during the first two phases, and have ended before the last. `None` if the other library
+/// cannot be installed here.
 pub(super) async fn to_our_own_layout(library: &'static Library) -> Option<()> {
     let Pair { server, theirs, url, .. } = Pair::start(library).await?;
     let mut theirs = vec![theirs];
@@ -150,78 +150,49 @@ pub(super) async fn to_our_own_layout(library: &'static Library) -> Option<()> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("number");
     std::fs::write(&file, "0 nobody").unwrap();
-    let protected = Arc::new(Protected { file, last: Mutex::new(FencingToken::ZERO) });
-    let (mut ours, mut expected) = (Vec::new(), 0);
-    for _ in 0..OURS {
-        ours.push(Member::start(&stores, Phase::Old, &protected).await);
-    }
+    let last = Mutex::new(FencingToken::ZERO);
+    let protected = Protected { file, last, added: AtomicU64::new(0) };
+    let old = stores.processes(Phase::Old).await;
+    add_during(&old, &protected, count(&mut theirs, &protected)).await;
+    // Processes of two phases are under load at the same time.
+    let both = stores.processes(Phase::Both).await;
+    let all = [old.clone(), both.clone()].concat();
+    add_during(&all, &protected, count(&mut theirs, &protected)).await;
+    drop(all);
+    close(old).await;
 
-    for phase in [Phase::Old, Phase::Both] {
-        let count = format!("count job {} {HOLDS}", protected.file.display());
-        for one in &mut theirs {
-            one.ask(&count).await;
-        }
-        if phase == Phase::Both {
-            expected += restart(&mut ours, &stores, phase, &protected).await;
-        }
-        for one in &mut theirs {
-            let counted = timeout(PATIENCE, one.answer()).await.expect("their client is served");
-            assert_eq!(counted, "counted");
-            expected += HOLDS;
-        }
-        for one in &ours {
-            one.adds(HOLDS).await;
-        }
-    }
-
-    // While they count it may be that none of ours ever finds the other's lock.
+    // While both sides count, a leasehold process may never find a foreign lock.
     assert_eq!(theirs[0].does(&format!("acquire seen {LONG}")).await, "got");
-    let refused = ours[0].client.lock("seen").try_acquire().await.unwrap();
+    let refused = both[0].lock("seen").try_acquire().await.unwrap();
     assert!(matches!(refused, TryAcquire::Busy(_)), "{refused:?}");
-    // Each is killed while it holds the lock for which ours wait.
-    for one in &mut theirs {
-        let got = timeout(PATIENCE, one.does(&format!("acquire job {SHORT}"))).await;
-        assert_eq!(got.expect("their client is served"), "got");
-        one.kill().await;
-    }
-    for one in &ours {
-        one.adds(1).await;
-    }
-    let told = format!("a {} client, seen", library.layout);
+    // Each foreign client is killed while it holds the lock for which leasehold processes wait.
+    let killing = async {
+        for one in &mut theirs {
+            let got = timeout(PATIENCE, one.does(&format!("acquire job {SHORT}"))).await;
+            assert_eq!(got.expect("a foreign client is served"), "got");
+            one.kill().await;
+        }
+    };
+    add_during(&both, &protected, killing).await;
+    let seen = format!("a {} client, seen", library.layout);
     let refusal = stores.next().await.unwrap_err();
-    assert!(refusal.contains("still in phase old") && refusal.contains(&told), "{refusal}");
+    assert!(refusal.contains("still in phase old") && refusal.contains(&seen), "{refusal}");
     let error = stores.enter(Phase::New).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-    assert!(error.to_string().contains(&told), "{error}");
+    assert!(error.to_string().contains(&seen), "{error}");
 
-    // Their last lock was seen longer ago than it counts.
+    // As if a foreign lock was last seen longer ago than it counts.
     let epoch = format!("leasehold-foreign:{}:{{0}}:epoch", library.layout);
     assert_eq!(server.redis(&["HSET", &epoch, "theirs", "1"]).await, "0");
     stores.next_is(Step::Enter(Phase::New)).await;
-    expected += restart(&mut ours, &stores, Phase::New, &protected).await;
-    for one in &ours {
-        one.adds(HOLDS).await;
-    }
+    let new = stores.processes(Phase::New).await;
+    let all = [both.clone(), new.clone()].concat();
+    add_during(&all, &protected, async {}).await;
+    drop(all);
+    close(both).await;
+    add_during(&new, &protected, async {}).await;
     stores.next_is(Step::Leave).await;
-    for one in ours {
-        expected += one.end().await;
-    }
-    assert_eq!(protected.number(), expected, "an addition was lost");
+    close(new).await;
+    assert_eq!(protected.number(), protected.added.into_inner(), "an addition was lost");
     Some(())
-}
-
-/// One by one, while the others go on. How often those that ended have added.
-async fn restart(
-    ours: &mut [Member],
-    stores: &Stores,
-    phase: Phase,
-    protected: &Arc<Protected>,
-) -> u64 {
-    let mut added = 0;
-    for one in ours {
-        // The new one works before the old one ends: both phases are under load at once.
-        let before = std::mem::replace(one, Member::start(stores, phase, protected).await);
-        added += before.end().await;
-    }
-    added
 }

@@ -1,8 +1,8 @@
-//! A client of another library, as a process of its own.
+//! A client of another library, as a separate process.
 //!
-//! It reads lines from stdin, and answers each with a line: `acquire NAME MS` waits and answers `got`, `release NAME` answers
-//! `released` or `lost`, and `count NAME FILE HOLDS` answers `counted`: it takes the lock, and adds 1 to the number in
-//! the file where the last one who did was not itself, until it has done so HOLDS times.
+//! It reads commands from stdin, and answers each with a line. `acquire NAME MS` waits for the lock and answers `got`.
+//! `release NAME` answers `released` or `lost`. `count NAME FILE HOLDS` answers `counted`: it takes the lock again and again, and
+//! adds 1 to the number in the file if the other side was the last to do so, until it has done this HOLDS times.
 
 use std::{
     net::SocketAddr,
@@ -21,18 +21,18 @@ use crate::server::Kind;
 /// How a library's client is installed and started.
 pub(super) struct Library {
     pub(super) server: Kind,
-    /// The layout in the URL, and what it needs behind it.
+    /// The layout in the URL, and its additional options.
     pub(super) layout: &'static str,
     pub(super) options: &'static str,
-    /// Of the library, where two are tried.
+    /// The version of the library, if several are tested.
     version: &'static str,
-    /// Shell commands that install it into the present folder, in which the program's file is.
+    /// Shell commands that install it into the current folder, which contains the program's files.
     install: &'static str,
     /// The program's files.
     files: &'static [(&'static str, &'static str)],
     /// A shell command that starts it, with host and port as `$1` and `$2`.
     start: &'static str,
-    /// Whether it can hold a lock without an end.
+    /// Whether it can hold a lock that never expires.
     pub(super) endless: bool,
 }
 
@@ -53,13 +53,35 @@ const ANY: Library = Library {
     endless: false,
 };
 
-/// What installs a Java client, with more options of Maven.
+/// The commands that install a Java client, with additional options for Maven.
 macro_rules! java {
     ($options:literal) => {
         concat!(
             "mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=lib ",
             $options,
-            " && javac -cp 'lib/*' Client.java"
+            " && javac -cp 'lib/*' *.java"
+        )
+    };
+}
+
+/// The files of a Java client in a folder of `programs`.
+macro_rules! java_files {
+    ($folder:literal) => {
+        &[
+            ("Client.java", include_str!(concat!("../../programs/", $folder, "/Client.java"))),
+            ("pom.xml", include_str!(concat!("../../programs/", $folder, "/pom.xml"))),
+            ("Driver.java", include_str!("../../programs/Driver.java")),
+        ]
+    };
+}
+
+/// The command that starts a Java client, with arguments before host and port.
+macro_rules! java_start {
+    ($arguments:literal) => {
+        concat!(
+            "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client ",
+            $arguments,
+            "\"$1\" \"$2\""
         )
     };
 }
@@ -67,15 +89,15 @@ macro_rules! java {
 pub(super) const REDISSON: Library = Library {
     layout: "redisson",
     install: java!(""),
-    files: files!("redisson/Client.java" as "Client.java", "redisson/pom.xml" as "pom.xml"),
-    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client \"$1\" \"$2\"",
+    files: java_files!("redisson"),
+    start: java_start!(""),
     ..ANY
 };
 
 pub(super) const REDIS_PY: Library = Library {
     layout: "redis-py",
     install: "python3 -m venv venv && venv/bin/pip -q install redis==8.1.0",
-    files: files!("redis_py.py" as "client.py"),
+    files: files!("redis_py.py" as "client.py", "driver.py" as "driver.py"),
     start: "exec venv/bin/python client.py \"$1\" \"$2\"",
     endless: true,
     ..ANY
@@ -84,7 +106,7 @@ pub(super) const REDIS_PY: Library = Library {
 pub(super) const PYTHON_REDIS_LOCK: Library = Library {
     layout: "python-redis-lock",
     install: "python3 -m venv venv && venv/bin/pip -q install python-redis-lock==4.0.1 redis==8.1.0",
-    files: files!("python_redis_lock.py" as "client.py"),
+    files: files!("python_redis_lock.py" as "client.py", "driver.py" as "driver.py"),
     start: "exec venv/bin/python client.py \"$1\" \"$2\"",
     endless: true,
     ..ANY
@@ -112,44 +134,31 @@ pub(super) const SPRING_6: Library =
 pub(super) const SPRING_7: Library =
     Library { version: "7.0.0", install: java!("-Dversion.of.spring=7.0.0"), ..SPRING };
 
-/// In the mode in which its waiters listen to a channel.
+/// In the mode in which waiters listen to a channel.
 const SPRING: Library = Library {
     layout: "spring",
     options: "&registry=app",
-    files: files!("spring/Client.java" as "Client.java", "spring/pom.xml" as "pom.xml"),
-    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client \"$1\" \"$2\"",
+    files: java_files!("spring"),
+    start: java_start!(""),
     ..ANY
 };
 
-pub(super) const SHEDLOCK_IN_REDIS: Library = Library {
-    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client redis \"$1\" \"$2\"",
-    ..SHEDLOCK
-};
+pub(super) const SHEDLOCK_IN_REDIS: Library = Library { start: java_start!("redis "), ..SHEDLOCK };
 
-/// By the JdbcTemplate provider.
-pub(super) const SHEDLOCK_IN_POSTGRES: Library = Library {
-    server: Kind::Postgres,
-    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client postgres \"$1\" \"$2\"",
-    ..SHEDLOCK
-};
+/// With the JdbcTemplate provider.
+pub(super) const SHEDLOCK_IN_POSTGRES: Library =
+    Library { server: Kind::Postgres, start: java_start!("postgres "), ..SHEDLOCK };
 
-pub(super) const SHEDLOCK_IN_MYSQL: Library = Library {
-    server: Kind::Mysql,
-    start: "exec java -XX:+UseSerialGC -Xmx256m -cp 'lib/*:.' Client mysql \"$1\" \"$2\"",
-    ..SHEDLOCK
-};
+pub(super) const SHEDLOCK_IN_MYSQL: Library =
+    Library { server: Kind::Mysql, start: java_start!("mysql "), ..SHEDLOCK };
 
-const SHEDLOCK: Library = Library {
-    layout: "shedlock",
-    install: java!(""),
-    files: files!("shedlock/Client.java" as "Client.java", "shedlock/pom.xml" as "pom.xml"),
-    ..ANY
-};
+const SHEDLOCK: Library =
+    Library { layout: "shedlock", install: java!(""), files: java_files!("shedlock"), ..ANY };
 
-/// In seconds: a registry that does not answer is no registry.
+/// In seconds. A registry that does not answer in this time counts as missing.
 const INSTALLED_WITHIN: &str = "180";
 
-/// One installation at a time: the tests of a library share it.
+/// One installation at a time, since the tests of a library share it.
 static INSTALLING: Mutex<()> = Mutex::const_new(());
 
 impl Library {
@@ -186,12 +195,12 @@ impl Library {
         Ok(folder)
     }
 
-    /// A running client; `None` where it cannot be installed here.
+    /// A running client; `None` if it cannot be installed here.
     pub(super) async fn start(&self, server: SocketAddr) -> Option<Program> {
         match self.installed().await {
             Ok(folder) => Some(Program::start(self.start, &folder, server)),
             Err(why) => {
-                // Past the test runner, which would keep it to itself.
+                // Not by `eprintln`, whose output the test runner captures.
                 let line = format!("SKIPPED: no client of {} here: {why}\n", self.layout);
                 std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
                 None
@@ -231,7 +240,7 @@ impl Program {
         self.answer().await
     }
 
-    /// As by the kernel: it says no good-bye.
+    /// Kills the process, without a chance to clean up.
     pub(super) async fn kill(&mut self) {
         self.child.kill().await.unwrap();
         assert_eq!(

@@ -1,11 +1,8 @@
-// A client of ShedLock's JdbcTemplate provider or of its Redis provider, driven by lines on stdin: see tests/all/clients/program.rs.
-import java.nio.file.Files;
-import java.nio.file.Path;
+// A client of ShedLock's JdbcTemplate provider or of its Redis provider.
 import java.time.Duration;
 import java.time.Instant;
 import java.util.HashMap;
 import java.util.Map;
-import java.util.Scanner;
 import java.util.function.UnaryOperator;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.LockProvider;
@@ -17,17 +14,17 @@ import org.springframework.data.redis.core.StringRedisTemplate;
 import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.jdbc.datasource.SingleConnectionDataSource;
 
-class Client {
-    static LockProvider provider;
-    /** With what the store said of its name then. */
-    record Held(SimpleLock lock, String record) {}
+class Client extends Driver {
+    /** A lock, and the record that the store had of its name at that time. */
+    private record Held(SimpleLock lock, String record) {}
 
-    /** What the store says of a name. */
-    static UnaryOperator<String> record;
-    static final Map<String, Held> held = new HashMap<>();
+    private LockProvider provider;
+    /** Reads the store's record of a name. */
+    private UnaryOperator<String> record;
+    private final Map<String, Held> held = new HashMap<>();
 
-    /** Its jobs do not wait: one that is to run asks again. */
-    static String acquire(String name, String millis, Duration atLeast) throws Exception {
+    /** ShedLock does not wait, so this tries again and again. */
+    private String acquire(String name, String millis, Duration atLeast) throws Exception {
         while (true) {
             Duration atMost = Duration.ofMillis(Long.parseLong(millis));
             var lock = provider.lock(new LockConfiguration(Instant.now(), name, atMost, atLeast));
@@ -39,30 +36,27 @@ class Client {
         }
     }
 
-    /** An unlock does not tell whether it has found the lock: the store does. */
-    static String release(String name) {
+    @Override
+    String acquire(String name, String millis) throws Exception {
+        return acquire(name, millis, Duration.ZERO);
+    }
+
+    /** `unlock` does not report whether the lock was still held, so this compares the records. */
+    @Override
+    String release(String name) {
         Held mine = held.remove(name);
         boolean there = mine.record().equals(record.apply(name));
         mine.lock().unlock();
         return there ? "released" : "lost";
     }
 
-    static String count(String name, Path path, int holds) throws Exception {
-        for (int done = 0; done < holds; ) {
-            acquire(name, "20000", Duration.ZERO);
-            String[] words = Files.readString(path).split(" ");
-            if (!words[1].equals("theirs")) {
-                Thread.sleep(1);
-                Files.writeString(path, Integer.parseInt(words[0]) + 1 + " theirs");
-                done++;
-            }
-            if (!release(name).equals("released")) throw new IllegalStateException("lost");
-            Thread.sleep(30);
-        }
-        return "counted";
+    /** `least NAME MS MS`: the last number is lockAtLeastFor. */
+    @Override
+    String other(String[] words) throws Exception {
+        return acquire(words[1], words[2], Duration.ofMillis(Long.parseLong(words[3])));
     }
 
-    static void inRedis(String host, int port) {
+    private void inRedis(String host, int port) {
         var connections = new LettuceConnectionFactory(host, port);
         connections.afterPropertiesSet();
         connections.start();
@@ -71,7 +65,7 @@ class Client {
         provider = new RedisLockProvider.Builder(connections).safeUpdate(true).build();
     }
 
-    static void inDatabase(String url) {
+    private void inDatabase(String url) {
         var template = new JdbcTemplate(new SingleConnectionDataSource(url, true));
         String row = "SELECT concat(locked_by, ' ', lock_until) FROM shedlock WHERE name = ?";
         record = name -> template.queryForObject(row, String.class, name);
@@ -82,23 +76,12 @@ class Client {
     }
 
     public static void main(String[] args) throws Exception {
+        Client client = new Client();
         switch (args[0]) {
-            case "redis" -> inRedis(args[1], Integer.parseInt(args[2]));
-            case "mysql" -> inDatabase("jdbc:mariadb://" + args[1] + ":" + args[2] + "/test?user=root");
-            default -> inDatabase("jdbc:postgresql://" + args[1] + ":" + args[2] + "/postgres?user=postgres");
+            case "redis" -> client.inRedis(args[1], Integer.parseInt(args[2]));
+            case "mysql" -> client.inDatabase("jdbc:mariadb://" + args[1] + ":" + args[2] + "/test?user=root");
+            default -> client.inDatabase("jdbc:postgresql://" + args[1] + ":" + args[2] + "/postgres?user=postgres");
         }
-        Scanner lines = new Scanner(System.in);
-        while (lines.hasNextLine()) {
-            String[] words = lines.nextLine().split(" ");
-            System.out.println(switch (words[0]) {
-                case "acquire" -> acquire(words[1], words[2], Duration.ZERO);
-                // For at least the time that is named last.
-                case "least" -> acquire(words[1], words[2], Duration.ofMillis(Long.parseLong(words[3])));
-                case "release" -> release(words[1]);
-                case "count" -> count(words[1], Path.of(words[2]), Integer.parseInt(words[3]));
-                default -> throw new IllegalArgumentException(words[0]);
-            });
-        }
-        System.exit(0);
+        client.run();
     }
 }

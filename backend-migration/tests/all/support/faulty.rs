@@ -1,4 +1,4 @@
-//! A store in memory whose next answers a test may spoil.
+//! A store in memory with planted faults.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,32 +17,31 @@ use lock_core::{
 };
 use tokio::sync::Notify;
 
-/// What becomes of a call.
+/// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// None: it goes well.
+    /// No fault.
     Fine,
     /// It does not reach the store.
     Refused(ErrorKind),
-    /// It is carried out, and its answer is lost.
-    Unheard,
-    /// It is carried out when the test says so; its caller has no answer.
+    /// It is carried out, but its answer is lost.
+    AnswerLost,
+    /// Its caller gets no answer, and it is carried out when the test calls `deliver`.
     Late,
     /// The store grants nothing for now.
     Quarantined,
-    /// It is answered as if it had been carried out.
-    Forgotten,
-    /// It stands still until the test lets it go on.
+    /// It waits until the test calls `let_go`.
     Held,
-    /// The store repeats an attempt by itself, and answers that; the first try is carried out when the test says so.
+    /// The store repeats the attempt by itself, and answers the repeat. The first try is carried out when the test calls
+    /// `deliver`.
     Repeated,
 }
 
-/// The memory backend with faults by operation.
+/// The store in memory with planted faults, by operation.
 #[derive(Default)]
 pub(crate) struct Faulty {
     pub(crate) memory: Memory,
-    /// What stands in for the store's own identity.
+    /// Replaces the identity of the store.
     identity: Mutex<Option<&'static str>>,
     /// The store sets no lease longer than this.
     limit: Option<Duration>,
@@ -75,27 +74,27 @@ impl Faulty {
         Self { limit: Some(limit), ..Self::named(identity) }
     }
 
-    /// From now on this is its identity.
+    /// Changes its identity.
     pub(crate) fn rename(&self, identity: &'static str) {
         *self.identity.lock().unwrap() = Some(identity);
     }
 
-    /// The next call of `operation` fails so, after those that were told before.
+    /// Plants a fault for the next call of `operation` that has none yet.
     pub(crate) fn next(&self, operation: &'static str, fault: Fault) {
         self.faults.lock().unwrap().entry(operation).or_default().push_back(fault);
     }
 
-    /// Whether it is unreachable from now on.
+    /// Makes the store unreachable, or reachable again.
     pub(crate) fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
     }
 
-    /// Lets go on what is held, or the next that will be.
+    /// Lets the held call continue, or the next one that will be held.
     pub(crate) fn let_go(&self) {
         self.held.notify_one();
     }
 
-    /// Carries out what is late.
+    /// Carries out the late calls.
     pub(crate) async fn deliver(&self) {
         let late = std::mem::take(&mut *self.late.lock().unwrap());
         assert!(!late.is_empty(), "nothing is late");
@@ -104,12 +103,12 @@ impl Faulty {
         }
     }
 
-    /// Whether all faults have happened.
+    /// Whether all planted faults have happened.
     pub(crate) fn spent(&self) -> bool {
         self.faults.lock().unwrap().values().all(VecDeque::is_empty)
     }
 
-    /// The calls since the last question.
+    /// The calls since this was last read.
     pub(crate) fn calls(&self) -> Vec<&'static str> {
         std::mem::take(&mut *self.calls.lock().unwrap())
     }
@@ -122,18 +121,17 @@ impl Faulty {
         self.faults.lock().unwrap().get_mut(operation)?.pop_front()
     }
 
-    /// Whether the next call of an operation is to be repeated.
+    /// Whether the fault of the next call of an operation is `Repeated`.
     fn repeats(&self, operation: &'static str) -> bool {
         let faults = self.faults.lock().unwrap();
         faults.get(operation).and_then(VecDeque::front) == Some(&Fault::Repeated)
     }
 
-    /// Applies the next fault of an operation to a call.
+    /// Makes a call with the next fault of its operation.
     async fn call<T: Send + 'static>(
         &self,
         operation: &'static str,
         call: impl Future<Output = Result<T, Error>> + Send + 'static,
-        forgotten: Option<T>,
         quarantined: impl FnOnce(Quarantined) -> Option<T>,
     ) -> Result<T, Error> {
         let failed = |kind| Err(Error::new(kind, "planted").at("faulty", operation));
@@ -144,7 +142,7 @@ impl Faulty {
                 call.await
             }
             Some(Fault::Refused(kind)) => failed(kind),
-            Some(Fault::Unheard) => {
+            Some(Fault::AnswerLost) => {
                 call.await?;
                 failed(ErrorKind::Timeout)
             }
@@ -152,10 +150,9 @@ impl Faulty {
                 self.late.lock().unwrap().push(Box::pin(async move { drop(call.await) }));
                 failed(ErrorKind::Timeout)
             }
-            Some(Fault::Forgotten) => Ok(forgotten.expect("an answer")),
             Some(Fault::Quarantined) => {
                 let remaining = Duration::from_millis(1);
-                Ok(quarantined(Quarantined::new(remaining, "planted")).expect("a word"))
+                Ok(quarantined(Quarantined::new(remaining, "planted")).expect("an answer"))
             }
         }
     }
@@ -189,26 +186,26 @@ impl Backend for Faulty {
             self.late.lock().unwrap().push(first);
         }
         let call = async move {
-            let doubt = || Error::new(ErrorKind::OutcomeUnknown, "planted");
+            let unknown = || Error::new(ErrorKind::OutcomeUnknown, "planted");
             match memory.try_acquire(&request).await? {
                 Attempt::Granted(grant) if doubtful => Ok(Attempt::Granted(grant.doubted())),
-                Attempt::Busy(busy) if doubtful => Err(doubt().blocked_by(Blocked::Busy(busy))),
+                Attempt::Busy(busy) if doubtful => Err(unknown().blocked_by(Blocked::Busy(busy))),
                 answer => Ok(answer),
             }
         };
-        self.call("acquire", call, None, |why| Some(Attempt::Quarantined(why))).await
+        self.call("acquire", call, |why| Some(Attempt::Quarantined(why))).await
     }
 
     async fn enqueue(&self, request: &Request) -> Result<Enqueued, Error> {
         let (memory, request) = (self.memory.clone(), request.clone());
         let call = async move { memory.enqueue(&request).await };
-        self.call("enqueue", call, None, |why| Some(Enqueued::Quarantined(why))).await
+        self.call("enqueue", call, |why| Some(Enqueued::Quarantined(why))).await
     }
 
     async fn abandon(&self, request: &Request) -> Result<(), Error> {
         let (memory, request) = (self.memory.clone(), request.clone());
         let call = async move { memory.abandon(&request).await };
-        self.call("abandon", call, Some(()), |_| None).await
+        self.call("abandon", call, |_| None).await
     }
 
     async fn renew(&self, grants: &[&Grant], sent: Instant) -> Vec<Renewal> {
@@ -225,13 +222,13 @@ impl Backend for Faulty {
         let (memory, grant, keep) = (self.memory.clone(), grant.clone(), options.keep);
         let call =
             async move { memory.release(&grant, ReleaseOptions::new().with_keep(keep)).await };
-        self.call("release", call, Some(Released::plain(ReleaseOutcome::Released)), |_| None).await
+        self.call("release", call, |_| None).await
     }
 
     async fn raise(&self, grant: &Grant, token: FencingToken) -> Result<(), Error> {
         let (memory, grant) = (self.memory.clone(), grant.clone());
         let call = async move { memory.raise(&grant, token).await };
-        self.call("raise", call, Some(()), |_| None).await
+        self.call("raise", call, |_| None).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<LockState>, Error> {
@@ -240,7 +237,7 @@ impl Backend for Faulty {
 
     async fn list(&self, from: Option<Cursor>) -> Result<Page, Error> {
         let memory = self.memory.clone();
-        self.call("list", async move { memory.list(from).await }, None, |_| None).await
+        self.call("list", async move { memory.list(from).await }, |_| None).await
     }
 
     async fn force_release(&self, name: &LockName) -> Result<ReleaseOutcome, Error> {

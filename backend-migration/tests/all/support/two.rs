@@ -1,11 +1,11 @@
-//! A migration in phase `Both` over two stores that a test may spoil.
+//! A migration in phase `Both` over two stores with planted faults.
 
 use std::{sync::Arc, time::Duration};
 
 use backend_migration::{Migration, Phase};
 use lock_core::{
-    Backend, Env as _, FencingToken, Grant, LockName, OwnerId, OwnerLabel, ReleaseOptions, Request,
-    SystemEnv,
+    Backend, Enqueued, Env as _, FencingToken, Grant, LockName, OwnerId, OwnerLabel,
+    ReleaseOptions, Request, SystemEnv, Waiter,
 };
 
 use super::faulty::Faulty;
@@ -29,21 +29,20 @@ pub(crate) struct Two {
 
 impl Two {
     pub(crate) async fn new() -> Self {
-        // Identities of their own: by those of the memories 10 would come before 9.
+        // Fixed identities, because those of the memories have no fixed order: 10 would come before 9.
         let stores = ["first", "second"].map(|identity| Arc::new(Faulty::named(identity)));
         let both = both(&stores).await;
         Self { stores, both }
     }
 
-    /// From now on the second store's tokens are ahead, as with a clock that is: the first is raised.
-    pub(crate) async fn second_is_ahead(&self) -> FencingToken {
+    /// Puts the second store's tokens ahead, as if its clock were ahead. Then the first store's must be raised.
+    pub(crate) async fn second_is_ahead(&self) {
         let mut early = request(7);
         let ahead = SystemEnv.wall_micros() + 5_000_000;
         early.floor = FencingToken::new(ahead).unwrap();
         let memory = &self.stores[1].memory;
         let grant = memory.try_acquire(&early).await.unwrap().granted().unwrap();
         memory.release(&grant, ReleaseOptions::default()).await.unwrap();
-        grant.token
     }
 
     /// Whether the store has no holder.
@@ -52,7 +51,7 @@ impl Two {
         state.is_none_or(|state| state.holder.is_none())
     }
 
-    /// Waits until neither is held.
+    /// Waits until neither store has a holder.
     pub(crate) async fn all_free(&self) {
         let free = async {
             for side in 0..2 {
@@ -61,12 +60,12 @@ impl Two {
                 }
             }
         };
-        // Far from the lease, which is the bound of what is left behind.
+        // Far less than the lease, after which anything that was left behind ends anyway.
         tokio::time::timeout(LEASE / 2, free).await.expect("a store is not free");
         assert!(self.stores.iter().all(|store| store.spent()), "a planted fault did not happen");
     }
 
-    /// Waits until only the second store is held, by this grant.
+    /// Waits until only the second store has a holder, the one of this grant.
     pub(crate) async fn all_but_the_second(&self, held: &Grant) {
         while !self.is_free(0).await {
             tokio::task::yield_now().await;
@@ -83,4 +82,12 @@ pub(crate) async fn both(stores: &[Arc<Faulty>; 2]) -> Arc<Migration> {
 
 pub(crate) async fn granted(store: &dyn Backend, owner: u128) -> Grant {
     store.try_acquire(&request(owner)).await.unwrap().granted().unwrap()
+}
+
+/// The waiter of a new queue entry.
+pub(crate) async fn waits(store: &dyn Backend, request: &Request) -> Box<dyn Waiter> {
+    match store.enqueue(request).await.unwrap() {
+        Enqueued::Waiting(waiter, _) => waiter,
+        other => panic!("it did not wait: {other:?}"),
+    }
 }

@@ -1,4 +1,4 @@
-//! The cases for guards that only these tables have.
+//! The cases for guards that only the statements on ShedLock's table have.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,8 +24,8 @@ use crate::server::Server;
 
 /// A lease that ends during a test.
 const SHORT: Duration = Duration::from_millis(300);
-/// A renewal waits for a row for a part of the lease that it asks for: for longer here than a busy machine takes to let go
-/// of it. The store's longest lease limits what is set.
+/// A renewal waits for a row for a part of the requested lease. With this lease that is longer than a busy machine takes to unlock
+/// the row. The store's longest lease limits the lease that is set.
 const PATIENT: Duration = LONG.saturating_mul(10);
 
 async fn over(store: &dyn Backend) -> Result<Grant, String> {
@@ -45,7 +45,7 @@ async fn free_again(store: &dyn Backend) -> Result<Grant, String> {
     Ok(grant)
 }
 
-pub(super) async fn a_holder_of_theirs<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+pub(super) async fn a_foreign_holder_of_the_row<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
     let store = first_use(setup).await;
     let row = match KIND {
         MYSQL => "UTC_TIMESTAMP(3) + INTERVAL 1 MINUTE, UTC_TIMESTAMP(3)",
@@ -71,7 +71,7 @@ pub(super) async fn an_abandoned_owner_has_an_answer(setup: &Table<POSTGRES>) ->
     }
 }
 
-/// Returns when a statement waits for a row that another transaction has locked: when `waiting` finds one.
+/// Returns when `waiting` finds a statement that waits for a row which another transaction has locked.
 async fn waits_for_a_row<F: Future<Output = Result<bool, String>>>(
     waiting: impl Fn() -> F,
     ended: impl Fn() -> bool,
@@ -145,7 +145,7 @@ pub(super) async fn two_abandoned_owners<const KIND: bool>(setup: &Table<KIND>) 
     Ok(())
 }
 
-/// The last token is one that a clock made while it was 25 s ahead.
+/// The last token was made while the clock was 25 s ahead.
 pub(super) async fn a_token_over_the_last<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
     let store = first_use(setup).await;
     let mut last = free_again(&*store).await?;
@@ -155,10 +155,10 @@ pub(super) async fn a_token_over_the_last<const KIND: bool>(setup: &Table<KIND>)
 }
 
 async fn above_a_floor(store: &dyn Backend) -> Verdict {
-    let mut asked = request("a", LONG);
-    asked.floor = FencingToken::new(SystemEnv.wall_micros() + 25_000_000).unwrap();
-    let token = granted(store, &asked).await?.token;
-    wrong(token > asked.floor, || format!("{token} is not above {}", asked.floor))
+    let mut wanted = request("a", LONG);
+    wanted.floor = FencingToken::new(SystemEnv.wall_micros() + 25_000_000).unwrap();
+    let token = granted(store, &wanted).await?.token;
+    wrong(token > wanted.floor, || format!("{token} is not above {}", wanted.floor))
 }
 
 pub(super) async fn a_floor_of_a_known_name<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
@@ -181,11 +181,11 @@ pub(super) async fn a_token_after_a_loss<const KIND: bool>(setup: &Table<KIND>) 
 pub(super) async fn a_late_release<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
     let store = first_use(setup).await;
     let late = over(&*store).await?;
-    let told = store.release(&late, ReleaseOptions::default()).await.map_err(words)?.outcome;
-    wrong(told == ReleaseOutcome::NotHeld, || format!("it was told {told:?}"))
+    let answer = store.release(&late, ReleaseOptions::default()).await.map_err(words)?.outcome;
+    wrong(answer == ReleaseOutcome::NotHeld, || format!("it was answered {answer:?}"))
 }
 
-pub(super) async fn a_keep_by_another<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+pub(super) async fn a_minimum_hold_by_another<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
     let store = first_use(setup).await;
     let held = granted(&*store, &request("a", LONG)).await?;
     let mut other = held.clone();
@@ -197,7 +197,7 @@ pub(super) async fn a_keep_by_another<const KIND: bool>(setup: &Table<KIND>) -> 
     wrong(there, || "the holder has lost it".to_owned())
 }
 
-pub(super) async fn a_late_keep<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+pub(super) async fn a_late_minimum_hold<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
     let store = first_use(setup).await;
     let late = over(&*store).await?;
     let keep = ReleaseOptions::new().with_keep(LONG);
@@ -225,7 +225,7 @@ pub(super) async fn a_batch_beside_another_in_mysql(setup: &Table<MYSQL>) -> Ver
     a_batch_with_a_locked_row(setup, lock).await
 }
 
-/// The renewal gets the row when the lease is over.
+/// The renewal gets the row when the lease has ended.
 pub(super) async fn a_renewal_that_waits_for_the_row(setup: &Clocked) -> Verdict {
     let store = first_use(setup).await;
     let mut grant = granted(&*store, &request("a", LONG)).await?;
@@ -239,13 +239,13 @@ pub(super) async fn a_renewal_that_waits_for_the_row(setup: &Clocked) -> Verdict
     wrong(matches!(answer, Renewal::Lost(_)), || format!("it was answered {answer:?}"))
 }
 
-/// It gets its row when another has taken the lock.
+/// It gets the row when another has taken the lock.
 pub(super) async fn a_renewal_of_what_was_taken<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
     let change = format!("UPDATE {} SET locked_by = 'another' WHERE name = 'a'", setup.table);
     a_renewal_of_a_row_that_changes(setup, |_| change).await
 }
 
-/// It gets its row when the lock was released, by a statement that began later than its own.
+/// It gets the row after the lock was released by a statement that began later than its own.
 pub(super) async fn a_renewal_of_what_was_released(setup: &Table<MYSQL>) -> Verdict {
     let release = include_str!("../../../../src/sql/mysql/release.sql");
     a_renewal_of_a_row_that_changes(setup, |owner| setup.filled(release, owner)).await
@@ -253,7 +253,7 @@ pub(super) async fn a_renewal_of_what_was_released(setup: &Table<MYSQL>) -> Verd
 
 /// The same by force.
 pub(super) async fn a_renewal_of_what_was_freed(setup: &Table<MYSQL>) -> Verdict {
-    let force = include_str!("../../../../src/sql/mysql/force.sql");
+    let force = include_str!("../../../../src/sql/mysql/force_release.sql");
     a_renewal_of_a_row_that_changes(setup, |owner| setup.filled(force, owner)).await
 }
 
@@ -275,10 +275,10 @@ async fn a_renewal_of_a_row_that_changes<const KIND: bool>(
             renewing
         }
         server => {
-            // By the proxy, which changes what it says, too.
+            // Through the proxy, which changes these statements too.
             let mut holding = a_locked_row_of_mysql(setup.proxied(), table).await;
             let renewing = renew();
-            // InnoDB refreshes its views in information_schema only if nobody has read them for 100 ms.
+            // Not from information_schema: InnoDB refreshes it only if nobody has read it for 100 ms.
             let waiting = || async {
                 let status = server.sql("SHOW ENGINE INNODB STATUS").await;
                 let waits =
@@ -301,7 +301,7 @@ pub(super) async fn a_late_raise<const KIND: bool>(setup: &Table<KIND>) -> Verdi
     refused(ErrorKind::NotHeld, store.raise(&late, higher).await)
 }
 
-/// The last token is one that a clock made while it was an hour ahead.
+/// The last token was made while the clock was an hour ahead.
 pub(super) async fn a_token_over_a_force<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
     let store = first_use(setup).await;
     let mut last = free_again(&*store).await?;
@@ -314,11 +314,13 @@ pub(super) async fn a_token_over_a_force<const KIND: bool>(setup: &Table<KIND>) 
 pub(super) async fn force_of_a_free_name<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
     let store = first_use(setup).await;
     free_again(&*store).await?;
-    let told = store.force_release(&name("a")).await.map_err(words)?;
-    wrong(told == ReleaseOutcome::NotHeld, || format!("it was told {told:?}"))
+    let answer = store.force_release(&name("a")).await.map_err(words)?;
+    wrong(answer == ReleaseOutcome::NotHeld, || format!("it was answered {answer:?}"))
 }
 
-pub(super) async fn only_ours_in_a_listing<const KIND: bool>(setup: &Table<KIND>) -> Verdict {
+pub(super) async fn only_leasehold_locks_in_a_listing<const KIND: bool>(
+    setup: &Table<KIND>,
+) -> Verdict {
     let store = first_use(setup).await;
     granted(&*store, &request("a", LONG)).await?;
     let kept = granted(&*store, &request("b", LONG)).await?;

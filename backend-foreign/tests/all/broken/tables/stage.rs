@@ -1,4 +1,4 @@
-//! ShedLock's tables behind a proxy that removes a guard from the statements.
+//! ShedLock's tables on servers behind a proxy that removes a guard from the statements.
 
 use std::{
     net::SocketAddr,
@@ -48,7 +48,7 @@ async fn shared(mysql: bool) -> Arc<Server> {
 }
 
 impl<const KIND: bool> Table<KIND> {
-    /// PostgreSQL prepares the statements: so the text that the proxy changes has `$1` in it, not the value.
+    /// With prepared statements, so that the text which the proxy changes contains `$1`, not the value.
     pub(super) async fn client(&self, options: &str) -> Arc<dyn Backend> {
         let url = self.server.url("shedlock");
         let [server, proxy] = [self.server.address(), self.proxy.address()];
@@ -58,12 +58,12 @@ impl<const KIND: bool> Table<KIND> {
         backend_foreign::connect(&url).await.unwrap()
     }
 
-    /// Where the server is reached with the changes.
+    /// The address of the proxy.
     pub(super) fn proxied(&self) -> SocketAddr {
         self.proxy.address()
     }
 
-    /// A statement of MySQL's about the name `a` and this owner.
+    /// A statement for MySQL with the name `a` and this owner inserted.
     pub(super) fn filled(&self, text: &str, owner: OwnerId) -> String {
         text.replace("{lock}", &self.table)
             .replace("{utc}", "UTC_TIMESTAMP(6)")
@@ -71,7 +71,7 @@ impl<const KIND: bool> Table<KIND> {
             .replace("?2", &format!("'{owner}'"))
     }
 
-    /// Runs `sql`, in which `{table}` stands for the table's name, and returns the answer.
+    /// Runs `sql`, in which `{table}` is replaced by the name of the table, and returns the answer.
     pub(super) async fn sql(&self, sql: &str) -> String {
         let sql = sql.replace("{table}", &self.table);
         self.server.sql(&sql).await.trim().to_owned()

@@ -1,11 +1,10 @@
-//! Keeps the record of this process's phase: a lock under a reserved name in both stores, kept like any
-//! other lock.
+//! This process's own record: a lock with a reserved name in both stores, renewed like any other lock.
 //!
-//! A process writes its record to both stores, then reads the records of the others, then acts. Of two
-//! that enter the two end phases at once, at least one sees the other and does not enter. In an end
-//! phase a process acquires and renews only while it may believe its record in its own store, and
-//! believes no lock for longer: so when a record has ended, all locks under it have. While it believes
-//! any, its record in the other store stays, also if the one in its own is lost.
+//! A process writes its record to both stores, then reads the records of the others, and only then acts. If two
+//! processes enter the two end phases at once, at least one of them sees the other and does not enter. In an end
+//! phase a process acquires and renews only while it may believe its record in its own store (the store that it uses), and
+//! believes no lock for longer. So when a record has ended, all locks under it have ended too. While the process believes
+//! a lock, its record in the other store stays, even if the record in its own store is lost.
 
 use std::{
     pin::pin,
@@ -20,46 +19,45 @@ use lock_core::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::uses::{Use, digests, is_unknown, records};
+use super::names::{UsedStores, digests, is_unknown_version, read_records};
 use crate::{
     phase::Phase,
     refusal,
     tunables::{ENTER_LIMIT, LONGEST_REWRITE_PAUSE},
 };
 
-/// A record, and what keeps it.
+/// The record of this process. A task keeps it until this is dropped or closed.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct OwnRecord {
     phase: Phase,
     /// The old and the new store.
     stores: [Arc<dyn Backend>; 2],
     clients: [LockClient; 2],
     env: Arc<dyn Env>,
-    kept: Mutex<Kept>,
+    state: Mutex<State>,
     ended: CancellationToken,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct State {
     name: Option<LockName>,
     guards: [Option<Guard>; 2],
-    /// Whether the records of the others were read after this one was written. A record that was
-    /// written anew says nothing before.
+    /// Whether the records of the others were read after this record was written. Until then this record does not count.
     entered: bool,
-    /// The other store's clock, when nobody used that store alone any more.
+    /// The floor of this phase's tokens: the token of the other store at a time when no process used only that store.
     floor: FencingToken,
-    /// Until when a lock may be believed that was granted or renewed under this record.
+    /// Until when locks that were granted or renewed under this record may be believed.
     believed: Instant,
 }
 
-impl Drop for Record {
+impl Drop for OwnRecord {
     fn drop(&mut self) {
         self.ended.cancel();
     }
 }
 
-impl Record {
-    /// Enters the phase, and keeps the record until it is dropped or left.
+impl OwnRecord {
+    /// Enters the phase, and starts the task that keeps the record.
     pub(crate) async fn open(
         stores: [Arc<dyn Backend>; 2],
         phase: Phase,
@@ -71,8 +69,8 @@ impl Record {
             LockClient::with_env(Arc::clone(store), Arc::clone(&env), options)
         };
         let clients = [client(&stores[0])?, client(&stores[1])?];
-        let (kept, ended) = (Mutex::default(), CancellationToken::new());
-        let record = Arc::new(Self { phase, stores, clients, env, kept, ended });
+        let (state, ended) = (Mutex::default(), CancellationToken::new());
+        let record = Arc::new(Self { phase, stores, clients, env, state, ended });
         record.enter().await?;
         let keeping = keep(Arc::downgrade(&record), record.ended.clone());
         record.env.spawn(Box::pin(keeping)).map_err(|error| {
@@ -81,12 +79,12 @@ impl Record {
         Ok(record)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock()
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
     }
 
-    /// The store that alone is used.
-    fn own(&self) -> Option<usize> {
+    /// The side of the only store that this process uses; `None` in phase `Both`.
+    fn own_side(&self) -> Option<usize> {
         match self.phase {
             Phase::Old => Some(0),
             Phase::Both => None,
@@ -98,26 +96,25 @@ impl Record {
         self.env.now()
     }
 
-    /// Until when the process may believe its record in the store that it uses, and the floor of its
-    /// tokens.
+    /// Until when the process may believe its record in the store that it uses, and the floor of its tokens.
     ///
     /// # Errors
     /// `Unavailable` while the record is lost.
-    pub(crate) fn standing(&self) -> Result<(Instant, FencingToken), Error> {
+    pub(crate) fn belief(&self) -> Result<(Instant, FencingToken), Error> {
         let now = self.env.now();
-        let mut kept = self.kept();
-        let own = self.own().filter(|_| kept.entered);
-        let guard = own.and_then(|own| kept.guards[own].as_ref());
+        let mut state = self.state();
+        let own = self.own_side().filter(|_| state.entered);
+        let guard = own.and_then(|own| state.guards[own].as_ref());
         match guard.map(Guard::remaining).filter(|left| !left.is_zero()) {
             Some(left) => {
                 let until = now + left;
-                kept.believed = kept.believed.max(until);
-                Ok((until, kept.floor))
+                state.believed = state.believed.max(until);
+                Ok((until, state.floor))
             }
             None => {
                 let message = format!(
-                    "the record that this process is in phase {} was lost, and is not yet written \
-                     anew: until then it neither acquires nor renews",
+                    "the record that this process is in phase {} was lost, and is not written again yet: \
+                     until then this process neither acquires nor renews",
                     self.phase
                 );
                 Err(Error::new(ErrorKind::Unavailable, message).at("migration", "record"))
@@ -128,32 +125,33 @@ impl Record {
     async fn enter(&self) -> Result<(), Error> {
         let [old, new] = &self.stores;
         let digests = digests([&**old, &**new]).await?;
-        let uses = Use::of(self.phase, &digests);
-        let before = self.kept().name.as_ref().and_then(Use::read);
+        let uses = UsedStores::of(self.phase, &digests);
+        let before = self.state().name.as_ref().and_then(UsedStores::parse);
         if before.is_some_and(|before| before != uses) {
-            // A store lost its data and came back as another. What is left of the record names the one
-            // before, and would turn away this process and all that were there with it. Nothing is
-            // believed under it any more.
+            // A store lost its data and came back with another identity. What is left of the old record names the old
+            // identity, and would keep out this process and all others that used the store. No lock is believed under
+            // it any more.
             self.leave().await;
         }
-        let name = uses.record(&*self.env)?;
-        let Some(own) = self.own() else {
-            // All of this migration are its neighbours: it is only to be seen, and what cannot be
-            // written or read now is later. Another migration may share one of the stores.
-            self.kept().name = Some(name);
+        let name = uses.record_name(&*self.env)?;
+        let Some(own) = self.own_side() else {
+            // All processes of this migration are neighbours. This record only makes the process visible, so a failed
+            // write is repeated later, and a failed read is tolerated. But another migration may share one of the
+            // stores.
+            self.state().name = Some(name);
             for side in 0..2 {
                 if let Err(error) = self.write(side).await {
                     tracing::warn!(%error, "the record of phase both is not written yet");
                 }
             }
-            return match self.far(uses).await {
+            return match self.distant(uses).await {
                 Ok(Some((other, holder))) => {
                     self.leave().await;
                     Err(refusal::of_entry(self.phase, other.phase(&digests), &holder))
                 }
                 Ok(None) => Ok(()),
-                // It will not be read later, either.
-                Err(error) if is_unknown(&error) => {
+                // A later read would fail too.
+                Err(error) if is_unknown_version(&error) => {
                     self.leave().await;
                     Err(error)
                 }
@@ -163,16 +161,16 @@ impl Record {
                 }
             };
         };
-        // Before anything is written: a record of ours would turn others away.
-        self.alone(uses, &digests).await?;
-        *self.kept() = Kept { name: Some(name), ..Kept::default() };
+        // Before the first write, since this record would keep other processes out.
+        self.refuse_distant(uses, &digests).await?;
+        *self.state() = State { name: Some(name), ..State::default() };
         let entered = async {
             self.write(1 - own).await?;
             self.write(own).await?;
-            self.alone(uses, &digests).await?;
-            // Only now nobody uses the other store alone, and nobody can begin to. Written again, the
-            // record has a token above all that were granted there.
-            let early = self.kept().guards[1 - own].take();
+            self.refuse_distant(uses, &digests).await?;
+            // From now on no process uses only the other store, and none can start to. So if the record is written there
+            // again, its token is above all tokens that were granted there.
+            let early = self.state().guards[1 - own].take();
             if let Some(early) = early {
                 early.release().await?;
             }
@@ -186,9 +184,9 @@ impl Record {
         entered
     }
 
-    /// Refuses a phase while another process is two phases away.
-    async fn alone(&self, uses: Use, digests: &[u64; 2]) -> Result<(), Error> {
-        match self.far(uses).await? {
+    /// Refuses the phase while another process is two phases away.
+    async fn refuse_distant(&self, uses: UsedStores, digests: &[u64; 2]) -> Result<(), Error> {
+        match self.distant(uses).await? {
             None => Ok(()),
             Some((other, holder)) => {
                 Err(refusal::of_entry(self.phase, other.phase(digests), &holder))
@@ -196,39 +194,39 @@ impl Record {
         }
     }
 
-    /// A process that is no neighbour.
-    async fn far(&self, uses: Use) -> Result<Option<(Use, Holder)>, Error> {
+    /// The record of a process that is not a neighbour.
+    async fn distant(&self, uses: UsedStores) -> Result<Option<(UsedStores, Holder)>, Error> {
         let [old, new] = &self.stores;
-        let records = records([&**old, &**new]).await?;
+        let records = read_records([&**old, &**new]).await?;
         Ok(records.into_values().find(|(other, _)| !uses.is_neighbour(*other)))
     }
 
     async fn write(&self, side: usize) -> Result<(), Error> {
-        let Some(name) = self.kept().name.clone() else { return Ok(()) };
+        let Some(name) = self.state().name.clone() else { return Ok(()) };
         let lease = self.stores[side].guarantees().longest_lease;
         let guard = self.clients[side].lock(name).lease(lease).wait(ENTER_LIMIT).acquire().await?;
         let old = {
-            let mut kept = self.kept();
-            // `close` has given up all that it found, and nobody would give up this one.
-            if self.ended.is_cancelled() { Some(guard) } else { kept.guards[side].replace(guard) }
+            let mut state = self.state();
+            // If `close` ran meanwhile, it did not see this guard, so it must be dropped here.
+            if self.ended.is_cancelled() { Some(guard) } else { state.guards[side].replace(guard) }
         };
         drop(old);
         Ok(())
     }
 
-    /// From now on tokens of the own store are to be above the record's in the other.
+    /// Makes all later tokens of the own store higher than the record's token in the other store.
     async fn raise_floor(&self, own: usize) -> Result<(), Error> {
         let grant =
-            |side: usize| self.kept().guards[side].as_ref().map(|guard| guard.grant().clone());
+            |side: usize| self.state().guards[side].as_ref().map(|guard| guard.grant().clone());
         let (Some(ours), Some(other)) = (grant(own), grant(1 - own)) else {
             let message = "the record was lost while it was written";
             return Err(Error::new(ErrorKind::Unavailable, message).at("migration", "enter"));
         };
-        // A store of several clocks says in the margin how far they may be apart.
+        // The margin says how far the clocks of a store may be apart, if it has several.
         let floor = other.token.get().saturating_add(other.margin.as_micros() as u64);
         let floor = FencingToken::new(floor).unwrap_or(FencingToken::MAX);
-        // Only the store can say whether it takes such a floor: its tokens may be behind its clock, and
-        // time has passed between the two.
+        // Only the store can decide whether it accepts this floor: its tokens may be behind its clock, and time has passed
+        // between the two writes.
         if let Err(error) = self.stores[own].raise(&ours, floor).await {
             if error.kind() != ErrorKind::InvalidInput {
                 return Err(error);
@@ -245,14 +243,14 @@ impl Record {
             let refused = Error::new(ErrorKind::Config, message).with_source(error);
             return Err(refused.at("migration", "enter"));
         }
-        let mut kept = self.kept();
-        (kept.floor, kept.entered) = (floor, true);
+        let mut state = self.state();
+        (state.floor, state.entered) = (floor, true);
         Ok(())
     }
 
-    /// Writes a lost record anew.
-    async fn mend(&self) -> Result<(), Error> {
-        let Some(own) = self.own() else {
+    /// Writes a lost record again.
+    async fn rewrite(&self) -> Result<(), Error> {
+        let Some(own) = self.own_side() else {
             for side in 0..2 {
                 if !self.is_valid(side) {
                     self.write(side).await?;
@@ -260,8 +258,8 @@ impl Record {
             }
             return Ok(());
         };
-        if !self.is_valid(own) && self.believes().is_none() {
-            // It may have been lost for long: others may have gone on meanwhile.
+        if !self.is_valid(own) && self.believed_until().is_none() {
+            // It may have been lost long ago, and other processes may have changed their phases since.
             return self.enter().await;
         }
         if !self.is_valid(1 - own) {
@@ -270,25 +268,25 @@ impl Record {
         Ok(())
     }
 
-    /// Until when a lock is believed, if any is.
-    fn believes(&self) -> Option<Instant> {
-        let believed = self.kept().believed;
+    /// Until when locks are believed; `None` if none is.
+    fn believed_until(&self) -> Option<Instant> {
+        let believed = self.state().believed;
         (self.env.now() < believed).then_some(believed)
     }
 
     fn is_valid(&self, side: usize) -> bool {
-        self.kept().guards[side].as_ref().is_some_and(Guard::is_valid)
+        self.state().guards[side].as_ref().is_some_and(Guard::is_valid)
     }
 
-    /// Ends when something is to be written anew.
+    /// Ends when the record must be written again.
     fn lost(&self) -> BoxFuture {
         let monitors =
-            self.kept().guards.each_ref().map(|guard| guard.as_ref().map(Guard::monitor));
+            self.state().guards.each_ref().map(|guard| guard.as_ref().map(Guard::monitor));
         let [Some(old), Some(new)] = monitors else { return Box::pin(async {}) };
-        let (own, other) = if self.own() == Some(1) { (new, old) } else { (old, new) };
-        // The own record is entered anew when nothing is believed under the lost one any more. Until
-        // then that in the other store shows this process.
-        let pause = match (self.own(), self.believes()) {
+        let (own, other) = if self.own_side() == Some(1) { (new, old) } else { (old, new) };
+        // If the record in the own store is lost, the process enters again only when it believes no lock under it any more.
+        // Until then the record in the other store makes it visible.
+        let pause = match (self.own_side(), self.believed_until()) {
             (Some(_), Some(until)) => Some(self.env.sleep_until(until)),
             _ => None,
         };
@@ -303,12 +301,12 @@ impl Record {
         })
     }
 
-    /// Ends the record, so that others need not wait for its lease.
+    /// Releases the record, so that others need not wait for its lease to end.
     pub(crate) async fn leave(&self) {
-        let guards = std::mem::take(&mut *self.kept()).guards;
+        let guards = std::mem::take(&mut *self.state()).guards;
         for guard in guards.into_iter().flatten() {
             if let Err(error) = guard.release().await {
-                tracing::debug!(%error, "a record is left to its lease");
+                tracing::debug!(%error, "a record could not be released, and ends with its lease");
             }
         }
     }
@@ -319,7 +317,7 @@ impl Record {
     }
 }
 
-async fn keep(record: Weak<Record>, ended: CancellationToken) {
+async fn keep(record: Weak<OwnRecord>, ended: CancellationToken) {
     loop {
         let Some((lost, env)) = record.upgrade().map(|this| (this.lost(), Arc::clone(&this.env)))
         else {
@@ -329,17 +327,17 @@ async fn keep(record: Weak<Record>, ended: CancellationToken) {
             () = ended.cancelled() => return,
             () = lost => {}
         }
-        let mending = async {
+        let rewriting = async {
             let Some(this) = record.upgrade() else { return };
-            if let Err(error) = this.mend().await {
-                tracing::warn!(%error, "the record of a migration's phase is lost and not yet written anew");
+            if let Err(error) = this.rewrite().await {
+                tracing::warn!(%error, "the record of a migration's phase is lost and not written again yet");
                 drop(this);
                 env.sleep(jittered(&*env, LONGEST_REWRITE_PAUSE)).await;
             }
         };
         tokio::select! {
             () = ended.cancelled() => return,
-            () = mending => {}
+            () = rewriting => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The names of records: which of its two stores a process uses.
+//! The names of records. A name says which of the two stores its process uses.
 
 use std::collections::BTreeMap;
 
@@ -6,62 +6,62 @@ use lock_core::{Backend, Env, Error, ErrorKind, Holder, Listing, LockName};
 
 use crate::phase::Phase;
 
-/// What the names of records begin with. Such a lock says nothing but that its holder is alive. The words behind it are
-/// those of version 1; another version begins with another word, and is refused.
+/// The prefix of the names of records. A record is a lock that only says that its holder is alive. The words after the prefix
+/// are those of version 1. Another version has another first word, and is refused.
 const RECORD: &str = "leasehold migration ";
 
-/// Which of its two stores a process uses, by the digests of their identities: not by their roles,
-/// which a fleet that goes back exchanges.
+/// Which stores a process uses, by the digests of their identities. Not by their roles, since processes that move back
+/// exchange the roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// One of them.
-    Only(u64),
+pub(crate) enum UsedStores {
+    /// One of the two.
+    One(u64),
     /// Both, the smaller digest first.
     Both([u64; 2]),
 }
 
-impl Use {
+impl UsedStores {
     pub(crate) fn of(phase: Phase, stores: &[u64; 2]) -> Self {
         match phase {
-            Phase::Old => Self::Only(stores[0]),
+            Phase::Old => Self::One(stores[0]),
             Phase::Both => Self::Both([stores[0].min(stores[1]), stores[0].max(stores[1])]),
-            Phase::New => Self::Only(stores[1]),
+            Phase::New => Self::One(stores[1]),
         }
     }
 
     fn stores(&self) -> &[u64] {
         match self {
-            Self::Only(store) => std::slice::from_ref(store),
+            Self::One(store) => std::slice::from_ref(store),
             Self::Both(stores) => stores,
         }
     }
 
-    /// Whether the two may be active at once: they have a store in common.
+    /// Whether two processes may be active at once: they share a store.
     pub(crate) fn is_neighbour(self, other: Self) -> bool {
         self.stores().iter().any(|store| other.stores().contains(store))
     }
 
-    /// The phase in a migration between these stores; `None` where a third is used.
+    /// The phase in a migration between these stores; `None` if the process uses another store.
     pub(crate) fn phase(self, stores: &[u64; 2]) -> Option<Phase> {
         let phases = [Phase::Old, Phase::Both, Phase::New];
         phases.into_iter().find(|phase| Self::of(*phase, stores) == self)
     }
 
-    /// A name for the record of a process. The number makes it unique.
-    pub(crate) fn record(self, env: &dyn Env) -> Result<LockName, Error> {
+    /// A name for the record of a process. The random number makes it unique.
+    pub(crate) fn record_name(self, env: &dyn Env) -> Result<LockName, Error> {
         let number = env.random();
         LockName::new(match self {
-            Self::Only(store) => format!("{RECORD}only {store:016x} {number:032x}"),
+            Self::One(store) => format!("{RECORD}only {store:016x} {number:032x}"),
             Self::Both([one, two]) => format!("{RECORD}both {one:016x} {two:016x} {number:032x}"),
         })
     }
 
-    pub(crate) fn read(name: &LockName) -> Option<Self> {
+    pub(crate) fn parse(name: &LockName) -> Option<Self> {
         let words: Vec<_> = name.as_str().strip_prefix(RECORD)?.split(' ').collect();
         let (number, uses) = words.split_last()?;
         let store = |word: &str| u64::from_str_radix(word, 16).ok();
         let uses = match *uses {
-            ["only", one] => Self::Only(store(one)?),
+            ["only", one] => Self::One(store(one)?),
             ["both", one, two] => Self::Both([store(one)?, store(two)?]),
             _ => return None,
         };
@@ -69,13 +69,13 @@ impl Use {
     }
 }
 
-/// Whether a name is that of a record.
+/// Whether this is the name of a record.
 pub(crate) fn is_record(name: &LockName) -> bool {
-    Use::read(name).is_some()
+    UsedStores::parse(name).is_some()
 }
 
-/// FNV-1a: a short form of an identity, the same in every process and version. backend-foreign makes the name of a record
-/// for clients of other libraries (`record_of_theirs`), by the same rule.
+/// FNV-1a: a short form of an identity, the same in every process and version. backend-foreign uses the same rule for the
+/// names of the records that it shows for clients of other libraries.
 pub(crate) fn digest(identity: &str) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325;
     identity.bytes().fold(start, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
@@ -99,16 +99,16 @@ fn refuse_unknown(name: &LockName) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Config, message).at("migration", "records"))
 }
 
-/// Whether it was that: the errors of the stores name the stores.
-pub(crate) fn is_unknown(error: &Error) -> bool {
+/// Whether an error is this refusal. Errors of the stores name another backend.
+pub(crate) fn is_unknown_version(error: &Error) -> bool {
     error.kind() == ErrorKind::Config && error.backend() == Some("migration")
 }
 
-/// The records in one or the other store, each once.
-pub(crate) async fn records(
+/// The records in either store, each once.
+pub(crate) async fn read_records(
     stores: [&dyn Backend; 2],
-) -> Result<BTreeMap<LockName, (Use, Holder)>, Error> {
-    let mut found: BTreeMap<LockName, (Use, Holder)> = BTreeMap::new();
+) -> Result<BTreeMap<LockName, (UsedStores, Holder)>, Error> {
+    let mut found: BTreeMap<LockName, (UsedStores, Holder)> = BTreeMap::new();
     for store in stores {
         let (mut listing, mut goes_on) = (Listing::new(), true);
         while goes_on {
@@ -116,7 +116,7 @@ pub(crate) async fn records(
             goes_on = listing.goes_on(&page)?;
             for lock in page.locks {
                 let Some(holder) = lock.holder else { continue };
-                let Some(uses) = Use::read(&lock.name) else {
+                let Some(uses) = UsedStores::parse(&lock.name) else {
                     refuse_unknown(&lock.name)?;
                     continue;
                 };
@@ -135,9 +135,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_reads_back_from_its_name_and_no_other_name_is_one() {
-        for uses in [Use::Both([1, u64::MAX]), Use::Only(0), Use::Only(u64::MAX)] {
-            assert_eq!(Use::read(&uses.record(&SystemEnv).unwrap()), Some(uses));
+    fn record_names_are_parsed_and_other_names_are_not() {
+        for uses in [UsedStores::Both([1, u64::MAX]), UsedStores::One(0), UsedStores::One(u64::MAX)]
+        {
+            assert_eq!(UsedStores::parse(&uses.record_name(&SystemEnv).unwrap()), Some(uses));
         }
         for name in
             ["job", "leasehold migration", "leasehold migration both", "leasehold migration x y"]
@@ -147,29 +148,31 @@ mod tests {
     }
 
     #[test]
-    fn only_the_two_ends_are_no_neighbours() {
+    fn only_the_two_end_phases_are_not_neighbours() {
         let stores = [1, 2];
         let phases = [Phase::Old, Phase::Both, Phase::New];
         for (at, one) in phases.into_iter().enumerate() {
-            assert_eq!(Use::of(one, &stores).phase(&stores), Some(one));
+            assert_eq!(UsedStores::of(one, &stores).phase(&stores), Some(one));
             for (other, two) in phases.into_iter().enumerate() {
-                let [left, right] = [one, two].map(|phase| Use::of(phase, &stores));
+                let [left, right] = [one, two].map(|phase| UsedStores::of(phase, &stores));
                 assert_eq!(left.is_neighbour(right), at.abs_diff(other) < 2, "{one} {two}");
             }
         }
-        // The same store under the other role is the same use.
-        assert!(Use::of(Phase::Old, &[1, 2]).is_neighbour(Use::of(Phase::New, &[2, 1])));
-        assert_eq!(Use::of(Phase::Both, &[1, 2]), Use::of(Phase::Both, &[2, 1]));
+        // The same store in the other role is still the same store.
+        assert!(
+            UsedStores::of(Phase::Old, &[1, 2]).is_neighbour(UsedStores::of(Phase::New, &[2, 1]))
+        );
+        assert_eq!(UsedStores::of(Phase::Both, &[1, 2]), UsedStores::of(Phase::Both, &[2, 1]));
     }
 
     #[test]
-    fn migrations_with_another_store_are_neighbours_only_where_they_share_one() {
+    fn processes_of_two_migrations_are_neighbours_only_if_they_share_a_store() {
         let (here, there) = ([1, 2], [1, 3]);
-        let [both, new] = [Phase::Both, Phase::New].map(|phase| Use::of(phase, &there));
+        let [both, new] = [Phase::Both, Phase::New].map(|phase| UsedStores::of(phase, &there));
         assert_eq!((both.phase(&here), new.phase(&here)), (None, None));
-        assert!(both.is_neighbour(Use::of(Phase::Old, &here)));
-        assert!(both.is_neighbour(Use::of(Phase::Both, &here)));
-        assert!(!both.is_neighbour(Use::of(Phase::New, &here)));
-        assert!(!new.is_neighbour(Use::of(Phase::Both, &here)));
+        assert!(both.is_neighbour(UsedStores::of(Phase::Old, &here)));
+        assert!(both.is_neighbour(UsedStores::of(Phase::Both, &here)));
+        assert!(!both.is_neighbour(UsedStores::of(Phase::New, &here)));
+        assert!(!new.is_neighbour(UsedStores::of(Phase::Both, &here)));
     }
 }

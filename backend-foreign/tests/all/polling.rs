@@ -1,4 +1,4 @@
-//! A client that knows only how to set a string if there is none.
+//! A foreign client that only sets a string if there is none.
 
 use std::{
     sync::{
@@ -11,9 +11,9 @@ use std::{
 use conformance_tests::kit::{Redis, RedisOptions, Server as _};
 use lock_core::{Init, LockClient};
 
-/// Clients of ours take the lock from each other without a pause; the stranger looks every 100 ms.
+/// Leasehold clients hand the lock to each other without a pause, and the foreign client polls every 100 ms.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranger_that_polls_is_served_among_many_of_ours() {
+async fn a_foreign_client_that_polls_is_served_among_many_leasehold_clients() {
     let server = Redis::start(RedisOptions::new()).await.unwrap();
     let url = format!("redis://{}?layout=redis-py", server.address());
     let store = backend_foreign::connect(&url).await.unwrap();
@@ -34,8 +34,8 @@ async fn a_stranger_that_polls_is_served_among_many_of_ours() {
     let opened = redis::Client::open(format!("redis://{}", server.address())).unwrap();
     let mut stranger = opened.get_multiplexed_async_connection().await.unwrap();
     let mut served = 0;
-    let looking = async {
-        // Until there were enough of both.
+    let polling = async {
+        // Until both sides had the lock often enough.
         while served < 3 || grants.load(Ordering::Relaxed) < 100 {
             let mut set = redis::cmd("SET");
             set.arg("job").arg("stranger").arg("NX").arg("PX").arg(20_000);
@@ -50,9 +50,11 @@ async fn a_stranger_that_polls_is_served_among_many_of_ours() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(120), looking).await.expect("the stranger is served");
+    tokio::time::timeout(Duration::from_secs(120), polling)
+        .await
+        .expect("the foreign client is served");
     for task in &ours {
-        assert!(!task.is_finished(), "a client of ours has ended");
+        assert!(!task.is_finished(), "a leasehold client has ended");
         task.abort();
     }
 }

@@ -1,11 +1,11 @@
-//! The known settings of a store, and the check around each grant that the store was not restored.
+//! The settings as this client knows them, and the check around each grant that the cluster was not restored.
 
 use std::{sync::Arc, time::Duration};
 
 use etcd_client::{Compare, CompareOp, GetResponse, TxnResponse};
 use lock_core::{
     ConnectionSecurity, Env as _, Error, ErrorKind, FencingToken, Guarantees, Instant, Mutex,
-    SystemEnv, check_lease, check_token,
+    Request, SystemEnv, check_lease, check_token,
 };
 
 use super::{
@@ -22,24 +22,24 @@ use crate::{
     tunables::TRIES,
 };
 
-/// Why nothing is granted after `init --restored`.
-const TOLD: &str = "an operator reported that the cluster was restored";
+/// The reason for a quarantine after `init --restored`.
+const REPORTED: &str = "an operator reported that the cluster was restored";
 
 #[derive(Debug)]
-pub(crate) struct RestoreGuard {
+pub(crate) struct RestoreCheck {
     rpc: Rpc,
     layout: KeyLayout,
-    /// `None` until the first look at the store.
+    /// `None` until the store is first read.
     settings: Mutex<Option<Settings>>,
     guarantees: GuaranteeTracker,
     pub(crate) history: History,
     /// Held by the task that observes the cluster.
     observing: tokio::sync::Mutex<()>,
-    /// The longest lease that this client was told.
+    /// The longest lease in this client's configuration.
     expected: Option<Duration>,
 }
 
-impl RestoreGuard {
+impl RestoreCheck {
     pub(crate) fn new(
         rpc: Rpc,
         layout: KeyLayout,
@@ -61,53 +61,54 @@ impl RestoreGuard {
         self.guarantees.now()
     }
 
-    /// Notes the shortest lease that etcd grants.
+    /// Records the shortest lease that etcd grants.
     pub(crate) fn set_shortest_lease(&self, shortest: Duration) {
         self.guarantees.set_shortest_lease(shortest, &self.settings().record);
     }
 
-    /// The settings as they were last read; those of a new store before the first look.
+    /// The settings as they were last read. Before the first read, those of a new store.
     pub(crate) fn settings(&self) -> Settings {
         let known = self.settings.lock().clone();
         known.unwrap_or_else(|| Settings {
             record: Record::new(self.expected),
             revision: 0,
             now: 0,
-            seen: Instant::default(),
+            confirmed_at: Instant::default(),
         })
     }
 
-    /// Notes the settings that a transaction at `now` has read or written.
-    pub(crate) fn note(&self, seen: Option<(Record, i64)>, now: i64) {
+    /// Records the settings that a transaction at revision `now` has read or written; `None` if it only confirmed the known ones.
+    pub(crate) fn note(&self, found: Option<(Record, i64)>, now: i64) {
         let mut settings = self.settings.lock();
-        // The last to come, not the highest: after the restore of a snapshot revisions are lower, and a
-        // token must not be taken for higher than it will be. One that comes late does no harm: the
-        // next transaction compares.
-        let (record, revision) = match (seen, settings.as_mut()) {
-            (Some(seen), _) => seen,
+        // The latest answer counts, not the highest revision: after a restore, revisions are lower, and a token must not be
+        // estimated higher than it will be. A late answer does no harm, because the next transaction compares.
+        let (record, revision) = match (found, settings.as_mut()) {
+            (Some(found), _) => found,
             (None, Some(settings)) => {
-                (settings.now, settings.seen) = (now, SystemEnv.now());
+                (settings.now, settings.confirmed_at) = (now, SystemEnv.now());
                 return;
             }
             (None, None) => return,
         };
-        *settings = Some(Settings { record: record.clone(), revision, now, seen: SystemEnv.now() });
+        let confirmed_at = SystemEnv.now();
+        *settings = Some(Settings { record: record.clone(), revision, now, confirmed_at });
         drop(settings);
-        self.guarantees.follow(&record);
+        self.guarantees.update(&record);
     }
 
+    /// Records the settings that a transaction at revision `now` has read, and refuses those of another version.
     pub(crate) fn note_found(&self, found: &GetResponse, now: i64) -> Result<(), Error> {
         let found = Record::found(found);
-        if let Ok(Some(seen)) = &found {
-            self.note(Some(seen.clone()), now);
+        if let Ok(Some(read)) = &found {
+            self.note(Some(read.clone()), now);
         } else {
-            // The next grant finds out why they are gone, or cannot be read.
+            // The next grant observes the cluster, and so finds out why the settings are gone or unreadable.
             self.history.doubt();
         }
         found?.map_or(Ok(()), |(record, _)| record.check_version())
     }
 
-    /// Refuses older settings, as they were last read.
+    /// Refuses settings of an older version, as they were last read.
     pub(crate) fn check_version(&self) -> Result<(), Error> {
         let known = self.settings.lock();
         let checked = known.as_ref().map_or(Ok(()), |settings| settings.record.check_version());
@@ -115,7 +116,7 @@ impl RestoreGuard {
         checked.inspect_err(|_| self.history.doubt())
     }
 
-    /// The same for a step that may be a client's only one: settings that are refused are read once more.
+    /// The same for operations that may be the only ones of a client: before it refuses the settings, it reads them again.
     pub(crate) async fn check_known_version(&self) -> Result<(), Error> {
         match self.check_version() {
             Ok(()) => Ok(()),
@@ -123,71 +124,75 @@ impl RestoreGuard {
         }
     }
 
-    /// Refuses a lease that is longer than the settings allow. Others may have changed them since they were
-    /// read, so that they are read once more before.
-    pub(crate) async fn allow(
+    /// Refuses a request whose floor is too high, or whose lease is longer than the settings allow. Before it refuses a lease,
+    /// it reads the settings again, since others may have changed them.
+    pub(crate) async fn check_request(
         &self,
-        lease: Duration,
+        request: &Request,
         longest: fn(&Record) -> Duration,
     ) -> Result<(), Error> {
-        if lease > longest(&self.settings().record) {
+        if request.floor > FencingToken::ZERO {
+            self.check_token(request.floor)?;
+        }
+        if request.lease > longest(&self.settings().record) {
             self.history.doubt();
             self.history_token().await?;
         }
-        check_lease(lease, longest(&self.settings().record))
+        check_lease(request.lease, longest(&self.settings().record))
     }
 
-    /// A token further ahead than the longest lease would outlast a loss of data.
+    /// Refuses a token that is further ahead of the clock than the longest lease: after a loss of data, new tokens could be lower.
     pub(crate) fn check_token(&self, token: FencingToken) -> Result<(), Error> {
         check_token(token, SystemEnv.wall_micros(), self.settings().record.longest_lease())
     }
 
-    /// The name by the present settings: the known ones may have been lost, and another client may have written others.
+    /// The name of the store, from freshly read settings: the known ones may have been lost, and another client may have written
+    /// new ones.
     pub(crate) async fn name_of_store(&self) -> Result<String, Error> {
         self.history.doubt();
         self.history_token().await?;
         Ok(self.settings().record.name_of_store(&self.layout))
     }
 
-    /// Before a transaction that may grant: makes sure of the cluster's history, and of the version of its settings.
+    /// Call this before a transaction that may grant. Checks the cluster's history and the version of the settings.
     pub(crate) async fn history_token(&self) -> Result<HistoryToken, Error> {
         let token = self.history_of_any_version().await?;
         self.check_version()?;
         Ok(token)
     }
 
-    /// The same where `init` may upgrade older settings.
+    /// The same without the check of the version, for `init`, which upgrades older settings.
     pub(crate) async fn history_of_any_version(&self) -> Result<HistoryToken, Error> {
         match self.history.token(&self.rpc) {
             Some(token) => Ok(token),
-            // Boxed, like other rare steps, so that it does not make every call's future large.
+            // Boxed, like other rare steps, so that the futures of all calls stay small.
             None => Box::pin(self.observe_again()).await,
         }
     }
 
     async fn observe_again(&self) -> Result<HistoryToken, Error> {
-        // One observation is enough for all that ask.
+        // One observation serves all callers that wait.
         let _one = self.observing.lock().await;
         for _ in 0..TRIES {
             if let Some(token) = self.history.token(&self.rpc) {
                 return Ok(token);
             }
-            let since = self.history.so_far();
+            let known = self.history.known_revision();
             let state = observe(&self.rpc, &self.layout).await?;
-            let settled = match (self.history.judge(&state, since), &state.settings) {
+            let settled = match (self.history.contradiction(&state, known), &state.settings) {
                 (None, Some((record, revision))) => {
                     Some((record.clone(), *revision, state.revision))
                 }
                 (None, None) => self.first_use(&state).await?,
                 (Some(why), _) => self.begin_anew(&state, &why).await?,
             };
-            // Otherwise another client wrote the settings: they are looked at again.
+            // If another client wrote the settings meanwhile, the loop observes again.
             self.settle(&state, settled);
         }
         Err(Error::new(ErrorKind::Unavailable, "others changed the settings again and again"))
     }
 
-    /// Notes settings that were found or written; whether there are any.
+    /// Records settings that were found or written. Returns whether there are any.
     fn settle(&self, state: &ClusterState, settled: Option<(Record, i64, i64)>) -> bool {
         let Some((record, revision, now)) = settled else { return false };
         self.history.settle(state, &record, now);
@@ -195,9 +200,9 @@ impl RestoreGuard {
         true
     }
 
-    /// After a transaction that granted: whether it was carried out in the history of its token. If not,
-    /// the grant is given back, and the next token shows what happened.
-    pub(crate) async fn stands(
+    /// Call this after a transaction that granted. Returns whether it was carried out in the history of its token. If not, the
+    /// grant is released, and the next `history_token` finds out what happened.
+    pub(crate) async fn confirm_history(
         &self,
         token: &HistoryToken,
         answer: &TxnResponse,
@@ -206,7 +211,7 @@ impl RestoreGuard {
         if self.history.is_same(&self.rpc, token, answer) {
             return Ok(true);
         }
-        // The caller knows nothing of the grant, which may still be there.
+        // The caller does not know about the grant, which may still exist.
         let unknown = |error: Error| {
             let message = "the lock was granted, and then the connection was lost";
             Error::new(ErrorKind::OutcomeUnknown, message).with_source(error)
@@ -218,12 +223,13 @@ impl RestoreGuard {
         Ok(false)
     }
 
-    /// An operator says that the cluster was restored, which need not show. Others learn it from the settings.
-    pub(crate) async fn begin_as_told(&self) -> Result<(), Error> {
+    /// Starts the quarantine for a restore that an operator reports, and that clients may be unable to detect. Other clients
+    /// learn of it from the settings.
+    pub(crate) async fn begin_reported_restore(&self) -> Result<(), Error> {
         let _one = self.observing.lock().await;
         for _ in 0..TRIES {
             let state = observe(&self.rpc, &self.layout).await?;
-            let settled = self.begin_anew(&state, TOLD).await?;
+            let settled = self.begin_anew(&state, REPORTED).await?;
             if self.settle(&state, settled) {
                 return Ok(());
             }
@@ -249,28 +255,28 @@ impl RestoreGuard {
         let held = known.as_ref().map_or(0, |known| known.longest_held_micros);
         let mut next = match &state.settings {
             Some((record, _)) => record.clone(),
-            // Lost with the rest: the best are those that this client knew.
+            // The settings were lost too. The best replacement is what this client knew.
             None => known.unwrap_or_else(|| Record::first(self.expected)),
         };
-        // The lost locks may have been granted under settings that were lost, too.
+        // The lost locks may have been granted under settings that were lost too.
         next.longest_held_micros = next.longest_held_micros.max(held);
         let span = next.longest_held();
-        if why == TOLD && next.is_used_up(state.revision) {
+        if why == REPORTED && next.is_used_up(state.revision) {
             tracing::warn!(
-                "the fencing tokens start anew: fences refuse them that admitted larger ones"
+                "the fencing tokens start again: fences that have admitted larger tokens refuse the new ones"
             );
             (next.offset, next.least) = (0, 0);
         }
-        // No token that was granted leads the clock by more.
+        // No granted token leads the clock by more than this.
         let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX / 4);
         let highest = SystemEnv.wall_micros().saturating_add(micros);
         next.least = next.least.max(highest.cast_signed());
-        // An operator's word counts also where the store has the quarantine off.
-        let quarantine = (next.quarantine || why == TOLD).then_some((span, why));
+        // A reported restore starts a quarantine even if the store has quarantines off.
+        let quarantine = (next.quarantine || why == REPORTED).then_some((span, why));
         self.write_settings(state, next, quarantine).await
     }
 
-    /// Writes settings in the place of those that were observed; `None` if another client was quicker.
+    /// Replaces the observed settings; `None` if another client has changed them meanwhile.
     async fn write_settings(
         &self,
         state: &ClusterState,

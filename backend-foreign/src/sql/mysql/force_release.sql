@@ -1,4 +1,4 @@
--- Frees ?1, whoever holds it, and sets `lock_until` to an hour ago, as release.sql does.
+-- Frees ?1 of any holder. Sets `lock_until` to an hour ago, as release.sql does.
 UPDATE {lock} SET
     -- guard: force-past
     lock_until = {utc} - INTERVAL 1 HOUR

@@ -1,5 +1,5 @@
--- Takes a name whose lock_until is over. ?1 name, ?2 owner, ?3 label, ?4 lease, ?5 floor + 1. Both rows are there, and are read as
--- they are when their locks are had; the clock is that of the statement's begin.
+-- Acquires a name whose lock_until has passed. ?1 name, ?2 owner, ?3 label, ?4 lease, ?5 floor + 1. Both rows exist, and are
+-- read after they are locked. The clock is that of the start of the statement.
 UPDATE {lock} AS l, {companion} AS c SET
     l.lock_until = {utc} + INTERVAL ?4 MICROSECOND, l.locked_at = {utc}, l.locked_by = ?2,
     c.owner = ?2, c.label = ?3,

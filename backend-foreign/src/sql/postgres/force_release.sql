@@ -1,4 +1,4 @@
--- Frees $1, whoever holds it.
+-- Frees $1 of any holder.
 UPDATE {lock} SET lock_until = {utc} WHERE name::text = $1
     -- guard: force-held
     AND lock_until > {utc}

@@ -1,7 +1,7 @@
--- Takes a name that is not there, or whose lock_until is over. $1 name, $2 owner, $3 label, $4 lease, $5 floor + 1.
--- What a row that is there gets is computed by a clock read when its lock was had. The tombstone is looked for twice: before
--- anything is taken, and in the companion's newest state. There it ends the statement by a division by zero, so that all
--- of it is undone, and it is repeated: then the first look finds it.
+-- Acquires a name that has no row, or whose lock_until has passed. $1 name, $2 owner, $3 label, $4 lease, $5 floor + 1.
+-- The new values of an existing row use the clock at the time when the row was locked. The tombstone is checked twice: before
+-- anything is acquired, and in the newest state of the companion row. If the second check finds one, a division by zero ends the
+-- statement, so that all of it is undone, and it is repeated. Then the first check finds the tombstone.
 WITH taken AS (
     INSERT INTO {lock} AS l (name, lock_until, locked_at, locked_by)
     SELECT $1, {utc} + $4, {utc}, $2
@@ -26,6 +26,6 @@ ON CONFLICT (name) DO UPDATE SET owner = $2, label = $3,
 RETURNING token
     -- guard: abandoned-meanwhile
     / CASE WHEN pg_catalog.strpos(c.buried, $2) > 0 THEN 0 ELSE 1 END
-    -- No statement that is older than half a minute comes to its end.
+    -- No statement that is older than half a minute succeeds.
     -- guard: young
     / {young}

@@ -1,4 +1,4 @@
-//! What a process may do while its record stands, is lost, or cannot be written.
+//! What a process may do while its own record is valid, is lost, or cannot be written.
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ impl Two {
         names.filter(|name| name.as_str().starts_with("leasehold ")).collect()
     }
 
-    /// Lets the old store go on, this long after it was held.
+    /// Lets the held call of the old store continue after this span.
     async fn let_go_after(&self, span: Duration) {
         while !self.0[0].spent() {
             tokio::task::yield_now().await;
@@ -72,22 +72,22 @@ async fn acquired(client: &LockClient, name: &str, lease: Duration) -> Guard {
     client.lock(name).lease(lease).wait(LONG).acquire().await.unwrap()
 }
 
-/// Between writing its record anew and reading those of the others a process may be beside somebody at
-/// the other end.
+/// Between writing its record again and reading those of the others, a process may run at the same time as one at the other
+/// end.
 #[tokio::test]
 async fn nothing_is_acquired_before_the_records_of_others_are_read() {
     for phase in ENDS {
         let lease = Duration::from_millis(300);
         let two = Two::new(lease).await;
         let client = two.client(phase).await;
-        // The first reading finds nobody; the second, behind the writing, takes its time.
+        // The first read finds no other record. The second, after the write, is held.
         two.0[0].next("list", Fault::Fine);
         two.0[0].next("list", Fault::Held);
         two.forget_records(own(phase)).await;
         while !two.0[0].spent() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(two.records(own(phase)).await.len(), 1, "{phase}: it is written anew");
+        assert_eq!(two.records(own(phase)).await.len(), 1, "{phase}: it is written again");
         let error = client.lock("job").lease(lease).try_acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase}: {error}");
         two.0[0].let_go();
@@ -96,13 +96,13 @@ async fn nothing_is_acquired_before_the_records_of_others_are_read() {
     }
 }
 
-/// A machine that stands still between the two tokens that are compared is not a clock that is behind.
+/// If the machine pauses between the two tokens that are compared, this must not count as a difference of clocks.
 #[tokio::test]
-async fn time_that_passes_while_entering_is_no_difference_of_clocks() {
+async fn a_pause_while_entering_is_no_difference_of_clocks() {
     for phase in ENDS {
         let longest = Duration::from_millis(200);
         let two = Two::new(longest).await;
-        // The second reading, between the two.
+        // The second read, which is between the two.
         two.0[0].next("list", Fault::Fine);
         two.0[0].next("list", Fault::Held);
         let entering = async { tokio::join!(two.enter(phase), two.let_go_after(longest * 2)).0 };
@@ -114,8 +114,8 @@ async fn time_that_passes_while_entering_is_no_difference_of_clocks() {
     }
 }
 
-/// The record of one store is lost while that of the other stands: as long as this process may believe
-/// a lock, nobody enters the other end.
+/// The record in one store is lost, and that in the other is not. As long as this process may believe a lock, no process
+/// enters the other end phase.
 #[tokio::test]
 async fn a_record_stays_in_the_other_store_while_anything_is_believed() {
     for phase in ENDS {
@@ -124,9 +124,9 @@ async fn a_record_stays_in_the_other_store_while_anything_is_believed() {
         let client = two.client(phase).await;
         let guard = acquired(&client, "job", lease).await;
         two.forget_records(own(phase)).await;
-        // It cannot be written anew at once, as in a quarantine.
+        // It cannot be written again at once, as in a quarantine.
         two.0[own(phase)].next("acquire", Fault::Refused(ErrorKind::InvalidInput));
-        // Either the process has its record again, or somebody else is at the other end.
+        // Either the process has its record again, or another process is in the other end phase.
         let entered = loop {
             if let Ok(other) = two.enter(far(phase)).await {
                 break Some(other);
@@ -142,10 +142,10 @@ async fn a_record_stays_in_the_other_store_while_anything_is_believed() {
     }
 }
 
-/// A store that lost its data may come back as another. The records that are left name the one before: neither
-/// its own nor those of others that had it are to keep a process out.
+/// A store that lost its data may come back with another identity. The remaining records contain the old identity. They must
+/// not keep out the processes that used the store.
 #[tokio::test]
-async fn a_store_that_came_back_as_another_is_used_by_all_that_used_it() {
+async fn a_store_that_came_back_with_another_identity_is_used_by_all_that_used_it() {
     for phase in ENDS {
         let lease = Duration::from_millis(300);
         let two = Two::new(lease).await;
@@ -155,7 +155,7 @@ async fn a_store_that_came_back_as_another_is_used_by_all_that_used_it() {
         two.forget_records(own(phase)).await;
         let began = SystemEnv.now();
         for side in 0..2 {
-            // Both are there, and neither as before.
+            // Both records exist, and both are new.
             let mut records = Vec::new();
             while records.len() != 2 || records.iter().any(|record| before.contains(record)) {
                 assert!(SystemEnv.now().since(began) < LONG / 6, "{phase}, {side}: {records:?}");
@@ -174,9 +174,9 @@ async fn a_store_that_came_back_as_another_is_used_by_all_that_used_it() {
     }
 }
 
-/// One that cannot refresh its record neither acquires nor renews, and says why.
+/// It neither acquires nor renews any more, and its errors say why.
 #[tokio::test]
-async fn who_cannot_refresh_its_record_loses_its_locks_in_time() {
+async fn a_process_that_cannot_renew_its_record_loses_its_locks_in_time() {
     for phase in [Phase::Old, Phase::Both, Phase::New] {
         for side in 0..2 {
             if phase != Phase::Both && side != own(phase) {
@@ -201,9 +201,9 @@ async fn who_cannot_refresh_its_record_loses_its_locks_in_time() {
     }
 }
 
-/// The other store is only needed to begin with.
+/// An end phase needs the other store only to enter.
 #[tokio::test]
-async fn an_end_phase_goes_on_without_the_other_store_and_none_can_begin() {
+async fn an_end_phase_continues_without_the_other_store_but_cannot_be_entered() {
     for phase in ENDS {
         let lease = Duration::from_secs(4);
         let two = Two::new(lease).await;
@@ -218,7 +218,7 @@ async fn an_end_phase_goes_on_without_the_other_store_and_none_can_begin() {
         acquired(&client, "another", lease).await.release().await.unwrap();
         let error = two.enter(phase).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase}: {error}");
-        // The one record that is left keeps the other end shut.
+        // The remaining record keeps processes out of the other end phase.
         two.0[other].set_down(false);
         two.enter(far(phase)).await.unwrap_err();
         guard.release().await.unwrap();
@@ -227,10 +227,10 @@ async fn an_end_phase_goes_on_without_the_other_store_and_none_can_begin() {
     }
 }
 
-/// A record that is being written anew while the migration is closed is given up with the rest.
+/// A record that is being written while the migration is closed is released too.
 #[tokio::test]
-async fn no_record_is_left_behind_that_was_written_while_it_was_closed() {
-    // Which of the two comes first is not in the hands of the test.
+async fn closing_leaves_no_record_that_was_being_written() {
+    // Repeated, since the test cannot control which of the two comes first.
     for phase in [Phase::Old, Phase::Both, Phase::New].repeat(16) {
         let two = Two::new(Duration::from_millis(100)).await;
         let migration = two.enter(phase).await.unwrap();
@@ -241,12 +241,12 @@ async fn no_record_is_left_behind_that_was_written_while_it_was_closed() {
             tokio::task::yield_now().await;
         }
         if phase != Phase::Both {
-            // What follows the writing takes its time.
+            // The read after the write is held.
             two.0[0].next("list", Fault::Held);
         }
         store.let_go();
         migration.close().await;
-        // What is under way comes to its end.
+        // Gives running calls time to end.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -258,9 +258,9 @@ async fn no_record_is_left_behind_that_was_written_while_it_was_closed() {
     }
 }
 
-/// What was written to one store only keeps the other end shut.
+/// A record in only one store still keeps processes out of the other end phase.
 #[tokio::test]
-async fn one_record_is_enough_to_be_seen() {
+async fn a_record_in_one_store_is_enough_to_be_seen() {
     for phase in ENDS {
         for side in 0..2 {
             let two = Two::new(Duration::from_secs(10)).await;
@@ -273,10 +273,9 @@ async fn one_record_is_enough_to_be_seen() {
     }
 }
 
-/// Two migrations that share one store: in phase `Both` of the one and `New` of the other there would
-/// be none in common.
+/// Two migrations share one store. Phase `Both` of the one and phase `New` of the other have no store in common.
 #[tokio::test]
-async fn a_migration_with_a_third_store_is_refused_where_no_store_is_shared() {
+async fn a_migration_with_a_third_store_is_refused_if_no_store_is_shared() {
     let lease = Duration::from_secs(10);
     let one = Two::new(lease).await;
     let third = Arc::clone(&Two::new(lease).await.0[0]);
@@ -293,7 +292,7 @@ async fn a_migration_with_a_third_store_is_refused_where_no_store_is_shared() {
             let refusal = fleet.next(direction).unwrap_err();
             assert_eq!(refusal.who, fleet.members);
         }
-        // The store that both share.
+        // Phase `Old` uses the store that both migrations share.
         let beside = two.enter(Phase::Old).await;
         assert_eq!(beside.is_ok(), first == Phase::Both, "{first}");
         there.close().await;
@@ -303,10 +302,10 @@ async fn a_migration_with_a_third_store_is_refused_where_no_store_is_shared() {
     }
 }
 
-/// Where a store fails for good in phase `both`: no process may go back to an end, but when all have stopped,
-/// and a longest lease later, the other store goes on by its own URL.
+/// If a store fails for good in phase `both`, no process can enter an end phase. But when all processes have stopped, and a
+/// longest lease later, the other store can be used by its own URL.
 #[test]
-fn when_all_have_stopped_the_store_that_is_left_goes_on_alone() {
+fn after_all_processes_have_stopped_the_remaining_store_can_be_used_alone() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for phase in ENDS {
         let (lease, left) = (Duration::from_secs(1), own(phase));
@@ -319,7 +318,7 @@ fn when_all_have_stopped_the_store_that_is_left_goes_on_alone() {
             let error = two.enter(phase).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{phase}: {error}");
             let token = guard.token();
-            // A process that is killed drops nothing.
+            // A killed process drops nothing.
             std::mem::forget((guard, client));
             (two, token)
         });
