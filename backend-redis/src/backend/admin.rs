@@ -1,4 +1,4 @@
-//! The steps for operators.
+//! The operations for operators: states of locks, listings, `init`.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -20,11 +20,11 @@ use crate::{
     tunables::{KEYS_MEANWHILE, LISTED_AT_ONCE, LISTING_TRIES},
 };
 
-/// The steps for operators.
+/// The operations for operators.
 pub(crate) struct Admin<'a>(pub(crate) &'a Store);
 
 impl Admin<'_> {
-    /// The states of those among `names` that are held or waited for.
+    /// The states of those among `names` that are held or have waiters.
     pub(crate) async fn look(
         &self,
         bucket: Bucket,
@@ -83,15 +83,15 @@ impl Admin<'_> {
         Ok(Page::new(locks, (next != "0").then_some(next)))
     }
 
-    /// A page for each bucket, which is one slot. While the slot is on the move between nodes, what
-    /// has gone ahead is not in it.
+    /// Lists one bucket (one slot) per page. While the slot moves between nodes, the page lacks the keys that have moved
+    /// already.
     async fn page_of_bucket(&self, cursor: &str) -> Result<Page, Error> {
         let number: u16 = cursor.parse().unwrap_or(u16::MAX);
         let Some(bucket) = self.0.keys.buckets().nth(number.into()) else {
             return Ok(Page::default());
         };
         let slot = bucket.slot();
-        // Finds the node, which lists what it has of a slot whether it serves it or not.
+        // Finds the node. A node lists the keys that it has of a slot even if it does not serve the slot.
         for _ in 0..LISTING_TRIES {
             self.look(bucket, &[]).await?;
             let connection = self.0.connection(bucket).await?;
@@ -116,7 +116,7 @@ impl Admin<'_> {
         Err(Error::new(ErrorKind::Unavailable, "a slot moved again and again during the listing"))
     }
 
-    /// Those of these keys that are locks and held.
+    /// The states of those keys among these that are locks and are held.
     async fn held_among(&self, bucket: Bucket, found: Vec<Value>) -> Result<Vec<LockState>, Error> {
         let mut names = BTreeSet::new();
         for key in found {
@@ -125,7 +125,7 @@ impl Admin<'_> {
             }
         }
         let names: Vec<_> = names.into_iter().collect();
-        // Without any, the version of the records is looked at.
+        // If there are no names, this still checks the version of the records.
         let mut locks = self.look(bucket, &names[..names.len().min(LISTED_AT_ONCE)]).await?;
         for part in names.chunks(LISTED_AT_ONCE).skip(1) {
             locks.extend(self.look(bucket, part).await?);
@@ -190,7 +190,7 @@ impl Admin<'_> {
         Ok(marks.iter().flatten().map(highest).max().unwrap_or(FencingToken::ZERO))
     }
 
-    /// A random name that the store keeps in its epoch record.
+    /// A random name of the store, kept in its epoch record.
     pub(crate) async fn name_of_store(&self) -> Result<String, Error> {
         let fresh = Arguments::of([&format_args!("{:032x}", SystemEnv.random())]);
         let bucket = Bucket::FIRST;
@@ -217,7 +217,7 @@ impl Admin<'_> {
         }
     }
 
-    /// Of all servers in use, that of the one which differs most.
+    /// The clock difference of the server that differs most, over all servers in use.
     pub(crate) async fn clock_difference(&self) -> Result<i64, Error> {
         for bucket in self.0.keys.buckets() {
             self.0.connection(bucket).await?;
@@ -238,7 +238,7 @@ impl Admin<'_> {
     }
 }
 
-/// A watermark. One that no script of ours wrote, and that is no token, leaves none to be granted.
+/// A watermark. If the value is not a token (no script of ours wrote it), no token is left to grant.
 fn highest(mark: &Value) -> FencingToken {
     match mark {
         Value::Nil => FencingToken::ZERO,
@@ -246,15 +246,15 @@ fn highest(mark: &Value) -> FencingToken {
     }
 }
 
-/// A lock's record.
+/// The record of a lock.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) owner: OwnerId,
     pub(crate) token: FencingToken,
-    /// Released, and kept for a last while.
+    /// The lock was released, and is kept for a last while (`at_least`).
     pub(crate) kept: bool,
     pub(crate) label: OwnerLabel,
-    /// How many share it, where it is shared.
+    /// How many readers share the lock, if it is shared.
     pub(crate) readers: Option<u64>,
 }
 
@@ -268,7 +268,7 @@ pub(crate) fn read_record(record: &[u8]) -> Option<Record> {
     let token = FencingToken::new(parts.next()?.parse().ok()?)?;
     let state = parts.next().filter(|state| ["0", "1", "2"].contains(state))?;
     let label = OwnerLabel::new(parts.next()?).ok()?;
-    // A second line is that of readers only.
+    // Only a lock of readers has a second line.
     (readers.is_some() == (owner == OwnerId::READERS)).then_some(())?;
     Some(Record { owner, token, kept: state == "1", label, readers })
 }

@@ -1,4 +1,4 @@
-//! Heartbeats of this client's places: those that are due at a time go in one script call.
+//! Heartbeats of this client's queue entries. Those that are due at the same time share one script call.
 
 use std::sync::Arc;
 
@@ -18,36 +18,36 @@ use crate::{
     tunables::HEARTBEATS,
 };
 
-/// The places of one bucket.
+/// The heartbeats of one bucket.
 pub(crate) type HeartbeatQueue = Batcher<Heartbeat>;
 
 pub(crate) fn heartbeat_queue() -> HeartbeatQueue {
     Batcher::new(HEARTBEATS)
 }
 
-/// What the server says of a place.
+/// What the server answers about a queue entry.
 pub(crate) enum Heard {
-    /// It is there.
+    /// The entry exists.
     There,
-    /// It is there, and this is the lock.
+    /// The entry exists, and this is the state of the lock.
     Busy(Busy),
-    /// It has to ask for itself.
+    /// The entry needs an attempt of its own.
     Unsure,
 }
 
-/// A place to be heard of.
+/// A heartbeat that is due.
 pub(crate) struct Heartbeat {
     bucket: Bucket,
     places: String,
     owner: OwnerId,
-    /// What it is, but for its time.
+    /// The text of the entry behind its time.
     place: String,
-    /// The lock, if it is to be looked at.
+    /// The key of the lock, if its state is wanted too.
     lock: Option<String>,
     answer: oneshot::Sender<Result<Heard, Error>>,
 }
 
-/// Hears of a place with the others that are due, and `looks` at its lock.
+/// Sends a heartbeat together with the others that are due. `looks` asks for the state of the lock too.
 pub(crate) async fn heartbeat(
     store: &Arc<Store>,
     queue: &HeartbeatQueue,
@@ -63,7 +63,7 @@ pub(crate) async fn heartbeat(
     let heartbeat = Heartbeat { bucket, places, owner, place, lock, answer };
     let answer = async { answered.await.ok() };
     let called = queue.call(store, heartbeat, store.settings.timeout, answer).await;
-    // It takes nothing, and so leaves nothing in doubt.
+    // A heartbeat takes nothing, so after an error nothing is in doubt.
     called.and_then(|answer| answer).map_err(error::before_asking)
 }
 
@@ -74,7 +74,7 @@ impl BatchSink<Heartbeat> for Store {
         else {
             return;
         };
-        // Those that want something else than the first ask for themselves.
+        // Entries that differ from the first one in more than their owner get an attempt of their own.
         let (mut due, others): (Vec<_>, Vec<_>) =
             due.into_iter().partition(|heartbeat| heartbeat.place == place);
         for heartbeat in others {
@@ -106,7 +106,7 @@ async fn ask(
     let read = |value| Ok(Answer { first: None, reply: Some(Reply::Foreign(value)) });
     let answer = store.run_in_epoch(bucket, &HEARTBEAT, &keys, &own, read).await?;
     let Some(Reply::Foreign(value)) = answer.reply else { return Err(reply::not_understood()) };
-    // What is not understood is asked for again, alone.
+    // If an answer is not understood, the entry gets an attempt of its own.
     let read = |value| match value {
         Value::Int(0) => Heard::There,
         value => match Reply::read(value) {

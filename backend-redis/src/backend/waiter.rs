@@ -1,4 +1,4 @@
-//! A waiter's place in a queue on the server.
+//! A waiter's entry in a queue on the server.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) struct RedisWaiter {
 }
 
 impl RedisWaiter {
-    /// Enters the waiter in this process, before the server hears of it.
+    /// Registers the waiter in this process. This happens before the server knows of it, so that no push is missed.
     pub(crate) fn enter(store: &Arc<Store>, pushes: &Arc<Pushes>, request: &Request) -> Box<Self> {
         let (number, signals) = pushes.enter(store.keys.bucket(&request.name), request);
         let (store, pushes, request) = (Arc::clone(store), Arc::clone(pushes), request.clone());
@@ -47,7 +47,7 @@ impl Waiter for RedisWaiter {
     }
 }
 
-/// Gives up an attempt: it leaves the queue, and a late request of it grants nothing.
+/// Abandons an attempt: its owner leaves the queue, and a late request of it is granted nothing.
 pub(crate) async fn abandon(store: &Store, request: &Request) -> Result<(), Error> {
     let keys = store.keys.of(&request.name, request.owner);
     let own = Abandon { owner: request.owner }.arguments();

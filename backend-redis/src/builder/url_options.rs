@@ -10,15 +10,15 @@ use crate::{
     settings::{Login, Topology},
 };
 
-/// One option, its name and its value.
+/// One option: its name and its value.
 struct Told<'a> {
     option: &'a str,
     value: &'a str,
-    /// All of the query may be a part of a password with a `?` that was not encoded.
+    /// The query may be a part of a password with a `?` that was not encoded. Then no error shows it.
     secret: bool,
 }
 
-/// Those of a Redis store; where one is unknown, `also` stands in the list of those that are allowed.
+/// Applies the options. The error for an unknown option lists `also` among the allowed ones.
 pub(super) fn options(
     mut builder: RedisBuilder,
     url: &Url,
@@ -96,7 +96,7 @@ impl Told<'_> {
         humantime::parse_duration(self.value).map_err(refused)
     }
 
-    /// `true` for the first of two words.
+    /// `true` for the first of two words, `false` for the second.
     fn choice(&self, words: [&str; 2]) -> Result<bool, Error> {
         let refused = || self.refused(&format!("must be {} or {}", words[0], words[1]));
         Ok(words.iter().position(|word| *word == self.value).ok_or_else(refused)? == 0)
@@ -116,7 +116,7 @@ pub(super) fn refuse(message: impl Into<String>) -> Error {
 
 pub(super) fn database(text: &str) -> Result<u32, Error> {
     let limit = u32::MAX;
-    // Not repeated: it may be the rest of a password.
+    // The value is not repeated: it may be the rest of a password.
     let message =
         format!("the database of the URL is not allowed; must be a number between 0 and {limit}");
     text.parse().map_err(|_| refuse(message))

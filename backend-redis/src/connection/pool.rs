@@ -10,7 +10,7 @@ use crate::{
     settings::Address,
 };
 
-/// At most one connection to a server; the caller that makes one holds the lock meanwhile.
+/// At most one connection to a server. The caller that makes it holds the lock.
 pub(crate) type Line = Arc<tokio::sync::Mutex<Tried>>;
 
 /// The result of the last try to connect.
@@ -20,10 +20,10 @@ pub(crate) struct Tried {
     pub(crate) failure: LastFailure,
 }
 
-/// The last failure to find a bucket's server; the caller that looks for it holds the lock.
+/// The last failure to find a bucket's server. The caller that searches holds the lock.
 pub(crate) type Search = tokio::sync::Mutex<LastFailure>;
 
-/// The connections in use: for each bucket the one to its server, and for each server its line.
+/// The connections in use: for each bucket the one to its server, and for each server its slot.
 #[derive(Debug)]
 pub(crate) struct Pool {
     buckets: Box<[RwLock<Option<Arc<Connection>>>]>,
@@ -54,7 +54,7 @@ impl Pool {
         &self.searches[bucket.index()]
     }
 
-    /// The line to a server.
+    /// The connection slot of a server.
     pub(crate) fn line(&self, address: &Address) -> Line {
         let mut lines = self.lines.lock();
         Arc::clone(lines.entry(address.clone()).or_default())
@@ -66,13 +66,13 @@ impl Pool {
         lines.get(address).is_some_and(is_used)
     }
 
-    /// Lets go of connections that have ended, and of those that nobody is to use any more.
+    /// Drops connections that have ended, and those that nothing will use again.
     pub(crate) fn prune(&self) {
         let mut lines = self.lines.lock();
         lines.retain(|_, line| is_used(line));
     }
 
-    /// All connections that are alive, each with one of the buckets that it serves.
+    /// All live connections, each with one of the buckets that it serves.
     pub(crate) fn alive(&self) -> Vec<Arc<Connection>> {
         let mut connections: Vec<Arc<Connection>> = Vec::new();
         for bucket in 0..self.buckets.len() {
@@ -84,7 +84,7 @@ impl Pool {
         connections
     }
 
-    /// Lets go of all connections.
+    /// Drops all connections.
     pub(crate) fn clear(&self) {
         for bucket in &self.buckets {
             *bucket.write() = None;
@@ -94,7 +94,7 @@ impl Pool {
 }
 
 fn is_used(line: &Line) -> bool {
-    // One that is being made has its maker.
+    // If the lock is taken, a caller is making the connection.
     line.try_lock().map_or(true, |tried| {
         tried.connection.as_ref().is_some_and(|connection| !connection.is_dead())
     })

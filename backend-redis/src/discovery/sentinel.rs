@@ -1,8 +1,8 @@
-//! Finding the master that sentinels watch.
+//! Finds the master that sentinels watch.
 //!
-//! Every sentinel is asked, and of those that answer the one with the newest configuration is believed:
-//! one that is cut off goes on naming an old master. What is found is only where to look: whether it is a
-//! master, the handshake with it tells.
+//! The client asks every sentinel, and of the answers it believes the one with the newest configuration: an isolated
+//! sentinel still names the old master. The answer only says where to ask. The handshake shows whether the server is a
+//! master.
 
 use std::{
     fmt,
@@ -32,13 +32,13 @@ struct Told {
     address: Address,
 }
 
-/// Asks the sentinels, on connections that are kept.
+/// Asks the sentinels, on connections that stay open.
 pub(crate) struct Watch {
     group: SentinelGroup,
-    /// TLS and times are those of the data servers.
+    /// TLS and time limits are those for the data servers.
     settings: Settings,
     connections: Box<[Mutex<Option<Arc<Socket>>>]>,
-    /// The newest answer of all sentinels, or a later one with a newer configuration.
+    /// The newest of the sentinels' answers, or a later answer with a newer configuration.
     known: Mutex<Option<Told>>,
     next: AtomicUsize,
     closed: AtomicBool,
@@ -62,7 +62,7 @@ impl Watch {
         })
     }
 
-    /// Where the master is, by all sentinels that answer.
+    /// The master's address, from all sentinels that answer.
     pub(crate) async fn locate(&self) -> Result<Address, Error> {
         let count = self.group.sentinels.len();
         let mut asked: FuturesUnordered<_> =
@@ -79,7 +79,7 @@ impl Watch {
                     best = Some(told);
                 }
                 Some(Ok(_)) => {}
-                // An error that an operator has to mend says more than a sentinel that is down.
+                // An error that an operator must correct says more than a sentinel that is down.
                 Some(Err(error)) => match &failure {
                     Some(known) if !Error::is_retryable(known) => {}
                     _ => failure = Some(error),
@@ -92,7 +92,7 @@ impl Watch {
             failure.unwrap_or_else(none)
         };
         let told = best.ok_or_else(failed)?;
-        // Also if it is older than what was known: a sentinel that watches a master anew begins from 0.
+        // Even if the number is lower than before: a sentinel that starts to watch a master begins from 0.
         *self.known() = Some(told.clone());
         Ok(told.address)
     }
@@ -101,7 +101,7 @@ impl Watch {
         self.known.lock()
     }
 
-    /// Whether the master has moved away from `address`; asks one sentinel that answers, another one first
+    /// Whether the master has moved away from `address`. Asks one sentinel that answers, and begins with another sentinel
     /// each time.
     pub(crate) async fn has_left(&self, address: &Address) -> bool {
         let (first, count) =
@@ -115,7 +115,7 @@ impl Watch {
             }
         }
         let mut known = self.known();
-        // At the same number it is the same master, by another of its names perhaps.
+        // With the same number it is the same master, perhaps under another name.
         if let Some(told) = answer
             && known.as_ref().is_none_or(|known| told.epoch > known.epoch)
         {
@@ -128,7 +128,7 @@ impl Watch {
         self.connections[at].lock()
     }
 
-    /// Lets go of all connections, and makes no other.
+    /// Drops all connections, and makes no new ones.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         for at in 0..self.connections.len() {
@@ -160,12 +160,12 @@ impl Watch {
             None => Arc::new(self.dial(at, by).await?),
         };
         *self.slot(at) = Some(Arc::clone(&connection));
-        // It came too late to be let go of with the others.
+        // `close` came before this connection was stored.
         if self.closed.load(Ordering::SeqCst) {
             *self.slot(at) = None;
         }
         let mut question = redis::pipe();
-        // During a failover the first already tells the new one, the second its configuration's number.
+        // During a failover the first command already names the new master; the second has the number of its configuration.
         question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.group.master);
         question.cmd("SENTINEL").arg("MASTER").arg(&self.group.master);
         let answers = connection.send_all(&question).await;
@@ -174,7 +174,7 @@ impl Watch {
     }
 
     async fn dial(&self, at: usize, by: Instant) -> Result<Socket, Error> {
-        // It pushes nothing, and serves no locks: the older protocol will do.
+        // A sentinel pushes nothing and serves no locks, so the older protocol is enough.
         let login = self.settings.sentinel_login.ask(ProtocolVersion::RESP2, by).await?;
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let address = &self.group.sentinels[at];
@@ -209,7 +209,7 @@ impl Watch {
     }
 }
 
-/// The master's host and port, and its configuration's number.
+/// The master's host and port, and the number of its configuration.
 pub(crate) fn told(address: Value, state: Value) -> Result<(String, u16, u64), Error> {
     let (host, port) = redis::from_redis_value(address).map_err(|_| not_understood())?;
     let state: Vec<String> = redis::from_redis_value(state).map_err(|_| not_understood())?;

@@ -67,7 +67,7 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
         ),
     ];
     let unknown = Identity::default();
-    // A chain is as strong as its weakest link.
+    // The server with the greatest risk decides.
     let worst = servers.iter().copied().max_by_key(|server| Failover::of(settings, server));
     let worst = worst.unwrap_or(&unknown);
     match Failover::of(settings, worst) {
@@ -110,8 +110,8 @@ fn exclusion(agreed: Agreed, settings: &Settings, servers: &[&Identity]) -> Prom
     Promise::Holds { assuming }
 }
 
-/// Why nothing is promised where the store's longest lease is above the one that this client would give to a
-/// store that has lost its settings: `clients-agree-on-settings` is not met.
+/// Why nothing is promised: the store's longest lease is above the one that this client would give to a store that has lost
+/// its settings. So `clients-agree-on-settings` is not met.
 pub(crate) fn untold(stored: Duration, told: Duration) -> Option<String> {
     let show = humantime::format_duration;
     (stored > told).then(|| {

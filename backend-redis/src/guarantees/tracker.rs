@@ -10,7 +10,7 @@ use crate::{
     settings::{Address, Agreed, Settings, check_memory_policy},
 };
 
-/// Each handshake updates it: that of a new connection, and those in the background.
+/// Each handshake updates the guarantees: that of a new connection, and those in the background.
 #[derive(Debug)]
 pub(crate) struct GuaranteeTracker {
     settings: Settings,
@@ -45,15 +45,15 @@ impl GuaranteeTracker {
         self.promise(&identities);
     }
 
-    /// A server has just confirmed its identity, on a connection that is one of these.
+    /// A server has just confirmed its identity, on a connection of this pool.
     pub(crate) fn heard(&self, connection: &Connection, pool: &Pool) {
-        // Another connection may have asked since.
+        // Another connection may have replaced this one meanwhile.
         if connection.is_dead() {
             return;
         }
         let mut identities = self.identities.lock();
         let before = identities.len();
-        // A server that is not used any more no longer counts.
+        // A server that is no longer used no longer counts.
         identities.retain(|address, _| *address == connection.address || pool.may_use(address));
         let forgotten = identities.len() < before;
         let identity = connection.known();
@@ -66,14 +66,14 @@ impl GuaranteeTracker {
     fn promise(&self, identities: &HashMap<Address, Arc<Identity>>) {
         let known: Vec<&Identity> = identities.values().map(AsRef::as_ref).collect();
         let mut promised = promises::of(self.agreed(), &self.settings, &known);
-        // Sentinels and nodes of a cluster name others, which may be elsewhere.
+        // Sentinels and cluster nodes name other servers, which may be on other machines.
         promised.connection =
             identities.keys().map(Address::security).fold(promised.connection, Ord::min);
         let promised = Arc::new(promised);
         *self.promised.write() = promised;
     }
 
-    /// Refuses new grants where a server would be refused by now: its policy may have been changed since.
+    /// Refuses new grants if a server would be refused now. Its policy may have changed after the connect.
     pub(crate) fn check_policy(&self) -> Result<(), Error> {
         check_memory_policy(self.evicting().as_deref(), &self.settings)
     }

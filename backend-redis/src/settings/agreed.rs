@@ -1,4 +1,4 @@
-//! The settings that all clients of a store agree on.
+//! The settings on which all clients of a store agree.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use crate::{
     tunables::CONFIRM_EVERY,
 };
 
-/// Looks after a connection until it ends or is unused.
+/// Starts the tasks that run until the connection ends or is unused.
 pub(super) fn look_after(
     connection: &Arc<Connection>,
     pool: &Arc<Pool>,
@@ -18,7 +18,7 @@ pub(super) fn look_after(
     discovery: &Discovery,
 ) {
     if discovery.may_tell_of_another() {
-        // A task of its own: a slow sentinel does not hold up the handshakes.
+        // A separate task, so that a slow sentinel does not delay the handshakes.
         let (connection, listener) = (Arc::downgrade(connection), Arc::clone(listener));
         tokio::spawn(keep_looking(connection, listener, discovery.clone()));
     }
@@ -40,7 +40,7 @@ struct Behind {
 }
 
 impl Behind {
-    /// Confirms the handshake, and guarantees what holds by it.
+    /// Repeats the handshake, and updates the guarantees by it.
     async fn keep_confirming(self) {
         let mut last = None;
         loop {
@@ -62,7 +62,7 @@ impl Behind {
     }
 }
 
-/// Leaves a server that still calls itself a master and was replaced by another.
+/// Drops the connection to a server that still takes itself for a master after another has replaced it.
 async fn keep_looking(
     connection: Weak<Connection>,
     listener: Arc<dyn PushListener>,

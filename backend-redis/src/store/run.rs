@@ -1,4 +1,4 @@
-//! Scripts, on the server that serves their bucket.
+//! Runs scripts on the server that serves their bucket.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ use crate::{
 #[derive(Clone, Copy)]
 enum About {
     Bucket(Bucket),
-    /// The slot of a key of the user's own.
+    /// The slot of a user's own key.
     Slot(u16),
 }
 
 /// The search for the server that takes a command.
 struct Route {
     about: About,
-    /// Where this command is to be asked for, and no other.
+    /// The server to which only this command goes, with ASKING.
     ask: Option<Arc<Connection>>,
     turns: u32,
-    /// Whether to wait while a slot on the move has some of the keys here and some there.
+    /// Whether to wait while a moving slot has some of the keys here and some there.
     waits: bool,
 }
 
@@ -51,7 +51,7 @@ impl Store {
         match (&route.ask, route.about) {
             (Some(connection), _) => Ok(Arc::clone(connection)),
             (None, About::Bucket(bucket)) => self.connection(bucket).await,
-            // Boxed, here and below: what seldom happens is not to make every call large.
+            // Boxed, here and below, so that a rare case does not make every call large.
             (None, About::Slot(slot)) => Box::pin(self.on_slot(slot)).await,
         }
     }
@@ -68,7 +68,7 @@ impl Store {
         }
     }
 
-    /// Goes where a refusal points; the error itself if it points nowhere.
+    /// Follows a refusal to another server. Returns the error itself if it names none.
     async fn turn(
         &self,
         route: &mut Route,
@@ -80,7 +80,7 @@ impl Store {
         if let Some(Redirect::Demoted) = redirect {
             from.retire();
         }
-        // A server alone knows no other.
+        // A store on a single server has no other.
         let Some(redirect) = redirect.filter(|_| self.settings.topology.fails_over()) else {
             return Err(error);
         };
@@ -117,7 +117,7 @@ impl Store {
                 self.discovery.doubt(&from.address);
             }
             Redirect::Alone => {
-                // The next call looks for another; if there is none, it finds this one again.
+                // The next call searches for another server. If there is none, it finds this one again.
                 self.discovery.doubt(&from.address);
                 self.leave(route.about);
                 return Err(error);
@@ -132,7 +132,7 @@ impl Store {
         }
     }
 
-    /// One command about a bucket.
+    /// Sends one command about a bucket.
     pub(crate) async fn send(&self, bucket: Bucket, command: &Cmd) -> Result<Value, Error> {
         let mut route = Route::to(bucket);
         loop {
@@ -144,7 +144,7 @@ impl Store {
         }
     }
 
-    /// Runs a script that asks for nothing but keys and arguments of its own.
+    /// Runs a script that needs only its own keys and arguments.
     pub(crate) async fn run(
         &self,
         bucket: Bucket,
@@ -155,8 +155,8 @@ impl Store {
         Ok(self.run_on(Route::to(bucket), script, keys, arguments).await?.0)
     }
 
-    /// The same, and on which connection it ran. An error that is [`error::is_divided`] comes at once: the caller
-    /// does better with each key by itself.
+    /// As [`run`](Self::run), and returns the connection on which it ran. An error that is [`error::is_divided`] is
+    /// returned at once: the caller does better with each key alone.
     pub(crate) async fn run_undivided(
         &self,
         bucket: Bucket,
@@ -168,7 +168,7 @@ impl Store {
         self.run_on(route, script, keys, arguments).await
     }
 
-    /// Runs a script on keys of the user's own slot.
+    /// Runs a script on keys in the slot of a user's key.
     pub(crate) async fn run_in_slot(
         &self,
         slot: u16,
@@ -211,7 +211,7 @@ impl Store {
         Ok(self.run_in_epoch_somewhere(bucket, script, keys, own, read).await?.0)
     }
 
-    /// The same, and on which connection it ran.
+    /// As [`run_in_epoch`](Self::run_in_epoch), and returns the connection on which it ran.
     pub(crate) async fn run_in_epoch_somewhere(
         &self,
         bucket: Bucket,
@@ -249,7 +249,7 @@ impl Store {
                 };
             tries += 1;
             match answer.reply {
-                // Late by a clock that was stepped, since the answer has come in time.
+                // Late only because the server's clock was stepped: the answer has come in time.
                 Some(Reply::Stale | Reply::Late) if answer.first.is_none() => {
                     Box::pin(connection.confirm()).await?;
                     self.guarantees.heard(&connection, &self.pool);
@@ -274,7 +274,7 @@ async fn call(
     arguments: &Arguments,
 ) -> Result<Result<Value, RedisError>, Error> {
     let command = |name: &str, script: &str| -> Cmd {
-        // As large as it becomes: that of a batch would grow many times.
+        // The command has its final size from the start: that of a batch would grow many times.
         let bytes = keys.iter().map(String::len).sum::<usize>() + arguments.size();
         let bytes = bytes + name.len() + script.len() + 4;
         let mut command = Cmd::with_capacity(keys.len() + arguments.len() + 3, bytes);

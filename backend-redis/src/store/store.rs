@@ -1,4 +1,4 @@
-//! The connections that are in use, and what the store is agreed to be.
+//! The connections in use, and the settings on which the clients agree.
 
 use std::{
     sync::{
@@ -33,7 +33,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// A store that connects when it is first asked.
+    /// Makes a store that connects on the first call.
     pub(crate) fn new(settings: Settings, keys: Keys, listener: Arc<dyn PushListener>) -> Self {
         Self {
             guarantees: Arc::new(GuaranteeTracker::new(&settings)),
@@ -49,7 +49,7 @@ impl Store {
     /// Connects to all servers.
     pub(crate) async fn connect_all(&self) -> Result<(), Error> {
         self.connection(Bucket::FIRST).await?;
-        // The guarantees depend on all servers; one that is down does not fail the connect.
+        // The guarantees depend on all servers. If one of the others is down, the connect still succeeds.
         let rest = self.keys.buckets().skip(1).map(|bucket| self.connection(bucket));
         futures_util::future::join_all(rest).await;
         Ok(())
@@ -63,16 +63,16 @@ impl Store {
         self.guarantees.promised()
     }
 
-    /// The connection to the server of a bucket, made anew if the last one has ended.
+    /// The connection to the server of a bucket. Makes a new one if the last one has ended.
     pub(crate) async fn connection(&self, bucket: Bucket) -> Result<Arc<Connection>, Error> {
         match self.pool.current(bucket) {
             Some(connection) => Ok(connection),
-            // Boxed: what seldom happens is not to make every call large.
+            // Boxed, so that a rare case does not make every call large.
             None => Box::pin(self.search(bucket)).await,
         }
     }
 
-    /// One task looks for the server. All tasks that ask meanwhile get its result.
+    /// One task searches for the server. All tasks that ask meanwhile get its result.
     async fn search(&self, bucket: Bucket) -> Result<Arc<Connection>, Error> {
         let asked = SystemEnv.now();
         let mut last = self.pool.search(bucket).lock().await;
@@ -90,7 +90,7 @@ impl Store {
     async fn find(&self, bucket: Bucket) -> Result<Arc<Connection>, Error> {
         let address = self.discovery.locate(bucket).await?;
         let connection = match self.connection_to(&address, bucket).await {
-            // The map may be old; if it is not, the second failure says what is wrong.
+            // The map may be old. If it is not, the second failure says what is wrong.
             Err(error) if error.is_retryable() && self.discovery.doubt(&address) => {
                 let address = self.discovery.locate(bucket).await?;
                 self.connection_to(&address, bucket).await?
@@ -105,8 +105,7 @@ impl Store {
         Ok(connection)
     }
 
-    /// The connection to a server, for this bucket first. All buckets of a node that hangs wait for it
-    /// together.
+    /// The connection to a server, first used for this bucket. If the node hangs, all its buckets wait for it together.
     pub(crate) async fn connection_to(
         &self,
         address: &Address,
@@ -173,14 +172,14 @@ impl Store {
     async fn compare_settings(&self, connection: &Connection, bucket: Bucket) -> Result<(), Error> {
         let answer = match connection.send(&self.ask_for_settings(bucket)).await? {
             Ok(answer) => answer,
-            // The first script learns where to go, and what the settings there are.
+            // The first script learns where to go, and which settings hold there.
             Err(error) if Redirect::of(&error, &connection.address).is_some() => return Ok(()),
             Err(error) => return Err(error::of_command(&error)),
         };
         read_settings(answer, true)?.map_or(Ok(()), |stored| self.adopt(stored))
     }
 
-    /// Takes over the store's settings, unless this client is configured with others.
+    /// Uses the store's settings, unless this client is configured with others.
     pub(crate) fn adopt(&self, stored: Agreed) -> Result<(), Error> {
         let Agreed { longest, quarantine } = stored;
         let show = humantime::format_duration;
@@ -211,7 +210,7 @@ impl Store {
     }
 }
 
-/// The settings, if they are set. Records of another version are refused; older ones are not where `init` may follow.
+/// The settings, if they are set. Refuses records of another version, but with `older` not those that `init` can upgrade.
 fn read_settings(answer: Value, older: bool) -> Result<Option<Agreed>, Error> {
     let answer = reply::list(answer)?;
     let [longest, quarantine, version] = answer.as_slice() else {

@@ -19,16 +19,16 @@ use crate::{
     tunables::{FAR_HEARTBEAT, HEARTBEAT_STEP, LOOK_AGAIN, NEAR_HEARTBEAT},
 };
 
-/// Places of this client by owner, and the channels that those of a bucket share.
+/// This client's waiters by owner, and the channels that those of a bucket share.
 #[derive(Debug)]
 pub(crate) struct Pushes {
     channels: Box<[String]>,
     places: Mutex<HashMap<OwnerId, Waiting>>,
-    /// How many of them are in each bucket; changed only while `places` is locked.
+    /// How many waiters each bucket has. Changed only while `entries` is locked.
     waiting: Box<[AtomicUsize]>,
-    /// Tells a place from the one that a repeat of its request entered later.
+    /// Distinguishes an entry from one that a repeat of its request made later.
     entered: AtomicU64,
-    /// A push is only a reason to ask: what it grants is to be acknowledged by replicas first.
+    /// A push only tells the waiter to ask again: replicas must first acknowledge the grant.
     only_rechecks: bool,
     /// When this client's heartbeats are due, after each whole [`HEARTBEAT_STEP`].
     phase: Duration,
@@ -40,14 +40,15 @@ struct Waiting {
     bucket: Bucket,
     request: Request,
     wake: mpsc::UnboundedSender<Signal>,
-    /// It stood far from the head when the server last said where it stands.
+    /// The entry was far from the head in the server's last answer.
     far: bool,
-    /// The lock as it was last looked at, from when that counts, and until when it need not be looked at again.
+    /// The state of the lock when it was last read, the instant from which that counts, and the instant until which it need
+    /// not be read again.
     looked: Option<(Busy, Instant, Instant)>,
 }
 
 impl Pushes {
-    /// `only_rechecks`: a push is only a reason to ask.
+    /// With `only_rechecks` a push only tells the waiter to ask again.
     pub(crate) fn new(keys: &Keys, client: u128, only_rechecks: bool) -> Self {
         let channels = keys.buckets().map(|bucket| keys.channel(bucket, client)).collect();
         let waiting = keys.buckets().map(|_| AtomicUsize::new(0)).collect();
@@ -60,7 +61,7 @@ impl Pushes {
         self.places.lock()
     }
 
-    /// Enters a place, before the server hears of it.
+    /// Registers a waiter, before the server knows of it.
     pub(crate) fn enter(
         &self,
         bucket: Bucket,
@@ -93,14 +94,14 @@ impl Pushes {
         self.places().contains_key(&owner)
     }
 
-    /// The server said after which time a place is to be heard of again.
+    /// Records when the next heartbeat of an entry is due, as the server answered.
     pub(crate) fn told(&self, owner: OwnerId, retry_after: Duration) {
         if let Some(place) = self.places().get_mut(&owner) {
             place.far = retry_after >= FAR_HEARTBEAT;
         }
     }
 
-    /// The lock was looked at, in an attempt or heartbeat sent at `sent`, and others hold it.
+    /// Records that others hold the lock, as an attempt or heartbeat sent at `sent` has found.
     pub(crate) fn looked(&self, owner: OwnerId, busy: &Busy, sent: Instant) {
         let left = busy.holder.as_ref().map_or(Duration::ZERO, |holder| holder.remaining);
         let sure = left.saturating_sub(FAR_HEARTBEAT).min(LOOK_AGAIN);
@@ -109,8 +110,8 @@ impl Pushes {
         }
     }
 
-    /// What is known of a lock that ends not before the next heartbeat; `None` where it is to be looked at. As long as the
-    /// place is there the lock was not handed to it.
+    /// What is known of a lock that does not end before the next heartbeat. `None` if the client has to read it again.
+    /// While the entry exists, the lock was not handed to it.
     pub(crate) fn known(&self, owner: OwnerId, now: Instant) -> Option<Busy> {
         let places = self.places();
         let (busy, from, until) = places.get(&owner)?.looked.as_ref()?;
@@ -121,8 +122,8 @@ impl Pushes {
         Some(busy)
     }
 
-    /// After which time a place is to be heard of again: at a time that it shares with this client's other places, so
-    /// that they go in one call.
+    /// When the next heartbeat of an entry is due: at a time that it shares with this client's other entries, so that their
+    /// heartbeats go in one call.
     pub(crate) fn until_heartbeat(&self, owner: OwnerId, now: Instant) -> Duration {
         let far = self.places().get(&owner).is_some_and(|place| place.far);
         let latest = now + if far { FAR_HEARTBEAT } else { NEAR_HEARTBEAT };
@@ -135,12 +136,12 @@ impl Pushes {
         &self.waiting[bucket.index()]
     }
 
-    /// The server passed over this owner's place.
+    /// The server has passed over this owner's entry.
     pub(crate) fn lost(&self, owner: OwnerId) {
         let mut places = self.places();
         if let Some(place) = places.remove(&owner) {
             self.count(place.bucket).fetch_sub(1, Ordering::SeqCst);
-            // A turn that is gone needs no word.
+            // A waiter that is gone needs no message.
             place.wake.send(Signal::Lost("the server passed over the place".into())).ok();
         }
     }
@@ -155,8 +156,8 @@ impl PushListener for Pushes {
         self.count(bucket).load(Ordering::SeqCst) > 0
     }
 
-    /// A message: `owner token claim-ms`. Only our scripts write to this channel; one that is not
-    /// understood costs a poll.
+    /// A message is `owner token claim-ms`. Only our scripts write to this channel. If a message is not understood, the
+    /// cost is one poll.
     fn hear(&self, _: &[u8], message: &[u8]) {
         if let Some((owner, token, claim)) = parse(message)
             && let Some(place) = self.places().get(&owner)
